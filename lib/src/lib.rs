@@ -1,0 +1,11 @@
+//! pleach runs AI coding agents on git repositories and weaves their work into one tree.
+//!
+//! `ARCHITECTURE.md` at the root of the repository shows how the modules hang together.
+
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod clock;
+pub mod event;
+pub mod ids;
+pub mod plan;

@@ -1,0 +1,59 @@
+//! What is wrong with a text, where, and how to mend it.
+
+use serde::Serialize;
+
+use crate::ids::NodeId;
+
+/// A stretch of the source text, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Span {
+    /// The first byte.
+    pub start: usize,
+    /// The byte after the last.
+    pub end: usize,
+}
+
+/// How bad it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// It cannot be run.
+    Error,
+    /// It can be run, but probably does not do what was meant.
+    Warning,
+    /// Good to know.
+    Note,
+}
+
+/// One finding about a pipeline.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Diagnostic {
+    /// The rule that found it: `syntax`, `reachability`, …
+    pub rule: String,
+    /// How bad it is.
+    pub severity: Severity,
+    /// One sentence.
+    pub message: String,
+    /// The node it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_id: Option<NodeId>,
+    /// The edge it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub edge: Option<(NodeId, NodeId)>,
+    /// Where in the source it is.
+    pub span: Span,
+    /// How to mend it, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<String>,
+}
+
+/// Line and column of a byte offset, both from 1; the column counts characters.
+pub fn line_column(source: &str, offset: usize) -> (usize, usize) {
+    let mut offset = offset.min(source.len());
+    while !source.is_char_boundary(offset) {
+        offset -= 1;
+    }
+    let before = &source[..offset];
+    let line_start = before.rfind('\n').map_or(0, |at| at + 1);
+    (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+}

@@ -1,0 +1,309 @@
+//! The typed graph of a pipeline: what the engine runs and the linter checks.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::ids::{InvalidId, NodeId, PipelineName};
+use crate::plan::condition::Condition;
+use crate::plan::diagnostic::Span;
+
+/// An attribute's value as it was written.
+#[derive(Debug, Clone, PartialEq)]
+pub enum AttrValue {
+    /// `"quoted"` or a bare word.
+    Text(String),
+    /// `3`
+    Integer(i64),
+    /// `0.5`
+    Float(f64),
+    /// `true`
+    Boolean(bool),
+    /// `900s`
+    Duration(Duration),
+}
+
+/// An attribute with the place it was written at. Two are equal when their values are.
+#[derive(Debug, Clone)]
+pub struct Attr {
+    /// Its value.
+    pub value: AttrValue,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl PartialEq for Attr {
+    fn eq(&self, other: &Self) -> bool {
+        self.value == other.value
+    }
+}
+
+/// Attributes by name, custom ones included: handlers of the user's own read them.
+pub type Attrs = BTreeMap<String, Attr>;
+
+/// What runs a node.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HandlerKind {
+    /// The one node a run begins at.
+    Start,
+    /// The one node a run ends at.
+    Exit,
+    /// An agent with a prompt.
+    Codergen,
+    /// A branch point: passes the previous outcome on.
+    Conditional,
+    /// A shell command.
+    Tool,
+    /// A question to a person.
+    WaitHuman,
+    /// A pause of a set length.
+    Wait,
+    /// Fan-out.
+    Parallel,
+    /// Fan-in.
+    FanIn,
+    /// A pipeline that watches over another.
+    ManagerLoop,
+    /// A handler registered by the embedding program.
+    Custom(String),
+}
+
+impl HandlerKind {
+    /// The `type` attribute that selects it.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Start => "start",
+            Self::Exit => "exit",
+            Self::Codergen => "codergen",
+            Self::Conditional => "conditional",
+            Self::Tool => "tool",
+            Self::WaitHuman => "wait.human",
+            Self::Wait => "wait",
+            Self::Parallel => "parallel",
+            Self::FanIn => "parallel.fan_in",
+            Self::ManagerLoop => "stack.manager_loop",
+            Self::Custom(name) => name,
+        }
+    }
+}
+
+/// How much of the run so far an agent is told.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Fidelity {
+    /// The whole conversation of its thread.
+    Full,
+    /// The goal and the run's id.
+    Truncate,
+    /// A few bullets.
+    #[default]
+    Compact,
+    /// About 600 tokens.
+    SummaryLow,
+    /// About 1,500 tokens.
+    SummaryMedium,
+    /// About 3,000 tokens.
+    SummaryHigh,
+}
+
+impl Fidelity {
+    /// All modes.
+    pub const ALL: [Self; 6] =
+        [Self::Full, Self::Truncate, Self::Compact, Self::SummaryLow, Self::SummaryMedium, Self::SummaryHigh];
+
+    /// The word in the DOT file.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "full",
+            Self::Truncate => "truncate",
+            Self::Compact => "compact",
+            Self::SummaryLow => "summary:low",
+            Self::SummaryMedium => "summary:medium",
+            Self::SummaryHigh => "summary:high",
+        }
+    }
+
+    /// The mode of that word.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|mode| mode.as_str() == word)
+    }
+}
+
+/// Whether a node may change files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WritePolicy {
+    /// It may.
+    #[default]
+    May,
+    /// Its changes are kept aside and undone.
+    Never,
+    /// Changing nothing is a failure.
+    Must,
+}
+
+/// How attempts are spaced.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Backoff {
+    /// Attempts in all, the first included, where the node does not say.
+    pub attempts: u32,
+    /// The wait before the second attempt.
+    pub initial: Duration,
+    /// What each further wait is multiplied by.
+    pub factor: f64,
+}
+
+impl Backoff {
+    /// No wait is longer than this.
+    pub const CAP: Duration = Duration::from_secs(60);
+
+    /// The presets a `retry_policy` attribute may name.
+    pub const PRESETS: [(&'static str, Self); 5] = [
+        ("none", Self { attempts: 1, initial: Duration::from_millis(200), factor: 2.0 }),
+        ("standard", Self { attempts: 5, initial: Duration::from_millis(200), factor: 2.0 }),
+        ("aggressive", Self { attempts: 5, initial: Duration::from_millis(500), factor: 2.0 }),
+        ("linear", Self { attempts: 3, initial: Duration::from_millis(500), factor: 1.0 }),
+        ("patient", Self { attempts: 3, initial: Duration::from_millis(2000), factor: 3.0 }),
+    ];
+
+    /// The preset of that name.
+    pub fn preset(name: &str) -> Option<Self> {
+        Self::PRESETS.iter().find(|(preset, _)| *preset == name).map(|(_, backoff)| *backoff)
+    }
+
+    /// The wait after the `n`th failed attempt, from 1, before jitter.
+    pub fn delay(&self, n: u32) -> Duration {
+        let factor = self.factor.powi(n.saturating_sub(1).min(64) as i32);
+        Duration::from_secs_f64((self.initial.as_secs_f64() * factor).min(Self::CAP.as_secs_f64()))
+    }
+}
+
+/// A node of the pipeline. `attrs` has everything that was written; the fields are what the engine needs of it, with
+/// aliases resolved, defaults of enclosing scopes applied and the stylesheet laid under.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Node {
+    /// Its id.
+    pub id: NodeId,
+    /// What people see; the id where none is given.
+    pub label: String,
+    /// The shape as written, `box` by default.
+    pub shape: String,
+    /// What runs it.
+    pub handler: HandlerKind,
+    /// What an agent is asked to do, with variables expanded; the label where none is given.
+    pub prompt: String,
+    /// The command of a tool node.
+    pub tool_command: Option<String>,
+    /// Further attempts after the first.
+    pub max_retries: Option<u32>,
+    /// How attempts are spaced.
+    pub retry_policy: Option<Backoff>,
+    /// The run may not end while this node's newest outcome is not a success.
+    pub goal_gate: bool,
+    /// Where to go when the node, or its gate, fails.
+    pub retry_target: Option<NodeId>,
+    /// Where to go when `retry_target` is not given.
+    pub fallback_retry_target: Option<NodeId>,
+    /// How much of the run so far its agent is told.
+    pub fidelity: Option<Fidelity>,
+    /// The conversation its agent goes on with.
+    pub thread_id: Option<String>,
+    /// Its classes, own ones first, then those of the subgraphs around it.
+    pub classes: Vec<String>,
+    /// Its wall-clock limit.
+    pub timeout: Option<Duration>,
+    /// The model.
+    pub llm_model: Option<String>,
+    /// The model's provider.
+    pub llm_provider: Option<String>,
+    /// How hard the model should think.
+    pub reasoning_effort: Option<String>,
+    /// Success is assumed when the agent writes no status file.
+    pub auto_status: bool,
+    /// Exhausted retries count as partial success.
+    pub allow_partial: bool,
+    /// The agent that runs it, by its name in the config or as `command:…`.
+    pub agent: Option<String>,
+    /// The repository it works in.
+    pub repo: Option<String>,
+    /// Whether it may change files.
+    pub write: WritePolicy,
+    /// How often the run may come to it.
+    pub max_visits: Option<u32>,
+    /// The target a human gate takes when nobody answers in time.
+    pub human_default_choice: Option<String>,
+    /// Whether its agent may use tools (`shape=tab` may not).
+    pub tools: bool,
+    /// The step of a task pipeline it stands for.
+    pub step: Option<String>,
+    /// Everything that was written.
+    pub attrs: Attrs,
+    /// Where it is declared.
+    pub span: NodeSpan,
+}
+
+/// A place in the source that does not take part in comparing graphs.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NodeSpan(pub Span);
+
+impl PartialEq for NodeSpan {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// An edge of the pipeline.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Edge {
+    /// Where it leaves.
+    pub from: NodeId,
+    /// Where it arrives.
+    pub to: NodeId,
+    /// What people see, and what a preferred label is matched with.
+    pub label: String,
+    /// When it may be taken; none means always.
+    pub condition: Option<Condition>,
+    /// The heavier edge wins.
+    pub weight: i64,
+    /// Overrides the target's fidelity.
+    pub fidelity: Option<Fidelity>,
+    /// The conversation the target goes on with.
+    pub thread_id: Option<String>,
+    /// Taking it begins the run again at its target.
+    pub loop_restart: bool,
+    /// How often it may be taken.
+    pub max_visits: Option<u32>,
+    /// Everything that was written.
+    pub attrs: Attrs,
+    /// Where it is declared.
+    pub span: NodeSpan,
+}
+
+/// A pipeline: nodes in the order they were first named, edges in the order they were written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pipeline {
+    /// The graph's identifier.
+    pub id: String,
+    /// What the run is for, expanded.
+    pub goal: String,
+    /// What people see.
+    pub label: String,
+    /// Further attempts of a node that does not say.
+    pub default_max_retries: u32,
+    /// How attempts of a node that does not say are spaced.
+    pub retry_policy: Option<Backoff>,
+    /// Where to go when a gate without a target of its own fails.
+    pub retry_target: Option<NodeId>,
+    /// Where to go when `retry_target` is not given.
+    pub fallback_retry_target: Option<NodeId>,
+    /// Fidelity of a node that does not say.
+    pub default_fidelity: Option<Fidelity>,
+    /// Conversation of a node that does not say.
+    pub default_thread: Option<String>,
+    /// How often the run may come to a node that does not say.
+    pub default_max_visits: Option<u32>,
+    /// Everything that was written on the graph.
+    pub attrs: Attrs,
+    nodes: Vec<Node>,
+    edges: Vec<Edge>,
+    by_id: BTreeMap<NodeId, usize>,
+    outgoing: Vec<Vec<usize>>,
+    incoming: Vec<Vec<usize>>,
+}
