@@ -1,0 +1,47 @@
+//! Text for people: where results go, and how numbers and tables look.
+
+mod table;
+mod units;
+
+use std::fmt::Display;
+use std::io::{self, Write as _};
+
+pub use self::{
+    table::Table,
+    units::{duration, tokens},
+};
+use crate::exit::{Exit, Failure};
+
+/// Standard output, where results go. A reader that stops reading ends the command quietly.
+#[derive(Debug, Default)]
+pub struct Out(());
+
+impl Out {
+    /// The process's standard output.
+    pub fn new() -> Self {
+        Self(())
+    }
+
+    /// Writes one line.
+    pub fn line(&mut self, text: impl Display) -> Result<(), Failure> {
+        writeln!(anstream::stdout(), "{text}").map_err(closed)
+    }
+
+    /// Writes a JSON value on one line.
+    pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
+        writeln!(io::stdout(), "{value}").map_err(closed)
+    }
+
+    /// Writes bytes as they are.
+    pub fn bytes(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut out = io::stdout().lock();
+        out.write_all(bytes).and_then(|()| out.flush()).map_err(closed)
+    }
+}
+
+fn closed(error: io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Failure::output_closed(),
+        _ => Failure::new(Exit::Environment, "cannot write to standard output").because(&error),
+    }
+}

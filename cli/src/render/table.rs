@@ -1,0 +1,64 @@
+//! Columns that line up, without lines around them.
+
+use std::fmt;
+
+/// Rows of cells. Columns are as wide as their widest cell; numbers can be set flush right.
+#[derive(Debug, Default)]
+pub struct Table {
+    rows: Vec<Vec<String>>,
+    right: Vec<usize>,
+}
+
+impl Table {
+    /// A table with these headings.
+    pub fn new<const N: usize>(headings: [&str; N]) -> Self {
+        Self { rows: vec![headings.map(str::to_owned).to_vec()], right: Vec::new() }
+    }
+
+    /// Sets a column flush right.
+    #[must_use]
+    pub fn right(mut self, column: usize) -> Self {
+        self.right.push(column);
+        self
+    }
+
+    /// Adds a row.
+    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
+        self.rows.push(cells.to_vec());
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns)
+            .map(|column| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max())
+            .map(Option::unwrap_or_default)
+            .collect();
+        for (number, row) in self.rows.iter().enumerate() {
+            let mut line = String::new();
+            for (column, cell) in row.iter().enumerate() {
+                let padding = " ".repeat(widths[column] - cell.chars().count());
+                let gap = if column == 0 { "" } else { "  " };
+                let (before, after) = if self.right.contains(&column) { (&*padding, "") } else { ("", &*padding) };
+                line.extend([gap, before, cell, after]);
+            }
+            let end = if number + 1 == self.rows.len() { "" } else { "\n" };
+            write!(f, "{}{end}", line.trim_end())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let mut table = Table::new(["turn", "tokens", "what"]).right(1);
+        table.row(["main.1".into(), "7".into(), "ä".into()]);
+        table.row(["main.12".into(), "12.3k".into(), String::new()]);
+        assert_eq!(table.to_string(), "turn     tokens  what\nmain.1        7  ä\nmain.12   12.3k");
+    }
+}

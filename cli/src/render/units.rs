@@ -1,0 +1,41 @@
+//! Numbers a person reads at a glance.
+
+use std::time::Duration;
+
+/// `850ms`, `4.2s`, `3m 07s`, `1h 02m`.
+pub fn duration(length: Duration) -> String {
+    let millis = length.as_millis();
+    let seconds = length.as_secs();
+    match seconds {
+        0 => format!("{millis}ms"),
+        // Rounding up to the next unit would show 60.0s.
+        1..60 => format!("{}.{}s", seconds, millis % 1000 / 100),
+        60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+/// `950`, `12.3k`, `4.5M`.
+pub fn tokens(count: u64) -> String {
+    match count {
+        0..1_000 => count.to_string(),
+        1_000..1_000_000 => format!("{}.{}k", count / 1_000, count % 1_000 / 100),
+        _ => format!("{}.{}M", count / 1_000_000, count % 1_000_000 / 100_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_keep_two_units() {
+        let shown = [0, 850, 4_250, 59_999, 60_000, 187_000, 3_720_000].map(|ms| duration(Duration::from_millis(ms)));
+        assert_eq!(shown, ["0ms", "850ms", "4.2s", "59.9s", "1m 00s", "3m 07s", "1h 02m"]);
+    }
+
+    #[test]
+    fn tokens_are_cut_not_rounded_up() {
+        assert_eq!([999, 1_000, 12_349, 999_999, 4_560_000].map(tokens), ["999", "1.0k", "12.3k", "999.9k", "4.5M"]);
+    }
+}

@@ -1,0 +1,7 @@
+//! Everything the program shows to the outside, tried on the built binary.
+
+#![forbid(unsafe_code)]
+
+mod shell;
+#[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
+mod support;

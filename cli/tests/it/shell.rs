@@ -1,0 +1,115 @@
+//! What every command shares: globals, exit codes, errors, pipes. And the test world itself.
+
+use std::process::Stdio;
+
+use crate::support::{Checkout, TestEnv};
+
+#[test]
+fn usage_errors_exit_with_two() {
+    let env = TestEnv::new();
+    env.pleach(&["no-such-command"]).expect(2);
+    env.pleach(&[]).expect(2);
+    env.pleach(&["-q", "-v", "completions", "bash"]).expect(2);
+    env.pleach(&["--help"]).expect(0);
+    env.pleach(&["--version"]).expect(0);
+}
+
+#[test]
+fn errors_say_how_to_mend_them_on_the_second_line() {
+    let env = TestEnv::new();
+    insta::assert_snapshot!(env.pleach(&["-C", "nowhere", "completions", "bash"]), @"
+    exit: 2
+    --- stderr
+    error: `nowhere` is not a directory
+    hint: -C takes a directory that exists
+    ");
+}
+
+#[test]
+fn with_json_an_error_is_an_object_on_stdout_too() {
+    let env = TestEnv::new();
+    let failed = env.pleach(&["--json", "-C", "nowhere", "completions", "bash"]).expect(2);
+    assert_eq!(failed.json()["error"]["code"], 2);
+    assert_eq!(failed.json()["error"]["hint"], "-C takes a directory that exists");
+    assert!(failed.stderr.starts_with("error: "), "{failed}");
+
+    let misused = env.pleach(&["no-such-command", "--json"]).expect(2);
+    assert_eq!(misused.json()["error"]["message"], "unrecognized subcommand 'no-such-command'");
+}
+
+#[test]
+fn a_reader_that_stops_reading_is_no_error() {
+    let env = TestEnv::new();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = env.command(&["completions", "bash"]).stdout(writer).output().expect("pleach can be started");
+    let ran = env.finish(output).expect(0);
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn completions_know_the_commands() {
+    let env = TestEnv::new();
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = env.pleach(&["completions", shell]).expect(0).stdout;
+        assert!(script.contains("completions"), "{shell}: {script}");
+    }
+}
+
+#[test]
+fn help_names_every_exit_code() {
+    let help = TestEnv::new().pleach(&["--help"]).expect(0).stdout;
+    let table = help.split("Exit codes:").nth(1).expect("a table of exit codes");
+    for code in 0..8 {
+        assert!(table.contains(&format!("\n  {code}  ")), "{code}: {table}");
+    }
+}
+
+#[test]
+fn a_changed_checkout_is_noticed() {
+    let changes: [&dyn Fn(&TestEnv); 5] = [
+        &|env| drop(env.write("repo/README.md", "other")),
+        &|env| drop(env.write("repo/new", "")),
+        &|env| drop(env.git(&["branch", "other"])),
+        &|env| drop(env.git(&["config", "a.b", "c"])),
+        &|env| {
+            drop(env.git(&[
+                "update-index",
+                "--add",
+                "--cacheinfo",
+                "100644",
+                &env.git(&["rev-parse", "HEAD:README.md"]),
+                "x",
+            ]))
+        },
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let env = TestEnv::new();
+        let repo = env.repo();
+        let before = Checkout::of(&env, &repo);
+        before.assert_unchanged(&env, &repo);
+        change(&env);
+        assert_ne!(Checkout::of(&env, &repo), before, "change {number}");
+    }
+}
+
+#[test]
+fn a_process_left_behind_is_noticed() {
+    let env = TestEnv::new();
+    assert!(env.processes().is_empty());
+    let mut cat = env.program("cat", env.root()).stdin(Stdio::piped()).spawn().expect("cat can be started");
+    assert!(env.processes().contains_key(&cat.id()));
+    drop(cat.stdin.take());
+    cat.wait().expect("a child to wait for");
+    env.assert_no_process_left();
+}
+
+#[test]
+fn what_differs_between_runs_is_normalised() {
+    let env = TestEnv::new();
+    let text = format!(
+        "{}/x 0123456789abcdef0123456789abcdef01234567 012345678a 3m 07s 4.2s 850ms 2026-11-15T01:02:03.456Z",
+        env.root().display()
+    );
+    assert_eq!(env.normalise(&text), "[TEMP]/x [SHA] [SHA] [TIME] [TIME] [TIME] [AT]");
+}

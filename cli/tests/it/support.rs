@@ -1,0 +1,353 @@
+//! A place of its own for each test: temporary directories, a cleared environment, real git, the built `pleach`.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use regex::Regex;
+use tempfile::TempDir;
+
+/// How long an assertion about processes waits for what must come true.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The variables git finds repositories and people by, fixed for every `git` call of a test.
+const GIT_ENV: [(&str, &str); 6] = [
+    ("GIT_AUTHOR_NAME", "Ada Tester"),
+    ("GIT_AUTHOR_EMAIL", "ada@example.org"),
+    ("GIT_AUTHOR_DATE", "2026-01-02T03:04:05Z"),
+    ("GIT_COMMITTER_NAME", "Ada Tester"),
+    ("GIT_COMMITTER_EMAIL", "ada@example.org"),
+    ("GIT_COMMITTER_DATE", "2026-01-02T03:04:05Z"),
+];
+
+/// One test's world. pleach runs in it without any git identity, because it must need none.
+#[derive(Debug)]
+pub struct TestEnv {
+    root: PathBuf,
+    sessions: RefCell<Vec<String>>,
+    _dir: TempDir,
+}
+
+/// What a run of `pleach` gave. Shown as text it is normalised, so that it can be a snapshot.
+#[derive(Debug)]
+pub struct Ran {
+    /// The exit code; 128 + n for signal n.
+    pub code: i32,
+    /// Standard output as it was.
+    pub stdout: String,
+    /// Standard error as it was.
+    pub stderr: String,
+    shown: String,
+}
+
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl Ran {
+    /// Fails the test unless the exit code is this one.
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Self {
+        assert_eq!(self.code, code, "{self}");
+        self
+    }
+
+    /// Standard output as one JSON document.
+    #[track_caller]
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("stdout is not JSON ({error}): {self}"))
+    }
+
+    /// Standard output as one JSON document per line.
+    #[track_caller]
+    pub fn json_lines(&self) -> Vec<serde_json::Value> {
+        self.stdout.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"))).collect()
+    }
+}
+
+impl TestEnv {
+    pub fn new() -> Self {
+        let dir = TempDir::with_prefix("pleach-test-").expect("a temporary directory");
+        let root = dir.path().canonicalize().expect("the directory just made");
+        let env = Self { root, sessions: RefCell::default(), _dir: dir };
+        for name in ["home", "config", "state", "cache", "data", "tmp"] {
+            fs::create_dir(env.root.join(name)).expect("a directory of the test's own");
+        }
+        env.write("home/.gitconfig", "[init]\n\tdefaultBranch = main\n");
+        env
+    }
+
+    /// The temporary directory everything lives in.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The directory of [`TestEnv::repo`].
+    pub fn repo_path(&self) -> PathBuf {
+        self.root.join("repo")
+    }
+
+    /// Makes the repository `repo`: branch `main` with one commit.
+    pub fn repo(&self) -> PathBuf {
+        self.repo_at("repo")
+    }
+
+    /// Makes a repository under another name.
+    pub fn repo_at(&self, name: &str) -> PathBuf {
+        let repo = self.root.join(name);
+        fs::create_dir_all(&repo).expect("a directory of the test's own");
+        self.git_in(&repo, &["init", "--quiet", "--initial-branch=main"]);
+        self.write(Path::new(name).join("README.md"), "# A repository\n");
+        self.git_in(&repo, &["add", "."]);
+        self.git_in(&repo, &["commit", "--quiet", "-m", "Begin"]);
+        repo
+    }
+
+    /// Writes a file, and the directories above it, below the temporary directory.
+    pub fn write(&self, path: impl AsRef<Path>, content: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.root.join(path);
+        fs::create_dir_all(path.parent().expect("a file below the root")).expect("the directories of a file");
+        fs::write(&path, content).expect("a file of the test's own");
+        path
+    }
+
+    /// Writes an executable file.
+    pub fn write_program(&self, path: impl AsRef<Path>, content: &str) -> PathBuf {
+        let path = self.write(path, content);
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a file of the test's own");
+        path
+    }
+
+    /// Reads a file below the temporary directory.
+    #[track_caller]
+    pub fn read(&self, path: impl AsRef<Path>) -> String {
+        let path = self.root.join(path);
+        fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+    }
+
+    /// Runs git in [`TestEnv::repo`] and gives its stdout without the last newline.
+    #[track_caller]
+    pub fn git(&self, args: &[&str]) -> String {
+        self.git_in(&self.repo_path(), args)
+    }
+
+    /// Runs git in a directory and gives its stdout without the last newline.
+    #[track_caller]
+    pub fn git_in(&self, dir: &Path, args: &[&str]) -> String {
+        let mut git = self.program("git", dir);
+        let output = git.envs(GIT_ENV).args(args).output().expect("git can be started");
+        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text from git").trim_end_matches('\n').to_owned()
+    }
+
+    /// A command line of `pleach`, ready to be run in [`TestEnv::repo`] (or the root, when there is none).
+    pub fn command(&self, args: &[&str]) -> Command {
+        let repo = self.repo_path();
+        let mut command = self.program(env!("CARGO_BIN_EXE_pleach"), if repo.is_dir() { &repo } else { &self.root });
+        command.args(args);
+        command
+    }
+
+    /// Runs `pleach` in [`TestEnv::repo`] and waits for it.
+    #[track_caller]
+    pub fn pleach(&self, args: &[&str]) -> Ran {
+        self.finish(self.command(args).output().expect("pleach can be started"))
+    }
+
+    /// Runs `pleach` with text on its standard input.
+    #[track_caller]
+    pub fn pleach_with_stdin(&self, args: &[&str], stdin: &str) -> Ran {
+        let mut command = self.command(args);
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("pleach can be started");
+        // A program that does not read its input is not the test's concern here.
+        let _ = child.stdin.take().expect("a piped stdin").write_all(stdin.as_bytes());
+        self.finish(child.wait_with_output().expect("a child to wait for"))
+    }
+
+    /// Takes the output of a `pleach` started from [`TestEnv::command`].
+    pub fn finish(&self, output: Output) -> Ran {
+        use std::os::unix::process::ExitStatusExt as _;
+        let code = output.status.code().unwrap_or_else(|| 128 + output.status.signal().unwrap_or_default());
+        let stdout = String::from_utf8(output.stdout).expect("text from pleach");
+        let stderr = String::from_utf8(output.stderr).expect("text from pleach");
+        let mut shown = format!("exit: {code}\n");
+        for (name, text) in [("stdout", &stdout), ("stderr", &stderr)] {
+            if !text.is_empty() {
+                shown.push_str(&format!("--- {name}\n{}", self.normalise(text)));
+            }
+        }
+        Ran { code, stdout, stderr, shown }
+    }
+
+    /// A program in a directory with nothing in its environment but what this world gives.
+    #[expect(clippy::disallowed_methods, reason = "the test stands outside of pleach and starts it as a user does")]
+    pub fn program(&self, program: impl AsRef<OsStr>, dir: &Path) -> Command {
+        let mut command = Command::new(program);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        command.current_dir(dir).stdin(Stdio::null()).env_clear().envs(self.environment()).env("PATH", path);
+        command
+    }
+
+    fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let below = |name: &str| self.root.join(name).into_os_string();
+        vec![
+            ("HOME", below("home")),
+            ("XDG_CONFIG_HOME", below("config")),
+            ("XDG_STATE_HOME", below("state")),
+            ("XDG_CACHE_HOME", below("cache")),
+            ("XDG_DATA_HOME", below("data")),
+            ("TMPDIR", below("tmp")),
+            ("GIT_CONFIG_NOSYSTEM", "1".into()),
+            ("GIT_TERMINAL_PROMPT", "0".into()),
+            ("LC_ALL", "C".into()),
+            ("NO_COLOR", "1".into()),
+        ]
+    }
+
+    /// The sessions seen so far, oldest first as far as the test looked.
+    pub fn sessions(&self) -> Vec<String> {
+        self.learn_sessions();
+        self.sessions.borrow().clone()
+    }
+
+    /// The only session of this world.
+    #[track_caller]
+    pub fn session(&self) -> String {
+        let sessions = self.sessions();
+        assert_eq!(sessions.len(), 1, "{sessions:?}");
+        sessions.into_iter().next().expect("one session")
+    }
+
+    /// Session ids look like words, so they are taken from the refs rather than guessed from the text.
+    fn learn_sessions(&self) {
+        let repo = self.repo_path();
+        if !repo.is_dir() {
+            return;
+        }
+        let refs = self.git_in(&repo, &["for-each-ref", "--format=%(refname)", "refs/pleach/sessions/"]);
+        let mut known = self.sessions.borrow_mut();
+        for sid in refs.lines().filter_map(|name| name.split('/').nth(3)) {
+            if !known.iter().any(|seen| seen == sid) {
+                known.push(sid.to_owned());
+            }
+        }
+    }
+
+    /// Replaces what differs from run to run: `[TEMP]`, `[SID]` (a second one `[SID2]`), `[SHA]`, `[AT]`, `[TIME]`.
+    pub fn normalise(&self, text: &str) -> String {
+        let mut text = text.replace(self.root.to_str().expect("a UTF-8 temporary directory"), "[TEMP]");
+        for (index, sid) in self.sessions().iter().enumerate() {
+            let name = if index == 0 { "[SID]".to_owned() } else { format!("[SID{}]", index + 1) };
+            text = text.replace(sid.as_str(), &name);
+        }
+        let patterns = [
+            (r"\b[0-9a-f]{40}\b|\b[0-9a-f]{10}\b", "[SHA]"),
+            (r"\b\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?", "[AT]"),
+            (r"\b\d+h \d+m\b|\b\d+m \d+s\b|\b\d+(\.\d+)?(ms|s)\b", "[TIME]"),
+            (r"(/worktrees/[^/\s]+)-[0-9a-f]{6,40}\b", "$1-[HASH]"),
+        ];
+        for (pattern, with) in patterns {
+            text = Regex::new(pattern).expect("a valid pattern").replace_all(&text, with).into_owned();
+        }
+        text
+    }
+
+    /// Fails the test if a process of this world still runs. Processes are known by the temporary directory in
+    /// their environment or as the place they stand in.
+    #[track_caller]
+    pub fn assert_no_process_left(&self) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "still running: {left:#?}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// The processes of this world: id and command line.
+    pub fn processes(&self) -> BTreeMap<u32, String> {
+        let token = self.root.to_str().expect("a UTF-8 temporary directory");
+        let mut found = BTreeMap::new();
+        for entry in fs::read_dir("/proc").expect("/proc, for these tests run on Linux").flatten() {
+            let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+            let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+            let cwd = fs::read_link(entry.path().join("cwd")).unwrap_or_default();
+            if cwd.starts_with(&self.root) || String::from_utf8_lossy(&environment).contains(token) {
+                let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+                found.insert(pid, String::from_utf8_lossy(&line).replace('\0', " "));
+            }
+        }
+        found
+    }
+}
+
+/// All of a checkout that belongs to its user: files, index, HEAD, config, hooks, foreign refs.
+#[derive(Debug, PartialEq)]
+pub struct Checkout {
+    parts: BTreeMap<String, Vec<u8>>,
+}
+
+impl Checkout {
+    /// Looks at the checkout of a repository. Its own refs and branches are pleach's; everything else counts.
+    pub fn of(env: &TestEnv, repo: &Path) -> Self {
+        let mut parts = BTreeMap::new();
+        collect(repo, repo, &mut parts, &|path| path == repo.join(".git"));
+        let git = repo.join(".git");
+        let ours = ["objects", "refs", "logs", "packed-refs", "pleach", "worktrees"].map(|name| git.join(name));
+        collect(repo, &git, &mut parts, &|path| ours.iter().any(|own| own == path));
+        let refs = env.git_in(repo, &["for-each-ref", "--format=%(refname) %(objectname)"]);
+        let own = ["refs/pleach/", "refs/heads/pleach/", "refs/heads/orchestra/"];
+        let foreign = refs.lines().filter(|line| !own.iter().any(|prefix| line.starts_with(prefix)));
+        parts.insert("(refs)".into(), foreign.collect::<Vec<_>>().join("\n").into_bytes());
+        Self { parts }
+    }
+
+    /// Fails the test, naming what differs, unless the checkout is byte for byte the same now.
+    #[track_caller]
+    pub fn assert_unchanged(&self, env: &TestEnv, repo: &Path) {
+        let now = Self::of(env, repo);
+        let names: std::collections::BTreeSet<&String> = self.parts.keys().chain(now.parts.keys()).collect();
+        let changed: Vec<&String> =
+            names.into_iter().filter(|name| self.parts.get(*name) != now.parts.get(*name)).collect();
+        assert!(changed.is_empty(), "the user's checkout has changed: {changed:?}");
+    }
+}
+
+/// Files below `dir` by their path from `repo`, with what they hold: mode and content, or a link's target.
+fn collect(repo: &Path, dir: &Path, parts: &mut BTreeMap<String, Vec<u8>>, skip: &dyn Fn(&Path) -> bool) {
+    for entry in fs::read_dir(dir).expect("a directory of the checkout").flatten() {
+        let path = entry.path();
+        if skip(&path) {
+            continue;
+        }
+        let name = path.strip_prefix(repo).expect("a path below the repository").to_string_lossy().into_owned();
+        let kind = entry.metadata().expect("a file of the checkout");
+        if kind.is_dir() {
+            parts.insert(format!("{name}/"), Vec::new());
+            collect(repo, &path, parts, skip);
+        } else if kind.is_symlink() {
+            parts.insert(name, fs::read_link(&path).expect("a link").into_os_string().into_encoded_bytes());
+        } else {
+            let mut held = kind.permissions().mode().to_be_bytes().to_vec();
+            held.extend(fs::read(&path).expect("a file of the checkout"));
+            parts.insert(name, held);
+        }
+    }
+}
