@@ -19,16 +19,27 @@ pub fn run(_globals: &Globals, _args: HelpMarkdownArgs) -> Result<Exit, Failure>
     let mut page = String::from(
         "# The command line\n\nMade from the program's own help by `cargo xtask docs`; edit the doc comments in `cli/src/commands/`.\n",
     );
-    write_command(&mut page, &mut root, "pleach");
+    write_section(&mut page, &root, "pleach");
+    write_children(&mut page, &root, "pleach");
     Out::new().bytes(page.as_bytes())?;
     Ok(Exit::Done)
 }
 
-fn write_command(page: &mut String, command: &mut clap::Command, path: &str) {
-    let help: Vec<String> = command.render_long_help().to_string().lines().map(|line| line.trim_end().into()).collect();
-    let _ = write!(page, "\n## {path}\n\n```text\n{}\n```\n", help.join("\n").trim());
-    for child in command.get_subcommands_mut().filter(|child| !child.is_hide_set()) {
+fn write_children(page: &mut String, parent: &clap::Command, path: &str) {
+    for child in parent.get_subcommands().filter(|child| !child.is_hide_set()) {
         let path = format!("{path} {}", child.get_name());
-        write_command(page, child, &path);
+        // What every command takes is told once, at the top.
+        let own = child.clone().mut_args(|arg| {
+            let shared = arg.is_global_set() || arg.get_id() == "help";
+            arg.hide(shared)
+        });
+        write_section(page, &own, &path);
+        write_children(page, child, &path);
     }
+}
+
+fn write_section(page: &mut String, command: &clap::Command, path: &str) {
+    let help = command.clone().render_long_help().to_string();
+    let lines: Vec<&str> = help.trim().lines().map(str::trim_end).collect();
+    let _ = write!(page, "\n## {path}\n\n```text\n{}\n```\n", lines.join("\n"));
 }

@@ -1,0 +1,65 @@
+//! `docs/coverage.md` stays true: every row names a test that exists, or the work that will bring one.
+
+use crate::repository::{quoted, read, test_names};
+
+/// The works pleach is built in.
+const WORKS: [&str; 6] = ["spine", "trees", "agents", "weave", "workspaces", "window"];
+
+/// The last cell of every row of every table, with the row itself.
+fn rows(page: &str) -> Vec<(&str, &str)> {
+    let lines: Vec<&str> = page.lines().collect();
+    let mut rows = Vec::new();
+    for (index, line) in lines.iter().enumerate() {
+        let heads = lines.get(index + 1).is_some_and(|next| next.starts_with("|--") || next.starts_with("| --"));
+        if line.starts_with('|') && !line.starts_with("|--") && !line.starts_with("| --") && !heads {
+            let cell = line.trim_end_matches('|').rsplit('|').next().unwrap_or_default().trim();
+            rows.push((*line, cell));
+        }
+    }
+    rows
+}
+
+#[test]
+fn every_row_names_a_test_that_exists_or_the_work_to_come() {
+    let page = read("docs/coverage.md");
+    let tests = test_names();
+    let mut wrong = Vec::new();
+    for (row, cell) in rows(&page) {
+        if WORKS.contains(&cell) {
+            continue;
+        }
+        let named = quoted(cell);
+        if named.is_empty() {
+            wrong.push(format!("neither a test nor one of {WORKS:?}: {row}"));
+        }
+        for name in named {
+            if !tests.contains(name.rsplit("::").next().unwrap_or(name)) {
+                wrong.push(format!("there is no test `{name}`: {row}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "docs/coverage.md:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn no_row_is_written_twice() {
+    let page = read("docs/coverage.md");
+    let mut section = "";
+    let mut seen = std::collections::BTreeSet::new();
+    for line in page.lines() {
+        if line.starts_with('#') {
+            section = line;
+        } else if line.starts_with('|') && !line.starts_with("|--") && !line.starts_with("| row") {
+            let row = line.split('|').nth(1).unwrap_or_default().trim();
+            assert!(seen.insert((section, row)), "docs/coverage.md: `{row}` stands twice under {section}");
+        }
+    }
+    assert!(seen.len() > 200, "only {} rows: were tables lost?", seen.len());
+}
+
+#[test]
+fn rows_are_told_from_headings() {
+    let page = "| row | covered by |\n|---|---|\n| Branch creation | `a::b` |\n| Worktree path | weave |\n";
+    let cells: Vec<&str> = rows(page).into_iter().map(|(_, cell)| cell).collect();
+    assert_eq!(cells, ["`a::b`", "weave"]);
+}

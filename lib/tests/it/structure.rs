@@ -1,0 +1,180 @@
+//! What ARCHITECTURE.md promises about the shape of the code, held by tests.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::repository::{code, files, quoted, read, root, sources, test_names};
+
+/// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
+/// pure: it does not even know what time it is.
+const ORDER: [&str; 18] = [
+    "ids",
+    "config",
+    "plan",
+    "event",
+    "trailer",
+    "state",
+    "schedule",
+    "route",
+    "clock",
+    "process",
+    "git",
+    "record",
+    "workspace",
+    "llm",
+    "gateway",
+    "agent",
+    "merge",
+    "engine",
+];
+
+fn rank(module: &str) -> Option<usize> {
+    ORDER.iter().position(|name| *name == module)
+}
+
+#[test]
+fn imports_point_one_way() {
+    let mut wrong = Vec::new();
+    for path in sources("lib/src").iter().filter(|path| *path != "lib/src/lib.rs") {
+        let module = module_of(path);
+        let Some(own) = rank(module) else {
+            wrong.push(format!(
+                "{path}: module `{module}` has no place in the import order; give it one in {}",
+                file!()
+            ));
+            continue;
+        };
+        let text = read(path);
+        for name in imported(&text) {
+            match rank(&name) {
+                Some(other) if other <= own => {}
+                Some(_) => wrong.push(format!("{path}: `{module}` imports `{name}`, which comes after it")),
+                None => wrong.push(format!("{path}: `crate::{name}` is no module")),
+            }
+        }
+        if text.lines().any(|line| code(line).contains("super::super::")) {
+            wrong.push(format!("{path}: write `crate::` instead of climbing"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// `lib/src/plan/dot.rs` belongs to `plan`, `lib/src/event.rs` to `event`.
+fn module_of(path: &str) -> &str {
+    let below = path.strip_prefix("lib/src/").unwrap_or(path);
+    below.split('/').next().unwrap_or(below).trim_end_matches(".rs")
+}
+
+/// The modules a file names through `crate::`, also as `crate::{a, b::{c, d}}`.
+fn imported(text: &str) -> BTreeSet<String> {
+    let text: String = text.lines().map(|line| format!("{}\n", code(line))).collect();
+    let mut names = BTreeSet::new();
+    for rest in text.split("crate::").skip(1) {
+        if !rest.starts_with('{') {
+            names.extend(first_word(rest));
+            continue;
+        }
+        let mut depth = 0;
+        for (at, c) in rest.char_indices() {
+            match c {
+                '{' => depth += 1,
+                '}' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                break;
+            }
+            if depth == 1 && (c == '{' || c == ',') {
+                names.extend(first_word(&rest[at + 1..]));
+            }
+        }
+    }
+    names
+}
+
+fn first_word(text: &str) -> Option<String> {
+    let word: String = text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+    (!word.is_empty()).then_some(word)
+}
+
+#[test]
+fn imports_are_read_from_code_alone() {
+    let names = |text| imported(text).into_iter().collect::<Vec<_>>().join(" ");
+    assert_eq!(names("use crate::plan::{self, dot};"), "plan");
+    assert_eq!(names("use crate::{\n    ids,\n    event::{Event, Usage},\n    state,\n};"), "event ids state");
+    assert_eq!(names("    let x = crate::clock::now(); // crate::engine"), "clock");
+    assert_eq!(names("/// see [`crate::engine`]"), "");
+}
+
+#[test]
+fn the_library_never_prints() {
+    let printing = ["println!", "eprintln!", "print!", "eprint!", "dbg!"];
+    for path in sources("lib/src") {
+        for line in read(&path).lines() {
+            let found = printing.iter().find(|name| code(line).contains(**name));
+            assert!(found.is_none(), "{path}: the library returns values and events, it does not print: {line}");
+        }
+    }
+}
+
+#[test]
+fn unsafe_code_is_forbidden_in_every_crate() {
+    for path in ["lib/src/lib.rs", "cli/src/main.rs", "xtask/src/main.rs"] {
+        assert!(read(path).contains("#![forbid(unsafe_code)]"), "{path}");
+    }
+}
+
+#[test]
+fn every_integration_test_is_compiled() {
+    for dir in ["lib/tests/it", "cli/tests/it"] {
+        let main = read(&format!("{dir}/main.rs"));
+        for path in sources(dir) {
+            let below = Path::new(&path).strip_prefix(dir).expect("a path below the directory");
+            let first = below.iter().next().and_then(|name| name.to_str()).expect("a UTF-8 name");
+            let module = first.trim_end_matches(".rs");
+            let declared = main.lines().any(|line| line.trim() == format!("mod {module};"));
+            assert!(module == "main" || declared, "{path} is not declared in {dir}/main.rs, so it never runs");
+        }
+    }
+}
+
+#[test]
+fn architecture_stays_short_and_names_only_tests_that_exist() {
+    let page = read("ARCHITECTURE.md");
+    let lines = page.lines().count();
+    assert!(lines <= 150, "ARCHITECTURE.md has {lines} lines; a reader takes in 150");
+    let tests = test_names();
+    let paragraph = page.replace('\n', " ");
+    for promise in paragraph.split("(held by ").skip(1) {
+        let names = promise.split(')').next().unwrap_or_default();
+        assert!(!quoted(names).is_empty(), "`held by` is followed by the name of a test: {names}");
+        for name in quoted(names) {
+            assert!(tests.contains(name), "ARCHITECTURE.md names the test `{name}`, which does not exist");
+        }
+    }
+}
+
+#[test]
+fn the_readme_names_the_test_command_ci_runs() {
+    let command = "cargo test --workspace";
+    for path in ["README.md", ".ci/run"] {
+        assert!(read(path).lines().any(|line| line.trim() == command), "{path} does not hold the line `{command}`");
+    }
+}
+
+#[test]
+fn no_file_names_a_path_of_somebodys_machine() {
+    // Put together here, so that this file does not find itself.
+    let homes = [["/wo", "rk/"].concat(), ["/ro", "ot/"].concat()];
+    for path in files("") {
+        let Ok(text) = std::fs::read_to_string(root().join(&path)) else { continue };
+        for line in text.lines() {
+            for home in &homes {
+                let absolute = line
+                    .match_indices(home.as_str())
+                    .any(|(at, _)| !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-}]~*".contains(c)));
+                assert!(!absolute, "{path} names a path of one machine: {line}");
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! `docs/cli.md`, made from the help of the program itself.
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const PAGE: &str = "docs/cli.md";
+
+/// Writes the page.
+pub fn write(root: &Path) -> Result<(), Box<dyn Error>> {
+    Ok(fs::write(root.join(PAGE), help(root)?)?)
+}
+
+/// Fails when the page in the repository is not the one that would be written.
+pub fn check(root: &Path) -> Result<(), Box<dyn Error>> {
+    if fs::read_to_string(root.join(PAGE)).unwrap_or_default() == help(root)? {
+        return Ok(());
+    }
+    Err(format!("{PAGE} is not what the program's help says; run `cargo xtask docs` and commit the result").into())
+}
+
+#[expect(clippy::disallowed_methods, reason = "a chore of the repository, not a part of pleach")]
+fn help(root: &Path) -> Result<String, Box<dyn Error>> {
+    let output = Command::new("cargo")
+        .args(["run", "--quiet", "--package", "pleach-cli", "--", "__help-markdown"])
+        .current_dir(root)
+        .output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
