@@ -168,6 +168,15 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_exit_codes_lists_every_code_with_its_meaning() {
+        let page = include_str!("../../docs/exit-codes.md");
+        for exit in Exit::ALL {
+            let row = format!("| {} | {} |", exit.code(), exit.meaning());
+            assert!(page.contains(&row), "docs/exit-codes.md lacks `{row}`");
+        }
+    }
+
+    #[test]
     fn a_failure_shows_its_causes_on_the_first_line_and_its_hint_on_the_second() {
         let missing = std::io::Error::other("disk on fire");
         let failure = Failure::new(Exit::Environment, "cannot write").because(&missing).hint("put it out");
