@@ -13,6 +13,13 @@ pub struct Span {
     pub end: usize,
 }
 
+impl Span {
+    /// From the start of this one to the end of `last`.
+    pub fn to(self, last: Span) -> Span {
+        Span { start: self.start, end: last.end.max(self.end) }
+    }
+}
+
 /// How bad it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -45,6 +52,53 @@ pub struct Diagnostic {
     /// How to mend it, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
+}
+
+impl Diagnostic {
+    fn new(rule: &str, severity: Severity, message: String, span: Span) -> Self {
+        Self { rule: rule.to_owned(), severity, message, node_id: None, edge: None, span, fix: None }
+    }
+
+    /// A finding that forbids running.
+    pub fn error(rule: &str, message: impl Into<String>, span: Span) -> Self {
+        Self::new(rule, Severity::Error, message.into(), span)
+    }
+
+    /// A finding that is probably a mistake.
+    pub fn warning(rule: &str, message: impl Into<String>, span: Span) -> Self {
+        Self::new(rule, Severity::Warning, message.into(), span)
+    }
+
+    /// A finding that is good to know.
+    pub fn note(rule: &str, message: impl Into<String>, span: Span) -> Self {
+        Self::new(rule, Severity::Note, message.into(), span)
+    }
+
+    /// Says how to mend it.
+    #[must_use]
+    pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+
+    /// Says which node it is about.
+    #[must_use]
+    pub fn at_node(mut self, node: &NodeId) -> Self {
+        self.node_id = Some(node.clone());
+        self
+    }
+
+    /// Says which edge it is about.
+    #[must_use]
+    pub fn at_edge(mut self, from: &NodeId, to: &NodeId) -> Self {
+        self.edge = Some((from.clone(), to.clone()));
+        self
+    }
+
+    /// Whether it forbids running.
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
 }
 
 /// Line and column of a byte offset, both from 1; the column counts characters.

@@ -7,38 +7,8 @@ use crate::ids::{InvalidId, NodeId, PipelineName};
 use crate::plan::condition::Condition;
 use crate::plan::diagnostic::Span;
 
-/// An attribute's value as it was written.
-#[derive(Debug, Clone, PartialEq)]
-pub enum AttrValue {
-    /// `"quoted"` or a bare word.
-    Text(String),
-    /// `3`
-    Integer(i64),
-    /// `0.5`
-    Float(f64),
-    /// `true`
-    Boolean(bool),
-    /// `900s`
-    Duration(Duration),
-}
-
-/// An attribute with the place it was written at. Two are equal when their values are.
-#[derive(Debug, Clone)]
-pub struct Attr {
-    /// Its value.
-    pub value: AttrValue,
-    /// Where it stands.
-    pub span: Span,
-}
-
-impl PartialEq for Attr {
-    fn eq(&self, other: &Self) -> bool {
-        self.value == other.value
-    }
-}
-
-/// Attributes by name, custom ones included: handlers of the user's own read them.
-pub type Attrs = BTreeMap<String, Attr>;
+pub use crate::plan::dot::AttrValue;
+pub use crate::plan::graph::{Attr, Attrs};
 
 /// What runs a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,6 +53,44 @@ impl HandlerKind {
             Self::ManagerLoop => "stack.manager_loop",
             Self::Custom(name) => name,
         }
+    }
+
+    /// The handlers pleach has of its own.
+    pub const BUILT_IN: [Self; 10] = [
+        Self::Start,
+        Self::Exit,
+        Self::Codergen,
+        Self::Conditional,
+        Self::Tool,
+        Self::WaitHuman,
+        Self::Wait,
+        Self::Parallel,
+        Self::FanIn,
+        Self::ManagerLoop,
+    ];
+
+    /// The handler a `type` attribute names, other engines' words included.
+    pub fn from_type(word: &str) -> Self {
+        let word = crate::plan::alias::handler_type(word).unwrap_or(word);
+        let built_in = Self::BUILT_IN.into_iter().find(|kind| kind.as_str() == word);
+        built_in.unwrap_or_else(|| Self::Custom(word.to_owned()))
+    }
+
+    /// The handler a shape stands for; none for `box` and for shapes that say nothing.
+    pub fn from_shape(shape: &str) -> Option<Self> {
+        Some(match shape {
+            "Mdiamond" | "circle" => Self::Start,
+            "Msquare" | "doublecircle" => Self::Exit,
+            "hexagon" => Self::WaitHuman,
+            "diamond" => Self::Conditional,
+            "component" => Self::Parallel,
+            "tripleoctagon" => Self::FanIn,
+            "parallelogram" => Self::Tool,
+            "house" => Self::ManagerLoop,
+            "insulator" => Self::Wait,
+            "tab" => Self::Codergen,
+            _ => return None,
+        })
     }
 }
 
@@ -175,8 +183,8 @@ impl Backoff {
     }
 }
 
-/// A node of the pipeline. `attrs` has everything that was written; the fields are what the engine needs of it, with
-/// aliases resolved, defaults of enclosing scopes applied and the stylesheet laid under.
+/// A node of the pipeline. `attrs` has everything that was written, other engines' names replaced by ours; the fields
+/// are what the engine needs of it, with defaults of enclosing scopes applied and the stylesheet laid under.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
     /// Its id.
@@ -207,8 +215,12 @@ pub struct Node {
     pub thread_id: Option<String>,
     /// Its classes, own ones first, then those of the subgraphs around it.
     pub classes: Vec<String>,
+    /// The classes of the subgraphs around it, outermost first: the last one is the thread of its neighbours.
+    pub subgraphs: Vec<String>,
     /// Its wall-clock limit.
     pub timeout: Option<Duration>,
+    /// How long a pause lasts.
+    pub duration: Option<Duration>,
     /// The model.
     pub llm_model: Option<String>,
     /// The model's provider.
@@ -242,6 +254,12 @@ pub struct Node {
 /// A place in the source that does not take part in comparing graphs.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NodeSpan(pub Span);
+
+impl From<Span> for NodeSpan {
+    fn from(span: Span) -> Self {
+        Self(span)
+    }
+}
 
 impl PartialEq for NodeSpan {
     fn eq(&self, _: &Self) -> bool {
@@ -277,7 +295,7 @@ pub struct Edge {
 }
 
 /// A pipeline: nodes in the order they were first named, edges in the order they were written.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Pipeline {
     /// The graph's identifier.
     pub id: String,
@@ -301,9 +319,112 @@ pub struct Pipeline {
     pub default_max_visits: Option<u32>,
     /// Everything that was written on the graph.
     pub attrs: Attrs,
-    nodes: Vec<Node>,
-    edges: Vec<Edge>,
-    by_id: BTreeMap<NodeId, usize>,
-    outgoing: Vec<Vec<usize>>,
-    incoming: Vec<Vec<usize>>,
+    pub(super) nodes: Vec<Node>,
+    pub(super) edges: Vec<Edge>,
+    pub(super) by_id: BTreeMap<NodeId, usize>,
+    pub(super) outgoing: Vec<Vec<usize>>,
+    pub(super) incoming: Vec<Vec<usize>>,
+}
+
+/// A command the file's author wants to be run, for the question whether they are trusted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Command<'a> {
+    /// The node that runs it; none for one of the whole graph.
+    pub node: Option<&'a NodeId>,
+    /// The attribute it stands in.
+    pub attribute: &'static str,
+    /// The exact text.
+    pub text: &'a str,
+}
+
+impl Pipeline {
+    /// Puts the parts together. An edge to a node that is not among `nodes` is left out of the indexes.
+    pub(super) fn with_parts(mut self, nodes: Vec<Node>, edges: Vec<Edge>) -> Self {
+        self.by_id = nodes.iter().enumerate().map(|(index, node)| (node.id.clone(), index)).collect();
+        self.outgoing = vec![Vec::new(); nodes.len()];
+        self.incoming = vec![Vec::new(); nodes.len()];
+        for (index, edge) in edges.iter().enumerate() {
+            if let Some(from) = self.by_id.get(&edge.from) {
+                self.outgoing[*from].push(index);
+            }
+            if let Some(to) = self.by_id.get(&edge.to) {
+                self.incoming[*to].push(index);
+            }
+        }
+        (self.nodes, self.edges) = (nodes, edges);
+        self
+    }
+
+    /// The name branches and trailers have.
+    pub fn name(&self) -> Result<PipelineName, InvalidId> {
+        PipelineName::of_graph(&self.id)
+    }
+
+    /// The nodes in the order they were first named.
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// The edges in the order they were written.
+    pub fn edges(&self) -> &[Edge] {
+        &self.edges
+    }
+
+    /// The node of that id.
+    pub fn node(&self, id: &NodeId) -> Option<&Node> {
+        self.by_id.get(id).map(|index| &self.nodes[*index])
+    }
+
+    /// The edges that leave a node, in the order they were written.
+    pub fn outgoing(&self, id: &NodeId) -> impl Iterator<Item = &Edge> {
+        self.indexed(&self.outgoing, id)
+    }
+
+    /// The edges that arrive at a node, in the order they were written.
+    pub fn incoming(&self, id: &NodeId) -> impl Iterator<Item = &Edge> {
+        self.indexed(&self.incoming, id)
+    }
+
+    fn indexed<'a>(&'a self, index: &'a [Vec<usize>], id: &NodeId) -> impl Iterator<Item = &'a Edge> {
+        let edges = self.by_id.get(id).map_or(&[][..], |node| &index[*node]);
+        edges.iter().map(|edge| &self.edges[*edge])
+    }
+
+    /// The node a run begins at. A pipeline without errors has exactly one.
+    pub fn start(&self) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.handler == HandlerKind::Start)
+    }
+
+    /// The node a run ends at. A pipeline without errors has exactly one.
+    pub fn exit(&self) -> Option<&Node> {
+        self.nodes.iter().find(|node| node.handler == HandlerKind::Exit)
+    }
+
+    /// Every command the file brings along, in the order of the file.
+    pub fn commands(&self) -> Vec<Command<'_>> {
+        fn hooks<'a>(attrs: &'a Attrs, node: Option<&'a NodeId>) -> impl Iterator<Item = Command<'a>> {
+            ["tool_hooks.pre", "tool_hooks.post"].into_iter().filter_map(move |attribute| {
+                match &attrs.get(attribute)?.value {
+                    AttrValue::Text(text) if !text.is_empty() => Some(Command { node, attribute, text }),
+                    _ => None,
+                }
+            })
+        }
+        let graph_agent = self.attrs.get("agent").and_then(|attr| match &attr.value {
+            AttrValue::Text(text) => Some(text.as_str()),
+            _ => None,
+        });
+        let is_command = |agent: &&str| agent.starts_with("command:");
+        let mut commands: Vec<_> = hooks(&self.attrs, None).collect();
+        commands.extend(graph_agent.filter(is_command).map(|text| Command { node: None, attribute: "agent", text }));
+        for node in &self.nodes {
+            let id = Some(&node.id);
+            let tool = node.tool_command.as_deref();
+            commands.extend(tool.map(|text| Command { node: id, attribute: "tool_command", text }));
+            let own = node.agent.as_deref().filter(is_command).filter(|agent| Some(*agent) != graph_agent);
+            commands.extend(own.map(|text| Command { node: id, attribute: "agent", text }));
+            commands.extend(hooks(&node.attrs, id));
+        }
+        commands
+    }
 }

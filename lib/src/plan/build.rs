@@ -1,0 +1,326 @@
+//! From a flat graph to a [`Pipeline`]: every attribute the engine knows is read as what it must be.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::ids::NodeId;
+use crate::plan::condition::{Condition, Expr, Op};
+use crate::plan::diagnostic::Diagnostic;
+use crate::plan::dot::{AttrValue, read_duration};
+use crate::plan::graph::{Attr, Attrs, Graph, RawEdge, RawNode};
+use crate::plan::pipeline::{Backoff, Edge, Fidelity, HandlerKind, Node, Pipeline, WritePolicy};
+
+/// Understands a graph. What cannot be understood is reported and left out.
+pub fn build(graph: Graph) -> (Pipeline, Vec<Diagnostic>) {
+    let mut diagnostics = Vec::new();
+    let handlers = handlers(&graph);
+    let defaults = ["llm_model", "llm_provider", "reasoning_effort", "agent", "repo"]
+        .map(|key| graph.attrs.get(key).map(|attr| attr.value.to_string()).filter(|text| !text.is_empty()));
+    let mut nodes = Vec::with_capacity(graph.nodes.len());
+    for (raw, handler) in graph.nodes.into_iter().zip(handlers) {
+        nodes.push(node(raw, handler, &defaults, &mut diagnostics));
+    }
+    let edges = graph.edges.into_iter().map(|raw| edge(raw, &mut diagnostics)).collect();
+    let pipeline = pipeline(graph.id, graph.attrs, &mut diagnostics).with_parts(nodes, edges);
+    (pipeline, diagnostics)
+}
+
+/// What runs each node: its `type`, else its shape, else (for start and exit, when no other node is one) its id.
+fn handlers(graph: &Graph) -> Vec<HandlerKind> {
+    let written = |node: &RawNode, key: &str| {
+        node.attrs.get(key).map(|attr| attr.value.to_string()).filter(|text| !text.is_empty())
+    };
+    let by_attrs: Vec<Option<HandlerKind>> = graph
+        .nodes
+        .iter()
+        .map(|node| {
+            let by_type = written(node, "type").map(|word| HandlerKind::from_type(&word));
+            by_type.or_else(|| written(node, "shape").and_then(|shape| HandlerKind::from_shape(&shape)))
+        })
+        .collect();
+    let has = |kind: HandlerKind| by_attrs.contains(&Some(kind));
+    let (has_start, has_exit) = (has(HandlerKind::Start), has(HandlerKind::Exit));
+    let by_id = |node: &RawNode| match node.id.as_str() {
+        "start" | "Start" if !has_start => HandlerKind::Start,
+        "exit" | "Exit" | "end" if !has_exit => HandlerKind::Exit,
+        _ => HandlerKind::Codergen,
+    };
+    graph.nodes.iter().zip(&by_attrs).map(|(node, kind)| kind.clone().unwrap_or_else(|| by_id(node))).collect()
+}
+
+fn pipeline(id: String, attrs: Attrs, diagnostics: &mut Vec<Diagnostic>) -> Pipeline {
+    let mut read = Reader { attrs: &attrs, about: About::Graph, diagnostics };
+    let parts = Pipeline {
+        id,
+        goal: read.text("goal").unwrap_or_default(),
+        label: read.text("label").unwrap_or_default(),
+        default_max_retries: read.count("default_max_retries").unwrap_or(0),
+        retry_policy: read.retry_policy(),
+        retry_target: read.node_id("retry_target"),
+        fallback_retry_target: read.node_id("fallback_retry_target"),
+        default_fidelity: read.fidelity("default_fidelity"),
+        default_thread: read.text("default_thread"),
+        default_max_visits: read.count("default_max_visits"),
+        attrs: Attrs::new(),
+        ..Pipeline::default()
+    };
+    read.number("budget.tokens");
+    read.number("budget.usd");
+    Pipeline { attrs, ..parts }
+}
+
+fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diagnostics: &mut Vec<Diagnostic>) -> Node {
+    let mut read = Reader { attrs: &raw.attrs, about: About::Node(&raw.id), diagnostics };
+    let label = read.text("label").unwrap_or_else(|| raw.id.to_string());
+    let shape = read.text("shape").unwrap_or_else(|| "box".into());
+    let or_default = |own: Option<String>, index: usize| own.or_else(|| defaults[index].clone());
+    let without_tools = shape == "tab" || read.text("type").as_deref() == Some("prompt");
+    let parts = Node {
+        prompt: read.text("prompt").unwrap_or_else(|| label.clone()),
+        tool_command: read.text("tool_command"),
+        max_retries: read.count("max_retries"),
+        retry_policy: read.retry_policy(),
+        goal_gate: read.flag("goal_gate"),
+        retry_target: read.node_id("retry_target"),
+        fallback_retry_target: read.node_id("fallback_retry_target"),
+        fidelity: read.fidelity("fidelity"),
+        thread_id: read.text("thread_id"),
+        classes: classes(read.text("class").as_deref(), &raw.subgraphs),
+        timeout: read.duration("timeout"),
+        duration: read.duration("duration"),
+        llm_model: or_default(read.text("llm_model"), 0),
+        llm_provider: or_default(read.text("llm_provider"), 1),
+        reasoning_effort: or_default(read.text("reasoning_effort"), 2),
+        auto_status: read.flag("auto_status"),
+        allow_partial: read.flag("allow_partial"),
+        agent: or_default(read.text("agent"), 3),
+        repo: or_default(read.text("repo"), 4),
+        write: read.write_policy(),
+        max_visits: read.count("max_visits"),
+        human_default_choice: read.text("human.default_choice"),
+        tools: read.tools().unwrap_or(!without_tools),
+        step: read.text("step"),
+        id: raw.id.clone(),
+        label,
+        shape,
+        handler,
+        subgraphs: raw.subgraphs.clone(),
+        attrs: Attrs::new(),
+        span: raw.span.into(),
+    };
+    for key in ["max_parallel", "k", "quorum_percent", "manager.max_cycles"] {
+        read.count(key);
+    }
+    read.duration("manager.poll_interval");
+    Node { attrs: raw.attrs, ..parts }
+}
+
+fn edge(raw: RawEdge, diagnostics: &mut Vec<Diagnostic>) -> Edge {
+    let mut read = Reader { attrs: &raw.attrs, about: About::Edge(&raw.from, &raw.to), diagnostics };
+    let parts = Edge {
+        label: read.text("label").unwrap_or_default(),
+        condition: read.condition(),
+        weight: read.integer("weight").unwrap_or(0),
+        fidelity: read.fidelity("fidelity"),
+        thread_id: read.text("thread_id"),
+        loop_restart: read.flag("loop_restart"),
+        max_visits: read.count("max_visits"),
+        from: raw.from.clone(),
+        to: raw.to.clone(),
+        attrs: Attrs::new(),
+        span: raw.span.into(),
+    };
+    Edge { attrs: raw.attrs, ..parts }
+}
+
+/// Own classes first, then those of the subgraphs; each once.
+pub(super) fn classes(own: Option<&str>, subgraphs: &[String]) -> Vec<String> {
+    let own = own.unwrap_or_default().split([',', ' ']).map(str::trim).filter(|class| !class.is_empty());
+    let mut seen = BTreeSet::new();
+    own.map(str::to_owned).chain(subgraphs.iter().cloned()).filter(|class| seen.insert(class.clone())).collect()
+}
+
+enum About<'a> {
+    Graph,
+    Node(&'a NodeId),
+    Edge(&'a NodeId, &'a NodeId),
+}
+
+/// Reads attributes of one thing and reports the ones that are not what they must be.
+struct Reader<'a, 'd> {
+    attrs: &'a Attrs,
+    about: About<'a>,
+    diagnostics: &'d mut Vec<Diagnostic>,
+}
+
+impl<'a> Reader<'a, '_> {
+    /// The attribute, unless it is an empty text, which stands for none.
+    fn attr(&self, key: &str) -> Option<&'a Attr> {
+        self.attrs.get(key).filter(|attr| attr.value != AttrValue::Text(String::new()))
+    }
+
+    fn report(&mut self, diagnostic: Diagnostic) {
+        self.diagnostics.push(match self.about {
+            About::Graph => diagnostic,
+            About::Node(id) => diagnostic.at_node(id),
+            About::Edge(from, to) => diagnostic.at_edge(from, to),
+        });
+    }
+
+    fn wrong<T>(&mut self, key: &str, attr: &Attr, expected: &str) -> Option<T> {
+        let message = format!("`{key}` must be {expected}, not `{}`", attr.value);
+        self.report(Diagnostic::error("attribute_type", message, attr.span));
+        None
+    }
+
+    fn text(&self, key: &str) -> Option<String> {
+        self.attr(key).map(|attr| attr.value.to_string())
+    }
+
+    fn boolean(&self, attr: &Attr) -> Option<bool> {
+        match &attr.value {
+            AttrValue::Boolean(value) => Some(*value),
+            AttrValue::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    fn flag(&mut self, key: &str) -> bool {
+        let Some(attr) = self.attr(key) else { return false };
+        self.boolean(attr).or_else(|| self.wrong(key, attr, "`true` or `false`")).unwrap_or(false)
+    }
+
+    /// `tools=false`; a list of tools is another handler's business.
+    fn tools(&self) -> Option<bool> {
+        self.attr("tools").and_then(|attr| self.boolean(attr))
+    }
+
+    fn integer(&mut self, key: &str) -> Option<i64> {
+        let attr = self.attr(key)?;
+        let number = match &attr.value {
+            AttrValue::Integer(number) => Some(*number),
+            AttrValue::Text(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        number.or_else(|| self.wrong(key, attr, "a whole number"))
+    }
+
+    fn count(&mut self, key: &str) -> Option<u32> {
+        let attr = self.attr(key)?;
+        let number = match &attr.value {
+            AttrValue::Integer(number) => u32::try_from(*number).ok(),
+            AttrValue::Text(text) => text.trim().parse().ok(),
+            _ => None,
+        };
+        number.or_else(|| self.wrong(key, attr, "a whole number from 0"))
+    }
+
+    fn number(&mut self, key: &str) -> Option<f64> {
+        let attr = self.attr(key)?;
+        let number =
+            attr.value.to_string().trim().parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
+        number.or_else(|| self.wrong(key, attr, "a number from 0"))
+    }
+
+    /// A length of time; a bare number is seconds, which is pointed out.
+    fn duration(&mut self, key: &str) -> Option<Duration> {
+        let attr = self.attr(key)?;
+        let bare_seconds = match &attr.value {
+            AttrValue::Duration(duration) => return Some(*duration),
+            AttrValue::Integer(number) => u64::try_from(*number).ok(),
+            AttrValue::Text(text) => match read_duration(text.trim()) {
+                Some(duration) => return Some(duration),
+                None => text.trim().parse().ok(),
+            },
+            _ => None,
+        };
+        let Some(seconds) = bare_seconds else {
+            return self.wrong(key, attr, "a length of time such as `900s`, `15m` or `250ms`");
+        };
+        let note = format!("`{key}` has no unit and is taken as seconds");
+        self.report(Diagnostic::note("alias", note, attr.span).with_fix(format!("write `{key}={seconds}s`")));
+        Some(Duration::from_secs(seconds))
+    }
+
+    fn node_id(&mut self, key: &str) -> Option<NodeId> {
+        let attr = self.attr(key)?;
+        let text = attr.value.to_string();
+        NodeId::new(text.trim()).ok().or_else(|| {
+            let message = format!("`{key}` names no node: `{text}` cannot be the name of one");
+            self.report(Diagnostic::warning("retry_target_exists", message, attr.span));
+            None
+        })
+    }
+
+    fn fidelity(&mut self, key: &str) -> Option<Fidelity> {
+        let attr = self.attr(key)?;
+        let word = attr.value.to_string();
+        Fidelity::from_word(&word).or_else(|| {
+            let message = format!("`{key}` has no mode `{word}`");
+            let modes = Fidelity::ALL.map(Fidelity::as_str).join(", ");
+            self.report(
+                Diagnostic::warning("fidelity_valid", message, attr.span).with_fix(format!("use one of {modes}")),
+            );
+            None
+        })
+    }
+
+    fn retry_policy(&mut self) -> Option<Backoff> {
+        let attr = self.attr("retry_policy")?;
+        let names = Backoff::PRESETS.map(|(name, _)| name).join(", ");
+        Backoff::preset(&attr.value.to_string())
+            .or_else(|| self.wrong("retry_policy", attr, &format!("one of {names}")))
+    }
+
+    fn write_policy(&mut self) -> WritePolicy {
+        let Some(attr) = self.attr("write") else { return WritePolicy::May };
+        match attr.value.to_string().as_str() {
+            "may" | "true" => WritePolicy::May,
+            "false" => WritePolicy::Never,
+            "must" => WritePolicy::Must,
+            _ => self.wrong("write", attr, "`may`, `must` or `false`").unwrap_or_default(),
+        }
+    }
+
+    fn condition(&mut self) -> Option<Condition> {
+        let attr = self.attr("condition")?;
+        let text = attr.value.to_string();
+        if text.trim().is_empty() {
+            return None;
+        }
+        match Condition::parse(&text) {
+            Ok(condition) => {
+                self.note_dialect(attr, &text, &condition);
+                Some(condition)
+            }
+            Err(error) => {
+                let message = format!("the condition `{text}` cannot be read: {}", error.message);
+                self.report(Diagnostic::error("condition_syntax", message, attr.span_at(error.offset)));
+                None
+            }
+        }
+    }
+
+    /// Points out what other engines may not understand in a condition.
+    fn note_dialect(&mut self, attr: &Attr, text: &str, condition: &Condition) {
+        let mut beyond = false;
+        condition.expr().walk(&mut |part| {
+            beyond |= match part {
+                Expr::Any(_) | Expr::Not(_) | Expr::Matches { .. } => true,
+                Expr::Compare { op, .. } => !matches!(op, Op::Equal | Op::NotEqual),
+                Expr::All(_) | Expr::Set(_) => false,
+            };
+        });
+        if beyond {
+            let note = "the condition uses operators that not every engine knows";
+            self.report(Diagnostic::note("alias", note, attr.span));
+        }
+        for (other, real) in [("succeeded", "success"), ("failed", "fail")] {
+            let rewritten = text.replace(' ', "").replace("==", "=");
+            if rewritten.contains(&format!("outcome={other}")) || rewritten.contains(&format!("outcome!={other}")) {
+                let note = format!("the outcome `{other}` is taken as `{real}`");
+                self.report(Diagnostic::note("alias", note, attr.span).with_fix(format!("write `outcome={real}`")));
+            }
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! Text to tokens. What a run of letters means depends on where it stands: after `=` dashes, dots and colons belong to
+//! a bare value, elsewhere `a->b` is three tokens. So the parser asks for one token at a time, in one of two modes.
+
+use super::{AttrValue, read_duration};
+use crate::plan::diagnostic::{Diagnostic, Span};
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Kind {
+    /// A name, possibly dotted; its text is the span's.
+    Word,
+    /// A quoted string, unescaped.
+    Text(String),
+    /// A bare value; only after `=`.
+    Value(AttrValue),
+    /// `<…>`; only after `=`.
+    Html,
+    Arrow,
+    Undirected,
+    OpenBrace,
+    CloseBrace,
+    OpenBracket,
+    CloseBracket,
+    Equals,
+    Comma,
+    Semicolon,
+    Colon,
+    End,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Token {
+    pub kind: Kind,
+    pub span: Span,
+    /// Nothing but blanks and comments stand before it on its line.
+    pub first_on_line: bool,
+}
+
+pub(super) struct Lexer<'s> {
+    source: &'s str,
+    at: usize,
+    first_on_line: bool,
+    pub diagnostics: Vec<Diagnostic>,
+    /// How many of them are errors.
+    pub errors: usize,
+}
+
+impl<'s> Lexer<'s> {
+    pub fn new(source: &'s str) -> Self {
+        let at = if source.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+        Self { source, at, first_on_line: true, diagnostics: Vec::new(), errors: 0 }
+    }
+
+    fn rest(&self) -> &'s str {
+        &self.source[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn bump_while(&mut self, keep: impl Fn(char) -> bool) {
+        let rest = self.rest();
+        self.at += rest.find(|c| !keep(c)).unwrap_or(rest.len());
+    }
+
+    pub fn report(&mut self, diagnostic: Diagnostic) {
+        self.errors += usize::from(diagnostic.is_error());
+        self.diagnostics.push(diagnostic);
+    }
+
+    fn error(&mut self, start: usize, end: usize, message: impl Into<String>, fix: Option<String>) {
+        let mut diagnostic = Diagnostic::error("syntax", message, Span { start, end });
+        diagnostic.fix = fix;
+        self.report(diagnostic);
+    }
+
+    /// The next token outside of a value.
+    pub fn next(&mut self) -> Token {
+        loop {
+            self.skip_blanks();
+            let start = self.at;
+            let first_on_line = std::mem::replace(&mut self.first_on_line, false);
+            let Some(c) = self.peek() else { return self.token(Kind::End, start, first_on_line) };
+            let kind = match c {
+                '"' => self.quoted(),
+                _ if is_word(c) => self.word(),
+                _ => match self.punctuation() {
+                    Some(kind) => kind,
+                    None => {
+                        self.bump_while(|c| !is_word(c) && !c.is_whitespace() && !"\"{}[]=,;:-/#".contains(c));
+                        self.at = self.at.max(start + c.len_utf8());
+                        let text = &self.source[start..self.at];
+                        self.error(start, self.at, format!("`{text}` has no meaning here"), None);
+                        self.first_on_line = first_on_line;
+                        continue;
+                    }
+                },
+            };
+            return self.token(kind, start, first_on_line);
+        }
+    }
+
+    /// The token after an `=`. Punctuation comes back as such when there is no value.
+    pub fn value(&mut self) -> Token {
+        self.skip_blanks();
+        let start = self.at;
+        let first_on_line = std::mem::replace(&mut self.first_on_line, false);
+        let kind = match self.peek() {
+            Some('"') => self.quoted(),
+            Some('<') => self.html(),
+            Some(c) if !c.is_whitespace() && !"{}[],;=".contains(c) => self.bare_value(),
+            _ => {
+                self.first_on_line = first_on_line;
+                return self.next();
+            }
+        };
+        self.token(kind, start, first_on_line)
+    }
+
+    fn token(&self, kind: Kind, start: usize, first_on_line: bool) -> Token {
+        Token { kind, span: Span { start, end: self.at }, first_on_line }
+    }
+
+    fn skip_blanks(&mut self) {
+        loop {
+            let before = self.at;
+            self.bump_while(char::is_whitespace);
+            if self.source[before..self.at].contains('\n') {
+                self.first_on_line = true;
+            }
+            let rest = self.rest();
+            if rest.starts_with("//") || (rest.starts_with('#') && self.first_on_line) {
+                self.bump_while(|c| c != '\n');
+            } else if let Some(inside) = rest.strip_prefix("/*") {
+                match inside.find("*/") {
+                    Some(length) => self.at += length + 4,
+                    None => {
+                        let start = self.at;
+                        self.at = self.source.len();
+                        self.error(start, start + 2, "this comment is never closed", Some("add `*/`".into()));
+                    }
+                }
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn punctuation(&mut self) -> Option<Kind> {
+        let rest = self.rest();
+        let (kind, length) = match rest.as_bytes() {
+            [b'-', b'>', ..] => (Kind::Arrow, 2),
+            [b'-', b'-', ..] => (Kind::Undirected, 2),
+            [b'{', ..] => (Kind::OpenBrace, 1),
+            [b'}', ..] => (Kind::CloseBrace, 1),
+            [b'[', ..] => (Kind::OpenBracket, 1),
+            [b']', ..] => (Kind::CloseBracket, 1),
+            [b'=', ..] => (Kind::Equals, 1),
+            [b',', ..] => (Kind::Comma, 1),
+            [b';', ..] => (Kind::Semicolon, 1),
+            [b':', ..] => (Kind::Colon, 1),
+            _ => return None,
+        };
+        self.at += length;
+        Some(kind)
+    }
+
+    /// A name, possibly dotted. What is almost a name is reported and still taken as one, so that the statement
+    /// around it can be read.
+    fn word(&mut self) -> Kind {
+        let start = self.at;
+        loop {
+            self.bump_while(is_word);
+            // `a-b` is one bad name, `a->b` and `a--b` are not.
+            let mut ahead = self.rest().chars();
+            match (ahead.next(), ahead.next()) {
+                (Some('-' | '.'), Some(c)) if is_word(c) => self.at += 1,
+                _ => break,
+            }
+        }
+        let text = &self.source[start..self.at];
+        if !text.split('.').all(super::is_identifier) {
+            let mut fixed: String = text.chars().map(|c| if is_ascii_word(c) { c } else { '_' }).collect();
+            if fixed.starts_with(|c: char| c.is_ascii_digit()) {
+                fixed.insert(0, '_');
+            }
+            let end = self.at;
+            let message = format!("`{text}` is not a name: ASCII letters, digits and `_`, not starting with a digit");
+            self.error(start, end, message, Some(format!("write `{fixed}`")));
+        }
+        Kind::Word
+    }
+
+    fn quoted(&mut self) -> Kind {
+        let start = self.at;
+        self.at += 1;
+        let mut text = String::new();
+        loop {
+            let rest = self.rest();
+            let plain = rest.find(['"', '\\']).unwrap_or(rest.len());
+            text.push_str(&rest[..plain]);
+            self.at += plain;
+            let mut ahead = self.rest().chars();
+            match (ahead.next(), ahead.next()) {
+                (None, _) => {
+                    let fix = "add the closing `\"`; a quote inside the string is written `\\\"`";
+                    self.error(start, start + 1, "this string is never closed", Some(fix.into()));
+                    return Kind::Text(text);
+                }
+                (Some('"'), _) => {
+                    self.at += 1;
+                    return Kind::Text(text);
+                }
+                (Some(_), escaped) => self.escape(escaped, &mut text),
+            }
+        }
+    }
+
+    /// `at` stands on a backslash and `escaped` is the character after it.
+    fn escape(&mut self, escaped: Option<char>, text: &mut String) {
+        self.at += 1 + escaped.map_or(0, char::len_utf8);
+        match escaped {
+            Some('n') => text.push('\n'),
+            Some('t') => text.push('\t'),
+            Some(c @ ('"' | '\\')) => text.push(c),
+            // A backslash at the end of a line joins it with the next one.
+            Some('\n') => {}
+            Some('\r') if self.rest().starts_with('\n') => self.at += 1,
+            // Shell text is full of `\.` and `\d`: anything else stays as it was written.
+            Some(c) => text.extend(['\\', c]),
+            None => text.push('\\'),
+        }
+    }
+
+    fn html(&mut self) -> Kind {
+        let mut depth = 0usize;
+        for (offset, c) in self.rest().char_indices() {
+            match c {
+                '<' => depth += 1,
+                '>' => depth -= 1,
+                _ => {}
+            }
+            if depth == 0 {
+                self.at += offset + 1;
+                return Kind::Html;
+            }
+        }
+        // Never closed: take only the rest of the line, so that what follows is still read.
+        self.bump_while(|c| c != '\n');
+        Kind::Html
+    }
+
+    fn bare_value(&mut self) -> Kind {
+        let start = self.at;
+        loop {
+            self.bump_while(|c| !c.is_whitespace() && !"{}[],;=\"/".contains(c));
+            let rest = self.rest();
+            if rest.starts_with('/') && !rest.starts_with("//") && !rest.starts_with("/*") {
+                self.at += 1;
+            } else {
+                break;
+            }
+        }
+        let text = &self.source[start..self.at];
+        if let Some(value) = read_bare(text) {
+            return Kind::Value(value);
+        }
+        let end = self.at;
+        self.error(start, end, format!("`{text}` is not a value"), Some(format!("write `\"{text}\"`")));
+        Kind::Value(AttrValue::Text(text.to_owned()))
+    }
+}
+
+fn is_word(c: char) -> bool {
+    c == '_' || c.is_alphanumeric()
+}
+
+fn is_ascii_word(c: char) -> bool {
+    c == '_' || c.is_ascii_alphanumeric()
+}
+
+/// A value without quotes, where `text` is one.
+pub(super) fn read_bare(text: &str) -> Option<AttrValue> {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let is_digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    if is_digits(unsigned) {
+        return text.parse().ok().map(AttrValue::Integer);
+    }
+    if let Some((whole, part)) = unsigned.split_once('.')
+        && (whole.is_empty() || is_digits(whole))
+        && is_digits(part)
+    {
+        return text.parse().ok().filter(|number: &f64| number.is_finite()).map(AttrValue::Float);
+    }
+    if let Some(duration) = read_duration(text) {
+        return Some(AttrValue::Duration(duration));
+    }
+    match text {
+        "true" => Some(AttrValue::Boolean(true)),
+        "false" => Some(AttrValue::Boolean(false)),
+        _ => {
+            let starts = text.starts_with(|c: char| c == '_' || c.is_ascii_alphabetic());
+            let goes_on = text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.:-".contains(&b));
+            (starts && goes_on).then(|| AttrValue::Text(text.to_owned()))
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! Tokens to a [`Document`]: recursive descent that recovers at the next statement, so one file tells all its mistakes.
+
+use super::lexer::{Kind, Lexer, Token};
+use super::{Document, Entry, Ident, Statement, Target, is_identifier};
+use crate::plan::diagnostic::{Diagnostic, Span};
+
+/// Subgraphs inside subgraphs; far above what anyone writes, far below what overflows the stack.
+const MAX_DEPTH: usize = 64;
+
+/// After this many mistakes the rest is not worth reading.
+const MAX_ERRORS: usize = 50;
+
+/// Reads a DOT file. The document holds whatever could be understood; it is only sound when no error is reported.
+pub fn parse(source: &str) -> (Document, Vec<Diagnostic>) {
+    let mut lexer = Lexer::new(source);
+    let token = lexer.next();
+    let mut parser = Parser { source, lexer, token, depth: 0 };
+    let document = parser.document();
+    let mut diagnostics = parser.lexer.diagnostics;
+    diagnostics.sort_by_key(|diagnostic| diagnostic.span);
+    (document, diagnostics)
+}
+
+struct Parser<'s> {
+    source: &'s str,
+    lexer: Lexer<'s>,
+    token: Token,
+    depth: usize,
+}
+
+impl Parser<'_> {
+    fn advance(&mut self) -> Token {
+        let next = self.lexer.next();
+        std::mem::replace(&mut self.token, next)
+    }
+
+    fn text(&self, span: Span) -> &str {
+        &self.source[span.start..span.end]
+    }
+
+    fn is_word(&self, word: &str) -> bool {
+        self.token.kind == Kind::Word && self.text(self.token.span) == word
+    }
+
+    fn error(&mut self, span: Span, message: impl Into<String>) {
+        self.lexer.report(Diagnostic::error("syntax", message, span));
+    }
+
+    fn error_with_fix(&mut self, span: Span, message: impl Into<String>, fix: impl Into<String>) {
+        self.lexer.report(Diagnostic::error("syntax", message, span).with_fix(fix));
+    }
+
+    /// What stands at the current token, for a message.
+    fn found(&self) -> String {
+        match &self.token.kind {
+            Kind::End => "the end of the file".into(),
+            Kind::Text(_) => "a quoted string".into(),
+            _ => format!("`{}`", self.text(self.token.span)),
+        }
+    }
+
+    fn document(&mut self) -> Document {
+        if self.is_word("strict") {
+            let span = self.advance().span;
+            self.error_with_fix(span, "`strict` graphs are not supported", "remove `strict`");
+        }
+        if self.is_word("graph") {
+            let span = self.advance().span;
+            self.error_with_fix(span, "a pipeline is a directed graph", "write `digraph`");
+        } else if self.is_word("digraph") {
+            self.advance();
+        } else {
+            let message = format!("a pipeline begins with `digraph Name {{`, found {}", self.found());
+            self.error(self.token.span, message);
+            return Document::default();
+        }
+        let id = self.graph_id();
+        if self.token.kind != Kind::OpenBrace {
+            let message = format!("`{{` is missing after the graph's name, found {}", self.found());
+            self.error(self.token.span, message);
+            return Document { id, statements: Vec::new() };
+        }
+        let statements = self.block();
+        if self.token.kind != Kind::End {
+            let again = ["strict", "graph", "digraph"].into_iter().any(|word| self.is_word(word));
+            let message = if again {
+                "a file holds one graph; this is a second one"
+            } else {
+                "nothing may follow the graph's closing `}`"
+            };
+            self.error(self.token.span, message);
+        }
+        Document { id, statements }
+    }
+
+    fn graph_id(&mut self) -> Option<Ident> {
+        let span = self.token.span;
+        match self.token.kind.clone() {
+            Kind::Word if !self.text(span).contains('.') => {
+                self.advance();
+                Some(Ident { text: self.text(span).to_owned(), span })
+            }
+            Kind::Text(text) => {
+                self.advance();
+                let fix = suggest_name(&text, "Pipeline");
+                self.error_with_fix(span, "the graph's name is not quoted", format!("write `digraph {fix} {{`"));
+                Some(Ident { text: fix, span })
+            }
+            _ => {
+                let message = format!("the graph has no name, found {}", self.found());
+                self.error_with_fix(span, message, "write `digraph Name {`");
+                if self.token.kind == Kind::Word {
+                    self.advance();
+                }
+                // A stand-in, so that the statements are read and their mistakes told as well.
+                Some(Ident { text: "Pipeline".into(), span })
+            }
+        }
+    }
+
+    /// `{ statements }`; the current token is the brace.
+    fn block(&mut self) -> Vec<Statement> {
+        let open = self.advance().span;
+        let mut statements = Vec::new();
+        loop {
+            match self.token.kind {
+                Kind::CloseBrace => {
+                    self.advance();
+                    return statements;
+                }
+                Kind::End => {
+                    self.error_with_fix(open, "this `{` is never closed", "add `}`");
+                    return statements;
+                }
+                Kind::Semicolon => {
+                    self.advance();
+                }
+                _ if self.lexer.errors >= MAX_ERRORS => {
+                    // Drain, so that the callers see the end as well.
+                    while self.token.kind != Kind::End {
+                        self.advance();
+                    }
+                    return statements;
+                }
+                _ => {
+                    let before = self.token.span;
+                    match self.statement() {
+                        Some(statement) => statements.push(statement),
+                        None => self.recover(),
+                    }
+                    if self.token.span == before && self.token.kind != Kind::End {
+                        self.advance();
+                    }
+                }
+            }
+        }
+    }
+
+    /// Skips to where the next statement seems to begin.
+    fn recover(&mut self) {
+        let mut depth = 0usize;
+        let mut first = true;
+        loop {
+            match self.token.kind {
+                Kind::End => return,
+                Kind::Semicolon | Kind::CloseBrace if depth == 0 => return,
+                Kind::Word | Kind::Text(_) if depth == 0 && self.token.first_on_line && !first => return,
+                Kind::OpenBrace | Kind::OpenBracket => depth += 1,
+                Kind::CloseBrace | Kind::CloseBracket => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            first = false;
+            self.advance();
+        }
+    }
+
+    /// One statement, or none after reporting why not.
+    fn statement(&mut self) -> Option<Statement> {
+        let span = self.token.span;
+        match self.token.kind.clone() {
+            Kind::Word => match self.text(span) {
+                "subgraph" => self.subgraph(),
+                "graph" => self.defaults(Target::Graph),
+                "node" => self.defaults(Target::Node),
+                "edge" => self.defaults(Target::Edge),
+                "digraph" | "strict" => {
+                    self.error(span, "a graph inside a graph is written `subgraph`");
+                    None
+                }
+                _ => self.named(),
+            },
+            Kind::Text(text) => {
+                self.quoted_name(span, &text);
+                None
+            }
+            Kind::OpenBrace => {
+                self.error_with_fix(span, "a block on its own is not supported", "write `subgraph {`");
+                self.nested_block().map(|statements| Statement::Subgraph { id: None, statements })
+            }
+            Kind::Undirected => {
+                self.undirected(span);
+                None
+            }
+            _ => {
+                let message = format!("a statement cannot begin with {}", self.found());
+                self.error(span, message);
+                None
+            }
+        }
+    }
+
+    fn undirected(&mut self, span: Span) {
+        self.error_with_fix(span, "`--` joins nodes of an undirected graph", "write `->`");
+    }
+
+    fn quoted_name(&mut self, span: Span, text: &str) {
+        let fix = format!("write `{}`, and the text as its `label`", suggest_name(text, "name"));
+        self.error_with_fix(span, "node names are not quoted", fix);
+    }
+
+    fn defaults(&mut self, target: Target) -> Option<Statement> {
+        let span = self.advance().span;
+        if self.token.kind != Kind::OpenBracket {
+            let word = self.text(span).to_owned();
+            let message = format!("`{word}` is a keyword: `[` must follow it, found {}", self.found());
+            self.error(span, message);
+            return None;
+        }
+        Some(Statement::Defaults { target, attrs: self.attributes() })
+    }
+
+    fn subgraph(&mut self) -> Option<Statement> {
+        self.advance();
+        let span = self.token.span;
+        let id = match self.token.kind.clone() {
+            Kind::OpenBrace => None,
+            Kind::Word => {
+                self.advance();
+                Some(Ident { text: self.text(span).to_owned(), span })
+            }
+            Kind::Text(text) => {
+                self.advance();
+                let name = suggest_name(&text, "part");
+                let fix = format!("write `subgraph {name} {{` and `label=\"…\"` inside");
+                self.error_with_fix(span, "the name of a subgraph is not quoted", fix);
+                Some(Ident { text: name, span })
+            }
+            _ => None,
+        };
+        if self.token.kind != Kind::OpenBrace {
+            let message = format!("`{{` is missing after `subgraph`, found {}", self.found());
+            self.error(self.token.span, message);
+            return None;
+        }
+        self.nested_block().map(|statements| Statement::Subgraph { id, statements })
+    }
+
+    fn nested_block(&mut self) -> Option<Vec<Statement>> {
+        if self.depth == MAX_DEPTH {
+            self.error(self.token.span, format!("subgraphs are nested more than {MAX_DEPTH} deep"));
+            return None;
+        }
+        self.depth += 1;
+        let statements = self.block();
+        self.depth -= 1;
+        Some(statements)
+    }
+
+    /// A statement that begins with a name: an attribute, an edge or a node.
+    fn named(&mut self) -> Option<Statement> {
+        let span = self.advance().span;
+        if self.token.kind == Kind::Equals {
+            let key = Ident { text: self.text(span).to_owned(), span };
+            return self.entry(key).map(Statement::Attribute);
+        }
+        let first = self.node_id(span);
+        let mut ids = vec![first];
+        loop {
+            match self.token.kind {
+                Kind::Arrow => {}
+                Kind::Undirected => self.undirected(self.token.span),
+                Kind::Colon => {
+                    let message = "ports are not supported: an edge joins whole nodes";
+                    self.error_with_fix(self.token.span, message, "remove the `:` and what follows it");
+                    return None;
+                }
+                _ => break,
+            }
+            self.advance();
+            ids.push(self.edge_end()?);
+        }
+        let mut attrs = Vec::new();
+        if self.token.kind == Kind::OpenBracket {
+            attrs = self.attributes();
+            while self.token.kind == Kind::OpenBracket {
+                self.error_with_fix(self.token.span, "a statement has one attribute block", "join the two with `,`");
+                attrs.extend(self.attributes());
+            }
+        }
+        Some(match ids.len() {
+            1 => Statement::Node { id: ids.remove(0), attrs },
+            _ => Statement::Edge { ids, attrs },
+        })
+    }
+
+    fn node_id(&mut self, span: Span) -> Ident {
+        let text = self.text(span).to_owned();
+        if text.contains('.') && text.split('.').all(is_identifier) {
+            let fix = format!("write `{}`", text.replace('.', "_"));
+            self.error_with_fix(span, format!("`{text}` is not a node name: it has a dot"), fix);
+        }
+        Ident { text, span }
+    }
+
+    /// What an arrow points to.
+    fn edge_end(&mut self) -> Option<Ident> {
+        let span = self.token.span;
+        match self.token.kind.clone() {
+            Kind::Word => {
+                self.advance();
+                let text = self.text(span);
+                if ["graph", "node", "edge", "subgraph", "digraph", "strict"].contains(&text) {
+                    let message = format!("`{text}` is a keyword, not a node");
+                    self.error(span, message);
+                }
+                Some(self.node_id(span))
+            }
+            Kind::Text(text) => {
+                self.advance();
+                self.quoted_name(span, &text);
+                Some(Ident { text: suggest_name(&text, "name"), span })
+            }
+            Kind::OpenBrace => {
+                self.error_with_fix(span, "an edge leads to one node, not to a group", "write one edge for each node");
+                None
+            }
+            _ => {
+                let message = format!("an arrow must point to a node, found {}", self.found());
+                self.error(span, message);
+                None
+            }
+        }
+    }
+
+    /// `[k=v, …]`; the current token is the bracket.
+    fn attributes(&mut self) -> Vec<Entry> {
+        let open = self.advance().span;
+        let mut entries = Vec::new();
+        if self.token.kind == Kind::CloseBracket {
+            let close = self.advance().span;
+            self.error_with_fix(open.to(close), "an attribute block cannot be empty", "remove `[]`");
+            return entries;
+        }
+        loop {
+            let span = self.token.span;
+            match self.token.kind.clone() {
+                Kind::CloseBracket => {
+                    self.advance();
+                    return entries;
+                }
+                Kind::Word => {
+                    self.advance();
+                    let key = Ident { text: self.text(span).to_owned(), span };
+                    match self.entry(key) {
+                        Some(entry) => {
+                            entries.push(entry);
+                            self.separator();
+                        }
+                        None => self.recover_attribute(),
+                    }
+                }
+                Kind::Text(text) => {
+                    let fix = format!("write `{}`", suggest_name(&text, "name"));
+                    self.error_with_fix(span, "attribute names are not quoted", fix);
+                    self.recover_attribute();
+                }
+                Kind::End | Kind::CloseBrace | Kind::Arrow => {
+                    self.error_with_fix(open, "this `[` is never closed", "add `]`");
+                    return entries;
+                }
+                _ => {
+                    let message = format!("an attribute `name=value` must stand here, found {}", self.found());
+                    self.error(span, message);
+                    self.advance();
+                    self.recover_attribute();
+                }
+            }
+        }
+    }
+
+    /// What stands between two attributes. A missing comma is common in the wild and cannot be misread, so it is only
+    /// pointed out.
+    fn separator(&mut self) {
+        let span = self.token.span;
+        let note = |message: &str, fix: &str| Diagnostic::note("syntax", message, span).with_fix(fix);
+        match self.token.kind {
+            Kind::Comma => {
+                self.advance();
+                if self.token.kind == Kind::CloseBracket {
+                    self.lexer.report(note("the comma after the last attribute is not needed", "remove `,`"));
+                }
+            }
+            Kind::Word => self.lexer.report(note("a comma is missing before this attribute", "add `,`")),
+            Kind::Semicolon => {
+                self.advance();
+                self.error_with_fix(span, "attributes are separated by commas", "write `,`");
+            }
+            _ => {}
+        }
+    }
+
+    fn recover_attribute(&mut self) {
+        loop {
+            match self.token.kind {
+                Kind::Comma | Kind::Semicolon => {
+                    self.advance();
+                    return;
+                }
+                Kind::CloseBracket | Kind::CloseBrace | Kind::Arrow | Kind::End => return,
+                _ => {
+                    self.advance();
+                }
+            }
+        }
+    }
+
+    /// `= value` after `key`; the current token is what follows the key.
+    fn entry(&mut self, key: Ident) -> Option<Entry> {
+        if self.token.kind != Kind::Equals {
+            let message = format!("`=` is missing after the attribute `{}`, found {}", key.text, self.found());
+            self.error(key.span, message);
+            return None;
+        }
+        self.token = self.lexer.value();
+        let value_span = self.token.span;
+        match self.token.kind.clone() {
+            Kind::Text(text) => {
+                self.advance();
+                Some(Entry { key, value: super::AttrValue::Text(text), value_span })
+            }
+            Kind::Value(value) => {
+                self.advance();
+                Some(Entry { key, value, value_span })
+            }
+            Kind::Html => {
+                self.advance();
+                self.error_with_fix(value_span, "HTML values are not supported", "write a quoted string");
+                Some(Entry { key, value: super::AttrValue::Text(String::new()), value_span })
+            }
+            _ => {
+                let message = format!("the attribute `{}` has no value", key.text);
+                let fix = format!("write `{}=\"\"` for an empty one", key.text);
+                self.error_with_fix(key.span, message, fix);
+                None
+            }
+        }
+    }
+}
+
+/// `text` made into a name, or `otherwise` when nothing of it can be used.
+fn suggest_name(text: &str, otherwise: &str) -> String {
+    let words = text.split(|c: char| !(c == '_' || c.is_ascii_alphanumeric())).filter(|word| !word.is_empty());
+    let mut name = words.collect::<Vec<_>>().join("_");
+    if name.starts_with(|c: char| c.is_ascii_digit()) {
+        name.insert(0, '_');
+    }
+    if name.is_empty() { otherwise.to_owned() } else { name }
+}
