@@ -9,3 +9,4 @@ pub mod clock;
 pub mod event;
 pub mod ids;
 pub mod plan;
+pub mod redact;

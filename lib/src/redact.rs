@@ -1,0 +1,365 @@
+//! Takes secrets out of text before it is recorded.
+//!
+//! Two things count as secret: the values of variables that are named like secrets or come from a `.env` file, and
+//! text that has the shape of a known token wherever it came from. A value that is a plain word or a small number is
+//! left alone unless its variable is named like a secret: replacing `production` in every record would wreck them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use regex::{Captures, Regex};
+use serde_json::Value;
+
+/// Values shorter than this are never taken for secrets.
+const SHORTEST_SECRET: usize = 6;
+
+/// Values that stay readable whatever their variable is called.
+const TRIVIAL: [&str; 14] = [
+    "changeme",
+    "default",
+    "development",
+    "disabled",
+    "enabled",
+    "example",
+    "localhost",
+    "password",
+    "production",
+    "secret",
+    "staging",
+    "testing",
+    "undefined",
+    "unknown",
+];
+
+/// Last parts of variable names that mark a secret.
+const SECRET_ENDINGS: [&str; 13] = [
+    "APIKEY",
+    "AUTH",
+    "CREDENTIAL",
+    "CREDENTIALS",
+    "PASS",
+    "PASSPHRASE",
+    "PASSWD",
+    "PASSWORD",
+    "PAT",
+    "PGPASSWORD",
+    "PWD",
+    "SECRET",
+    "TOKEN",
+];
+
+/// Words that make a name ending in `_KEY` (or `_KEY_ID`, `_KEY_2`) a secret one.
+const SECRET_KEYS: [&str; 6] = ["ACCESS", "API", "ENCRYPTION", "PRIVATE", "SECRET", "SIGNING"];
+
+/// Known token shapes. Where one has a named group, only that is replaced and the text around it stays.
+const SHAPES: [&str; 11] = [
+    // PEM blocks, then ones cut off before their end.
+    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----",
+    r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\]*",
+    // OpenAI, Anthropic and their imitators.
+    r"\bsk-[A-Za-z0-9_-]{16,}",
+    r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,})",
+    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
+    r"\bAIza[A-Za-z0-9_-]{30,}",
+    r"\bxox[abposr]-[A-Za-z0-9-]{10,}",
+    r"\bhf_[A-Za-z0-9]{24,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{40,}",
+    r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+    r"(?i:\bBearer[ \t]+)(?<bearer>[A-Za-z0-9._~+/-]{16,}=*)",
+    r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\[\]]*:(?<password>[^\s/@\[\]]+)@",
+];
+
+/// What stands where a secret was: `[redacted:NAME]`.
+const MARK: &str = r"\[redacted:[A-Za-z0-9_.-]*\]";
+
+/// Whether a variable of this name holds a secret, judged by the name alone.
+pub fn is_secret_name(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    if name == "PWD" || name == "OLDPWD" {
+        return false;
+    }
+    let mut parts: Vec<&str> = name.split(['_', '-', '.']).collect();
+    // `OPENAI_API_KEY_2` and `AWS_ACCESS_KEY_ID` are what they are without their last part.
+    if parts.len() > 1 && parts.last().is_some_and(|part| *part == "ID" || part.bytes().all(|b| b.is_ascii_digit())) {
+        parts.pop();
+    }
+    let Some((last, before)) = parts.split_last() else { return false };
+    SECRET_ENDINGS.contains(last)
+        || parts.contains(&"SECRET")
+        || (*last == "KEY" && before.last().is_some_and(|part| SECRET_KEYS.contains(part)))
+}
+
+/// Whether a value is so ordinary that it cannot be a secret: every part of it is a word or a small number, as in
+/// `production`, `us-east-1`, `http://localhost:3000`, `claude-sonnet-4-5-20250929`.
+fn is_plain(value: &str) -> bool {
+    value.split(|c: char| !c.is_ascii_alphanumeric()).all(|word| {
+        let letters = word.bytes().filter(u8::is_ascii_alphabetic).count();
+        let upper = word.bytes().skip(1).filter(u8::is_ascii_uppercase).count();
+        match (letters, word.len() - letters) {
+            (_, 0) => letters <= 15 && (upper == 0 || upper + 1 == letters),
+            (0, digits) => digits <= 8,
+            (_, _) => word.len() <= 6,
+        }
+    }) && value.is_ascii()
+        && !has_password(value)
+}
+
+/// Whether a value is a URL with a password in it.
+fn has_password(value: &str) -> bool {
+    value.split_once("://").and_then(|(_, rest)| rest.split_once('@')).is_some_and(|(login, _)| login.contains(':'))
+}
+
+/// Whether the value of a variable with this name is worth taking out.
+fn is_secret(name: &str, value: &str) -> bool {
+    value.len() >= SHORTEST_SECRET
+        && !value.contains("[redacted:")
+        && !TRIVIAL.contains(&value.to_ascii_lowercase().as_str())
+        && (is_secret_name(name) || !is_plain(value))
+}
+
+/// Replaces secrets in text and JSON. Built once per run; a clean text costs one pass and no copy.
+#[derive(Debug, Clone)]
+pub struct Redactor {
+    pattern: Regex,
+    marks: Regex,
+    names: BTreeMap<String, String>,
+}
+
+impl Redactor {
+    /// A redactor for these variables (name and value) and all known token shapes. Values too ordinary to be secret
+    /// are left out.
+    pub fn new<N: Into<String>, V: Into<String>>(secret_values: impl IntoIterator<Item = (N, V)>) -> Self {
+        let mut names = BTreeMap::new();
+        for (name, value) in secret_values {
+            let (name, value) = (name.into(), value.into());
+            for form in [escaped(&value), value.trim().to_owned()] {
+                if is_secret(&name, &form) {
+                    names.entry(form).or_insert_with(|| mark_name(&name));
+                }
+            }
+        }
+        // Longer values first: where one secret begins with another, the whole of it goes.
+        let mut values: Vec<&String> = names.keys().collect();
+        values.sort_by_key(|value| std::cmp::Reverse(value.len()));
+        let values = values.into_iter().map(|value| literal(value));
+        let all: Vec<String> = values.chain(SHAPES.iter().map(|shape| format!("(?:{shape})"))).collect();
+        let pattern = regex::RegexBuilder::new(&all.join("|"))
+            .size_limit(64 << 20)
+            .build()
+            .expect("escaped literals and our own constant patterns make a valid expression");
+        Self { pattern, marks: Regex::new(MARK).expect("a constant pattern"), names }
+    }
+
+    /// The text with every secret replaced by `[redacted:NAME]`, or `[redacted:token]` when only its shape is known.
+    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut text = Cow::Borrowed(text);
+        // Taking one secret out can lay the edge of another bare; each round leaves less unmarked text, so this ends.
+        while let Some(less) = self.round(&text) {
+            text = Cow::Owned(less);
+        }
+        text
+    }
+
+    /// Redacts every string of a JSON value, keys included.
+    pub fn json(&self, value: &mut Value) {
+        match value {
+            Value::String(text) => {
+                if let Cow::Owned(clean) = self.text(text) {
+                    *text = clean;
+                }
+            }
+            Value::Array(items) => items.iter_mut().for_each(|item| self.json(item)),
+            Value::Object(map) => {
+                map.values_mut().for_each(|item| self.json(item));
+                if map.keys().any(|key| matches!(self.text(key), Cow::Owned(_))) {
+                    let entries = std::mem::take(map);
+                    map.extend(entries.into_iter().map(|(key, value)| (self.text(&key).into_owned(), value)));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+
+    /// One pass over the text between the marks that are there already; `None` when nothing was found.
+    fn round(&self, text: &str) -> Option<String> {
+        if !self.pattern.is_match(text) {
+            return None;
+        }
+        let mut out = String::with_capacity(text.len());
+        let mut changed = false;
+        let mut end = 0;
+        let marks = self.marks.find_iter(text).map(|mark| mark.range());
+        for mark in marks.chain(std::iter::once(text.len()..text.len())) {
+            let clean = self.pattern.replace_all(&text[end..mark.start], |found: &Captures<'_>| self.mark(found));
+            changed |= matches!(clean, Cow::Owned(_));
+            out.push_str(&clean);
+            out.push_str(&text[mark.clone()]);
+            end = mark.end;
+        }
+        changed.then_some(out)
+    }
+
+    fn mark(&self, found: &Captures<'_>) -> String {
+        let whole = found.get(0).expect("group 0 is the match");
+        let secret = found.name("bearer").or_else(|| found.name("password")).unwrap_or(whole);
+        let name = self.names.get(secret.as_str()).map_or("token", String::as_str);
+        let (before, after) = (secret.start() - whole.start(), secret.end() - whole.start());
+        format!("{}[redacted:{name}]{}", &whole.as_str()[..before], &whole.as_str()[after..])
+    }
+}
+
+/// A value as it stands inside a JSON string.
+fn escaped(value: &str) -> String {
+    let quoted = Value::String(value.trim().to_owned()).to_string();
+    quoted[1..quoted.len() - 1].to_owned()
+}
+
+/// A name as it may stand in a mark.
+fn mark_name(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' }).collect()
+}
+
+/// The expression for one value. Ordinary words count only where they stand alone.
+fn literal(value: &str) -> String {
+    let word = |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let edge = |byte: Option<u8>| if is_plain(value) && word(byte) { r"\b" } else { "" };
+    let (first, last) = (edge(value.bytes().next()), edge(value.bytes().last()));
+    format!("{first}{}{last}", regex::escape(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    fn redactor() -> Redactor {
+        Redactor::new([
+            ("DB_PASSWORD", "hunter42!"),
+            ("SERVICE_TOKEN", "hunter42!extra"),
+            ("NODE_ENV", "production"),
+            ("AWS_REGION", "us-east-1"),
+            ("WEBHOOK", "https://hooks.example.com/T0AB1CDE/Z9y8X7w6V5u4"),
+            ("ROOT_PASSWORD", "orchid"),
+            ("DEBUG", "true"),
+            ("MULTI_SECRET", "first\nsecond \"quoted\""),
+        ])
+    }
+
+    #[test]
+    fn variables_are_judged_by_their_names() {
+        for name in [
+            "OPENAI_API_KEY",
+            "openai_api_key",
+            "OPENAI_API_KEY_2",
+            "AWS_SECRET_ACCESS_KEY",
+            "GH_TOKEN",
+            "DB_PASS",
+            "AWS_ACCESS_KEY_ID",
+            "PGPASSWORD",
+            "GOOGLE_APPLICATION_CREDENTIALS",
+            "SECRET_KEY_BASE",
+            "TOKEN",
+            "DB_CREDENTIAL",
+        ] {
+            assert!(is_secret_name(name), "{name}");
+        }
+        for name in [
+            "PATH",
+            "HOME",
+            "PWD",
+            "OLDPWD",
+            "MAX_TOKENS",
+            "TOKENIZERS_PARALLELISM",
+            "SSH_AUTH_SOCK",
+            "KEYBOARD",
+            "XDG_SESSION_ID",
+            "GIT_AUTHOR_NAME",
+            "COMPASS",
+            "",
+        ] {
+            assert!(!is_secret_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_are_replaced_and_ordinary_ones_stay() {
+        let cases = [
+            ("login hunter42! done", "login [redacted:DB_PASSWORD] done"),
+            ("login hunter42!extra done", "login [redacted:SERVICE_TOKEN] done"),
+            ("production in us-east-1 is true", "production in us-east-1 is true"),
+            ("curl https://hooks.example.com/T0AB1CDE/Z9y8X7w6V5u4", "curl [redacted:WEBHOOK]"),
+            ("orchid and orchids", "[redacted:ROOT_PASSWORD] and orchids"),
+            (r#"{"a":"first\nsecond \"quoted\""}"#, r#"{"a":"[redacted:MULTI_SECRET]"}"#),
+        ];
+        let redactor = redactor();
+        for (text, expected) in cases {
+            assert_eq!(redactor.text(text), expected);
+        }
+    }
+
+    #[test]
+    fn token_shapes_are_known_without_their_values() {
+        // Put together here so that no scanner takes this file for a leak.
+        let body = "Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6";
+        let upper = "ABCD1234EFGH5678";
+        let cases = [
+            (format!("key sk-ant-api03-{body}."), "key [redacted:token]."),
+            (format!("key sk-proj-{body}"), "key [redacted:token]"),
+            (format!("ghp_{body} github_pat_11A_{body}"), "[redacted:token] [redacted:token]"),
+            (format!("id=AKIA{upper};"), "id=[redacted:token];"),
+            (format!("AIza{body}"), "[redacted:token]"),
+            (format!("xoxb-12345678-{body}"), "[redacted:token]"),
+            (format!("eyJ{body}.eyJ{body}.{body}"), "[redacted:token]"),
+            (format!("Authorization: Bearer {body}\n"), "Authorization: Bearer [redacted:token]\n"),
+            (format!("https://me:{body}@git.example.com/x"), "https://me:[redacted:token]@git.example.com/x"),
+            (
+                format!("-----BEGIN RSA PRIVATE KEY-----\n{body}\n{body}==\n-----END RSA PRIVATE KEY-----\nend"),
+                "[redacted:token]\nend",
+            ),
+        ];
+        let redactor = Redactor::new([("", ""); 0]);
+        for (text, expected) in cases {
+            assert_eq!(redactor.text(&text), expected);
+        }
+        for text in [
+            "task-management-and-other-things",
+            "risk-averse-people-everywhere",
+            "http://localhost:3000/@me",
+            "bearer of news",
+        ] {
+            assert!(matches!(redactor.text(text), Cow::Borrowed(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn json_is_redacted_in_keys_and_values() {
+        let mut value = json!({"a": ["hunter42!", 1, null], "hunter42!": {"b": "x hunter42!"}});
+        redactor().json(&mut value);
+        assert_eq!(
+            value,
+            json!({"a": ["[redacted:DB_PASSWORD]", 1, null], "[redacted:DB_PASSWORD]": {"b": "x [redacted:DB_PASSWORD]"}})
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn redacting_twice_changes_nothing_and_no_secret_survives(
+            values in proptest::collection::vec(("[A-C]{1,2}_(TOKEN|URL)", "[a-z0-9!\\[\\]:@/ \"\\\\]{3,12}"), 0..6),
+            pieces in proptest::collection::vec((0usize..8, "[a-zA-Z0-9 \\[\\]:.@/-]{0,10}"), 0..12),
+        ) {
+            let redactor = Redactor::new(values.clone());
+            let text: String = pieces.iter().map(|(index, filler)| match values.get(*index) {
+                Some((_, value)) => format!("{value}{filler}"),
+                None if *index == 7 => format!("Bearer {filler}sk-0123456789abcdef0123"),
+                None => filler.clone(),
+            }).collect();
+            let once = redactor.text(&text).into_owned();
+            prop_assert_eq!(&redactor.text(&once), &once);
+            for (name, value) in values.iter().filter(|(name, value)| is_secret(name, value.trim()) && !is_plain(value.trim())) {
+                let gaps = redactor.marks.split(&once);
+                prop_assert!(gaps.into_iter().all(|gap| !gap.contains(value.trim())), "{name}={value} in {once}");
+            }
+        }
+    }
+}
