@@ -250,6 +250,9 @@ pub struct NodeStarted {
     pub handler: String,
     /// The commits the working copies stood at.
     pub base: Snapshot,
+    /// The handler was interrupted, cannot continue and begins again from `base`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub starts_over: bool,
     /// How much of the run so far an agent node is told.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fidelity: Option<String>,

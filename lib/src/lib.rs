@@ -10,3 +10,6 @@ pub mod event;
 pub mod ids;
 pub mod plan;
 pub mod redact;
+pub mod route;
+pub mod state;
+pub mod trailer;

@@ -1,0 +1,290 @@
+//! Where a pipeline goes next. Pure: the same pipeline, state and outcome always give the same answer.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::event::{FailureClass, Outcome, Route, Snapshot, Status};
+use crate::ids::NodeId;
+use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline};
+use crate::state::{Phase, Position, State, Visit, result_digest};
+
+/// How often a run may come to a node that sets no `max_visits`.
+pub const DEFAULT_MAX_VISITS: u32 = 25;
+
+/// So many equal results of a node on equal trees mean that the run goes in circles.
+pub const MAX_REPEATS: u32 = 3;
+
+/// What the engine is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// Start a node's handler.
+    Start(Visit),
+    /// Take a node up again whose process is gone.
+    Continue(Visit),
+    /// Ask again at this time.
+    WakeAt(Timestamp),
+}
+
+/// What the engine is to do now. Empty while a node runs and after the end.
+pub fn next(state: &State, now: Timestamp) -> Vec<Action> {
+    if state.phase != Phase::Running {
+        return Vec::new();
+    }
+    match &state.position {
+        Position::Ready { not_before: Some(time), .. } if now < *time => vec![Action::WakeAt(*time)],
+        Position::Ready { visit, .. } => vec![Action::Start(visit.clone())],
+        Position::Running { visit, interrupted: true, .. } => vec![Action::Continue(visit.clone())],
+        Position::Running { .. } | Position::Ended => Vec::new(),
+    }
+}
+
+/// What follows from a handler's outcome.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Decision {
+    /// The outcome that counts: exhausted retries and unsatisfied gates change what the handler said.
+    pub outcome: Outcome,
+    /// Where the run goes.
+    pub route: Route,
+    /// With [`Route::Retry`], how long to wait, before jitter.
+    pub delay: Option<Duration>,
+}
+
+/// Decides what follows from `outcome` of the running `visit`, whose working copies ended with `trees`.
+pub fn decide(pipeline: &Pipeline, state: &State, visit: &Visit, outcome: Outcome, trees: &Snapshot) -> Decision {
+    let Some(node) = pipeline.node(&visit.node) else {
+        let reason = format!("the pipeline has no node `{}`", visit.node);
+        return Decision { outcome, route: Route::Fail { reason }, delay: None };
+    };
+    if let Some(delay) = retry_delay(pipeline, node, visit, &outcome) {
+        return Decision { outcome, route: Route::Retry, delay: Some(delay) };
+    }
+    let outcome = settle(node, outcome);
+    let route = route(pipeline, state, node, &outcome, trees);
+    Decision { outcome, route, delay: None }
+}
+
+fn route(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, trees: &Snapshot) -> Route {
+    if node.handler == HandlerKind::Exit {
+        return at_exit(pipeline, state, node, outcome);
+    }
+    if goes_in_circles(state, node, outcome, trees) {
+        let cycle = cycle(state, &node.id);
+        let reason = format!(
+            "`{}` ended {MAX_REPEATS} times with the same result on the same files; the run goes in circles: {cycle}",
+            node.id
+        );
+        return Route::Fail { reason };
+    }
+    let edge = select_edge(pipeline, state, node, outcome);
+    if let Some(edge) = edge {
+        let to = edge.to.clone();
+        let route = if edge.loop_restart { Route::Restart { to } } else { Route::Edge { to } };
+        return bounded(pipeline, state, node, route);
+    }
+    if outcome.status == Status::Fail {
+        let target = node.retry_target.as_ref().or(node.fallback_retry_target.as_ref());
+        return match target {
+            Some(to) => bounded(pipeline, state, node, Route::FailureTarget { to: to.clone() }),
+            None => Route::Fail { reason: failure(node, outcome) },
+        };
+    }
+    let reason = format!("no edge leads on from `{}` with outcome `{}`", node.id, outcome.status);
+    Route::Fail { reason }
+}
+
+fn failure(node: &Node, outcome: &Outcome) -> String {
+    match &outcome.failure_reason {
+        Some(reason) => format!("`{}` failed: {reason}", node.id),
+        None => format!("`{}` failed", node.id),
+    }
+}
+
+/// The wait before the next attempt, if there is to be one.
+fn retry_delay(pipeline: &Pipeline, node: &Node, visit: &Visit, outcome: &Outcome) -> Option<Duration> {
+    let policy = node.retry_policy.or(pipeline.retry_policy);
+    let retries = max_retries(pipeline, node);
+    let wants = match outcome.status {
+        Status::Retry => true,
+        Status::Fail => outcome.failure_class == FailureClass::Transient,
+        _ => false,
+    };
+    let standard = Backoff { attempts: 1, initial: Duration::from_millis(200), factor: 2.0 };
+    (wants && visit.attempt <= retries).then(|| policy.unwrap_or(standard).delay(visit.attempt))
+}
+
+/// Attempts of a node after its first.
+pub fn max_retries(pipeline: &Pipeline, node: &Node) -> u32 {
+    let of_policy = |policy: Option<Backoff>| policy.map(|policy| policy.attempts.saturating_sub(1));
+    node.max_retries
+        .or_else(|| of_policy(node.retry_policy))
+        .or_else(|| (pipeline.default_max_retries > 0).then_some(pipeline.default_max_retries))
+        .or_else(|| of_policy(pipeline.retry_policy))
+        .unwrap_or(0)
+}
+
+/// The outcome that counts once no attempt is left.
+fn settle(node: &Node, outcome: Outcome) -> Outcome {
+    if outcome.status != Status::Retry {
+        return outcome;
+    }
+    if node.allow_partial {
+        let notes = Some("retries exhausted, partial accepted".into());
+        return Outcome { status: Status::PartialSuccess, notes, ..outcome };
+    }
+    let why = outcome.failure_reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    let failure_reason = Some(format!("max retries exceeded{why}"));
+    Outcome { status: Status::Fail, failure_reason, ..outcome }
+}
+
+/// The edge the run follows, by the five steps: a condition that holds, the preferred label, the suggested nodes,
+/// then the heaviest and the lexically first unconditional edge. A failure follows only edges with a condition.
+pub fn select_edge<'a>(pipeline: &'a Pipeline, state: &State, node: &Node, outcome: &Outcome) -> Option<&'a Edge> {
+    let usable = |edge: &&Edge| edge.max_visits.is_none_or(|max| taken(state, edge) < max);
+    let edges: Vec<&Edge> = pipeline.outgoing(&node.id).filter(usable).collect();
+    let lookup = |key: &str| lookup(state, outcome, key);
+    let holds = |edge: &&Edge| edge.condition.as_ref().is_some_and(|condition| condition.eval(&lookup));
+    if let Some(edge) = best(edges.iter().copied().filter(holds)) {
+        return Some(edge);
+    }
+    if outcome.status == Status::Fail {
+        return None;
+    }
+    let open: Vec<&Edge> = edges.into_iter().filter(|edge| edge.condition.is_none()).collect();
+    let by_label = outcome.preferred_label.as_deref().filter(|label| !label.trim().is_empty()).and_then(|label| {
+        let wanted = normalise_label(label);
+        open.iter().find(|edge| !edge.label.is_empty() && normalise_label(&edge.label) == wanted)
+    });
+    let by_id = || outcome.suggested_next_ids.iter().find_map(|id| open.iter().find(|edge| edge.to == id.as_str()));
+    by_label.or_else(by_id).copied().or_else(|| best(open.iter().copied()))
+}
+
+fn taken(state: &State, edge: &Edge) -> u32 {
+    state.edges_taken.get(&edge.from).and_then(|to| to.get(&edge.to)).copied().unwrap_or(0)
+}
+
+/// The heaviest edge, then the lexically first target, then the first written.
+fn best<'a>(edges: impl Iterator<Item = &'a Edge>) -> Option<&'a Edge> {
+    edges.reduce(|best, edge| {
+        let better = edge.weight > best.weight || (edge.weight == best.weight && edge.to < best.to);
+        if better { edge } else { best }
+    })
+}
+
+/// A label as it is compared: lower case, trimmed, without the accelerators `[Y] `, `Y) ` and `Y - `.
+pub fn normalise_label(label: &str) -> String {
+    let label = label.trim().to_lowercase();
+    let rest = accelerator(&label).map_or(label.as_str(), |(_, rest)| rest);
+    rest.trim().to_owned()
+}
+
+/// Splits `[Y] Yes`, `Y) Yes` and `Y - Yes` into accelerator and text.
+pub fn accelerator(label: &str) -> Option<(&str, &str)> {
+    if let Some((key, rest)) = label.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return (!key.trim().is_empty() && rest.starts_with(' ')).then(|| (key.trim(), rest.trim_start()));
+    }
+    let mut chars = label.char_indices();
+    let (_, first) = chars.next()?;
+    let (after, _) = chars.next()?;
+    let rest = &label[after..];
+    let rest = rest.strip_prefix(") ").or_else(|| rest.strip_prefix(" - "))?;
+    first.is_alphanumeric().then(|| (&label[..after], rest.trim_start()))
+}
+
+/// The value of a key in a condition; a missing one is empty.
+fn lookup(state: &State, outcome: &Outcome, key: &str) -> String {
+    match key {
+        "outcome" if outcome.status != Status::Skipped => return outcome.status.as_str().to_owned(),
+        "preferred_label" => return outcome.preferred_label.clone().unwrap_or_default(),
+        _ => {}
+    }
+    let find = |key: &str| outcome.context_updates.get(key).or_else(|| state.context.get(key)).map(text_of);
+    find(key).or_else(|| find(key.strip_prefix("context.")?)).unwrap_or_default()
+}
+
+/// A context value as conditions and prompts see it.
+pub fn text_of(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// At the exit every gate the run has come to must be satisfied, and one that sent it back must have run again.
+fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -> Route {
+    if outcome.status == Status::Fail {
+        return Route::Fail { reason: outcome.failure_reason.clone().unwrap_or_else(|| "the exit failed".into()) };
+    }
+    let Some(gate) = unsatisfied_gate(pipeline, state) else {
+        return Route::Complete;
+    };
+    let targets =
+        [&gate.retry_target, &gate.fallback_retry_target, &pipeline.retry_target, &pipeline.fallback_retry_target];
+    let Some(to) = targets.into_iter().flatten().next() else {
+        let reason = format!("goal gate `{}` is unsatisfied and has no retry target", gate.id);
+        return Route::Fail { reason };
+    };
+    let retries = state.gate_retries.get(&gate.id).copied().unwrap_or(0);
+    let bound = max_visits(pipeline, gate);
+    if retries + 1 >= bound {
+        let reason = format!("goal gate `{}` is still unsatisfied after {retries} retries", gate.id);
+        return Route::Fail { reason };
+    }
+    bounded(pipeline, state, exit, Route::GateRetry { gate: gate.id.clone(), to: to.clone() })
+}
+
+/// The first gate the run has come to that does not let it end.
+pub fn unsatisfied_gate<'a>(pipeline: &'a Pipeline, state: &State) -> Option<&'a Node> {
+    pipeline.nodes().iter().filter(|node| node.goal_gate).find(|node| {
+        state.recheck.contains(&node.id) || state.outcome(&node.id).is_some_and(|outcome| !outcome.status.is_success())
+    })
+}
+
+/// How often the run may come to a node.
+pub fn max_visits(pipeline: &Pipeline, node: &Node) -> u32 {
+    node.max_visits.or(pipeline.default_max_visits).unwrap_or(DEFAULT_MAX_VISITS)
+}
+
+/// `route`, unless it leads to a node the run has come to too often.
+fn bounded(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Route {
+    let (Route::Edge { to } | Route::FailureTarget { to } | Route::GateRetry { to, .. } | Route::Restart { to }) =
+        &route
+    else {
+        return route;
+    };
+    let Some(target) = pipeline.node(to) else {
+        return Route::Fail { reason: format!("`{}` leads to `{to}`, which is not a node", from.id) };
+    };
+    let max = max_visits(pipeline, target);
+    if state.visits(to) < max {
+        return route;
+    }
+    let mut walked = state.completed.clone();
+    walked.push(from.id.clone());
+    let reason =
+        format!("`{to}` was visited {max} times, its limit; the run goes in circles: {}", cycle_to(&walked, to));
+    Route::Fail { reason }
+}
+
+fn goes_in_circles(state: &State, node: &Node, outcome: &Outcome, trees: &Snapshot) -> bool {
+    let works = matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Custom(_));
+    works
+        && state
+            .nodes
+            .get(&node.id)
+            .is_some_and(|known| known.repeats + 1 >= MAX_REPEATS && known.result == result_digest(outcome, trees))
+}
+
+fn cycle(state: &State, node: &NodeId) -> String {
+    cycle_to(&state.completed, node)
+}
+
+/// The newest way round from `node` to itself, as people read it.
+fn cycle_to(walked: &[NodeId], node: &NodeId) -> String {
+    let from = walked.iter().rposition(|walked| walked == node).unwrap_or(0);
+    let mut names: Vec<&str> = walked[from..].iter().map(NodeId::as_str).collect();
+    names.push(node.as_str());
+    names.join(" → ")
+}

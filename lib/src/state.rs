@@ -1,0 +1,528 @@
+//! What has become of a session: a fold over its recorded events.
+//!
+//! Nothing here is ever written beside the facts. An event that cannot follow the ones before it is an error, never
+//! skipped: it means the record was tampered with or written by a broken program.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::{
+    Checkpoint, Event, HumanInteraction, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason,
+    PipelineStarted, Recorded, RetryAt, Route, Snapshot, Status, Usage,
+};
+use crate::ids::{NodeId, TurnId};
+
+/// An event that cannot follow the ones before it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("record {kind} cannot follow: {why}")]
+pub struct IllegalEvent {
+    kind: String,
+    why: String,
+}
+
+/// Whether the run goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Phase {
+    /// No event yet.
+    New,
+    /// Started and not ended. Whether a process works on it is a question for its lock.
+    Running,
+    /// Stopped on purpose; can be resumed.
+    Paused {
+        /// Why.
+        reason: PauseReason,
+    },
+    /// Reached its exit with every gate satisfied.
+    Completed,
+    /// Ended without reaching its goal.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// Called off.
+    Cancelled,
+}
+
+/// One pass of the engine through one node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Visit {
+    /// The node.
+    pub node: NodeId,
+    /// How often the run has come to it, from 1.
+    pub visit: u32,
+    /// The attempt within the visit, from 1.
+    pub attempt: u32,
+    /// The node the run came from.
+    pub from: Option<NodeId>,
+}
+
+/// A turn of the node that is running.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnMark {
+    /// The turn.
+    pub turn: TurnId,
+    /// Its messages.
+    pub messages: Option<MessageRange>,
+}
+
+/// Where the run stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Position {
+    /// This node comes next.
+    Ready {
+        /// Which one.
+        visit: Visit,
+        /// Not before this time.
+        not_before: Option<Timestamp>,
+    },
+    /// This node has been started and has no outcome.
+    Running {
+        /// Which one.
+        visit: Visit,
+        /// Since when.
+        since: Timestamp,
+        /// The commits its working copies stood at.
+        base: Snapshot,
+        /// Its turns so far.
+        turns: Vec<TurnMark>,
+        /// The process that started it is gone.
+        interrupted: bool,
+    },
+    /// There is nothing more to do.
+    Ended,
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeState {
+    /// How often the run has come to it.
+    pub visits: u32,
+    /// Attempts after the first in its newest visit.
+    pub retries: u32,
+    /// Its newest final outcome, without the context updates, which are in the context.
+    pub outcome: Option<Outcome>,
+    /// A digest of that whole outcome and of the trees it ended with.
+    pub result: u64,
+    /// How often in a row it ended with that result.
+    pub repeats: u32,
+    /// The message with its newest answer.
+    pub response: Option<u64>,
+}
+
+/// The folded session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Whether it goes on.
+    pub phase: Phase,
+    /// Where it stands.
+    pub position: Position,
+    /// Where the repositories stood at the start.
+    pub base: Snapshot,
+    /// The newest recorded commit of each repository.
+    pub work: Snapshot,
+    /// The commits of the newest checkpoint.
+    pub checkpointed: Snapshot,
+    /// Nodes completed, in order, since the start or the last restart.
+    pub completed: Vec<NodeId>,
+    /// What is known of each node.
+    pub nodes: BTreeMap<NodeId, NodeState>,
+    /// How often each edge was taken, by `from` and `to`.
+    pub edges_taken: BTreeMap<NodeId, BTreeMap<NodeId, u32>>,
+    /// How often each unsatisfied goal gate sent the run back.
+    pub gate_retries: BTreeMap<NodeId, u32>,
+    /// Gates that sent the run back and have not been run again since.
+    pub recheck: BTreeSet<NodeId>,
+    /// What the nodes have told each other.
+    pub context: BTreeMap<String, Value>,
+    /// The context the run began with, for a restart.
+    pub initial_context: BTreeMap<String, Value>,
+    /// The messages of each conversation, in order.
+    pub threads: BTreeMap<String, Vec<MessageRange>>,
+    /// The number of the last turn.
+    pub turns: u64,
+    /// The number of the last message.
+    pub messages: u64,
+    /// Tokens of all turns.
+    pub usage: Usage,
+    /// Dollars of all turns whose price is known.
+    pub cost_usd: f64,
+    /// The thread the running node's turns belong to.
+    thread: Option<String>,
+}
+
+impl State {
+    /// A session that will begin at this node, and to which nothing has happened yet.
+    pub fn new(start_node: NodeId) -> Self {
+        let first = Visit { node: start_node, visit: 1, attempt: 1, from: None };
+        Self {
+            phase: Phase::New,
+            position: Position::Ready { visit: first, not_before: None },
+            base: Snapshot::new(),
+            work: Snapshot::new(),
+            checkpointed: Snapshot::new(),
+            completed: Vec::new(),
+            nodes: BTreeMap::new(),
+            edges_taken: BTreeMap::new(),
+            gate_retries: BTreeMap::new(),
+            recheck: BTreeSet::new(),
+            context: BTreeMap::new(),
+            initial_context: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            turns: 0,
+            messages: 0,
+            usage: Usage::default(),
+            cost_usd: 0.0,
+            thread: None,
+        }
+    }
+
+    /// Folds `events` into the state of a new session.
+    pub fn fold<'a>(start_node: NodeId, events: impl IntoIterator<Item = &'a Recorded>) -> Result<Self, IllegalEvent> {
+        let mut state = Self::new(start_node);
+        for event in events {
+            state.apply(event)?;
+        }
+        Ok(state)
+    }
+
+    /// Takes one more event in. On an error the state is as it was.
+    pub fn apply(&mut self, recorded: &Recorded) -> Result<(), IllegalEvent> {
+        let result = match &recorded.event {
+            Event::PipelineStarted(data) => self.started(data),
+            Event::Resumed(_) => self.resumed(),
+            Event::NodeStarted(data) => self.node_started(data, recorded.at),
+            Event::AgentTurn(data) => {
+                let turn = TurnMark { turn: data.turn.clone(), messages: data.messages };
+                self.turn(turn, &data.node_id, (data.visit, data.attempt), data.git_sha.as_ref()).map(|()| {
+                    self.usage += data.token_usage;
+                    self.cost_usd += data.cost_usd.unwrap_or(0.0);
+                })
+            }
+            Event::ToolExecution(data) => {
+                let messages = data.output.map(|number| MessageRange { first: number, last: number });
+                let turn = TurnMark { turn: data.turn.clone(), messages };
+                self.turn(turn, &data.node_id, (data.visit, data.attempt), data.git_sha.as_ref())
+            }
+            Event::HumanInteraction(data) => self.answered(data),
+            Event::NodeExecution(data) => self.node_executed(data),
+            Event::RetryAt(data) => self.retry_at(data),
+            Event::Checkpoint(data) => self.checkpoint(data),
+            Event::PipelinePaused(data) => self.end(Phase::Paused { reason: data.reason }),
+            Event::PipelineCompleted(_) => self.end(Phase::Completed),
+            Event::PipelineFailed(data) => self.end(Phase::Failed { reason: data.reason.clone() }),
+            Event::PipelineCancelled(_) => self.cancelled(),
+            Event::SessionBranchCreated(_)
+            | Event::WorktreeCreated(_)
+            | Event::TurnCommitted(_)
+            | Event::SnapshotRecorded(_)
+            | Event::Unknown { .. } => Ok(()),
+        };
+        result.map_err(|why| IllegalEvent { kind: recorded.event.kind().to_owned(), why })
+    }
+
+    /// The node that has been started and has no outcome.
+    pub fn running(&self) -> Option<&Visit> {
+        match &self.position {
+            Position::Running { visit, .. } => Some(visit),
+            _ => None,
+        }
+    }
+
+    /// The node that runs or comes next.
+    pub fn next_node(&self) -> Option<&NodeId> {
+        match &self.position {
+            Position::Ready { visit, .. } | Position::Running { visit, .. } => Some(&visit.node),
+            Position::Ended => None,
+        }
+    }
+
+    /// The newest final outcome of a node.
+    pub fn outcome(&self, node: &NodeId) -> Option<&Outcome> {
+        self.nodes.get(node).and_then(|state| state.outcome.as_ref())
+    }
+
+    /// How often the run has come to a node.
+    pub fn visits(&self, node: &NodeId) -> u32 {
+        self.nodes.get(node).map_or(0, |state| state.visits)
+    }
+
+    /// The checkpoint that describes this state.
+    pub fn to_checkpoint(&self, current_node: NodeId) -> Checkpoint {
+        let of_nodes = |value: fn(&NodeState) -> u32| {
+            self.nodes
+                .iter()
+                .map(|(id, node)| (id.clone(), value(node)))
+                .filter(|(_, count)| *count > 0)
+                .collect::<BTreeMap<_, _>>()
+        };
+        Checkpoint {
+            current_node,
+            completed_nodes: self.completed.clone(),
+            node_outcomes: self
+                .nodes
+                .iter()
+                .filter_map(|(id, node)| Some((id.clone(), node.outcome.as_ref()?.status.clone())))
+                .collect(),
+            context: self.context.clone(),
+            node_retries: of_nodes(|node| node.retries),
+            visits: of_nodes(|node| node.visits),
+            next_node: self.next_node().cloned(),
+            workspace_snapshot: (self.work != self.checkpointed).then(|| self.work.clone()),
+            extra: Default::default(),
+        }
+    }
+
+    fn started(&mut self, data: &PipelineStarted) -> Result<(), String> {
+        if self.phase != Phase::New {
+            return Err("the session has been started already".into());
+        }
+        self.phase = Phase::Running;
+        self.base = data.base.clone();
+        self.work = data.base.clone();
+        self.checkpointed = data.base.clone();
+        self.context.insert("graph.goal".into(), data.goal.clone().into());
+        for (key, value) in &data.inputs {
+            self.context.insert(key.clone(), value.clone().into());
+        }
+        self.initial_context = self.context.clone();
+        Ok(())
+    }
+
+    fn resumed(&mut self) -> Result<(), String> {
+        match self.phase {
+            Phase::Running | Phase::Paused { .. } => self.phase = Phase::Running,
+            _ => return Err(format!("the session is {}", self.phase.word())),
+        }
+        if let Position::Running { interrupted, .. } = &mut self.position {
+            *interrupted = true;
+        }
+        Ok(())
+    }
+
+    fn must_run(&self) -> Result<(), String> {
+        if self.phase == Phase::Running { Ok(()) } else { Err(format!("the session is {}", self.phase.word())) }
+    }
+
+    fn node_started(&mut self, data: &NodeStarted, at: Timestamp) -> Result<(), String> {
+        self.must_run()?;
+        let (visit, continued) = match &self.position {
+            Position::Ready { visit, .. } => (visit.clone(), None),
+            Position::Running { visit, base, turns, interrupted: true, .. } => {
+                (visit.clone(), Some((base.clone(), turns.clone())))
+            }
+            Position::Running { visit, .. } => return Err(format!("`{}` is running", visit.node)),
+            Position::Ended => return Err("the run has ended".into()),
+        };
+        expect_visit(&visit, &data.node_id, (data.visit, data.attempt))?;
+        let node = self.nodes.entry(data.node_id.clone()).or_default();
+        node.visits = data.visit;
+        node.retries = data.attempt - 1;
+        let (base, turns) = match continued {
+            Some(kept) if !data.starts_over => kept,
+            dropped => {
+                self.forget_turns(&dropped.map(|(_, turns)| turns).unwrap_or_default());
+                self.work = data.base.clone();
+                (data.base.clone(), Vec::new())
+            }
+        };
+        self.thread = data.thread.clone();
+        self.position = Position::Running { visit, since: at, base, turns, interrupted: false };
+        Ok(())
+    }
+
+    /// An agent that starts over does not go on with what it said before.
+    fn forget_turns(&mut self, turns: &[TurnMark]) {
+        if let Some(ranges) = self.thread.as_ref().and_then(|thread| self.threads.get_mut(thread)) {
+            ranges.retain(|range| !turns.iter().any(|turn| turn.messages.as_ref() == Some(range)));
+        }
+    }
+
+    fn turn(
+        &mut self,
+        mark: TurnMark,
+        node: &NodeId,
+        pass: (u32, u32),
+        git_sha: Option<&Snapshot>,
+    ) -> Result<(), String> {
+        self.must_run()?;
+        let Position::Running { visit, turns, interrupted: false, .. } = &mut self.position else {
+            return Err(format!("`{node}` is not running"));
+        };
+        expect_visit(visit, node, pass)?;
+        if mark.turn.number != self.turns + 1 {
+            return Err(format!("turn {} comes after turn {}", mark.turn.number, self.turns));
+        }
+        self.turns = mark.turn.number;
+        if let Some(range) = mark.messages {
+            self.messages = self.messages.max(range.last);
+            if let Some(thread) = &self.thread {
+                self.threads.entry(thread.clone()).or_default().push(range);
+            }
+        }
+        if let Some(commits) = git_sha {
+            self.work.extend(commits.iter().map(|(repo, id)| (repo.clone(), *id)));
+        }
+        turns.push(mark);
+        Ok(())
+    }
+
+    fn answered(&mut self, data: &HumanInteraction) -> Result<(), String> {
+        self.must_run()?;
+        match self.running() {
+            Some(visit) if visit.node == data.node_id && visit.visit == data.visit => {}
+            _ => return Err(format!("`{}` is not running", data.node_id)),
+        }
+        // A person looked at it and wants another round: what repeats from here on is counted anew.
+        for node in self.nodes.values_mut() {
+            node.repeats = 0;
+        }
+        Ok(())
+    }
+
+    fn node_executed(&mut self, data: &NodeExecution) -> Result<(), String> {
+        self.must_run()?;
+        let Position::Running { visit, interrupted: false, .. } = &self.position else {
+            return Err(format!("`{}` is not running", data.node_id));
+        };
+        expect_visit(visit, &data.node_id, (data.visit, data.attempt))?;
+        let visit = visit.clone();
+        self.messages = self.messages.max(data.response.unwrap_or(0)).max(data.prompt.unwrap_or(0));
+        if data.route == Route::Retry {
+            self.context.insert(format!("internal.retry_count.{}", visit.node), data.attempt.into());
+            let again = Visit { attempt: visit.attempt + 1, ..visit };
+            self.position = Position::Ready { visit: again, not_before: None };
+            return Ok(());
+        }
+        self.take_outcome(&visit, data);
+        self.advance(&visit, &data.route);
+        Ok(())
+    }
+
+    fn take_outcome(&mut self, visit: &Visit, data: &NodeExecution) {
+        let node = self.nodes.entry(visit.node.clone()).or_default();
+        let result = result_digest(&data.outcome, &data.trees);
+        node.repeats = if node.result == result { node.repeats + 1 } else { 1 };
+        node.result = result;
+        node.outcome = Some(Outcome { context_updates: BTreeMap::new(), ..data.outcome.clone() });
+        node.response = data.response.or(node.response);
+        self.recheck.remove(&visit.node);
+        self.completed.push(visit.node.clone());
+        let updates = data.outcome.context_updates.iter().map(|(key, value)| (key.clone(), value.clone()));
+        self.context.extend(updates);
+        self.context.remove(&format!("internal.retry_count.{}", visit.node));
+        self.context.insert("current_node".into(), visit.node.as_str().into());
+        if data.outcome.status != Status::Skipped {
+            let label = data.outcome.preferred_label.clone().unwrap_or_default();
+            self.context.insert("outcome".into(), data.outcome.status.as_str().into());
+            self.context.insert("preferred_label".into(), label.into());
+        }
+    }
+
+    fn advance(&mut self, from: &Visit, route: &Route) {
+        let to = match route {
+            Route::Edge { to } | Route::FailureTarget { to } => to,
+            Route::GateRetry { gate, to } => {
+                *self.gate_retries.entry(gate.clone()).or_default() += 1;
+                self.recheck.insert(gate.clone());
+                to
+            }
+            Route::Restart { to } => {
+                self.restart();
+                to
+            }
+            Route::Retry | Route::Complete | Route::Fail { .. } => {
+                self.position = Position::Ended;
+                return;
+            }
+        };
+        *self.edges_taken.entry(from.node.clone()).or_default().entry(to.clone()).or_default() += 1;
+        let visit = Visit { node: to.clone(), visit: self.visits(to) + 1, attempt: 1, from: Some(from.node.clone()) };
+        self.position = Position::Ready { visit, not_before: None };
+    }
+
+    /// A run that begins again forgets what its nodes said, but not how often it came to them: that bounds it.
+    fn restart(&mut self) {
+        self.completed.clear();
+        self.context = self.initial_context.clone();
+        self.threads.clear();
+        self.gate_retries.clear();
+        self.recheck.clear();
+        for node in self.nodes.values_mut() {
+            *node = NodeState { visits: node.visits, ..NodeState::default() };
+        }
+    }
+
+    fn retry_at(&mut self, data: &RetryAt) -> Result<(), String> {
+        let Position::Ready { visit, not_before } = &mut self.position else {
+            return Err("no retry is due".into());
+        };
+        expect_visit(visit, &data.node_id, (data.visit, data.attempt))?;
+        *not_before = Some(data.at);
+        Ok(())
+    }
+
+    fn checkpoint(&mut self, data: &Checkpoint) -> Result<(), String> {
+        if let Some(snapshot) = &data.workspace_snapshot {
+            self.checkpointed = snapshot.clone();
+        }
+        let same = self.next_node() == data.next_node.as_ref() && self.completed.len() == data.completed_nodes.len();
+        if same { Ok(()) } else { Err("its next node is not the one the events before it lead to".into()) }
+    }
+
+    fn end(&mut self, phase: Phase) -> Result<(), String> {
+        self.must_run()?;
+        match (&phase, &self.position) {
+            (Phase::Completed, Position::Ended) | (Phase::Failed { .. } | Phase::Paused { .. }, _) => {}
+            _ => return Err("the run has not reached its exit".into()),
+        }
+        if matches!(phase, Phase::Failed { .. }) {
+            self.position = Position::Ended;
+        }
+        self.phase = phase;
+        Ok(())
+    }
+
+    fn cancelled(&mut self) -> Result<(), String> {
+        match self.phase {
+            Phase::Running | Phase::Paused { .. } => {
+                self.phase = Phase::Cancelled;
+                self.position = Position::Ended;
+                Ok(())
+            }
+            _ => Err(format!("the session is {}", self.phase.word())),
+        }
+    }
+}
+
+impl Phase {
+    /// One word for people.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Running => "running",
+            Self::Paused { .. } => "paused",
+            Self::Completed => "done",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// Two results are the same when the outcome and the files are, to the letter.
+pub fn result_digest(outcome: &Outcome, trees: &Snapshot) -> u64 {
+    let text = serde_json::to_string(&(outcome, trees)).unwrap_or_default();
+    // FNV-1a, which stays the same from build to build: the digest is part of kept states.
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+fn expect_visit(visit: &Visit, node: &NodeId, (number, attempt): (u32, u32)) -> Result<(), String> {
+    if visit.node == *node && visit.visit == number && visit.attempt == attempt {
+        return Ok(());
+    }
+    Err(format!("`{}` visit {} attempt {} is due", visit.node, visit.visit, visit.attempt))
+}
