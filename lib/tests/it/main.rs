@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod coverage;
+mod examples;
 mod records_page;
 mod repository;
 mod structure;

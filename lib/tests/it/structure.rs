@@ -7,8 +7,9 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 18] = [
+const ORDER: [&str; 19] = [
     "ids",
+    "redact",
     "config",
     "plan",
     "event",
