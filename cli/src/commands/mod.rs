@@ -120,11 +120,10 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
 
 /// clap's own answers: help and version on stdout with exit 0, everything else is the user's mistake.
 fn usage(error: &clap::Error, json: bool) -> ExitCode {
+    let _ = error.print();
     if !error.use_stderr() {
-        let _ = error.print();
         return Exit::Done.into();
     }
-    let _ = error.print();
     if json {
         let text = error.to_string();
         let first = text.lines().next().unwrap_or_default();
