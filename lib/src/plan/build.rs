@@ -21,8 +21,9 @@ pub fn build(graph: Graph) -> (Pipeline, Vec<Diagnostic>) {
         nodes.push(node(raw, handler, &defaults, &mut diagnostics));
     }
     let edges = graph.edges.into_iter().map(|raw| edge(raw, &mut diagnostics)).collect();
-    let pipeline = pipeline(graph.id, graph.attrs, &mut diagnostics).with_parts(nodes, edges);
-    (pipeline, diagnostics)
+    let mut pipeline = pipeline(graph.id, graph.attrs, &mut diagnostics);
+    pipeline.span = graph.span.into();
+    (pipeline.with_parts(nodes, edges), diagnostics)
 }
 
 /// What runs each node: its `type`, else its shape, else (for start and exit, when no other node is one) its id.

@@ -7,7 +7,7 @@ use crate::ids::NodeId;
 use crate::plan::alias;
 use crate::plan::diagnostic::{Diagnostic, Span};
 use crate::plan::dot::{AttrValue, Document, Entry, Ident, Statement, Target};
-use crate::plan::text::closest;
+use crate::plan::text::Suggestions;
 
 /// An attribute with the place it was written at. Two are equal when their values are.
 #[derive(Debug, Clone)]
@@ -80,6 +80,8 @@ pub struct RawEdge {
 pub struct Graph {
     /// The graph's identifier.
     pub id: String,
+    /// Where its identifier stands.
+    pub span: Span,
     /// The graph's own attributes.
     pub attrs: Attrs,
     /// The nodes in the order they were first named.
@@ -93,6 +95,7 @@ pub fn flatten(document: &Document) -> (Option<Graph>, Vec<Diagnostic>) {
     let Some(id) = &document.id else { return (None, Vec::new()) };
     let mut flattener = Flattener::default();
     flattener.graph.id = id.text.clone();
+    flattener.graph.span = id.span;
     flattener.statements(&document.statements, &mut Scope::default(), true);
     flattener.merge_defaults();
     flattener.undeclared();
@@ -284,24 +287,19 @@ impl Flattener {
 
     /// Nodes that only edges name: almost always a slip of the pen.
     fn undeclared(&mut self) {
-        /// Looking for the name that was meant costs a pass over all names; a file with more slips than this has
-        /// another problem.
-        const SUGGESTIONS: usize = 20;
-        let declared: Vec<&str> =
-            self.graph.nodes.iter().filter(|node| node.declared).map(|node| node.id.as_str()).collect();
-        let undeclared = self.graph.nodes.iter().filter(|node| !node.declared);
-        let found = undeclared.filter_map(|node| self.ends.get(&node.id).map(|(edge, span)| (&node.id, *edge, *span)));
+        let nodes = &self.graph.nodes;
+        let declared = nodes.iter().filter(|node| node.declared).map(|node| node.id.as_str());
+        let mut suggestions = Suggestions::among(declared);
         let mut diagnostics = Vec::new();
-        for (count, (id, edge, span)) in found.enumerate() {
-            let edge = &self.graph.edges[edge];
-            let fix = match closest(id.as_str(), &declared).filter(|_| count < SUGGESTIONS) {
+        for id in nodes.iter().filter(|node| !node.declared).map(|node| &node.id) {
+            let Some((edge, span)) = self.ends.get(id) else { continue };
+            let edge = &self.graph.edges[*edge];
+            let fix = match suggestions.closest(id.as_str()) {
                 Some(other) => format!("did you mean `{other}`? Otherwise declare it: `{id} [label=\"…\"]`"),
                 None => format!("declare it: `{id} [label=\"…\"]`"),
             };
-            let message = format!("node `{id}` is not declared");
-            diagnostics.push(
-                Diagnostic::error("edge_target_exists", message, span).at_edge(&edge.from, &edge.to).with_fix(fix),
-            );
+            let error = Diagnostic::error("edge_target_exists", format!("node `{id}` is not declared"), *span);
+            diagnostics.push(error.at_edge(&edge.from, &edge.to).with_fix(fix));
         }
         self.diagnostics.extend(diagnostics);
     }

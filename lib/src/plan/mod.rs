@@ -1,7 +1,7 @@
 //! From text to a pipeline that may be run. Everything here is pure: no file is read and nothing is spawned.
 //!
 //! [`dot::parse`] gives a document with spans, [`graph`] flattens it, [`transform`] fills it in, [`build`] makes the
-//! typed [`pipeline::Pipeline`] of it. [`load`] does all four.
+//! typed [`pipeline::Pipeline`] of it. [`load`] does all four, [`lint`] says what is wrong with the result.
 
 mod alias;
 pub mod build;
@@ -9,7 +9,9 @@ pub mod condition;
 pub mod diagnostic;
 pub mod dot;
 pub mod graph;
+pub mod lint;
 pub mod pipeline;
+pub mod print;
 pub mod stylesheet;
 mod text;
 pub mod transform;
@@ -33,6 +35,18 @@ pub fn load(source: &str, inputs: &Inputs, transforms: &[&dyn Transform]) -> (Op
         pipeline
     });
     diagnostics.sort_by_key(|diagnostic| (diagnostic.span, diagnostic.severity));
+    (pipeline, diagnostics)
+}
+
+/// Reads a pipeline and lints it: everything there is to say about a file. A text that does not parse is not linted,
+/// since half a graph has mistakes its author did not make.
+pub fn validate(source: &str, inputs: &Inputs, known: &lint::Known) -> (Option<Pipeline>, Vec<Diagnostic>) {
+    let (pipeline, mut diagnostics) = load(source, inputs, &[]);
+    let parsed = !diagnostics.iter().any(|diagnostic| diagnostic.is_error() && diagnostic.rule == "syntax");
+    if let Some(pipeline) = pipeline.as_ref().filter(|_| parsed) {
+        diagnostics.extend(lint::check(pipeline, known, &[]));
+        diagnostics.sort_by_key(|diagnostic| (diagnostic.span, diagnostic.severity));
+    }
     (pipeline, diagnostics)
 }
 

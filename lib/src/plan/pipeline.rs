@@ -319,6 +319,8 @@ pub struct Pipeline {
     pub default_max_visits: Option<u32>,
     /// Everything that was written on the graph.
     pub attrs: Attrs,
+    /// Where its identifier stands.
+    pub span: NodeSpan,
     pub(super) nodes: Vec<Node>,
     pub(super) edges: Vec<Edge>,
     pub(super) by_id: BTreeMap<NodeId, usize>,

@@ -1,0 +1,77 @@
+//! What is wrong with a pipeline that could be read: [`check`] runs every rule, linear in the size of the graph.
+//!
+//! Rules about single attributes (`attribute_type`, `condition_syntax`, `stylesheet_syntax`, `fidelity_valid`,
+//! `edge_target_exists`, `alias`, …) report while the file is read, in [`crate::plan::load`].
+
+mod flow;
+mod outcome;
+mod parallel;
+mod words;
+
+use std::collections::BTreeSet;
+
+use crate::plan::diagnostic::Diagnostic;
+use crate::plan::pipeline::{HandlerKind, Pipeline};
+
+pub use words::CORE_OUTCOMES;
+
+/// What the embedding program has to offer. `None` means it does not know, and nothing is said about it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Agents that are configured or built in, by name.
+    pub agents: Option<BTreeSet<String>>,
+    /// Models that are configured, by name or role.
+    pub models: Option<BTreeSet<String>>,
+    /// Handlers registered for `type` attributes of one's own.
+    pub handlers: BTreeSet<String>,
+}
+
+/// A rule of the embedding program's own.
+pub trait LintRule {
+    /// Its name, for messages.
+    fn name(&self) -> &str;
+
+    /// What it finds.
+    fn apply(&self, pipeline: &Pipeline) -> Vec<Diagnostic>;
+}
+
+/// Everything the built-in rules and `extra` find, in the order of the file.
+pub fn check(pipeline: &Pipeline, known: &Known, extra: &[&dyn LintRule]) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    flow::check(pipeline, &mut found);
+    outcome::check(pipeline, &mut found);
+    parallel::check(pipeline, &mut found);
+    words::check(pipeline, known, &mut found);
+    for rule in extra {
+        found.extend(rule.apply(pipeline));
+    }
+    found.sort_by_key(|diagnostic| (diagnostic.span, diagnostic.severity));
+    found
+}
+
+/// What is valid but cannot be run by this version; empty when the pipeline can be.
+pub fn unsupported(pipeline: &Pipeline) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let refuse = |what: &str, span| {
+        Diagnostic::error("unsupported", format!("{what} cannot be run by this version of pleach yet"), span)
+    };
+    for hook in ["tool_hooks.pre", "tool_hooks.post"] {
+        if let Some(attr) = pipeline.attrs.get(hook) {
+            found.push(refuse(&format!("`{hook}`"), attr.span));
+        }
+    }
+    for node in pipeline.nodes() {
+        let what = match node.handler {
+            HandlerKind::Parallel => Some("fan-out (`parallel`)"),
+            HandlerKind::FanIn => Some("fan-in (`parallel.fan_in`)"),
+            HandlerKind::ManagerLoop => Some("a manager loop (`shape=house`)"),
+            _ => None,
+        };
+        found.extend(what.map(|what| refuse(what, node.span.0).at_node(&node.id)));
+        for hook in ["tool_hooks.pre", "tool_hooks.post"] {
+            let attr = node.attrs.get(hook);
+            found.extend(attr.map(|attr| refuse(&format!("`{hook}`"), attr.span).at_node(&node.id)));
+        }
+    }
+    found
+}

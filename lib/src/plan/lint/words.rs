@@ -1,0 +1,188 @@
+//! Words that mean nothing, or not what they look like: attributes, handler types, outcomes, agents, models.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Known;
+use crate::plan::alias;
+use crate::plan::condition::{Expr, Op};
+use crate::plan::diagnostic::Diagnostic;
+use crate::plan::dot::Target;
+use crate::plan::pipeline::{Attrs, Edge, HandlerKind, Node, Pipeline};
+use crate::plan::text::closest;
+
+/// The outcomes the engine itself gives. An agent may write others into its status file.
+pub const CORE_OUTCOMES: [&str; 5] = ["success", "partial_success", "retry", "fail", "skipped"];
+
+/// Words that look like an outcome of the engine and are none.
+const LOOKALIKES: [(&str, &str); 14] = [
+    ("succeed", "success"),
+    ("successful", "success"),
+    ("succes", "success"),
+    ("pass", "success"),
+    ("passed", "success"),
+    ("ok", "success"),
+    ("failure", "fail"),
+    ("error", "fail"),
+    ("errored", "fail"),
+    ("partial", "partial_success"),
+    ("partial-success", "partial_success"),
+    ("partial_succeeded", "partial_success"),
+    ("retrying", "retry"),
+    ("skip", "skipped"),
+];
+
+/// Attributes that take one of a few words.
+const CHOICES: [(&str, &[&str]); 3] = [
+    ("join_policy", &["wait_all", "first_success", "k_of_n", "quorum"]),
+    ("error_policy", &["continue", "fail_fast", "ignore"]),
+    ("fan_in.policy", &["merge", "pick", "judge"]),
+];
+
+pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnostic>) {
+    let mut spelling = Spelling::default();
+    spelling.check(Target::Graph, &pipeline.attrs, |warning| found.push(warning));
+    for node in pipeline.nodes() {
+        spelling.check(Target::Node, &node.attrs, |warning| found.push(warning.at_node(&node.id)));
+        let mut warnings = Vec::new();
+        handler_type(node, known, &mut warnings);
+        needed(node, &mut warnings);
+        choices(node, &mut warnings);
+        default_choice(pipeline, node, &mut warnings);
+        configured(node, known, &mut warnings);
+        found.extend(warnings.into_iter().map(|warning| warning.at_node(&node.id)));
+    }
+    for edge in pipeline.edges() {
+        spelling.check(Target::Edge, &edge.attrs, |warning| found.push(warning.at_edge(&edge.from, &edge.to)));
+        outcome_spelling(edge, found);
+    }
+}
+
+/// Remembers what it found for a name, so that a name used a thousand times is compared once.
+#[derive(Default)]
+struct Spelling {
+    seen: BTreeMap<(u8, String), Option<&'static str>>,
+}
+
+impl Spelling {
+    fn check(&mut self, target: Target, attrs: &Attrs, mut report: impl FnMut(Diagnostic)) {
+        for (key, attr) in attrs {
+            let known = alias::known(target);
+            if known.binary_search(&key.as_str()).is_ok() {
+                continue;
+            }
+            let meant = *self
+                .seen
+                .entry((target as u8, key.clone()))
+                .or_insert_with(|| if alias::is_cosmetic(key) { None } else { closest(key, known) });
+            if let Some(meant) = meant {
+                let message = format!("`{key}` means nothing here");
+                let fix = format!("did you mean `{meant}`?");
+                report(Diagnostic::warning("attribute_spelling", message, attr.span).with_fix(fix));
+            }
+        }
+    }
+}
+
+fn handler_type(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
+    let HandlerKind::Custom(name) = &node.handler else { return };
+    if known.handlers.contains(name) {
+        return;
+    }
+    let span = node.attrs.get("type").map_or(node.span.0, |attr| attr.span);
+    let message = format!("no handler is registered for `type={name}`");
+    let names: Vec<&str> = known.handlers.iter().map(String::as_str).collect();
+    let built_in: Vec<&str> = HandlerKind::BUILT_IN.iter().map(HandlerKind::as_str).collect();
+    let mut warning = Diagnostic::warning("type_known", message, span);
+    let meant = closest(name, &built_in).or_else(|| closest(name, &names));
+    warning.fix = meant.map(|name| format!("did you mean `{name}`?"));
+    found.push(warning);
+}
+
+/// Attributes without which a node has nothing to do.
+fn needed(node: &Node, found: &mut Vec<Diagnostic>) {
+    let has = |key: &str| node.attrs.get(key).is_some_and(|attr| !attr.value.to_string().trim().is_empty());
+    let (rule, what, fix) = match node.handler {
+        HandlerKind::Codergen if !has("prompt") && !has("label") => {
+            ("prompt_on_llm_nodes", "has neither a prompt nor a label to work from", "add `prompt=\"…\"`")
+        }
+        HandlerKind::Tool if node.tool_command.is_none() => {
+            ("command_on_tool_nodes", "has no command to run and will always fail", "add `tool_command=\"…\"`")
+        }
+        HandlerKind::Wait if node.duration.is_none() => {
+            ("duration_on_wait_nodes", "does not say how long to wait", "add `duration=30s`")
+        }
+        _ => return,
+    };
+    found.push(Diagnostic::warning(rule, format!("`{}` {what}", node.id), node.span.0).with_fix(fix));
+}
+
+fn choices(node: &Node, found: &mut Vec<Diagnostic>) {
+    for (key, words) in CHOICES {
+        let Some(attr) = node.attrs.get(key) else { continue };
+        let word = attr.value.to_string();
+        if !word.is_empty() && !words.contains(&word.as_str()) {
+            let message = format!("`{key}` has no value `{word}`");
+            let fix = format!("use one of {}", words.join(", "));
+            found.push(Diagnostic::warning("attribute_value", message, attr.span).with_fix(fix));
+        }
+    }
+}
+
+fn default_choice(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {
+    let (Some(choice), HandlerKind::WaitHuman) = (&node.human_default_choice, &node.handler) else { return };
+    let targets: BTreeSet<&str> = pipeline.outgoing(&node.id).map(|edge| edge.to.as_str()).collect();
+    if targets.contains(choice.as_str()) {
+        return;
+    }
+    let span = node.attrs.get("human.default_choice").map_or(node.span.0, |attr| attr.span);
+    let message = format!("no edge leads from `{}` to its default choice `{choice}`", node.id);
+    let fix = format!("use one of {}", targets.into_iter().collect::<Vec<_>>().join(", "));
+    found.push(Diagnostic::warning("default_choice_exists", message, span).with_fix(fix));
+}
+
+fn configured(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
+    if node.handler != HandlerKind::Codergen {
+        return;
+    }
+    let place = |key: &str| node.attrs.get(key).map_or(node.span.0, |attr| attr.span);
+    if let (Some(agent), Some(agents)) = (&node.agent, &known.agents) {
+        let on_the_spot = agent.starts_with("command:") || agent.starts_with("acp:");
+        if !on_the_spot && !agents.contains(agent) {
+            let message = format!("the agent `{agent}` is not configured");
+            let fix = format!("add it under `agents:` in pleach.yaml, or use one of {}", list(agents));
+            found.push(Diagnostic::warning("agent_configured", message, place("agent")).with_fix(fix));
+        }
+    }
+    if let (Some(model), Some(models)) = (&node.llm_model, &known.models)
+        && !models.contains(model)
+    {
+        let message = format!("the model `{model}` is not configured");
+        let fix = format!("add it under `providers:` in pleach.yaml, or use one of {}", list(models));
+        found.push(Diagnostic::warning("model_configured", message, place("llm_model")).with_fix(fix));
+    }
+}
+
+fn list(words: &BTreeSet<String>) -> String {
+    words.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// Outcomes that are almost, but not quite, one the engine gives.
+fn outcome_spelling(edge: &Edge, found: &mut Vec<Diagnostic>) {
+    let Some(condition) = &edge.condition else { return };
+    condition.expr().walk(&mut |part| {
+        let Expr::Compare { key, op: Op::Equal | Op::NotEqual, literal } = part else { return };
+        if !(key == "outcome" || key == "context.outcome") || CORE_OUTCOMES.contains(&literal.as_str()) {
+            return;
+        }
+        let lower = literal.to_lowercase();
+        let lookalike = LOOKALIKES.iter().find(|(other, _)| *other == lower).map(|(_, real)| *real);
+        let same = CORE_OUTCOMES.into_iter().find(|word| *word == lower);
+        if let Some(meant) = same.or(lookalike).or_else(|| closest(&lower, &CORE_OUTCOMES)) {
+            let span = edge.attrs.get("condition").map_or(edge.span.0, |attr| attr.span);
+            let message =
+                format!("`{literal}` is no outcome of the engine; only an agent that writes it itself has it");
+            let warning = Diagnostic::warning("outcome_known", message, span).at_edge(&edge.from, &edge.to);
+            found.push(warning.with_fix(format!("did you mean `outcome={meant}`?")));
+        }
+    });
+}
