@@ -1,0 +1,162 @@
+//! What a worker is to do for a node: the pure half of starting one.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::human::Question;
+use super::preamble;
+use super::{Error, Handler, HandlerContext, Session};
+use crate::agent::Agent;
+use crate::event::{Outcome, Status};
+use crate::ids::NodeId;
+use crate::llm::Message;
+use crate::plan::pipeline::{AttrValue, Edge, Fidelity, HandlerKind, Node, Pipeline};
+use crate::state::{State, Visit};
+
+/// The work of one node.
+#[derive(Debug)]
+pub enum Work {
+    /// Nothing: this is the outcome.
+    Pass(Outcome),
+    /// Let time pass.
+    Wait(Duration),
+    /// Run a shell command.
+    Tool(String),
+    /// Ask a person.
+    Human(Question),
+    /// Let an agent work.
+    Agent(AgentWork),
+    /// Run a handler of the embedding program.
+    Custom(Arc<dyn Handler>, Box<HandlerContext>),
+}
+
+/// What an agent is to do.
+pub struct AgentWork {
+    /// The agent.
+    pub agent: Arc<dyn Agent>,
+    /// What it is asked, with what it is told about the run so far.
+    pub prompt: String,
+    /// The conversation so far.
+    pub history: Vec<Message>,
+    /// The history holds the prompt already: the node was interrupted.
+    pub continues: bool,
+}
+
+impl std::fmt::Debug for AgentWork {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AgentWork").field("prompt", &self.prompt).field("continues", &self.continues).finish()
+    }
+}
+
+/// How a node of an agent takes part in the conversations of the run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversation {
+    /// How much it is told.
+    pub fidelity: Fidelity,
+    /// Which conversation it goes on with, with full fidelity.
+    pub thread: Option<String>,
+}
+
+/// How an agent node takes part in the conversations of the run.
+pub fn conversation(pipeline: &Pipeline, node: &Node, visit: &Visit, degrade: bool) -> Conversation {
+    let edge = entry_edge(pipeline, visit);
+    match preamble::fidelity(pipeline, edge, node) {
+        // The conversation itself cannot be handed to a new process as it was; a long summary stands in once.
+        Fidelity::Full if degrade => Conversation { fidelity: Fidelity::SummaryHigh, thread: None },
+        Fidelity::Full => {
+            let thread = preamble::thread(pipeline, edge, node, visit.from.as_ref());
+            Conversation { fidelity: Fidelity::Full, thread: Some(thread) }
+        }
+        fidelity => Conversation { fidelity, thread: None },
+    }
+}
+
+/// The edge the run came along. Of several between the same nodes the first written counts.
+fn entry_edge<'a>(pipeline: &'a Pipeline, visit: &Visit) -> Option<&'a Edge> {
+    let from = visit.from.as_ref()?;
+    pipeline.outgoing(from).find(|edge| edge.to == visit.node)
+}
+
+/// The outcome of a node that only passes on what came before it.
+pub fn passed_on(state: &State) -> Outcome {
+    let text = |key: &str| state.context.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let status = Status::try_from(text("outcome")).unwrap_or(Status::Success);
+    let previous = state.completed.last().and_then(|node| state.outcome(node));
+    Outcome {
+        preferred_label: Some(text("preferred_label")).filter(|label| !label.is_empty()),
+        suggested_next_ids: previous.map(|outcome| outcome.suggested_next_ids.clone()).unwrap_or_default(),
+        failure_reason: previous.and_then(|outcome| outcome.failure_reason.clone()),
+        ..Outcome::of(status)
+    }
+}
+
+impl Session {
+    /// What the worker of this visit is to do.
+    pub(super) fn work(&mut self, node: &Node, visit: &Visit, conversation: &Conversation) -> Result<Work, Error> {
+        if let Some(handler) = self.engine.handlers.get(node.handler.as_str()) {
+            let context = self.handler_context(node, visit);
+            return Ok(Work::Custom(Arc::clone(handler), Box::new(context)));
+        }
+        Ok(match &node.handler {
+            HandlerKind::Start | HandlerKind::Exit => Work::Pass(Outcome::success()),
+            HandlerKind::Conditional => Work::Pass(passed_on(&self.state)),
+            HandlerKind::Wait => Work::Wait(wait_duration(node)),
+            HandlerKind::WaitHuman => Work::Human(Question::of(&self.pipeline, node, visit.visit)),
+            HandlerKind::Tool => Work::Tool(node.tool_command.clone().unwrap_or_default()),
+            HandlerKind::Codergen => Work::Agent(self.agent_work(node, conversation)?),
+            HandlerKind::Parallel | HandlerKind::FanIn | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
+                Work::Pass(Outcome::fail(format!("no handler is registered for type `{}`", node.handler.as_str())))
+            }
+        })
+    }
+
+    fn handler_context(&self, node: &Node, visit: &Visit) -> HandlerContext {
+        HandlerContext {
+            node: node.clone(),
+            pipeline: Arc::clone(&self.pipeline),
+            visit: visit.visit,
+            attempt: visit.attempt,
+            context: self.state.context.clone(),
+            cwd: self.copy.as_ref().map(|copy| copy.path().to_owned()).unwrap_or_default(),
+            cancel: self.engine.cancel.clone(),
+        }
+    }
+
+    fn agent_work(&mut self, node: &Node, conversation: &Conversation) -> Result<AgentWork, Error> {
+        let agent = (self.engine.agents)(node).map_err(|why| Error::Agent { node: node.id.clone(), why })?;
+        let interrupted = std::mem::take(&mut self.interrupted);
+        let continues = !interrupted.is_empty();
+        let mut history = match &conversation.thread {
+            Some(thread) => self.thread_messages(thread)?,
+            None => Vec::new(),
+        };
+        // A thread's messages hold the interrupted turns already.
+        if conversation.thread.is_none() {
+            history.extend(interrupted);
+        }
+        let prompt = self.prompt(node, conversation.fidelity)?;
+        Ok(AgentWork { agent, prompt, history, continues })
+    }
+
+    fn prompt(&mut self, node: &Node, fidelity: Fidelity) -> Result<String, Error> {
+        let needs_answers =
+            matches!(fidelity, Fidelity::SummaryLow | Fidelity::SummaryMedium | Fidelity::SummaryHigh);
+        let none = BTreeMap::<NodeId, String>::new();
+        let responses = if needs_answers { self.responses()? } else { &none };
+        let responses = responses.clone();
+        let told = preamble::text(&self.pipeline, &self.state, &self.id, fidelity, &responses);
+        Ok(if told.is_empty() { node.prompt.clone() } else { format!("{told}\n{}", node.prompt) })
+    }
+}
+
+/// How long a `wait` node waits.
+fn wait_duration(node: &Node) -> Duration {
+    match node.attrs.get("duration").map(|attr| &attr.value) {
+        Some(AttrValue::Duration(duration)) => *duration,
+        Some(AttrValue::Integer(seconds)) => Duration::from_secs(u64::try_from(*seconds).unwrap_or(0)),
+        _ => node.timeout.unwrap_or_default(),
+    }
+}

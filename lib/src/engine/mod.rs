@@ -1,0 +1,229 @@
+//! Runs sessions: the only loop, and the only place that changes anything.
+//!
+//! [`Session::run`] asks [`crate::route::next`] what to do, hands nodes to a worker, and records what the worker
+//! reports before anything else happens. Workers scan and write objects; refs, records and the folded state belong
+//! to the loop alone.
+
+mod assignment;
+mod human;
+mod preamble;
+mod resume;
+mod run;
+mod start;
+pub mod status_file;
+mod worker;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Nobody, Prepared, Question};
+pub use resume::{recorded_pipeline, recorded_state};
+pub use run::Ended;
+pub use start::{StartRequest, lock_name};
+
+use crate::agent::{Agent, BoxFuture};
+use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded};
+use crate::git;
+use crate::git::Repo;
+use crate::ids::{NodeId, SessionId};
+use crate::llm::Message;
+use crate::plan::diagnostic::Diagnostic;
+use crate::plan::pipeline::{Node, Pipeline};
+use crate::process::{Cancel, SpawnError, Spawner};
+use crate::record::{self, Recorder};
+use crate::redact::Redactor;
+use crate::state::{IllegalEvent, State};
+use crate::workspace::{self, Lock, LockError, WorkingCopy, WorktreeSettings};
+
+/// What runs need from outside.
+pub struct Engine {
+    /// Starts programs.
+    pub spawner: Spawner,
+    /// Where machine-local state lives; everything below may be deleted.
+    pub state_dir: PathBuf,
+    /// How working copies are made.
+    pub worktrees: WorktreeSettings,
+    /// Finds the agent of a node.
+    pub agents: Box<dyn Fn(&Node) -> Result<Arc<dyn Agent>, String> + Send + Sync>,
+    /// Answers gates.
+    pub interviewer: Box<dyn Interviewer>,
+    /// Handlers of the embedding program, by `type`. They win over built-in ones.
+    pub handlers: BTreeMap<String, Arc<dyn Handler>>,
+    /// Takes secrets out of records.
+    pub redactor: Redactor,
+    /// Stops the run.
+    pub cancel: Cancel,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").field("state_dir", &self.state_dir).finish_non_exhaustive()
+    }
+}
+
+/// What a handler of the embedding program is given.
+#[derive(Debug, Clone)]
+pub struct HandlerContext {
+    /// The node, with all its attributes.
+    pub node: Node,
+    /// The pipeline.
+    pub pipeline: Arc<Pipeline>,
+    /// How often the run has come to the node.
+    pub visit: u32,
+    /// The attempt within the visit.
+    pub attempt: u32,
+    /// What the nodes have told each other.
+    pub context: BTreeMap<String, Value>,
+    /// The working copy.
+    pub cwd: PathBuf,
+    /// Stops the handler.
+    pub cancel: Cancel,
+}
+
+/// A handler registered by the embedding program.
+pub trait Handler: Send + Sync {
+    /// Runs the node. What it changes in the working copy is committed as the node's turn; a panic is a failure.
+    fn run(&self, context: HandlerContext) -> BoxFuture<'_, Outcome>;
+}
+
+impl fmt::Debug for dyn Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Handler")
+    }
+}
+
+/// A session this process may write to.
+#[derive(Debug)]
+pub struct Session {
+    /// Its id.
+    pub id: SessionId,
+    /// What it was started with.
+    pub started: PipelineStarted,
+    /// What it runs.
+    pub pipeline: Arc<Pipeline>,
+    /// What has become of it.
+    pub state: State,
+    engine: Arc<Engine>,
+    repo: Repo,
+    recorder: Recorder,
+    copy: Option<WorkingCopy>,
+    worktree_lock: Lock,
+    /// Events that were recorded before anybody could observe them.
+    unseen: Vec<Recorded>,
+    /// The newest answer of each node, read from the record when a node first needs it.
+    responses: BTreeMap<NodeId, String>,
+    /// The conversations nodes with full fidelity go on with, likewise.
+    threads: BTreeMap<String, Vec<Message>>,
+    /// The messages of the node that was interrupted.
+    interrupted: Vec<Message>,
+    /// A session that was resumed tells its first agent a summary instead of the whole conversation.
+    degrade: bool,
+    events_since_state: usize,
+    start_node: NodeId,
+    _lock: Lock,
+}
+
+/// Why a session could not go on. What was recorded before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// git said no.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+    /// A record could not be written or read.
+    #[error(transparent)]
+    Record(#[from] record::Error),
+    /// A working copy could not be used.
+    #[error(transparent)]
+    Workspace(#[from] workspace::Error),
+    /// Another process has it.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The record contradicts itself.
+    #[error(transparent)]
+    State(#[from] IllegalEvent),
+    /// A program could not be started.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
+    /// The pipeline cannot be run.
+    #[error("the pipeline has errors")]
+    Invalid {
+        /// What is wrong with it.
+        diagnostics: Vec<Diagnostic>,
+    },
+    /// The pipeline contains the value of a secret, and everything in a record can be pushed.
+    #[error("{what} contains a secret ({found}); take it out and read it from the environment instead")]
+    Secret {
+        /// Where it was found.
+        what: String,
+        /// What it was replaced with.
+        found: String,
+    },
+    /// The session has ended.
+    #[error("session {session} is {phase}")]
+    Over {
+        /// The session.
+        session: SessionId,
+        /// What it is.
+        phase: &'static str,
+    },
+    /// The setup command failed.
+    #[error("the setup command `{command}` failed ({exit}):\n{output}")]
+    Setup {
+        /// The command.
+        command: String,
+        /// How it ended.
+        exit: String,
+        /// The end of what it printed.
+        output: String,
+    },
+    /// A gate was answered with something that is not among its choices.
+    #[error("`{answer}` is no answer to gate `{node}`; the choices are: {choices}")]
+    UnknownAnswer {
+        /// The gate.
+        node: NodeId,
+        /// What was answered.
+        answer: String,
+        /// What could have been.
+        choices: String,
+    },
+    /// The branch prefix gives no valid branch name.
+    #[error("{0}; change `branch_prefix`")]
+    Name(String),
+    /// A recorded message cannot be read.
+    #[error("message {number} of the record cannot be read")]
+    Message {
+        /// Its number.
+        number: u64,
+        /// Why not.
+        source: serde_json::Error,
+    },
+    /// A node has no agent to run it.
+    #[error("`{node}` cannot run: {why}")]
+    Agent {
+        /// The node.
+        node: NodeId,
+        /// What is missing.
+        why: String,
+    },
+    /// The worker ended without a word, which is a mistake of this program.
+    #[error("the worker of `{node}` ended without a result: {why}")]
+    Worker {
+        /// The node.
+        node: NodeId,
+        /// What is known.
+        why: String,
+    },
+}
+
+/// Why a session stopped before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pause {
+    /// Why.
+    pub reason: PauseReason,
+    /// The node it stopped in.
+    pub node: Option<NodeId>,
+}

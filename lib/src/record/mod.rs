@@ -1,0 +1,73 @@
+//! The record of a session: a chain of commits on `refs/pleach/sessions/{sid}/{context}`, each an ordered batch of
+//! events and the messages that are new in it. One compare-and-swap of the ref is one transition of the session.
+//!
+//! Layout and field by field description: `docs/records.md`.
+
+mod message;
+mod reader;
+mod writer;
+
+pub use reader::{History, Record};
+pub use writer::{Batch, Recorder};
+
+use crate::event::EventError;
+use crate::git;
+use crate::ids::{ContextId, SessionId};
+
+/// The trailer that marks a commit as a record; its value is the layout's version.
+const RECORD_TRAILER: &str = "Pleach-Record";
+
+/// The layout this program writes, and the newest it reads.
+const RECORD_VERSION: u32 = 1;
+
+/// Under this prefix every session has its refs.
+pub const SESSIONS: &str = "refs/pleach/sessions/";
+
+/// The ref that holds a context's chain of records.
+pub fn context_ref(session: &SessionId, context: &ContextId) -> String {
+    format!("{SESSIONS}{session}/{context}")
+}
+
+/// Why a record could not be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// git said no.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+    /// The ref moved although this process holds the session.
+    #[error("another process has written to session {session}; nothing of it was overwritten")]
+    Moved {
+        /// The session.
+        session: SessionId,
+    },
+    /// A session with that id is there already.
+    #[error("session {session} exists already")]
+    Exists {
+        /// The session.
+        session: SessionId,
+    },
+    /// No such session.
+    #[error("there is no session {session} in this repository")]
+    Missing {
+        /// The session.
+        session: SessionId,
+    },
+    /// A record cannot be read.
+    #[error("record {commit} of session {session} cannot be read: {why}")]
+    Unreadable {
+        /// The session.
+        session: SessionId,
+        /// The record's commit.
+        commit: crate::ids::CommitId,
+        /// What is wrong.
+        why: String,
+    },
+    /// An event in a record cannot be read.
+    #[error("record {commit} cannot be read")]
+    Event {
+        /// The record's commit.
+        commit: crate::ids::CommitId,
+        /// What is wrong.
+        source: EventError,
+    },
+}

@@ -1,0 +1,173 @@
+//! Reading a chain of records back.
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{Error, RECORD_TRAILER, RECORD_VERSION, SESSIONS, context_ref, message};
+use crate::event::{Event, MessageRange, PipelineStarted, Recorded};
+use crate::git::{Repo, TreeId};
+use crate::ids::{CommitId, ContextId, RepoPath, SessionId};
+use crate::state::State;
+use crate::trailer::Message;
+
+/// One record of a chain.
+#[derive(Debug, Clone)]
+pub struct Record {
+    /// The commit that holds it.
+    pub commit: CommitId,
+    /// Its tree, for the messages.
+    tree: TreeId,
+    /// Its events, in order.
+    pub events: Vec<Recorded>,
+}
+
+/// A chain of records, oldest first, whole or from its newest kept state on.
+#[derive(Debug)]
+pub struct History {
+    /// The session.
+    pub session: SessionId,
+    /// The context.
+    pub context: ContextId,
+    /// What the session was started with.
+    pub started: PipelineStarted,
+    /// When it was started.
+    pub started_at: jiff::Timestamp,
+    /// The first record.
+    pub first: CommitId,
+    /// The newest record.
+    pub tip: CommitId,
+    /// The state before `records`, when only the newest part was read.
+    pub kept: Option<State>,
+    /// The records read.
+    pub records: Vec<Record>,
+}
+
+#[derive(Deserialize)]
+struct Kept {
+    version: u32,
+    first: CommitId,
+    state: State,
+}
+
+impl History {
+    /// The sessions of a repository that have a main context.
+    pub fn sessions(repo: &Repo) -> Result<Vec<SessionId>, Error> {
+        let refs = repo.references(SESSIONS)?;
+        let mains = refs.iter().filter_map(|(name, _)| name.strip_prefix(SESSIONS)?.strip_suffix("/main"));
+        Ok(mains.filter_map(|id| id.parse().ok()).collect())
+    }
+
+    /// Reads a whole chain.
+    pub fn whole(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
+        Self::read(repo, session, context, false)
+    }
+
+    /// Reads a chain from its newest kept state on. The state is a cache: one of another version is passed over.
+    pub fn newest(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
+        Self::read(repo, session, context, true)
+    }
+
+    fn read(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
+        let tip = repo
+            .reference(&context_ref(session, context))?
+            .ok_or_else(|| Error::Missing { session: session.clone() })?;
+        let mut records = Vec::new();
+        let mut kept = None;
+        let mut next = Some(tip);
+        while let Some(id) = next {
+            let commit = repo.commit(id)?;
+            let Some(version) = Message::read(&commit.text()).trailer(RECORD_TRAILER).map(str::to_owned) else {
+                break;
+            };
+            if version.parse::<u32>().map_or(true, |version| version > RECORD_VERSION) {
+                let why = format!("its layout has version {version}, this pleach reads up to {RECORD_VERSION}");
+                return Err(unreadable(session, id, why));
+            }
+            if may_stop && let Some(cache) = read_kept(repo, commit.tree)? {
+                // The state after this record: its events are in it already.
+                kept = Some(cache);
+                break;
+            }
+            records.push(read_record(repo, session, id, commit.tree)?);
+            next = commit.parents.first().copied();
+        }
+        records.reverse();
+        let first = match (&kept, records.first()) {
+            (Some(kept), _) => kept.first,
+            (None, Some(record)) => record.commit,
+            (None, None) => return Err(unreadable(session, tip, "it is not a record".into())),
+        };
+        let opening = read_record(repo, session, first, repo.commit(first)?.tree)?;
+        let Some(Recorded { at, event: Event::PipelineStarted(started) }) = opening.events.first() else {
+            return Err(unreadable(session, first, "the session does not begin with its start".into()));
+        };
+        Ok(Self {
+            session: session.clone(),
+            context: context.clone(),
+            started: started.clone(),
+            started_at: *at,
+            first,
+            tip,
+            kept: kept.map(|kept| kept.state),
+            records,
+        })
+    }
+
+    /// All events that were read, in order.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = &Recorded> {
+        self.records.iter().flat_map(|record| &record.events)
+    }
+
+    /// The messages of a range.
+    pub fn messages(&self, repo: &Repo, range: MessageRange) -> Result<Vec<Value>, Error> {
+        (range.first..=range.last).map(|number| self.message(repo, number)).collect()
+    }
+
+    /// A message by its number. It is in the record of the turn whose range holds the number.
+    pub fn message(&self, repo: &Repo, number: u64) -> Result<Value, Error> {
+        let record = self.records.iter().find(|record| record.holds(number));
+        let missing = || unreadable(&self.session, self.tip, format!("message {number} is in no record"));
+        let record = record.ok_or_else(missing)?;
+        let file = |path: &str| -> Result<Option<Vec<u8>>, Error> {
+            Ok(repo.tree_file(record.tree, &RepoPath::from(path))?)
+        };
+        let why = |why: String| unreadable(&self.session, record.commit, why);
+        let bytes = file(&message::path(number))?.ok_or_else(|| why(format!("message {number} is missing")))?;
+        let mut value = serde_json::from_slice(&bytes).map_err(|error| why(format!("message {number}: {error}")))?;
+        message::join(&mut value, &mut |path| {
+            Ok::<_, Error>(file(path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+        })?;
+        Ok(value)
+    }
+}
+
+impl Record {
+    fn holds(&self, number: u64) -> bool {
+        self.events.iter().any(|recorded| match &recorded.event {
+            Event::AgentTurn(turn) => turn.messages.is_some_and(|range| (range.first..=range.last).contains(&number)),
+            Event::ToolExecution(tool) => tool.output == Some(number),
+            _ => false,
+        })
+    }
+}
+
+fn read_record(repo: &Repo, session: &SessionId, commit: CommitId, tree: TreeId) -> Result<Record, Error> {
+    let bytes = repo
+        .tree_file(tree, &RepoPath::from("events.json"))?
+        .ok_or_else(|| unreadable(session, commit, "events.json is missing".into()))?;
+    let values: Vec<Value> =
+        serde_json::from_slice(&bytes).map_err(|error| unreadable(session, commit, error.to_string()))?;
+    let events = values.into_iter().map(Recorded::from_json).collect::<Result<_, _>>();
+    Ok(Record { commit, tree, events: events.map_err(|source| Error::Event { commit, source })? })
+}
+
+/// The state kept in a record, unless there is none or it is not of this version.
+fn read_kept(repo: &Repo, tree: TreeId) -> Result<Option<Kept>, Error> {
+    let bytes = repo.tree_file(tree, &RepoPath::from("state.json"))?;
+    let kept = bytes.and_then(|bytes| serde_json::from_slice::<Kept>(&bytes).ok());
+    Ok(kept.filter(|kept| kept.version == RECORD_VERSION))
+}
+
+fn unreadable(session: &SessionId, commit: CommitId, why: String) -> Error {
+    Error::Unreadable { session: session.clone(), commit, why }
+}

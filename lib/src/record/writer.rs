@@ -1,0 +1,161 @@
+//! Appending to a chain of records.
+
+use serde_json::Value;
+
+use super::{Error, RECORD_TRAILER, RECORD_VERSION, context_ref, message};
+use crate::event::Recorded;
+use crate::git::{CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
+use crate::ids::{CommitId, ContextId, RepoPath, SessionId};
+use crate::redact::Redactor;
+use crate::trailer::Message;
+
+/// So many loose objects of a chain are packed together.
+const PACK_ABOVE: usize = 2_000;
+
+/// Fewer are not worth a pack of their own when a run pauses or ends.
+const PACK_AT_LEAST: usize = 100;
+
+/// One transition of a session.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// One line a person can read.
+    pub summary: String,
+    /// The events, in order.
+    pub events: Vec<Recorded>,
+    /// The messages that are new, numbered on from the last one.
+    pub messages: Vec<Value>,
+    /// The commits the events speak of, so that whatever keeps the record keeps them too.
+    pub work: Vec<CommitId>,
+    /// The folded state after the events, where it is worth keeping.
+    pub state: Option<Value>,
+}
+
+/// The one writer of a chain of records. Holding one is what the session's lock is for.
+#[derive(Debug)]
+pub struct Recorder {
+    repo: Repo,
+    session: SessionId,
+    context: ContextId,
+    redactor: Redactor,
+    tip: Option<CommitId>,
+    first: Option<CommitId>,
+    messages: u64,
+    /// Objects written since they were last packed, as far as this recorder knows.
+    loose: usize,
+}
+
+impl Recorder {
+    /// A recorder for a chain that does not exist yet; the first append creates it.
+    pub fn create(repo: Repo, session: SessionId, context: ContextId, redactor: Redactor) -> Self {
+        Self { repo, session, context, redactor, tip: None, first: None, messages: 0, loose: 0 }
+    }
+
+    /// A recorder that goes on after `tip`, the newest of a chain that began with `first` and holds so many messages.
+    pub fn resume(
+        repo: Repo,
+        session: SessionId,
+        context: ContextId,
+        redactor: Redactor,
+        (first, tip, messages): (CommitId, CommitId, u64),
+    ) -> Self {
+        Self { repo, session, context, redactor, tip: Some(tip), first: Some(first), messages, loose: 0 }
+    }
+
+    /// The newest record.
+    pub fn tip(&self) -> Option<CommitId> {
+        self.tip
+    }
+
+    /// The ref of the chain.
+    pub fn reference(&self) -> String {
+        context_ref(&self.session, &self.context)
+    }
+
+    /// The number the next message will get.
+    pub fn next_message(&self) -> u64 {
+        self.messages + 1
+    }
+
+    /// Writes a batch, together with the objects `writer` holds already, and swaps the ref. When this returns, all of
+    /// it is on disk.
+    pub fn append(&mut self, mut writer: Writer, batch: &Batch) -> Result<CommitId, Error> {
+        let at = batch.events.last().map(|event| event.at).unwrap_or_else(crate::clock::now);
+        let tree = self.tree(&mut writer, batch)?;
+        let parents = self.tip.into_iter().chain(batch.work.iter().copied()).collect();
+        let message = Message {
+            subject: self.redactor.text(&batch.summary).into_owned(),
+            body: String::new(),
+            trailers: [
+                (RECORD_TRAILER, RECORD_VERSION.to_string()),
+                ("Pleach-Session", self.session.to_string()),
+                ("Pleach-Context", self.context.to_string()),
+            ]
+            .map(|(key, value)| (key.to_owned(), value))
+            .into(),
+        };
+        let commit = writer.commit(&CommitSpec {
+            tree,
+            parents,
+            author: Person::pleach(),
+            committer: Person::pleach(),
+            at,
+            message: message.write().into_bytes(),
+        })?;
+        self.loose += writer.pending();
+        writer.flush()?;
+        self.repo.swap(&self.reference(), self.tip, commit, "pleach: record").map_err(|error| self.refused(error))?;
+        self.tip = Some(commit);
+        self.first.get_or_insert(commit);
+        self.messages += batch.messages.len() as u64;
+        if self.loose > PACK_ABOVE {
+            self.pack()?;
+        }
+        Ok(commit)
+    }
+
+    /// Packs what this recorder has written, if it is worth it. For the moments a run pauses or ends.
+    pub fn finish(&mut self) -> Result<(), Error> {
+        if self.loose >= PACK_AT_LEAST { self.pack() } else { Ok(()) }
+    }
+
+    fn pack(&mut self) -> Result<(), Error> {
+        self.loose = 0;
+        match self.tip {
+            Some(tip) => Ok(self.repo.pack_loose(tip)?),
+            None => Ok(()),
+        }
+    }
+
+    fn tree(&self, writer: &mut Writer, batch: &Batch) -> Result<TreeId, Error> {
+        let mut edits = Vec::new();
+        let mut put = |writer: &mut Writer, path: &str, bytes: &[u8]| -> Result<(), Error> {
+            edits.push(TreeEdit::Put(RepoPath::from(path), EntryKind::File, writer.blob(bytes)?));
+            Ok(())
+        };
+        let mut events = Value::Array(batch.events.iter().map(Recorded::to_json).collect());
+        self.redactor.json(&mut events);
+        put(writer, "events.json", events.to_string().as_bytes())?;
+        for (number, message) in (self.next_message()..).zip(&batch.messages) {
+            let mut message = message.clone();
+            self.redactor.json(&mut message);
+            for (path, text) in message::split(number, &mut message) {
+                put(writer, &path, text.as_bytes())?;
+            }
+            put(writer, &message::path(number), message.to_string().as_bytes())?;
+        }
+        if let (Some(state), Some(first)) = (&batch.state, self.first) {
+            let mut cache = serde_json::json!({"version": RECORD_VERSION, "first": first, "state": state});
+            self.redactor.json(&mut cache);
+            put(writer, "state.json", cache.to_string().as_bytes())?;
+        }
+        Ok(writer.tree(None, &edits)?)
+    }
+
+    fn refused(&self, error: SwapError) -> Error {
+        match error {
+            SwapError::Stale { .. } if self.tip.is_none() => Error::Exists { session: self.session.clone() },
+            SwapError::Stale { .. } => Error::Moved { session: self.session.clone() },
+            other => Error::Git(other.into()),
+        }
+    }
+}

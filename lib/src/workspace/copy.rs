@@ -1,0 +1,266 @@
+//! A session's working copy of one repository: where its agents and tools write, and how what they wrote becomes
+//! commits of the session branch.
+//!
+//! While a node runs, HEAD and index stay at the node's base, so an agent sees its work as uncommitted changes; only
+//! the session branch moves, turn by turn. At the node's end HEAD and index follow.
+
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+
+use super::names::branch_ref;
+use super::{Error, keep};
+use crate::git::{CommitSpec, Person, Repo, ScanLimits, TreeId, Worktree, Writer};
+use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
+use crate::trailer::{Message, TurnFacts};
+
+/// A working copy and the branch its commits go to.
+#[derive(Debug)]
+pub struct WorkingCopy {
+    /// The repository, opened before any agent ran.
+    pub repo: Repo,
+    /// Its name in the workspace.
+    pub name: RepoName,
+    /// The session branch.
+    pub branch: BranchName,
+    session: SessionId,
+    worktree: Worktree,
+    base: CommitId,
+    tip: CommitId,
+}
+
+/// What a turn changed, as objects that are not yet written.
+#[derive(Debug)]
+pub struct Change {
+    /// Holds the objects until they are written with the record that speaks of them.
+    pub writer: Writer,
+    /// The commit, when there is something to commit.
+    pub commit: Option<CommitId>,
+    /// The tree of the working copy.
+    pub tree: TreeId,
+    /// The paths that differ from the turn before.
+    pub paths: Vec<RepoPath>,
+    /// The agent's own commit that was joined.
+    pub agent_head: Option<CommitId>,
+    /// The commit's message without trailers.
+    pub message: Option<String>,
+    /// What the session branch stood at.
+    pub branch_at: CommitId,
+    /// What a person should know.
+    pub warnings: Vec<String>,
+}
+
+/// Who made a turn's changes, and how its commit reads.
+#[derive(Debug)]
+pub struct Author<'a> {
+    /// The facts that become trailers.
+    pub facts: TurnFacts,
+    /// Further trailers.
+    pub trailers: Vec<(String, String)>,
+    /// When the turn ended.
+    pub at: Timestamp,
+    /// Makes the message from the changed paths.
+    pub message: &'a (dyn Fn(&[RepoPath]) -> String + Sync),
+}
+
+impl WorkingCopy {
+    /// A working copy whose files are those of `tip` and whose HEAD is at `base`.
+    pub fn new(
+        repo: Repo,
+        name: RepoName,
+        branch: BranchName,
+        session: SessionId,
+        worktree: Worktree,
+        (base, tip): (CommitId, CommitId),
+    ) -> Self {
+        Self { repo, name, branch, session, worktree, base, tip }
+    }
+
+    /// The directory agents work in.
+    pub fn path(&self) -> &Path {
+        self.worktree.path()
+    }
+
+    /// The newest recorded commit.
+    pub fn tip(&self) -> CommitId {
+        self.tip
+    }
+
+    /// The commit HEAD stands at while a node runs.
+    pub fn base(&self) -> CommitId {
+        self.base
+    }
+
+    /// The tree of the newest recorded commit.
+    pub fn tree(&self) -> Result<TreeId, Error> {
+        Ok(self.repo.tree_of(self.tip)?)
+    }
+
+    /// Whether the running node has changed anything that is recorded.
+    pub fn has_changed(&self) -> Result<bool, Error> {
+        Ok(self.tip != self.base && self.repo.tree_of(self.base)? != self.repo.tree_of(self.tip)?)
+    }
+
+    /// Finds out what changed since the newest recorded commit and prepares a commit of it. `candidates` are the only
+    /// paths that can have changed, where that is known; none means a scan of everything.
+    pub fn prepare(&mut self, author: &Author<'_>, candidates: Option<&[PathBuf]>) -> Result<Change, Error> {
+        let (agent_head, branch_at) = self.agent_commits()?;
+        let mut writer = self.repo.writer();
+        let scan = match candidates {
+            Some(paths) => self.worktree.scan_paths(paths)?,
+            None => self.worktree.scan()?,
+        };
+        let written = self.worktree.commit_tree(&scan, &mut writer, &ScanLimits::default())?;
+        let mut warnings = written.warnings;
+        warnings.extend(written.held_back.iter().map(|(path, why)| format!("`{path}` was not committed: {why}")));
+        let mut change = Change {
+            writer,
+            commit: None,
+            tree: written.tree,
+            paths: written.paths,
+            agent_head,
+            message: None,
+            branch_at,
+            warnings,
+        };
+        if change.tree != self.tree()? || agent_head.is_some() {
+            self.commit(author, &mut change)?;
+        }
+        Ok(change)
+    }
+
+    fn commit(&self, author: &Author<'_>, change: &mut Change) -> Result<(), Error> {
+        let text = (author.message)(&change.paths);
+        let mut trailers = author.facts.trailers();
+        trailers.extend(author.trailers.iter().cloned());
+        // Only our own trailers are trailers: what an agent's words look like stays text.
+        let (subject, body) = text.split_once('\n').unwrap_or((&text, ""));
+        let message = Message { subject: subject.to_owned(), body: body.trim().to_owned(), trailers };
+        let who = format!("{} ({})", author.facts.node, author.facts.model);
+        let commit = change.writer.commit(&CommitSpec {
+            tree: change.tree,
+            parents: std::iter::once(self.tip).chain(change.agent_head).collect(),
+            author: Person::new(who, "orchestra@local"),
+            committer: Person::pleach(),
+            at: author.at,
+            message: message.write().into_bytes(),
+        })?;
+        change.commit = Some(commit);
+        change.message = Some(text);
+        Ok(())
+    }
+
+    /// The agent's own commit that is not part of the session yet, and what the session branch stands at. An agent
+    /// that checked the session branch out and committed there has its commit adopted and its HEAD detached again;
+    /// a branch that moved in any other way is an error.
+    fn agent_commits(&mut self) -> Result<(Option<CommitId>, CommitId), Error> {
+        let head = self.worktree.agent_head()?;
+        let branch_at = self.repo.reference(&branch_ref(&self.branch))?;
+        let on_branch = head.branch.as_ref() == Some(&self.branch);
+        if head.branch.is_some() {
+            self.worktree.detach()?;
+        }
+        let branch_at = match branch_at {
+            Some(at) if at == self.tip || on_branch => at,
+            Some(at) => return Err(Error::BranchMoved { branch: self.branch.clone(), to: at, tip: self.tip }),
+            None => return Err(Error::BranchGone { branch: self.branch.clone(), tip: self.tip }),
+        };
+        let foreign = head.commit != self.base && !self.repo.is_ancestor(head.commit, self.tip)?;
+        Ok((foreign.then_some(head.commit), branch_at))
+    }
+
+    /// A change of nothing, for a turn of a node that must not write.
+    pub fn unchanged(&self) -> Result<Change, Error> {
+        Ok(Change {
+            writer: self.repo.writer(),
+            commit: None,
+            tree: self.tree()?,
+            paths: Vec::new(),
+            agent_head: None,
+            message: None,
+            branch_at: self.tip,
+            warnings: Vec::new(),
+        })
+    }
+
+    /// Takes a change as recorded: what comes next is compared with it.
+    pub fn accept(&mut self, change: &Change) -> Result<(), Error> {
+        if let Some(commit) = change.commit {
+            self.tip = commit;
+            self.worktree.accept(change.tree)?;
+        }
+        Ok(())
+    }
+
+    /// Ends a node: HEAD and index follow to the newest recorded commit.
+    pub fn follow(&mut self) -> Result<(), Error> {
+        self.worktree.follow(self.tip)?;
+        self.base = self.tip;
+        Ok(())
+    }
+
+    /// Undoes what a node that must not write has written, after saving it. Returns the ref it was saved under and
+    /// the paths.
+    pub fn undo(&mut self, node: &NodeId) -> Result<Option<(String, Vec<RepoPath>)>, Error> {
+        let mut writer = self.repo.writer();
+        let scan = self.worktree.scan()?;
+        let written = self.worktree.commit_tree(&scan, &mut writer, &ScanLimits::unlimited())?;
+        if written.tree == self.tree()? {
+            return Ok(None);
+        }
+        let reason = format!("`{node}` must not write");
+        let kept = keep::save(&self.repo, writer, &self.session, written.tree, &[self.tip], &reason)?;
+        self.worktree.reset_to(self.base, self.tree()?)?;
+        Ok(Some((kept, written.paths)))
+    }
+
+    /// Brings files, HEAD and index to the newest recorded commit after a crash, saving first what is not in it.
+    /// Returns the ref it was saved under.
+    pub fn recover(&mut self) -> Result<Option<String>, Error> {
+        let mut writer = self.repo.writer();
+        let scan = self.worktree.scan()?;
+        let written = self.worktree.commit_tree(&scan, &mut writer, &ScanLimits::unlimited())?;
+        let head = self.worktree.agent_head()?.commit;
+        let lost_head = head != self.base && head != self.tip && !self.repo.is_ancestor(head, self.tip)?;
+        let dirty = written.tree != self.tree()?;
+        let kept = if dirty || lost_head {
+            let parents: Vec<CommitId> = std::iter::once(self.tip).chain(lost_head.then_some(head)).collect();
+            Some(keep::save(&self.repo, writer, &self.session, written.tree, &parents, "resume after a crash")?)
+        } else {
+            None
+        };
+        self.worktree.reset_to(self.base, self.tree()?)?;
+        Ok(kept)
+    }
+
+    /// A commit on top of the newest one whose files are those of the running node's base, for an agent that has to
+    /// start over. None when nothing has changed since the base.
+    pub fn restoring_commit(&self, node: &NodeId, at: Timestamp) -> Result<Option<(Writer, CommitId)>, Error> {
+        if !self.has_changed()? {
+            return Ok(None);
+        }
+        let mut writer = self.repo.writer();
+        let message = Message {
+            subject: format!("Restore the files `{node}` began with"),
+            body: "Its agent was interrupted and cannot continue; it starts over. Its turns stay in the history.".into(),
+            trailers: vec![("Orchestra-Session".into(), self.session.to_string())],
+        };
+        let commit = writer.commit(&CommitSpec {
+            tree: self.repo.tree_of(self.base)?,
+            parents: vec![self.tip],
+            author: Person::pleach(),
+            committer: Person::pleach(),
+            at,
+            message: message.write().into_bytes(),
+        })?;
+        Ok(Some((writer, commit)))
+    }
+
+    /// Makes `commit`, which is recorded, the base and the files of the working copy.
+    pub fn rebase_to(&mut self, commit: CommitId) -> Result<(), Error> {
+        self.base = commit;
+        self.tip = commit;
+        self.worktree.reset_to(commit, self.repo.tree_of(commit)?)?;
+        Ok(())
+    }
+}

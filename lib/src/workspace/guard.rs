@@ -1,0 +1,94 @@
+//! Watches what an agent must leave alone: the user's checkout, the repository's configuration and hooks, and the
+//! refs. Agents share the git directory with the user, so a change is noticed rather than prevented here.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+use crate::git::Repo;
+use crate::ids::{CommitId, RepoPath};
+
+/// Files below the git directory that change what git does.
+const CONTROL_FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "objects/info/alternates"];
+
+/// The state of everything an agent must leave alone.
+#[derive(Debug, PartialEq)]
+pub struct Guard {
+    control: BTreeMap<PathBuf, Vec<u8>>,
+    refs: BTreeMap<String, CommitId>,
+    checkout: BTreeMap<RepoPath, String>,
+}
+
+/// What was changed that should not have been.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Trespass {
+    /// Configuration or hooks, which fails the node.
+    pub control: Vec<String>,
+    /// The user's files and refs, which are named in a warning: the user may have changed them.
+    pub foreign: Vec<String>,
+}
+
+impl Guard {
+    /// Looks at everything now.
+    pub fn look(repo: &Repo) -> Result<Self, Error> {
+        let common = repo.common_dir();
+        let mut control = BTreeMap::new();
+        for name in CONTROL_FILES {
+            read_file(&common.join(name), &mut control)?;
+        }
+        read_dir(&common.join("hooks"), &mut control)?;
+        Ok(Self {
+            control,
+            refs: repo.references("refs/")?.into_iter().collect(),
+            checkout: repo.checkout_changes()?.into_iter().collect(),
+        })
+    }
+
+    /// What differs from `self` in `after`. Refs that `ours` says are the session's own are left out: those move by
+    /// compare-and-swap, which notices for itself.
+    pub fn compare(&self, after: &Self, ours: impl Fn(&str) -> bool) -> Trespass {
+        let control = changed(&self.control, &after.control).map(|path| path.display().to_string()).collect();
+        let refs = changed(&self.refs, &after.refs).filter(|name| !ours(name));
+        let refs = refs.map(|name| format!("ref `{name}`"));
+        let files = changed(&self.checkout, &after.checkout).map(|path| format!("`{path}` in your checkout"));
+        Trespass { control, foreign: files.chain(refs).collect() }
+    }
+}
+
+/// The keys whose values differ, in order.
+fn changed<'a, K: Ord, V: PartialEq>(
+    before: &'a BTreeMap<K, V>,
+    after: &'a BTreeMap<K, V>,
+) -> impl Iterator<Item = &'a K> {
+    let gone_or_changed = before.iter().filter(|(key, value)| after.get(key) != Some(value));
+    let added = after.iter().filter(|(key, _)| !before.contains_key(key));
+    gone_or_changed.chain(added).map(|(key, _)| key)
+}
+
+fn read_file(path: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<(), Error> {
+    match std::fs::read(path) {
+        Ok(bytes) => {
+            into.insert(path.to_owned(), bytes);
+            Ok(())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(source) => Err(Error::Io { doing: "read", path: path.to_owned(), source }),
+    }
+}
+
+fn read_dir(dir: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<(), Error> {
+    let failed = |source| Error::Io { doing: "list", path: dir.to_owned(), source };
+    let entries = match std::fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    for entry in entries {
+        let path = entry.map_err(failed)?.path();
+        // git's samples never run.
+        if path.is_file() && path.extension().is_none_or(|extension| extension != "sample") {
+            read_file(&path, into)?;
+        }
+    }
+    Ok(())
+}

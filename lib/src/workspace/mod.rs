@@ -1,0 +1,57 @@
+//! Where a session works: its branch, its working copies, what it saves before removing, and who may write.
+
+mod copy;
+mod guard;
+mod keep;
+mod lock;
+mod names;
+mod settings;
+
+pub use copy::{Author, Change, WorkingCopy};
+pub use guard::{Guard, Trespass};
+pub use keep::{KEEP, save as keep};
+pub use lock::{Lock, LockError};
+pub use names::{branch_ref, default_worktree_base, new_session_id, repo_name, session_branch};
+pub use settings::WorktreeSettings;
+
+use crate::git;
+use crate::ids::{BranchName, CommitId};
+
+/// Why a working copy could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// git said no.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+    /// Somebody moved the session branch.
+    #[error("branch `{branch}` was moved to {to}, which no turn of the session recorded; the session stands at {tip}")]
+    BranchMoved {
+        /// The session branch.
+        branch: BranchName,
+        /// Where it stands.
+        to: CommitId,
+        /// Where it should stand.
+        tip: CommitId,
+    },
+    /// Somebody removed the session branch.
+    #[error("branch `{branch}` was removed; the session stands at {tip}")]
+    BranchGone {
+        /// The session branch.
+        branch: BranchName,
+        /// Where it should stand.
+        tip: CommitId,
+    },
+    /// Somebody else works here.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A file cannot be used.
+    #[error("cannot {doing} {}", .path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+}

@@ -1,0 +1,66 @@
+//! The names a session has in git.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use crate::ids::{BASE32, BranchName, InvalidId, PipelineName, RepoName, SESSION_ID_LEN, SessionId};
+
+/// A session id nobody has used, as far as chance goes; creating the session's ref decides.
+pub fn new_session_id() -> SessionId {
+    let text: String = (0..SESSION_ID_LEN).map(|_| char::from(BASE32[fastrand::usize(..BASE32.len())])).collect();
+    SessionId::new(text).expect("eight characters of the base32 alphabet are a session id")
+}
+
+/// The branch a session's turns are committed on.
+pub fn session_branch(prefix: &str, pipeline: &PipelineName, session: &SessionId) -> Result<BranchName, InvalidId> {
+    BranchName::new(format!("{prefix}{pipeline}/{session}"))
+}
+
+/// A branch's full ref name.
+pub fn branch_ref(branch: &BranchName) -> String {
+    format!("refs/heads/{branch}")
+}
+
+/// A repository's name when the configuration gives none: its directory's.
+pub fn repo_name(git_dir: &Path, workdir: Option<&Path>) -> RepoName {
+    let named = workdir.and_then(Path::file_name).or_else(|| match git_dir.file_name() {
+        Some(name) if name == ".git" => git_dir.parent().and_then(Path::file_name),
+        other => other,
+    });
+    let text = named.map(OsStr::to_string_lossy).unwrap_or_default();
+    let text: String = text.trim_end_matches(".git").chars().filter(|c| *c != ':' && !c.is_control()).collect();
+    RepoName::new(text).unwrap_or_else(|_| RepoName::new("repo").expect("`repo` is a valid name"))
+}
+
+/// Where a repository's working copies live when the configuration does not say: outside every checkout, because
+/// tools that walk up from a working copy must not find the user's files.
+pub fn default_worktree_base(state_dir: &Path, common_dir: &Path, name: &RepoName) -> PathBuf {
+    state_dir.join("worktrees").join(format!("{name}-{:08x}", fnv(common_dir.as_os_str().as_encoded_bytes())))
+}
+
+/// FNV-1a, which stays the same from build to build.
+fn fnv(bytes: &[u8]) -> u32 {
+    bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn session_ids_are_what_branches_need() {
+        let session = new_session_id();
+        let pipeline = PipelineName::of_graph("test_git").unwrap();
+        let branch = session_branch("orchestra/", &pipeline, &session).unwrap();
+        assert_eq!(branch.as_str(), format!("orchestra/test-git/{session}"));
+        assert!(session_branch("bad prefix ", &pipeline, &session).is_err());
+    }
+
+    #[test]
+    fn repositories_are_named_after_their_directory() {
+        assert_eq!(repo_name(Path::new("/x/app/.git"), Some(Path::new("/x/app"))), "app");
+        assert_eq!(repo_name(Path::new("/x/app/.git"), None), "app");
+        assert_eq!(repo_name(Path::new("/x/app.git"), None), "app");
+        assert_eq!(repo_name(Path::new("/"), None), "repo");
+    }
+}
