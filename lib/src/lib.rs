@@ -7,6 +7,7 @@
 
 pub mod clock;
 pub mod event;
+pub mod git;
 pub mod ids;
 pub mod plan;
 pub mod redact;

@@ -1,9 +1,8 @@
-//! The library as a user of it sees it, and the shape of this repository.
-
-#![forbid(unsafe_code)]
+//! Everything about the library that needs real files, git or processes: one binary, a module per topic.
 
 mod coverage;
 mod examples;
+mod git;
 mod records_page;
 mod repository;
 mod structure;

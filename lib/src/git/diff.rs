@@ -1,0 +1,139 @@
+//! What differs between two trees: as values, and as text for people.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+
+use gix::objs::tree::EntryMode;
+
+use super::error::Error;
+use super::id::{BlobId, TreeId};
+use super::object::EntryKind;
+use super::repo::{Repo, find_tree};
+use crate::ids::RepoPath;
+
+/// One file that differs. A file that moved is one removed and one added.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// Where.
+    pub path: RepoPath,
+    /// How.
+    pub kind: ChangeKind,
+}
+
+/// How a file differs; each side with what it is and its content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeKind {
+    /// Only the new tree has it.
+    Added(EntryKind, BlobId),
+    /// Only the old tree has it.
+    Removed(EntryKind, BlobId),
+    /// Both have it: old, then new.
+    Modified((EntryKind, BlobId), (EntryKind, BlobId)),
+}
+
+/// How many lines of a file changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileStat {
+    /// Which file.
+    pub path: RepoPath,
+    /// Lines added and removed; none for a binary file.
+    pub lines: Option<(u64, u64)>,
+}
+
+impl Repo {
+    /// The files that differ between two trees, sorted by path, without rename detection.
+    pub fn changes(&self, old: TreeId, new: TreeId) -> Result<Vec<Change>, Error> {
+        if old == new {
+            return Ok(Vec::new());
+        }
+        let mut repo = self.local();
+        repo.object_cache_size_if_unset(4 * 1024 * 1024);
+        let (old_tree, new_tree) = (find_tree(&repo, old)?, find_tree(&repo, new)?);
+        let mut recorder = gix::diff::tree::Recorder::default();
+        let hash = repo.object_hash();
+        gix::diff::tree(
+            gix::objs::TreeRefIter::from_bytes(&old_tree.data, hash),
+            gix::objs::TreeRefIter::from_bytes(&new_tree.data, hash),
+            gix::diff::tree::State::default(),
+            &repo.objects,
+            &mut recorder,
+        )
+        .map_err(|error| Error::Library { doing: format!("compare {old} with {new}"), detail: error.to_string() })?;
+        let mut changes: Vec<Change> = recorder.records.into_iter().flat_map(change).collect();
+        changes.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(changes)
+    }
+
+    /// The difference between two trees as a patch for people; `paths` limits it, empty means all.
+    pub fn patch(&self, old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<String, Error> {
+        let bytes = self.diff_tree(&["-p"], old, new, paths)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    /// Lines added and removed per file.
+    pub fn stat(&self, old: TreeId, new: TreeId) -> Result<Vec<FileStat>, Error> {
+        let bytes = self.diff_tree(&["--numstat", "--no-renames", "-z"], old, new, &[])?;
+        Ok(parse_numstat(&bytes))
+    }
+
+    fn diff_tree(&self, form: &[&str], old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<Vec<u8>, Error> {
+        let (old, new) = (old.to_string(), new.to_string());
+        let plain = ["--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "-r", "-M"];
+        let args = ["--literal-pathspecs", "diff-tree"].iter().chain(&plain).chain(form).map(OsStr::new);
+        let args = args.chain([OsStr::new(&old), OsStr::new(&new), OsStr::new("--")]);
+        let args = args.chain(paths.iter().map(|path| OsStr::from_bytes(path.as_bytes())));
+        self.shared.program.run(self.git_dir(), args)?.success()
+    }
+}
+
+fn change(record: gix::diff::tree::recorder::Change) -> Vec<Change> {
+    use gix::diff::tree::recorder::Change as Record;
+    let side = |mode: EntryMode, id: gix::ObjectId| (EntryKind::from_gix(mode), BlobId::from_gix(&id));
+    let at = |path: gix::bstr::BString, kind| Change { path: RepoPath::new(Vec::from(path)), kind };
+    match record {
+        // A directory shows up beside the files in it.
+        Record::Addition { entry_mode, .. } | Record::Deletion { entry_mode, .. } if entry_mode.is_tree() => Vec::new(),
+        Record::Addition { entry_mode, oid, path, .. } => {
+            vec![at(path, ChangeKind::Added(EntryKind::from_gix(entry_mode), BlobId::from_gix(&oid)))]
+        }
+        Record::Deletion { entry_mode, oid, path, .. } => {
+            vec![at(path, ChangeKind::Removed(EntryKind::from_gix(entry_mode), BlobId::from_gix(&oid)))]
+        }
+        Record::Modification { previous_entry_mode, previous_oid, entry_mode, oid, path } => {
+            let (old, new) = (side(previous_entry_mode, previous_oid), side(entry_mode, oid));
+            match (previous_entry_mode.is_tree(), entry_mode.is_tree()) {
+                (true, true) => Vec::new(),
+                (true, false) => vec![at(path, ChangeKind::Added(new.0, new.1))],
+                (false, true) => vec![at(path, ChangeKind::Removed(old.0, old.1))],
+                (false, false) => vec![at(path, ChangeKind::Modified(old, new))],
+            }
+        }
+    }
+}
+
+/// `ADDED TAB REMOVED TAB PATH NUL …`, with `-` for binary files.
+fn parse_numstat(bytes: &[u8]) -> Vec<FileStat> {
+    bytes
+        .split(|byte| *byte == 0)
+        .filter_map(|line| {
+            let mut fields = line.splitn(3, |byte| *byte == b'\t');
+            let mut number = || std::str::from_utf8(fields.next()?).ok()?.parse::<u64>().ok();
+            let (added, removed) = (number(), number());
+            let path = RepoPath::new(fields.next()?);
+            Some(FileStat { path, lines: added.zip(removed) })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counted_lines_are_read() {
+        let stats = parse_numstat(b"1\t2\ta b.rs\0-\t-\tx\ty.bin\0");
+        assert_eq!(stats[0], FileStat { path: "a b.rs".into(), lines: Some((1, 2)) });
+        assert_eq!(stats[1], FileStat { path: "x\ty.bin".into(), lines: None });
+        assert_eq!(stats.len(), 2);
+    }
+}

@@ -1,0 +1,176 @@
+//! What can go wrong with git, in words that say what to do.
+
+use std::path::{Path, PathBuf};
+
+use crate::ids::CommitId;
+
+/// The oldest git that has everything pleach calls (`merge-tree --write-tree`).
+pub const OLDEST_GIT: (u32, u32) = (2, 38);
+
+/// A git operation that failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no git program.
+    #[error("the git program cannot be run ({detail}); install git {}.{} or newer", OLDEST_GIT.0, OLDEST_GIT.1)]
+    GitMissing {
+        /// What the system said.
+        detail: String,
+    },
+    /// The git program lacks calls pleach needs.
+    #[error("{found} is too old; install git {}.{} or newer", OLDEST_GIT.0, OLDEST_GIT.1)]
+    GitTooOld {
+        /// What `git --version` printed.
+        found: String,
+    },
+    /// There is no repository at or above the directory.
+    #[error("`{}` is not in a git repository; run `git init` there, or name a repository with `-C DIR`", path.display())]
+    NotARepository {
+        /// Where the search began.
+        path: PathBuf,
+    },
+    /// git found a repository but does not want to work in it.
+    #[error("git refuses to open the repository at `{}`: {detail}", path.display())]
+    Refused {
+        /// Where the search began.
+        path: PathBuf,
+        /// git's own words.
+        detail: String,
+    },
+    /// The repository uses a format that is not supported.
+    #[error("`{}` {feature}", path.display())]
+    Unsupported {
+        /// The repository.
+        path: PathBuf,
+        /// What it uses.
+        feature: Unsupported,
+    },
+    /// A revision that names nothing.
+    #[error("`{spec}` is not a commit of this repository; `git log` and `git branch` show what there is")]
+    NoSuchRevision {
+        /// What was asked for.
+        spec: String,
+    },
+    /// An object that should be there is missing or of another kind.
+    #[error("{kind} {id} is missing or damaged ({detail}); `git fsck` shows more")]
+    Object {
+        /// What it was read as.
+        kind: &'static str,
+        /// Its id.
+        id: CommitId,
+        /// What went wrong.
+        detail: String,
+    },
+    /// A name that cannot be a ref.
+    #[error("`{name}` is not a valid ref name: {detail}")]
+    RefName {
+        /// The name.
+        name: String,
+        /// Which rule it breaks.
+        detail: String,
+    },
+    /// The git program failed.
+    #[error("`{command}` failed ({exit}): {stderr}")]
+    Program {
+        /// The command as it was run, without the settings every call gets.
+        command: String,
+        /// How it ended.
+        exit: String,
+        /// git's own words.
+        stderr: String,
+    },
+    /// Files could not be read or written.
+    #[error("cannot {doing} `{}`: {source}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// A lock file of git is in the way.
+    #[error("`{}` is in the way: another git process is at work there, or one was killed; if none runs, delete it", path.display())]
+    Locked {
+        /// The lock file.
+        path: PathBuf,
+    },
+    /// Something other than pleach's own link stands where a worktree names its repository.
+    #[error("`{}` was replaced and no longer names this repository; move it away and resume", path.display())]
+    LinkReplaced {
+        /// The `.git` of the worktree.
+        path: PathBuf,
+    },
+    /// Everything else git's library reports.
+    #[error("cannot {doing}: {detail}")]
+    Library {
+        /// What was tried.
+        doing: String,
+        /// What went wrong.
+        detail: String,
+    },
+}
+
+/// A format of repository that is refused until it is tested.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Unsupported {
+    /// Refs in a reftable.
+    #[error(
+        "keeps its refs in a reftable, which pleach does not support; `git refs migrate --ref-format=files` changes that"
+    )]
+    Reftable,
+    /// Ids longer than SHA-1.
+    #[error("uses SHA-256 object ids, which pleach does not support; use a repository with SHA-1 ids")]
+    Sha256,
+    /// Objects that are fetched on demand.
+    #[error(
+        "is a partial clone, which pleach does not support; fetch all objects with `git fetch --refetch --no-filter` and unset `remote.*.promisor`, or clone it whole"
+    )]
+    PartialClone,
+    /// No commit yet.
+    #[error("has no commit yet; make the first one with `git commit --allow-empty -m start`")]
+    UnbornHead,
+}
+
+impl Error {
+    pub(super) fn library(doing: impl Into<String>, error: gix::Error) -> Self {
+        Self::Library { doing: doing.into(), detail: explain(&error) }
+    }
+
+    pub(super) fn object(kind: &'static str, id: &gix::oid, detail: impl ToString) -> Self {
+        Self::Object { kind, id: super::id::from_gix(id), detail: detail.to_string() }
+    }
+}
+
+/// An error of git's library with its causes, each once.
+pub(super) fn explain(error: &gix::Error) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for cause in error.iter_errors() {
+        let text = cause.to_string();
+        if !parts.iter().any(|part| part.contains(&text)) {
+            parts.push(text);
+        }
+    }
+    parts.join(": ")
+}
+
+/// Attaches what was tried, and where, to an I/O error.
+pub(super) trait IoContext<T> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, Error>;
+}
+
+impl<T> IoContext<T> for std::io::Result<T> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, Error> {
+        self.map_err(|source| Error::Io { doing, path: path.to_owned(), source })
+    }
+}
+
+/// Attaches what was tried to an error of git's library.
+pub(super) trait LibraryContext<T> {
+    fn doing(self, doing: &'static str) -> Result<T, Error>;
+}
+
+impl<T> LibraryContext<T> for Result<T, gix::Error> {
+    fn doing(self, doing: &'static str) -> Result<T, Error> {
+        self.map_err(|error| Error::library(doing, error))
+    }
+}

@@ -1,0 +1,34 @@
+//! The one door to git. Objects and refs are read and written in process; checkouts, merges and transport go through
+//! the git program.
+//!
+//! - [`Repo`] is opened once and held: its configuration is a snapshot, so that what an agent writes into git config
+//!   later never runs a command here.
+//! - [`Writer`] collects the objects of one transition and puts them on disk, durable, before any ref names them.
+//! - [`Repo::swap`] moves a ref if and only if it still is where the caller thinks it is.
+//! - [`Worktree`] is a checkout an agent works in: what changed there, as a tree; and bringing HEAD, index and files
+//!   to a given state.
+//! - [`crash`] has the points at which tests let the process die.
+
+pub mod crash;
+mod diff;
+mod environment;
+mod error;
+mod id;
+mod object;
+mod open;
+mod program;
+mod refs;
+mod repo;
+mod worktree;
+mod writer;
+
+pub use diff::{Change, ChangeKind, FileStat};
+pub use environment::Environment;
+pub use error::{Error, OLDEST_GIT, Unsupported};
+pub use id::{BlobId, TreeId};
+pub use object::{Commit, EntryKind, Person, TreeEntry};
+pub use open::Durability;
+pub use refs::{Move, SwapError};
+pub use repo::{Head, Repo};
+pub use worktree::{Held, HeldBack, Limits, Listed, Restored, Scan, Worktree, Written};
+pub use writer::{CommitSpec, TreeEdit, Writer};

@@ -1,0 +1,221 @@
+//! Finding a repository and opening it: what git itself says about it, and a snapshot of its configuration.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gix::bstr::{BString, ByteSlice as _};
+
+use super::Environment;
+use super::error::{Error, LibraryContext as _, Unsupported};
+use super::program::Program;
+use super::repo::Repo;
+
+/// Whether writes are forced to disk before they count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Objects, refs and their directories survive a power cut.
+    Fsync,
+    /// What git itself does: they survive a killed process.
+    None,
+}
+
+/// What all handles of one repository share.
+pub(super) struct Shared {
+    pub handle: gix::ThreadSafeRepository,
+    pub program: Program,
+    pub version: String,
+    /// The configuration all handles are opened with, as `key=value`.
+    pub config: Vec<BString>,
+}
+
+impl Repo {
+    /// Opens the repository `dir` lies in: a checkout, any directory below it, a linked worktree, a bare repository.
+    pub fn discover(dir: &Path, environment: &Environment) -> Result<Self, Error> {
+        let program = Program::new(environment);
+        if !dir.is_dir() {
+            return Err(Error::NotARepository { path: dir.to_owned() });
+        }
+        let version = program.version(dir)?;
+        let git_dir = git_dir(&program, dir)?;
+        let entries = config_entries(&program, dir, &git_dir)?;
+        if let Some(feature) = unsupported(&entries) {
+            return Err(Error::Unsupported { path: dir.to_owned(), feature });
+        }
+        let mut config = snapshot(&entries, environment);
+        let mut own = config.clone();
+        if entries.iter().any(|(key, _)| key == "core.worktree") {
+            let top = program.run(dir, ["rev-parse", "--show-toplevel"])?.success()?;
+            own.push([b"core.worktree=", top.strip_suffix(b"\n").unwrap_or(&top)].concat().into());
+        }
+        config.shrink_to_fit();
+        let handle = open_with(&git_dir, own)?;
+        let repo =
+            Self { shared: Arc::new(Shared { handle, program, version, config }), durability: Durability::Fsync };
+        match repo.local().head().doing("read HEAD")?.id() {
+            Some(_) => Ok(repo),
+            None => Err(Error::Unsupported { path: dir.to_owned(), feature: Unsupported::UnbornHead }),
+        }
+    }
+}
+
+/// Opens a handle on a git directory with the given configuration instead of the one on disk.
+pub(super) fn open_with(git_dir: &Path, config: Vec<BString>) -> Result<gix::ThreadSafeRepository, Error> {
+    gix::open::Options::isolated()
+        // git has looked at the owner already, with the user's `safe.directory`.
+        .with(gix::sec::Trust::Full)
+        .filter_config_section(is_snapshot)
+        .config_overrides(config)
+        .open_path_as_is(true)
+        .open(git_dir)
+        .doing("open the repository")
+}
+
+/// Only the snapshot may name programs to run (filters) and files to read (excludes).
+fn is_snapshot(section: &gix::config::file::Metadata) -> bool {
+    matches!(section.source, gix::config::Source::Api)
+}
+
+fn git_dir(program: &Program, dir: &Path) -> Result<PathBuf, Error> {
+    let found = program.run(dir, ["rev-parse", "--path-format=absolute", "--git-dir"])?;
+    match found.code {
+        Some(0) => {
+            let mut path = found.stdout;
+            path.pop();
+            Ok(PathBuf::from(std::ffi::OsString::from_vec(path)))
+        }
+        _ if found.stderr.contains("not a git repository") => Err(Error::NotARepository { path: dir.to_owned() }),
+        _ => Err(Error::Refused { path: dir.to_owned(), detail: found.stderr }),
+    }
+}
+
+type Entry = (String, BString);
+
+/// All settings that hold in the repository, in order, as git reads them: includes and conditions resolved.
+fn config_entries(program: &Program, dir: &Path, git_dir: &Path) -> Result<Vec<Entry>, Error> {
+    let git_dir = [OsStr::new("--git-dir="), git_dir.as_os_str()].map(|part| part.as_bytes()).concat();
+    let list = program
+        .run(dir, [OsStr::from_bytes(&git_dir), "config".as_ref(), "--list".as_ref(), "-z".as_ref()])?
+        .success()?;
+    Ok(parse_config(&list))
+}
+
+/// `key NEWLINE value NUL …`; a key without a value is a switch that is on.
+fn parse_config(list: &[u8]) -> Vec<Entry> {
+    list.split(|byte| *byte == 0)
+        .filter(|entry| !entry.is_empty())
+        .filter_map(|entry| {
+            let (key, value) = entry.split_once_str(b"\n").unwrap_or((entry, b"true"));
+            // The first and last part of a key are lower case already; a section's own name may hold anything.
+            Some((String::from_utf8(key.to_vec()).ok()?, BString::from(value)))
+        })
+        .collect()
+}
+
+/// The last value of a key, which is the one that holds.
+fn last<'a>(entries: &'a [Entry], key: &str) -> Option<&'a BString> {
+    entries.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
+}
+
+fn unsupported(entries: &[Entry]) -> Option<Unsupported> {
+    let is = |key: &str, value: &str| last(entries, key).is_some_and(|v| v.eq_ignore_ascii_case(value.as_bytes()));
+    let promisor = |(key, value): &Entry| {
+        key.starts_with("remote.") && key.ends_with(".promisor") && !value.eq_ignore_ascii_case(b"false")
+    };
+    if is("extensions.refstorage", "reftable") {
+        Some(Unsupported::Reftable)
+    } else if is("extensions.objectformat", "sha256") {
+        Some(Unsupported::Sha256)
+    } else if last(entries, "extensions.partialclone").is_some() || entries.iter().any(promisor) {
+        Some(Unsupported::PartialClone)
+    } else {
+        None
+    }
+}
+
+/// The settings that decide how files become objects and which are ignored.
+fn snapshot(entries: &[Entry], environment: &Environment) -> Vec<BString> {
+    // Where the repository is and what kind of repository it is comes from its own files.
+    const NOT_TAKEN: [&str; 3] = ["core.worktree", "core.bare", "core.repositoryformatversion"];
+    let taken = |key: &str| {
+        (key.starts_with("core.") && !NOT_TAKEN.contains(&key)) || key.starts_with("filter.") && !key.contains('=')
+    };
+    let pair = |key: &str, value: &[u8]| BString::from([key.as_bytes(), b"=", value].concat());
+    let home = environment.get("HOME").filter(|home| !home.is_empty());
+    let mut config: Vec<BString> = entries
+        .iter()
+        .filter(|(key, _)| taken(key))
+        .map(|(key, value)| match (value.strip_prefix(b"~/"), home) {
+            (Some(rest), Some(home)) if key.ends_with("file") => pair(key, &[home.as_bytes(), b"/", rest].concat()),
+            _ => pair(key, value),
+        })
+        .collect();
+    let user = match environment.get("XDG_CONFIG_HOME").filter(|dir| !dir.is_empty()) {
+        Some(dir) => Some(format!("{dir}/git")),
+        None => home.map(|home| format!("{home}/.config/git")),
+    };
+    for (key, file) in [("core.excludesfile", "ignore"), ("core.attributesfile", "attributes")] {
+        if let (None, Some(user)) = (last(entries, key), &user) {
+            config.push(pair(key, format!("{user}/{file}").as_bytes()));
+        }
+    }
+    // A file whose line ends do not survive a round trip must still be committed, and stats are compared whole.
+    config.push("core.safecrlf=false".into());
+    config.push("gitoxide.core.useNsec=true".into());
+    config
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entries(pairs: &[(&str, &str)]) -> Vec<Entry> {
+        pairs.iter().map(|(key, value)| ((*key).to_owned(), BString::from(*value))).collect()
+    }
+
+    #[test]
+    fn lists_of_settings_are_read() {
+        let list = b"core.bare\nfalse\0filter.a b.clean\nx = 'y'\nz\0core.flag\0";
+        let expected = entries(&[("core.bare", "false"), ("filter.a b.clean", "x = 'y'\nz"), ("core.flag", "true")]);
+        assert_eq!(parse_config(list), expected);
+    }
+
+    #[test]
+    fn formats_that_are_not_supported_are_told_apart() {
+        let of = |key: &str, value: &str| unsupported(&entries(&[("core.bare", "false"), (key, value)]));
+        assert_eq!(of("extensions.refstorage", "reftable"), Some(Unsupported::Reftable));
+        assert_eq!(of("extensions.objectformat", "sha256"), Some(Unsupported::Sha256));
+        assert_eq!(of("extensions.objectformat", "sha1"), None);
+        assert_eq!(of("extensions.partialclone", "origin"), Some(Unsupported::PartialClone));
+        assert_eq!(of("remote.origin.promisor", "true"), Some(Unsupported::PartialClone));
+        assert_eq!(of("remote.origin.promisor", "false"), None);
+    }
+
+    #[test]
+    fn the_snapshot_takes_what_decides_about_files() {
+        let environment = Environment::from_pairs([("HOME", "/home/me")]);
+        let config = snapshot(
+            &entries(&[
+                ("core.bare", "true"),
+                ("core.autocrlf", "input"),
+                ("user.name", "Me"),
+                ("filter.lfs.clean", "git-lfs clean -- %f"),
+                ("core.excludesfile", "~/.ignored"),
+            ]),
+            &environment,
+        );
+        let text: Vec<_> = config.iter().map(|entry| entry.to_string()).collect();
+        assert_eq!(
+            text,
+            [
+                "core.autocrlf=input",
+                "filter.lfs.clean=git-lfs clean -- %f",
+                "core.excludesfile=/home/me/.ignored",
+                "core.attributesfile=/home/me/.config/git/attributes",
+                "core.safecrlf=false",
+                "gitoxide.core.useNsec=true",
+            ]
+        );
+    }
+}

@@ -1,0 +1,271 @@
+//! Refs: reading them, and moving them by compare-and-swap only.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gix::bstr::ByteSlice as _;
+use gix::refs::file::transaction::prepare::{MustNotExist, ReferenceOutOfDate};
+use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
+use gix::refs::{FullName, Target};
+
+use super::crash::{self, Kind, When};
+use super::error::{Error, IoContext as _, LibraryContext as _, explain};
+use super::id::{from_gix, to_gix};
+use super::open::Durability;
+use super::repo::Repo;
+use crate::ids::CommitId;
+
+/// How long a ref that someone else is writing is waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Who the reflog names.
+const NAME: &str = "pleach";
+const EMAIL: &str = "pleach@local";
+
+/// A ref that should move. `old` is where it must be, none: it must not exist. `new` is where it goes, none: away.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// The full name, as `refs/heads/main`.
+    pub name: String,
+    /// What it must be now.
+    pub old: Option<CommitId>,
+    /// What it becomes.
+    pub new: Option<CommitId>,
+}
+
+/// Why a ref did not move.
+#[derive(Debug, thiserror::Error)]
+pub enum SwapError {
+    /// It is not where the caller thought it was.
+    #[error("`{name}` has moved: it is at {}", actual.map_or_else(|| "no commit".to_owned(), |id| id.to_string()))]
+    Stale {
+        /// Which ref.
+        name: String,
+        /// Where it is.
+        actual: Option<CommitId>,
+    },
+    /// Someone holds its lock file.
+    #[error("`{name}` is locked: another git process is writing it, or one was killed; if none runs, delete `{}`", lock.display())]
+    Locked {
+        /// Which ref.
+        name: String,
+        /// The lock file.
+        lock: PathBuf,
+    },
+    /// Another ref needs its name as a directory, or the other way round.
+    #[error("`{name}` cannot be created while `{with}` exists: git does not allow both names")]
+    Clash {
+        /// Which ref.
+        name: String,
+        /// The one in the way.
+        with: String,
+    },
+    /// Anything else.
+    #[error(transparent)]
+    Other(#[from] Error),
+}
+
+impl Repo {
+    /// The commit a ref points to, none if it does not exist. `name` is the full name.
+    pub fn reference(&self, name: &str) -> Result<Option<CommitId>, Error> {
+        let full = full_name(name)?;
+        let repo = self.local();
+        let Some(mut reference) = repo.try_find_reference(full.as_ref()).doing("read a ref")? else {
+            return Ok(None);
+        };
+        let id = reference.peel_to_id().map_err(|error| Error::library(format!("read `{name}`"), error))?;
+        Ok(Some(from_gix(&id)))
+    }
+
+    /// All refs whose full name begins with `prefix`, sorted by name. Names that are not UTF-8 are left out: pleach
+    /// makes none.
+    pub fn references(&self, prefix: &str) -> Result<Vec<(String, CommitId)>, Error> {
+        let repo = self.local();
+        let platform = repo.references().doing("list refs")?;
+        // The library lists directories; a prefix that ends within a name is cut back and filtered.
+        let directory = prefix.rfind('/').map_or("refs/", |end| &prefix[..=end]);
+        let mut found = Vec::new();
+        for reference in platform.prefixed(directory).doing("list refs")? {
+            let mut reference = reference.doing("list refs")?;
+            let Ok(name) = reference.name().as_bstr().to_str().map(str::to_owned) else { continue };
+            if name.starts_with(prefix) {
+                let id = reference.peel_to_id().map_err(|error| Error::library(format!("read `{name}`"), error))?;
+                found.push((name, from_gix(&id)));
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
+    /// Moves a ref from `old` to `new`, if it is at `old`; with none for `old` it must not exist. Durable once it
+    /// returns. `why` goes to the reflog.
+    pub fn swap(&self, name: &str, old: Option<CommitId>, new: CommitId, why: &str) -> Result<(), SwapError> {
+        self.swap_all(&[Move { name: name.to_owned(), old, new: Some(new) }], why)
+    }
+
+    /// Removes a ref, if it is at `old`.
+    pub fn delete(&self, name: &str, old: CommitId, why: &str) -> Result<(), SwapError> {
+        self.swap_all(&[Move { name: name.to_owned(), old: Some(old), new: None }], why)
+    }
+
+    /// Moves several refs; if one is not where it must be, none moves.
+    pub fn swap_all(&self, moves: &[Move], why: &str) -> Result<(), SwapError> {
+        let repo = self.local();
+        for step in moves.iter().filter(|step| step.old.is_none()) {
+            refuse_clash(&repo, &step.name)?;
+        }
+        let edits = moves.iter().map(|step| edit(step, why)).collect::<Result<Vec<_>, _>>()?;
+        let paths: Vec<PathBuf> = moves.iter().map(|step| repo.common_dir().join(&step.name)).collect();
+        let is_new: Vec<bool> = paths.iter().map(|path| !path.exists()).collect();
+        let fail = gix::lock::acquire::Fail::AfterDurationWithBackoff(PATIENCE);
+        let transaction =
+            repo.refs.transaction().prepare(edits, fail, fail).map_err(|error| classify(&error, moves, &repo))?;
+        if self.durability == Durability::Fsync {
+            for path in &paths {
+                sync_if_there(&lock_path(path)).map_err(SwapError::Other)?;
+            }
+        }
+        crash::point(Kind::RefSwap, When::Before);
+        let mut time = gix::date::parse::TimeBuf::default();
+        let signature = gix::actor::Signature {
+            name: NAME.into(),
+            email: EMAIL.into(),
+            time: gix::date::Time::new(crate::clock::now().as_second(), 0),
+        };
+        let done = transaction
+            .commit(signature.to_ref(&mut time))
+            .map_err(|error| SwapError::Other(Error::library("move a ref", error)))?;
+        crash::point(Kind::RefSwap, When::After);
+        if self.durability == Durability::Fsync {
+            for (path, is_new) in paths.iter().zip(is_new) {
+                sync_directories(path, &repo.common_dir().join("refs"), is_new).map_err(SwapError::Other)?;
+            }
+        }
+        refuse_equal(&done, moves)
+    }
+
+    /// Removes the lock file a killed pleach left on a ref. Only for refs no other process writes now: the caller
+    /// holds the session's lock. A lock younger than a second is left alone; it may belong to a running git.
+    pub fn release_stale_lock(&self, name: &str) -> Result<bool, Error> {
+        full_name(name)?;
+        release_if_stale(&lock_path(&self.local().common_dir().join(name)))
+    }
+}
+
+/// Removes a lock file that nobody has touched for a second.
+pub(super) fn release_if_stale(lock: &Path) -> Result<bool, Error> {
+    let metadata = match lock.metadata() {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        metadata => metadata.at("look at", lock)?,
+    };
+    let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
+    if age.is_some_and(|age| age < Duration::from_secs(1)) {
+        return Ok(false);
+    }
+    std::fs::remove_file(lock).at("remove", lock)?;
+    Ok(true)
+}
+
+pub(super) fn full_name(name: &str) -> Result<FullName, Error> {
+    FullName::try_from(name).map_err(|error| Error::RefName { name: name.to_owned(), detail: error.to_string() })
+}
+
+pub(super) fn lock_path(path: &Path) -> PathBuf {
+    let mut lock = path.as_os_str().to_owned();
+    lock.push(".lock");
+    lock.into()
+}
+
+fn edit(step: &Move, why: &str) -> Result<RefEdit, SwapError> {
+    let expected = match step.old {
+        Some(old) => PreviousValue::MustExistAndMatch(Target::Object(to_gix(old))),
+        None => PreviousValue::MustNotExist,
+    };
+    let change = match step.new {
+        Some(new) => Change::Update {
+            log: LogChange {
+                mode: RefLog::AndReference,
+                force_create_reflog: false,
+                message: why.lines().next().unwrap_or_default().into(),
+            },
+            expected,
+            new: Target::Object(to_gix(new)),
+        },
+        None => Change::Delete { expected, log: RefLog::AndReference },
+    };
+    Ok(RefEdit { change, name: full_name(&step.name)?, deref: false })
+}
+
+/// git forbids `a` beside `a/b`. The library notices only some of these.
+fn refuse_clash(repo: &gix::Repository, name: &str) -> Result<(), SwapError> {
+    let clash = |with: String| SwapError::Clash { name: name.to_owned(), with };
+    let parents = name.match_indices('/').map(|(end, _)| &name[..end]).filter(|parent| parent.matches('/').count() > 1);
+    for parent in parents {
+        let Ok(full) = full_name(parent) else { continue };
+        if repo.try_find_reference(full.as_ref()).doing("read a ref")?.is_some() {
+            return Err(clash(parent.to_owned()));
+        }
+    }
+    let below = format!("{name}/");
+    let platform = repo.references().doing("list refs")?;
+    match platform.prefixed(below.as_str()).doing("list refs")?.next() {
+        Some(Ok(other)) => Err(clash(other.name().as_bstr().to_string())),
+        _ => Ok(()),
+    }
+}
+
+fn classify(error: &gix::Error, moves: &[Move], repo: &gix::Repository) -> SwapError {
+    let target = |target: &Target| target.try_id().map(from_gix);
+    if let Some(stale) = error.downcast_any_ref::<ReferenceOutOfDate>() {
+        return SwapError::Stale { name: stale.full_name.to_string(), actual: target(&stale.actual) };
+    }
+    if let Some(stale) = error.downcast_any_ref::<MustNotExist>() {
+        return SwapError::Stale { name: stale.full_name.to_string(), actual: target(&stale.actual) };
+    }
+    let path = |step: &Move| lock_path(&repo.common_dir().join(&step.name));
+    if error.is_retryable()
+        && let Some(step) = moves.iter().find(|step| path(step).exists())
+    {
+        return SwapError::Locked { name: step.name.clone(), lock: path(step) };
+    }
+    let missing = |step: &&Move| step.old.is_some() && !repo.try_find_reference(&step.name).is_ok_and(|r| r.is_some());
+    match moves.iter().find(missing) {
+        Some(step) if error.is_not_found() => SwapError::Stale { name: step.name.clone(), actual: None },
+        _ => SwapError::Other(Error::Library { doing: "move a ref".into(), detail: explain(error) }),
+    }
+}
+
+/// The library lets "must not exist" pass when the ref exists with the very value that was to be written: two
+/// creators would both believe they made it. Nothing was changed then, so it is not too late to say so.
+fn refuse_equal(done: &[RefEdit], moves: &[Move]) -> Result<(), SwapError> {
+    for step in moves.iter().filter(|step| step.old.is_none()) {
+        let existed =
+            done.iter().filter(|edit| edit.name.as_bstr() == step.name.as_str()).find_map(|edit| match &edit.change {
+                Change::Update { expected: PreviousValue::MustExistAndMatch(target), .. } => target.try_id(),
+                _ => None,
+            });
+        if let Some(actual) = existed {
+            return Err(SwapError::Stale { name: step.name.clone(), actual: Some(from_gix(actual)) });
+        }
+    }
+    Ok(())
+}
+
+fn sync_if_there(path: &Path) -> Result<(), Error> {
+    match File::open(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        file => file.and_then(|file| file.sync_all()).at("sync", path),
+    }
+}
+
+/// Makes the entry of a ref durable in its directory; of a new one also in all directories up to `refs`.
+fn sync_directories(path: &Path, top: &Path, is_new: bool) -> Result<(), Error> {
+    for (depth, directory) in path.ancestors().skip(1).enumerate() {
+        if (depth > 0 && !is_new) || !directory.starts_with(top) {
+            break;
+        }
+        sync_if_there(directory)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+//! A repository that is open: reading commits, trees, files and history.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gix::bstr::ByteSlice as _;
+
+use super::error::{Error, LibraryContext as _, explain};
+use super::id::{BlobId, TreeId, from_gix, to_gix};
+use super::object::{Commit, EntryKind, TreeEntry};
+use super::open::{Durability, Shared};
+use crate::ids::{BranchName, CommitId, RepoPath};
+
+/// A repository, opened once and held. Cheap to clone, usable from any thread.
+#[derive(Clone)]
+pub struct Repo {
+    pub(super) shared: Arc<Shared>,
+    pub(super) durability: Durability,
+}
+
+impl fmt::Debug for Repo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Repo").field("git_dir", &self.git_dir()).field("durability", &self.durability).finish()
+    }
+}
+
+/// Where a checkout stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Head {
+    /// The commit.
+    pub commit: CommitId,
+    /// The branch that is checked out, if one is.
+    pub branch: Option<BranchName>,
+}
+
+impl Repo {
+    /// The same repository, with other care for power cuts.
+    pub fn with_durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// What `git --version` printed.
+    pub fn git_version(&self) -> &str {
+        &self.shared.version
+    }
+
+    /// The git directory of the checkout that was opened; in a linked worktree its own.
+    pub fn git_dir(&self) -> &Path {
+        self.shared.handle.git_dir()
+    }
+
+    /// The git directory all worktrees share.
+    pub fn common_dir(&self) -> PathBuf {
+        absolute(self.local().common_dir())
+    }
+
+    /// The directory of the files, none in a bare repository.
+    pub fn workdir(&self) -> Option<&Path> {
+        self.shared.handle.work_dir()
+    }
+
+    /// Whether there are no files beside the git directory.
+    pub fn is_bare(&self) -> bool {
+        self.workdir().is_none()
+    }
+
+    pub(super) fn local(&self) -> gix::Repository {
+        self.shared.handle.to_thread_local()
+    }
+
+    /// Where the checkout that was opened stands.
+    pub fn head(&self) -> Result<Head, Error> {
+        head_of(&self.local())
+    }
+
+    /// The commit a revision names: a branch, a tag, an id or its beginning, `HEAD~2`, …
+    pub fn resolve(&self, spec: &str) -> Result<CommitId, Error> {
+        let missing = |_| Error::NoSuchRevision { spec: spec.to_owned() };
+        let repo = self.local();
+        let id = repo.rev_parse_single(format!("{spec}^{{commit}}").as_str()).map_err(missing)?;
+        Ok(from_gix(&id))
+    }
+
+    /// A commit with its message.
+    pub fn commit(&self, id: CommitId) -> Result<Commit, Error> {
+        let id = to_gix(id);
+        let repo = self.local();
+        let commit = repo.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
+        commit
+            .decode()
+            .and_then(|commit| Commit::read(&id, &commit))
+            .map_err(|error| Error::object("commit", &id, explain(&error)))
+    }
+
+    /// The tree of a commit.
+    pub fn tree_of(&self, commit: CommitId) -> Result<TreeId, Error> {
+        let id = to_gix(commit);
+        let repo = self.local();
+        let tree = repo.find_commit(id).and_then(|commit| commit.tree_id());
+        tree.map(|tree| TreeId::from_gix(&tree)).map_err(|error| Error::object("commit", &id, explain(&error)))
+    }
+
+    /// The content of a blob.
+    pub fn blob(&self, id: BlobId) -> Result<Vec<u8>, Error> {
+        let id = id.to_gix();
+        let repo = self.local();
+        let mut blob = repo.find_blob(id).map_err(|error| Error::object("blob", &id, explain(&error)))?;
+        Ok(blob.take_data())
+    }
+
+    /// The content of the file or link at a path of a tree; none if there is no such file.
+    pub fn tree_file(&self, tree: TreeId, path: &RepoPath) -> Result<Option<Vec<u8>>, Error> {
+        match self.tree_entry(tree, path)? {
+            Some(TreeEntry { kind: EntryKind::File | EntryKind::Executable | EntryKind::Link, id, .. }) => {
+                self.blob(id).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// What a tree has at a path.
+    pub fn tree_entry(&self, tree: TreeId, path: &RepoPath) -> Result<Option<TreeEntry>, Error> {
+        let repo = self.local();
+        let root = find_tree(&repo, tree)?;
+        let entry = root
+            .lookup_entry(path.as_bytes().split_str("/"))
+            .map_err(|error| Error::object("tree", &tree.to_gix(), explain(&error)))?;
+        Ok(entry.map(|entry| TreeEntry {
+            path: path.clone(),
+            kind: EntryKind::from_gix(entry.mode()),
+            id: BlobId::from_gix(&entry.object_id()),
+        }))
+    }
+
+    /// The entries directly in a tree, in git's order.
+    pub fn tree_entries(&self, tree: TreeId) -> Result<Vec<TreeEntry>, Error> {
+        let repo = self.local();
+        let root = find_tree(&repo, tree)?;
+        root.iter()
+            .map(|entry| {
+                let entry = entry.map_err(|error| Error::object("tree", &tree.to_gix(), explain(&error)))?;
+                Ok(TreeEntry {
+                    path: RepoPath::new(entry.filename().to_vec()),
+                    kind: EntryKind::from_gix(entry.mode()),
+                    id: BlobId::from_gix(&entry.object_id()),
+                })
+            })
+            .collect()
+    }
+
+    /// The best common ancestor of two commits, none if their histories are unrelated.
+    pub fn merge_base(&self, one: CommitId, two: CommitId) -> Result<Option<CommitId>, Error> {
+        let repo = self.local();
+        let base = repo.merge_base(to_gix(one), to_gix(two)).doing("find the common ancestor")?;
+        Ok(base.map(|base| from_gix(&base)))
+    }
+
+    /// Whether `descendant` is `ancestor` or has it in its history.
+    pub fn is_ancestor(&self, ancestor: CommitId, descendant: CommitId) -> Result<bool, Error> {
+        Ok(ancestor == descendant || self.merge_base(ancestor, descendant)? == Some(ancestor))
+    }
+}
+
+pub(super) fn find_tree(repo: &gix::Repository, tree: TreeId) -> Result<gix::Tree<'_>, Error> {
+    let id = tree.to_gix();
+    repo.find_tree(id).map_err(|error| Error::object("tree", &id, explain(&error)))
+}
+
+pub(super) fn head_of(repo: &gix::Repository) -> Result<Head, Error> {
+    let head = repo.head().doing("read HEAD")?;
+    let commit = head.id().ok_or(Error::NoSuchRevision { spec: "HEAD".into() })?;
+    let branch = head.referent_name().and_then(|name| name.as_bstr().strip_prefix(b"refs/heads/"));
+    let branch = branch
+        .map(|name| {
+            let text = name.as_bstr().to_string();
+            BranchName::new(text.clone()).map_err(|error| Error::RefName { name: text, detail: error.to_string() })
+        })
+        .transpose()?;
+    Ok(Head { commit: from_gix(&commit), branch })
+}
+
+/// git's library may give a common directory as `…/.git/worktrees/x/../..`.
+fn absolute(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}

@@ -1,0 +1,208 @@
+//! Making, opening, listing and removing worktrees.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::{Path, PathBuf};
+
+use super::super::crash::{self, Kind, When};
+use super::super::error::{Error, IoContext as _};
+use super::super::id::{TreeId, from_gix};
+use super::super::open::open_with;
+use super::super::repo::{Repo, head_of};
+use super::Worktree;
+use super::cache::Cache;
+use super::restore::remove_directory;
+use crate::ids::CommitId;
+
+/// A worktree git knows of.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Where its files are, or were.
+    pub path: PathBuf,
+    /// Where its HEAD is.
+    pub head: Option<CommitId>,
+    /// The full name of the branch it has checked out.
+    pub branch: Option<String>,
+    /// Why it is locked, if it is.
+    pub locked: Option<String>,
+    /// Why git would forget it, if it would: usually its files are gone.
+    pub prunable: Option<String>,
+}
+
+impl Worktree {
+    /// Makes a new worktree at `path` with the files of `commit` and a detached HEAD.
+    pub fn add(repo: &Repo, path: &Path, commit: CommitId) -> Result<Self, Error> {
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).at("create", parent)?;
+        }
+        let program = &repo.shared.program;
+        let common = repo.common_dir();
+        let id = commit.to_string();
+        let mut args: Vec<&OsStr> =
+            ["-c", "checkout.workers=0", "-c", "submodule.recurse=false"].map(OsStr::new).into();
+        args.extend(["worktree", "add", "--quiet", "--detach", "--no-guess-remote"].map(OsStr::new));
+        args.extend([path.as_os_str(), OsStr::new(&id)]);
+        crash::point(Kind::HeadUpdate, When::Before);
+        program.run(&common, args)?.success()?;
+        crash::point(Kind::HeadUpdate, When::After);
+        // Files and index are equally new, so git would read them all at every status until this is done once. It
+        // reports files that differ by its exit code; a scan shows them anyway.
+        program.run(path, ["update-index", "-q", "--refresh"])?;
+        Self::open(repo, path)
+    }
+
+    /// Opens a worktree that exists. Its files are compared with the commit it stands at, until another tree is
+    /// [accepted](Worktree::accept).
+    pub fn open(repo: &Repo, path: &Path) -> Result<Self, Error> {
+        let root = path.canonicalize().at("open the worktree", path)?;
+        let git_dir = match linked_git_dir(&root)? {
+            Some(git_dir) => git_dir,
+            // An agent may have deleted the link; the repository still knows.
+            None => admin_dir(repo, &root)?.ok_or(Error::NotARepository { path: root.clone() })?,
+        };
+        let handle = open_with(&git_dir, repo.shared.config.clone())?;
+        let mut handle = handle.to_thread_local();
+        handle.object_cache_size_if_unset(4 * 1024 * 1024);
+        if same_file(handle.common_dir(), &repo.common_dir()) {
+            let head = head_of(&handle)?;
+            let mut worktree = Self {
+                repo: repo.clone(),
+                cache: Cache::empty(&handle),
+                tree: repo.tree_of(head.commit)?,
+                handle,
+                root,
+                git_dir,
+                staged: None,
+                excluded: Vec::new(),
+            };
+            worktree.load(worktree.tree)?;
+            Ok(worktree)
+        } else {
+            Err(Error::LinkReplaced { path: root.join(".git") })
+        }
+    }
+
+    /// Reads the stats of the worktree's own index for the files of `tree`.
+    pub(super) fn load(&mut self, tree: TreeId) -> Result<(), Error> {
+        let index = Cache::read_index(&self.handle, &self.git_dir.join("index"));
+        let is_sparse = self.git_dir.join("info/sparse-checkout").exists();
+        self.cache = Cache::build(&self.handle, tree, &index, is_sparse)?;
+        self.tree = tree;
+        self.staged = None;
+        Ok(())
+    }
+
+    /// Removes a worktree with all its files, whatever state it is in. Save what is in it first.
+    pub fn remove(repo: &Repo, path: &Path) -> Result<(), Error> {
+        let admin = admin_dir(repo, path)?;
+        if path.symlink_metadata().is_ok() {
+            remove_directory(path)?;
+        }
+        if let Some(admin) = admin {
+            remove_directory(&admin)?;
+        }
+        Ok(())
+    }
+
+    /// Lets git forget worktrees whose files are gone.
+    pub fn prune(repo: &Repo) -> Result<(), Error> {
+        repo.shared.program.run(&repo.common_dir(), ["worktree", "prune"])?.success().map(drop)
+    }
+
+    /// All worktrees git knows of, the main one first.
+    pub fn list(repo: &Repo) -> Result<Vec<Listed>, Error> {
+        let list = repo.shared.program.run(&repo.common_dir(), ["worktree", "list", "--porcelain", "-z"])?.success()?;
+        Ok(parse_list(&list))
+    }
+}
+
+/// The git directory the worktree's `.git` file names, none if it has no such file.
+fn linked_git_dir(root: &Path) -> Result<Option<PathBuf>, Error> {
+    let link = root.join(".git");
+    if link.is_dir() {
+        return Ok(Some(link));
+    }
+    match std::fs::read(&link) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        bytes => {
+            let bytes = bytes.at("read", &link)?;
+            let target = bytes.strip_prefix(b"gitdir: ").ok_or(Error::LinkReplaced { path: link })?;
+            Ok(Some(root.join(path_of(target))))
+        }
+    }
+}
+
+/// The directory in which the repository keeps what belongs to the worktree at `path`.
+fn admin_dir(repo: &Repo, path: &Path) -> Result<Option<PathBuf>, Error> {
+    let all = repo.common_dir().join("worktrees");
+    let wanted = path.join(".git");
+    let entries = match std::fs::read_dir(&all) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        entries => entries.at("list", &all)?,
+    };
+    for entry in entries {
+        let admin = entry.at("list", &all)?.path();
+        let Ok(link) = std::fs::read(admin.join("gitdir")) else { continue };
+        let link = admin.join(path_of(&link));
+        let parents = (link.parent().map(Path::canonicalize), wanted.parent().map(Path::canonicalize));
+        if link == wanted || matches!(parents, (Some(Ok(a)), Some(Ok(b))) if a == b) {
+            return Ok(Some(admin));
+        }
+    }
+    Ok(None)
+}
+
+fn path_of(line: &[u8]) -> PathBuf {
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    PathBuf::from(std::ffi::OsString::from_vec(line.to_vec()))
+}
+
+fn same_file(one: &Path, two: &Path) -> bool {
+    matches!((one.canonicalize(), two.canonicalize()), (Ok(one), Ok(two)) if one == two)
+}
+
+/// Blocks of `KEY [VALUE] NUL`, each closed by an empty entry.
+fn parse_list(list: &[u8]) -> Vec<Listed> {
+    let mut all: Vec<Listed> = Vec::new();
+    for line in list.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
+        let (key, value) = match line.iter().position(|byte| *byte == b' ') {
+            Some(end) => (&line[..end], &line[end + 1..]),
+            None => (line, &b""[..]),
+        };
+        let text = || String::from_utf8_lossy(value).into_owned();
+        match (key, all.last_mut()) {
+            (b"worktree", _) => all.push(Listed {
+                path: PathBuf::from(OsStr::from_bytes(value)),
+                head: None,
+                branch: None,
+                locked: None,
+                prunable: None,
+            }),
+            (b"HEAD", Some(last)) => last.head = gix::ObjectId::from_hex(value).ok().map(|id| from_gix(&id)),
+            (b"branch", Some(last)) => last.branch = Some(text()),
+            (b"locked", Some(last)) => last.locked = Some(text()),
+            (b"prunable", Some(last)) => last.prunable = Some(text()),
+            _ => {}
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_worktrees_are_read() {
+        let id = "0123456789abcdef0123456789abcdef01234567";
+        let list = format!(
+            "worktree /a b\0HEAD {id}\0branch refs/heads/main\0\0worktree /x\ny\0HEAD {id}\0detached\0locked\0prunable gone\0\0"
+        );
+        let all = parse_list(list.as_bytes());
+        assert_eq!(all.len(), 2);
+        assert_eq!((all[0].path.to_str(), all[0].branch.as_deref()), (Some("/a b"), Some("refs/heads/main")));
+        assert_eq!(all[1].path.to_str(), Some("/x\ny"));
+        assert_eq!(all[1].head, Some(id.parse().unwrap()));
+        assert_eq!((all[1].locked.as_deref(), all[1].prunable.as_deref()), (Some(""), Some("gone")));
+    }
+}

@@ -1,0 +1,155 @@
+//! What is known about the files of a worktree: for each path the object it became and the file's stat at that time.
+//! It is only a cache: a stat that does not match makes the file be read, nothing else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::index::entry::{Flags, Mode, Stat};
+use gix::index::{File, State};
+
+use super::super::error::{Error, LibraryContext as _};
+use super::super::id::TreeId;
+
+/// What is known about one path.
+#[derive(Debug, Clone)]
+pub(super) struct Known {
+    pub id: gix::ObjectId,
+    pub mode: Mode,
+    pub stat: Stat,
+}
+
+/// An index in memory and the changes since it was built. The changes are kept apart because putting one into the
+/// index costs as much as the repository is large.
+pub(super) struct Cache {
+    index: File,
+    pending: BTreeMap<BString, Option<Known>>,
+    /// Whether some files are left out of the checkout on purpose.
+    sparse: bool,
+}
+
+impl Cache {
+    pub fn empty(handle: &gix::Repository) -> Self {
+        let index = File::from_state(State::new(handle.object_hash()), handle.index_path());
+        Self { index, pending: BTreeMap::new(), sparse: false }
+    }
+
+    /// A cache for `tree`, with the stats `from` has for the same content. `keep_skipped` keeps the marks of a sparse
+    /// checkout: files that are left out on purpose.
+    pub fn build(handle: &gix::Repository, tree: TreeId, from: &State, keep_skipped: bool) -> Result<Self, Error> {
+        let mut index = handle.index_from_tree(&tree.to_gix()).doing("read the tree of a worktree")?;
+        // Entries as new as the source itself may have changed without their stat showing it; they are looked at.
+        index.set_timestamp(from.timestamp());
+        let mut old = from.entries().iter().peekable();
+        let mut left_out: Option<&BStr> = None;
+        let mut sparse = false;
+        let (entries, paths) = index.entries_mut_and_pathbacking();
+        for entry in entries {
+            let path = entry.path_in(paths);
+            while let Some(known) = old.next_if(|known| known.path(from) < path) {
+                if known.mode == Mode::DIR {
+                    left_out = Some(known.path(from));
+                }
+            }
+            let under = |dir: &BStr| path.starts_with(dir);
+            let mut skipped = left_out.is_some_and(under);
+            while let Some(known) = old.next_if(|known| known.path(from) == path) {
+                if known.stage_raw() == 0 && known.id == entry.id && known.mode == entry.mode {
+                    entry.stat = known.stat;
+                }
+                skipped |= known.flags.contains(Flags::SKIP_WORKTREE);
+            }
+            if skipped && keep_skipped {
+                entry.flags |= Flags::SKIP_WORKTREE | Flags::EXTENDED;
+                sparse = true;
+            }
+        }
+        Ok(Self { index, pending: BTreeMap::new(), sparse })
+    }
+
+    /// The worktree's own index as a source of stats; an empty one when it is missing or damaged.
+    pub fn read_index(handle: &gix::Repository, path: &Path) -> State {
+        File::at(path, handle.object_hash(), false, Default::default())
+            .map_or_else(|_| State::new(handle.object_hash()), |file| file.into_parts().0)
+    }
+
+    pub fn known(&self, path: &BStr) -> Option<Known> {
+        match self.pending.get(path) {
+            Some(known) => known.clone(),
+            None => {
+                self.index.entry_by_path(path).map(|entry| Known { id: entry.id, mode: entry.mode, stat: entry.stat })
+            }
+        }
+    }
+
+    /// Whether the path is left out of a sparse checkout.
+    pub fn is_skipped(&self, path: &BStr) -> bool {
+        let entry = self.index.entry_by_path(path);
+        !self.pending.contains_key(path) && entry.is_some_and(|entry| entry.flags.contains(Flags::SKIP_WORKTREE))
+    }
+
+    /// The index, if it leaves files out: their attribute files are then not on disk either.
+    pub fn sparse_index(&self) -> Option<&State> {
+        let skips = |entry: &gix::index::Entry| entry.flags.contains(Flags::SKIP_WORKTREE);
+        self.sparse.then_some(&*self.index).filter(|index| index.entries().iter().any(skips))
+    }
+
+    /// All tracked paths below a directory, given without its final slash.
+    pub fn below(&self, directory: &BStr) -> BTreeSet<BString> {
+        let prefix = BString::from([directory.as_bytes(), b"/"].concat());
+        let entries = self.index.prefixed_entries(prefix.as_bstr()).unwrap_or_default();
+        let mut paths: BTreeSet<BString> = entries.iter().map(|entry| entry.path(&self.index).to_owned()).collect();
+        for (path, known) in self.pending.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&*prefix)) {
+            match known {
+                Some(_) => paths.insert(path.clone()),
+                None => paths.remove(path),
+            };
+        }
+        paths
+    }
+
+    pub fn apply(&mut self, entries: Vec<(BString, Option<Known>)>) {
+        self.pending.extend(entries);
+    }
+
+    /// The index with all changes in it.
+    pub fn index(&mut self) -> &mut File {
+        if !self.pending.is_empty() {
+            self.merge();
+        }
+        &mut self.index
+    }
+
+    pub fn into_index(mut self) -> State {
+        self.merge();
+        self.index.into_parts().0
+    }
+
+    fn merge(&mut self) {
+        let mut added = Vec::new();
+        let mut removed = BTreeSet::new();
+        for (path, known) in std::mem::take(&mut self.pending) {
+            let entry = self.index.entry_mut_by_path_and_stage(path.as_bstr(), gix::index::entry::Stage::Unconflicted);
+            match (known, entry) {
+                (Some(known), Some(entry)) => {
+                    (entry.id, entry.mode, entry.stat) = (known.id, known.mode, known.stat);
+                    entry.flags = Flags::empty();
+                }
+                (Some(known), None) => added.push((path, known)),
+                (None, Some(_)) => {
+                    removed.insert(path);
+                }
+                (None, None) => {}
+            }
+        }
+        if !removed.is_empty() {
+            self.index.remove_entries(|_, path, _| removed.contains(path));
+        }
+        if !added.is_empty() {
+            for (path, known) in added {
+                self.index.dangerously_push_entry(known.stat, known.id, Flags::empty(), known.mode, path.as_bstr());
+            }
+            self.index.sort_entries();
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! From files to a tree: each changed file goes through git's own filters and becomes a blob.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs::File;
+use std::io::Read as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
+use gix::index::entry::{Mode, Stat};
+use gix::objs::Find as _;
+
+use super::super::error::{Error, LibraryContext as _, explain};
+use super::super::id::{BlobId, TreeId};
+use super::super::object::EntryKind;
+use super::super::writer::{TreeEdit, Writer};
+use super::cache::Known;
+use super::scan::parents;
+use super::{Scan, Worktree};
+use crate::ids::RepoPath;
+
+/// What is too much to commit without a person looking at it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The largest file, in bytes as git would store it.
+    pub max_file: u64,
+    /// The largest number of new files at once.
+    pub max_new_paths: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_file: 50 * 1024 * 1024, max_new_paths: 5_000 }
+    }
+}
+
+impl Limits {
+    /// No limits, for saving everything before it is removed.
+    pub const NONE: Self = Self { max_file: u64::MAX, max_new_paths: usize::MAX };
+}
+
+/// A file that was not committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldBack {
+    /// Which file.
+    pub path: RepoPath,
+    /// Why.
+    pub reason: Held,
+}
+
+/// Why a file was not committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Held {
+    /// It is larger than the limit.
+    TooLarge(u64),
+    /// It is one of this many new files, more than the limit.
+    TooMany(usize),
+    /// It cannot be read.
+    Unreadable(String),
+    /// The filter that git's attributes ask for failed.
+    Filter(String),
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLarge(size) => write!(f, "{} MiB is over the size limit", size.div_ceil(1024 * 1024)),
+            Self::TooMany(count) => {
+                write!(f, "one of {count} new files, more than the limit; add what is generated to .gitignore")
+            }
+            Self::Unreadable(detail) => write!(f, "cannot be read: {detail}"),
+            Self::Filter(detail) => write!(f, "its git filter failed: {detail}"),
+        }
+    }
+}
+
+/// The tree of the files as they are now.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Written {
+    /// The tree; equal to the recorded one when nothing changed.
+    pub tree: TreeId,
+    /// The paths that differ from the recorded tree, sorted.
+    pub paths: Vec<RepoPath>,
+    /// Files that changed but are not in the tree.
+    pub held_back: Vec<HeldBack>,
+    /// What a person should know, one line each.
+    pub warnings: Vec<String>,
+}
+
+/// What becomes known about the files once the tree is recorded.
+pub(super) struct Staged {
+    pub tree: TreeId,
+    pub entries: Vec<(BString, Option<Known>)>,
+}
+
+/// What stands at a path.
+enum Found {
+    Gone,
+    File(Known),
+    /// The recorded entry stays as it is.
+    Same,
+    Held(Held),
+}
+
+impl Worktree {
+    /// Builds the tree of the files as `scan` found them, into `writer`. What it learned about the files counts only
+    /// after [`Worktree::accept`], so a transition that fails loses no change.
+    pub fn commit_tree(&mut self, scan: &Scan, writer: &mut Writer, limits: &Limits) -> Result<Written, Error> {
+        let mut entries: Vec<(BString, Option<Known>)> = Vec::new();
+        let mut held_back = Vec::new();
+        let new: BTreeSet<&BString> =
+            scan.candidates.iter().filter(|path| self.cache.known(path.as_bstr()).is_none()).collect();
+        let too_many = (new.len() > limits.max_new_paths).then_some(Held::TooMany(new.len()));
+        let mut filters = Filters::new(self)?;
+        for path in &scan.candidates {
+            let found = match &too_many {
+                Some(reason) if new.contains(path) => Found::Held(reason.clone()),
+                _ => self.read(path.as_bstr(), &mut filters, writer, limits)?,
+            };
+            match found {
+                Found::Gone if !new.contains(path) => entries.push((path.clone(), None)),
+                Found::File(known) => entries.push((path.clone(), Some(known))),
+                Found::Held(reason) => held_back.push(HeldBack { path: RepoPath::new(path.to_vec()), reason }),
+                Found::Gone | Found::Same => {}
+            }
+        }
+        let edits: Vec<TreeEdit> = entries.iter().filter_map(|(path, known)| self.edit(path, known.as_ref())).collect();
+        let tree = if edits.is_empty() { self.tree } else { writer.tree(Some(self.tree), &edits)? };
+        let mut paths: Vec<RepoPath> = edits
+            .into_iter()
+            .map(|edit| match edit {
+                TreeEdit::Put(path, ..) | TreeEdit::Remove(path) => path,
+            })
+            .collect();
+        paths.sort();
+        for (path, stat) in &scan.refreshed {
+            if let Some(known) = self.cache.known(path.as_bstr()) {
+                entries.push((path.clone(), Some(Known { stat: *stat, ..known })));
+            }
+        }
+        self.staged = Some(Staged { tree, entries });
+        Ok(Written { tree, paths, warnings: warnings(scan, &held_back), held_back })
+    }
+
+    /// The edit that brings the recorded tree to what was found, none if it has it already.
+    fn edit(&self, path: &BString, found: Option<&Known>) -> Option<TreeEdit> {
+        let place = RepoPath::new(path.to_vec());
+        let Some(found) = found else { return Some(TreeEdit::Remove(place)) };
+        let recorded = self.cache.known(path.as_bstr());
+        let same = recorded.is_some_and(|known| known.id == found.id && known.mode == found.mode);
+        let kind = match found.mode {
+            Mode::FILE_EXECUTABLE => EntryKind::Executable,
+            Mode::SYMLINK => EntryKind::Link,
+            _ => EntryKind::File,
+        };
+        (!same).then(|| TreeEdit::Put(place, kind, BlobId::from_gix(&found.id)))
+    }
+
+    fn read(&self, path: &BStr, filters: &mut Filters, writer: &mut Writer, limits: &Limits) -> Result<Found, Error> {
+        let recorded = self.cache.known(path);
+        if self.cache.is_skipped(path) || !self.leads_to(path) {
+            return Ok(if self.cache.is_skipped(path) { Found::Same } else { Found::Gone });
+        }
+        let place = self.place(path);
+        // The stat is taken before the content: a write in between shows next time.
+        let metadata = match gix::index::fs::Metadata::from_path_no_follow(&place) {
+            Ok(metadata) => metadata,
+            Err(error) if is_absent(&error) => return Ok(Found::Gone),
+            Err(error) => return Ok(Found::Held(Held::Unreadable(error.to_string()))),
+        };
+        let stat = Stat::from_fs(&metadata).unwrap_or_default();
+        let recorded_mode = recorded.as_ref().map(|known| known.mode);
+        if metadata.is_dir() {
+            // A submodule is a directory; any other file that became one is gone, its files come by themselves.
+            return Ok(if recorded_mode == Some(Mode::COMMIT) { Found::Same } else { Found::Gone });
+        }
+        let bytes = if metadata.is_symlink() {
+            match std::fs::read_link(&place) {
+                Ok(target) => target.as_os_str().as_bytes().to_vec(),
+                Err(error) => return Ok(Found::Held(Held::Unreadable(error.to_string()))),
+            }
+        } else if metadata.is_file() {
+            match filters.to_git(self, path, &place, metadata.len(), limits) {
+                Ok(bytes) => bytes,
+                Err(held) => return Ok(Found::Held(held)),
+            }
+        } else {
+            return Ok(Found::Gone);
+        };
+        let mode = filters.mode(&metadata, recorded_mode);
+        let id =
+            gix::objs::compute_hash(self.handle.object_hash(), gix::objs::Kind::Blob, &bytes).doing("hash a file")?;
+        if recorded.is_none_or(|known| known.id != id) {
+            writer.blob(&bytes)?;
+        }
+        Ok(Found::File(Known { id, mode, stat }))
+    }
+
+    /// Whether all directories above the path are real ones: what lies behind a link is not part of the tree.
+    fn leads_to(&self, path: &BStr) -> bool {
+        parents(path).all(|parent| self.place(parent).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()))
+    }
+}
+
+fn is_absent(error: &std::io::Error) -> bool {
+    matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
+}
+
+fn warnings(scan: &Scan, held_back: &[HeldBack]) -> Vec<String> {
+    const SHOWN: usize = 5;
+    let nested = scan.nested.iter().map(|path| format!("`{path}` is a repository of its own and is not committed"));
+    let moved = scan.submodules.iter().map(|path| format!("submodule `{path}` moved; its link is left alone"));
+    let held = held_back.iter().take(SHOWN).map(|held| format!("`{}` is not committed: {}", held.path, held.reason));
+    let rest = held_back.len().saturating_sub(SHOWN);
+    let more = (rest > 0).then(|| format!("{rest} more files are not committed"));
+    nested.chain(moved).chain(held).chain(more).collect()
+}
+
+/// Git's filters, set up from the held configuration and the attribute files as they are now.
+struct Filters {
+    pipeline: gix::filter::plumbing::Pipeline,
+    attributes: gix::worktree::Stack,
+    capabilities: gix::fs::Capabilities,
+}
+
+impl Filters {
+    fn new(worktree: &Worktree) -> Result<Self, Error> {
+        let handle = &worktree.handle;
+        let source = gix::worktree::stack::state::attributes::Source::WorktreeThenIdMapping;
+        let attributes = match worktree.cache.sparse_index() {
+            Some(index) => handle.attributes_only(index, source),
+            // Reading attribute files out of the index costs as much as it is large, and all are on disk.
+            None => handle.attributes_only(&gix::index::State::new(handle.object_hash()), source),
+        };
+        let attributes = attributes.doing("read git attributes")?.detach();
+        let (pipeline, attributes) =
+            gix::filter::Pipeline::new(handle, attributes).doing("set up git filters")?.into_parts();
+        let capabilities = handle.filesystem_options().doing("read git settings")?;
+        Ok(Self { pipeline, attributes, capabilities })
+    }
+
+    /// A file's content as git stores it.
+    fn to_git(
+        &mut self,
+        worktree: &Worktree,
+        path: &BStr,
+        place: &Path,
+        size: u64,
+        limits: &Limits,
+    ) -> Result<Vec<u8>, Held> {
+        let unreadable = |error: std::io::Error| Held::Unreadable(error.to_string());
+        let objects = &worktree.handle.objects;
+        let platform = self.attributes.at_entry(path, Some(Mode::FILE), objects).map_err(unreadable)?;
+        if size > limits.max_file {
+            let mut outcome = gix::attrs::search::Outcome::default();
+            outcome.initialize_with_selection(&Default::default(), ["filter"]);
+            if !platform.matching_attributes(&mut outcome) {
+                return Err(Held::TooLarge(size));
+            }
+        }
+        let file = File::open(place).map_err(unreadable)?;
+        let relative = gix::path::from_bstr(path).map_err(|error| Held::Unreadable(explain(&error)))?;
+        let recorded = worktree.cache.known(path).map(|known| known.id);
+        let outcome = self
+            .pipeline
+            .convert_to_git(
+                file,
+                &relative,
+                &mut |_, attributes| {
+                    platform.matching_attributes(attributes);
+                },
+                &mut |buffer| match &recorded {
+                    Some(id) => Ok(objects.try_find(id, buffer)?.map(|_| ())),
+                    None => Ok(None),
+                },
+            )
+            .map_err(|error| Held::Filter(explain(&error)))?;
+        let mut bytes = Vec::new();
+        let limit = limits.max_file.saturating_add(1);
+        match outcome {
+            ToGitOutcome::Unchanged(file) => file.take(limit).read_to_end(&mut bytes).map_err(unreadable)?,
+            ToGitOutcome::Process(mut output) => {
+                output.read_to_end(&mut bytes).map_err(|error| Held::Filter(error.to_string()))?
+            }
+            ToGitOutcome::Buffer(buffer) => {
+                bytes.extend_from_slice(buffer);
+                bytes.len()
+            }
+        };
+        if bytes.len() as u64 > limits.max_file {
+            return Err(Held::TooLarge(size.max(bytes.len() as u64)));
+        }
+        Ok(bytes)
+    }
+
+    /// The mode git gives the file; what the file system cannot express stays as it was recorded.
+    fn mode(&self, metadata: &gix::index::fs::Metadata, recorded: Option<Mode>) -> Mode {
+        let recorded = recorded.filter(|mode| *mode != Mode::COMMIT);
+        if metadata.is_symlink() {
+            Mode::SYMLINK
+        } else if !self.capabilities.symlink && recorded == Some(Mode::SYMLINK) {
+            Mode::SYMLINK
+        } else if !self.capabilities.executable_bit {
+            recorded.filter(|mode| *mode == Mode::FILE_EXECUTABLE).unwrap_or(Mode::FILE)
+        } else if metadata.is_executable() {
+            Mode::FILE_EXECUTABLE
+        } else {
+            Mode::FILE
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! HEAD and index of a worktree: where the agent put them, and bringing them to where they belong.
+
+use std::path::Path;
+use std::time::Duration;
+
+use gix::refs::Target;
+use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
+
+use super::super::crash::{self, Kind, When};
+use super::super::error::{Error, IoContext as _, LibraryContext as _};
+use super::super::id::{TreeId, to_gix};
+use super::super::refs::{full_name, lock_path, release_if_stale};
+use super::super::repo::{Head, head_of};
+use super::Worktree;
+use super::cache::Cache;
+use super::restore::remove_directory;
+use crate::ids::CommitId;
+
+/// What git leaves in a worktree's git directory while a merge, rebase, cherry-pick, revert or bisect is under way.
+const STATE: [&str; 18] = [
+    "AUTO_MERGE",
+    "BISECT_ANCESTORS_OK",
+    "BISECT_EXPECTED_REV",
+    "BISECT_LOG",
+    "BISECT_NAMES",
+    "BISECT_RUN",
+    "BISECT_START",
+    "BISECT_TERMS",
+    "CHERRY_PICK_HEAD",
+    "MERGE_HEAD",
+    "MERGE_MODE",
+    "MERGE_MSG",
+    "MERGE_RR",
+    "REBASE_HEAD",
+    "REVERT_HEAD",
+    "SQUASH_MSG",
+    "ORIG_HEAD.lock",
+    "MERGE_AUTOSTASH",
+];
+
+/// The same, as directories.
+const STATE_DIRECTORIES: [&str; 5] = ["rebase-apply", "rebase-merge", "sequencer", "refs/bisect", "refs/rewritten"];
+
+/// How long a lock file of HEAD or index is waited for. Nobody should be at work there.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+impl Worktree {
+    /// Where the agent's HEAD is, none if it names no commit (an orphan branch). A branch means that the agent
+    /// checked one out.
+    pub fn agent_head(&self) -> Result<Option<Head>, Error> {
+        match head_of(&self.handle) {
+            Ok(head) => Ok(Some(head)),
+            Err(Error::NoSuchRevision { .. }) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Brings HEAD and index to `commit`, at the end of a node. The files are not touched: they are the commit's.
+    /// What a merge or rebase left half done is removed.
+    pub fn follow(&mut self, commit: CommitId) -> Result<(), Error> {
+        let tree = self.repo.tree_of(commit)?;
+        self.restore_link()?;
+        self.clear_locks()?;
+        self.accept(tree)?;
+        self.set_head(commit, "pleach: follow the session")?;
+        self.write_index()?;
+        self.clear_state()
+    }
+
+    /// Detaches HEAD from the branch an agent checked out, at the commit it is.
+    pub fn detach(&mut self) -> Result<(), Error> {
+        match self.agent_head()? {
+            Some(Head { commit, branch: Some(_) }) => {
+                self.clear_locks()?;
+                self.set_head(commit, "pleach: detach")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn set_head(&self, commit: CommitId, why: &str) -> Result<(), Error> {
+        crash::point(Kind::HeadUpdate, When::Before);
+        let edit = RefEdit {
+            change: Change::Update {
+                log: LogChange { mode: RefLog::AndReference, force_create_reflog: false, message: why.into() },
+                expected: PreviousValue::Any,
+                new: Target::Object(to_gix(commit)),
+            },
+            name: full_name("HEAD")?,
+            deref: false,
+        };
+        let mut time = gix::date::parse::TimeBuf::default();
+        let signature = gix::actor::Signature {
+            name: "pleach".into(),
+            email: "pleach@local".into(),
+            time: gix::date::Time::new(crate::clock::now().as_second(), 0),
+        };
+        self.handle.edit_references_as([edit], Some(signature.to_ref(&mut time))).doing("move HEAD of a worktree")?;
+        crash::point(Kind::HeadUpdate, When::After);
+        Ok(())
+    }
+
+    /// Writes the cache as the worktree's index and reads it back, so that its stats count from now.
+    pub(super) fn write_index(&mut self) -> Result<(), Error> {
+        let path = self.git_dir.join("index");
+        crash::point(Kind::IndexUpdate, When::Before);
+        let index = self.cache.index();
+        index.remove_tree();
+        index.set_path(&path);
+        index.write(gix::index::write::Options::default()).doing("write the index of a worktree")?;
+        crash::point(Kind::IndexUpdate, When::After);
+        self.load(self.tree)
+    }
+
+    /// Writes the index of another tree than the files are at, with the stats of files that are the same.
+    pub(super) fn write_index_of(&mut self, tree: TreeId) -> Result<(), Error> {
+        let path = self.git_dir.join("index");
+        crash::point(Kind::IndexUpdate, When::Before);
+        let mut other = Cache::build(&self.handle, tree, self.cache.index(), true)?;
+        let index = other.index();
+        index.set_path(&path);
+        index.write(gix::index::write::Options::default()).doing("write the index of a worktree")?;
+        crash::point(Kind::IndexUpdate, When::After);
+        Ok(())
+    }
+
+    /// Removes what git left of an operation that was not finished.
+    pub(super) fn clear_state(&self) -> Result<(), Error> {
+        for name in STATE {
+            remove_file_if_there(&self.git_dir.join(name))?;
+        }
+        for name in STATE_DIRECTORIES {
+            let path = self.git_dir.join(name);
+            if path.is_dir() {
+                remove_directory(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes lock files a killed git left behind.
+    pub(super) fn clear_locks(&self) -> Result<(), Error> {
+        for name in ["HEAD", "index"] {
+            let lock = lock_path(&self.git_dir.join(name));
+            let mut waited = Duration::ZERO;
+            while lock.symlink_metadata().is_ok() && !release_if_stale(&lock)? {
+                if waited >= PATIENCE {
+                    return Err(Error::Locked { path: lock });
+                }
+                let step = Duration::from_millis(50);
+                std::thread::sleep(step);
+                waited += step;
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts the `.git` file back that an agent may have deleted.
+    pub(super) fn restore_link(&self) -> Result<(), Error> {
+        let link = self.root.join(".git");
+        let mut content = b"gitdir: ".to_vec();
+        content.extend_from_slice(std::os::unix::ffi::OsStrExt::as_bytes(self.git_dir.as_os_str()));
+        content.push(b'\n');
+        match link.symlink_metadata() {
+            Err(_) => std::fs::write(&link, content).at("write", &link),
+            // The main checkout of a repository has its git directory here.
+            Ok(metadata) if metadata.is_dir() && link == self.git_dir => Ok(()),
+            Ok(metadata) if metadata.is_file() => {
+                let target = std::fs::read(&link).at("read", &link)?;
+                let named = target.strip_prefix(b"gitdir: ").and_then(|path| path.strip_suffix(b"\n"));
+                let named = named.map(|path| {
+                    self.root.join(Path::new(std::ffi::OsStr::new(
+                        <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path),
+                    )))
+                });
+                match named.and_then(|path| path.canonicalize().ok()) == self.git_dir.canonicalize().ok() {
+                    true => Ok(()),
+                    false => Err(Error::LinkReplaced { path: link }),
+                }
+            }
+            Ok(_) => Err(Error::LinkReplaced { path: link }),
+        }
+    }
+}
+
+fn remove_file_if_there(path: &Path) -> Result<(), Error> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        removed => removed.at("remove", path),
+    }
+}

@@ -1,0 +1,92 @@
+//! A checkout an agent works in. Its files are compared with the last tree that was recorded, through a handle and a
+//! cache of file stats that are held from before the agent starts: the agent may break its own index, or write
+//! commands into git config, without any effect here.
+//!
+//! While a node runs, HEAD and index of the checkout stay where the node began, so the agent sees all its work as
+//! uncommitted; [`Worktree::follow`] brings them up at its end.
+
+mod admin;
+mod cache;
+mod files;
+mod head;
+mod restore;
+mod scan;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use gix::bstr::BString;
+
+pub use admin::Listed;
+pub use files::{Held, HeldBack, Limits, Written};
+pub use restore::Restored;
+pub use scan::Scan;
+
+use super::error::Error;
+use super::id::TreeId;
+use super::repo::Repo;
+use crate::ids::RepoPath;
+use cache::Cache;
+use files::Staged;
+
+/// A checkout with a detached HEAD, opened before the agent starts and held while it works.
+pub struct Worktree {
+    repo: Repo,
+    /// Opened on the worktree's git directory; never opened again while an agent can write git config.
+    handle: gix::Repository,
+    root: PathBuf,
+    git_dir: PathBuf,
+    cache: Cache,
+    /// The tree the cache describes: what the files were when they were last recorded.
+    tree: TreeId,
+    /// What [`Worktree::commit_tree`] found, until it is recorded.
+    staged: Option<Staged>,
+    /// Files that were copied in and are never committed.
+    excluded: Vec<BString>,
+}
+
+impl fmt::Debug for Worktree {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worktree").field("root", &self.root).field("tree", &self.tree).finish()
+    }
+}
+
+impl Worktree {
+    /// The directory of the files.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The worktree's own git directory.
+    pub fn git_dir(&self) -> &Path {
+        &self.git_dir
+    }
+
+    /// The tree the files are compared with: the last one that was recorded.
+    pub fn tree(&self) -> TreeId {
+        self.tree
+    }
+
+    /// Names files, or directories with all in them, that are never committed unless they are tracked.
+    pub fn exclude(&mut self, paths: &[RepoPath]) {
+        self.excluded = paths.iter().map(|path| BString::from(path.as_bytes())).collect();
+    }
+
+    /// Takes `tree` as recorded: later scans compare with it. When it is the tree the last [`Worktree::commit_tree`]
+    /// gave, this costs as much as changed; any other tree is read whole.
+    pub fn accept(&mut self, tree: TreeId) -> Result<(), Error> {
+        match self.staged.take() {
+            Some(staged) if staged.tree == tree => {
+                self.cache.apply(staged.entries);
+                self.tree = tree;
+            }
+            _ if tree == self.tree => {}
+            _ => {
+                let from = std::mem::replace(&mut self.cache, Cache::empty(&self.handle));
+                self.cache = Cache::build(&self.handle, tree, &from.into_index(), true)?;
+                self.tree = tree;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,198 @@
+//! Making the files of a worktree equal to a tree.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::atomic::AtomicBool;
+
+use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::index::State;
+use gix::index::entry::{Flags, Mode};
+
+use super::super::error::{Error, IoContext as _, LibraryContext as _};
+use super::super::id::TreeId;
+use super::Worktree;
+use super::cache::Known;
+use super::scan::parents;
+use crate::ids::{CommitId, RepoPath};
+
+/// What was done to make the files equal to a tree.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Restored {
+    /// Files that were written again.
+    pub written: Vec<RepoPath>,
+    /// Files that were removed.
+    pub removed: Vec<RepoPath>,
+    /// Repositories inside the worktree, which are left where they are.
+    pub nested: Vec<RepoPath>,
+}
+
+impl Worktree {
+    /// Makes the files equal to `tree`: changed ones are written again, new ones removed. Ignored files stay, unless
+    /// one stands where a file of the tree belongs. Save what is to be kept first.
+    pub fn restore(&mut self, tree: TreeId) -> Result<Restored, Error> {
+        self.restore_link()?;
+        self.accept(tree)?;
+        let scan = self.scan()?;
+        let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
+        let mut wanted: Vec<(BString, Known)> = Vec::new();
+        for path in &scan.candidates {
+            match self.cache.known(path.as_bstr()) {
+                Some(known) => wanted.push((path.clone(), known)),
+                None => {
+                    self.remove_new(path.as_bstr())?;
+                    done.removed.push(RepoPath::new(path.to_vec()));
+                }
+            }
+        }
+        for (path, known) in &wanted {
+            self.clear_way(path.as_bstr())?;
+            if known.mode != Mode::COMMIT {
+                clear_place(&self.place(path.as_bstr()))?;
+            }
+        }
+        self.check_out(&wanted)?;
+        done.written = wanted.iter().map(|(path, _)| RepoPath::new(path.to_vec())).collect();
+        Ok(done)
+    }
+
+    /// As [`Worktree::restore`], with HEAD and index at `base`: what an agent sees that goes on in the middle of a
+    /// node, with its work so far as uncommitted changes.
+    pub fn reset_to(&mut self, base: CommitId, tree: TreeId) -> Result<Restored, Error> {
+        self.restore_link()?;
+        self.clear_locks()?;
+        let done = self.restore(tree)?;
+        self.set_head(base, "pleach: go back to the node's base")?;
+        let base_tree = self.repo.tree_of(base)?;
+        if base_tree == tree {
+            self.write_index()?;
+        } else {
+            self.write_index_of(base_tree)?;
+        }
+        self.clear_state()?;
+        Ok(done)
+    }
+
+    /// Removes a file that is in no tree, and the directories it leaves empty.
+    fn remove_new(&self, path: &BStr) -> Result<(), Error> {
+        let place = self.place(path);
+        remove_file(&place)?;
+        for parent in place.ancestors().skip(1).take_while(|parent| *parent != self.root) {
+            if std::fs::remove_dir(parent).is_err() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes files and links that stand where a directory on the way to `path` belongs.
+    fn clear_way(&self, path: &BStr) -> Result<(), Error> {
+        for parent in parents(path) {
+            let parent = self.place(parent);
+            if parent.symlink_metadata().is_ok_and(|metadata| !metadata.is_dir()) {
+                remove_file(&parent)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes files out of the object store, through git's filters, where nothing stands in their way.
+    fn check_out(&mut self, wanted: &[(BString, Known)]) -> Result<(), Error> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        let mut index = State::new(self.handle.object_hash());
+        for (path, known) in wanted {
+            let stat = Default::default();
+            index.dangerously_push_entry(stat, known.id, Flags::empty(), known.mode, path.as_bstr());
+        }
+        index.sort_entries();
+        let source = gix::worktree::stack::state::attributes::Source::IdMappingThenWorktree;
+        let mut options = self.handle.checkout_options(source).doing("set up the checkout")?;
+        options.overwrite_existing = true;
+        let objects = self.handle.objects.clone().into_arc().at("open", self.handle.git_dir())?;
+        let outcome = gix::worktree::state::checkout(
+            &mut index,
+            &self.root,
+            objects,
+            &gix::progress::Discard,
+            &gix::progress::Discard,
+            &AtomicBool::new(false),
+            options,
+        )
+        .doing("write files")?;
+        if let Some(failed) = outcome.errors.first() {
+            let doing = format!("write `{}`", failed.path);
+            return Err(Error::Library { doing, detail: super::super::error::explain(&failed.error) });
+        }
+        if let Some(path) = outcome.delayed_paths_unprocessed.first() {
+            return Err(Error::Library {
+                doing: format!("write `{path}`"),
+                detail: "its filter gave no answer".into(),
+            });
+        }
+        let entries = index.entries().iter().map(|entry| {
+            let known = Known { id: entry.id, mode: entry.mode, stat: entry.stat };
+            (entry.path(&index).to_owned(), Some(known))
+        });
+        self.cache.apply(entries.collect());
+        Ok(())
+    }
+}
+
+/// Makes room for a file: whatever stands there goes, a directory with all that is ignored in it.
+fn clear_place(place: &Path) -> Result<(), Error> {
+    match place.symlink_metadata() {
+        Ok(metadata) if metadata.is_dir() => remove_directory(place),
+        Ok(_) => remove_file(place),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Removes a file, also out of a directory that is read-only.
+fn remove_file(place: &Path) -> Result<(), Error> {
+    let gone = |result: std::io::Result<()>| match result {
+        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
+            Ok(())
+        }
+        result => result,
+    };
+    match gone(std::fs::remove_file(place)) {
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            if let Some(parent) = place.parent() {
+                make_writable(parent);
+            }
+            gone(std::fs::remove_file(place)).at("remove", place)
+        }
+        result => result.at("remove", place),
+    }
+}
+
+/// Removes a directory with everything in it, also where it was made read-only.
+pub(super) fn remove_directory(place: &Path) -> Result<(), Error> {
+    if std::fs::remove_dir_all(place).is_ok() {
+        return Ok(());
+    }
+    make_all_writable(place);
+    match std::fs::remove_dir_all(place) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        result => result.at("remove", place),
+    }
+}
+
+/// Best effort: what stays unwritable shows when it is removed.
+fn make_all_writable(directory: &Path) {
+    make_writable(directory);
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            make_all_writable(&entry.path());
+        }
+    }
+}
+
+fn make_writable(directory: &Path) {
+    if let Ok(metadata) = directory.symlink_metadata() {
+        let mut permissions = metadata.permissions();
+        permissions.set_mode(permissions.mode() | 0o700);
+        let _ = std::fs::set_permissions(directory, permissions);
+    }
+}

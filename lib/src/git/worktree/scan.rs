@@ -1,0 +1,266 @@
+//! Which files differ from the recorded tree.
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::dir::entry::{Kind as DiskKind, Status};
+use gix::index::entry::{Flags, Mode, Stat};
+use gix::status::plumbing::index_as_worktree::traits::{CompareBlobs, HashEq, ReadData, SubmoduleStatus};
+use gix::status::plumbing::index_as_worktree::{Change, EntryStatus};
+use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
+
+use super::super::error::{Error, LibraryContext as _};
+use super::Worktree;
+use crate::ids::RepoPath;
+
+/// What a look at the files found.
+#[derive(Debug, Clone, Default)]
+pub struct Scan {
+    /// Paths that may differ: tracked files that changed or are gone, and files that are new.
+    pub(super) candidates: BTreeSet<BString>,
+    /// Files whose content is the same but whose stat is not.
+    pub(super) refreshed: Vec<(BString, Stat)>,
+    /// Repositories inside the worktree that are no submodules. They are not committed.
+    pub nested: Vec<RepoPath>,
+    /// Submodules that stand at another commit than the tree says. Their links are left alone.
+    pub submodules: Vec<RepoPath>,
+}
+
+impl Scan {
+    /// Whether nothing may have changed.
+    pub fn is_empty(&self) -> bool {
+        self.candidates.is_empty()
+    }
+
+    /// The paths that may have changed.
+    pub fn paths(&self) -> impl Iterator<Item = RepoPath> {
+        self.candidates.iter().map(|path| RepoPath::new(path.to_vec()))
+    }
+}
+
+impl Worktree {
+    /// Looks at all files. Ignored files are left out unless they are tracked.
+    pub fn scan(&mut self) -> Result<Scan, Error> {
+        self.see_files_outside_the_cone();
+        let index = self.cache.index();
+        let mut options = self.handle.dirwalk_options().doing("set up the scan")?;
+        options.set_emit_untracked(gix::dir::walk::EmissionMode::Matching);
+        let mut found = Found { scan: Scan::default() };
+        self.handle
+            .index_worktree_status(
+                index,
+                None::<BString>,
+                &mut found,
+                Compare,
+                Submodules { root: self.root.clone() },
+                &mut gix::progress::Discard,
+                &AtomicBool::new(false),
+                gix::status::index_worktree::Options {
+                    sorting: None,
+                    dirwalk_options: Some(options),
+                    rewrites: None,
+                    thread_limit: None,
+                },
+            )
+            .doing("scan the worktree")?;
+        let mut scan = found.scan;
+        scan.candidates.retain(|path| !self.is_excluded(path.as_bstr()));
+        scan.nested.sort();
+        scan.submodules.sort();
+        Ok(scan)
+    }
+
+    /// Looks at the named files only, absolute or relative to the worktree, at a cost that follows their number. Only
+    /// right when nothing else changed: a full scan must come before the node ends. A change of ignore rules, a
+    /// directory or a path outside the worktree leads to a full scan.
+    pub fn scan_paths(&mut self, paths: &[PathBuf]) -> Result<Scan, Error> {
+        let Some(paths) = paths.iter().map(|path| self.relative(path)).collect::<Option<BTreeSet<_>>>() else {
+            return self.scan();
+        };
+        let mut scan = Scan::default();
+        for path in &paths {
+            if path.rsplit(|byte| *byte == b'/').next() == Some(b".gitignore")
+                || !self.look_at(path.as_bstr(), &mut scan)?
+            {
+                return self.scan();
+            }
+        }
+        scan.candidates.retain(|path| !self.is_excluded(path.as_bstr()));
+        Ok(scan)
+    }
+
+    /// Adds what happened at one path; false if only a full scan can tell.
+    fn look_at(&self, path: &BStr, scan: &mut Scan) -> Result<bool, Error> {
+        if path.split(|byte| *byte == b'/').any(|part| part.eq_ignore_ascii_case(b".git")) {
+            return Ok(true);
+        }
+        // A directory on the way may have been a file, or may be a link or a repository now.
+        for parent in parents(path) {
+            if self.cache.known(parent).is_some() {
+                scan.candidates.insert(parent.to_owned());
+            }
+            let place = self.place(parent);
+            match place.symlink_metadata() {
+                Ok(metadata) if metadata.is_dir() => {
+                    if place.join(".git").symlink_metadata().is_ok() && self.cache.below(parent).is_empty() {
+                        scan.nested.push(RepoPath::new(parent.to_vec()));
+                        return Ok(true);
+                    }
+                }
+                Ok(_) => return Ok(false),
+                Err(_) => break,
+            }
+        }
+        let metadata = self.place(path).symlink_metadata();
+        if metadata.as_ref().is_ok_and(|metadata| metadata.is_dir()) {
+            return Ok(false);
+        }
+        if metadata.is_ok() && self.cache.known(path).is_none() {
+            scan.candidates.extend(self.cache.below(path));
+            if self.is_ignored(path)? {
+                return Ok(true);
+            }
+        }
+        scan.candidates.insert(path.to_owned());
+        Ok(true)
+    }
+
+    fn is_ignored(&self, path: &BStr) -> Result<bool, Error> {
+        let none = gix::index::State::new(self.handle.object_hash());
+        let mut stack = self
+            .handle
+            .excludes(&none, None, gix::worktree::stack::state::ignore::Source::WorktreeThenIdMappingIfNotSkipped)
+            .doing("read ignore rules")?;
+        let platform = stack.at_entry(path, Some(Mode::FILE)).doing("read ignore rules")?;
+        Ok(platform.is_excluded())
+    }
+
+    /// Files that were copied in are not committed, except where the repository tracks them.
+    fn is_excluded(&self, path: &BStr) -> bool {
+        let covers = |excluded: &BString| {
+            path.strip_prefix(excluded.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
+        };
+        self.excluded.iter().any(covers) && self.cache.known(path).is_none()
+    }
+
+    /// The path from the root of the worktree, none if it does not lie in it.
+    fn relative(&self, path: &Path) -> Option<BString> {
+        let inside = if path.is_absolute() { path.strip_prefix(&self.root).ok()? } else { path };
+        let mut parts = Vec::new();
+        for component in inside.components() {
+            match component {
+                Component::Normal(part) => parts.push(part),
+                Component::CurDir => {}
+                _ => return None,
+            }
+        }
+        let path: PathBuf = parts.iter().collect();
+        (!parts.is_empty()).then(|| gix::path::into_bstr(path).ok().map(|path| path.into_owned())).flatten()
+    }
+
+    /// In a sparse checkout, a file that is there although it is left out was written by the agent.
+    fn see_files_outside_the_cone(&mut self) {
+        if self.cache.sparse_index().is_none() {
+            return;
+        }
+        let index = self.cache.index();
+        let (entries, paths) = index.entries_mut_and_pathbacking();
+        let mut absent: Option<PathBuf> = None;
+        for entry in entries.iter_mut().filter(|entry| entry.flags.contains(Flags::SKIP_WORKTREE)) {
+            let place = self.root.join(gix::path::from_bstr(entry.path_in(paths)).unwrap_or_default());
+            if absent.as_ref().is_some_and(|absent| place.starts_with(absent)) {
+                continue;
+            }
+            if place.symlink_metadata().is_ok() {
+                entry.flags.remove(Flags::SKIP_WORKTREE | Flags::EXTENDED);
+            } else {
+                absent = place.parent().filter(|parent| !parent.exists()).map(Path::to_owned);
+            }
+        }
+    }
+
+    /// Where a path of the tree lies on disk.
+    pub(super) fn place(&self, path: &BStr) -> PathBuf {
+        self.root.join(gix::path::from_bstr(path).unwrap_or_default())
+    }
+}
+
+/// The directories above a path, from the outermost.
+pub(super) fn parents(path: &BStr) -> impl Iterator<Item = &BStr> {
+    path.find_iter(b"/").map(|end| path[..end].as_bstr())
+}
+
+/// Collects what the library reports.
+struct Found {
+    scan: Scan,
+}
+
+impl<'a> VisitEntry<'a> for Found {
+    type ContentChange = ();
+    type SubmoduleStatus = ();
+
+    fn visit_entry(&mut self, entry: Entry<'a, (), ()>) {
+        match entry {
+            Entry::Modification { rela_path, status, .. } => match status {
+                EntryStatus::NeedsUpdate(stat) => self.scan.refreshed.push((rela_path.to_owned(), stat)),
+                EntryStatus::Change(Change::SubmoduleModification(())) => {
+                    self.scan.submodules.push(RepoPath::new(rela_path.to_vec()));
+                }
+                _ => {
+                    self.scan.candidates.insert(rela_path.to_owned());
+                }
+            },
+            Entry::DirectoryContents { entry, .. } if entry.status == Status::Untracked => match entry.disk_kind {
+                Some(DiskKind::File | DiskKind::Symlink) => {
+                    self.scan.candidates.insert(entry.rela_path);
+                }
+                Some(DiskKind::Repository) => self.scan.nested.push(RepoPath::new(entry.rela_path.to_vec())),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+}
+
+/// Compares by hash. A file that cannot be read or filtered counts as changed: reading it again says why.
+#[derive(Clone)]
+struct Compare;
+
+impl CompareBlobs for Compare {
+    type Output = ();
+
+    fn compare_blobs<'a, 'b>(
+        &mut self,
+        entry: &gix::index::Entry,
+        size: u64,
+        data: impl ReadData<'a>,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Option<()>, gix::Error> {
+        Ok(match HashEq.compare_blobs(entry, size, data, buffer) {
+            Ok(change) => change.map(|_| ()),
+            Err(_) => Some(()),
+        })
+    }
+}
+
+/// Notices submodules that moved, by their HEAD alone.
+#[derive(Clone)]
+struct Submodules {
+    root: PathBuf,
+}
+
+impl SubmoduleStatus for Submodules {
+    type Output = ();
+
+    fn status(&mut self, entry: &gix::index::Entry, path: &BStr) -> Result<Option<()>, gix::Error> {
+        let place = self.root.join(gix::path::from_bstr(path)?);
+        if place.join(".git").symlink_metadata().is_err() {
+            return Ok(None);
+        }
+        let head = gix::open_opts(place, gix::open::Options::isolated());
+        let head = head.ok().and_then(|repo| repo.head_id().ok().map(gix::Id::detach));
+        Ok(head.filter(|head| *head != entry.id).map(|_| ()))
+    }
+}

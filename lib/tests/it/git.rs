@@ -1,0 +1,178 @@
+//! The git module against real repositories and the real git program.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use pleach::git::{
+    ChangeKind, CommitSpec, Durability, EntryKind, Environment, Error, Held, Limits, Move, Person, Repo, SwapError,
+    TreeEdit, TreeId, Unsupported, Worktree, Written,
+};
+use pleach::ids::{CommitId, RepoPath};
+use tempfile::TempDir;
+
+/// A directory with a home of its own, and git in it untouched by the machine's settings.
+struct Sandbox {
+    dir: TempDir,
+}
+
+impl Sandbox {
+    fn empty() -> Self {
+        let dir = TempDir::with_prefix("pleach git ").unwrap();
+        fs::create_dir(dir.path().join("home")).unwrap();
+        Self { dir }
+    }
+
+    /// With a repository `repo` that has one commit: `a.txt`, `src/b.txt`, `run.sh`.
+    fn new() -> Self {
+        let sandbox = Self::empty();
+        sandbox.git(".", &["init", "-q", "-b", "main", "repo"]);
+        sandbox.write("repo/a.txt", "a\n");
+        sandbox.write("repo/src/b.txt", "b\n");
+        sandbox.write("repo/run.sh", "#!/bin/sh\n");
+        fs::set_permissions(sandbox.path("repo/run.sh"), fs::Permissions::from_mode(0o755)).unwrap();
+        sandbox.commit("repo", "start");
+        sandbox
+    }
+
+    fn path(&self, path: &str) -> PathBuf {
+        self.dir.path().join(path)
+    }
+
+    fn write(&self, path: &str, content: impl AsRef<[u8]>) {
+        let path = self.path(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+
+    fn commit(&self, dir: &str, message: &str) {
+        self.git(dir, &["add", "-A"]);
+        self.git(dir, &["commit", "-q", "--allow-empty", "-m", message]);
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one variable the tests take over: where git is")]
+    fn variables(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("PATH", std::env::var("PATH").unwrap()),
+            ("HOME", self.path("home").to_str().unwrap().to_owned()),
+            ("GIT_CONFIG_NOSYSTEM", "1".into()),
+            ("GIT_AUTHOR_NAME", "A U Thor".into()),
+            ("GIT_AUTHOR_EMAIL", "author@example.com".into()),
+            ("GIT_AUTHOR_DATE", "1700000000 +0000".into()),
+            ("GIT_COMMITTER_NAME", "C O Mitter".into()),
+            ("GIT_COMMITTER_EMAIL", "committer@example.com".into()),
+            ("GIT_COMMITTER_DATE", "1700000000 +0000".into()),
+        ]
+    }
+
+    fn environment(&self) -> Environment {
+        Environment::from_pairs(self.variables())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the tests compare with the git program itself")]
+    fn try_git<A: AsRef<OsStr>>(&self, dir: impl AsRef<Path>, args: &[A]) -> Result<Vec<u8>, String> {
+        let output = Command::new("git")
+            .args(args)
+            .current_dir(self.dir.path().join(dir))
+            .env_clear()
+            .envs(self.variables())
+            .output()
+            .unwrap();
+        let words = String::from_utf8_lossy(&output.stderr).into_owned();
+        if output.status.success() { Ok(output.stdout) } else { Err(words) }
+    }
+
+    /// Runs git, which must succeed, and gives what it printed.
+    fn git<A: AsRef<OsStr> + std::fmt::Debug>(&self, dir: impl AsRef<Path>, args: &[A]) -> String {
+        let output = self.try_git(dir, args).unwrap_or_else(|error| panic!("git {args:?}: {error}"));
+        String::from_utf8_lossy(&output).trim_end().to_owned()
+    }
+
+    fn open(&self, dir: &str) -> Repo {
+        Repo::discover(&self.path(dir), &self.environment()).unwrap()
+    }
+
+    fn worktree(&self, repo: &Repo) -> Worktree {
+        Worktree::add(repo, &self.path("work trees/one"), repo.head().unwrap().commit).unwrap()
+    }
+
+    /// The tree git itself would commit, without touching the worktree's index.
+    fn git_tree(&self, worktree: &Path) -> String {
+        let index = self.git(worktree, &["rev-parse", "--path-format=absolute", "--git-path", "index"]);
+        let backup = fs::read(&index).unwrap();
+        self.git(worktree, &["add", "-A"]);
+        let tree = self.git(worktree, &["write-tree"]);
+        fs::write(&index, backup).unwrap();
+        tree
+    }
+}
+
+fn person() -> Person {
+    Person::new("pleach", "pleach@local")
+}
+
+fn spec(tree: TreeId, parents: &[CommitId], message: &str) -> CommitSpec {
+    CommitSpec {
+        tree,
+        parents: parents.to_vec(),
+        author: person(),
+        committer: person(),
+        message: message.into(),
+        at: jiff::Timestamp::from_second(1_700_000_000).unwrap(),
+    }
+}
+
+/// Scans everything, writes the tree and takes it as recorded.
+fn record(repo: &Repo, worktree: &mut Worktree) -> Written {
+    let mut writer = repo.writer();
+    let scan = worktree.scan().unwrap();
+    let written = worktree.commit_tree(&scan, &mut writer, &Limits::default()).unwrap();
+    writer.flush().unwrap();
+    worktree.accept(written.tree).unwrap();
+    written
+}
+
+fn names(paths: &[RepoPath]) -> Vec<String> {
+    paths.iter().map(|path| path.to_string()).collect()
+}
+
+#[test]
+fn a_turn_becomes_a_commit_and_the_worktree_follows() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    assert!(worktree.scan().unwrap().is_empty());
+
+    fs::write(root.join("a.txt"), "changed\n").unwrap();
+    fs::write(root.join("new file.txt"), "new\n").unwrap();
+    fs::remove_file(root.join("src/b.txt")).unwrap();
+    let expected = sandbox.git_tree(&root);
+    let written = record(&repo, &mut worktree);
+    assert_eq!(written.tree.to_string(), expected);
+    assert_eq!(names(&written.paths), ["a.txt", "new file.txt", "src/b.txt"]);
+    assert!(written.held_back.is_empty() && written.warnings.is_empty());
+    assert!(worktree.scan().unwrap().is_empty());
+
+    let mut writer = repo.writer();
+    let commit = writer.commit(&spec(written.tree, &[base], "first turn\n\nPleach-Record: 1\n")).unwrap();
+    writer.flush().unwrap();
+    repo.swap("refs/heads/pleach/x/abcdefgh", None, commit, "turn main.1").unwrap();
+    assert_eq!(repo.reference("refs/heads/pleach/x/abcdefgh").unwrap(), Some(commit));
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n D src/b.txt\n?? \"new file.txt\"");
+
+    worktree.follow(commit).unwrap();
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+    assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), commit.to_string());
+    assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
+    assert_eq!(sandbox.git("repo", &["fsck", "--strict"]), "");
+    assert_eq!(
+        sandbox.git("repo", &["log", "-1", "--format=%an <%ae> %ad", "--date=raw", "pleach/x/abcdefgh"]),
+        "pleach <pleach@local> 1700000000 +0000"
+    );
+    assert!(worktree.scan().unwrap().is_empty());
+}
