@@ -113,10 +113,17 @@ impl Session {
         }
         let path = self.copy_path(&name);
         let exists = path.join(".git").exists();
-        let worktree = tokio::task::block_in_place(|| match exists {
+        let mut worktree = tokio::task::block_in_place(|| match exists {
             true => Worktree::open(&self.repo, &path),
-            false => Worktree::add(&self.repo, &path, head),
+            false => {
+                // git may still remember a working copy whose files are gone.
+                if path.symlink_metadata().is_err() {
+                    Worktree::remove(&self.repo, &path)?;
+                }
+                Worktree::add(&self.repo, &path, head)
+            }
         })?;
+        worktree.exclude(&self.engine.worktrees.never_commit());
         let mut copy = WorkingCopy::new(
             self.repo.clone(),
             name.clone(),
@@ -124,8 +131,7 @@ impl Session {
             self.id.clone(),
             worktree,
             (head, tip),
-            &self.engine.worktrees.never_commit(),
-        );
+        )?;
         let kept = tokio::task::block_in_place(|| copy.recover())?;
         self.copy = Some(copy);
         if !exists {

@@ -185,18 +185,11 @@ impl Worker {
     /// Carries the work out. Everything is reported; nothing is returned.
     pub async fn run(mut self, work: Work) {
         let begun = Instant::now();
-        let before = tokio::task::block_in_place(|| Guard::look(&self.copy.repo));
         let mut node = Ending { effect: Effect::None, warnings: Vec::new(), response: None };
-        let spawns = matches!(work, Work::Tool(_) | Work::Agent(_) | Work::Custom(..));
-        let mut result = match &before {
-            Ok(_) => self.carry_out(work, &mut node).await,
-            Err(_) => Err(Stopped::Paused(PauseReason::Interrupted)),
+        let result = match work {
+            Work::Tool(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
+            harmless => self.carry_out(harmless, &mut node).await,
         };
-        match before {
-            Ok(before) if spawns => result = self.check_bounds(&before, result, &mut node.warnings),
-            Ok(_) => {}
-            Err(error) => result = Err(Stopped::Broken(error)),
-        }
         let finished = Finished {
             copy: self.copy,
             result,
@@ -207,6 +200,13 @@ impl Worker {
         };
         // The loop is gone only when the run has failed with an error of its own.
         let _ = self.reports.send(Report::Done(Box::new(finished))).await;
+    }
+
+    /// Carries out work that can reach beyond the working copy.
+    async fn watched(&mut self, work: Work, end: &mut Ending) -> Result<Outcome, Stopped> {
+        let before = block(|| self.copy.look())?;
+        let result = self.carry_out(work, end).await;
+        self.check_bounds(&before, result, &mut end.warnings)
     }
 
     async fn carry_out(&mut self, work: Work, end: &mut Ending) -> Result<Outcome, Stopped> {
@@ -372,6 +372,7 @@ impl Worker {
             visit: self.visit.visit,
             attempt: self.visit.attempt,
             prompt: work.prompt,
+            root: self.copy.path().to_owned(),
             cwd: self.copy.path().to_owned(),
             model: self.node.llm_model.clone(),
             provider: self.node.llm_provider.clone(),
@@ -383,6 +384,7 @@ impl Worker {
             timeout: self.node.timeout,
             status_file: status_file.clone(),
             lock: Some(self.lock.file()),
+            steering: Default::default(),
         };
         let (turns, mut incoming) = Turns::channel();
         let agent = Arc::clone(&work.agent);
@@ -458,6 +460,7 @@ impl Worker {
     }
 
     async fn turn(&mut self, kind: &str, turn: Turn, warnings: &mut Vec<String>) -> Result<Verdict, Stopped> {
+        warnings.extend(turn.warnings.iter().cloned());
         let report = self.report(kind, turn)?;
         warnings.extend(report.change.warnings.iter().cloned());
         let (answer, recorded) = oneshot::channel();
@@ -517,19 +520,11 @@ impl Worker {
     /// What changed after the agent's last turn, as a turn of its own.
     fn leftover(&mut self, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
         let turn = Turn {
-            messages: Vec::new(),
-            tool_calls: Vec::new(),
-            usage: Default::default(),
-            cost_usd: None,
             model: model.to_owned(),
             provider: "local".to_owned(),
-            intent: String::new(),
-            writes: None,
-            exact: false,
+            ..Turn::default()
         };
-        let report = self.report(kind, turn)?;
-        let worth = report.change.commit.is_some() || !report.change.warnings.is_empty();
-        Ok(worth.then_some(report).filter(|report| report.change.commit.is_some()))
+        Ok(Some(self.report(kind, turn)?).filter(|report| report.change.commit.is_some()))
     }
 
     // ---- what all of them need
@@ -553,12 +548,12 @@ impl Worker {
 
     /// Names what was changed outside the working copy; a change of configuration or hooks fails the node.
     fn check_bounds(
-        &self,
+        &mut self,
         before: &Guard,
         result: Result<Outcome, Stopped>,
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, Stopped> {
-        let after = block(|| Guard::look(&self.copy.repo))?;
+        let after = block(|| self.copy.look())?;
         let own_branch = branch_ref(&self.copy.branch);
         let own_records = format!("{}{}/", crate::record::SESSIONS, self.session);
         let kept = format!("{}{}-", crate::workspace::KEEP, self.session);

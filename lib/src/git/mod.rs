@@ -16,6 +16,7 @@ mod error;
 mod id;
 mod object;
 mod open;
+mod pack;
 mod program;
 mod refs;
 mod repo;

@@ -19,6 +19,11 @@ impl Person {
     pub fn new(name: impl Into<String>, email: impl Into<String>) -> Self {
         Self { name: name.into(), email: email.into() }
     }
+
+    /// Who makes the commits nobody else is the author of.
+    pub fn pleach() -> Self {
+        Self::new("pleach", "pleach@local")
+    }
 }
 
 /// A commit that was read.

@@ -19,6 +19,15 @@ use crate::ids::CommitId;
 /// How long a ref that someone else is writing is waited for.
 const PATIENCE: Duration = Duration::from_secs(2);
 
+impl From<SwapError> for Error {
+    fn from(error: SwapError) -> Self {
+        match error {
+            SwapError::Other(error) => error,
+            refused => Self::Library { doing: "move a ref".into(), detail: refused.to_string() },
+        }
+    }
+}
+
 /// Who the reflog names.
 const NAME: &str = "pleach";
 const EMAIL: &str = "pleach@local";

@@ -125,6 +125,11 @@ impl Writer {
         Ok(blob.take_data())
     }
 
+    /// How many objects wait to be written.
+    pub fn pending(&self) -> usize {
+        self.memory.objects.num_objects_in_memory()
+    }
+
     /// Writes everything collected so far; durable once it returns. An object that is there already is compared and,
     /// when a crash has left it empty or cut off, written again.
     pub fn flush(&mut self) -> Result<(), Error> {

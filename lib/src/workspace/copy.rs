@@ -9,8 +9,9 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::names::branch_ref;
+use super::guard::{Guard, Watch};
 use super::{Error, keep};
-use crate::git::{CommitSpec, Person, Repo, ScanLimits, TreeId, Worktree, Writer};
+use crate::git::{CommitSpec, Head, Limits, Person, Repo, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
 use crate::trailer::{Message, TurnFacts};
 
@@ -27,6 +28,7 @@ pub struct WorkingCopy {
     worktree: Worktree,
     base: CommitId,
     tip: CommitId,
+    watch: Watch,
 }
 
 /// What a turn changed, as objects that are not yet written.
@@ -72,13 +74,19 @@ impl WorkingCopy {
         session: SessionId,
         worktree: Worktree,
         (base, tip): (CommitId, CommitId),
-    ) -> Self {
-        Self { repo, name, branch, session, worktree, base, tip }
+    ) -> Result<Self, Error> {
+        let watch = Watch::new(&repo)?;
+        Ok(Self { repo, name, branch, session, worktree, base, tip, watch })
+    }
+
+    /// What agents must leave alone, as it is now.
+    pub fn look(&mut self) -> Result<Guard, Error> {
+        self.watch.look()
     }
 
     /// The directory agents work in.
     pub fn path(&self) -> &Path {
-        self.worktree.path()
+        self.worktree.root()
     }
 
     /// The newest recorded commit.
@@ -110,9 +118,7 @@ impl WorkingCopy {
             Some(paths) => self.worktree.scan_paths(paths)?,
             None => self.worktree.scan()?,
         };
-        let written = self.worktree.commit_tree(&scan, &mut writer, &ScanLimits::default())?;
-        let mut warnings = written.warnings;
-        warnings.extend(written.held_back.iter().map(|(path, why)| format!("`{path}` was not committed: {why}")));
+        let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::default())?;
         let mut change = Change {
             writer,
             commit: None,
@@ -121,7 +127,7 @@ impl WorkingCopy {
             agent_head,
             message: None,
             branch_at,
-            warnings,
+            warnings: written.warnings,
         };
         if change.tree != self.tree()? || agent_head.is_some() {
             self.commit(author, &mut change)?;
@@ -154,10 +160,10 @@ impl WorkingCopy {
     /// that checked the session branch out and committed there has its commit adopted and its HEAD detached again;
     /// a branch that moved in any other way is an error.
     fn agent_commits(&mut self) -> Result<(Option<CommitId>, CommitId), Error> {
-        let head = self.worktree.agent_head()?;
+        let head = self.worktree.agent_head()?.unwrap_or(Head { commit: self.base, branch: None });
         let branch_at = self.repo.reference(&branch_ref(&self.branch))?;
         let on_branch = head.branch.as_ref() == Some(&self.branch);
-        if head.branch.is_some() {
+        if on_branch {
             self.worktree.detach()?;
         }
         let branch_at = match branch_at {
@@ -185,17 +191,26 @@ impl WorkingCopy {
 
     /// Takes a change as recorded: what comes next is compared with it.
     pub fn accept(&mut self, change: &Change) -> Result<(), Error> {
-        if let Some(commit) = change.commit {
-            self.tip = commit;
-            self.worktree.accept(change.tree)?;
+        match change.commit {
+            Some(commit) => self.take(commit, change.tree),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Ends a node: HEAD and index follow to the newest recorded commit.
     pub fn follow(&mut self) -> Result<(), Error> {
-        self.worktree.follow(self.tip)?;
-        self.base = self.tip;
+        let at_base = Some(Head { commit: self.base, branch: None });
+        if self.base != self.tip || self.worktree.agent_head()? != at_base {
+            self.worktree.follow(self.tip)?;
+            self.base = self.tip;
+        }
+        Ok(())
+    }
+
+    /// Takes a commit that was prepared here and is recorded by now.
+    pub fn take(&mut self, commit: CommitId, tree: TreeId) -> Result<(), Error> {
+        self.tip = commit;
+        self.worktree.accept(tree)?;
         Ok(())
     }
 
@@ -204,7 +219,7 @@ impl WorkingCopy {
     pub fn undo(&mut self, node: &NodeId) -> Result<Option<(String, Vec<RepoPath>)>, Error> {
         let mut writer = self.repo.writer();
         let scan = self.worktree.scan()?;
-        let written = self.worktree.commit_tree(&scan, &mut writer, &ScanLimits::unlimited())?;
+        let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
         if written.tree == self.tree()? {
             return Ok(None);
         }
@@ -219,8 +234,8 @@ impl WorkingCopy {
     pub fn recover(&mut self) -> Result<Option<String>, Error> {
         let mut writer = self.repo.writer();
         let scan = self.worktree.scan()?;
-        let written = self.worktree.commit_tree(&scan, &mut writer, &ScanLimits::unlimited())?;
-        let head = self.worktree.agent_head()?.commit;
+        let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
+        let head = self.worktree.agent_head()?.map_or(self.base, |head| head.commit);
         let lost_head = head != self.base && head != self.tip && !self.repo.is_ancestor(head, self.tip)?;
         let dirty = written.tree != self.tree()?;
         let kept = if dirty || lost_head {

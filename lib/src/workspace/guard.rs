@@ -5,11 +5,19 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::Error;
-use crate::git::Repo;
+use crate::git::{Repo, Worktree};
 use crate::ids::{CommitId, RepoPath};
 
 /// Files below the git directory that change what git does.
 const CONTROL_FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "objects/info/alternates"];
+
+/// Keeps an eye on what an agent must leave alone. The user's checkout is opened once, before any agent runs, and
+/// only ever read.
+#[derive(Debug)]
+pub struct Watch {
+    repo: Repo,
+    checkout: Option<Worktree>,
+}
 
 /// The state of everything an agent must leave alone.
 #[derive(Debug, PartialEq)]
@@ -28,22 +36,46 @@ pub struct Trespass {
     pub foreign: Vec<String>,
 }
 
-impl Guard {
+impl Watch {
+    /// Opens what is to be watched.
+    pub fn new(repo: &Repo) -> Result<Self, Error> {
+        let checkout = repo.workdir().map(|dir| Worktree::open(repo, dir)).transpose()?;
+        Ok(Self { repo: repo.clone(), checkout })
+    }
+
     /// Looks at everything now.
-    pub fn look(repo: &Repo) -> Result<Self, Error> {
-        let common = repo.common_dir();
+    pub fn look(&mut self) -> Result<Guard, Error> {
+        let common = self.repo.common_dir();
         let mut control = BTreeMap::new();
         for name in CONTROL_FILES {
             read_file(&common.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
-        Ok(Self {
-            control,
-            refs: repo.references("refs/")?.into_iter().collect(),
-            checkout: repo.checkout_changes()?.into_iter().collect(),
-        })
+        Ok(Guard { control, refs: self.repo.references("refs/")?.into_iter().collect(), checkout: self.changes()? })
     }
 
+    /// The files of the user's checkout that differ from where it stood at the start, with a mark that changes when
+    /// they do.
+    pub fn changes(&mut self) -> Result<BTreeMap<RepoPath, String>, Error> {
+        let Some(checkout) = &mut self.checkout else { return Ok(BTreeMap::new()) };
+        let scan = checkout.scan()?;
+        Ok(scan.paths().map(|path| (path.clone(), mark(&checkout.root().join(to_path(&path))))).collect())
+    }
+}
+
+fn to_path(path: &RepoPath) -> &Path {
+    Path::new(std::os::unix::ffi::OsStrExt::from_bytes(path.as_bytes()))
+}
+
+fn mark(file: &Path) -> String {
+    use std::os::unix::fs::MetadataExt;
+    match file.symlink_metadata() {
+        Ok(data) => format!("{} {} {}.{}", data.mode(), data.size(), data.mtime(), data.mtime_nsec()),
+        Err(_) => "gone".to_owned(),
+    }
+}
+
+impl Guard {
     /// What differs from `self` in `after`. Refs that `ours` says are the session's own are left out: those move by
     /// compare-and-swap, which notices for itself.
     pub fn compare(&self, after: &Self, ours: impl Fn(&str) -> bool) -> Trespass {

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::Error;
+use crate::ids::RepoPath;
 
 /// The settings of `worktrees:` in the configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -19,8 +20,9 @@ pub struct WorktreeSettings {
 
 impl WorktreeSettings {
     /// The paths that are never committed, whatever `.gitignore` says.
-    pub fn never_commit(&self) -> Vec<PathBuf> {
-        self.include_ignored.iter().chain(&self.exclude).cloned().collect()
+    pub fn never_commit(&self) -> Vec<RepoPath> {
+        let paths = self.include_ignored.iter().chain(&self.exclude);
+        paths.map(|path| RepoPath::new(path.as_os_str().as_encoded_bytes())).collect()
     }
 
     /// Copies the `include_ignored` files of the user's checkout into a new working copy. What is not there is not

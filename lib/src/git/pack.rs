@@ -1,0 +1,22 @@
+//! Packing what a session wrote, so that pushing and collecting it later stays cheap.
+
+use super::error::Error;
+use super::repo::Repo;
+use crate::ids::CommitId;
+
+impl Repo {
+    /// Packs the loose objects that are reachable from `tip` and removes their loose copies. Deltas are not searched
+    /// for: records differ too much for that to pay.
+    pub fn pack_loose(&self, tip: CommitId) -> Result<(), Error> {
+        let common = self.common_dir();
+        let program = &self.shared.program;
+        let prefix = common.join("objects/pack/pack");
+        let mut args: Vec<&std::ffi::OsStr> =
+            ["-c", "pack.window=0", "-c", "pack.compression=1", "pack-objects", "--revs", "--unpacked", "--quiet"]
+                .map(std::ffi::OsStr::new)
+                .into();
+        args.push(prefix.as_os_str());
+        program.run_with_stdin(&common, args, format!("{tip}\n").as_bytes())?.success()?;
+        program.run(&common, ["prune-packed", "--quiet"])?.success().map(drop)
+    }
+}
