@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod clock;
+pub mod config;
 pub mod event;
 pub mod git;
 pub mod ids;

@@ -1,0 +1,67 @@
+//! `.arborist/config.json` and `ARBORIST_*` variables, read as pleach settings.
+//!
+//! It is another program's file: keys that mean nothing here are passed over, the ones that do are checked.
+
+use super::node::{Kind, Node};
+
+/// Where each of its settings goes. The steps and the general model are handled apart, because they inherit.
+const MAPPED: [(&[&str], &[&str]); 8] = [
+    (&["defaults", "runner"], &["agent"]),
+    (&["defaults", "max_retries"], &["tree", "max_retries"]),
+    (&["defaults", "base_branch"], &["tree", "base_branch"]),
+    (&["timeouts", "runner_timeout"], &["tree", "runner_timeout"]),
+    (&["timeouts", "test_command"], &["tree", "test_timeout"]),
+    (&["test", "timeout"], &["tree", "test_timeout"]),
+    (&["test", "command"], &["tree", "test_command"]),
+    (&["defaults", "test_command"], &["tree", "test_command"]),
+];
+
+/// The variables and the keys they stand for.
+const VARIABLES: [(&str, &[&str]); 13] = [
+    ("ARBORIST_RUNNER", &["defaults", "runner"]),
+    ("ARBORIST_MODEL", &["defaults", "model"]),
+    ("ARBORIST_MAX_RETRIES", &["defaults", "max_retries"]),
+    ("ARBORIST_BASE_BRANCH", &["defaults", "base_branch"]),
+    ("ARBORIST_RUNNER_TIMEOUT", &["timeouts", "runner_timeout"]),
+    ("ARBORIST_TEST_TIMEOUT", &["test", "timeout"]),
+    ("ARBORIST_TEST_COMMAND", &["test", "command"]),
+    ("ARBORIST_STEP_RUN_RUNNER", &["steps", "run", "runner"]),
+    ("ARBORIST_STEP_RUN_MODEL", &["steps", "run", "model"]),
+    ("ARBORIST_STEP_IMPLEMENT_RUNNER", &["steps", "implement", "runner"]),
+    ("ARBORIST_STEP_IMPLEMENT_MODEL", &["steps", "implement", "model"]),
+    ("ARBORIST_STEP_REVIEW_RUNNER", &["steps", "review", "runner"]),
+    ("ARBORIST_STEP_REVIEW_MODEL", &["steps", "review", "model"]),
+];
+
+/// The key a variable stands for, in the file's own terms.
+pub(super) fn variable(name: &str) -> Option<&'static [&'static str]> {
+    VARIABLES.iter().find(|(variable, _)| *variable == name).map(|(_, path)| *path)
+}
+
+/// The file's tree as a tree of pleach settings. Values keep their places.
+pub(super) fn translate(file: &Node) -> Node {
+    let mut settings = Node::empty_map(file.at);
+    let mut put = |path: &[&str], value: Node| {
+        settings.put(path, value).expect("no path of the tables here is the beginning of another");
+    };
+    let given = |path: &[&str]| {
+        let entry = file.at_path(path)?;
+        (!matches!(entry.value.kind, Kind::Null)).then(|| entry.value.clone())
+    };
+    for (from, to) in MAPPED {
+        if let Some(value) = given(from) {
+            put(to, value);
+        }
+    }
+    for step in ["implement", "review"] {
+        for field in ["runner", "model"] {
+            // Its own value, then the one of `run`, then the general one; the general runner is `agent` already.
+            let general = if field == "model" { given(&["defaults", "model"]) } else { None };
+            let value = given(&["steps", step, field]).or_else(|| given(&["steps", "run", field])).or(general);
+            if let Some(value) = value {
+                put(&["tree", "steps", step, field], value);
+            }
+        }
+    }
+    settings
+}

@@ -1,0 +1,111 @@
+//! What settings must fulfil beyond their types. Checked once, on what all layers come to.
+
+use super::agent::AgentChoice;
+use super::model::Config;
+use super::node::{Kind, Node, Place};
+use super::read::Reading;
+use crate::ids::BranchName;
+
+/// Adds an error for everything in `config` that cannot work; `tree` has the places.
+pub(super) fn check(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+    agents(config, tree, reading);
+    tools(config, tree, reading);
+    repos(config, tree, reading);
+    numbers(config, tree, reading);
+}
+
+/// The place of a setting, or of the nearest one around it that was written.
+fn place(tree: &Node, path: &[&str]) -> Place {
+    (1..=path.len()).rev().find_map(|length| tree.at_path(&path[..length])).map_or(tree.at, |entry| entry.value.at)
+}
+
+fn agents(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+    let mut check = |choice: &Option<AgentChoice>, path: &[&str]| {
+        let empty = match choice {
+            Some(AgentChoice::Command(argv)) => argv.is_empty(),
+            Some(AgentChoice::Acp(command)) => command.is_empty(),
+            _ => false,
+        };
+        if empty {
+            let hint = "Write `agent: command:PROGRAM ARGS`, or name an agent such as claude.".to_owned();
+            reading.report(place(tree, path), "this agent has no program", Some(hint));
+        }
+    };
+    check(&config.agent, &["agent"]);
+    for (name, agent) in &config.agents {
+        check(&agent.runner, &["agents", name, "runner"]);
+    }
+    for (name, step) in &config.tree.steps {
+        check(&step.runner, &["tree", "steps", name, "runner"]);
+    }
+}
+
+fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+    let items = match tree.at_path(&["tools"]).map(|entry| &entry.value.kind) {
+        Some(Kind::List(items)) => items.as_slice(),
+        _ => &[],
+    };
+    for (index, tool) in config.tools.iter().enumerate() {
+        let at = items.get(index).map_or_else(|| place(tree, &["tools"]), |item| item.at);
+        if tool.name.is_empty() {
+            reading.fail(at, "this tool has no `name`");
+        }
+        if tool.command.is_empty() {
+            reading.fail(at, "this tool has no `command`");
+        }
+        if config.tools[..index].iter().any(|other| other.name == tool.name) {
+            reading.fail(at, format!("there are two tools `{}`", tool.name));
+        }
+    }
+    for (repo, tools) in &config.workspace.tools {
+        let at = |name: &str| place(tree, &["workspace", "tools", repo.as_str(), name]);
+        if !config.workspace.repos.contains_key(repo) {
+            reading.fail(at(""), format!("`workspace.repos` has no repository `{repo}`"));
+        }
+        for (name, _) in tools.iter().filter(|(_, tool)| tool.command.is_empty()) {
+            reading.fail(at(name), format!("the tool `{repo}:{name}` has no `command`"));
+        }
+    }
+}
+
+fn repos(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+    for (name, repo) in &config.workspace.repos {
+        let at = |key: &str| place(tree, &["workspace", "repos", name.as_str(), key]);
+        if repo.path.is_none() {
+            reading.fail(at("path"), format!("the repository `{name}` has no `path`"));
+        }
+        if BranchName::new(format!("{}x", repo.branch_prefix)).is_err() {
+            let message = format!("no branch can begin with `{}`", repo.branch_prefix);
+            reading.report(at("branch_prefix"), message, Some("Write something like `pleach/`.".to_owned()));
+        }
+        if repo.clone_depth == Some(0) {
+            reading.fail(at("clone_depth"), "a clone takes at least one commit");
+        }
+    }
+    if let Some(name) = &config.record.repo
+        && !config.workspace.repos.contains_key(name)
+    {
+        reading.fail(place(tree, &["record", "repo"]), format!("`workspace.repos` has no repository `{name}`"));
+    }
+}
+
+fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+    if config.tree.max_retries == 0 {
+        reading.fail(place(tree, &["tree", "max_retries"]), "a task needs at least one attempt");
+    }
+    if config.tree.test_timeout == 0 {
+        reading.fail(place(tree, &["tree", "test_timeout"]), "a test needs at least one second");
+    }
+    for (name, provider) in [
+        ("anthropic", &config.providers.anthropic),
+        ("openai", &config.providers.openai),
+        ("gemini", &config.providers.gemini),
+        ("compatible", &config.providers.compatible),
+    ] {
+        let base = provider.settings.api_base.as_deref();
+        if base.is_some_and(|base| !base.starts_with("http://") && !base.starts_with("https://")) {
+            let at = place(tree, &["providers", name, "settings", "api_base"]);
+            reading.fail(at, "an `api_base` begins with http:// or https://");
+        }
+    }
+}

@@ -1,0 +1,373 @@
+//! Layers of settings and what they come to together.
+
+use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::dotenv::DotEnvEntry;
+use super::error::{ConfigError, Level, Source};
+use super::model::Config;
+use super::node::{Entry, Form, Kind, Node, Place, parse};
+use super::read::{Origin, Reading, Setting, closest};
+use super::{Environment, arborist, check};
+
+/// One source of settings.
+#[derive(Debug, Clone)]
+pub struct Layer {
+    level: Level,
+    base: PathBuf,
+    content: Content,
+}
+
+#[derive(Debug, Clone)]
+enum Content {
+    /// A YAML or JSON file.
+    File { file: PathBuf, text: String },
+    /// Dotted keys and their values, each with where it stands.
+    Pairs(Vec<(Source, String, String)>),
+}
+
+impl Layer {
+    /// A configuration file. Its relative paths start from its directory.
+    pub fn file(level: Level, file: impl Into<PathBuf>, text: impl Into<String>) -> Self {
+        let file = file.into();
+        let base = file.parent().unwrap_or(Path::new("")).to_owned();
+        // Paths in `.arborist/config.json` start from the project, not from the hidden directory.
+        let base = if level == Level::Arborist && base.ends_with(".arborist") {
+            base.parent().unwrap_or(Path::new("")).to_owned()
+        } else {
+            base
+        };
+        Self { level, base, content: Content::File { file, text: text.into() } }
+    }
+
+    /// The `PLEACH_*` variables. Relative paths in them start from `base`, the current directory.
+    pub fn environment(environment: &Environment, base: impl Into<PathBuf>) -> Self {
+        let real = environment.iter().filter(|(name, _)| !environment.dotenv().any(|(other, _)| other == *name));
+        let pairs = named_pairs(real, "PLEACH_", |name| Source::named(Level::Env, name));
+        Self { level: Level::Env, base: base.into(), content: Content::Pairs(pairs) }
+    }
+
+    /// The `ARBORIST_*` variables.
+    pub fn arborist_environment(environment: &Environment, base: impl Into<PathBuf>) -> Self {
+        let pairs = named_pairs(environment.iter(), "ARBORIST_", |name| Source::named(Level::Arborist, name));
+        Self { level: Level::Arborist, base: base.into(), content: Content::Pairs(pairs) }
+    }
+
+    /// The `PLEACH_*` variables of a `.env` file.
+    pub fn dotenv(file: &Path, entries: &[DotEnvEntry]) -> Self {
+        let pairs = entries.iter().filter(|entry| entry.name.starts_with("PLEACH_")).map(|entry| {
+            let source = Source {
+                level: Level::DotEnv,
+                file: Some(file.to_owned()),
+                name: Some(entry.name.clone()),
+                line: Some(entry.line),
+            };
+            (source, entry.name.clone(), entry.value.clone())
+        });
+        let base = file.parent().unwrap_or(Path::new("")).to_owned();
+        Self { level: Level::DotEnv, base, content: Content::Pairs(pairs.collect()) }
+    }
+
+    /// Settings of the command line: the flag, the dotted key it sets, and the value.
+    pub fn flags(flags: impl IntoIterator<Item = (String, String, String)>, base: impl Into<PathBuf>) -> Self {
+        let pairs = flags.into_iter().map(|(flag, key, value)| (Source::named(Level::Flag, flag), key, value));
+        Self { level: Level::Flag, base: base.into(), content: Content::Pairs(pairs.collect()) }
+    }
+
+    /// A recorded configuration, as JSON. Its relative paths start from the project's directory.
+    pub(super) fn recorded(text: String, root: &Path) -> Self {
+        let content = Content::File { file: PathBuf::from("session record"), text };
+        Self { level: Level::Recorded, base: root.to_owned(), content }
+    }
+
+    /// The layer's strength.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+}
+
+fn named_pairs<'e>(
+    variables: impl Iterator<Item = (&'e OsStr, &'e OsStr)>,
+    prefix: &str,
+    source: impl Fn(&str) -> Source,
+) -> Vec<(Source, String, String)> {
+    let named = variables.filter_map(|(name, value)| Some((name.to_str()?, value.to_string_lossy())));
+    let named = named.filter(|(name, _)| name.starts_with(prefix));
+    named.map(|(name, value)| (source(name), name.to_owned(), value.into_owned())).collect()
+}
+
+/// The settings one file gives, checked but not yet merged with others.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Partial {
+    tree: Node,
+    origins: Vec<Origin>,
+}
+
+impl Partial {
+    /// The dotted keys that are given.
+    pub fn keys(&self) -> Vec<String> {
+        let mut keys = Vec::new();
+        self.tree.leaves("", &mut |path, _| keys.push(path.to_owned()));
+        keys
+    }
+}
+
+/// Reads the text of a project's configuration file. Never panics, whatever the text.
+pub fn parse_project(text: &str, file: &Path) -> Result<Partial, Vec<ConfigError>> {
+    let mut origins = Vec::new();
+    let mut errors = Vec::new();
+    let tree = read_layer(Layer::file(Level::Project, file, text), &mut origins, &mut errors);
+    if errors.is_empty() { Ok(Partial { tree, origins }) } else { Err(in_order(errors)) }
+}
+
+/// The configuration all layers come to, and where each setting came from.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved {
+    /// The settings.
+    pub config: Config,
+    /// The source of every setting that is not a default, by its dotted key.
+    pub provenance: BTreeMap<String, Source>,
+}
+
+impl Resolved {
+    /// Where a setting came from. For a list's or section's part, where the nearest setting around it came from.
+    pub fn source(&self, key: &str) -> &Source {
+        let mut key = key;
+        loop {
+            if let Some(source) = self.provenance.get(key) {
+                return source;
+            }
+            match key.rfind(['.', '[']) {
+                Some(end) => key = &key[..end],
+                None => return &Source::DEFAULT,
+            }
+        }
+    }
+
+    /// Every setting that has a value, with its source. Lists are one setting.
+    pub fn settings(&self) -> Vec<(String, Value, Source)> {
+        let mut settings = Vec::new();
+        flatten("", &self.config.to_value(), &mut |key, value| {
+            settings.push((key.to_owned(), value.clone(), self.source(key).clone()));
+        });
+        settings
+    }
+}
+
+fn flatten(prefix: &str, value: &Value, visit: &mut impl FnMut(&str, &Value)) {
+    match value {
+        Value::Object(map) if !map.is_empty() => {
+            for (key, value) in map {
+                let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                flatten(&path, value, visit);
+            }
+        }
+        leaf => visit(prefix, leaf),
+    }
+}
+
+/// Merges the layers, the stronger over the weaker whatever their order here, and reads the result. All mistakes of
+/// all layers come back together.
+pub fn resolve(layers: Vec<Layer>) -> Result<Resolved, Vec<ConfigError>> {
+    Merged::read(layers)?.check()
+}
+
+/// All layers as one, not yet checked for what settings must fulfil together.
+#[derive(Debug)]
+pub(super) struct Merged {
+    pub config: Config,
+    pub provenance: BTreeMap<String, Source>,
+    tree: Node,
+    origins: Vec<Origin>,
+}
+
+impl Merged {
+    pub fn read(mut layers: Vec<Layer>) -> Result<Self, Vec<ConfigError>> {
+        layers.sort_by_key(|layer| layer.level);
+        let root = root_of(&layers);
+        let mut origins = Vec::new();
+        let mut errors = Vec::new();
+        let mut tree = Node::empty_map(Place { source: 0, line: 0, column: 0, width: 0 });
+        for layer in read_layers(layers, &mut origins, &mut errors) {
+            tree.overlay(layer);
+        }
+        let mut reading = Reading::new(&origins);
+        let config = Config::read(&tree, &mut reading).unwrap_or_default();
+        if errors.is_empty() {
+            errors = reading.errors;
+        }
+        if !errors.is_empty() {
+            return Err(in_order(errors));
+        }
+        let mut provenance = BTreeMap::new();
+        tree.leaves("", &mut |path, at| {
+            let source = &origins[at.source].source;
+            let line = if at.line > 0 { Some(at.line) } else { source.line };
+            provenance.insert(path.to_owned(), Source { line, ..source.clone() });
+        });
+        Ok(Self { config: Config { root, ..config }, provenance, tree, origins })
+    }
+
+    pub fn check(self) -> Result<Resolved, Vec<ConfigError>> {
+        let mut reading = Reading::new(&self.origins);
+        check::check(&self.config, &self.tree, &mut reading);
+        if !reading.errors.is_empty() {
+            return Err(in_order(reading.errors));
+        }
+        Ok(Resolved { config: self.config, provenance: self.provenance })
+    }
+}
+
+/// Errors in the order of the text they are about.
+fn in_order(mut errors: Vec<ConfigError>) -> Vec<ConfigError> {
+    errors.sort_by(|a, b| (&a.place, a.column).cmp(&(&b.place, b.column)));
+    errors
+}
+
+/// The directory of the project's configuration; without one, the current directory.
+fn root_of(layers: &[Layer]) -> PathBuf {
+    let file = |layer: &&Layer| matches!(layer.content, Content::File { .. }) && layer.level != Level::User;
+    let pairs = |layer: &&Layer| matches!(layer.level, Level::Env | Level::Flag);
+    let found = layers.iter().rev().find(file).or_else(|| layers.iter().find(pairs));
+    found.map(|layer| layer.base.clone()).unwrap_or_default()
+}
+
+/// The trees of all layers, weakest first. The layers of Arborist are merged in its own terms before they are
+/// translated, so that a step's setting in the file wins over a general one in a variable.
+fn read_layers(layers: Vec<Layer>, origins: &mut Vec<Origin>, errors: &mut Vec<ConfigError>) -> Vec<Node> {
+    let mut trees = Vec::new();
+    let mut foreign: Option<Node> = None;
+    let mut place = 0;
+    for layer in layers {
+        if layer.level != Level::Arborist {
+            let tree = read_layer(layer, origins, errors);
+            trees.push(tree);
+            continue;
+        }
+        place = if foreign.is_none() { trees.len() } else { place };
+        let tree = parse_layer(layer, origins, errors);
+        match &mut foreign {
+            Some(below) => below.overlay(tree),
+            None => foreign = Some(tree),
+        }
+    }
+    if let Some(foreign) = foreign {
+        let tree = arborist::translate(&foreign);
+        check_tree(&tree, origins, errors);
+        trees.insert(place, tree);
+    }
+    trees
+}
+
+/// The tree of one layer, its mistakes noted.
+fn read_layer(layer: Layer, origins: &mut Vec<Origin>, errors: &mut Vec<ConfigError>) -> Node {
+    let tree = parse_layer(layer, origins, errors);
+    check_tree(&tree, origins, errors);
+    tree
+}
+
+fn check_tree(tree: &Node, origins: &[Origin], errors: &mut Vec<ConfigError>) {
+    let mut reading = Reading::new(origins);
+    let _ = Config::read(tree, &mut reading);
+    errors.append(&mut reading.errors);
+}
+
+/// The tree of one layer in the layer's own terms.
+fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, errors: &mut Vec<ConfigError>) -> Node {
+    let index = origins.len();
+    let start = Place { source: index, line: 0, column: 0, width: 0 };
+    match layer.content {
+        Content::File { file, text } => {
+            let source = Source::file(layer.level, file);
+            origins.push(Origin { source: source.clone(), text: text.clone(), base: layer.base });
+            let parsed = parse(&text, index, &source).and_then(|node| match node.kind {
+                Kind::Null => Ok(Node::empty_map(start)),
+                Kind::Map(_) => Ok(node),
+                _ => {
+                    let error = ConfigError::new(source, "a configuration file is a list of `key: value` lines");
+                    Err(Box::new(error.located(&text, node.at.line, node.at.column, node.at.width)))
+                }
+            });
+            match parsed {
+                Ok(mut node) => {
+                    map_backend(&mut node, origins, errors);
+                    node
+                }
+                Err(error) => {
+                    errors.push(*error);
+                    Node::empty_map(start)
+                }
+            }
+        }
+        Content::Pairs(pairs) => {
+            let mut tree = Node::empty_map(start);
+            for (source, name, value) in pairs {
+                let Some(path) = path_of(&name, layer.level, &source, errors) else { continue };
+                let node = Node::loose(value, origins.len());
+                origins.push(Origin { source: source.clone(), text: String::new(), base: layer.base.clone() });
+                let path: Vec<&str> = path.iter().map(String::as_str).collect();
+                if let Err(in_the_way) = tree.put(&path, node) {
+                    let other = &origins[in_the_way.source].source;
+                    errors.push(ConfigError::new(source, format!("{other} gives a part of this key a value")));
+                }
+            }
+            if origins.len() == index {
+                // A layer without settings still has its place, which its empty tree points to.
+                let source = Source { level: layer.level, file: None, name: None, line: None };
+                origins.push(Origin { source, text: String::new(), base: layer.base });
+            }
+            tree
+        }
+    }
+}
+
+/// The path of keys a variable or flag names; none when it is not a setting.
+fn path_of(name: &str, level: Level, source: &Source, errors: &mut Vec<ConfigError>) -> Option<Vec<String>> {
+    if let Some(path) = arborist::variable(name) {
+        return Some(path.iter().map(|&key| key.to_owned()).collect());
+    }
+    if level == Level::Flag {
+        return Some(name.split('.').map(str::to_owned).collect());
+    }
+    let key = name.strip_prefix("PLEACH_")?.to_ascii_lowercase();
+    let path: Vec<String> = key.split("__").map(str::to_owned).collect();
+    let top = Config::FIELDS;
+    if top.contains(&path[0].as_str()) {
+        return Some(path);
+    }
+    // Other variables begin with PLEACH_ too, and only a likely slip is worth an error.
+    if let Some(near) = closest(&path[0], top.iter().copied()) {
+        let error = ConfigError::new(source.clone(), format!("there is no setting `{}`", path[0]));
+        let rest = key.strip_prefix(&path[0]).unwrap_or("").to_ascii_uppercase();
+        errors.push(error.with_hint(format!("Did you mean PLEACH_{}{rest}?", near.to_ascii_uppercase())));
+    }
+    None
+}
+
+/// `backend:` of orchestra.yaml says what `agent:` says, in other words. An `agent:` beside it wins.
+fn map_backend(tree: &mut Node, origins: &[Origin], errors: &mut Vec<ConfigError>) {
+    let Kind::Map(map) = &mut tree.kind else { return };
+    let Some(Entry { key_at, value }) = map.remove("backend") else { return };
+    let text = match &value.kind {
+        Kind::Scalar { text, .. } => text.as_str(),
+        Kind::Null => return,
+        Kind::List(_) | Kind::Map(_) => "",
+    };
+    let agent = match text {
+        "simulation" => "simulation",
+        "direct" | "langgraph" => "builtin",
+        "cli" => "command:",
+        other => {
+            let mut reading = Reading::new(origins);
+            let hint = "It is one of: simulation, direct, langgraph, cli. pleach's own key is `agent`.".to_owned();
+            reading.report(value.at, format!("`backend` cannot be `{other}`"), Some(hint));
+            errors.append(&mut reading.errors);
+            return;
+        }
+    };
+    let kind = Kind::Scalar { text: agent.to_owned(), form: Form::Text };
+    map.entry("agent".to_owned()).or_insert(Entry { key_at, value: Node { kind, at: value.at } });
+}

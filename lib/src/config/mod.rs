@@ -1,0 +1,34 @@
+//! Configuration: text in, typed settings out. Nothing here reads a file.
+//!
+//! Every source becomes a tree of values that know their place; trees are merged from the weakest layer to the
+//! strongest; the result is read into [`Config`]. Each layer is also checked by itself, so that a mistake is reported
+//! even where a stronger layer covers it.
+
+mod agent;
+mod arborist;
+mod check;
+mod dotenv;
+mod environment;
+mod error;
+mod layer;
+mod model;
+mod node;
+mod read;
+mod record;
+mod supplied;
+#[cfg(test)]
+mod tests;
+
+pub use agent::{AgentChoice, InvalidAgent};
+pub use dotenv::{DotEnvEntry, parse_dotenv};
+pub use environment::Environment;
+pub use error::{ConfigError, Level, Source};
+pub use layer::{Layer, Partial, Resolved, parse_project, resolve};
+pub use model::{
+    AgentSettings, Attribution, Budget, Commits, Config, DEFAULT_BRANCH_PREFIX, History, Isolation, Merge, Network,
+    OnExceeded, Provider, ProviderName, ProviderSettings, Providers, Push, Record, RecordPush, Repo, RepoTool, Sandbox,
+    SandboxMode, ScriptProvider, Step, Structural, Tool, Tree, Workspace, Worktrees, keys,
+};
+pub use read::Key;
+pub use record::RecordedConfigError;
+pub use supplied::{Supplied, SuppliedKind, supplied};

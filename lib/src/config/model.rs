@@ -1,0 +1,442 @@
+//! Every setting there is, with its meaning and its default.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use super::agent::AgentChoice;
+use super::read::{Key, Setting, choice, section};
+use crate::ids::RepoName;
+
+section! {
+    /// The configuration of a run.
+    Config {
+        /// The agent that works on nodes which name none. Without one a run is simulated.
+        agent: Option<AgentChoice> = None,
+        /// What commits say about the agent beyond their trailers.
+        attribution: Attribution = Attribution::None,
+        /// What a task's branch holds: one commit per step, or the turns as well.
+        commits: Commits = Commits::Steps,
+        /// Model providers.
+        providers: Providers = Providers::default(),
+        /// Agents by name, for nodes that ask for one.
+        agents: BTreeMap<String, AgentSettings> = BTreeMap::new(),
+        /// Commands agents get as tools.
+        tools: Vec<Tool> = Vec::new(),
+        /// The repositories a run works in.
+        workspace: Workspace = Workspace::default(),
+        /// Task trees.
+        tree: Tree = Tree::default(),
+        /// The working copies agents get.
+        worktrees: Worktrees = Worktrees::default(),
+        /// The merge queue.
+        merge: Merge = Merge::default(),
+        /// What may be spent. 0 is no limit.
+        budget: Budget = Budget::default(),
+        /// Where sessions are recorded.
+        record: Record = Record::default(),
+        /// What agents may touch outside their working copy.
+        sandbox: Sandbox = Sandbox::default(),
+    } beside {
+        /// The directory the project's configuration stands in: paths below it are recorded relative to it.
+        root: PathBuf,
+    }
+}
+
+choice! {
+    /// What commits say about the agent beyond their trailers.
+    Attribution {
+        /// Nothing.
+        None = "none",
+        /// An `Assisted-by` trailer.
+        AssistedBy = "assisted-by",
+        /// A `Co-authored-by` trailer.
+        CoAuthoredBy = "co-authored-by",
+    }
+}
+
+choice! {
+    /// What a task's branch holds.
+    Commits {
+        /// One commit per step.
+        Steps = "steps",
+        /// The turns as well.
+        Turns = "turns",
+    }
+}
+
+section! {
+    /// Model providers.
+    Providers {
+        /// The provider for nodes that name none. Without it, the first one that has a key.
+        default: Option<ProviderName> = None,
+        /// Anthropic.
+        anthropic: Provider = Provider::default(),
+        /// OpenAI.
+        openai: Provider = Provider::default(),
+        /// Google Gemini.
+        gemini: Provider = Provider::default(),
+        /// Any server that speaks OpenAI's chat completions.
+        compatible: Provider = Provider::default(),
+        /// Answers from a file, for demos and tests.
+        script: ScriptProvider = ScriptProvider::default(),
+    }
+}
+
+choice! {
+    /// A model provider.
+    ProviderName {
+        /// Anthropic.
+        Anthropic = "anthropic",
+        /// OpenAI.
+        Openai = "openai",
+        /// Google Gemini.
+        Gemini = "gemini",
+        /// Any server that speaks OpenAI's chat completions.
+        Compatible = "compatible",
+        /// Answers from a file.
+        Script = "script",
+    }
+}
+
+impl Providers {
+    /// The settings of a provider that speaks to a server.
+    pub fn get(&self, name: ProviderName) -> Option<&Provider> {
+        match name {
+            ProviderName::Anthropic => Some(&self.anthropic),
+            ProviderName::Openai => Some(&self.openai),
+            ProviderName::Gemini => Some(&self.gemini),
+            ProviderName::Compatible => Some(&self.compatible),
+            ProviderName::Script => None,
+        }
+    }
+}
+
+section! {
+    /// One model provider.
+    Provider {
+        /// The model behind a short name such as smart, worker or cheap.
+        models: BTreeMap<String, String> = BTreeMap::new(),
+        /// How its server is called.
+        settings: ProviderSettings = ProviderSettings::default(),
+    }
+}
+
+section! {
+    /// How a provider's server is called.
+    ProviderSettings {
+        /// The most tokens of one answer.
+        max_tokens: u32 = 8192,
+        /// The server's address, in place of the provider's own.
+        api_base: Option<String> = None,
+        /// A command that prints the key, for keys that are in no variable.
+        api_key_command: Option<String> = None,
+    }
+}
+
+section! {
+    /// The scripted provider.
+    ScriptProvider {
+        /// The YAML file with the answers.
+        file: Option<PathBuf> = None,
+    }
+}
+
+section! {
+    /// A named agent. `role`, `persona`, `personality` and `task` are YAML files with a `content:` key.
+    AgentSettings {
+        /// The agent that does the work; without it the one of the run.
+        runner: Option<AgentChoice> = None,
+        /// File with what it is for.
+        role: Option<PathBuf> = None,
+        /// File with who it is.
+        persona: Option<PathBuf> = None,
+        /// File with how it talks.
+        personality: Option<PathBuf> = None,
+        /// File with what to do.
+        task: Option<PathBuf> = None,
+        /// Its model.
+        model: Option<String> = None,
+        /// The tools it may use; all when the list is empty.
+        tools: Vec<String> = Vec::new(),
+    }
+}
+
+section! {
+    /// A command agents get as a tool.
+    Tool {
+        /// What the tool is called.
+        name: String = String::new(),
+        /// The command it runs.
+        command: String = String::new(),
+        /// What it does, for the model.
+        description: String = String::new(),
+    }
+}
+
+section! {
+    /// The repositories a run works in.
+    Workspace {
+        /// Repositories by name. Without any, the one the run was started in.
+        repos: BTreeMap<RepoName, Repo> = BTreeMap::new(),
+        /// Tools of one repository.
+        tools: BTreeMap<RepoName, BTreeMap<String, RepoTool>> = BTreeMap::new(),
+    }
+}
+
+/// The prefix of branches where the configuration gives none.
+pub const DEFAULT_BRANCH_PREFIX: &str = "pleach/";
+
+section! {
+    /// One repository of the workspace.
+    Repo {
+        /// Where it is.
+        path: Option<PathBuf> = None,
+        /// What the names of its session branches begin with.
+        branch_prefix: String = DEFAULT_BRANCH_PREFIX.to_owned(),
+        /// Where it is cloned from and pushed to.
+        remote: Option<String> = None,
+        /// When session branches are pushed. Without it: on_completion with a remote, otherwise never.
+        push: Option<Push> = None,
+        /// How many commits a clone takes; all without it.
+        clone_depth: Option<u32> = None,
+    }
+}
+
+impl Repo {
+    /// When session branches are pushed.
+    pub fn push_policy(&self) -> Push {
+        let default = if self.remote.is_some() { Push::OnCompletion } else { Push::Never };
+        self.push.unwrap_or(default)
+    }
+}
+
+choice! {
+    /// When session branches are pushed.
+    Push {
+        /// Never.
+        Never = "never",
+        /// When the pipeline is done.
+        OnCompletion = "on_completion",
+        /// After every checkpoint.
+        OnCheckpoint = "on_checkpoint",
+    }
+}
+
+section! {
+    /// A tool of one repository.
+    RepoTool {
+        /// The command it runs.
+        command: String = String::new(),
+        /// What it does, for the model.
+        description: String = String::new(),
+    }
+}
+
+section! {
+    /// Task trees.
+    Tree {
+        /// The test of tasks that have none of their own.
+        test_command: Option<String> = None,
+        /// Seconds a test may take.
+        test_timeout: u64 = 300,
+        /// Seconds an agent may take for one step; no limit without it.
+        runner_timeout: Option<u64> = None,
+        /// Attempts a task gets.
+        max_retries: u32 = 5,
+        /// The branch older histories are read against.
+        base_branch: Option<String> = None,
+        /// Where reports go.
+        report_dir: Option<PathBuf> = None,
+        /// Where logs go.
+        log_dir: Option<PathBuf> = None,
+        /// Whether logs are committed; otherwise they are in the session's record.
+        commit_logs: bool = true,
+        /// What has a branch of its own.
+        isolation: Isolation = Isolation::None,
+        /// The pipeline that works on a task, in place of the built-in one.
+        pipeline: Option<PathBuf> = None,
+        /// Whether a task ends early when two attempts in a row get nowhere.
+        early_stop: bool = true,
+        /// Agent and model of each step.
+        steps: BTreeMap<String, Step> = BTreeMap::new(),
+    }
+}
+
+choice! {
+    /// What has a branch of its own in a task tree.
+    Isolation {
+        /// Nothing: one task after another.
+        None = "none",
+        /// Every phase.
+        Phase = "phase",
+        /// Every task.
+        Task = "task",
+    }
+}
+
+section! {
+    /// Agent and model of one step.
+    Step {
+        /// The agent.
+        runner: Option<AgentChoice> = None,
+        /// The model.
+        model: Option<String> = None,
+    }
+}
+
+section! {
+    /// The working copies agents get.
+    Worktrees {
+        /// The directory they are made in; without it, one in the user's state directory.
+        base: Option<PathBuf> = None,
+        /// A command run once in each new one.
+        setup: Option<String> = None,
+        /// Tracked paths that are left out of them.
+        exclude: Vec<String> = Vec::new(),
+        /// Ignored paths that are copied into them and never committed.
+        include_ignored: Vec<String> = Vec::new(),
+        /// Whether a session's branches go when its worktrees go.
+        delete_branches: bool = false,
+        /// How many are kept ready.
+        pool: u32 = 4,
+    }
+}
+
+section! {
+    /// The merge queue.
+    Merge {
+        /// Whether hooks of the repository run in a merge.
+        run_hooks: bool = false,
+        /// Whether the queue runs at all.
+        enabled: bool = true,
+        /// Seconds between two looks at the queue.
+        interval_secs: u64 = 60,
+        /// Whether what merges cleanly lands without being asked for.
+        auto_merge_clean: bool = true,
+        /// How often a conflict is tried again.
+        max_conflict_retries: u32 = 2,
+        /// The test every candidate must pass.
+        test_command: Option<String> = None,
+        /// What the target's history looks like.
+        history: History = History::Linear,
+        /// Whether files are merged by their structure where lines do not.
+        structural: Structural = Structural::Auto,
+    }
+}
+
+choice! {
+    /// What the target's history looks like.
+    History {
+        /// One line of commits.
+        Linear = "linear",
+        /// Merge commits.
+        Merge = "merge",
+    }
+}
+
+choice! {
+    /// Whether files are merged by their structure.
+    Structural {
+        /// Where a merge program for it is there.
+        Auto = "auto",
+        /// Never.
+        Off = "off",
+    }
+}
+
+section! {
+    /// What may be spent.
+    Budget {
+        /// Tokens of a run.
+        tokens: u64 = 0,
+        /// US dollars of a run.
+        usd: f64 = 0.0,
+        /// US dollars of a task.
+        per_task_usd: f64 = 0.0,
+        /// US dollars of a day.
+        per_day_usd: f64 = 0.0,
+        /// What happens when a limit is reached.
+        on_exceeded: OnExceeded = OnExceeded::Stop,
+    }
+}
+
+choice! {
+    /// What happens when a budget is used up.
+    OnExceeded {
+        /// The run fails.
+        Stop = "stop",
+        /// The run pauses and can be resumed.
+        Pause = "pause",
+        /// A warning, once.
+        Warn = "warn",
+    }
+}
+
+section! {
+    /// Where sessions are recorded.
+    Record {
+        /// The repository of the workspace that holds the records; the first one without it.
+        repo: Option<RepoName> = None,
+        /// Whether records are pushed.
+        push: RecordPush = RecordPush::Auto,
+        /// Seconds between two pushes.
+        push_interval: u64 = 10,
+        /// A CXDB server, as host:port, that gets a copy of every record.
+        cxdb: Option<String> = None,
+    }
+}
+
+choice! {
+    /// Whether records are pushed.
+    RecordPush {
+        /// Where session branches are.
+        Auto = "auto",
+        /// Always.
+        Always = "always",
+        /// Never.
+        Never = "never",
+    }
+}
+
+section! {
+    /// What agents may touch outside their working copy.
+    Sandbox {
+        /// Whether there is one.
+        mode: SandboxMode = SandboxMode::Auto,
+        /// What agents can reach.
+        network: Network = Network::Gateway,
+        /// Paths they may write.
+        rw: Vec<PathBuf> = Vec::new(),
+        /// Paths they may read.
+        ro: Vec<PathBuf> = Vec::new(),
+    }
+}
+
+choice! {
+    /// Whether agents run in a sandbox.
+    SandboxMode {
+        /// Where the system has one.
+        Auto = "auto",
+        /// Always; without one nothing runs.
+        Required = "required",
+        /// Never.
+        Off = "off",
+    }
+}
+
+choice! {
+    /// What agents can reach.
+    Network {
+        /// Their model, through pleach.
+        Gateway = "gateway",
+        /// Everything.
+        Open = "open",
+    }
+}
+
+/// Every key of the configuration.
+pub fn keys() -> Vec<Key> {
+    let mut keys = Vec::new();
+    Config::keys("", "", &mut keys);
+    keys
+}

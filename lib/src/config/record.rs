@@ -1,0 +1,204 @@
+//! The configuration in a session's record, and back from it.
+//!
+//! A session is resumed with the settings it was started with, also in another clone on another machine. So the
+//! record holds every setting, defaults included, but nothing that belongs to one machine:
+//!
+//! - never where keys come from or go to (`api_base`, `api_key_command`), `worktrees.base`, and the paths of the
+//!   sandbox: these are always the resuming machine's;
+//! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
+//! - other paths, and remotes with a password in them, are left out and listed under `machine`: on resume the local
+//!   configuration must give them.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::error::{ConfigError, Level, Source};
+use super::layer::{Layer, Merged, Resolved};
+use super::model::{Config, Provider};
+
+/// The key of the list of settings that were left out because they belong to the machine.
+const MACHINE: &str = "machine";
+
+/// A recorded configuration this version cannot read.
+#[derive(Debug, thiserror::Error)]
+#[error("the recorded configuration cannot be read: {0}")]
+pub struct RecordedConfigError(#[from] serde_json::Error);
+
+impl Config {
+    /// The settings as a session records them: nothing secret, nothing that belongs to this machine.
+    pub fn recordable(&self) -> Value {
+        let mut config = self.clone();
+        let mut machine = Vec::new();
+        config.forget_machine();
+        config.each_path(|key, setting| {
+            if let Some(path) = setting.take() {
+                match path.strip_prefix(&self.root) {
+                    Ok(below) if below.as_os_str().is_empty() => *setting = Some(PathBuf::from(".")),
+                    Ok(below) => *setting = Some(below.to_owned()),
+                    Err(_) => machine.push(key.join(".")),
+                }
+            }
+        });
+        for (name, repo) in &mut config.workspace.repos {
+            if repo.remote.as_deref().is_some_and(has_password) {
+                repo.remote = None;
+                machine.push(format!("workspace.repos.{name}.remote"));
+            }
+        }
+        let mut value = config.to_value();
+        if let (Value::Object(map), false) = (&mut value, machine.is_empty()) {
+            map.insert(MACHINE.to_owned(), machine.into());
+        }
+        value
+    }
+
+    /// A recorded configuration as it stands in the record: relative paths stay relative, what was left out is
+    /// default. For looking at; a run that goes on uses [`Resolved::resume`].
+    pub fn from_recorded(mut value: Value) -> Result<Self, RecordedConfigError> {
+        take_machine(&mut value);
+        Ok(serde_json::from_value(value)?)
+    }
+
+    /// All settings as JSON, without the ones that are not set. Paths that are not UTF-8 lose what is not.
+    pub(super) fn to_value(&self) -> Value {
+        let mut config = self.clone();
+        let lossy = |path: &mut PathBuf| *path = PathBuf::from(path.to_string_lossy().into_owned());
+        config.each_path(|_, path| path.iter_mut().for_each(lossy));
+        config.worktrees.base.iter_mut().for_each(lossy);
+        config.sandbox.rw.iter_mut().chain(&mut config.sandbox.ro).for_each(lossy);
+        let mut value = serde_json::to_value(config).expect("settings are text, numbers and UTF-8 paths");
+        drop_nulls(&mut value);
+        value
+    }
+
+    /// Calls `visit` with every setting that is a path of the project, and its key.
+    fn each_path(&mut self, mut visit: impl FnMut(&[&str], &mut Option<PathBuf>)) {
+        visit(&["providers", "script", "file"], &mut self.providers.script.file);
+        for (name, agent) in &mut self.agents {
+            visit(&["agents", name, "role"], &mut agent.role);
+            visit(&["agents", name, "persona"], &mut agent.persona);
+            visit(&["agents", name, "personality"], &mut agent.personality);
+            visit(&["agents", name, "task"], &mut agent.task);
+        }
+        for (name, repo) in &mut self.workspace.repos {
+            visit(&["workspace", "repos", name.as_str(), "path"], &mut repo.path);
+        }
+        visit(&["tree", "report_dir"], &mut self.tree.report_dir);
+        visit(&["tree", "log_dir"], &mut self.tree.log_dir);
+        visit(&["tree", "pipeline"], &mut self.tree.pipeline);
+    }
+
+    /// Takes out the settings that are always the machine's own.
+    fn forget_machine(&mut self) {
+        for (_, provider) in self.providers_mut() {
+            provider.settings.api_base = None;
+            provider.settings.api_key_command = None;
+        }
+        self.worktrees.base = None;
+        self.sandbox.rw.clear();
+        self.sandbox.ro.clear();
+    }
+
+    fn providers_mut(&mut self) -> [(&'static str, &mut Provider); 4] {
+        let providers = &mut self.providers;
+        [
+            ("anthropic", &mut providers.anthropic),
+            ("openai", &mut providers.openai),
+            ("gemini", &mut providers.gemini),
+            ("compatible", &mut providers.compatible),
+        ]
+    }
+}
+
+impl Resolved {
+    /// The configuration a session goes on with: the recorded one, the machine's own settings out of the local one,
+    /// and over both the flags given now.
+    pub fn resume(recorded: &Value, local: &Resolved, flags: Layer) -> Result<Resolved, Vec<ConfigError>> {
+        let mut value = recorded.clone();
+        let left_out = take_machine(&mut value);
+        let text = serde_json::to_string_pretty(&value).expect("a JSON value prints as JSON");
+        let mut merged = Merged::read(vec![Layer::recorded(text, &local.config.root), flags])?;
+        for source in merged.provenance.values_mut().filter(|source| source.level == Level::Recorded) {
+            *source = Source { level: Level::Recorded, file: None, name: None, line: None };
+        }
+        merged.config.root.clone_from(&local.config.root);
+        merged.fill_in(local, &left_out);
+        merged.check()
+    }
+}
+
+impl Merged {
+    /// Puts the machine's own settings and those that were left out of the record in place, unless a flag gives them.
+    fn fill_in(&mut self, local: &Resolved, left_out: &[String]) {
+        let provenance = &mut self.provenance;
+        // Whether the local value counts; if so it keeps the source it has here.
+        let mut mine = |key: &str| {
+            let flag = provenance.get(key).is_some_and(|source| source.level == Level::Flag);
+            if flag {
+                return false;
+            }
+            match local.provenance.get(key) {
+                Some(source) => provenance.insert(key.to_owned(), source.clone()),
+                None => provenance.remove(key),
+            };
+            true
+        };
+        let mut own = local.config.clone();
+        for ((name, theirs), (_, own)) in self.config.providers_mut().into_iter().zip(own.providers_mut()) {
+            if mine(&format!("providers.{name}.settings.api_base")) {
+                theirs.settings.api_base = own.settings.api_base.take();
+            }
+            if mine(&format!("providers.{name}.settings.api_key_command")) {
+                theirs.settings.api_key_command = own.settings.api_key_command.take();
+            }
+        }
+        if mine("worktrees.base") {
+            self.config.worktrees.base = own.worktrees.base.take();
+        }
+        if mine("sandbox.rw") {
+            self.config.sandbox.rw = std::mem::take(&mut own.sandbox.rw);
+        }
+        if mine("sandbox.ro") {
+            self.config.sandbox.ro = std::mem::take(&mut own.sandbox.ro);
+        }
+        let mut paths = std::collections::BTreeMap::new();
+        own.each_path(|key, path| paths.extend(path.take().map(|path| (key.join("."), path))));
+        let mut wanted = |key: &str| left_out.iter().any(|left| left == key) && mine(key);
+        self.config.each_path(|key, path| {
+            let key = key.join(".");
+            if wanted(&key) {
+                *path = paths.remove(&key);
+            }
+        });
+        for (name, repo) in &mut self.config.workspace.repos {
+            if wanted(&format!("workspace.repos.{name}.remote")) {
+                repo.remote = own.workspace.repos.get_mut(name).and_then(|own| own.remote.take());
+            }
+        }
+    }
+}
+
+/// Takes the list of left-out settings off a recorded configuration.
+fn take_machine(value: &mut Value) -> Vec<String> {
+    let list = match value {
+        Value::Object(map) => map.shift_remove(MACHINE),
+        _ => None,
+    };
+    match list {
+        Some(Value::Array(keys)) => keys.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn has_password(address: &str) -> bool {
+    let login = address.split_once("://").and_then(|(_, rest)| rest.split('/').next()?.rsplit_once('@'));
+    login.is_some_and(|(login, _)| login.contains(':'))
+}
+
+fn drop_nulls(value: &mut Value) {
+    if let Value::Object(map) = value {
+        map.retain(|_, below| !below.is_null());
+        map.values_mut().for_each(drop_nulls);
+    }
+}

@@ -1,0 +1,155 @@
+//! What a repository supplies that the user must agree to before it counts: commands pleach would run, and settings
+//! that could send keys or records elsewhere or open the sandbox.
+
+use std::fmt;
+
+use super::Environment;
+use super::error::{Level, Source};
+use super::layer::Resolved;
+use super::model::{Network, SandboxMode};
+
+/// Why something needs the user's agreement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum SuppliedKind {
+    /// A command that would be run.
+    Command,
+    /// An address keys would be sent to.
+    KeyAddress,
+    /// A server that would get the records.
+    RecordAddress,
+    /// A way out of the sandbox.
+    Sandbox,
+    /// A variable that makes programs run or load something else.
+    Variable,
+}
+
+impl fmt::Display for SuppliedKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Command => "command",
+            Self::KeyAddress => "address for keys",
+            Self::RecordAddress => "address for records",
+            Self::Sandbox => "sandbox",
+            Self::Variable => "variable",
+        })
+    }
+}
+
+/// One thing a repository supplies that needs trust.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Supplied {
+    /// Why.
+    pub kind: SuppliedKind,
+    /// The setting or variable.
+    pub key: String,
+    /// Where it stands.
+    pub source: Source,
+    /// What it says, whole.
+    pub text: String,
+}
+
+/// Names of variables by which a `.env` file could make programs run or load something else, or go through a proxy.
+const STEERING: [&str; 24] = [
+    "ALL_PROXY",
+    "BASH_ENV",
+    "CURL_CA_BUNDLE",
+    "EDITOR",
+    "ENV",
+    "GCONV_PATH",
+    "HTTPS_PROXY",
+    "HTTP_PROXY",
+    "IFS",
+    "JAVA_TOOL_OPTIONS",
+    "NODE_EXTRA_CA_CERTS",
+    "NODE_OPTIONS",
+    "PAGER",
+    "PATH",
+    "PERL5LIB",
+    "PERL5OPT",
+    "PYTHONPATH",
+    "PYTHONSTARTUP",
+    "REQUESTS_CA_BUNDLE",
+    "RUBYOPT",
+    "SHELL",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "VISUAL",
+];
+
+/// Beginnings of such names.
+const STEERING_PREFIXES: [&str; 5] = ["CARGO_", "DYLD_", "GIT_", "LD_", "NPM_CONFIG_"];
+
+/// Ends of names that hold the address of a model provider.
+const ADDRESS_ENDINGS: [&str; 4] = ["_API_BASE", "_BASE_URL", "_ENDPOINT", "_API_URL"];
+
+/// Everything of the configuration and the `.env` file that needs trust. What the user gave (flags, environment, user
+/// configuration) is not in it.
+pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied> {
+    let mut found = Vec::new();
+    let mut add = |kind: SuppliedKind, key: String, text: Option<String>| {
+        let source = resolved.source(&key);
+        if let Some(text) = text.filter(|_| source.level.is_supplied()) {
+            found.push(Supplied { kind, source: source.clone(), key, text });
+        }
+    };
+    let config = &resolved.config;
+    let command = SuppliedKind::Command;
+    add(command, "agent".into(), config.agent.as_ref().and_then(|agent| agent.command_line()));
+    for (name, agent) in &config.agents {
+        let line = agent.runner.as_ref().and_then(|agent| agent.command_line());
+        add(command, format!("agents.{name}.runner"), line);
+    }
+    for (name, step) in &config.tree.steps {
+        let line = step.runner.as_ref().and_then(|agent| agent.command_line());
+        add(command, format!("tree.steps.{name}.runner"), line);
+    }
+    for (index, tool) in config.tools.iter().enumerate() {
+        add(command, format!("tools[{index}].command"), Some(tool.command.clone()));
+    }
+    for (repo, tools) in &config.workspace.tools {
+        for (name, tool) in tools {
+            add(command, format!("workspace.tools.{repo}.{name}.command"), Some(tool.command.clone()));
+        }
+    }
+    add(command, "worktrees.setup".into(), config.worktrees.setup.clone());
+    add(command, "tree.test_command".into(), config.tree.test_command.clone());
+    add(command, "merge.test_command".into(), config.merge.test_command.clone());
+    for (name, provider) in [
+        ("anthropic", &config.providers.anthropic),
+        ("openai", &config.providers.openai),
+        ("gemini", &config.providers.gemini),
+        ("compatible", &config.providers.compatible),
+    ] {
+        let settings = &provider.settings;
+        let key = |key: &str| format!("providers.{name}.settings.{key}");
+        add(command, key("api_key_command"), settings.api_key_command.clone());
+        add(SuppliedKind::KeyAddress, key("api_base"), settings.api_base.clone());
+    }
+    add(SuppliedKind::RecordAddress, "record.cxdb".into(), config.record.cxdb.clone());
+    let sandbox = &config.sandbox;
+    let off = (sandbox.mode == SandboxMode::Off).then(|| "mode: off".to_owned());
+    add(SuppliedKind::Sandbox, "sandbox.mode".into(), off);
+    let open = (sandbox.network == Network::Open).then(|| "network: open".to_owned());
+    add(SuppliedKind::Sandbox, "sandbox.network".into(), open);
+    let writable: Vec<_> = sandbox.rw.iter().map(|path| path.display().to_string()).collect();
+    add(SuppliedKind::Sandbox, "sandbox.rw".into(), (!writable.is_empty()).then(|| writable.join("\n")));
+    found.extend(variables(environment));
+    found
+}
+
+/// The variables of a `.env` file that need trust.
+fn variables(environment: &Environment) -> impl Iterator<Item = Supplied> {
+    environment.dotenv().filter_map(|(name, value)| {
+        let name = name.to_string_lossy();
+        let upper = name.to_ascii_uppercase();
+        let kind = if ADDRESS_ENDINGS.iter().any(|ending| upper.ends_with(ending)) {
+            SuppliedKind::KeyAddress
+        } else if STEERING.contains(&upper.as_str()) || STEERING_PREFIXES.iter().any(|start| upper.starts_with(start)) {
+            SuppliedKind::Variable
+        } else {
+            return None;
+        };
+        let source = Source::named(Level::DotEnv, format!("{name} in .env"));
+        Some(Supplied { kind, key: name.into_owned(), source, text: value.to_string_lossy().into_owned() })
+    })
+}

@@ -1,0 +1,568 @@
+//! Layering, provenance, located errors, records.
+
+use std::path::{Path, PathBuf};
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+
+const ALL_KEYS: &str = r#"
+agent: claude
+attribution: assisted-by
+commits: turns
+providers:
+  default: anthropic
+  anthropic: {models: {smart: M, worker: M, cheap: 5.10}, settings: {max_tokens: 100, api_base: "https://a.example", api_key_command: pass show key}}
+  openai: {models: {smart: M}}
+  gemini: {settings: {max_tokens: 1}}
+  compatible: {settings: {api_base: http://localhost:1}}
+  script: {file: demo.yaml}
+agents: {reviewer: {runner: codex, role: roles/r.yaml, persona: ../p.yaml, personality: /abs/p.yaml, task: t.yaml, model: M, tools: [grep]}}
+tools: [{name: run-tests, command: "make test", description: Runs tests}]
+workspace:
+  repos:
+    backend: {path: ./backend, branch_prefix: orchestra/, remote: "https://git.example/b.git", push: on_checkpoint, clone_depth: 50}
+  tools: {backend: {run-tests: {command: make, description: d}}}
+tree: {test_command: t, test_timeout: 1, runner_timeout: 9, max_retries: 2, base_branch: b, report_dir: spec/r, log_dir: spec/l, commit_logs: false, isolation: phase, pipeline: p.dot, early_stop: false, steps: {implement: {runner: "command:x y", model: m}}}
+worktrees: {base: .orchestra/worktrees, setup: "npm ci", exclude: [.claude/], include_ignored: [.env, node_modules], delete_branches: true, pool: 1}
+merge: {run_hooks: true, enabled: false, interval_secs: 1, auto_merge_clean: false, max_conflict_retries: 0, test_command: t, history: merge, structural: off}
+budget: {tokens: 1, usd: 0.5, per_task_usd: 1, per_day_usd: 2, on_exceeded: warn}
+record: {repo: backend, push: never, push_interval: 0, cxdb: "localhost:9009"}
+sandbox: {mode: off, network: open, rw: [/tmp], ro: [x]}
+"#;
+
+fn project(text: &str) -> Layer {
+    Layer::file(Level::Project, "/p/pleach.yaml", text)
+}
+
+fn resolved(layers: Vec<Layer>) -> Resolved {
+    resolve(layers).unwrap_or_else(|errors| panic!("{}", shown(&errors)))
+}
+
+fn shown(errors: &[ConfigError]) -> String {
+    errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n\n")
+}
+
+fn env(pairs: &[(&str, &str)]) -> Environment {
+    Environment::from_pairs(pairs.iter().copied())
+}
+
+fn flag(key: &str, value: &str) -> Layer {
+    Layer::flags([(format!("--{key}"), key.to_owned(), value.to_owned())], "/cwd")
+}
+
+#[test]
+fn every_key_is_read() {
+    let resolved = resolved(vec![project(ALL_KEYS)]);
+    let config = &resolved.config;
+    assert_eq!(config.agent, Some(AgentChoice::Claude));
+    assert_eq!(config.providers.anthropic.models["cheap"], "5.10");
+    assert_eq!(config.agents["reviewer"].persona, Some(PathBuf::from("/p.yaml")));
+    assert_eq!(config.worktrees.base, Some(PathBuf::from("/p/.orchestra/worktrees")));
+    assert_eq!(config.sandbox.mode, SandboxMode::Off);
+    assert_eq!(config.merge.structural, Structural::Off);
+    assert_eq!(config.tree.steps["implement"].runner, Some(AgentChoice::Command(vec!["x".into(), "y".into()])));
+    // The text gives every key there is, so that a new one cannot be forgotten here.
+    let given = resolved.settings();
+    for key in keys() {
+        // Providers have the same keys; one of them gives all.
+        let path = ["openai", "gemini", "compatible"]
+            .iter()
+            .fold(key.path.clone(), |path, name| path.replace(name, "anthropic"));
+        let pattern: Vec<&str> = path.split(['.', '[']).collect();
+        let matches = |path: &str| {
+            let path: Vec<&str> = path.split('.').collect();
+            let depth = pattern.iter().position(|part| *part == "]").unwrap_or(pattern.len());
+            path.len() >= depth && path.iter().zip(&pattern[..depth]).all(|(part, want)| *want == "*" || part == want)
+        };
+        assert!(given.iter().any(|(path, ..)| matches(path)), "{} is in no test", key.path);
+        assert!(!key.about.is_empty() || key.path.contains("[]"), "{}", key.path);
+    }
+    for (key, value, source) in given {
+        assert_eq!(source.level == Level::Default, !resolved.provenance.contains_key(&key), "{key} {value}");
+    }
+}
+
+#[test]
+fn nothing_given_is_all_defaults() {
+    for text in ["", "# nothing\n", "tree:\nproviders: ~\n"] {
+        let resolved = resolved(vec![project(text)]);
+        assert_eq!(resolved.config, Config { root: "/p".into(), ..Config::default() });
+        assert!(resolved.provenance.is_empty());
+    }
+    assert_eq!(resolve(vec![]).unwrap().config, Config::default());
+}
+
+#[test]
+fn stronger_layers_win_key_by_key_and_say_where_they_are() {
+    let text = "agent: codex\ntree:\n  max_retries: 2\n  test_command: make\n";
+    let environment = env(&[("PLEACH_TREE__MAX_RETRIES", "4"), ("PLEACH_AGENT", "gemini"), ("PLEACH_SESSION", "x")]);
+    let dotenv =
+        parse_dotenv("\nPLEACH_TREE__MAX_RETRIES=3\nPLEACH_MERGE__ENABLED=false", Path::new("/p/.env")).unwrap();
+    // Their order in the list does not matter.
+    let resolved = resolved(vec![
+        flag("agent", "builtin"),
+        project(text),
+        Layer::environment(&environment, "/cwd"),
+        Layer::file(Level::User, "/u/config.yaml", "agent: claude\nbudget: {usd: 3}\ntree: {test_timeout: 7}"),
+        Layer::dotenv(Path::new("/p/.env"), &dotenv),
+        Layer::file(
+            Level::Arborist,
+            "/p/.arborist/config.json",
+            r#"{"defaults": {"base_branch": "dev", "max_retries": 9}}"#,
+        ),
+    ]);
+    let shown: Vec<String> = resolved
+        .provenance
+        .iter()
+        .map(|(key, source)| {
+            let value = resolved.settings().into_iter().find(|(path, ..)| path == key).unwrap().1;
+            format!("{key} = {value} ({source})")
+        })
+        .collect();
+    insta::assert_snapshot!(shown.join("\n"), @r#"
+    agent = "builtin" (--agent)
+    budget.usd = 3.0 (/u/config.yaml:2)
+    merge.enabled = false (/p/.env:3)
+    tree.base_branch = "dev" (/p/.arborist/config.json:1)
+    tree.max_retries = 4 (PLEACH_TREE__MAX_RETRIES)
+    tree.test_command = "make" (/p/pleach.yaml:4)
+    tree.test_timeout = 7 (/u/config.yaml:3)
+    "#);
+}
+
+#[test]
+fn paths_start_from_the_file_they_stand_in() {
+    let environment =
+        env(&[("PLEACH_TREE__PIPELINE", "c.dot"), ("PLEACH_SANDBOX__RO", "[a, /b]"), ("PLEACH_SANDBOX__RW", "x")]);
+    let config = resolved(vec![
+        project("tree: {log_dir: ./logs/../l}"),
+        Layer::file(Level::User, "/u/.config/pleach/config.yaml", "worktrees: {base: ../../wt}"),
+        Layer::environment(&environment, "/cwd"),
+    ])
+    .config;
+    assert_eq!(config.tree.log_dir, Some("/p/l".into()));
+    assert_eq!(config.worktrees.base, Some("/u/wt".into()));
+    assert_eq!(config.tree.pipeline, Some("/cwd/c.dot".into()));
+    assert_eq!(config.sandbox.ro, [PathBuf::from("/cwd/a"), "/b".into()]);
+    assert_eq!(config.sandbox.rw, [PathBuf::from("/cwd/x")]);
+    assert_eq!(config.root, Path::new("/p"));
+}
+
+#[test]
+fn backend_of_orchestra_is_an_agent() {
+    let agent = |text: &str| resolved(vec![Layer::file(Level::Project, "/p/orchestra.yaml", text)]).config.agent;
+    assert_eq!(agent("backend: simulation"), Some(AgentChoice::Simulation));
+    assert_eq!(agent("backend: direct"), Some(AgentChoice::Builtin));
+    assert_eq!(agent("backend: langgraph"), Some(AgentChoice::Builtin));
+    assert_eq!(agent("backend: cli\nagent: claude"), Some(AgentChoice::Claude));
+    assert_eq!(resolved(vec![project("backend: cli"), flag("agent", "codex")]).config.agent, Some(AgentChoice::Codex));
+    let errors = resolve(vec![project("backend: cli")]).unwrap_err();
+    insta::assert_snapshot!(shown(&errors), @r#"
+    /p/pleach.yaml:1:10: this agent has no program
+     1 | backend: cli
+       |          ^^^
+    Write `agent: command:PROGRAM ARGS`, or name an agent such as claude.
+    "#);
+}
+
+#[test]
+fn arborist_settings_inherit_as_they_do_there() {
+    let file = r#"{"version": "1", "defaults": {"runner": "claude", "model": "sonnet", "max_retries": 7},
+      "timeouts": {"runner_timeout": 600, "test_command": 60}, "test": {"timeout": 90},
+      "steps": {"run": {"model": "opus"}, "review": {"runner": "gemini", "model": null}}, "paths": {"dags": "x"}}"#;
+    let environment =
+        env(&[("ARBORIST_MODEL", "haiku"), ("ARBORIST_STEP_REVIEW_MODEL", "flash"), ("ARBORIST_QUIET", "1")]);
+    let resolved = resolved(vec![
+        Layer::file(Level::Arborist, "/p/.arborist/config.json", file),
+        Layer::arborist_environment(&environment, "/cwd"),
+    ]);
+    let tree = &resolved.config.tree;
+    assert_eq!(resolved.config.agent, Some(AgentChoice::Claude));
+    assert_eq!((tree.max_retries, tree.test_timeout, tree.runner_timeout), (7, 90, Some(600)));
+    let step = |name: &str| (tree.steps[name].runner.clone(), tree.steps[name].model.clone());
+    assert_eq!(step("implement"), (None, Some("opus".into())), "the file's `run` step beats a general variable");
+    assert_eq!(step("review"), (Some(AgentChoice::Gemini), Some("flash".into())));
+    assert_eq!(resolved.source("tree.steps.review.model").to_string(), "ARBORIST_STEP_REVIEW_MODEL");
+    assert_eq!(resolved.config.root, Path::new("/p"));
+}
+
+#[test]
+fn every_mistake_of_every_layer_is_reported_with_its_place() {
+    let text = "agnet: claude
+tree:
+  max_retries: many
+  isolation: pahse
+  commit_logs: \"yes\"
+tools: make
+workspace:
+  repos:
+    a/b: {path: .}
+    ok: {path: [x], pth: y}
+api_key: sk-ant-REDACT-THIS-0123456789
+worktrees: {base: ~/wt}
+";
+    let text = text.replace("REDACT-THIS", "abcdefghijklmnop");
+    let errors = resolve(vec![
+        project(&text),
+        Layer::file(Level::User, "/u/config.yaml", "agent: cluade\nbudget: {usd: -1}\n"),
+        Layer::environment(
+            &env(&[("PLEACH_TREE__EARLY_STOP", "maybe"), ("PLEACH_TREE", "x"), ("PLEACH_BUGDET__USD", "1")]),
+            "/",
+        ),
+        flag("merge.historie", "linear"),
+    ])
+    .unwrap_err();
+    insta::assert_snapshot!(shown(&errors), @r#"
+    /u/config.yaml:1:8: there is no agent `cluade`, did you mean `claude`?
+     1 | agent: cluade
+       |        ^^^^^^
+    Agents: builtin, simulation, claude, codex, gemini, opencode, acp:COMMAND, command:COMMAND.
+
+    /u/config.yaml:2:15: `budget.usd` takes a number from 0, not `-1`
+     2 | budget: {usd: -1}
+       |               ^^
+
+    /p/pleach.yaml:1:1: unknown key `agnet`
+     1 | agnet: claude
+       | ^^^^^
+    Did you mean `agent`?
+
+    /p/pleach.yaml:3:16: `tree.max_retries` takes a whole number, not text
+     3 |   max_retries: many
+       |                ^^^^
+
+    /p/pleach.yaml:4:14: `tree.isolation` cannot be `pahse`
+     4 |   isolation: pahse
+       |              ^^^^^
+    Did you mean `phase`?
+
+    /p/pleach.yaml:5:16: `tree.commit_logs` takes true or false, not text
+     5 |   commit_logs: "yes"
+       |                ^^^^^
+
+    /p/pleach.yaml:6:8: `tools` takes a list, not text
+     6 | tools: make
+       |        ^^^^
+
+    /p/pleach.yaml:9:5: `a/b` is not a valid repository name: not empty, without `/`, `:` and control characters
+     9 |     a/b: {path: .}
+       |     ^^^
+
+    /p/pleach.yaml:10:16: `workspace.repos.ok.path` takes text, not a list
+     10 |     ok: {path: [x], pth: y}
+        |                ^
+
+    /p/pleach.yaml:10:21: unknown key `workspace.repos.ok.pth`
+     10 |     ok: {path: [x], pth: y}
+        |                     ^^^
+    Did you mean `path`?
+
+    /p/pleach.yaml:11:1: unknown key `api_key`
+     11 | api_key: [redacted:token]
+        | ^^^^^^^
+    Keys do not belong in configuration files: set the provider's variable (such as ANTHROPIC_API_KEY), or `api_key_command`.
+
+    /p/pleach.yaml:12:19: `worktrees.base`: `~` is not expanded, write the path out
+     12 | worktrees: {base: ~/wt}
+        |                   ^^^^
+
+    PLEACH_BUGDET__USD: there is no setting `bugdet`
+    Did you mean PLEACH_BUDGET__USD?
+
+    PLEACH_TREE: `tree` is a section
+    Add `__` and a key to the variable's name, as in PLEACH_TREE__MAX_RETRIES.
+
+    PLEACH_TREE__EARLY_STOP: PLEACH_TREE gives a part of this key a value
+
+    --merge.historie: unknown key `merge.historie`
+    Did you mean `history`?
+    "#);
+}
+
+#[test]
+fn mistakes_of_syntax_have_their_place() {
+    let texts = [
+        "agent: a\nagent: b\n",
+        "tree: [1\nb: 2",
+        "agent: a: b",
+        "a: 1\n---\nb: 2\n",
+        "just text",
+        "- a\n",
+        "agent: \"open\n",
+        "[a]: 1\n",
+        "tree: {\n\t\"a\": @}\n",
+    ];
+    let all: Vec<String> =
+        texts.iter().map(|text| shown(&parse_project(text, Path::new("pleach.yaml")).unwrap_err())).collect();
+    insta::assert_snapshot!(all.join("\n---\n"), @r#"
+    pleach.yaml:2:1: the key `agent` is given twice
+     2 | agent: b
+       | ^
+    ---
+    pleach.yaml:2:2: illegal placement of ':' indicator
+     2 | b: 2
+       |  ^
+    ---
+    pleach.yaml:1:9: mapping values are not allowed in this context
+     1 | agent: a: b
+       |         ^
+    ---
+    pleach.yaml:3:1: more than one YAML document in the file
+     3 | b: 2
+       | ^
+    ---
+    pleach.yaml:1:1: a configuration file is a list of `key: value` lines
+     1 | just text
+       | ^^^^^^^^^
+    ---
+    pleach.yaml:1:1: a configuration file is a list of `key: value` lines
+     1 | - a
+       | ^
+    ---
+    pleach.yaml:2:1: invalid indentation in multiline quoted scalar
+    ---
+    pleach.yaml:1:1: expected string scalar
+     1 | [a]: 1
+       | ^
+    ---
+    pleach.yaml:2:2: tabs disallowed within this context (block indentation) (YAML is indented with spaces, not tabs)
+     2 |  "a": @}
+       |  ^
+    "#);
+}
+
+#[test]
+fn what_cannot_work_together_is_reported() {
+    let errors = resolve(vec![project(
+        "agents: {a: {runner: 'acp:'}}
+tools:
+  - {name: x, command: y}
+  - {name: x}
+  - {command: z}
+workspace:
+  repos:
+    a: {branch_prefix: '-x', clone_depth: 0}
+  tools: {b: {t: {description: d}}}
+record: {repo: c}
+tree: {max_retries: 0, test_timeout: 0}
+providers: {openai: {settings: {api_base: example.com}}}
+",
+    )])
+    .unwrap_err();
+    insta::assert_snapshot!(shown(&errors), @r#"
+    /p/pleach.yaml:1:22: this agent has no program
+     1 | agents: {a: {runner: 'acp:'}}
+       |                      ^^^^^^
+    Write `agent: command:PROGRAM ARGS`, or name an agent such as claude.
+
+    /p/pleach.yaml:4:5: this tool has no `command`
+     4 |   - {name: x}
+       |     ^
+
+    /p/pleach.yaml:4:5: there are two tools `x`
+     4 |   - {name: x}
+       |     ^
+
+    /p/pleach.yaml:5:5: this tool has no `name`
+     5 |   - {command: z}
+       |     ^
+
+    /p/pleach.yaml:8:8: the repository `a` has no `path`
+     8 |     a: {branch_prefix: '-x', clone_depth: 0}
+       |        ^
+
+    /p/pleach.yaml:8:24: no branch can begin with `-x`
+     8 |     a: {branch_prefix: '-x', clone_depth: 0}
+       |                        ^^^^
+    Write something like `pleach/`.
+
+    /p/pleach.yaml:8:43: a clone takes at least one commit
+     8 |     a: {branch_prefix: '-x', clone_depth: 0}
+       |                                           ^
+
+    /p/pleach.yaml:9:14: `workspace.repos` has no repository `b`
+     9 |   tools: {b: {t: {description: d}}}
+       |              ^
+
+    /p/pleach.yaml:9:18: the tool `b:t` has no `command`
+     9 |   tools: {b: {t: {description: d}}}
+       |                  ^
+
+    /p/pleach.yaml:10:16: `workspace.repos` has no repository `c`
+     10 | record: {repo: c}
+        |                ^
+
+    /p/pleach.yaml:11:21: a task needs at least one attempt
+     11 | tree: {max_retries: 0, test_timeout: 0}
+        |                     ^
+
+    /p/pleach.yaml:11:38: a test needs at least one second
+     11 | tree: {max_retries: 0, test_timeout: 0}
+        |                                      ^
+
+    /p/pleach.yaml:12:43: an `api_base` begins with http:// or https://
+     12 | providers: {openai: {settings: {api_base: example.com}}}
+        |                                           ^^^^^^^^^^^
+    "#);
+}
+
+#[test]
+fn a_record_holds_nothing_of_the_machine() {
+    let local =
+        resolved(vec![project(&ALL_KEYS.replace("https://git.example/b.git", "https://me:pw@git.example/b.git"))]);
+    let recorded = local.config.recordable();
+    let text = recorded.to_string();
+    for machine in ["/p", "/abs", "me:pw", "a.example", "pass show", "localhost:1\"", "/tmp"] {
+        assert!(!text.contains(machine), "{machine} in {text}");
+    }
+    assert_eq!(recorded["tree"]["log_dir"], "spec/l");
+    assert_eq!(
+        recorded["machine"],
+        json!(["agents.reviewer.persona", "agents.reviewer.personality", "workspace.repos.backend.remote"])
+    );
+    assert_eq!(Config::from_recorded(recorded.clone()).unwrap().tree.log_dir, Some("spec/l".into()));
+
+    // The same project on the same machine: nothing changes.
+    let same = Resolved::resume(&recorded, &local, Layer::flags([], "/cwd")).unwrap();
+    assert_eq!(same.config, local.config);
+
+    // Another clone, whose own settings have changed since: only what is the machine's counts, and flags.
+    let there = resolved(vec![
+        Layer::file(
+            Level::Project,
+            "/q/pleach.yaml",
+            "agent: gemini\nagents: {reviewer: {role: new.yaml}, extra: {model: x}}\n",
+        ),
+        Layer::file(
+            Level::User,
+            "/u/c.yaml",
+            "worktrees: {base: /fast}\nproviders: {openai: {settings: {api_base: \"https://proxy\"}}}\nagents: {reviewer: {persona: /u/me.yaml}}",
+        ),
+    ]);
+    let resumed = Resolved::resume(&recorded, &there, flag("tree.max_retries", "9")).unwrap();
+    let config = &resumed.config;
+    assert_eq!(config.agent, Some(AgentChoice::Claude));
+    assert_eq!(config.tree.max_retries, 9);
+    assert_eq!(config.tree.pipeline, Some("/q/p.dot".into()));
+    assert_eq!(config.workspace.repos.values().next().unwrap().path, Some("/q/backend".into()));
+    assert_eq!(config.worktrees.base, Some("/fast".into()));
+    assert_eq!(config.providers.openai.settings.api_base.as_deref(), Some("https://proxy"));
+    assert_eq!(config.agents["reviewer"].role, Some("/q/roles/r.yaml".into()));
+    assert_eq!(config.agents["reviewer"].persona, Some("/u/me.yaml".into()));
+    assert_eq!(config.agents.len(), 1);
+    assert_eq!(resumed.source("worktrees.base").level, Level::User);
+    assert_eq!(resumed.source("agent").level, Level::Recorded);
+    assert_eq!(resumed.source("tree.max_retries").level, Level::Flag);
+}
+
+#[test]
+fn a_record_of_a_newer_pleach_is_refused() {
+    let mut recorded = Config::default().recordable();
+    recorded["tree"]["teleport"] = json!(true);
+    let local = resolved(vec![project("")]);
+    let errors = Resolved::resume(&recorded, &local, Layer::flags([], "/")).unwrap_err();
+    assert!(errors[0].message.contains("unknown key `tree.teleport`"), "{}", shown(&errors));
+}
+
+#[test]
+fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
+    let dotenv = parse_dotenv(
+        "ANTHROPIC_BASE_URL=https://evil\nGIT_SSH_COMMAND=x\nDB_PASSWORD=pw\nPLEACH_AGENT=command:evil",
+        Path::new("/p/.env"),
+    )
+    .unwrap();
+    let environment = env(&[("OPENAI_BASE_URL", "https://mine")])
+        .with_dotenv(dotenv.iter().map(|entry| (entry.name.clone(), entry.value.clone())));
+    let local = resolved(vec![
+        project(ALL_KEYS),
+        Layer::dotenv(Path::new("/p/.env"), &dotenv),
+        Layer::file(Level::User, "/u/c.yaml", "sandbox: {mode: auto}"),
+        Layer::flags([("--setup".into(), "worktrees.setup".into(), "mine".into())], "/"),
+    ]);
+    let lines = |items: Vec<Supplied>| -> String {
+        items.iter().map(|item| format!("{} {} ({}): {}\n", item.kind, item.key, item.source, item.text)).collect()
+    };
+    insta::assert_snapshot!(lines(supplied(&local, &environment)), @r#"
+    command agent (/p/.env:4): evil
+    command tree.steps.implement.runner (/p/pleach.yaml:18): x y
+    command tools[0].command (/p/pleach.yaml:13): make test
+    command workspace.tools.backend.run-tests.command (/p/pleach.yaml:17): make
+    command tree.test_command (/p/pleach.yaml:18): t
+    command merge.test_command (/p/pleach.yaml:20): t
+    command providers.anthropic.settings.api_key_command (/p/pleach.yaml:7): pass show key
+    address for keys providers.anthropic.settings.api_base (/p/pleach.yaml:7): https://a.example
+    address for keys providers.compatible.settings.api_base (/p/pleach.yaml:10): http://localhost:1
+    address for records record.cxdb (/p/pleach.yaml:22): localhost:9009
+    sandbox sandbox.mode (/p/pleach.yaml:23): mode: off
+    sandbox sandbox.network (/p/pleach.yaml:23): network: open
+    sandbox sandbox.rw (/p/pleach.yaml:23): /tmp
+    address for keys ANTHROPIC_BASE_URL (ANTHROPIC_BASE_URL in .env): https://evil
+    variable GIT_SSH_COMMAND (GIT_SSH_COMMAND in .env): x
+    "#);
+
+    let user = resolved(vec![Layer::file(Level::User, "/u/c.yaml", ALL_KEYS)]);
+    assert_eq!(supplied(&user, &env(&[("ANTHROPIC_BASE_URL", "x"), ("PATH", "/bin")])), []);
+
+    // A record is not more to be trusted than the file it was made from.
+    let plain = resolved(vec![project("")]);
+    let resumed = Resolved::resume(&user.config.recordable(), &plain, flag("tree.pipeline", "x.dot"));
+    let items = supplied(&resumed.unwrap(), &env(&[]));
+    assert!(items.iter().any(|item| item.key == "worktrees.setup" && item.source.level == Level::Recorded));
+}
+
+/// A setting as it can stand at three places: in a file, in a variable, on the command line.
+fn settings() -> impl Strategy<Value = Vec<(usize, usize, u32)>> {
+    proptest::collection::vec((0..5usize, 0..KEYS.len(), 1..100u32), 0..20)
+}
+
+const KEYS: [&str; 5] =
+    ["tree.max_retries", "tree.test_timeout", "merge.interval_secs", "worktrees.pool", "record.push_interval"];
+const LEVELS: [Level; 5] = [Level::User, Level::Arborist, Level::Project, Level::Env, Level::Flag];
+
+proptest! {
+    #[test]
+    fn the_strongest_layer_wins_each_key(settings in settings()) {
+        let mut given = std::collections::BTreeMap::new();
+        for (level, key, value) in settings {
+            // `.arborist/config.json` has its own words; it takes part with the two keys it knows.
+            if LEVELS[level] != Level::Arborist || key < 2 {
+                given.insert((key, level), value);
+            }
+        }
+        let of = |level: usize| given.iter().filter(move |((_, at), _)| *at == level).map(|((key, _), value)| (KEYS[*key], *value));
+        let yaml = |level: usize| of(level).map(|(key, value)| {
+            let (section, name) = key.split_once('.').unwrap();
+            (section, format!("{name}: {value}"))
+        }).fold(std::collections::BTreeMap::<_, Vec<_>>::new(), |mut all, (section, line)| { all.entry(section).or_default().push(line); all })
+            .into_iter().map(|(section, lines)| format!("{section}: {{{}}}\n", lines.join(", "))).collect::<String>();
+        let arborist = of(1).map(|(key, value)| if key == KEYS[0] { format!("\"defaults\": {{\"max_retries\": {value}}}") } else { format!("\"test\": {{\"timeout\": {value}}}") }).collect::<Vec<_>>();
+        let variables = of(3).map(|(key, value)| (format!("PLEACH_{}", key.replace('.', "__").to_uppercase()), value.to_string()));
+        let resolved = resolve(vec![
+            Layer::file(Level::User, "/u/config.yaml", yaml(0)),
+            Layer::file(Level::Arborist, "/p/.arborist/config.json", format!("{{{}}}", arborist.join(", "))),
+            Layer::file(Level::Project, "/p/pleach.yaml", yaml(2)),
+            Layer::environment(&Environment::from_pairs(variables), "/cwd"),
+            Layer::flags(of(4).map(|(key, value)| (key.to_owned(), key.to_owned(), value.to_string())), "/cwd"),
+        ]).unwrap();
+        let all = resolved.settings();
+        for (index, key) in KEYS.iter().enumerate() {
+            let (_, value, source) = all.iter().find(|(path, ..)| path == key).unwrap();
+            match given.iter().rev().find(|((at, _), _)| *at == index) {
+                Some(((_, level), expected)) => {
+                    prop_assert_eq!(value, &json!(expected));
+                    prop_assert_eq!(source.level, LEVELS[*level]);
+                }
+                None => prop_assert_eq!(source, &Source::DEFAULT),
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_makes_it_panic(text in "([a-z]{1,9}|agent|tree|tools|workspace|[:{}\\[\\],&*!|>'\"%@`~\n \t-]|: |\n  ){0,40}") {
+        if let Ok(partial) = parse_project(&text, Path::new("pleach.yaml")) {
+            let _ = partial.keys();
+        }
+    }
+}
