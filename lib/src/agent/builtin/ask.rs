@@ -1,0 +1,140 @@
+//! Getting one usable answer out of a provider: another try when it is busy, another question when it talks nonsense.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::Limits;
+use crate::agent::AgentError;
+use crate::llm::{ErrorClass, LlmError, Message, Part, Provider, Request, Response, Role, meta};
+use crate::process::Cancel;
+
+/// What came of asking.
+pub(super) enum Asked {
+    /// An answer that can be worked with.
+    Answer(Box<Response>),
+    /// A stop was asked for while nothing was in flight.
+    Stopped,
+}
+
+/// Asks for one turn.
+pub(super) struct Asker<'a> {
+    pub provider: &'a Provider,
+    pub limits: &'a Limits,
+    pub deadline: Option<Instant>,
+}
+
+impl Asker<'_> {
+    /// Asks until there is an answer or no sense in asking. `first` says that nothing was done for the task yet, when
+    /// silence cannot mean that it is done.
+    pub(super) async fn ask(&self, request: &mut Request, first: bool, cancel: &Cancel) -> Result<Asked, AgentError> {
+        let mut tries = 0;
+        let mut failures = 0;
+        let mut nonsense = None;
+        loop {
+            if cancel.is_killed() {
+                return Err(AgentError::Cancelled);
+            }
+            if cancel.is_stopped() {
+                return Ok(Asked::Stopped);
+            }
+            tries += 1;
+            request.metadata.insert(meta::TRY.into(), tries.to_string());
+            let error = match self.once(request, nonsense.as_deref(), cancel).await? {
+                Ok(response) => match fault_of(&response, first) {
+                    None => return Ok(Asked::Answer(Box::new(response))),
+                    Some(fault) => LlmError::new(ErrorClass::Malformed, fault),
+                },
+                Err(error) => error,
+            };
+            match error.class {
+                ErrorClass::Cancelled => return Err(AgentError::Cancelled),
+                ErrorClass::Malformed if nonsense.is_none() => nonsense = Some(error.message),
+                ErrorClass::Malformed => {
+                    let text = format!("the model's answer could not be used, twice: {}", error.message);
+                    return Err(AgentError::Terminal(text));
+                }
+                ErrorClass::Transient => {
+                    failures += 1;
+                    let Some(pause) = self.pause(failures, error.retry_after) else {
+                        return Err(AgentError::Transient(format!("{} (tried {failures} times)", error.message)));
+                    };
+                    self.rest(pause, cancel).await?;
+                }
+                ErrorClass::Terminal | ErrorClass::Auth | ErrorClass::ContextLength => {
+                    return Err(AgentError::Terminal(error.message));
+                }
+            }
+        }
+    }
+
+    /// One call, which ends early at a kill and at the job's deadline.
+    async fn once(
+        &self,
+        request: &mut Request,
+        nonsense: Option<&str>,
+        cancel: &Cancel,
+    ) -> Result<Result<Response, LlmError>, AgentError> {
+        // The remark is about one answer nobody will see again, so it is no part of the conversation.
+        if let Some(fault) = nonsense {
+            let remark = format!("Your last answer could not be used ({fault}). Please answer again.");
+            request.messages.push(Message::steering(remark));
+        }
+        let answer = tokio::select! {
+            biased;
+            () = cancel.killed() => Err(AgentError::Cancelled),
+            answer = self.provider.complete(request, cancel) => Ok(answer),
+            () = until(self.deadline) => Err(AgentError::TimedOut("the model did not answer in the time of this task".into())),
+        };
+        if nonsense.is_some() {
+            request.messages.pop();
+        }
+        answer
+    }
+
+    /// How long to wait after this many failures; none when it is time to give up.
+    fn pause(&self, failures: u32, asked: Option<Duration>) -> Option<Duration> {
+        if failures > self.limits.retries || asked.is_some_and(|wait| wait > Limits::MAX_RETRY_PAUSE) {
+            return None;
+        }
+        Some(asked.unwrap_or_else(|| self.limits.pause(failures, 0.5 + fastrand::f64())))
+    }
+
+    /// Waits, but not past a stop or the job's deadline.
+    async fn rest(&self, pause: Duration, cancel: &Cancel) -> Result<(), AgentError> {
+        tokio::select! {
+            biased;
+            () = cancel.stopped() => Ok(()),
+            () = tokio::time::sleep(pause) => Ok(()),
+            () = until(self.deadline) => Err(AgentError::TimedOut("the provider was busy for all the time of this task".into())),
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What makes an answer unusable, if anything does.
+fn fault_of(response: &Response, first: bool) -> Option<String> {
+    let message = &response.message;
+    if message.role != Role::Assistant {
+        return Some("it does not come from the model".into());
+    }
+    let mut ids: Vec<&str> = message.tool_calls().map(|(id, _, _)| id).collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    if ids.len() != count || ids.contains(&"") {
+        return Some("its tool calls cannot be told apart".into());
+    }
+    let says = |part: &Part| match part {
+        Part::Text { text, .. } => !text.trim().is_empty(),
+        Part::ToolCall { .. } => true,
+        _ => false,
+    };
+    (first && !message.content.iter().any(says)).then(|| "it is empty".into())
+}

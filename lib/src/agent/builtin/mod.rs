@@ -1,0 +1,286 @@
+//! The built-in agent: a model, six tools and a loop. Its messages are its whole state, so it goes on after any turn
+//! as if nothing had happened.
+
+mod ask;
+mod jail;
+mod limits;
+mod loops;
+mod prompt;
+mod tools;
+mod truncate;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use tokio::time::Instant;
+
+use self::ask::{Asked, Asker};
+use self::jail::Jail;
+use self::loops::Finding;
+use self::tools::{Answer, Shell, Toolbox, Wrote};
+use super::intent::intent_of;
+use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turn, Turns, Verdict};
+use crate::event::ToolCall;
+use crate::llm::{Message, Part, Provider, Request, Response, Role, Stop, meta};
+use crate::process::{Cancel, Spawner};
+
+pub use limits::Limits;
+
+/// From which share of the model's context on the user is warned.
+const CONTEXT_WARNING: f64 = 0.8;
+
+/// An agent that is part of pleach.
+#[derive(Debug, Clone)]
+pub struct Builtin {
+    provider: Provider,
+    spawner: Spawner,
+    limits: Limits,
+}
+
+impl Builtin {
+    /// An agent that asks `provider` and runs its commands with `spawner`, with the default limits.
+    pub fn new(provider: Provider, spawner: Spawner) -> Self {
+        Self { provider, spawner, limits: Limits::default() }
+    }
+
+    /// The same with other limits.
+    pub fn with_limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+}
+
+impl Agent for Builtin {
+    fn kind(&self) -> &'static str {
+        "builtin"
+    }
+
+    fn can_continue(&self) -> bool {
+        true
+    }
+
+    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
+        Box::pin(async move {
+            if let Some(text) = job.answered() {
+                return Ok(Reply { text, end: End::Done });
+            }
+            Run::new(self, job)?.to_end(turns, cancel).await
+        })
+    }
+}
+
+/// One job being done.
+struct Run<'a> {
+    agent: &'a Builtin,
+    job: Job,
+    toolbox: Toolbox,
+    request: Request,
+    /// Messages of the request that are not reported yet: the task, until the first turn.
+    unreported: usize,
+    deadline: Option<Instant>,
+}
+
+/// What comes after a turn.
+enum Next {
+    Again,
+    End(Reply),
+    Fail(AgentError),
+}
+
+impl<'a> Run<'a> {
+    fn new(agent: &'a Builtin, mut job: Job) -> Result<Self, AgentError> {
+        let terminal = |error: std::io::Error| AgentError::Terminal(format!("cannot open the working copy: {error}"));
+        let jail = Jail::new(&job.root, &job.cwd, Some(&job.status_file)).map_err(terminal)?;
+        let system = prompt::system(&job, &jail, &agent.limits);
+        let mut messages = std::mem::take(&mut job.history);
+        let mut unreported = 0;
+        if !job.continues {
+            messages.push(Message::user(&job.prompt));
+            unreported = 1;
+        } else if !messages.iter().any(Message::is_prompt) {
+            return Err(AgentError::Terminal("the conversation to go on with holds no task".into()));
+        } else if messages.last().is_some_and(|last| last.tool_calls().next().is_some()) {
+            return Err(AgentError::Terminal(
+                "the conversation to go on with lacks the answers of its last tools".into(),
+            ));
+        }
+        let metadata = BTreeMap::from([
+            (meta::NODE.into(), job.node.to_string()),
+            (meta::VISIT.into(), job.visit.to_string()),
+            (meta::ATTEMPT.into(), job.attempt.to_string()),
+            (meta::STATUS_FILE.into(), job.status_file.to_string_lossy().into_owned()),
+        ]);
+        let request = Request {
+            model: job.model.clone().unwrap_or_default(),
+            system,
+            messages,
+            tools: if job.tools { tools::specs() } else { Vec::new() },
+            max_tokens: agent.limits.max_tokens,
+            effort: job.effort.clone(),
+            metadata,
+        };
+        let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
+        let toolbox = Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline));
+        Ok(Self { agent, job, toolbox, request, unreported, deadline })
+    }
+
+    async fn to_end(mut self, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
+        loop {
+            if let Some(reply) = self.limit_reached() {
+                return Ok(reply);
+            }
+            let asker = Asker { provider: &self.agent.provider, limits: &self.agent.limits, deadline: self.deadline };
+            let first = self.after_task().next().is_none();
+            let response = match asker.ask(&mut self.request, first, cancel).await? {
+                Asked::Answer(response) => *response,
+                Asked::Stopped => return Ok(self.reply(End::Stopped)),
+            };
+            let (turn, next) = self.take_turn(response, cancel).await?;
+            let verdict = turns.report(turn).await;
+            match next {
+                Next::Fail(error) => return Err(error),
+                _ if verdict == Verdict::Stop => return Ok(self.reply(End::Stopped)),
+                Next::End(reply) => return Ok(reply),
+                Next::Again if self.timed_out() => {
+                    let limit = self.job.timeout.unwrap_or_default();
+                    return Err(AgentError::TimedOut(format!("the agent was not done after {limit:?}")));
+                }
+                Next::Again if cancel.is_stopped() => return Ok(self.reply(End::Stopped)),
+                Next::Again => {}
+            }
+        }
+    }
+
+    /// Does what the model asked for and says what comes next.
+    async fn take_turn(&mut self, response: Response, cancel: &Cancel) -> Result<(Turn, Next), AgentError> {
+        let first_new = self.request.messages.len() - std::mem::take(&mut self.unreported);
+        let warnings = self.context_warning();
+        let (tool_calls, results, writes) = self.run_tools(&response.message, cancel).await?;
+        let text = response.message.text();
+        let mut next = match (results.is_empty(), response.stop) {
+            (false, _) => Next::Again,
+            (true, Stop::Length) => {
+                let end = End::Limit("the model's answer was cut off at its token limit".into());
+                Next::End(Reply { text: text.clone(), end })
+            }
+            (true, Stop::ContentFilter) => Next::Fail(AgentError::Terminal("the provider withheld the answer".into())),
+            (true, _) => Next::End(Reply { text: text.clone(), end: End::Done }),
+        };
+        self.request.messages.push(response.message);
+        if !results.is_empty() {
+            self.request.messages.push(Message::new(Role::Tool, results));
+        }
+        match self.circles() {
+            Finding::None => {}
+            Finding::Steer(remark) => self.request.messages.push(Message::steering(remark)),
+            Finding::Stuck(what) => {
+                next = Next::Fail(AgentError::Terminal(format!("the agent goes in circles: {what}")))
+            }
+        }
+        for remark in self.job.steering.take() {
+            self.request.messages.push(Message::steering(remark));
+            if let Next::End(Reply { end: End::Done, .. }) = next {
+                next = Next::Again;
+            }
+        }
+        let turn = Turn {
+            messages: self.request.messages[first_new..].to_vec(),
+            intent: intent_of(&text, &tool_calls),
+            tool_calls,
+            usage: response.usage,
+            cost_usd: None,
+            model: response.model,
+            provider: self.agent.provider.name().into(),
+            writes,
+            exact: true,
+            warnings,
+        };
+        Ok((turn, next))
+    }
+
+    /// Runs the tools a message asks for, one after the other, in its order.
+    async fn run_tools(&self, message: &Message, cancel: &Cancel) -> Result<ToolsRun, AgentError> {
+        let mut calls = Vec::new();
+        let mut results = Vec::new();
+        let mut written = BTreeSet::new();
+        let mut anything = false;
+        let most = self.agent.limits.max_calls_per_turn;
+        for (index, (id, name, arguments)) in message.tool_calls().enumerate() {
+            if cancel.is_killed() {
+                return Err(AgentError::Cancelled);
+            }
+            let answer = if !self.job.tools {
+                Answer::error("there are no tools in this step")
+            } else if index >= most {
+                Answer::error(format!("not run: one answer may ask for {most} tools at most; ask for the rest again"))
+            } else if self.timed_out() {
+                Answer::error("not run: the time for this task is up")
+            } else {
+                self.toolbox.run(name, arguments, cancel).await
+            };
+            match answer.wrote {
+                Wrote::Nothing => {}
+                Wrote::Path(path) => drop(written.insert(path)),
+                Wrote::Anything => anything = true,
+            }
+            let call =
+                ToolCall { id: id.into(), name: name.into(), arguments: arguments.clone(), is_error: answer.is_error };
+            calls.push(call);
+            results.push(Part::tool_result(id, answer.text, answer.is_error));
+        }
+        if cancel.is_killed() && !calls.is_empty() {
+            return Err(AgentError::Cancelled);
+        }
+        let writes = (!anything).then(|| written.into_iter().collect());
+        Ok((calls, results, writes))
+    }
+
+    fn circles(&self) -> Finding {
+        let messages = &self.request.messages;
+        let task = messages.iter().rposition(Message::is_prompt).unwrap_or_default();
+        loops::look(&messages[task..], self.agent.limits.loop_window)
+    }
+
+    /// The model's answers to this task so far.
+    fn after_task(&self) -> impl Iterator<Item = &Message> {
+        let answers = self.request.messages.iter().rev().take_while(|message| !message.is_prompt());
+        answers.filter(|message| message.role == Role::Assistant)
+    }
+
+    fn limit_reached(&self) -> Option<Reply> {
+        let limits = &self.agent.limits;
+        let turns = self.after_task().count();
+        let rounds = self.after_task().filter(|message| message.tool_calls().next().is_some()).count();
+        let why = if turns >= limits.turns() {
+            format!("the agent was not done after {turns} turns")
+        } else if limits.max_tool_rounds > 0 && rounds >= limits.max_tool_rounds as usize {
+            format!("the agent was not done after {rounds} rounds of tools")
+        } else {
+            return None;
+        };
+        Some(self.reply(End::Limit(why)))
+    }
+
+    fn reply(&self, end: End) -> Reply {
+        Reply { text: self.after_task().next().map(Message::text).unwrap_or_default(), end }
+    }
+
+    fn timed_out(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    /// A word to the user when the conversation comes near to what the model can take; four characters count as one
+    /// token.
+    fn context_warning(&self) -> Vec<String> {
+        let Some(most) = self.agent.limits.context_tokens else { return Vec::new() };
+        let said = |message: &Message| serde_json::to_string(&message.content).map_or(0, |text| text.chars().count());
+        let chars = self.request.system.chars().count() + self.request.messages.iter().map(said).sum::<usize>();
+        let tokens = chars as f64 / 4.0;
+        let share = tokens / most as f64;
+        if share < CONTEXT_WARNING {
+            return Vec::new();
+        }
+        vec![format!("the conversation fills about {:.0} % of the model's context of {most} tokens", share * 100.0)]
+    }
+}
+
+type ToolsRun = (Vec<ToolCall>, Vec<Part>, Option<Vec<PathBuf>>);

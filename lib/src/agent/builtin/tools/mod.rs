@@ -1,0 +1,195 @@
+//! The built-in agent's tools. Each takes JSON arguments and answers with text; what goes wrong is an answer too, so
+//! that the model can react.
+
+mod files;
+mod search;
+mod shell;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::jail::Jail;
+use super::truncate::truncate;
+use crate::llm::ToolSpec;
+use crate::process::Cancel;
+
+pub(super) use shell::Shell;
+
+/// What a tool answers, before it is cut to length.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer {
+    /// For the model.
+    pub text: String,
+    /// Whether the tool failed.
+    pub is_error: bool,
+    /// What it wrote.
+    pub wrote: Wrote,
+}
+
+/// What a tool wrote, relative to the root of the working copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Wrote {
+    Nothing,
+    Path(PathBuf),
+    /// It ran something: whatever it liked.
+    Anything,
+}
+
+impl Answer {
+    fn ok(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_error: false, wrote: Wrote::Nothing }
+    }
+
+    pub(super) fn error(text: impl Into<String>) -> Self {
+        Self { text: text.into(), is_error: true, wrote: Wrote::Nothing }
+    }
+
+    fn wrote(mut self, path: Option<PathBuf>) -> Self {
+        self.wrote = path.map_or(Wrote::Nothing, Wrote::Path);
+        self
+    }
+}
+
+/// The tools with what they work on.
+#[derive(Debug)]
+pub(super) struct Toolbox {
+    jail: Arc<Jail>,
+    shell: Shell,
+}
+
+impl Toolbox {
+    pub(super) fn new(jail: Jail, shell: Shell) -> Self {
+        Self { jail: Arc::new(jail), shell }
+    }
+
+    /// Runs one tool to its end. Only a kill shortens a search or a command; a file is always written whole.
+    pub(super) async fn run(&self, name: &str, arguments: &Value, cancel: &Cancel) -> Answer {
+        let mut answer = match name {
+            "read_file" => self.blocking(arguments, files::read).await,
+            "write_file" => self.blocking(arguments, files::write).await,
+            "edit_file" => self.blocking(arguments, files::edit).await,
+            "grep" => {
+                let cancel = cancel.clone();
+                self.blocking(arguments, move |jail, args| search::grep(jail, args, &cancel)).await
+            }
+            "glob" => {
+                let cancel = cancel.clone();
+                self.blocking(arguments, move |jail, args| search::glob(jail, args, &cancel)).await
+            }
+            "shell" => match parse(arguments) {
+                Ok(args) => self.shell.run(args, cancel).await,
+                Err(answer) => answer,
+            },
+            other => {
+                let known: Vec<String> = specs().into_iter().map(|spec| spec.name).collect();
+                Answer::error(format!("there is no tool `{other}`; the tools are {}", known.join(", ")))
+            }
+        };
+        answer.text = truncate(name, answer.text);
+        answer
+    }
+
+    async fn blocking<T: DeserializeOwned + Send + 'static>(
+        &self,
+        arguments: &Value,
+        tool: impl FnOnce(&Jail, T) -> Answer + Send + 'static,
+    ) -> Answer {
+        let args = match parse(arguments) {
+            Ok(args) => args,
+            Err(answer) => return answer,
+        };
+        let jail = Arc::clone(&self.jail);
+        let done = tokio::task::spawn_blocking(move || tool(&jail, args)).await;
+        done.unwrap_or_else(|error| Answer::error(format!("the tool broke: {error}")))
+    }
+}
+
+fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, Answer> {
+    let arguments = if arguments.is_null() { json!({}) } else { arguments.clone() };
+    serde_json::from_value(arguments)
+        .map_err(|error| Answer::error(format!("the arguments do not fit the tool: {error}")))
+}
+
+/// What the model is told about the tools.
+pub(super) fn specs() -> Vec<ToolSpec> {
+    let tool = |name: &str, description: &str, required: &[&str], properties: Value| ToolSpec {
+        name: name.into(),
+        description: description.into(),
+        parameters: json!({
+            "type": "object",
+            "properties": properties,
+            "required": required,
+            "additionalProperties": false,
+        }),
+    };
+    let text = |what: &str| json!({"type": "string", "description": what});
+    let number = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
+    let flag = |what: &str| json!({"type": "boolean", "description": what});
+    vec![
+        tool(
+            "read_file",
+            "Read a text file. Lines come numbered as `NNN | text`.",
+            &["file_path"],
+            json!({
+                "file_path": text("The file, relative to the working directory."),
+                "offset": number("The first line to read, from 1."),
+                "limit": number("How many lines to read; 2000 when not given."),
+            }),
+        ),
+        tool(
+            "write_file",
+            "Write a file whole, making it and its directories where they are missing.",
+            &["file_path", "content"],
+            json!({"file_path": text("The file."), "content": text("Its new content, all of it.")}),
+        ),
+        tool(
+            "edit_file",
+            "Replace a piece of a file. The piece must occur exactly once, unless `replace_all` is true.",
+            &["file_path", "old_string", "new_string"],
+            json!({
+                "file_path": text("The file."),
+                "old_string": text("The piece as it stands in the file, without line numbers."),
+                "new_string": text("What takes its place."),
+                "replace_all": flag("Replace every occurrence."),
+            }),
+        ),
+        tool(
+            "grep",
+            "Search files for a regular expression. Answers `path:line:text`; files ignored by git are left out.",
+            &["pattern"],
+            json!({
+                "pattern": text("The regular expression."),
+                "path": text("The file or directory to search; the working directory when not given."),
+                "glob_filter": text("Only files like this, as in `*.rs` or `src/**/*.rs`."),
+                "case_insensitive": flag("Take upper and lower case for the same."),
+                "max_results": number("How many lines at most; 100 when not given."),
+            }),
+        ),
+        tool(
+            "glob",
+            "List files by a pattern, newest first; files ignored by git are left out.",
+            &["pattern"],
+            json!({
+                "pattern": text("The pattern, as in `**/*.rs`."),
+                "path": text("The directory to start in; the working directory when not given."),
+            }),
+        ),
+        tool(
+            "shell",
+            "Run a shell command in the working directory. It has no terminal and no input, and nothing it starts \
+             outlives it.",
+            &["command"],
+            json!({
+                "command": text("The command."),
+                "timeout_ms": number("How long it may take, in milliseconds; 10000 when not given, 600000 at most."),
+                "description": text("What it is for, in a few words."),
+            }),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests;

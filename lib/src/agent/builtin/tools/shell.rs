@@ -1,0 +1,81 @@
+//! Running commands for the model.
+
+use std::time::Duration;
+
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::{Answer, Wrote};
+use crate::agent::Job;
+use crate::agent::builtin::Limits;
+use crate::process::{self, Cancel, Command, Spawner};
+
+/// How much of each output stream is kept, well above what is left after truncation.
+const OUTPUT: usize = 256 << 10;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ShellArgs {
+    command: String,
+    timeout_ms: Option<u64>,
+    #[serde(rename = "description")]
+    _description: Option<String>,
+}
+
+/// What commands need to run.
+#[derive(Debug)]
+pub(in crate::agent::builtin) struct Shell {
+    spawner: Spawner,
+    /// A command without words, with everything else set.
+    template: Command,
+    default: Duration,
+    most: Duration,
+    deadline: Option<Instant>,
+}
+
+impl Shell {
+    pub(in crate::agent::builtin) fn new(
+        spawner: Spawner,
+        job: &Job,
+        limits: &Limits,
+        deadline: Option<Instant>,
+    ) -> Self {
+        let template = Command { env: job.env.clone(), lock: job.lock.clone(), ..Command::shell("", &job.cwd) };
+        Self { spawner, template, default: limits.command_timeout, most: limits.max_command_timeout, deadline }
+    }
+
+    pub(super) async fn run(&self, args: ShellArgs, cancel: &Cancel) -> Answer {
+        if args.timeout_ms == Some(0) {
+            return Answer::error("`timeout_ms` counts from 1");
+        }
+        let asked = args.timeout_ms.map_or(self.default, Duration::from_millis);
+        let left = self.deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+        let wall = asked.min(self.most).min(left);
+        let limits = process::Limits { wall: Some(wall), output: OUTPUT, ..process::Limits::default() };
+        let argv = Command::shell(&args.command, &self.template.cwd).argv;
+        let command = Command { argv, limits, ..self.template.clone() };
+        let output = match self.spawner.run(command, cancel, &mut |_, _| {}).await {
+            Ok(output) => output,
+            Err(error) => {
+                let mut answer = Answer::error(error.to_string());
+                answer.wrote = Wrote::Anything;
+                return answer;
+            }
+        };
+        let mut text = String::new();
+        for (name, capture) in [("stdout", &output.stdout), ("stderr", &output.stderr)] {
+            let said = capture.to_text();
+            if !said.is_empty() {
+                text.push_str(&format!("[{name}]\n{said}"));
+                if !said.ends_with('\n') {
+                    text.push('\n');
+                }
+            }
+        }
+        text.push_str(&format!("[{}]", output.exit));
+        if matches!(output.exit, process::Exit::TimedOut(_)) && args.timeout_ms.is_none() {
+            text.push_str(" (give timeout_ms for a command that needs longer)");
+        }
+        Answer { text, is_error: !output.exit.success(), wrote: Wrote::Anything }
+    }
+}

@@ -1,0 +1,123 @@
+//! Any program as an agent: it reads the task, does its work and says what it did. One run of it is one turn.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use super::intent::intent_of;
+use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turn, Turns, Verdict};
+use crate::llm::Message;
+use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner, Stdin};
+
+/// How much of what a program says is kept.
+const OUTPUT: usize = 1 << 20;
+
+/// How much of a failed program's complaint goes into the message.
+const COMPLAINT: usize = 2_000;
+
+/// The exit code by which a program says that it may work another time (`EX_TEMPFAIL`).
+const TRY_AGAIN: i32 = 75;
+
+/// An agent that is a program: the task on its standard input, its answer on standard output.
+#[derive(Debug, Clone)]
+pub struct CommandAgent {
+    argv: Vec<OsString>,
+    spawner: Spawner,
+}
+
+impl CommandAgent {
+    /// The program and its arguments.
+    pub fn new<A: Into<OsString>>(argv: impl IntoIterator<Item = A>, spawner: Spawner) -> Self {
+        Self { argv: argv.into_iter().map(Into::into).collect(), spawner }
+    }
+
+    /// The program's file name, which stands where other agents name a model.
+    fn model(&self) -> String {
+        let program = self.argv.first().map(Path::new).and_then(Path::file_name);
+        program.map_or_else(|| "command".into(), |name| name.to_string_lossy().into_owned())
+    }
+
+    async fn turn(&self, job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
+        if let Some(text) = job.answered() {
+            return Ok(Reply { text, end: End::Done });
+        }
+        if cancel.is_killed() {
+            return Err(AgentError::Cancelled);
+        }
+        if cancel.is_stopped() {
+            return Ok(Reply { text: String::new(), end: End::Stopped });
+        }
+        let command = Command {
+            env: job.env,
+            stdin: Stdin::Bytes(job.prompt.clone().into_bytes()),
+            limits: Limits { wall: job.timeout, output: OUTPUT, ..Limits::default() },
+            lock: job.lock,
+            ..Command::new(self.argv.iter().cloned(), job.cwd)
+        };
+        let output = self.spawner.run(command, cancel, &mut |_, _| {}).await;
+        let output = output.map_err(|error| AgentError::Terminal(format!("the agent did not run: {error}")))?;
+        self.check(&output)?;
+        let text = output.stdout.to_text().trim().to_owned();
+        let turn = Turn {
+            intent: intent_of(&text, &[]),
+            messages: vec![Message::user(job.prompt), Message::assistant(&text)],
+            model: self.model(),
+            provider: "local".into(),
+            exact: true,
+            ..Turn::default()
+        };
+        let end = match turns.report(turn).await {
+            Verdict::Go => End::Done,
+            Verdict::Stop => End::Stopped,
+        };
+        Ok(Reply { text, end })
+    }
+
+    fn check(&self, output: &Output) -> Result<(), AgentError> {
+        let complaint = || {
+            let said = output.stderr.to_text();
+            let said = tail(said.trim(), COMPLAINT);
+            let program = self.argv.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+            let colon = if said.is_empty() { "" } else { ": " };
+            format!("the agent `{program}` ended with {}{colon}{said}", output.exit)
+        };
+        match output.exit {
+            Exit::Code(0) => Ok(()),
+            Exit::Code(TRY_AGAIN) => Err(AgentError::Transient(complaint())),
+            Exit::Code(_) | Exit::Signal(_) => Err(AgentError::Terminal(complaint())),
+            Exit::TimedOut(_) => Err(AgentError::TimedOut(complaint())),
+            Exit::Cancelled => Err(AgentError::Cancelled),
+        }
+    }
+}
+
+/// The last `limit` characters.
+fn tail(text: &str, limit: usize) -> &str {
+    let start = text.char_indices().rev().nth(limit.saturating_sub(1)).map_or(0, |(at, _)| at);
+    &text[start..]
+}
+
+impl Agent for CommandAgent {
+    fn kind(&self) -> &'static str {
+        "command"
+    }
+
+    fn can_continue(&self) -> bool {
+        false
+    }
+
+    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
+        Box::pin(self.turn(job, turns, cancel))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_complaint_is_cut_from_the_front() {
+        assert_eq!(tail("abc", 5), "abc");
+        assert_eq!(tail("a\u{e4}c", 2), "\u{e4}c");
+        assert_eq!(tail("", 2), "");
+    }
+}

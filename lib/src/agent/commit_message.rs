@@ -1,0 +1,375 @@
+//! The message of a turn's commit, from the agent's own words and the paths it changed.
+
+use super::intent::sentences;
+use crate::ids::RepoPath;
+
+/// The most characters of a first line.
+const SUBJECT: usize = 72;
+
+/// The most characters of a line below it.
+const WIDTH: usize = 72;
+
+/// How many paths a message names.
+const PATHS: usize = 10;
+
+/// A commit message without trailers: a first line in the imperative, a blank line, a description. Whatever goes in,
+/// the first line has 1 to 72 characters, no line looks like a trailer, and there are no control characters.
+pub fn commit_message(intent: &str, paths: &[RepoPath]) -> String {
+    let words = clean(intent);
+    let spoken = sentences(&words).find_map(imperative).map(|text| shorten(&text)).filter(|text| guard(text) == *text);
+    let subject = spoken.unwrap_or_else(|| subject_of_paths(paths));
+    let mut body = Vec::new();
+    let plain = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let said_all = plain.trim_end_matches(['.', '!']) == subject;
+    if !plain.is_empty() && !said_all {
+        body.push(plain);
+    }
+    if !paths.is_empty() {
+        body.push(list_of_paths(paths));
+    }
+    let body: Vec<String> = body.iter().map(|paragraph| wrap(paragraph)).filter(|text| !text.is_empty()).collect();
+    [subject].into_iter().chain(body).collect::<Vec<_>>().join("\n\n")
+}
+
+/// Words without markdown, control characters and characters that change how others are shown.
+fn clean(text: &str) -> String {
+    let shown = |c: char| match c {
+        '\n' => '\n',
+        '\u{2019}' => '\'',
+        c if c.is_control() => ' ',
+        c => c,
+    };
+    let invisible = |c: &char| !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let text: String =
+        text.chars().filter(invisible).map(shown).collect::<String>().replace("**", "").replace("```", "");
+    let line = |line: &str| line.trim().trim_start_matches(['#', '>', '*', '-', '=', '_', ' ']).to_owned();
+    text.lines().map(line).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// What people put before the verb.
+const LEAD_INS: &[&str] = &[
+    "ok",
+    "okay",
+    "sure",
+    "great",
+    "perfect",
+    "alright",
+    "good",
+    "yes",
+    "done",
+    "now",
+    "next",
+    "first",
+    "second",
+    "then",
+    "finally",
+    "also",
+    "so",
+    "and",
+    "please",
+    "here",
+    "let me",
+    "let us",
+    "let's",
+    "i'll",
+    "i will",
+    "i'm",
+    "i am",
+    "i've",
+    "i have",
+    "i",
+    "we'll",
+    "we will",
+    "we're",
+    "we are",
+    "we've",
+    "we have",
+    "we",
+    "going to",
+    "about to",
+    "need to",
+    "want to",
+    "have to",
+    "just",
+    "start by",
+    "begin by",
+    "starting by",
+    "successfully",
+    "the task is to",
+    "my plan is to",
+    "the plan is to",
+];
+
+/// A sentence as an order, `I'll add X` as `Add X`; none when it does not say what is done.
+fn imperative(sentence: &str) -> Option<String> {
+    let mut rest = sentence.trim().trim_end_matches(['.', '!', '?', ':', ';', ',', ' ']);
+    while let Some(after) = LEAD_INS.iter().find_map(|lead_in| after_words(rest, lead_in)) {
+        rest = after;
+    }
+    let end = rest.find(|c: char| !c.is_alphabetic() && c != '-').unwrap_or(rest.len());
+    let (word, tail) = rest.split_at(end);
+    if !(tail.starts_with(' ') && tail.len() > 1) {
+        return None;
+    }
+    let verb = base_form(&word.to_lowercase())?;
+    let (first, others) = verb.split_at(1);
+    Some(format!("{}{others}{tail}", first.to_ascii_uppercase()))
+}
+
+/// What follows `words` at the start of `text`, past commas and the like.
+fn after_words<'a>(text: &'a str, words: &str) -> Option<&'a str> {
+    let start = text.get(..words.len())?;
+    let rest = &text[words.len()..];
+    let ends = rest.starts_with(|c: char| !c.is_alphanumeric() && c != '\'' && c != '-' && c != '_');
+    (start.eq_ignore_ascii_case(words) && ends)
+        .then(|| rest.trim_start_matches([' ', ',', ':', '.', '!', ';', '\u{2014}']))
+}
+
+/// Verbs commits start with; `!` after those that double their last letter.
+const VERBS: &str = "add adjust align allow apply avoid bump cache change check clarify clean collect combine compute \
+    configure connect convert copy correct cover create declare define delete describe detect disable document drop! \
+    edit enable ensure escape expand explain export expose extend extract fix format generate guard handle implement \
+    import improve include initialize insert inspect install integrate introduce join limit link list load log! lower \
+    map! mark merge migrate mock move normalize open parse pass patch polish port prepare prevent print process provide \
+    publish raise reduce refactor refine register remove rename reorder repair replace report require resolve restore \
+    return reuse revert review round save scaffold search serialize simplify skip! sort specify start stop! store \
+    strip! support swap! switch tag! test tidy tighten trim! try tune turn update upgrade use validate verify wire wrap!";
+
+/// Verbs with forms of their own.
+const IRREGULAR: &[(&str, &[&str])] = &[
+    ("write", &["writes", "wrote", "written", "writing"]),
+    ("rewrite", &["rewrites", "rewrote", "rewritten", "rewriting"]),
+    ("make", &["makes", "made", "making"]),
+    ("build", &["builds", "built", "building"]),
+    ("set", &["sets", "setting"]),
+    ("run", &["runs", "ran", "running"]),
+    ("put", &["puts", "putting"]),
+    ("cut", &["cuts", "cutting"]),
+    ("split", &["splits", "splitting"]),
+    ("keep", &["keeps", "kept", "keeping"]),
+    ("bring", &["brings", "brought", "bringing"]),
+    ("read", &["reads", "reading"]),
+    ("hide", &["hides", "hid", "hidden", "hiding"]),
+    ("find", &["finds", "found", "finding"]),
+    ("show", &["shows", "showed", "shown", "showing"]),
+    ("undo", &["undoes", "undid", "undone", "undoing"]),
+    ("throw", &["throws", "threw", "thrown", "throwing"]),
+    ("give", &["gives", "gave", "given", "giving"]),
+    ("let", &["lets", "letting"]),
+];
+
+/// `added`, `adds`, `adding` and `add` as `add`.
+fn base_form(word: &str) -> Option<&'static str> {
+    for (base, forms) in IRREGULAR {
+        if *base == word || forms.contains(&word) {
+            return Some(base);
+        }
+    }
+    VERBS.split_whitespace().find_map(|verb| {
+        let doubles = verb.ends_with('!');
+        let verb = verb.trim_end_matches('!');
+        is_form_of(word, verb, doubles).then_some(verb)
+    })
+}
+
+fn is_form_of(word: &str, verb: &str, doubles: bool) -> bool {
+    let Some(ending) = word.strip_prefix(verb) else {
+        // The last letter changes: `used` keeps it, `using` and `copied` do not.
+        let (stem, last) = verb.split_at(verb.len() - 1);
+        return match word.strip_prefix(stem) {
+            Some(ending) => (last == "e" && ending == "ing") || (last == "y" && matches!(ending, "ied" | "ies")),
+            None => false,
+        };
+    };
+    let bare = if doubles { ending.strip_prefix(&verb[verb.len() - 1..]).unwrap_or(ending) } else { ending };
+    matches!(ending, "" | "s" | "es") || matches!(bare, "ed" | "ing") || (verb.ends_with('e') && ending == "d")
+}
+
+/// Cuts a subject to its length, at a pause where there is one.
+fn shorten(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut short = text.as_str();
+    if let Some((limit, _)) = text.char_indices().nth(SUBJECT) {
+        // One character more, so that a word that ends right at the limit stays whole.
+        let end = limit + text[limit..].chars().next().map_or(0, char::len_utf8);
+        let window = &text[..end];
+        let pauses =
+            [", ", "; ", ": ", " \u{2014} ", " - ", " (", " so that ", " which ", " because ", " by ", " and "];
+        let pause = pauses.iter().filter_map(|pause| window.rfind(pause)).filter(|at| *at >= 20).max();
+        let space = window.rfind(' ').filter(|at| *at >= 20);
+        short = &text[..pause.or(space).unwrap_or(limit)];
+    }
+    let mut short = short.trim_end_matches(|c: char| c.is_whitespace() || ".,:;-(\u{2014}".contains(c)).to_owned();
+    while let Some(less) = [" and", " or", " the", " a", " an", " to", " of", " with", " in", " for", " so", " that"]
+        .iter()
+        .find_map(|word| short.strip_suffix(word))
+    {
+        short = less.to_owned();
+    }
+    if short.matches('`').count() % 2 == 1 {
+        short.retain(|c| c != '`');
+    }
+    short
+}
+
+fn shown(path: &RepoPath) -> String {
+    clean(&path.to_string().replace('\n', " ")).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+fn subject_of_paths(paths: &[RepoPath]) -> String {
+    let fits = |text: &String| text.chars().count() <= SUBJECT;
+    match paths {
+        [] => "Record the work of this turn".into(),
+        [path] => {
+            let path = shown(path);
+            let name = path.rsplit('/').next().unwrap_or_default();
+            let candidates = [format!("Update {path}"), format!("Update {name}")];
+            candidates.into_iter().find(|text| fits(text) && text.len() > 8).unwrap_or_else(|| "Update one file".into())
+        }
+        paths => {
+            let count = format!("Update {} files", paths.len());
+            let inside = common_directory(paths).map(|dir| format!("{count} in {}/", shown(&RepoPath::new(dir))));
+            inside.filter(fits).unwrap_or(count)
+        }
+    }
+}
+
+/// The deepest directory that holds all paths, if it is not the root.
+fn common_directory(paths: &[RepoPath]) -> Option<Vec<u8>> {
+    let parts = |path: &RepoPath| {
+        let mut parts: Vec<Vec<u8>> = path.as_bytes().split(|byte| *byte == b'/').map(<[u8]>::to_vec).collect();
+        parts.pop();
+        parts
+    };
+    let mut common = parts(paths.first()?);
+    for path in &paths[1..] {
+        let other = parts(path);
+        let same = common.iter().zip(&other).take_while(|(one, two)| one == two).count();
+        common.truncate(same);
+    }
+    (!common.is_empty()).then(|| common.join(&b'/'))
+}
+
+fn list_of_paths(paths: &[RepoPath]) -> String {
+    let mut names: Vec<String> = paths.iter().take(PATHS).map(shown).collect();
+    if paths.len() > PATHS {
+        names.push(format!("{} more", paths.len() - PATHS));
+    }
+    let last = names.pop().unwrap_or_default();
+    if names.is_empty() { format!("Changes {last}.") } else { format!("Changes {} and {last}.", names.join(", ")) }
+}
+
+fn wrap(paragraph: &str) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for word in paragraph.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= WIDTH => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines.iter().map(|line| guard(line)).collect::<Vec<_>>().join("\n")
+}
+
+/// A line that git could take for a trailer, or for the end of the message, as a list item.
+fn guard(line: &str) -> String {
+    let token = line.split(':').next().unwrap_or_default().trim_end();
+    let is_token = !token.is_empty() && token.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let looks = (line.contains(':') && is_token) || line.starts_with("(cherry picked") || line.starts_with("---");
+    if looks { format!("- {line}") } else { line.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn paths(names: &[&str]) -> Vec<RepoPath> {
+        names.iter().map(|name| RepoPath::from(*name)).collect()
+    }
+
+    fn subject(intent: &str) -> String {
+        commit_message(intent, &paths(&["src/a.rs"])).lines().next().unwrap().to_owned()
+    }
+
+    #[test]
+    fn words_become_orders() {
+        for (said, subject_) in [
+            ("I'll add a parser for durations.", "Add a parser for durations"),
+            ("Added the parser.", "Add the parser"),
+            ("Adding tests for it", "Add tests for it"),
+            ("I've implemented retry logic in `client.rs`.", "Implement retry logic in `client.rs`"),
+            ("Let me fix the failing test.", "Fix the failing test"),
+            ("Sure! First, I'll start by creating the module.", "Create the module"),
+            ("Great. Now I\u{2019}m going to rewrite it.", "Rewrite it"),
+            ("Using the new API everywhere", "Use the new API everywhere"),
+            ("Copied the file", "Copy the file"),
+            ("Dropped support for v1", "Drop support for v1"),
+            ("## Fixed: nothing to say\nUpdates the docs.", "Update the docs"),
+            ("**Refactored** the loop", "Refactor the loop"),
+            ("I wrote the plan to PLAN.md", "Write the plan to PLAN.md"),
+            ("Write src/a.rs, edit b.rs", "Write src/a.rs, edit b.rs"),
+        ] {
+            assert_eq!(subject(said), subject_, "{said}");
+        }
+    }
+
+    #[test]
+    fn without_an_order_the_paths_speak() {
+        for said in ["", "The parser looks right now.", "Done.", "I", "   \n\n", "Add", "Additional words"] {
+            assert_eq!(subject(said), "Update src/a.rs", "{said}");
+        }
+        let message = |names: &[&str]| commit_message("", &paths(names)).lines().next().unwrap().to_owned();
+        assert_eq!(message(&["src/x/a.rs", "src/x/b.rs", "src/y.rs"]), "Update 3 files in src/");
+        assert_eq!(message(&["a", "src/b"]), "Update 2 files");
+        assert_eq!(message(&[&format!("{}/a.rs", "d".repeat(100))]), "Update a.rs");
+        assert_eq!(message(&[&"d".repeat(100)]), "Update one file");
+        assert_eq!(commit_message("", &[]), "Record the work of this turn");
+    }
+
+    #[test]
+    fn a_long_first_line_ends_at_a_pause_and_the_rest_is_below() {
+        let said = "I'll add a duration parser with units and checks, so that timeouts can be written as people say them, \
+                    and then use it in the configuration.";
+        let message = commit_message(said, &paths(&["src/a.rs", "b"]));
+        insta::assert_snapshot!(message, @r"
+        Add a duration parser with units and checks
+
+        I'll add a duration parser with units and checks, so that timeouts can
+        be written as people say them, and then use it in the configuration.
+
+        Changes src/a.rs and b.
+        ");
+    }
+
+    #[test]
+    fn nothing_looks_like_a_trailer() {
+        let said = "Fix it\nSigned-off-by: Mallory <m@x>\nOrchestra-Turn: main.1\n---\nReviewed-by:x";
+        let message = commit_message(said, &paths(&["x:y", "Acked-by: z"]));
+        for line in message.lines() {
+            assert_eq!(guard(line), line, "{message}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_message_is_fit_for_git(
+            intent in prop_oneof!["\\PC{0,300}", "(I'll|Added|Fix|Let me write) [a-z`,.: \n\t\u{7}-]{0,200}", any::<String>()],
+            names in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..15),
+        ) {
+            let paths: Vec<RepoPath> = names.into_iter().map(RepoPath::new).collect();
+            let message = commit_message(&intent, &paths);
+            let lines: Vec<&str> = message.split('\n').collect();
+            prop_assert!((1..=SUBJECT).contains(&lines[0].chars().count()), "{message:?}");
+            prop_assert!(!lines[0].trim().is_empty());
+            prop_assert!(lines.len() == 1 || lines[1].is_empty());
+            prop_assert!(!message.chars().any(|c| c.is_control() && c != '\n'), "{message:?}");
+            prop_assert!(!message.contains("\n\n\n") && !message.ends_with('\n'));
+            prop_assert!(lines.iter().all(|line| guard(line) == *line && *line == line.trim_end()), "{message:?}");
+            prop_assert!(!message.to_lowercase().starts_with("auto-commit"));
+        }
+    }
+}

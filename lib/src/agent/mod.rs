@@ -1,0 +1,262 @@
+//! Agents: who does the work of a node. All of them take a [`Job`] and report the turns they take; what they changed
+//! is found and kept by others.
+
+pub mod builtin;
+mod command;
+mod commit_message;
+mod intent;
+mod simulated;
+mod spec;
+
+use std::collections::VecDeque;
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::event::{ToolCall, Usage};
+use crate::ids::NodeId;
+use crate::llm::Message;
+use crate::process::Cancel;
+
+pub use builtin::Builtin;
+pub use command::CommandAgent;
+pub use commit_message::commit_message;
+pub use simulated::Simulated;
+pub use spec::{AgentSpec, SpecError};
+
+/// A future behind a pointer, so that [`Agent`] can be one.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// One node's task for an agent.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// The node.
+    pub node: NodeId,
+    /// How often the run has come to the node, from 1.
+    pub visit: u32,
+    /// The attempt within the visit, from 1.
+    pub attempt: u32,
+    /// The task in words.
+    pub prompt: String,
+    /// The root of the working copy, which file tools cannot leave.
+    pub root: PathBuf,
+    /// Where the agent works: the root, or a directory in it.
+    pub cwd: PathBuf,
+    /// The model, if the pipeline names one.
+    pub model: Option<String>,
+    /// The provider, if the pipeline names one.
+    pub provider: Option<String>,
+    /// How hard the model should think.
+    pub effort: Option<String>,
+    /// Whether the agent may use tools.
+    pub tools: bool,
+    /// The conversation so far.
+    pub history: Vec<Message>,
+    /// The history already holds this task: the job was interrupted and goes on.
+    pub continues: bool,
+    /// Variables to set or remove for whatever the agent starts.
+    pub env: Vec<(OsString, Option<OsString>)>,
+    /// How long the whole job may take.
+    pub timeout: Option<Duration>,
+    /// Where the agent may leave its outcome.
+    pub status_file: PathBuf,
+    /// The working copy's lock, held as long as anything the agent started lives.
+    pub lock: Option<Arc<File>>,
+    /// Remarks for the agent while it works.
+    pub steering: Steering,
+}
+
+impl Job {
+    /// A first visit's task in the working copy `root`, with tools and without a past.
+    pub fn new(
+        node: NodeId,
+        prompt: impl Into<String>,
+        root: impl Into<PathBuf>,
+        status_file: impl Into<PathBuf>,
+    ) -> Self {
+        let root = root.into();
+        Self {
+            node,
+            visit: 1,
+            attempt: 1,
+            prompt: prompt.into(),
+            cwd: root.clone(),
+            root,
+            model: None,
+            provider: None,
+            effort: None,
+            tools: true,
+            history: Vec::new(),
+            continues: false,
+            env: Vec::new(),
+            timeout: None,
+            status_file: status_file.into(),
+            lock: None,
+            steering: Steering::default(),
+        }
+    }
+
+    /// The answer the history already holds, if the job was interrupted after it.
+    fn answered(&self) -> Option<String> {
+        let last = self.history.last().filter(|_| self.continues)?;
+        let answers = last.role == crate::llm::Role::Assistant && last.tool_calls().next().is_none();
+        answers.then(|| last.text())
+    }
+}
+
+/// Remarks waiting for a working agent; clones share them. Agents that cannot be talked to leave them lying.
+#[derive(Debug, Clone, Default)]
+pub struct Steering(Arc<Mutex<VecDeque<String>>>);
+
+impl Steering {
+    /// Adds a remark. The agent hears it after the turn it is in.
+    pub fn say(&self, text: impl Into<String>) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(text.into());
+    }
+
+    fn take(&self) -> Vec<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()
+    }
+}
+
+/// One model call and the tools it asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Turn {
+    /// The messages that are new in this turn.
+    pub messages: Vec<Message>,
+    /// The tools it used.
+    pub tool_calls: Vec<ToolCall>,
+    /// What it cost in tokens.
+    pub usage: Usage,
+    /// What it cost in dollars, where that is known.
+    pub cost_usd: Option<f64>,
+    /// The model, as the agent names it.
+    pub model: String,
+    /// The provider of the model.
+    pub provider: String,
+    /// What the turn was for, in the agent's own words.
+    pub intent: String,
+    /// The paths it wrote, relative to the root of the working copy; none when it ran something that may have written
+    /// anywhere, so that only a scan can tell.
+    pub writes: Option<Vec<PathBuf>>,
+    /// Whether the turn's end is exact rather than inferred.
+    pub exact: bool,
+    /// What the user should know about it.
+    pub warnings: Vec<String>,
+}
+
+/// What the engine answers to a turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The turn is recorded; go on.
+    Go,
+    /// The turn is recorded; end here.
+    Stop,
+}
+
+/// Where an agent reports its turns.
+#[derive(Debug, Clone)]
+pub struct Turns(mpsc::Sender<(Turn, oneshot::Sender<Verdict>)>);
+
+impl Turns {
+    /// A place to report, and the turns reported there.
+    pub fn channel() -> (Self, mpsc::Receiver<(Turn, oneshot::Sender<Verdict>)>) {
+        let (sender, receiver) = mpsc::channel(1);
+        (Self(sender), receiver)
+    }
+
+    /// Reports a turn and waits until it is recorded. When nobody records any more, the answer is [`Verdict::Stop`].
+    pub async fn report(&self, turn: Turn) -> Verdict {
+        let (sender, receiver) = oneshot::channel();
+        match self.0.send((turn, sender)).await {
+            Ok(()) => receiver.await.unwrap_or(Verdict::Stop),
+            Err(_) => Verdict::Stop,
+        }
+    }
+}
+
+/// What an agent answers to a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// Its last words.
+    pub text: String,
+    /// Why it ended.
+    pub end: End,
+}
+
+/// Why an agent ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum End {
+    /// It says that it is done.
+    Done,
+    /// It was asked to stop; the job can go on later.
+    Stopped,
+    /// It came to a limit, said in words.
+    Limit(String),
+}
+
+/// A job without an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum AgentError {
+    /// It may work when tried again.
+    #[error("{0}")]
+    Transient(String),
+    /// It will not work when tried again.
+    #[error("{0}")]
+    Terminal(String),
+    /// It took too long.
+    #[error("{0}")]
+    TimedOut(String),
+    /// It was called off.
+    #[error("the agent was called off")]
+    Cancelled,
+}
+
+/// Who does the work of a node.
+pub trait Agent: Send + Sync {
+    /// The kind of agent, as records have it: `builtin`, `command`, …
+    fn kind(&self) -> &'static str;
+
+    /// Whether an interrupted job goes on after its last recorded turn. Others start again.
+    fn can_continue(&self) -> bool;
+
+    /// Does the job, reporting each turn as soon as it is over. A stop lets the turn in flight finish; a kill ends it
+    /// at once and its turn is not reported.
+    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_report_waits_for_its_verdict() {
+        let (turns, mut inbox) = Turns::channel();
+        let engine = tokio::spawn(async move {
+            let mut intents = Vec::new();
+            while let Some((turn, answer)) = inbox.recv().await {
+                intents.push(turn.intent);
+                let verdict = if intents.len() < 2 { Verdict::Go } else { Verdict::Stop };
+                answer.send(verdict).expect("the agent waits for its verdict");
+            }
+            intents
+        });
+        let turn = |intent: &str| Turn { intent: intent.into(), ..Turn::default() };
+        assert_eq!(turns.report(turn("one")).await, Verdict::Go);
+        assert_eq!(turns.report(turn("two")).await, Verdict::Stop);
+        drop(turns);
+        assert_eq!(engine.await.unwrap(), ["one", "two"]);
+    }
+
+    #[tokio::test]
+    async fn without_an_engine_an_agent_stops() {
+        let (turns, inbox) = Turns::channel();
+        drop(inbox);
+        assert_eq!(turns.report(Turn::default()).await, Verdict::Stop);
+    }
+}

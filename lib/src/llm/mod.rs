@@ -1,0 +1,184 @@
+//! Talking to models: one shape of conversation for every provider.
+//!
+//! A provider answers one [`Request`] with one [`Response`] and remembers nothing: whatever it needs is in the
+//! request. Retrying is the caller's business, so that a retry is seen where budgets and records are kept.
+
+mod message;
+pub mod script;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::event::Usage;
+use crate::process::Cancel;
+
+pub use message::{Message, Part, Role};
+pub use script::{Script, ScriptError};
+
+/// A tool the model may ask for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ToolSpec {
+    /// Its name, as the model calls it.
+    pub name: String,
+    /// What it does, for the model.
+    pub description: String,
+    /// JSON schema of its arguments.
+    pub parameters: Value,
+}
+
+/// Everything a model is told for one answer.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Request {
+    /// The model, as the provider names it; empty for the provider's own choice.
+    pub model: String,
+    /// The system prompt.
+    pub system: String,
+    /// The conversation so far.
+    pub messages: Vec<Message>,
+    /// The tools the model may ask for.
+    pub tools: Vec<ToolSpec>,
+    /// The most tokens the answer may have.
+    pub max_tokens: Option<u32>,
+    /// How hard to think: `low`, `medium`, `high`.
+    pub effort: Option<String>,
+    /// Facts about the call that are no part of the conversation, by name ([`meta`]). They never leave the machine.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// Names in [`Request::metadata`].
+pub mod meta {
+    /// The pipeline node that asks.
+    pub const NODE: &str = "node";
+    /// How often the run has come to the node, from 1.
+    pub const VISIT: &str = "visit";
+    /// The attempt within the visit, from 1.
+    pub const ATTEMPT: &str = "attempt";
+    /// How often this very call was tried, from 1.
+    pub const TRY: &str = "try";
+    /// Where the agent may leave its outcome.
+    pub const STATUS_FILE: &str = "status_file";
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Stop {
+    /// It had said everything.
+    End,
+    /// It waits for tools.
+    ToolCalls,
+    /// It reached its token limit; the answer is cut off.
+    Length,
+    /// The provider withheld the rest.
+    ContentFilter,
+    /// Anything else, in the provider's word.
+    Other(String),
+}
+
+/// A model's answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Response {
+    /// What it said and asked for.
+    pub message: Message,
+    /// What it cost.
+    pub usage: Usage,
+    /// The model that answered, as the provider names it.
+    pub model: String,
+    /// Why it stopped.
+    pub stop: Stop,
+}
+
+/// What kind of failure a call ended in, which decides what to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorClass {
+    /// It may work when tried again: overload, server error, network.
+    Transient,
+    /// It will not work when tried again.
+    Terminal,
+    /// The key was refused.
+    Auth,
+    /// The conversation is longer than the model can take.
+    ContextLength,
+    /// The answer could not be read.
+    Malformed,
+    /// The call was called off.
+    Cancelled,
+}
+
+/// A call without an answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct LlmError {
+    /// What kind of failure it is.
+    pub class: ErrorClass,
+    /// What happened, for people.
+    pub message: String,
+    /// How long the provider asks to wait before the next try.
+    pub retry_after: Option<Duration>,
+}
+
+impl LlmError {
+    /// An error of a class.
+    pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
+        Self { class, message: message.into(), retry_after: None }
+    }
+
+    /// The error an HTTP status stands for. Statuses nobody has named are worth another try.
+    pub fn from_status(status: u16, message: &str) -> Self {
+        let class = match status {
+            401 | 403 => ErrorClass::Auth,
+            413 => ErrorClass::ContextLength,
+            400 | 404 | 408 | 422 => ErrorClass::Terminal,
+            _ => ErrorClass::Transient,
+        };
+        Self::new(class, format!("the provider answered {status}: {message}"))
+    }
+
+    /// The call was called off.
+    pub fn cancelled() -> Self {
+        Self::new(ErrorClass::Cancelled, "the model call was called off")
+    }
+}
+
+/// Who answers. An enum, not a trait: the set is closed and every one of them ships with pleach.
+#[derive(Debug, Clone)]
+pub enum Provider {
+    /// Answers from a YAML file.
+    Script(Script),
+}
+
+impl Provider {
+    /// The provider's name, as records have it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Script(_) => "script",
+        }
+    }
+
+    /// Asks for one answer. Never tries twice; ends early only when `cancel` says kill.
+    pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
+        match self {
+            Self::Script(script) => script.complete(request, cancel).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_decide_whether_another_try_makes_sense() {
+        for status in [429, 500, 502, 503, 529, 418] {
+            assert_eq!(LlmError::from_status(status, "").class, ErrorClass::Transient, "{status}");
+        }
+        for status in [400, 404, 408, 422] {
+            assert_eq!(LlmError::from_status(status, "").class, ErrorClass::Terminal, "{status}");
+        }
+        assert_eq!(LlmError::from_status(401, "").class, ErrorClass::Auth);
+        assert_eq!(LlmError::from_status(403, "").class, ErrorClass::Auth);
+        assert_eq!(LlmError::from_status(413, "").class, ErrorClass::ContextLength);
+        assert_eq!(LlmError::from_status(429, "slow down").to_string(), "the provider answered 429: slow down");
+    }
+}
