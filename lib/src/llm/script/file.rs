@@ -102,7 +102,9 @@ struct ErrorYaml {
 }
 
 pub(super) fn read(text: &str) -> Result<Script, ScriptError> {
-    let file: File = serde_saphyr::from_str(text).map_err(|error| {
+    // `yes`, `no`, `y` and `on` are words here: they stand in texts and tool arguments.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let file: File = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
         let at = error.location().unwrap_or(Location::UNKNOWN);
         // The error's own text repeats the place and adds an excerpt; the first line without its place is the message.
         let text = error.without_snippet().to_string();
