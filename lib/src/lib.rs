@@ -5,13 +5,19 @@
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod agent;
 pub mod clock;
 pub mod config;
+pub mod engine;
 pub mod event;
 pub mod git;
 pub mod ids;
+pub mod llm;
 pub mod plan;
+pub mod process;
+pub mod record;
 pub mod redact;
 pub mod route;
 pub mod state;
 pub mod trailer;
+pub mod workspace;

@@ -199,8 +199,9 @@ impl Session {
 impl StartRequest {
     fn started(&self, repo: &Repo, id: &SessionId) -> Result<PipelineStarted, Error> {
         let head = repo.head()?;
-        let name = self.pipeline.name();
-        let branch = session_branch(&self.branch_prefix, &name, id).map_err(|error| Error::Name(error.to_string()))?;
+        let invalid = |error: crate::ids::InvalidId| Error::Name(error.to_string());
+        let name = self.pipeline.name().map_err(invalid)?;
+        let branch = session_branch(&self.branch_prefix, &name, id).map_err(invalid)?;
         Ok(PipelineStarted {
             name,
             goal: self.pipeline.goal.clone(),

@@ -80,13 +80,23 @@ impl Program {
 
     /// Runs git in `dir` and waits for it. It is never killed: a call that is cut short could leave half a checkout.
     pub fn run<A: AsRef<OsStr>>(&self, dir: &Path, args: impl IntoIterator<Item = A>) -> Result<Finished, Error> {
+        self.run_with_stdin(dir, args, &[])
+    }
+
+    /// As [`Program::run`], with something to read.
+    pub fn run_with_stdin<A: AsRef<OsStr>>(
+        &self,
+        dir: &Path,
+        args: impl IntoIterator<Item = A>,
+        stdin: &[u8],
+    ) -> Result<Finished, Error> {
         let mut argv: Vec<OsString> = vec!["git".into()];
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let shown: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         let command = format!("git {}", shown.join(" "));
         argv.extend(SETTINGS.iter().flat_map(|setting| ["-c".into(), OsString::from(setting)]));
         argv.extend(args);
-        let (code, stdout, stderr) = spawn(&argv, dir, &self.environment)?;
+        let (code, stdout, stderr) = spawn(&argv, dir, &self.environment, stdin)?;
         let stderr = String::from_utf8_lossy(&stderr).trim_end().to_owned();
         Ok(Finished { code, stdout, stderr, command })
     }
@@ -113,16 +123,23 @@ type Ended = (Option<i32>, Vec<u8>, Vec<u8>);
 
 /// Stands in for `process::run_blocking` until that module is there. To be replaced.
 #[expect(clippy::disallowed_methods, reason = "until the process module is there")]
-fn spawn(argv: &[OsString], dir: &Path, environment: &[(OsString, OsString)]) -> Result<Ended, Error> {
-    let output = std::process::Command::new(&argv[0])
+fn spawn(argv: &[OsString], dir: &Path, environment: &[(OsString, OsString)], stdin: &[u8]) -> Result<Ended, Error> {
+    use std::io::Write as _;
+    let mut child = std::process::Command::new(&argv[0])
         .args(&argv[1..])
         .current_dir(dir)
         .env_clear()
         .envs(environment.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::null())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .process_group(0)
-        .output()
+        .spawn()
         .map_err(|error| Error::GitMissing { detail: error.to_string() })?;
+    if let Some(mut pipe) = child.stdin.take() {
+        let _ = pipe.write_all(stdin);
+    }
+    let output = child.wait_with_output().map_err(|error| Error::GitMissing { detail: error.to_string() })?;
     Ok((output.status.code(), output.stdout, output.stderr))
 }
 

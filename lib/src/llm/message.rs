@@ -168,6 +168,11 @@ impl Message {
         self.content.iter().filter_map(words).collect::<Vec<_>>().join("\n")
     }
 
+    /// Whether it is an assistant's last word: it asks for no tool.
+    pub fn is_answer(&self) -> bool {
+        self.role == Role::Assistant && self.tool_calls().next().is_none()
+    }
+
     /// The tools it asks for: id, name, arguments.
     pub fn tool_calls(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         self.content.iter().filter_map(|part| match part {

@@ -53,7 +53,6 @@ pub struct Change {
 }
 
 /// Who made a turn's changes, and how its commit reads.
-#[derive(Debug)]
 pub struct Author<'a> {
     /// The facts that become trailers.
     pub facts: TurnFacts,
@@ -63,6 +62,12 @@ pub struct Author<'a> {
     pub at: Timestamp,
     /// Makes the message from the changed paths.
     pub message: &'a (dyn Fn(&[RepoPath]) -> String + Sync),
+}
+
+impl std::fmt::Debug for Author<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Author").field("facts", &self.facts).field("at", &self.at).finish_non_exhaustive()
+    }
 }
 
 impl WorkingCopy {

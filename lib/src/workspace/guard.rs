@@ -64,7 +64,7 @@ impl Watch {
 }
 
 fn to_path(path: &RepoPath) -> &Path {
-    Path::new(std::os::unix::ffi::OsStrExt::from_bytes(path.as_bytes()))
+    Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path.as_bytes()))
 }
 
 fn mark(file: &Path) -> String {

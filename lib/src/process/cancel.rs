@@ -1,0 +1,122 @@
+//! Asking running work to end, in two steps.
+
+use tokio::sync::watch;
+
+/// How urgent the wish to end is. It only grows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Level {
+    Running,
+    Stop,
+    Kill,
+}
+
+/// Asks everything that holds the matching [`Cancel`] to end.
+#[derive(Debug, Clone)]
+pub struct Canceller(watch::Sender<Level>);
+
+impl Canceller {
+    /// Asks to begin nothing new and finish what is being written; running commands go on.
+    pub fn stop(&self) {
+        self.raise(Level::Stop);
+    }
+
+    /// Asks to end running commands as well.
+    pub fn kill(&self) {
+        self.raise(Level::Kill);
+    }
+
+    fn raise(&self, to: Level) {
+        self.0.send_if_modified(|level| {
+            let higher = to > *level;
+            *level = to.max(*level);
+            higher
+        });
+    }
+}
+
+/// Tells whether work should end; cheap to clone. Without a living [`Canceller`] it stays as it is.
+#[derive(Debug, Clone)]
+pub struct Cancel(watch::Receiver<Level>);
+
+impl Cancel {
+    /// A pair: the one asks, the other listens.
+    pub fn new() -> (Canceller, Self) {
+        let (sender, receiver) = watch::channel(Level::Running);
+        (Canceller(sender), Self(receiver))
+    }
+
+    /// One that nobody ever raises.
+    pub fn never() -> Self {
+        Self::new().1
+    }
+
+    /// Whether a stop, or more, was asked for.
+    pub fn is_stopped(&self) -> bool {
+        *self.0.borrow() >= Level::Stop
+    }
+
+    /// Whether a kill was asked for.
+    pub fn is_killed(&self) -> bool {
+        *self.0.borrow() >= Level::Kill
+    }
+
+    /// Waits until a stop, or more, is asked for.
+    pub async fn stopped(&self) {
+        self.reached(Level::Stop).await;
+    }
+
+    /// Waits until a kill is asked for.
+    pub async fn killed(&self) {
+        self.reached(Level::Kill).await;
+    }
+
+    async fn reached(&self, wanted: Level) {
+        let mut receiver = self.0.clone();
+        if receiver.wait_for(|level| *level >= wanted).await.is_err() {
+            // Nobody is left who could ask.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_stop_is_not_a_kill() {
+        let (canceller, cancel) = Cancel::new();
+        assert!(!cancel.is_stopped());
+        canceller.stop();
+        cancel.stopped().await;
+        assert!(cancel.is_stopped() && !cancel.is_killed());
+    }
+
+    #[tokio::test]
+    async fn the_level_only_grows() {
+        let (canceller, cancel) = Cancel::new();
+        canceller.kill();
+        canceller.stop();
+        cancel.stopped().await;
+        cancel.killed().await;
+        assert!(cancel.is_killed());
+    }
+
+    #[tokio::test]
+    async fn a_waiter_wakes_and_one_without_canceller_does_not() {
+        let (canceller, cancel) = Cancel::new();
+        let waiter = tokio::spawn({
+            let cancel = cancel.clone();
+            async move { cancel.killed().await }
+        });
+        canceller.clone().kill();
+        waiter.await.expect("the waiter ends");
+
+        let never = Cancel::never();
+        tokio::select! {
+            biased;
+            () = never.stopped() => panic!("nobody asked"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+}

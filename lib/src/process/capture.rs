@@ -1,0 +1,142 @@
+//! Output kept within a bound: the beginning and the end stay, the middle goes.
+
+use std::collections::VecDeque;
+
+/// What a command wrote to one stream, in bounded memory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Capture {
+    /// The kept bytes; where something was dropped, the beginning and the end side by side.
+    pub bytes: Vec<u8>,
+    /// Where in `bytes` the end begins, if something was dropped.
+    pub cut: usize,
+    /// How many bytes between beginning and end were dropped.
+    pub dropped: u64,
+}
+
+impl Capture {
+    /// The output as text; what is not UTF-8 is replaced, and a line tells of dropped bytes.
+    pub fn to_text(&self) -> String {
+        if self.dropped == 0 {
+            return String::from_utf8_lossy(&self.bytes).into_owned();
+        }
+        let (head, tail) = self.bytes.split_at(self.cut);
+        let head = &head[..whole_characters(head)];
+        let tail = &tail[tail.iter().take(3).take_while(|byte| is_continuation(**byte)).count()..];
+        let mut text = String::from_utf8_lossy(head).into_owned();
+        if !text.is_empty() && !text.ends_with('\n') {
+            text.push('\n');
+        }
+        text.push_str(&format!("[... {} bytes left out ...]\n", self.dropped));
+        text.push_str(&String::from_utf8_lossy(tail));
+        text
+    }
+}
+
+fn is_continuation(byte: u8) -> bool {
+    byte & 0b1100_0000 == 0b1000_0000
+}
+
+/// How much of `bytes` is left when a character that is cut in two at the end is not counted.
+fn whole_characters(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(&bytes[bytes.len().saturating_sub(3)..]) {
+        Ok(_) => bytes.len(),
+        Err(_) => match bytes.iter().rposition(|byte| !is_continuation(*byte)) {
+            Some(start) if std::str::from_utf8(&bytes[start..]).is_err_and(|e| e.error_len().is_none()) => start,
+            _ => bytes.len(),
+        },
+    }
+}
+
+/// Builds a [`Capture`] from chunks.
+#[derive(Debug)]
+pub(super) struct Keeper {
+    head: Vec<u8>,
+    tail: VecDeque<u8>,
+    head_limit: usize,
+    tail_limit: usize,
+    dropped: u64,
+}
+
+impl Keeper {
+    /// Keeps at most `limit` bytes, one half from the beginning and one from the end.
+    pub(super) fn new(limit: usize) -> Self {
+        let head_limit = limit / 2;
+        Self { head: Vec::new(), tail: VecDeque::new(), head_limit, tail_limit: limit - head_limit, dropped: 0 }
+    }
+
+    /// Takes the next bytes of the stream.
+    pub(super) fn push(&mut self, chunk: &[u8]) {
+        let (head, rest) = chunk.split_at(chunk.len().min(self.head_limit - self.head.len()));
+        self.head.extend_from_slice(head);
+        let (skipped, rest) = rest.split_at(rest.len().saturating_sub(self.tail_limit));
+        let surplus = (self.tail.len() + rest.len()).saturating_sub(self.tail_limit);
+        self.tail.drain(..surplus);
+        self.tail.extend(rest);
+        self.dropped += (skipped.len() + surplus) as u64;
+    }
+
+    /// What was kept.
+    pub(super) fn finish(self) -> Capture {
+        let mut bytes = self.head;
+        let cut = bytes.len();
+        let (front, back) = self.tail.as_slices();
+        bytes.extend_from_slice(front);
+        bytes.extend_from_slice(back);
+        Capture { bytes, cut, dropped: self.dropped }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn keep(limit: usize, chunks: &[&[u8]]) -> Capture {
+        let mut keeper = Keeper::new(limit);
+        chunks.iter().for_each(|chunk| keeper.push(chunk));
+        keeper.finish()
+    }
+
+    #[test]
+    fn what_fits_is_kept_whole() {
+        let capture = keep(8, &[b"abc", b"", b"defgh"]);
+        assert_eq!((capture.bytes.as_slice(), capture.dropped), (b"abcdefgh".as_slice(), 0));
+        assert_eq!(capture.to_text(), "abcdefgh");
+    }
+
+    #[test]
+    fn the_middle_goes_and_is_counted() {
+        let capture = keep(8, &[b"abcd", b"0123456789", b"wxyz"]);
+        assert_eq!((capture.bytes.as_slice(), capture.dropped), (b"abcdwxyz".as_slice(), 10));
+        assert_eq!(capture.to_text(), "abcd\n[... 10 bytes left out ...]\nwxyz");
+    }
+
+    #[test]
+    fn characters_cut_in_two_leave_no_debris() {
+        let capture = keep(8, &["abcé".as_bytes(), "middle".as_bytes(), "éxyz".as_bytes()]);
+        assert_eq!(capture.to_text(), "abc\n[... 8 bytes left out ...]\nxyz");
+        assert_eq!(keep(100, &[b"a\xff\xfeb"]).to_text(), "a\u{fffd}\u{fffd}b");
+    }
+
+    #[test]
+    fn nothing_is_kept_without_room() {
+        let capture = keep(0, &[b"abc"]);
+        assert_eq!((capture.bytes.len(), capture.dropped), (0, 3));
+    }
+
+    proptest! {
+        #[test]
+        fn head_and_tail_are_those_of_the_stream(limit in 0usize..40, chunks in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..30), 0..8)) {
+            let whole = chunks.concat();
+            let mut keeper = Keeper::new(limit);
+            chunks.iter().for_each(|chunk| keeper.push(chunk));
+            let capture = keeper.finish();
+            prop_assert!(capture.bytes.len() <= limit);
+            prop_assert_eq!(capture.bytes.len() as u64 + capture.dropped, whole.len() as u64);
+            prop_assert!(whole.starts_with(&capture.bytes[..capture.cut]));
+            prop_assert!(whole.ends_with(&capture.bytes[capture.cut..]));
+            capture.to_text();
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What to run, within which limits, and what became of it.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use super::Capture;
+
+/// A command for [`Spawner::run`](super::Spawner::run).
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// The program and its arguments.
+    pub argv: Vec<OsString>,
+    /// The directory to run in.
+    pub cwd: PathBuf,
+    /// Variables to set (`Some`) or to remove (`None`) on top of the spawner's environment.
+    pub env: Vec<(OsString, Option<OsString>)>,
+    /// What the command reads.
+    pub stdin: Stdin,
+    /// How long and how much.
+    pub limits: Limits,
+    /// A locked file that stays locked until everything the command started is gone, even when this process is killed.
+    /// Give it back by dropping it: unlocking it by hand would unlock it for the supervisor too.
+    pub lock: Option<Arc<File>>,
+}
+
+impl Command {
+    /// A program with arguments, no input and the default limits.
+    pub fn new<A: Into<OsString>>(argv: impl IntoIterator<Item = A>, cwd: impl Into<PathBuf>) -> Self {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            cwd: cwd.into(),
+            env: Vec::new(),
+            stdin: Stdin::Null,
+            limits: Limits::default(),
+            lock: None,
+        }
+    }
+
+    /// A shell script, for `bash` where there is one, else for `sh`.
+    pub fn shell(script: &str, cwd: &Path) -> Self {
+        Self::new([shell(), "-c", script], cwd)
+    }
+}
+
+/// The shell scripts are run with.
+fn shell() -> &'static str {
+    static SHELL: OnceLock<&str> = OnceLock::new();
+    SHELL.get_or_init(|| {
+        let places = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash", "/run/current-system/sw/bin/bash"];
+        places.into_iter().find(|place| Path::new(place).is_file()).unwrap_or("/bin/sh")
+    })
+}
+
+/// What a command reads from its standard input.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Stdin {
+    /// Nothing.
+    #[default]
+    Null,
+    /// These bytes, then the end. A command that does not read them all is fine.
+    Bytes(Vec<u8>),
+}
+
+/// The limits of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// How long it may run.
+    pub wall: Option<Duration>,
+    /// How long it may be silent.
+    pub idle: Option<Duration>,
+    /// How long it has between TERM and KILL.
+    pub grace: Duration,
+    /// How many bytes of each output stream are kept.
+    pub output: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { wall: None, idle: None, grace: Duration::from_secs(2), output: 1 << 20 }
+    }
+}
+
+/// Which output stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this code.
+    Code(i32),
+    /// By this signal, which did not come from a limit or a cancel.
+    Signal(i32),
+    /// It was killed for taking too long.
+    TimedOut(Timeout),
+    /// It was killed on request.
+    Cancelled,
+}
+
+impl Exit {
+    /// Whether it ended by itself with code 0.
+    pub fn success(self) -> bool {
+        self == Self::Code(0)
+    }
+
+    /// The exit code, if it ended by itself.
+    pub fn code(self) -> Option<i32> {
+        match self {
+            Self::Code(code) => Some(code),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Exit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit {code}"),
+            Self::Signal(signal) => write!(f, "signal {signal}"),
+            Self::TimedOut(Timeout::Wall(limit)) => write!(f, "timed out after {limit:?}"),
+            Self::TimedOut(Timeout::Idle(limit)) => write!(f, "timed out after {limit:?} without output"),
+            Self::Cancelled => f.write_str("cancelled"),
+        }
+    }
+}
+
+/// Which limit a command ran into, and how long that limit was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Timeout {
+    /// It ran too long.
+    Wall(Duration),
+    /// It was silent too long.
+    Idle(Duration),
+}
+
+/// What became of a command.
+#[derive(Debug, Clone)]
+pub struct Output {
+    /// How it ended.
+    pub exit: Exit,
+    /// What it wrote to standard output, up to its end or its killing.
+    pub stdout: Capture,
+    /// What it wrote to standard error.
+    pub stderr: Capture,
+    /// How long it took, with the ending of what it left behind.
+    pub duration: Duration,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exits_read_as_people_say_them() {
+        let five = Duration::from_secs(5);
+        let texts = [
+            (Exit::Code(0), "exit 0"),
+            (Exit::Signal(9), "signal 9"),
+            (Exit::TimedOut(Timeout::Wall(five)), "timed out after 5s"),
+            (Exit::TimedOut(Timeout::Idle(five)), "timed out after 5s without output"),
+            (Exit::Cancelled, "cancelled"),
+        ];
+        for (exit, text) in texts {
+            assert_eq!(exit.to_string(), text);
+        }
+        assert!(Exit::Code(0).success() && !Exit::Code(1).success() && !Exit::Cancelled.success());
+    }
+}

@@ -1,0 +1,104 @@
+//! Which variables a child inherits.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+
+use crate::config::Environment;
+
+/// Variables that say where a repository, its index or its objects are, or how a repository is to be read. A git hook or
+/// alias that starts pleach sets some of them, and every git below would then work on that repository.
+const LOCATES_A_REPOSITORY: &[&str] = &[
+    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+    "GIT_CEILING_DIRECTORIES",
+    "GIT_COMMON_DIR",
+    "GIT_CONFIG",
+    "GIT_DIR",
+    "GIT_GLOB_PATHSPECS",
+    "GIT_GRAFT_FILE",
+    "GIT_ICASE_PATHSPECS",
+    "GIT_IMPLICIT_WORK_TREE",
+    "GIT_INDEX_FILE",
+    "GIT_INTERNAL_SUPER_PREFIX",
+    "GIT_LITERAL_PATHSPECS",
+    "GIT_NAMESPACE",
+    "GIT_NOGLOB_PATHSPECS",
+    "GIT_NO_REPLACE_OBJECTS",
+    "GIT_OBJECT_DIRECTORY",
+    "GIT_PREFIX",
+    "GIT_QUARANTINE_PATH",
+    "GIT_REPLACE_REF_BASE",
+    "GIT_SHALLOW_FILE",
+    "GIT_WORK_TREE",
+];
+
+/// Endings of names whose values are secrets.
+const SECRET_ENDINGS: &[&[u8]] = &[b"_API_KEY", b"_SECRET", b"_TOKEN", b"_PASSWORD", b"_CREDENTIAL", b"_CREDENTIALS"];
+
+/// The variables that must be removed so that a child's git finds the repository by its directory.
+pub(super) fn repository_locators() -> impl Iterator<Item = &'static str> {
+    LOCATES_A_REPOSITORY.iter().copied()
+}
+
+/// Whether a variable of this name is taken to hold a secret (`*_API_KEY`, `*_TOKEN` and the like, in any case).
+pub fn is_secret(name: impl AsRef<OsStr>) -> bool {
+    let name = name.as_ref().as_encoded_bytes().to_ascii_uppercase();
+    SECRET_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// What every command inherits: everything but secrets and what locates a repository.
+pub(super) fn inherited(environment: &Environment) -> BTreeMap<OsString, OsString> {
+    environment
+        .iter()
+        .map(|(name, value)| (name.to_os_string(), value.to_os_string()))
+        .filter(|(name, _)| !is_secret(name) && !LOCATES_A_REPOSITORY.iter().any(|known| name.as_os_str() == *known))
+        .collect()
+}
+
+/// `base` with a command's own additions and removals.
+pub(super) fn with_changes(
+    base: &BTreeMap<OsString, OsString>,
+    changes: &[(OsString, Option<OsString>)],
+) -> BTreeMap<OsString, OsString> {
+    let mut env = base.clone();
+    for (name, value) in changes {
+        match value {
+            Some(value) => env.insert(name.clone(), value.clone()),
+            None => env.remove(name),
+        };
+    }
+    env
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(env: &BTreeMap<OsString, OsString>) -> Vec<&str> {
+        env.keys().map(|name| name.to_str().expect("test names are text")).collect()
+    }
+
+    #[test]
+    fn secrets_are_known_by_the_end_of_their_name() {
+        for name in
+            ["OPENAI_API_KEY", "X_SECRET", "GH_TOKEN", "DB_PASSWORD", "A_CREDENTIAL", "A_CREDENTIALS", "my_token"]
+        {
+            assert!(is_secret(name), "{name}");
+        }
+        for name in ["PATH", "TOKEN_COUNT", "MAX_OUTPUT_TOKENS", "SSH_AUTH_SOCK", "KEYBOARD"] {
+            assert!(!is_secret(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_child_inherits_the_rest() {
+        let all = [("PATH", "/bin"), ("GIT_DIR", "/x"), ("GIT_SSH_COMMAND", "ssh"), ("HOME", "/h"), ("NPM_TOKEN", "t")];
+        assert_eq!(names(&inherited(&Environment::from_pairs(all))), ["GIT_SSH_COMMAND", "HOME", "PATH"]);
+    }
+
+    #[test]
+    fn a_command_adds_and_removes() {
+        let base = inherited(&Environment::from_pairs([("A", "1"), ("B", "2")]));
+        let env = with_changes(&base, &[("B".into(), None), ("C_TOKEN".into(), Some("given".into()))]);
+        assert_eq!(names(&env), ["A", "C_TOKEN"]);
+    }
+}

@@ -1,0 +1,234 @@
+//! The supervisor: a process between pleach and a command that lives as long as anything the command started.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{ExitCode, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use tokio::signal::unix::{Signal as Incoming, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
+
+use super::wire::{self, Descriptors, Report, Request, Status};
+
+/// How long what a command leaves behind may finish by itself: the `tee` of a pipeline still has to write its last lines
+/// after the shell that started it has ended.
+const LINGER: Duration = Duration::from_millis(250);
+/// How long to wait for killed processes before looking for new ones, at first and at most.
+const KILL_ROUND: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
+/// The exit code of a supervisor that could not do its work.
+const BROKEN: u8 = 125;
+
+/// The main function of the supervisor (`pleach __exec`). Its standard input must be the socket of a spawner, which says
+/// what to run; there are no arguments. It answers over the socket how the command ended and exits with the command's
+/// code, or 128 and the number of the signal that ended it.
+///
+/// Elsewhere than on Linux there is no subreaper: the command's process group is killed, a process that left it is not.
+pub fn exec_main(args: impl Iterator<Item = OsString>) -> ExitCode {
+    let outcome = match args.count() {
+        0 => supervise(),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "it takes no arguments")),
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(e) => {
+            // There is nobody else to tell; the spawner shows it.
+            let _ = writeln!(io::stderr(), "the supervisor is started by pleach itself and cannot go on: {e}");
+            ExitCode::from(BROKEN)
+        }
+    }
+}
+
+fn supervise() -> io::Result<ExitCode> {
+    // A session of its own: no signals from the terminal, and nothing below can stop and wait for a password on it.
+    // It fails only for the leader of a group, which has what matters already.
+    let _ = rustix::process::setsid();
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    let (request, descriptors) = match wire::receive(&mut socket) {
+        Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(ExitCode::SUCCESS), // nobody wants it any more
+        received => received?,
+    };
+    become_guard()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let report = runtime.block_on(run(request, descriptors, socket.try_clone()?))?;
+    // When nobody listens any more, nobody needs to know.
+    let _ = report.send(&mut socket);
+    Ok(match report {
+        Report::NotStarted(_) => ExitCode::from(BROKEN),
+        Report::Ended(status) | Report::Killed(status) => ExitCode::from(match status {
+            Status::Code(code) => code as u8,
+            Status::Signal(number) => 128 + number as u8,
+        }),
+    })
+}
+
+/// Makes this process the parent of every orphan below it. It takes a name of its own, so that `killall` with the name of
+/// pleach or of the command does not hit it and leave the command without a guard.
+#[cfg(target_os = "linux")]
+fn become_guard() -> io::Result<()> {
+    rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+    rustix::thread::set_name(c"exec-guard")?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn become_guard() -> io::Result<()> {
+    Ok(())
+}
+
+/// Runs the command and returns when nothing of it is left. `descriptors.lock` is held until then.
+async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixStream) -> io::Result<Report> {
+    let Descriptors { stdin, lock } = descriptors;
+    let mut wishes = Wishes::listen(socket)?;
+    let mut reaped = signal(SignalKind::child())?;
+    let main = match start(&request, stdin) {
+        Ok(pid) => pid,
+        Err(e) => return Ok(Report::NotStarted(e.raw_os_error().unwrap_or_default())),
+    };
+    let mut family = Family { main, status: None, gone: false };
+    let by_itself = loop {
+        family.reap();
+        if family.status.is_some() {
+            break true;
+        }
+        tokio::select! {
+            _ = reaped.recv() => {}
+            () = wishes.end() => break false,
+        }
+    };
+
+    if by_itself {
+        family.wait(LINGER.min(request.grace), &mut reaped).await;
+    }
+    if !family.gone {
+        // A stopped process acts on TERM only once it goes on.
+        family.signal(&[Signal::TERM, Signal::CONT]);
+        family.wait(request.grace, &mut reaped).await;
+    }
+    family.kill(&mut reaped).await;
+    drop(lock);
+    let status = family.status.unwrap_or(Status::Signal(Signal::KILL.as_raw()));
+    Ok(if by_itself { Report::Ended(status) } else { Report::Killed(status) })
+}
+
+#[expect(clippy::disallowed_methods, reason = "process is the door to other programs")]
+fn start(request: &Request, stdin: Option<OwnedFd>) -> io::Result<Pid> {
+    let (program, args) = request.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut command = std::process::Command::new(program);
+    // A group of its own, so that a `kill 0` in a script does not hit the supervisor.
+    command.args(args).stdin(stdin.map_or_else(Stdio::null, Stdio::from)).process_group(0);
+    // Dropping the handle leaves the child alone; it is reaped with all the others.
+    Ok(Pid::from_child(&command.spawn()?))
+}
+
+/// The ways to be told to end: the spawner closes its side, or dies; somebody sends a signal.
+struct Wishes {
+    lifeline: oneshot::Receiver<()>,
+    signals: [Incoming; 4],
+}
+
+impl Wishes {
+    fn listen(mut socket: UnixStream) -> io::Result<Self> {
+        let (told, lifeline) = oneshot::channel();
+        std::thread::Builder::new().name("lifeline".into()).spawn(move || {
+            let _ = io::copy(&mut socket, &mut io::sink());
+            let _ = told.send(());
+        })?;
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup(), SignalKind::quit()];
+        let [terminate, interrupt, hangup, quit] = kinds.map(signal);
+        Ok(Self { lifeline, signals: [terminate?, interrupt?, hangup?, quit?] })
+    }
+
+    async fn end(&mut self) {
+        let [terminate, interrupt, hangup, quit] = &mut self.signals;
+        tokio::select! {
+            _ = &mut self.lifeline => {}
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+            _ = hangup.recv() => {}
+            _ = quit.recv() => {}
+        }
+    }
+}
+
+/// The command and everything it started.
+struct Family {
+    main: Pid,
+    /// How the command itself ended.
+    status: Option<Status>,
+    /// Nothing is left.
+    gone: bool,
+}
+
+impl Family {
+    /// Collects the dead. As everything below ends up as a child of the supervisor, having no child means nothing is left.
+    fn reap(&mut self) {
+        loop {
+            match rustix::process::wait(WaitOptions::NOHANG) {
+                Ok(Some((pid, status))) if pid == self.main => self.status = status_of(status).or(self.status),
+                Ok(Some(_)) | Err(rustix::io::Errno::INTR) => {}
+                Ok(None) => return,
+                Err(_) => {
+                    self.gone = self.group_is_gone();
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Waits until nothing is left, at most so long.
+    async fn wait(&mut self, limit: Duration, reaped: &mut Incoming) {
+        let deadline = Instant::now() + limit;
+        loop {
+            self.reap();
+            if self.gone || timeout_at(deadline, reaped.recv()).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Kills until nothing is left, round after round, as processes may fork faster than the table can be read. Only
+    /// when a round finds the same ones as the one before, which then hang in the system, is there reason to be patient.
+    async fn kill(&mut self, reaped: &mut Incoming) {
+        let (shortest, longest) = KILL_ROUND;
+        let (mut round, mut before) = (shortest, BTreeSet::new());
+        while !self.gone {
+            let found = self.signal(&[Signal::KILL]);
+            round = if found == before { longest.min(round * 2) } else { shortest };
+            before = found;
+            self.wait(round, reaped).await;
+        }
+    }
+
+    /// Sends the signals to everything that is left and says what that was.
+    #[cfg(target_os = "linux")]
+    fn signal(&self, signals: &[Signal]) -> BTreeSet<i32> {
+        let found = super::tree::below(rustix::process::getpid());
+        signals.iter().for_each(|signal| super::tree::signal_each(&found, *signal));
+        found
+    }
+
+    /// Sends the signals to the command's group.
+    #[cfg(not(target_os = "linux"))]
+    fn signal(&self, signals: &[Signal]) -> BTreeSet<i32> {
+        for signal in signals {
+            let _ = rustix::process::kill_process_group(self.main, *signal);
+        }
+        BTreeSet::from([self.main.as_raw_pid()])
+    }
+
+    /// Without a subreaper the members of the group may be nobody's children.
+    fn group_is_gone(&self) -> bool {
+        cfg!(target_os = "linux") || rustix::process::test_kill_process_group(self.main).is_err()
+    }
+}
+
+fn status_of(status: WaitStatus) -> Option<Status> {
+    let signal = || status.terminating_signal().map(Status::Signal);
+    status.exit_status().map(Status::Code).or_else(signal)
+}

@@ -1,0 +1,326 @@
+//! Running a command below a supervisor, within limits.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::pin::pin;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::capture::Keeper;
+use super::wire::{self, Descriptors, Report, Request, Status};
+use super::{Cancel, Command, Exit, Limits, Output, SpawnError, Stdin, Stream, Timeout, env, tree};
+use crate::config::Environment;
+
+/// How long the supervisor may take to read what it is to run.
+const HANDOVER: Duration = Duration::from_secs(10);
+/// How long after the grace period the supervisor may need to kill everything.
+const KILLING: Duration = Duration::from_secs(30);
+/// How long a pipe may stay open after the supervisor is gone: something outside its tree may hold it.
+const DRAIN: Duration = Duration::from_secs(1);
+/// How long to look for the strays of a supervisor that was killed.
+const STRAYS: Duration = Duration::from_secs(5);
+/// The variable by which the strays of a killed supervisor are known.
+const MARK: &str = "_PLEACH_EXEC";
+/// How much is read at a time.
+const CHUNK: usize = 64 << 10;
+
+/// Runs commands, each below a supervisor of its own. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Spawner {
+    shim: Arc<[OsString]>,
+    env: Arc<BTreeMap<OsString, OsString>>,
+}
+
+impl Spawner {
+    /// A spawner whose supervisor is the program (and arguments) `shim`, which must call [`exec_main`](super::exec_main).
+    /// Commands inherit `environment` without secrets and without the variables that locate a repository.
+    pub fn new(shim: Vec<OsString>, environment: &Environment) -> Self {
+        Self { shim: shim.into(), env: Arc::new(env::inherited(environment)) }
+    }
+
+    /// Runs a command until it and everything it started is gone. A kill by `cancel` ends it, and so does dropping the
+    /// future; a mere stop does not. `on_output` sees every byte as it comes, what is returned is bounded by the limits.
+    pub async fn run(
+        &self,
+        command: Command,
+        cancel: &Cancel,
+        on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+    ) -> Result<Output, SpawnError> {
+        let program = command.argv.first().cloned().ok_or(SpawnError::Empty)?;
+        let begun = Instant::now();
+        if cancel.is_killed() {
+            let (stdout, stderr) = Default::default();
+            return Ok(Output { exit: Exit::Cancelled, stdout, stderr, duration: Duration::ZERO });
+        }
+        let Supervised { mut child, mut socket, stdin, mark } = self.launch(&command, &program)?;
+        let supervisor = child.id();
+        let mut streams = Streams::of(&mut child, command.limits.output, on_output);
+        let lost = |(what, source)| SpawnError::Pipe { what, program: program.clone(), source };
+
+        let mut ending = Ending { limits: &command.limits, begun, last_output: begun, killed: None };
+        let mut feeding = pin!(feed(stdin, &command.stdin));
+        let mut fed = false;
+        let mut kill_asked = pin!(cancel.killed());
+        let status = loop {
+            tokio::select! {
+                more = streams.next(), if streams.open() => {
+                    more.map_err(lost)?;
+                    ending.last_output = Instant::now();
+                }
+                written = &mut feeding, if !fed => {
+                    written.map_err(|e| lost(("standard input", e)))?;
+                    fed = true;
+                }
+                status = child.wait() => break status.map_err(|e| self.broken(&program, e.to_string()))?,
+                () = &mut kill_asked, if ending.killed.is_none() => ending.kill(Exit::Cancelled, &socket),
+                end = ending.expired() => match end {
+                    Some(timeout) => ending.kill(Exit::TimedOut(timeout), &socket),
+                    None => return Err(SpawnError::Unkillable { program }),
+                },
+            }
+        };
+
+        let report = Report::receive(&mut socket).map_err(|e| self.broken(&program, e.to_string()))?;
+        if let (None, Some(supervisor)) = (report, supervisor) {
+            end_strays(supervisor, mark.as_bytes()).await;
+        }
+        streams.drain().await.map_err(lost)?;
+        let [stdout, stderr] = streams.keepers.map(Keeper::finish);
+        let killed = ending.killed.map(|(exit, _)| exit);
+        let exit = match report {
+            Some(Report::NotStarted(errno)) => {
+                return Err(SpawnError::Program { program, source: io::Error::from_raw_os_error(errno) });
+            }
+            Some(Report::Ended(status)) => exit_of(status),
+            Some(Report::Killed(status)) => killed.unwrap_or(exit_of(status)),
+            None => match without_report(status, killed) {
+                Some(exit) => exit,
+                None => return Err(self.broken(&program, format!("{status}; {}", stderr.to_text().trim()))),
+            },
+        };
+        Ok(Output { exit, stdout, stderr, duration: begun.elapsed() })
+    }
+
+    /// Starts the supervisor and tells it what to run.
+    fn launch(&self, command: &Command, program: &OsString) -> Result<Supervised, SpawnError> {
+        let not_a_directory =
+            |source| SpawnError::Directory { program: program.clone(), cwd: command.cwd.clone(), source };
+        let there = std::fs::metadata(&command.cwd).map_err(not_a_directory)?;
+        if !there.is_dir() {
+            return Err(not_a_directory(io::ErrorKind::NotADirectory.into()));
+        }
+        if !command.argv.iter().all(|word| wire::is_passable(word)) {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "an argument holds a NUL byte");
+            return Err(SpawnError::Program { program: program.clone(), source });
+        }
+        self.start(command).map_err(|e| self.broken(program, e.to_string()))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "process is the door to other programs")]
+    fn start(&self, command: &Command) -> io::Result<Supervised> {
+        let (shim, shim_args) = self.shim.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+        let (ours, theirs) = UnixStream::pair()?;
+        let (stdin_reader, stdin) = match &command.stdin {
+            Stdin::Null => (None, None),
+            Stdin::Bytes(_) => {
+                let (reader, writer) = io::pipe()?;
+                (Some(OwnedFd::from(reader)), Some(ChildStdin::from_std(OwnedFd::from(writer).into())?))
+            }
+        };
+        let body = Request { argv: command.argv.clone(), grace: command.limits.grace }.to_bytes();
+        let descriptors = Descriptors {
+            stdin: stdin_reader.as_ref().map(AsFd::as_fd),
+            lock: command.lock.as_ref().map(|lock| lock.as_fd()),
+        };
+        wire::send_header(&ours, body.len(), &descriptors)?;
+
+        let mark = format!("{:016x}", fastrand::u64(..));
+        let mut supervisor = std::process::Command::new(shim);
+        supervisor
+            // Not the name of pleach, so that `pkill -9 -f pleach` leaves the guard alive to clean up.
+            .arg0("exec-guard")
+            .args(shim_args)
+            .current_dir(&command.cwd)
+            .env_clear()
+            .envs(env::with_changes(&self.env, &command.env))
+            .env(MARK, &mark)
+            .stdin(OwnedFd::from(theirs))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let child = tokio::process::Command::from(supervisor).spawn()?;
+        // The supervisor reads at once, so this blocks for no longer than its start takes; one that never reads is an error.
+        ours.set_write_timeout(Some(HANDOVER))?;
+        match (&ours).write_all(&body) {
+            // It is gone already; how it ended says more than the broken pipe.
+            Err(e) if e.kind() == io::ErrorKind::BrokenPipe => {}
+            written => written?,
+        }
+        Ok(Supervised { child, socket: ours, stdin, mark: format!("{MARK}={mark}") })
+    }
+
+    fn broken(&self, program: &OsString, why: String) -> SpawnError {
+        let supervisor = self.shim.first().cloned().unwrap_or_default();
+        SpawnError::Supervisor { supervisor, program: program.clone(), why }
+    }
+}
+
+/// A running supervisor. Dropping the socket ends it and everything below it.
+struct Supervised {
+    child: Child,
+    socket: UnixStream,
+    stdin: Option<ChildStdin>,
+    /// The variable in its environment that nothing else has.
+    mark: String,
+}
+
+/// Writes the input and closes it. That the command does not want to read it all is its own affair.
+async fn feed(pipe: Option<ChildStdin>, stdin: &Stdin) -> io::Result<()> {
+    let (Some(mut pipe), Stdin::Bytes(bytes)) = (pipe, stdin) else { return Ok(()) };
+    match pipe.write_all(bytes).await {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+/// When a command is to end, and whether it was told to.
+struct Ending<'a> {
+    limits: &'a Limits,
+    begun: Instant,
+    last_output: Instant,
+    /// Why it was killed, and when that should be through.
+    killed: Option<(Exit, Option<Instant>)>,
+}
+
+impl Ending<'_> {
+    /// Waits for the limit that is reached first: the timeout, or nothing if killing has taken too long.
+    async fn expired(&self) -> Option<Timeout> {
+        let after =
+            |from: Instant, limit: Option<Duration>| limit.and_then(|limit| Some((from.checked_add(limit)?, limit)));
+        let (deadline, timeout) = match self.killed {
+            Some((_, deadline)) => (deadline, None),
+            None => {
+                let wall = after(self.begun, self.limits.wall).map(|(at, limit)| (at, Timeout::Wall(limit)));
+                let idle = after(self.last_output, self.limits.idle).map(|(at, limit)| (at, Timeout::Idle(limit)));
+                wall.into_iter().chain(idle).min_by_key(|(at, _)| *at).unzip()
+            }
+        };
+        match deadline {
+            Some(deadline) => sleep_until(deadline).await,
+            None => std::future::pending().await,
+        }
+        timeout
+    }
+
+    /// Tells the supervisor to end everything; its report can still come back.
+    fn kill(&mut self, exit: Exit, socket: &UnixStream) {
+        self.killed = Some((exit, Instant::now().checked_add(self.limits.grace.saturating_add(KILLING))));
+        // It fails only if the supervisor is gone already, and then there is nothing to tell.
+        let _ = socket.shutdown(Shutdown::Write);
+    }
+}
+
+/// The two output streams and what is kept of them.
+struct Streams<'a> {
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    buffers: [Vec<u8>; 2],
+    keepers: [Keeper; 2],
+    on_output: &'a mut (dyn FnMut(Stream, &[u8]) + Send),
+}
+
+impl<'a> Streams<'a> {
+    fn of(child: &mut Child, limit: usize, on_output: &'a mut (dyn FnMut(Stream, &[u8]) + Send)) -> Self {
+        Self {
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            buffers: [vec![0; CHUNK], vec![0; CHUNK]],
+            keepers: [Keeper::new(limit), Keeper::new(limit)],
+            on_output,
+        }
+    }
+
+    fn open(&self) -> bool {
+        self.stdout.is_some() || self.stderr.is_some()
+    }
+
+    /// Takes the next piece of output, or the end of a stream. Nothing is lost when it is dropped while it waits.
+    async fn next(&mut self) -> Result<(), (&'static str, io::Error)> {
+        let [out, err] = &mut self.buffers;
+        let (stream, read) = tokio::select! {
+            read = read(&mut self.stdout, out) => (Stream::Stdout, read),
+            read = read(&mut self.stderr, err) => (Stream::Stderr, read),
+        };
+        let index = stream as usize;
+        match (stream, read) {
+            (Stream::Stdout, Ok(0)) => self.stdout = None,
+            (Stream::Stderr, Ok(0)) => self.stderr = None,
+            (Stream::Stdout, Err(e)) => return Err(("standard output", e)),
+            (Stream::Stderr, Err(e)) => return Err(("standard error", e)),
+            (_, Ok(length)) => {
+                let chunk = &self.buffers[index][..length];
+                self.keepers[index].push(chunk);
+                (self.on_output)(stream, chunk);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what is still in the pipes of a command that is gone.
+    async fn drain(&mut self) -> Result<(), (&'static str, io::Error)> {
+        let rest = async {
+            while self.open() {
+                self.next().await?;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(DRAIN, rest).await.unwrap_or(Ok(()))
+    }
+}
+
+/// Reads from a pipe; one that has ended never gives anything.
+async fn read(pipe: &mut Option<impl AsyncRead + Unpin>, buffer: &mut [u8]) -> io::Result<usize> {
+    match pipe {
+        Some(pipe) => pipe.read(buffer).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Kills what a supervisor left behind that was itself killed.
+async fn end_strays(supervisor: u32, mark: &[u8]) {
+    let Ok(supervisor) = i32::try_from(supervisor) else { return };
+    let deadline = Instant::now() + STRAYS;
+    loop {
+        let found = tree::strays(supervisor, mark);
+        if found.is_empty() || Instant::now() > deadline {
+            return;
+        }
+        tree::signal_each(&found, Signal::KILL);
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn exit_of(status: Status) -> Exit {
+    match status {
+        Status::Code(code) => Exit::Code(code),
+        Status::Signal(signal) => Exit::Signal(signal),
+    }
+}
+
+/// What to make of a supervisor that ended without saying how its command did; nothing, if it ended by itself.
+fn without_report(status: ExitStatus, killed: Option<Exit>) -> Option<Exit> {
+    let signal = status.signal()?;
+    // Ctrl-C in the instant before the supervisor has its own session, so before it started anything.
+    let from_terminal = [Signal::INT, Signal::QUIT, Signal::HUP].map(Signal::as_raw).contains(&signal);
+    Some(killed.unwrap_or(if from_terminal { Exit::Cancelled } else { Exit::Signal(signal) }))
+}

@@ -1,0 +1,260 @@
+//! What spawner and supervisor say to each other over their socket.
+//!
+//! The request is a header, which carries the descriptors, and a body. The spawner sends the header before the supervisor
+//! exists, so a lock in it is never without a holder. From then on the spawner's side says only one thing: its end, the
+//! sign to kill. The supervisor answers with one [`Report`] before it exits.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
+
+/// Begins every request. Both ends are the same program, unless it was replaced while it ran.
+const MAGIC: &[u8; 8] = b"pl-exec1";
+const HAS_STDIN: u8 = 1;
+const HAS_LOCK: u8 = 2;
+/// Magic, flags, length of the body.
+const HEADER: usize = MAGIC.len() + 1 + 4;
+
+/// What the supervisor is to run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Request {
+    pub(super) argv: Vec<OsString>,
+    pub(super) grace: Duration,
+}
+
+/// The descriptors that come with a request.
+#[derive(Debug, Default)]
+pub(super) struct Descriptors<F> {
+    pub(super) stdin: Option<F>,
+    pub(super) lock: Option<F>,
+}
+
+impl Request {
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        let grace = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
+        let mut bytes = grace.to_le_bytes().to_vec();
+        for word in &self.argv {
+            // No word holds a NUL: the system could not pass it on.
+            bytes.extend_from_slice(word.as_bytes());
+            bytes.push(0);
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (grace, words) = bytes.split_first_chunk::<8>()?;
+        let words = words.strip_suffix(&[0])?;
+        let argv = words.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_os_string()).collect();
+        Some(Self { argv, grace: Duration::from_millis(u64::from_le_bytes(*grace)) })
+    }
+}
+
+/// Sends the header with the descriptors; the body, `length` bytes, is written after it.
+pub(super) fn send_header(
+    socket: &UnixStream,
+    length: usize,
+    descriptors: &Descriptors<BorrowedFd<'_>>,
+) -> io::Result<()> {
+    let length = u32::try_from(length).map_err(|_| io::Error::from(io::ErrorKind::ArgumentListTooLong))?;
+    let mut header = MAGIC.to_vec();
+    let mut fds = Vec::new();
+    let mut flags = 0;
+    for (fd, flag) in [(descriptors.stdin, HAS_STDIN), (descriptors.lock, HAS_LOCK)] {
+        if let Some(fd) = fd {
+            fds.push(fd);
+            flags |= flag;
+        }
+    }
+    header.push(flags);
+    header.extend_from_slice(&length.to_le_bytes());
+
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(&fds));
+    }
+    let sent = sendmsg(socket, &[IoSlice::new(&header)], &mut control, SendFlags::empty())?;
+    if sent == header.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Receives a whole request.
+pub(super) fn receive(socket: &mut UnixStream) -> io::Result<(Request, Descriptors<OwnedFd>)> {
+    let mut header = [0; HEADER];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = recvmsg(&*socket, &mut [IoSliceMut::new(&mut header)], &mut control, close_on_exec())?.bytes;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(received) = message {
+            fds.extend(received);
+        }
+    }
+    mark_close_on_exec(&fds)?;
+    socket.read_exact(&mut header[got..])?;
+
+    let not_ours = || io::Error::new(io::ErrorKind::InvalidData, "standard input holds no request of pleach");
+    let (magic, rest) = header.split_first_chunk::<8>().ok_or_else(not_ours)?;
+    let (flags, length) = rest.split_first_chunk::<1>().ok_or_else(not_ours)?;
+    let length = u32::from_le_bytes(length.try_into().map_err(|_| not_ours())?);
+    if magic != MAGIC {
+        return Err(not_ours());
+    }
+    let mut fds = fds.into_iter();
+    let mut take = |flag| if flags[0] & flag == 0 { Ok(None) } else { fds.next().map(Some).ok_or_else(not_ours) };
+    let descriptors = Descriptors { stdin: take(HAS_STDIN)?, lock: take(HAS_LOCK)? };
+
+    let mut body = vec![0; length as usize];
+    socket.read_exact(&mut body)?;
+    Ok((Request::from_bytes(&body).ok_or_else(not_ours)?, descriptors))
+}
+
+#[cfg(not(target_vendor = "apple"))]
+fn close_on_exec() -> RecvFlags {
+    RecvFlags::CMSG_CLOEXEC
+}
+
+#[cfg(target_vendor = "apple")]
+fn close_on_exec() -> RecvFlags {
+    RecvFlags::empty()
+}
+
+/// Makes sure of it where it cannot be asked for on receipt; the supervisor has started nothing yet, so nothing is raced.
+fn mark_close_on_exec(fds: &[OwnedFd]) -> io::Result<()> {
+    fds.iter().try_for_each(|fd| Ok(rustix::io::fcntl_setfd(fd, rustix::io::FdFlags::CLOEXEC)?))
+}
+
+/// How the command ended, as its supervisor saw it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Report {
+    /// It could not be started; the system's error number.
+    NotStarted(i32),
+    /// It ended by itself before the supervisor was asked to kill.
+    Ended(Status),
+    /// The supervisor had begun to kill before it ended.
+    Killed(Status),
+}
+
+/// An exit status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Status {
+    Code(i32),
+    Signal(i32),
+}
+
+impl Report {
+    pub(super) fn send(self, socket: &mut UnixStream) -> io::Result<()> {
+        let (kind, (how, number)) = match self {
+            Self::NotStarted(errno) => (b'n', (b'e', errno)),
+            Self::Ended(status) => (b'e', status.to_parts()),
+            Self::Killed(status) => (b'k', status.to_parts()),
+        };
+        let mut bytes = vec![kind, how];
+        bytes.extend_from_slice(&number.to_le_bytes());
+        socket.write_all(&bytes)
+    }
+
+    /// Reads the report of a supervisor that has ended, without waiting for one that was never sent.
+    pub(super) fn receive(socket: &mut UnixStream) -> io::Result<Option<Self>> {
+        socket.set_nonblocking(true)?;
+        let mut bytes = [0; 6];
+        match socket.read_exact(&mut bytes) {
+            Ok(()) => Ok(Self::from_bytes(bytes)),
+            Err(e) if matches!(e.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::WouldBlock) => Ok(None),
+            Err(e) if e.kind() == io::ErrorKind::ConnectionReset => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn from_bytes([kind, how, number @ ..]: [u8; 6]) -> Option<Self> {
+        let number = i32::from_le_bytes(number);
+        let status = || match how {
+            b'c' => Some(Status::Code(number)),
+            b's' => Some(Status::Signal(number)),
+            _ => None,
+        };
+        match kind {
+            b'n' => Some(Self::NotStarted(number)),
+            b'e' => status().map(Self::Ended),
+            b'k' => status().map(Self::Killed),
+            _ => None,
+        }
+    }
+}
+
+impl Status {
+    fn to_parts(self) -> (u8, i32) {
+        match self {
+            Self::Code(code) => (b'c', code),
+            Self::Signal(signal) => (b's', signal),
+        }
+    }
+}
+
+/// Whether a word can be passed to a program.
+pub(super) fn is_passable(word: &OsStr) -> bool {
+    !word.as_bytes().contains(&0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_request_arrives_with_its_descriptors() {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        let request = Request {
+            argv: vec!["a".into(), "".into(), OsStr::from_bytes(b"\xff b").into()],
+            grace: Duration::from_millis(1500),
+        };
+        let body = request.to_bytes();
+        send_header(&ours, body.len(), &Descriptors { stdin: Some(reader.as_fd()), lock: None }).expect("sent");
+        (&ours).write_all(&body).expect("sent");
+        drop(reader);
+
+        let (got, descriptors) = receive(&mut theirs).expect("received");
+        assert_eq!(got, request);
+        assert!(descriptors.lock.is_none());
+        writer.write_all(b"hello").expect("written");
+        drop(writer);
+        let mut text = String::new();
+        let mut pipe = std::fs::File::from(descriptors.stdin.expect("stdin came along"));
+        assert!(rustix::io::fcntl_getfd(&pipe).expect("flags").contains(rustix::io::FdFlags::CLOEXEC));
+        pipe.read_to_string(&mut text).expect("read");
+        assert_eq!(text, "hello");
+    }
+
+    #[test]
+    fn a_stranger_is_refused() {
+        let (mut ours, mut theirs) = UnixStream::pair().expect("a pair");
+        ours.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("sent");
+        assert_eq!(receive(&mut theirs).expect_err("refused").kind(), io::ErrorKind::InvalidData);
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        drop(ours);
+        assert_eq!(receive(&mut theirs).expect_err("refused").kind(), io::ErrorKind::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_report_arrives_and_a_missing_one_is_none() {
+        for report in [Report::NotStarted(2), Report::Ended(Status::Code(-1)), Report::Killed(Status::Signal(9))] {
+            let (mut ours, mut theirs) = UnixStream::pair().expect("a pair");
+            report.send(&mut theirs).expect("sent");
+            assert_eq!(Report::receive(&mut ours).expect("read"), Some(report));
+        }
+        let (mut ours, theirs) = UnixStream::pair().expect("a pair");
+        assert_eq!(Report::receive(&mut ours).expect("read"), None);
+        drop(theirs);
+        assert_eq!(Report::receive(&mut ours).expect("read"), None);
+    }
+}
