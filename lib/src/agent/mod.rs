@@ -5,8 +5,8 @@ pub mod builtin;
 mod command;
 mod commit_message;
 mod intent;
+mod roster;
 mod simulated;
-mod spec;
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -26,8 +26,8 @@ use crate::process::Cancel;
 pub use builtin::Builtin;
 pub use command::CommandAgent;
 pub use commit_message::commit_message;
+pub use roster::{NoAgent, Roster};
 pub use simulated::Simulated;
-pub use spec::{AgentSpec, SpecError};
 
 /// A future behind a pointer, so that [`Agent`] can be one.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -126,7 +126,8 @@ impl Session {
     }
 
     fn agent_work(&mut self, node: &Node, conversation: &Conversation) -> Result<AgentWork, Error> {
-        let agent = (self.engine.agents)(node).map_err(|why| Error::Agent { node: node.id.clone(), why })?;
+        let found = self.engine.agents.of(node);
+        let agent = found.map_err(|source| Error::Agent { node: node.id.clone(), source })?;
         let interrupted = std::mem::take(&mut self.interrupted);
         let continues = !interrupted.is_empty();
         let mut history = match &conversation.thread {
@@ -142,8 +143,7 @@ impl Session {
     }
 
     fn prompt(&mut self, node: &Node, fidelity: Fidelity) -> Result<String, Error> {
-        let needs_answers =
-            matches!(fidelity, Fidelity::SummaryLow | Fidelity::SummaryMedium | Fidelity::SummaryHigh);
+        let needs_answers = matches!(fidelity, Fidelity::SummaryLow | Fidelity::SummaryMedium | Fidelity::SummaryHigh);
         let none = BTreeMap::<NodeId, String>::new();
         let responses = if needs_answers { self.responses()? } else { &none };
         let responses = responses.clone();

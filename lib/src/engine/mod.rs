@@ -25,7 +25,7 @@ pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;
 pub use start::{StartRequest, lock_name};
 
-use crate::agent::{Agent, BoxFuture};
+use crate::agent::{BoxFuture, NoAgent, Roster};
 use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded};
 use crate::git;
 use crate::git::Repo;
@@ -48,7 +48,7 @@ pub struct Engine {
     /// How working copies are made.
     pub worktrees: WorktreeSettings,
     /// Finds the agent of a node.
-    pub agents: Box<dyn Fn(&Node) -> Result<Arc<dyn Agent>, String> + Send + Sync>,
+    pub agents: Roster,
     /// Answers gates.
     pub interviewer: Box<dyn Interviewer>,
     /// Handlers of the embedding program, by `type`. They win over built-in ones.
@@ -202,12 +202,12 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// A node has no agent to run it.
-    #[error("`{node}` cannot run: {why}")]
+    #[error("`{node}` cannot run: {source}")]
     Agent {
         /// The node.
         node: NodeId,
         /// What is missing.
-        why: String,
+        source: NoAgent,
     },
     /// The worker ended without a word, which is a mistake of this program.
     #[error("the worker of `{node}` ended without a result: {why}")]

@@ -87,7 +87,8 @@ fn push_steps(text: &mut String, pipeline: &Pipeline, state: &State) {
 fn push_context(text: &mut String, state: &State) {
     let hidden = ["graph.", "internal.", "outcome", "preferred_label", "current_node", "last_stage", "last_response"];
     let shown = state.context.iter().filter(|(key, _)| !hidden.iter().any(|prefix| key.starts_with(prefix)));
-    let lines: Vec<String> = shown.map(|(key, value)| format!("- {key}: {}\n", shorten(&text_of(value), 400))).collect();
+    let lines: Vec<String> =
+        shown.map(|(key, value)| format!("- {key}: {}\n", shorten(&text_of(value), 400))).collect();
     if !lines.is_empty() {
         text.push_str("Known:\n");
         text.extend(lines);

@@ -72,8 +72,7 @@ impl Session {
             return Err(Error::Over { session: id.clone(), phase: state.phase.word() });
         }
         let messages = (history.first, history.tip, state.messages);
-        let recorder =
-            Recorder::resume(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone(), messages);
+        let recorder = Recorder::resume(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone(), messages);
         Ok(Self {
             id: id.clone(),
             started: history.started.clone(),

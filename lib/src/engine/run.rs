@@ -220,7 +220,7 @@ impl Session {
         let answered = self.interrupted.last().is_some_and(Message::is_answer);
         let has_turns = matches!(&self.state.position, Position::Running { turns, .. } if !turns.is_empty());
         let begun = node.handler == HandlerKind::Codergen && has_turns && !answered;
-        begun && (self.engine.agents)(node).is_ok_and(|agent| !agent.can_continue())
+        begun && self.engine.agents.of(node).is_ok_and(|agent| !agent.can_continue())
     }
 
     fn record_turn(
@@ -265,7 +265,8 @@ impl Session {
 
     fn remember(&mut self, conversation: &Conversation, messages: &[Value]) {
         if let Some(thread) = conversation.thread.as_ref().and_then(|thread| self.threads.get_mut(thread)) {
-            thread.extend(messages.iter().filter_map(|message| serde_json::from_value::<Message>(message.clone()).ok()));
+            thread
+                .extend(messages.iter().filter_map(|message| serde_json::from_value::<Message>(message.clone()).ok()));
         }
     }
 
@@ -456,10 +457,8 @@ impl Session {
         error: crate::workspace::Error,
         observe: &mut (dyn FnMut(&Recorded) + Send),
     ) -> Result<(), Error> {
-        let moved = matches!(
-            error,
-            crate::workspace::Error::BranchMoved { .. } | crate::workspace::Error::BranchGone { .. }
-        );
+        let moved =
+            matches!(error, crate::workspace::Error::BranchMoved { .. } | crate::workspace::Error::BranchGone { .. });
         if !moved {
             return Err(error.into());
         }

@@ -60,8 +60,7 @@ impl Session {
             let lock = take_lock(&repo, &id)?;
             let worktree_lock = take_worktree_lock(&repo, &id)?;
             let started = request.started(&repo, &id)?;
-            let mut recorder =
-                Recorder::create(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone());
+            let mut recorder = Recorder::create(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone());
             let event = Recorded { at: clock::now(), event: started.clone().into() };
             let mut state = State::new(start_node.clone());
             state.apply(&event)?;
@@ -124,14 +123,8 @@ impl Session {
             }
         })?;
         worktree.exclude(&self.engine.worktrees.never_commit());
-        let mut copy = WorkingCopy::new(
-            self.repo.clone(),
-            name.clone(),
-            branch,
-            self.id.clone(),
-            worktree,
-            (head, tip),
-        )?;
+        let mut copy =
+            WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (head, tip))?;
         let kept = tokio::task::block_in_place(|| copy.recover())?;
         self.copy = Some(copy);
         if !exists {

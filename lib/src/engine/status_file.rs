@@ -25,7 +25,8 @@ struct StatusFile {
 
 /// Reads a status file. The error says what is wrong with it.
 pub fn read(text: &str) -> Result<Outcome, String> {
-    let file: StatusFile = serde_json::from_str(text).map_err(|error| format!("the status file is not valid: {error}"))?;
+    let file: StatusFile =
+        serde_json::from_str(text).map_err(|error| format!("the status file is not valid: {error}"))?;
     let status = file.outcome.or(file.status).ok_or("the status file has no `outcome`")?;
     let failure_reason = file.failure_reason.or_else(|| (status == Status::Fail).then(|| file.notes.clone()).flatten());
     Ok(Outcome {

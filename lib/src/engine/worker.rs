@@ -15,9 +15,7 @@ use super::preamble::shorten;
 use super::{Engine, status_file};
 use crate::agent::{AgentError, End, Job, Reply, Turn, Turns, Verdict, commit_message};
 use crate::clock;
-use crate::event::{
-    AgentTurn, FailureClass, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution,
-};
+use crate::event::{AgentTurn, FailureClass, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution};
 use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::process::{Cancel, Canceller, Command, Exit, Limits};
@@ -426,9 +424,10 @@ impl Worker {
                 let outcome = match how {
                     End::Done => {
                         let auto = || Outcome {
-                            notes: self.node.auto_status.then(|| {
-                                "auto-status: handler completed without writing status".to_owned()
-                            }),
+                            notes: self
+                                .node
+                                .auto_status
+                                .then(|| "auto-status: handler completed without writing status".to_owned()),
                             ..Outcome::success()
                         };
                         self.read_status(status_file).unwrap_or_else(auto)
@@ -475,11 +474,8 @@ impl Worker {
     fn report(&mut self, kind: &str, turn: Turn) -> Result<TurnReport, Stopped> {
         let at = clock::now();
         let boundary = if turn.exact { "exact" } else { "inferred" };
-        let trailers = if turn.exact {
-            Vec::new()
-        } else {
-            vec![("Orchestra-Boundary".to_owned(), boundary.to_owned())]
-        };
+        let trailers =
+            if turn.exact { Vec::new() } else { vec![("Orchestra-Boundary".to_owned(), boundary.to_owned())] };
         let message = |paths: &[RepoPath]| commit_message(&turn.intent, paths);
         let author = Author { facts: self.facts(&turn.model, &turn.provider), trailers, at, message: &message };
         let change = block(|| {
@@ -519,11 +515,7 @@ impl Worker {
 
     /// What changed after the agent's last turn, as a turn of its own.
     fn leftover(&mut self, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
-        let turn = Turn {
-            model: model.to_owned(),
-            provider: "local".to_owned(),
-            ..Turn::default()
-        };
+        let turn = Turn { model: model.to_owned(), provider: "local".to_owned(), ..Turn::default() };
         Ok(Some(self.report(kind, turn)?).filter(|report| report.change.commit.is_some()))
     }
 

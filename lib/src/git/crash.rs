@@ -13,7 +13,7 @@ use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-use super::Environment;
+use crate::config::Environment;
 
 /// What is about to be, or has just been, written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

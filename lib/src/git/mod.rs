@@ -11,7 +11,6 @@
 
 pub mod crash;
 mod diff;
-mod environment;
 mod error;
 mod id;
 mod object;
@@ -24,7 +23,6 @@ mod worktree;
 mod writer;
 
 pub use diff::{Change, ChangeKind, FileStat};
-pub use environment::Environment;
 pub use error::{Error, OLDEST_GIT, Unsupported};
 pub use id::{BlobId, TreeId};
 pub use object::{Commit, EntryKind, Person, TreeEntry};

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use gix::bstr::{BString, ByteSlice as _};
 
-use super::Environment;
 use super::error::{Error, LibraryContext as _, Unsupported};
 use super::program::Program;
 use super::repo::Repo;
+use crate::config::Environment;
 
 /// Whether writes are forced to disk before they count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::Stdio;
 
-use super::Environment;
 use super::error::{Error, OLDEST_GIT};
+use crate::config::Environment;
 
 /// Settings given to every call, so that neither the user's hooks nor git's housekeeping run in bookkeeping.
 const SETTINGS: [&str; 4] = ["core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=0"];
@@ -70,7 +70,7 @@ impl Program {
             .iter()
             .filter(|(name, _)| !LOCATORS.iter().any(|locator| *name == OsStr::new(locator)))
             .filter(|(name, _)| *name != "LC_ALL" && *name != "GIT_OPTIONAL_LOCKS" && *name != "GIT_TERMINAL_PROMPT")
-            .map(|(name, value)| (name.clone(), value.clone()))
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .collect();
         for (name, value) in [("LC_ALL", "C"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0")] {
             variables.push((name.into(), value.into()));

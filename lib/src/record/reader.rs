@@ -128,9 +128,8 @@ impl History {
         let record = self.records.iter().find(|record| record.holds(number));
         let missing = || unreadable(&self.session, self.tip, format!("message {number} is in no record"));
         let record = record.ok_or_else(missing)?;
-        let file = |path: &str| -> Result<Option<Vec<u8>>, Error> {
-            Ok(repo.tree_file(record.tree, &RepoPath::from(path))?)
-        };
+        let file =
+            |path: &str| -> Result<Option<Vec<u8>>, Error> { Ok(repo.tree_file(record.tree, &RepoPath::from(path))?) };
         let why = |why: String| unreadable(&self.session, record.commit, why);
         let bytes = file(&message::path(number))?.ok_or_else(|| why(format!("message {number} is missing")))?;
         let mut value = serde_json::from_slice(&bytes).map_err(|error| why(format!("message {number}: {error}")))?;

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
 
-use super::names::branch_ref;
 use super::guard::{Guard, Watch};
+use super::names::branch_ref;
 use super::{Error, keep};
 use crate::git::{CommitSpec, Head, Limits, Person, Repo, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
@@ -262,7 +262,8 @@ impl WorkingCopy {
         let mut writer = self.repo.writer();
         let message = Message {
             subject: format!("Restore the files `{node}` began with"),
-            body: "Its agent was interrupted and cannot continue; it starts over. Its turns stay in the history.".into(),
+            body: "Its agent was interrupted and cannot continue; it starts over. Its turns stay in the history."
+                .into(),
             trailers: vec![("Orchestra-Session".into(), self.session.to_string())],
         };
         let commit = writer.commit(&CommitSpec {

@@ -59,7 +59,8 @@ impl Lock {
                 continue;
             }
             file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
-            write!(file, "process {} on {} since {}", std::process::id(), host(), crate::clock::now()).map_err(failed)?;
+            write!(file, "process {} on {} since {}", std::process::id(), host(), crate::clock::now())
+                .map_err(failed)?;
             return Ok(Self { file: Arc::new(file) });
         }
     }

@@ -14,15 +14,12 @@ pub struct WorktreeSettings {
     pub setup: Option<String>,
     /// Ignored files and directories of the user's checkout that are copied in.
     pub include_ignored: Vec<PathBuf>,
-    /// Paths that are never committed.
-    pub exclude: Vec<PathBuf>,
 }
 
 impl WorktreeSettings {
     /// The paths that are never committed, whatever `.gitignore` says.
     pub fn never_commit(&self) -> Vec<RepoPath> {
-        let paths = self.include_ignored.iter().chain(&self.exclude);
-        paths.map(|path| RepoPath::new(path.as_os_str().as_encoded_bytes())).collect()
+        self.include_ignored.iter().map(|path| RepoPath::new(path.as_os_str().as_encoded_bytes())).collect()
     }
 
     /// Copies the `include_ignored` files of the user's checkout into a new working copy. What is not there is not

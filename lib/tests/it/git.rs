@@ -7,9 +7,10 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use pleach::config::Environment;
 use pleach::git::{
-    ChangeKind, CommitSpec, Durability, EntryKind, Environment, Error, Held, Limits, Move, Person, Repo, SwapError,
-    TreeEdit, TreeId, Unsupported, Worktree, Written,
+    ChangeKind, CommitSpec, Durability, EntryKind, Error, Held, Limits, Move, Person, Repo, SwapError, TreeEdit,
+    TreeId, Unsupported, Worktree, Written,
 };
 use pleach::ids::{CommitId, RepoPath};
 use tempfile::TempDir;

@@ -1,6 +1,7 @@
 //! Everything about the library that needs real files, git or processes: one binary, a module per topic.
 
 mod coverage;
+mod engine;
 mod examples;
 mod git;
 mod records_page;

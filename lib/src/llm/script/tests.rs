@@ -5,7 +5,8 @@ use serde_json::json;
 use super::*;
 
 fn request(pairs: &[(&str, &str)], messages: Vec<Message>) -> Request {
-    let metadata: BTreeMap<String, String> = pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
+    let metadata: BTreeMap<String, String> =
+        pairs.iter().map(|(key, value)| (key.to_string(), value.to_string())).collect();
     Request { messages, metadata, ..Request::default() }
 }
 
@@ -178,7 +179,10 @@ fn what_is_wrong_with_a_file_is_said_with_its_place() {
         ("scripts: [{name: a, step: []}]", "unknown field `step`"),
         ("scripts: []", "the file has no scripts"),
         ("scripts: [{name: a, steps: []}]", "script `a` has no steps"),
-        ("scripts:\n  - {name: a, steps: [{text: x}]}\n  - {name: a, steps: [{text: x}]}", "a second script is called `a`"),
+        (
+            "scripts:\n  - {name: a, steps: [{text: x}]}\n  - {name: a, steps: [{text: x}]}",
+            "a second script is called `a`",
+        ),
         ("scripts: [{name: a, steps: [{text: x, error: {status: 1}}]}]", "exactly one of"),
         ("scripts: [{name: a, steps: [{usage: {input: 1}}]}]", "exactly one of"),
         ("scripts: [{name: a, steps: [{hang: false}]}]", "leave it out"),

@@ -1,0 +1,68 @@
+//! Which agent runs a node.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{Agent, Builtin, CommandAgent, Simulated};
+use crate::config::{AgentChoice, Config};
+use crate::llm::Provider;
+use crate::plan::pipeline::Node;
+use crate::process::Spawner;
+
+/// The agents of a run: the one the configuration names for all nodes, and those it gives names to.
+#[derive(Debug, Clone)]
+pub struct Roster {
+    default: Option<AgentChoice>,
+    named: BTreeMap<String, Option<AgentChoice>>,
+    provider: Option<Provider>,
+    spawner: Spawner,
+}
+
+/// Why a node has no agent.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoAgent {
+    /// The name is neither configured nor a kind of agent.
+    #[error("{0}; set `agents.NAME` in pleach.yaml, or use builtin, simulation or command:PROGRAM")]
+    Unknown(String),
+    /// A kind of agent this version cannot run.
+    #[error("agent `{0}` cannot be run by this version of pleach; use builtin, simulation or command:PROGRAM")]
+    Unsupported(String),
+    /// The built-in agent has nobody to ask.
+    #[error("the built-in agent has no model provider; set `providers.script.file` in pleach.yaml")]
+    NoProvider,
+}
+
+impl Roster {
+    /// The agents of `config`. The built-in one asks `provider`; programs are started by `spawner`.
+    pub fn new(config: &Config, provider: Option<Provider>, spawner: Spawner) -> Self {
+        let named = config.agents.iter().map(|(name, agent)| (name.clone(), agent.runner.clone())).collect();
+        Self { default: config.agent.clone(), named, provider, spawner }
+    }
+
+    /// Whether nodes that name no agent are only simulated.
+    pub fn simulates(&self) -> bool {
+        matches!(self.default, None | Some(AgentChoice::Simulation))
+    }
+
+    /// The agent of a node: the one it names, else the configured one, else the simulated one.
+    pub fn of(&self, node: &Node) -> Result<Arc<dyn Agent>, NoAgent> {
+        let choice = match &node.agent {
+            None => self.default.clone(),
+            Some(name) => match self.named.get(name) {
+                Some(runner) => runner.clone().or_else(|| self.default.clone()),
+                None => Some(
+                    name.parse().map_err(|error: crate::config::InvalidAgent| NoAgent::Unknown(error.to_string()))?,
+                ),
+            },
+        };
+        match choice {
+            None | Some(AgentChoice::Simulation) => Ok(Arc::new(Simulated)),
+            Some(AgentChoice::Builtin) => {
+                let provider = self.provider.clone().ok_or(NoAgent::NoProvider)?;
+                Ok(Arc::new(Builtin::new(provider, self.spawner.clone())))
+            }
+            Some(AgentChoice::Command(argv)) => Ok(Arc::new(CommandAgent::new(argv, self.spawner.clone()))),
+            Some(other) => Err(NoAgent::Unsupported(other.to_string())),
+        }
+    }
+}

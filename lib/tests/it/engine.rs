@@ -1,0 +1,208 @@
+//! The engine as an embedding program uses it: real git, real processes, a scripted provider.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use pleach::agent::{BoxFuture, Roster};
+use pleach::config::{AgentChoice, Config, Environment};
+use pleach::engine::{AutoApprove, Ended, Engine, Handler, HandlerContext, Session, StartRequest};
+use pleach::event::{Event, Outcome, Recorded};
+use pleach::git::Repo;
+use pleach::ids::{ContextId, RepoName};
+use pleach::llm::{Provider, Script};
+use pleach::plan::{self, Inputs};
+use pleach::process::{Cancel, Spawner};
+use pleach::record::History;
+use pleach::redact::Redactor;
+use serde_json::Value;
+use tempfile::TempDir;
+
+struct World {
+    dir: TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let world = Self { dir: TempDir::with_prefix("pleach engine ").unwrap() };
+        std::fs::create_dir(world.dir.path().join("home")).unwrap();
+        world.git(&["init", "-q", "-b", "main", "repo"], world.dir.path());
+        std::fs::write(world.repo_path().join("README.md"), "hello\n").unwrap();
+        world.git(&["add", "."], &world.repo_path());
+        world.git(&["commit", "-q", "-m", "start"], &world.repo_path());
+        world
+    }
+
+    fn repo_path(&self) -> PathBuf {
+        self.dir.path().join("repo")
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the one variable the tests take over: where git is")]
+    fn environment(&self) -> Environment {
+        Environment::from_pairs([
+            ("PATH", std::env::var("PATH").unwrap()),
+            ("HOME", self.dir.path().join("home").to_str().unwrap().to_owned()),
+            ("GIT_CONFIG_NOSYSTEM", "1".to_owned()),
+        ])
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the test stands outside of pleach")]
+    fn git(&self, args: &[&str], dir: &Path) -> String {
+        let output = Command::new("git")
+            .args(["-c", "user.name=t", "-c", "user.email=t@example.org"])
+            .args(args)
+            .current_dir(dir)
+            .env("HOME", self.dir.path().join("home"))
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap().trim_end().to_owned()
+    }
+
+    fn engine(&self, script: Option<&str>, handlers: BTreeMap<String, Arc<dyn Handler>>) -> Arc<Engine> {
+        let shim = std::env::current_exe().unwrap();
+        let shim = shim.parent().unwrap().parent().unwrap().join("examples/exec-shim");
+        let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &self.environment());
+        let provider = script.map(|text| Provider::Script(Script::parse(text).unwrap()));
+        let config = Config { agent: script.map(|_| AgentChoice::Builtin), ..Config::default() };
+        Arc::new(Engine {
+            agents: Roster::new(&config, provider, spawner.clone()),
+            spawner,
+            state_dir: self.dir.path().join("state"),
+            worktrees: Default::default(),
+            interviewer: Box::new(AutoApprove),
+            handlers,
+            redactor: Redactor::new(std::iter::empty::<(String, String)>()),
+            cancel: Cancel::never(),
+        })
+    }
+
+    async fn run(&self, dot: &str, engine: Arc<Engine>) -> (Session, Ended, Vec<Recorded>) {
+        let (pipeline, diagnostics) = plan::load(dot, &Inputs::default(), &[]);
+        let repo = Repo::discover(&self.repo_path(), &self.environment()).unwrap();
+        let request = StartRequest {
+            repo,
+            repo_name: RepoName::new("repo").unwrap(),
+            branch_prefix: "pleach/".into(),
+            pipeline: pipeline.unwrap_or_else(|| panic!("{diagnostics:?}")),
+            dot: dot.into(),
+            dot_path: "test.dot".into(),
+            files: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            config: Value::Null,
+            simulated: false,
+        };
+        let mut session = Session::start(engine, request).await.unwrap();
+        let mut events = Vec::new();
+        let ended = session.run(&mut |event| events.push(event.clone())).await.unwrap();
+        (session, ended, events)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tool_nodes_commit_what_they_change() {
+    let world = World::new();
+    let dot = r#"digraph tools {
+        start [shape=Mdiamond]
+        make [shape=parallelogram, tool_command="echo one > a.txt"]
+        look [shape=parallelogram, tool_command="cat a.txt"]
+        exit [shape=Msquare]
+        start -> make -> look -> exit
+    }"#;
+    let (session, ended, events) = world.run(dot, world.engine(None, BTreeMap::new())).await;
+    assert_eq!(ended, Ended::Completed);
+    let branch = format!("pleach/tools/{}", session.id);
+    assert_eq!(world.git(&["show", &format!("{branch}:a.txt")], &world.repo_path()), "one");
+    assert_eq!(world.git(&["rev-list", "--count", &format!("main..{branch}")], &world.repo_path()), "1");
+    assert_eq!(world.git(&["status", "--porcelain"], &world.repo_path()), "");
+    assert_eq!(session.state.context["tool.output"], "one");
+    let repo = Repo::discover(&world.repo_path(), &world.environment()).unwrap();
+    let history = History::whole(&repo, &session.id, &ContextId::main()).unwrap();
+    assert_eq!(history.events().cloned().collect::<Vec<_>>(), events, "what was shown is what was recorded");
+    assert_eq!(world.git(&["fsck", "--strict"], &world.repo_path()), "");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn matrix_custom_handler() {
+    struct Greets;
+    impl Handler for Greets {
+        fn run(&self, context: HandlerContext) -> BoxFuture<'_, Outcome> {
+            Box::pin(async move {
+                std::fs::write(context.cwd.join("greeting"), context.node.label.as_bytes()).unwrap();
+                let mut outcome = Outcome::success();
+                outcome.context_updates.insert("greeted".into(), context.visit.into());
+                outcome
+            })
+        }
+    }
+    struct Panics;
+    impl Handler for Panics {
+        fn run(&self, _: HandlerContext) -> BoxFuture<'_, Outcome> {
+            Box::pin(async { panic!("out of order") })
+        }
+    }
+    let world = World::new();
+    let dot = r#"digraph custom {
+        start [shape=Mdiamond]
+        hello [type="my.greeter", label="hello there"]
+        bad [type="my.broken"]
+        exit [shape=Msquare]
+        start -> hello -> bad
+        bad -> exit [condition="outcome=fail"]
+    }"#;
+    let handlers: BTreeMap<String, Arc<dyn Handler>> = BTreeMap::from([
+        ("my.greeter".to_owned(), Arc::new(Greets) as _),
+        ("my.broken".to_owned(), Arc::new(Panics) as _),
+    ]);
+    let (session, ended, events) = world.run(dot, world.engine(None, handlers)).await;
+    assert_eq!(ended, Ended::Completed);
+    assert_eq!(session.state.context["greeted"], 1);
+    let branch = format!("pleach/custom/{}", session.id);
+    assert_eq!(world.git(&["show", &format!("{branch}:greeting")], &world.repo_path()), "hello there");
+    let failed = events.iter().any(|recorded| match &recorded.event {
+        Event::NodeExecution(node) => {
+            node.node_id == "bad" && node.outcome.failure_reason.as_deref().is_some_and(|why| why.contains("panic"))
+        }
+        _ => false,
+    });
+    assert!(failed, "{events:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_built_in_agent_commits_each_turn_that_wrote() {
+    let world = World::new();
+    let script = r#"
+scripts:
+  - name: write
+    when: {node: code}
+    steps:
+      - text: I will add a greeting.
+        tools: [{write_file: {file_path: hello.txt, content: "hello\n"}}]
+        usage: {input: 10, output: 5}
+      - text: Now look at it.
+        tools: [{read_file: {file_path: hello.txt}}]
+      - tools: [{shell: {command: "echo more >> hello.txt"}}]
+      - text: All done.
+"#;
+    let dot = r#"digraph agent {
+        start [shape=Mdiamond]
+        code [prompt="write a greeting"]
+        exit [shape=Msquare]
+        start -> code -> exit
+    }"#;
+    let (session, ended, events) = world.run(dot, world.engine(Some(script), BTreeMap::new())).await;
+    assert_eq!(ended, Ended::Completed);
+    let branch = format!("pleach/agent/{}", session.id);
+    assert_eq!(world.git(&["show", &format!("{branch}:hello.txt")], &world.repo_path()), "hello\nmore");
+    assert_eq!(world.git(&["rev-list", "--count", &format!("main..{branch}")], &world.repo_path()), "2");
+    let turns: Vec<_> = events
+        .iter()
+        .filter_map(|recorded| match &recorded.event {
+            Event::AgentTurn(turn) => Some((turn.turn.to_string(), turn.git_sha.is_some())),
+            _ => None,
+        })
+        .collect();
+    let expected = [("main.1", true), ("main.2", false), ("main.3", true), ("main.4", false)];
+    assert_eq!(turns, expected.map(|(turn, wrote)| (turn.to_owned(), wrote)));
+}
