@@ -85,12 +85,12 @@ impl Writer {
         };
         for edit in edits {
             if let TreeEdit::Remove(path) = edit {
-                editor.remove(&BString::from(path.as_bytes())).doing(doing)?;
+                editor.remove(BString::from(path.as_bytes())).doing(doing)?;
             }
         }
         for edit in edits {
             if let TreeEdit::Put(path, kind, id) = edit {
-                editor.upsert(&BString::from(path.as_bytes()), kind.to_gix(), id.to_gix()).doing(doing)?;
+                editor.upsert(BString::from(path.as_bytes()), kind.to_gix(), id.to_gix()).doing(doing)?;
             }
         }
         let id = editor.write().doing(doing)?.detach();

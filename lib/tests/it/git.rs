@@ -1,17 +1,20 @@
 //! The git module against real repositories and the real git program.
 
+mod crash;
+mod filters;
+mod objects;
+mod refs;
+mod repo;
+mod restore;
+mod worktree;
+
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pleach::config::Environment;
-use pleach::git::{
-    ChangeKind, CommitSpec, Durability, EntryKind, Error, Held, Limits, Move, Person, Repo, SwapError, TreeEdit,
-    TreeId, Unsupported, Worktree, Written,
-};
+use pleach::git::{CommitSpec, Environment, Limits, Person, Repo, TreeId, Worktree, Written};
 use pleach::ids::{CommitId, RepoPath};
 use tempfile::TempDir;
 
@@ -138,42 +141,4 @@ fn record(repo: &Repo, worktree: &mut Worktree) -> Written {
 
 fn names(paths: &[RepoPath]) -> Vec<String> {
     paths.iter().map(|path| path.to_string()).collect()
-}
-
-#[test]
-fn a_turn_becomes_a_commit_and_the_worktree_follows() {
-    let sandbox = Sandbox::new();
-    let repo = sandbox.open("repo");
-    let base = repo.head().unwrap().commit;
-    let mut worktree = sandbox.worktree(&repo);
-    let root = worktree.root().to_owned();
-    assert!(worktree.scan().unwrap().is_empty());
-
-    fs::write(root.join("a.txt"), "changed\n").unwrap();
-    fs::write(root.join("new file.txt"), "new\n").unwrap();
-    fs::remove_file(root.join("src/b.txt")).unwrap();
-    let expected = sandbox.git_tree(&root);
-    let written = record(&repo, &mut worktree);
-    assert_eq!(written.tree.to_string(), expected);
-    assert_eq!(names(&written.paths), ["a.txt", "new file.txt", "src/b.txt"]);
-    assert!(written.held_back.is_empty() && written.warnings.is_empty());
-    assert!(worktree.scan().unwrap().is_empty());
-
-    let mut writer = repo.writer();
-    let commit = writer.commit(&spec(written.tree, &[base], "first turn\n\nPleach-Record: 1\n")).unwrap();
-    writer.flush().unwrap();
-    repo.swap("refs/heads/pleach/x/abcdefgh", None, commit, "turn main.1").unwrap();
-    assert_eq!(repo.reference("refs/heads/pleach/x/abcdefgh").unwrap(), Some(commit));
-    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n D src/b.txt\n?? \"new file.txt\"");
-
-    worktree.follow(commit).unwrap();
-    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
-    assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), commit.to_string());
-    assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
-    assert_eq!(sandbox.git("repo", &["fsck", "--strict"]), "");
-    assert_eq!(
-        sandbox.git("repo", &["log", "-1", "--format=%an <%ae> %ad", "--date=raw", "pleach/x/abcdefgh"]),
-        "pleach <pleach@local> 1700000000 +0000"
-    );
-    assert!(worktree.scan().unwrap().is_empty());
 }

@@ -60,6 +60,7 @@ impl Worktree {
             // An agent may have deleted the link; the repository still knows.
             None => admin_dir(repo, &root)?.ok_or(Error::NotARepository { path: root.clone() })?,
         };
+        let git_dir = git_dir.canonicalize().at("open the git directory", &git_dir)?;
         let handle = open_with(&git_dir, repo.shared.config.clone())?;
         let mut handle = handle.to_thread_local();
         handle.object_cache_size_if_unset(4 * 1024 * 1024);
@@ -117,7 +118,7 @@ impl Worktree {
 }
 
 /// The git directory the worktree's `.git` file names, none if it has no such file.
-fn linked_git_dir(root: &Path) -> Result<Option<PathBuf>, Error> {
+pub(super) fn linked_git_dir(root: &Path) -> Result<Option<PathBuf>, Error> {
     let link = root.join(".git");
     if link.is_dir() {
         return Ok(Some(link));

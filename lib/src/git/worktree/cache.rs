@@ -99,7 +99,7 @@ impl Cache {
         let prefix = BString::from([directory.as_bytes(), b"/"].concat());
         let entries = self.index.prefixed_entries(prefix.as_bstr()).unwrap_or_default();
         let mut paths: BTreeSet<BString> = entries.iter().map(|entry| entry.path(&self.index).to_owned()).collect();
-        for (path, known) in self.pending.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&*prefix)) {
+        for (path, known) in self.pending.range(prefix.clone()..).take_while(|(path, _)| path.starts_with(&prefix)) {
             match known {
                 Some(_) => paths.insert(path.clone()),
                 None => paths.remove(path),

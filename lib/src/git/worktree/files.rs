@@ -2,21 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
-use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
-use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
 use gix::index::entry::{Mode, Stat};
-use gix::objs::Find as _;
 
-use super::super::error::{Error, LibraryContext as _, explain};
+use super::super::error::{Error, LibraryContext as _};
 use super::super::id::{BlobId, TreeId};
 use super::super::object::EntryKind;
 use super::super::writer::{TreeEdit, Writer};
 use super::cache::Known;
+use super::filters::Filters;
 use super::scan::parents;
 use super::{Scan, Worktree};
 use crate::ids::RepoPath;
@@ -141,7 +137,8 @@ impl Worktree {
             }
         }
         self.staged = Some(Staged { tree, entries });
-        Ok(Written { tree, paths, warnings: warnings(scan, &held_back), held_back })
+        let warnings = warnings(scan, &held_back, &filters.unfiltered);
+        Ok(Written { tree, paths, warnings, held_back })
     }
 
     /// The edit that brings the recorded tree to what was found, none if it has it already.
@@ -182,7 +179,7 @@ impl Worktree {
                 Err(error) => return Ok(Found::Held(Held::Unreadable(error.to_string()))),
             }
         } else if metadata.is_file() {
-            match filters.to_git(self, path, &place, metadata.len(), limits) {
+            match filters.clean(self, path, &place, metadata.len(), limits) {
                 Ok(bytes) => bytes,
                 Err(held) => return Ok(Found::Held(held)),
             }
@@ -208,106 +205,15 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
-fn warnings(scan: &Scan, held_back: &[HeldBack]) -> Vec<String> {
+fn warnings(scan: &Scan, held_back: &[HeldBack], unfiltered: &[(BString, BString)]) -> Vec<String> {
     const SHOWN: usize = 5;
     let nested = scan.nested.iter().map(|path| format!("`{path}` is a repository of its own and is not committed"));
     let moved = scan.submodules.iter().map(|path| format!("submodule `{path}` moved; its link is left alone"));
     let held = held_back.iter().take(SHOWN).map(|held| format!("`{}` is not committed: {}", held.path, held.reason));
     let rest = held_back.len().saturating_sub(SHOWN);
     let more = (rest > 0).then(|| format!("{rest} more files are not committed"));
-    nested.chain(moved).chain(held).chain(more).collect()
-}
-
-/// Git's filters, set up from the held configuration and the attribute files as they are now.
-struct Filters {
-    pipeline: gix::filter::plumbing::Pipeline,
-    attributes: gix::worktree::Stack,
-    capabilities: gix::fs::Capabilities,
-}
-
-impl Filters {
-    fn new(worktree: &Worktree) -> Result<Self, Error> {
-        let handle = &worktree.handle;
-        let source = gix::worktree::stack::state::attributes::Source::WorktreeThenIdMapping;
-        let attributes = match worktree.cache.sparse_index() {
-            Some(index) => handle.attributes_only(index, source),
-            // Reading attribute files out of the index costs as much as it is large, and all are on disk.
-            None => handle.attributes_only(&gix::index::State::new(handle.object_hash()), source),
-        };
-        let attributes = attributes.doing("read git attributes")?.detach();
-        let (pipeline, attributes) =
-            gix::filter::Pipeline::new(handle, attributes).doing("set up git filters")?.into_parts();
-        let capabilities = handle.filesystem_options().doing("read git settings")?;
-        Ok(Self { pipeline, attributes, capabilities })
-    }
-
-    /// A file's content as git stores it.
-    fn to_git(
-        &mut self,
-        worktree: &Worktree,
-        path: &BStr,
-        place: &Path,
-        size: u64,
-        limits: &Limits,
-    ) -> Result<Vec<u8>, Held> {
-        let unreadable = |error: std::io::Error| Held::Unreadable(error.to_string());
-        let objects = &worktree.handle.objects;
-        let platform = self.attributes.at_entry(path, Some(Mode::FILE), objects).map_err(unreadable)?;
-        if size > limits.max_file {
-            let mut outcome = gix::attrs::search::Outcome::default();
-            outcome.initialize_with_selection(&Default::default(), ["filter"]);
-            if !platform.matching_attributes(&mut outcome) {
-                return Err(Held::TooLarge(size));
-            }
-        }
-        let file = File::open(place).map_err(unreadable)?;
-        let relative = gix::path::from_bstr(path).map_err(|error| Held::Unreadable(explain(&error)))?;
-        let recorded = worktree.cache.known(path).map(|known| known.id);
-        let outcome = self
-            .pipeline
-            .convert_to_git(
-                file,
-                &relative,
-                &mut |_, attributes| {
-                    platform.matching_attributes(attributes);
-                },
-                &mut |buffer| match &recorded {
-                    Some(id) => Ok(objects.try_find(id, buffer)?.map(|_| ())),
-                    None => Ok(None),
-                },
-            )
-            .map_err(|error| Held::Filter(explain(&error)))?;
-        let mut bytes = Vec::new();
-        let limit = limits.max_file.saturating_add(1);
-        match outcome {
-            ToGitOutcome::Unchanged(file) => file.take(limit).read_to_end(&mut bytes).map_err(unreadable)?,
-            ToGitOutcome::Process(mut output) => {
-                output.read_to_end(&mut bytes).map_err(|error| Held::Filter(error.to_string()))?
-            }
-            ToGitOutcome::Buffer(buffer) => {
-                bytes.extend_from_slice(buffer);
-                bytes.len()
-            }
-        };
-        if bytes.len() as u64 > limits.max_file {
-            return Err(Held::TooLarge(size.max(bytes.len() as u64)));
-        }
-        Ok(bytes)
-    }
-
-    /// The mode git gives the file; what the file system cannot express stays as it was recorded.
-    fn mode(&self, metadata: &gix::index::fs::Metadata, recorded: Option<Mode>) -> Mode {
-        let recorded = recorded.filter(|mode| *mode != Mode::COMMIT);
-        if metadata.is_symlink() {
-            Mode::SYMLINK
-        } else if !self.capabilities.symlink && recorded == Some(Mode::SYMLINK) {
-            Mode::SYMLINK
-        } else if !self.capabilities.executable_bit {
-            recorded.filter(|mode| *mode == Mode::FILE_EXECUTABLE).unwrap_or(Mode::FILE)
-        } else if metadata.is_executable() {
-            Mode::FILE_EXECUTABLE
-        } else {
-            Mode::FILE
-        }
-    }
+    let raw = unfiltered.iter().take(SHOWN).map(|(path, filter)| {
+        format!("`{path}` is committed as it is: git's filter `{filter}`, which it asks for, is not installed")
+    });
+    nested.chain(moved).chain(held).chain(more).chain(raw).collect()
 }

@@ -1,5 +1,6 @@
 //! HEAD and index of a worktree: where the agent put them, and bringing them to where they belong.
 
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use super::super::id::{TreeId, to_gix};
 use super::super::refs::{full_name, lock_path, release_if_stale};
 use super::super::repo::{Head, head_of};
 use super::Worktree;
+use super::admin::linked_git_dir;
 use super::cache::Cache;
 use super::restore::remove_directory;
 use crate::ids::CommitId;
@@ -158,27 +160,13 @@ impl Worktree {
     /// Puts the `.git` file back that an agent may have deleted.
     pub(super) fn restore_link(&self) -> Result<(), Error> {
         let link = self.root.join(".git");
-        let mut content = b"gitdir: ".to_vec();
-        content.extend_from_slice(std::os::unix::ffi::OsStrExt::as_bytes(self.git_dir.as_os_str()));
-        content.push(b'\n');
-        match link.symlink_metadata() {
-            Err(_) => std::fs::write(&link, content).at("write", &link),
-            // The main checkout of a repository has its git directory here.
-            Ok(metadata) if metadata.is_dir() && link == self.git_dir => Ok(()),
-            Ok(metadata) if metadata.is_file() => {
-                let target = std::fs::read(&link).at("read", &link)?;
-                let named = target.strip_prefix(b"gitdir: ").and_then(|path| path.strip_suffix(b"\n"));
-                let named = named.map(|path| {
-                    self.root.join(Path::new(std::ffi::OsStr::new(
-                        <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path),
-                    )))
-                });
-                match named.and_then(|path| path.canonicalize().ok()) == self.git_dir.canonicalize().ok() {
-                    true => Ok(()),
-                    false => Err(Error::LinkReplaced { path: link }),
-                }
+        match linked_git_dir(&self.root)? {
+            None => {
+                let content = [b"gitdir: ", self.git_dir.as_os_str().as_bytes(), b"\n"].concat();
+                std::fs::write(&link, content).at("write", &link)
             }
-            Ok(_) => Err(Error::LinkReplaced { path: link }),
+            Some(named) if named.canonicalize().is_ok_and(|named| named == self.git_dir) => Ok(()),
+            Some(_) => Err(Error::LinkReplaced { path: link }),
         }
     }
 }

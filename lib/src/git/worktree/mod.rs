@@ -8,6 +8,7 @@
 mod admin;
 mod cache;
 mod files;
+mod filters;
 mod head;
 mod restore;
 mod scan;

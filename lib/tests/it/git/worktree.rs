@@ -1,0 +1,537 @@
+//! From files to trees, and a worktree that follows.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+
+use pleach::git::{Error, Held, Limits, Repo, Worktree};
+use pleach::ids::RepoPath;
+
+use super::{Sandbox, names, record, spec};
+
+#[test]
+fn a_turn_becomes_a_commit_and_the_worktree_follows() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    assert!(worktree.scan().unwrap().is_empty());
+
+    fs::write(root.join("a.txt"), "changed\n").unwrap();
+    fs::write(root.join("new file.txt"), "new\n").unwrap();
+    fs::remove_file(root.join("src/b.txt")).unwrap();
+    let expected = sandbox.git_tree(&root);
+    let written = record(&repo, &mut worktree);
+    assert_eq!(written.tree.to_string(), expected);
+    assert_eq!(names(&written.paths), ["a.txt", "new file.txt", "src/b.txt"]);
+    assert!(written.held_back.is_empty() && written.warnings.is_empty());
+    assert!(worktree.scan().unwrap().is_empty());
+
+    let mut writer = repo.writer();
+    let commit = writer.commit(&spec(written.tree, &[base], "first turn\n\nPleach-Record: 1\n")).unwrap();
+    writer.flush().unwrap();
+    repo.swap("refs/heads/pleach/x/abcdefgh", None, commit, "turn main.1").unwrap();
+    assert_eq!(repo.reference("refs/heads/pleach/x/abcdefgh").unwrap(), Some(commit));
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n D src/b.txt\n?? \"new file.txt\"");
+
+    worktree.follow(commit).unwrap();
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+    assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), commit.to_string());
+    assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
+    assert_eq!(sandbox.git("repo", &["fsck", "--strict"]), "");
+    assert_eq!(
+        sandbox.git("repo", &["log", "-1", "--format=%an <%ae> %ad", "--date=raw", "pleach/x/abcdefgh"]),
+        "pleach <pleach@local> 1700000000 +0000"
+    );
+    assert!(worktree.scan().unwrap().is_empty());
+}
+
+/// Everything git has an opinion about, in one worktree.
+#[test]
+fn trees_are_the_ones_git_add_writes() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/.gitignore", "*.log\n/build/\n!keep.log\n");
+    sandbox.write("repo/tracked.log", "tracked although ignored\n");
+    sandbox.write("repo/dir/x", "x\n");
+    sandbox.write("repo/was-file", "file\n");
+    sandbox.write("repo/mode", "mode\n");
+    sandbox.write("repo/link-me", "content\n");
+    symlink("a.txt", sandbox.path("repo/link")).unwrap();
+    sandbox.git("repo", &["add", "-f", "tracked.log"]);
+    sandbox.commit("repo", "more");
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+
+    fs::write(root.join("tracked.log"), "changed\n").unwrap();
+    fs::write(root.join("ignored.log"), "ignored\n").unwrap();
+    fs::write(root.join("keep.log"), "negated\n").unwrap();
+    fs::create_dir_all(root.join("build/deep")).unwrap();
+    fs::write(root.join("build/deep/o"), "o").unwrap();
+    fs::create_dir_all(root.join("sub/deeper")).unwrap();
+    fs::write(root.join("sub/.gitignore"), "*\n!*/\n!wanted\n!.gitignore\n").unwrap();
+    fs::write(root.join("sub/deeper/wanted"), "w").unwrap();
+    fs::write(root.join("sub/deeper/unwanted"), "u").unwrap();
+    fs::create_dir(root.join("empty")).unwrap();
+    // A file becomes a directory, a directory a file, a file a link, a link a file.
+    fs::remove_file(root.join("was-file")).unwrap();
+    fs::create_dir(root.join("was-file")).unwrap();
+    fs::write(root.join("was-file/inside"), "inside\n").unwrap();
+    fs::remove_dir_all(root.join("dir")).unwrap();
+    fs::write(root.join("dir"), "now a file\n").unwrap();
+    fs::remove_file(root.join("link-me")).unwrap();
+    symlink("nowhere", root.join("link-me")).unwrap();
+    fs::remove_file(root.join("link")).unwrap();
+    fs::write(root.join("link"), "no link\n").unwrap();
+    fs::set_permissions(root.join("mode"), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(root.join("run.sh"), fs::Permissions::from_mode(0o644)).unwrap();
+    symlink("src", root.join("dirlink")).unwrap();
+    fs::write(root.join("new\nline"), "n").unwrap();
+    fs::write(root.join(" spaces "), "s").unwrap();
+    fs::write(root.join("\u{e4}\u{1f332}"), "u").unwrap();
+    fs::write(root.join(OsStr::from_bytes(b"\xff\xfe.bin")), "raw").unwrap();
+    fs::create_dir(root.join(OsStr::from_bytes(b"d\xff"))).unwrap();
+    fs::write(root.join(OsStr::from_bytes(b"d\xff/f")), "raw").unwrap();
+    fs::write(root.join("empty-file"), "").unwrap();
+    fifo(&root.join("fifo"));
+
+    let expected = sandbox.git_tree(&root);
+    let written = record(&repo, &mut worktree);
+    assert_eq!(written.tree.to_string(), expected, "{:?}", written.paths);
+    assert!(written.held_back.is_empty());
+    assert!(written.paths.contains(&RepoPath::new(&b"\xff\xfe.bin"[..])));
+    assert!(worktree.scan().unwrap().is_empty());
+
+    // The same again from what it learned, with an index of git's making thrown away.
+    fs::remove_dir_all(root.join("was-file")).unwrap();
+    fs::write(root.join("was-file"), "a file again\n").unwrap();
+    fs::remove_file(root.join(OsStr::from_bytes(b"\xff\xfe.bin"))).unwrap();
+    fs::remove_file(root.join("dir")).unwrap();
+    fs::create_dir(root.join("dir")).unwrap();
+    fs::write(root.join("dir/y"), "y\n").unwrap();
+    let expected = sandbox.git_tree(&root);
+    assert_eq!(record(&repo, &mut worktree).tree.to_string(), expected);
+    let again = Worktree::open(&repo, &root).unwrap();
+    assert_ne!(again.tree(), worktree.tree());
+}
+
+fn fifo(path: &Path) {
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::from_raw_mode(0o644), 0)
+        .unwrap();
+}
+
+#[test]
+fn a_change_that_keeps_size_and_time_is_still_seen() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let file = worktree.root().join("a.txt");
+    for round in 0..50 {
+        fs::write(&file, format!("{round:02}\n")).unwrap();
+        let written = record(&repo, &mut worktree);
+        assert_eq!(names(&written.paths), ["a.txt"], "round {round}");
+        assert_eq!(repo.tree_file(written.tree, &"a.txt".into()).unwrap().unwrap(), format!("{round:02}\n").as_bytes());
+    }
+}
+
+#[test]
+fn named_paths_give_what_a_full_scan_gives() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/.gitignore", "*.o\n");
+    sandbox.write("repo/d/one", "1");
+    sandbox.write("repo/d/two", "2");
+    sandbox.write("repo/f", "f");
+    sandbox.commit("repo", "more");
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    let change = |worktree: &mut Worktree, paths: &[&str]| {
+        let paths: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+        let mut writer = repo.writer();
+        let scan = worktree.scan_paths(&paths).unwrap();
+        let written = worktree.commit_tree(&scan, &mut writer, &Limits::default()).unwrap();
+        writer.flush().unwrap();
+        assert_eq!(written.tree.to_string(), sandbox.git_tree(&root), "{paths:?}");
+        worktree.accept(written.tree).unwrap();
+        names(&written.paths)
+    };
+    fs::write(root.join("a.txt"), "changed").unwrap();
+    fs::write(root.join("new"), "new").unwrap();
+    fs::write(root.join("x.o"), "ignored").unwrap();
+    let absolute = root.join("a.txt");
+    assert_eq!(change(&mut worktree, &[absolute.to_str().unwrap(), "./new", "x.o", "never"]), ["a.txt", "new"]);
+    // A directory becomes a file, a file a directory.
+    fs::remove_dir_all(root.join("d")).unwrap();
+    fs::write(root.join("d"), "file").unwrap();
+    assert_eq!(change(&mut worktree, &["d"]), ["d", "d/one", "d/two"]);
+    fs::remove_file(root.join("f")).unwrap();
+    fs::create_dir(root.join("f")).unwrap();
+    fs::write(root.join("f/in"), "in").unwrap();
+    assert_eq!(change(&mut worktree, &["f/in"]), ["f", "f/in"]);
+    // What was only learned in an earlier turn is known.
+    fs::remove_file(root.join("new")).unwrap();
+    assert_eq!(change(&mut worktree, &["new"]), ["new"]);
+    fs::remove_file(root.join("f/in")).unwrap();
+    assert_eq!(change(&mut worktree, &["f/in"]), ["f/in"]);
+    // Other ignore rules let files appear; a directory may hold anything.
+    fs::write(root.join(".gitignore"), "").unwrap();
+    assert_eq!(change(&mut worktree, &[".gitignore"]), [".gitignore", "x.o"]);
+    fs::write(root.join("src/c"), "c").unwrap();
+    assert_eq!(change(&mut worktree, &["src"]), ["src/c"]);
+    // A link leads out of the tree; git's own files are no candidates; paths outside make it look everywhere.
+    symlink("src", root.join("s")).unwrap();
+    assert_eq!(change(&mut worktree, &["s", "s/b.txt", ".git"]), ["s"]);
+    fs::write(root.join("z"), "z").unwrap();
+    assert_eq!(change(&mut worktree, &["../elsewhere"]), ["z"]);
+    assert!(worktree.scan().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_not_accepted_is_found_again() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    fs::write(worktree.root().join("a.txt"), "one\n").unwrap();
+    let mut writer = repo.writer();
+    let scan = worktree.scan().unwrap();
+    let first = worktree.commit_tree(&scan, &mut writer, &Limits::default()).unwrap();
+    drop(writer);
+    assert!(repo.tree_entries(first.tree).is_err(), "nothing is written before the flush");
+    let written = record(&repo, &mut worktree);
+    assert_eq!((written.tree, names(&written.paths)), (first.tree, vec!["a.txt".to_owned()]));
+}
+
+#[test]
+fn what_is_too_much_is_held_back() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    let limits = Limits { max_file: 100, max_new_paths: 2 };
+    fs::write(root.join("a.txt"), [b'x'; 101]).unwrap();
+    fs::write(root.join("run.sh"), [b'x'; 100]).unwrap();
+    for name in ["1", "2"] {
+        fs::write(root.join(name), "new").unwrap();
+    }
+    let mut writer = repo.writer();
+    let scan = worktree.scan().unwrap();
+    let written = worktree.commit_tree(&scan, &mut writer, &limits).unwrap();
+    assert_eq!(names(&written.paths), ["1", "2", "run.sh"]);
+    assert_eq!(written.held_back.len(), 1);
+    assert_eq!(
+        (written.held_back[0].path.to_string(), &written.held_back[0].reason),
+        ("a.txt".into(), &Held::TooLarge(101))
+    );
+    assert_eq!(written.warnings, ["`a.txt` is not committed: 1 MiB is over the size limit"]);
+
+    fs::write(root.join("3"), "new").unwrap();
+    let scan = worktree.scan().unwrap();
+    let written = worktree.commit_tree(&scan, &mut writer, &limits).unwrap();
+    assert_eq!(names(&written.paths), ["run.sh"]);
+    assert_eq!(written.held_back.iter().filter(|held| held.reason == Held::TooMany(3)).count(), 3);
+    let all = worktree.commit_tree(&scan, &mut writer, &Limits::NONE).unwrap();
+    assert_eq!(names(&all.paths), ["1", "2", "3", "a.txt", "run.sh"]);
+}
+
+#[test]
+fn excluded_files_are_committed_only_where_they_are_tracked() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    worktree.exclude(&[".env".into(), "vendor".into(), "a.txt".into()]);
+    fs::create_dir(root.join("vendor")).unwrap();
+    for name in [".env", "vendor/x", ".envrc", "a.txt"] {
+        fs::write(root.join(name), "x").unwrap();
+    }
+    assert_eq!(names(&record(&repo, &mut worktree).paths), [".envrc", "a.txt"]);
+}
+
+#[test]
+fn an_unreadable_file_is_held_back_and_the_rest_committed() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    fs::write(root.join("secret"), "s").unwrap();
+    fs::write(root.join("a.txt"), "changed").unwrap();
+    fs::set_permissions(root.join("secret"), fs::Permissions::from_mode(0o000)).unwrap();
+    let written = record(&repo, &mut worktree);
+    if fs::read(root.join("secret")).is_ok() {
+        // Root reads everything.
+        assert_eq!(names(&written.paths), ["a.txt", "secret"]);
+    } else {
+        assert_eq!(names(&written.paths), ["a.txt"]);
+        assert!(matches!(written.held_back[0].reason, Held::Unreadable(_)));
+    }
+}
+
+#[test]
+fn nested_repositories_are_named_and_not_committed() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    sandbox.git(&root, &["init", "-q", "inner"]);
+    fs::write(root.join("inner/file"), "x").unwrap();
+    // A repository made where files are tracked does not hide them.
+    sandbox.git(&root, &["init", "-q", "src"]);
+    fs::write(root.join("src/b.txt"), "changed").unwrap();
+    let written = record(&repo, &mut worktree);
+    assert_eq!(names(&written.paths), ["src/b.txt"]);
+    assert_eq!(written.warnings, ["`inner` is a repository of its own and is not committed"]);
+    let named = worktree.scan_paths(&["inner/file".into()]).unwrap();
+    assert_eq!((named.is_empty(), names(&named.nested)), (true, vec!["inner".to_owned()]));
+}
+
+#[test]
+fn submodule_links_are_left_alone() {
+    let sandbox = Sandbox::new();
+    sandbox.git(".", &["init", "-q", "-b", "main", "library"]);
+    sandbox.write("library/l", "1");
+    sandbox.commit("library", "one");
+    let library = sandbox.path("library");
+    sandbox.git(
+        "repo",
+        &["-c", "protocol.file.allow=always", "submodule", "--quiet", "add", library.to_str().unwrap(), "lib"],
+    );
+    sandbox.commit("repo", "submodule");
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    assert!(worktree.scan().unwrap().is_empty(), "a submodule that is not checked out is no change");
+    sandbox.git(&root, &["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init"]);
+    assert!(worktree.scan().unwrap().is_empty());
+    fs::write(root.join("lib/l"), "2").unwrap();
+    assert!(worktree.scan().unwrap().is_empty());
+    sandbox.git(root.join("lib"), &["commit", "-qam", "two"]);
+    fs::write(root.join("a.txt"), "changed").unwrap();
+    let written = record(&repo, &mut worktree);
+    assert_eq!(names(&written.paths), ["a.txt"]);
+    assert_eq!(written.warnings, ["submodule `lib` moved; its link is left alone"]);
+    assert_eq!(
+        sandbox.git(&root, &["ls-tree", &written.tree.to_string(), "lib"]),
+        sandbox.git("repo", &["ls-tree", "HEAD", "lib"])
+    );
+    // Removing one is a change like any other.
+    fs::remove_dir_all(root.join("lib")).unwrap();
+    assert_eq!(names(&record(&repo, &mut worktree).paths), ["lib"]);
+}
+
+#[test]
+fn a_sparse_worktree_does_not_delete_what_it_leaves_out() {
+    for sparse_index in [false, true] {
+        let sandbox = Sandbox::new();
+        sandbox.write("repo/out/one", "1");
+        sandbox.write("repo/out/deep/two", "2");
+        sandbox.write("repo/zone/z", "z");
+        sandbox.commit("repo", "more");
+        let repo = sandbox.open("repo");
+        let root = sandbox.path("sparse");
+        sandbox.git("repo", &["worktree", "add", "-q", "--detach", "--no-checkout", root.to_str().unwrap()]);
+        let flag = if sparse_index { "--sparse-index" } else { "--no-sparse-index" };
+        sandbox.git(&root, &["sparse-checkout", "set", "--cone", flag, "src"]);
+        sandbox.git(&root, &["checkout", "-q"]);
+        assert!(!root.join("out").exists());
+        let mut worktree = Worktree::open(&repo, &root).unwrap();
+        assert!(worktree.scan().unwrap().is_empty());
+        fs::write(root.join("src/b.txt"), "changed").unwrap();
+        let written = record(&repo, &mut worktree);
+        assert_eq!(names(&written.paths), ["src/b.txt"]);
+        assert!(repo.tree_file(written.tree, &"out/deep/two".into()).unwrap().is_some());
+        // What an agent writes outside the cone is work all the same.
+        fs::create_dir_all(root.join("out/deep")).unwrap();
+        fs::write(root.join("out/deep/two"), "changed").unwrap();
+        let written = record(&repo, &mut worktree);
+        assert_eq!(names(&written.paths), ["out/deep/two"]);
+        let mut writer = repo.writer();
+        let commit = writer.commit(&spec(written.tree, &[repo.head().unwrap().commit], "turn")).unwrap();
+        writer.flush().unwrap();
+        worktree.follow(commit).unwrap();
+        assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+        assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
+        assert!(!root.join("zone").exists());
+    }
+}
+
+#[test]
+fn the_users_checkout_and_index_are_not_touched() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/a.txt", "the user's own change\n");
+    sandbox.git("repo", &["add", "a.txt"]);
+    sandbox.write("repo/untracked", "u");
+    let index = fs::read(sandbox.path("repo/.git/index")).unwrap();
+    let head = fs::read(sandbox.path("repo/.git/HEAD")).unwrap();
+    let status = sandbox.git("repo", &["-c", "core.checkStat=minimal", "--no-optional-locks", "status", "--porcelain"]);
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    fs::write(worktree.root().join("a.txt"), "agent\n").unwrap();
+    let written = record(&repo, &mut worktree);
+    let mut writer = repo.writer();
+    let commit = writer.commit(&spec(written.tree, &[repo.head().unwrap().commit], "turn")).unwrap();
+    writer.flush().unwrap();
+    repo.swap("refs/heads/pleach/s", None, commit, "turn").unwrap();
+    worktree.follow(commit).unwrap();
+    Worktree::remove(&repo, &sandbox.path("work trees/one")).unwrap();
+    assert_eq!(fs::read(sandbox.path("repo/.git/index")).unwrap(), index);
+    assert_eq!(fs::read(sandbox.path("repo/.git/HEAD")).unwrap(), head);
+    assert_eq!(sandbox.git("repo", &["--no-optional-locks", "status", "--porcelain"]), status);
+}
+
+#[test]
+fn marks_in_the_agents_index_hide_nothing() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    sandbox.git(&root, &["update-index", "--assume-unchanged", "a.txt"]);
+    sandbox.git(&root, &["update-index", "--skip-worktree", "src/b.txt"]);
+    fs::write(root.join("a.txt"), "one").unwrap();
+    fs::write(root.join("src/b.txt"), "two").unwrap();
+    fs::write(root.join("new"), "three").unwrap();
+    sandbox.git(&root, &["add", "new"]);
+    let mut opened = Worktree::open(&repo, &root).unwrap();
+    assert_eq!(names(&record(&repo, &mut opened).paths), ["a.txt", "new", "src/b.txt"]);
+    assert_eq!(names(&record(&repo, &mut worktree).paths), ["a.txt", "new", "src/b.txt"]);
+    fs::write(sandbox.git(&root, &["rev-parse", "--git-path", "index"]), "garbage").unwrap();
+    let mut opened = Worktree::open(&repo, &root).unwrap();
+    assert_eq!(names(&record(&repo, &mut opened).paths), ["a.txt", "new", "src/b.txt"]);
+}
+
+#[test]
+fn an_agent_that_deletes_its_git_link_loses_nothing() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    fs::remove_file(root.join(".git")).unwrap();
+    fs::write(root.join("a.txt"), "changed").unwrap();
+    let written = record(&repo, &mut worktree);
+    assert_eq!(names(&written.paths), ["a.txt"]);
+    let mut opened = Worktree::open(&repo, &root).unwrap();
+    assert_eq!(names(&record(&repo, &mut opened).paths), ["a.txt"]);
+    let mut writer = repo.writer();
+    let commit = writer.commit(&spec(written.tree, &[base], "turn")).unwrap();
+    writer.flush().unwrap();
+    worktree.follow(commit).unwrap();
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+    // Something else in its place is not ours to remove.
+    fs::remove_file(root.join(".git")).unwrap();
+    sandbox.git(&root, &["init", "-q"]);
+    assert!(matches!(worktree.follow(commit), Err(Error::LinkReplaced { .. })));
+    fs::write(root.join("a.txt"), "still seen").unwrap();
+    assert_eq!(names(&record(&repo, &mut worktree).paths), ["a.txt"]);
+}
+
+#[test]
+fn an_agent_that_uses_git_itself_is_noticed_and_brought_back() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    repo.swap("refs/heads/session", None, base, "start").unwrap();
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    let head = worktree.agent_head().unwrap().unwrap();
+    assert_eq!((head.commit, head.branch), (base, None));
+    sandbox.git(&root, &["checkout", "-q", "session"]);
+    sandbox.git(&root, &["commit", "-q", "--allow-empty", "-m", "by the agent"]);
+    let head = worktree.agent_head().unwrap().unwrap();
+    assert_eq!(head.branch.unwrap(), "session");
+    assert_eq!(repo.reference("refs/heads/session").unwrap(), Some(head.commit));
+    worktree.detach().unwrap();
+    let head = worktree.agent_head().unwrap().unwrap();
+    assert_eq!(head.branch, None);
+    assert_ne!(head.commit, base);
+    sandbox.git(&root, &["checkout", "-q", "--orphan", "nothing"]);
+    assert_eq!(worktree.agent_head().unwrap(), None);
+    worktree.follow(base).unwrap();
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain", "-b"]), "## HEAD (no branch)");
+}
+
+#[test]
+fn merges_and_rebases_left_half_done_are_cleared() {
+    for operation in ["merge", "rebase", "cherry-pick", "revert"] {
+        let sandbox = Sandbox::new();
+        sandbox.git("repo", &["checkout", "-q", "-b", "other"]);
+        sandbox.write("repo/a.txt", "theirs\n");
+        sandbox.commit("repo", "theirs");
+        sandbox.git("repo", &["checkout", "-q", "main"]);
+        sandbox.write("repo/a.txt", "ours\n");
+        sandbox.commit("repo", "ours");
+        sandbox.write("repo/a.txt", "later\n");
+        sandbox.commit("repo", "later");
+        let repo = sandbox.open("repo");
+        let base = repo.head().unwrap().commit;
+        let mut worktree = sandbox.worktree(&repo);
+        let root = worktree.root().to_owned();
+        let target = if operation == "revert" { "HEAD~1" } else { "other" };
+        sandbox.try_git(&root, &[operation, target]).expect_err("it stops at a conflict");
+        let written = record(&repo, &mut worktree);
+        assert_eq!(names(&written.paths), ["a.txt"], "{operation}");
+        let mut writer = repo.writer();
+        let commit = writer.commit(&spec(written.tree, &[base], "turn")).unwrap();
+        writer.flush().unwrap();
+        worktree.follow(commit).unwrap();
+        let status = sandbox.git(&root, &["status"]);
+        assert!(status.contains("nothing to commit, working tree clean"), "{operation}: {status}");
+        for word in ["rebas", "merg", "pick", "revert"] {
+            assert!(!status.to_lowercase().contains(word), "{operation}: {status}");
+        }
+    }
+}
+
+#[test]
+fn lock_files_of_a_killed_git_are_removed_once_they_are_old() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let mut worktree = sandbox.worktree(&repo);
+    for name in ["index.lock", "HEAD.lock"] {
+        fs::write(worktree.git_dir().join(name), "").unwrap();
+    }
+    worktree.follow(base).unwrap();
+    assert!(!worktree.git_dir().join("index.lock").exists());
+    assert_eq!(sandbox.git(worktree.root(), &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn worktrees_are_listed_and_removed_in_any_state() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let paths: Vec<PathBuf> = ["one", "tw\no", "three"].iter().map(|name| sandbox.path(name)).collect();
+    for path in &paths {
+        Worktree::add(&repo, path, base).unwrap();
+    }
+    let listed = Worktree::list(&repo).unwrap();
+    assert_eq!(listed.len(), 4);
+    assert_eq!(listed[0].branch.as_deref(), Some("refs/heads/main"));
+    assert!(listed.iter().any(|entry| entry.path.ends_with("tw\no") && entry.head == Some(base)));
+    assert!(matches!(Worktree::add(&repo, &paths[0], base), Err(Error::Program { .. })));
+    fs::remove_file(paths[0].join(".git")).unwrap();
+    fs::create_dir(paths[1].join("locked")).unwrap();
+    fs::write(paths[1].join("locked/file"), "x").unwrap();
+    fs::set_permissions(paths[1].join("locked"), fs::Permissions::from_mode(0o500)).unwrap();
+    fs::remove_dir_all(&paths[2]).unwrap();
+    for path in &paths {
+        Worktree::remove(&repo, path).unwrap();
+        assert!(!path.exists());
+    }
+    assert_eq!(Worktree::list(&repo).unwrap().len(), 1);
+    Worktree::add(&repo, &paths[2], base).unwrap();
+    fs::remove_dir_all(&paths[2]).unwrap();
+    Worktree::prune(&repo).unwrap();
+    assert_eq!(Worktree::list(&repo).unwrap().len(), 1);
+}
+
+#[test]
+fn a_worktree_can_be_handed_to_another_thread() {
+    fn sendable<T: Send>() {}
+    fn shareable<T: Send + Sync + Clone>() {}
+    sendable::<Worktree>();
+    shareable::<Repo>();
+}
