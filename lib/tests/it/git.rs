@@ -14,7 +14,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use pleach::git::{CommitSpec, Environment, Limits, Person, Repo, TreeId, Worktree, Written};
+use pleach::config::Environment;
+use pleach::git::{CommitSpec, Limits, Person, Repo, TreeId, Worktree, Written};
 use pleach::ids::{CommitId, RepoPath};
 use tempfile::TempDir;
 
