@@ -1,0 +1,114 @@
+//! Answers to gates: given beforehand, or asked for at the terminal.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead as _, Write as _};
+use std::path::PathBuf;
+
+use clap::Args;
+use pleach::agent::BoxFuture;
+use pleach::engine::{Answer, Given, Interviewer, Question};
+use pleach::process::Cancel;
+use serde_json::Value;
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+
+/// The flags that answer gates.
+#[derive(Debug, Clone, Default, Args)]
+pub struct AnswerArgs {
+    /// Take the first choice of every gate.
+    #[arg(long)]
+    auto_approve: bool,
+    /// Answer a gate: its node and the label, key or target of the choice. May be given more than once.
+    #[arg(long = "answer", value_name = "NODE=CHOICE")]
+    answers: Vec<String>,
+    /// Read answers from a JSON file: an object of NODE: "CHOICE", or NODE: ["first visit", "second visit", …].
+    #[arg(long = "answers", value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+/// How gates are answered.
+#[derive(Debug, Clone, Default)]
+pub struct Answers {
+    /// The first choice is taken where nothing is given.
+    pub auto_approve: bool,
+    /// What was given, by node.
+    pub given: BTreeMap<String, Given>,
+}
+
+impl AnswerArgs {
+    /// The answers, read.
+    pub fn read(&self, globals: &Globals) -> Result<Answers, Failure> {
+        let mut given = BTreeMap::new();
+        if let Some(file) = &self.file {
+            let path = globals.path(file);
+            let unusable = |why: String| {
+                Failure::new(Exit::Usage, format!("cannot use the answers in `{}`: {why}", file.display()))
+                    .hint(r#"write a JSON object such as {"approve": "Yes", "review": ["Revise", "Accept"]}"#)
+            };
+            let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+            let value: BTreeMap<String, Value> =
+                serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
+            for (node, answer) in value {
+                let wrong = || unusable(format!("the answer to `{node}` is neither a text nor a list of texts"));
+                given.insert(node.clone(), read_given(&answer).ok_or_else(wrong)?);
+            }
+        }
+        for answer in &self.answers {
+            let (node, choice) = answer.split_once('=').ok_or_else(|| {
+                Failure::new(Exit::Usage, format!("`{answer}` is not NODE=CHOICE"))
+                    .hint("write it as --answer approve=Yes")
+            })?;
+            given.insert(node.trim().to_owned(), Given::Always(choice.trim().to_owned()));
+        }
+        Ok(Answers { auto_approve: self.auto_approve, given })
+    }
+}
+
+fn read_given(answer: &Value) -> Option<Given> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    match answer {
+        Value::String(answer) => Some(Given::Always(answer.clone())),
+        Value::Array(answers) => answers.iter().map(text).collect::<Option<_>>().map(Given::Each),
+        _ => None,
+    }
+}
+
+/// Asks at the terminal.
+#[derive(Debug, Clone, Copy)]
+pub struct Console;
+
+impl Interviewer for Console {
+    fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
+        let question = question.clone();
+        Box::pin(async move {
+            // Reading a line blocks; the thread is left behind when the run is stopped meanwhile.
+            tokio::task::spawn_blocking(move || ask(&question)).await.unwrap_or(Answer::Nobody)
+        })
+    }
+}
+
+fn ask(question: &Question) -> Answer {
+    let mut err = anstream::stderr();
+    let mut text = format!("\n? {}\n", question.text);
+    for choice in &question.choices {
+        text.push_str(&format!("  [{}] {}\n", choice.key, choice.label));
+    }
+    if err.write_all(text.as_bytes()).is_err() {
+        return Answer::Nobody;
+    }
+    for line in std::iter::repeat_with(|| {
+        let _ = write!(err, "> ").and_then(|()| err.flush());
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line).map(|read| (read, line))
+    }) {
+        match line {
+            Ok((0, _)) | Err(_) => return Answer::Nobody,
+            Ok((_, line)) => match question.choice(&line) {
+                Some(index) => return Answer::Choice { index, source: "console" },
+                None => anstream::eprintln!("please answer with one of: {}", question.listed()),
+            },
+        }
+    }
+    Answer::Nobody
+}

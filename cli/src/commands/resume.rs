@@ -1,0 +1,51 @@
+//! `pleach resume`
+
+use std::path::Path;
+
+use clap::Args;
+use pleach::config::Resolved;
+use pleach::engine::{Session, recorded_pipeline};
+use pleach::ids::ContextId;
+use pleach::record::History;
+
+use crate::answers::AnswerArgs;
+use crate::commands::Globals;
+use crate::commands::run::{block_on, load_settings, require_trust};
+use crate::exit::{Exit, Failure, of_engine};
+use crate::session::{Place, build, see_through};
+use crate::settings::{self, Search};
+
+/// Go on with a session that was paused, killed or lost its machine.
+///
+/// The session goes on after its last recorded turn, with the pipeline and the settings it was started with. What a
+/// killed run left uncommitted is kept first.
+#[derive(Debug, Args)]
+pub struct ResumeArgs {
+    /// The session, or the beginning of its id.
+    session: String,
+    #[command(flatten)]
+    answers: AnswerArgs,
+}
+
+pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
+    let answers = args.answers.read(globals)?;
+    let local = load_settings(globals, &globals.dir)?;
+    let place = Place::find(&globals.dir, None, &local)?;
+    let id = pleach::engine::resolve_session(&place.repo, &args.session).map_err(|error| of_engine(&error))?;
+    let history = History::newest(&place.repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
+    let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
+    let search = Search::from(&globals.dir, globals.config.as_deref());
+    let resolved = Resolved::resume(&history.started.config, &local.resolved, search.flag_layer())
+        .map_err(|errors| settings::failure(&errors, &globals.dir))?;
+    let settings = settings::Settings { resolved, ..local };
+    require_trust(globals, &settings, &place, &pipeline, Path::new(&history.started.dot_path))?;
+    let built = build(&settings, &settings.resolved.config, answers)?;
+    block_on(async {
+        let (session, kept) =
+            Session::resume(built.engine, place.repo, &id).await.map_err(|error| of_engine(&error))?;
+        if let Some(kept) = kept {
+            anstream::eprintln!("what the last run left uncommitted is kept at {kept}");
+        }
+        see_through(globals, session, built.canceller).await
+    })
+}

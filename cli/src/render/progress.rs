@@ -1,0 +1,164 @@
+//! A run while it goes on: JSON lines on stdout, a live line on a terminal, plain lines otherwise.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use pleach::engine::Session;
+use pleach::event::{Event, NodeExecution, Recorded, Route, Snapshot};
+use pleach::ids::{RepoPath, SessionId};
+use serde_json::json;
+
+use super::{duration, tokens};
+use crate::commands::Globals;
+
+/// Shows the events of a run.
+#[derive(Debug)]
+pub struct Progress {
+    session: SessionId,
+    json: bool,
+    quiet: bool,
+    verbose: bool,
+    bar: Option<ProgressBar>,
+    seq: u64,
+    turns: u64,
+    tokens: u64,
+}
+
+impl Progress {
+    /// Shows a session the way the global options ask for.
+    pub fn new(globals: &Globals, session: &Session) -> Self {
+        let quiet = globals.json || globals.verbosity < 0;
+        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
+            let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+            let bar = ProgressBar::new_spinner();
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+            bar.enable_steady_tick(Duration::from_millis(120));
+            bar
+        });
+        Self {
+            session: session.id.clone(),
+            json: globals.json,
+            quiet,
+            verbose: globals.verbosity > 0,
+            bar,
+            seq: 0,
+            turns: session.state.turns,
+            tokens: session.state.usage.total(),
+        }
+    }
+
+    /// Takes one event.
+    pub fn event(&mut self, recorded: &Recorded) {
+        if self.json {
+            self.seq += 1;
+            let line = json!({
+                "v": 1, "seq": self.seq, "at": recorded.at, "session": self.session, "context": "main",
+                "type": recorded.event.kind(), "data": recorded.event.data(),
+            });
+            // A reader that stops reading does not stop the run: its record is what counts.
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+        if !self.quiet {
+            self.show(&recorded.event);
+        }
+        if let Event::NodeExecution(node) = &recorded.event {
+            node.warnings.iter().for_each(|warning| self.warn(warning));
+        }
+    }
+
+    fn show(&mut self, event: &Event) {
+        match event {
+            Event::SessionBranchCreated(branch) => {
+                self.line(format!("session {} on branch {}", self.session, branch.branch));
+            }
+            Event::Resumed(_) => self.line(format!("session {} resumed", self.session)),
+            Event::NodeStarted(node) => {
+                let again = if node.attempt > 1 { format!(", attempt {}", node.attempt) } else { String::new() };
+                let visit = if node.visit > 1 { format!(", visit {}", node.visit) } else { String::new() };
+                let start = format!("▸ {} ({}{visit}{again})", node.node_id, node.handler);
+                self.now(&start);
+                if self.bar.is_none() && !matches!(node.handler.as_str(), "start" | "exit" | "conditional") {
+                    self.line(start);
+                }
+            }
+            Event::AgentTurn(turn) => {
+                self.turns += 1;
+                self.tokens += turn.token_usage.total();
+                let files = turn.files_written.values().flatten();
+                let what = turn.commit_message.as_deref().and_then(|text| text.lines().next());
+                self.turn(&turn.turn.to_string(), what, files.collect(), turn.git_sha.as_ref());
+                self.now(&format!("▸ {}", turn.node_id));
+            }
+            Event::ToolExecution(tool) => {
+                self.turns += 1;
+                let files = tool.files_written.values().flatten();
+                self.turn(&tool.turn.to_string(), Some(&tool.exit), files.collect(), tool.git_sha.as_ref());
+            }
+            Event::HumanInteraction(answer) => {
+                self.line(format!("  {}: {} ({})", answer.question, answer.answer, answer.source));
+            }
+            Event::NodeExecution(node) => self.ended(node),
+            _ => {}
+        }
+    }
+
+    fn turn(&mut self, turn: &str, what: Option<&str>, files: Vec<&RepoPath>, commit: Option<&Snapshot>) {
+        let commit = commit.and_then(|commits| commits.values().next()).map(|id| format!(" {}", id.short()));
+        let wrote = match files.as_slice() {
+            [] => String::new(),
+            [one] => format!(" [{one}]"),
+            [first, rest @ ..] => format!(" [{first} +{}]", rest.len()),
+        };
+        if commit.is_some() || self.verbose {
+            self.line(format!("  {turn}{} {}{wrote}", commit.unwrap_or_default(), what.unwrap_or("read only")));
+        }
+    }
+
+    fn ended(&mut self, node: &NodeExecution) {
+        let took = duration(Duration::from_millis(node.duration_ms));
+        let why = node.outcome.failure_reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        let next = match &node.route {
+            Route::Edge { to } => format!(" → {to}"),
+            Route::FailureTarget { to } | Route::Restart { to } => format!(" ↺ {to}"),
+            Route::GateRetry { gate, to } => format!(" ↺ {to} (gate {gate})"),
+            Route::Retry => " ↺ again".to_owned(),
+            Route::Complete | Route::Fail { .. } => String::new(),
+        };
+        let mark = if node.outcome.status.is_success() { "✓" } else { "✗" };
+        let status = if node.outcome.status.is_success() { String::new() } else { format!(" {}", node.outcome.status) };
+        self.line(format!("{mark} {}{status} {took}{why}{next}", node.node_id));
+    }
+
+    /// A line that stays.
+    fn line(&self, text: String) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None => anstream::eprintln!("{text}"),
+        }
+    }
+
+    /// What goes on right now, on a terminal.
+    fn now(&self, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{text} · turn {} · {} tokens ·", self.turns, tokens(self.tokens)));
+        }
+    }
+
+    /// Says something the user should not miss.
+    pub fn warn(&self, text: &str) {
+        let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
+        let text = format!("{yellow}warning:{yellow:#} {text}");
+        match &self.bar {
+            Some(bar) if !bar.is_finished() => bar.println(text),
+            _ => anstream::eprintln!("{text}"),
+        }
+    }
+
+    /// Takes the live line away.
+    pub fn finish(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

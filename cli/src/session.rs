@@ -1,0 +1,219 @@
+//! What `run`, `resume` and `demo` share: making an engine of the settings, and seeing a session through to its end.
+
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pleach::agent::Roster;
+use pleach::config::{Config, ProviderName};
+use pleach::engine::{AutoApprove, Ended, Engine, Interviewer, Nobody, Pause, Session};
+use pleach::event::PauseReason;
+use pleach::git::Repo;
+use pleach::ids::RepoName;
+use pleach::llm::{Provider, Script};
+use pleach::process::{Cancel, Canceller, Spawner};
+use pleach::workspace::{WorktreeSettings, repo_name};
+
+use crate::answers::{Answers, Console};
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure, of_engine};
+use crate::render::progress::Progress;
+use crate::render::{Out, duration, tokens};
+use crate::settings::Settings;
+
+/// A repository and how a session uses it.
+#[derive(Debug)]
+pub struct Place {
+    /// The repository.
+    pub repo: Repo,
+    /// Its name in the workspace.
+    pub name: RepoName,
+    /// What session branches begin with.
+    pub branch_prefix: String,
+}
+
+impl Place {
+    /// The repository a session works in: the one asked for, the one of the configuration, or the one around `dir`.
+    pub fn find(dir: &Path, asked: Option<PathBuf>, settings: &Settings) -> Result<Self, Failure> {
+        let repos = &settings.resolved.config.workspace.repos;
+        if repos.len() > 1 {
+            let message = format!("the workspace has {} repositories; this version runs with one", repos.len());
+            return Err(Failure::new(Exit::Usage, message).hint("leave one in `workspace.repos`"));
+        }
+        let configured = repos.iter().next();
+        let path = asked.or_else(|| configured.and_then(|(_, repo)| repo.path.clone())).unwrap_or(dir.to_owned());
+        let repo = Repo::discover(&path, &settings.environment).map_err(|error| of_engine(&error.into()))?;
+        let name = match configured {
+            Some((name, _)) => name.clone(),
+            None => repo_name(repo.git_dir(), repo.workdir()),
+        };
+        let prefix = configured.map_or_else(|| "pleach/".to_owned(), |(_, repo)| repo.branch_prefix.clone());
+        Ok(Self { repo, name, branch_prefix: prefix })
+    }
+}
+
+/// An engine and what stops it.
+#[derive(Debug)]
+pub struct Built {
+    /// The engine.
+    pub engine: Arc<Engine>,
+    /// Stops it.
+    pub canceller: Canceller,
+}
+
+/// Makes the engine of a configuration.
+pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
+    let shim = std::env::current_exe().map_err(|error| {
+        Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error)
+    })?;
+    let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &settings.environment);
+    let (canceller, cancel) = Cancel::new();
+    let engine = Engine {
+        agents: Roster::new(config, provider(config)?, spawner.clone()),
+        spawner,
+        state_dir: settings.state_dir.clone(),
+        worktrees: WorktreeSettings {
+            base: config.worktrees.base.clone(),
+            setup: config.worktrees.setup.clone(),
+            include_ignored: config.worktrees.include_ignored.iter().map(PathBuf::from).collect(),
+        },
+        interviewer: interviewer(answers),
+        handlers: Default::default(),
+        redactor: settings.redactor(),
+        cancel,
+    };
+    Ok(Built { engine: Arc::new(engine), canceller })
+}
+
+fn interviewer(answers: Answers) -> Box<dyn Interviewer> {
+    let last: Box<dyn Interviewer> = if answers.auto_approve {
+        Box::new(AutoApprove)
+    } else if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+        Box::new(Console)
+    } else {
+        Box::new(Nobody)
+    };
+    Box::new(pleach::engine::Prepared::new(answers.given, last))
+}
+
+/// The model provider of the built-in agent.
+fn provider(config: &Config) -> Result<Option<Provider>, Failure> {
+    let providers = &config.providers;
+    match (providers.default, &providers.script.file) {
+        (None | Some(ProviderName::Script), Some(file)) => {
+            let unusable = |why: String| {
+                Failure::new(Exit::Usage, format!("cannot use the script `{}`: {why}", file.display()))
+                    .hint("docs/scripted-provider.md shows how a script is written")
+            };
+            let text = std::fs::read_to_string(file).map_err(|error| unusable(error.to_string()))?;
+            let script = Script::parse(&text).map_err(|error| unusable(error.to_string()))?;
+            Ok(Some(Provider::Script(script)))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Runs a session to its end, its pause or its failure, shows what happens, and says how to go on.
+pub async fn see_through(globals: &Globals, mut session: Session, canceller: Canceller) -> Result<Exit, Failure> {
+    let begun = std::time::Instant::now();
+    let mut progress = Progress::new(globals, &session);
+    if session.started.simulated {
+        progress.warn(SIMULATED);
+    }
+    let signals = tokio::spawn(stop_on_signals(canceller));
+    let ended = session.run(&mut |event| progress.event(event)).await;
+    signals.abort();
+    progress.finish();
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(error) => {
+            let failure = of_engine(&error);
+            let resume = format!("nothing recorded is lost; `pleach resume {}` goes on", session.id);
+            return Err(if failure.hint.is_some() { failure } else { failure.hint(resume) });
+        }
+    };
+    if !globals.json {
+        summary(globals, &session, &ended, begun.elapsed())?;
+    }
+    if session.started.simulated {
+        progress.warn(SIMULATED);
+    }
+    Ok(match ended {
+        Ended::Completed => Exit::Done,
+        Ended::Failed { .. } | Ended::Cancelled => Exit::WorkFailed,
+        Ended::Paused(Pause { reason: PauseReason::WaitsForPerson, .. }) => Exit::WaitsForPerson,
+        Ended::Paused(_) => Exit::Paused,
+    })
+}
+
+/// Said first and last when no agent is configured.
+pub const SIMULATED: &str =
+    "SIMULATION: no agent is configured, so agent nodes only pretend; set `agent:` in pleach.yaml to run for real";
+
+/// What came of a run, and how to go on.
+fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time::Duration) -> Result<(), Failure> {
+    let mut out = Out::new();
+    let id = &session.id;
+    let took = duration(took);
+    let counted = format!("{} turns, {} tokens, {took}", session.state.turns, tokens(session.state.usage.total()));
+    match ended {
+        Ended::Completed => out.line(format!("done: session {id} ({counted})"))?,
+        Ended::Cancelled => out.line(format!("cancelled: session {id} ({counted})"))?,
+        Ended::Failed { reason } => out.line(format!("failed: session {id} ({counted})\n{reason}"))?,
+        Ended::Paused(pause) => {
+            let node = pause.node.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
+            out.line(format!("paused: session {id}{node} ({counted})"))?;
+        }
+    }
+    if globals.verbosity < 0 {
+        return Ok(());
+    }
+    let Some(branch) = session.started.branches.values().next() else { return Ok(()) };
+    match ended {
+        Ended::Completed if session.state.work == session.state.base => out.line("no file was changed"),
+        Ended::Completed => {
+            out.line(format!("branch:  {branch}"))?;
+            out.line(format!("look:    pleach diff {id}"))?;
+            let target = session.started.target.as_ref();
+            let switch = target.map(|target| format!("git switch {target} && ")).unwrap_or_default();
+            out.line(format!("merge:   {switch}git merge {branch}"))
+        }
+        Ended::Failed { .. } | Ended::Cancelled => {
+            out.line(format!("branch:  {branch}"))?;
+            out.line(format!("look:    pleach status {id}"))
+        }
+        Ended::Paused(Pause { reason: PauseReason::WaitsForPerson, node: Some(node) }) => {
+            let question = session.pipeline.node(node).map(|node| {
+                pleach::engine::Question::of(&session.pipeline, node, session.state.visits(&node.id))
+            });
+            if let Some(question) = question {
+                out.line(format!("`{node}` asks: {} ({})", question.text, question.listed()))?;
+            }
+            out.line(format!("answer:  pleach resume {id} --answer {node}=CHOICE"))
+        }
+        Ended::Paused(_) => out.line(format!("go on:   pleach resume {id}")),
+    }
+}
+
+/// The first Ctrl-C lets the turn in flight finish, the second one kills it.
+async fn stop_on_signals(canceller: Canceller) {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
+    else {
+        return;
+    };
+    let mut count = 0;
+    loop {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        count += 1;
+        if count == 1 {
+            canceller.stop();
+            anstream::eprintln!("stopping after the turn in flight; once more to kill it (nothing recorded is lost)");
+        } else {
+            canceller.kill();
+        }
+    }
+}
