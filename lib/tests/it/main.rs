@@ -4,6 +4,7 @@ mod coverage;
 mod engine;
 mod examples;
 mod git;
+mod process;
 mod records_page;
 mod repository;
 mod structure;
