@@ -422,3 +422,109 @@ fn single_or(mut parts: Vec<Expr>, group: fn(Vec<Expr>) -> Expr) -> Expr {
         _ => group(parts),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn context(key: &str) -> String {
+        match key {
+            "outcome" => "success",
+            "preferred_label" => "Request changes",
+            "tests" => "passed",
+            "context.full" => "by its whole name",
+            "full" => "by its short name",
+            "n" => "10",
+            "zero" => "0",
+            "no" => "false",
+            "odd" => "a && b = \"c\"",
+            _ => "",
+        }
+        .to_owned()
+    }
+
+    #[test]
+    fn conditions_hold_or_not() {
+        for (text, holds) in [
+            ("", true),
+            ("  ", true),
+            ("outcome=success", true),
+            (" outcome = success ", true),
+            ("outcome==success", true),
+            ("outcome=Success", false),
+            ("outcome!=fail", true),
+            ("outcome=succeeded", true),
+            ("outcome!=failed", true),
+            ("context.outcome=succeeded", true),
+            ("preferred_label=Request changes", true),
+            ("preferred_label=request changes", false),
+            ("preferred_label=\"Request changes\" && n=10", true),
+            ("context.tests=passed", true),
+            ("context.full=by its whole name", true),
+            ("missing=\"\"", true),
+            ("context.missing!=x", true),
+            ("tests", true),
+            ("missing", false),
+            ("zero", false),
+            ("no", false),
+            ("!missing", true),
+            ("!(outcome=fail || tests)", false),
+            ("outcome=success && tests=passed && n=10", true),
+            ("outcome=success && tests=failed", false),
+            ("outcome=fail || tests=passed", true),
+            ("outcome=fail && tests || n=10", true),
+            ("outcome=fail && (tests || n=10)", false),
+            ("n>9", true),
+            ("n > 10", false),
+            ("n>=10", true),
+            ("n<10.5", true),
+            ("n<=9", false),
+            ("tests>1", false),
+            ("missing<1", false),
+            ("tests contains ass", true),
+            ("tests contains \"x\"", false),
+            ("tests matches ^p.*d$", true),
+            ("tests matches \"^(passed|ok)$\"", true),
+            ("tests matches ^q", false),
+            ("odd=\"a && b = \\\"c\\\"\"", true),
+            ("odd contains \"&&\" && n=10", true),
+        ] {
+            let condition = Condition::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            assert_eq!(condition.eval(&context), holds, "{text} is {condition:?}");
+            assert_eq!(Condition::parse(&condition.to_string()), Ok(condition.clone()), "{text} shown as {condition}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_condition_says_where_and_why() {
+        for (text, offset, message) in [
+            ("outcome=", 8, "a value is missing; an empty one is written `outcome=\"\"`"),
+            ("outcome= && x", 9, "a value is missing; an empty one is written `outcome=\"\"`"),
+            ("=success", 0, "a key such as `outcome` must stand here, found `=`"),
+            ("a && ", 5, "a key such as `outcome` must stand here, found the end"),
+            ("a b", 2, "`&&` or `||` must stand here, found `b`"),
+            ("a & b", 2, "`&&` or `||` must stand here, found `&`"),
+            ("(a", 2, "`)` is missing"),
+            ("a)", 1, "`&&` or `||` must stand here, found `)`"),
+            ("a=\"x", 2, "this `\"` is never closed"),
+            ("a=\"x\" y", 6, "`&&` or `||` must stand here, found `y`"),
+            ("a matches (", 10, "`(` is not a regular expression"),
+        ] {
+            let error = Condition::parse(text).expect_err(text);
+            assert_eq!((error.offset, error.message.as_str()), (offset, message), "{text}");
+        }
+        assert!(Condition::parse(&"!".repeat(1000)).is_err());
+        assert!(Condition::parse(&"(".repeat(1000)).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_parses_reads_back(text in "([a-z]{1,3}|[ =!<>()\"\\\\.-]|&&|\\|\\|| contains | matches |[0-9]){0,24}") {
+            if let Ok(condition) = Condition::parse(&text) {
+                prop_assert_eq!(Condition::parse(&condition.to_string()), Ok(condition.clone()), "{}", condition);
+            }
+        }
+    }
+}

@@ -111,3 +111,34 @@ pub fn line_column(source: &str, offset: usize) -> (usize, usize) {
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
 }
+
+/// Findings in a form tests compare: `line:column severity rule: message (fix)`.
+#[cfg(test)]
+pub(crate) fn show(source: &str, diagnostics: &[Diagnostic]) -> String {
+    let lines = diagnostics.iter().map(|found| {
+        let (line, column) = line_column(source, found.span.start);
+        let severity = format!("{:?}", found.severity).to_lowercase();
+        let about = match (&found.node_id, &found.edge) {
+            (Some(id), _) => format!(" [{id}]"),
+            (_, Some((from, to))) => format!(" [{from} -> {to}]"),
+            _ => String::new(),
+        };
+        let fix = found.fix.as_ref().map(|fix| format!("\n    fix: {fix}")).unwrap_or_default();
+        format!("{line}:{column} {severity} {}{about}: {}{fix}", found.rule, found.message)
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_count_characters_and_offsets_past_the_end_are_the_end() {
+        let source = "a\näöx\n";
+        assert_eq!(line_column(source, 0), (1, 1));
+        assert_eq!(line_column(source, source.find('x').unwrap()), (2, 3));
+        assert_eq!(line_column(source, 3), (2, 1), "inside a character");
+        assert_eq!(line_column(source, 999), (3, 1));
+    }
+}

@@ -88,3 +88,104 @@ pub fn quote(text: &str) -> String {
     out.push('"');
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::{btree_map, vec};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::NodeId;
+    use crate::plan::build::build;
+    use crate::plan::diagnostic::{Diagnostic, Span, show};
+    use crate::plan::dot::parse;
+    use crate::plan::graph::{Attr, Graph, RawEdge, RawNode, flatten};
+
+    fn read(source: &str) -> Pipeline {
+        let (document, diagnostics) = parse(source);
+        assert!(!diagnostics.iter().any(Diagnostic::is_error), "{}\n{source}", show(source, &diagnostics));
+        build(flatten(&document).0.expect("a graph")).0
+    }
+
+    fn any_value() -> impl Strategy<Value = AttrValue> {
+        prop_oneof![
+            any::<String>().prop_map(AttrValue::Text),
+            "[ -~\n\t\"\\\\]{0,12}".prop_map(AttrValue::Text),
+            any::<i64>().prop_map(AttrValue::Integer),
+            any::<f64>().prop_filter("finite", |number| number.is_finite()).prop_map(AttrValue::Float),
+            any::<bool>().prop_map(AttrValue::Boolean),
+            any::<u64>().prop_map(|millis| AttrValue::Duration(std::time::Duration::from_millis(millis))),
+        ]
+    }
+
+    fn any_attrs() -> impl Strategy<Value = Attrs> {
+        let known =
+            ["label", "prompt", "shape", "type", "timeout", "class", "condition", "goal", "weight", "tool_hooks.pre"];
+        let key = prop_oneof![
+            proptest::sample::select(known.to_vec()).prop_map(str::to_owned),
+            "x[a-z_]{1,4}(\\.[a-z]{1,3})?"
+        ];
+        let attr = any_value().prop_map(|value| Attr { value, span: Span::default(), value_span: Span::default() });
+        btree_map(key, attr, 0..4)
+    }
+
+    fn any_graph() -> impl Strategy<Value = Graph> {
+        let class = vec("[a-z0-9-]{1,4}", 0..3);
+        let nodes = vec((any_attrs(), class), 1..8);
+        (any_attrs(), nodes, vec((any::<u8>(), any::<u8>(), any_attrs()), 0..10)).prop_map(|(attrs, nodes, edges)| {
+            let id = |n: usize| NodeId::new(format!("n{n}")).unwrap();
+            let count = nodes.len();
+            let nodes = nodes.into_iter().enumerate().map(|(n, (attrs, mut subgraphs))| {
+                subgraphs.sort();
+                subgraphs.dedup();
+                RawNode { id: id(n), attrs, subgraphs, declared: true, span: Span::default() }
+            });
+            let edges = edges.into_iter().map(|(from, to, attrs)| {
+                let (from, to) = (id(usize::from(from) % count), id(usize::from(to) % count));
+                RawEdge { from, to, attrs, span: Span::default() }
+            });
+            Graph { id: "G".into(), span: Span::default(), attrs, nodes: nodes.collect(), edges: edges.collect() }
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn reading_what_was_printed_gives_the_same(graph in any_graph()) {
+            let (pipeline, _) = build(graph);
+            let text = dot(&pipeline);
+            prop_assert_eq!(read(&text), pipeline, "{}", text);
+        }
+    }
+
+    #[test]
+    fn a_file_reads_back_with_scopes_and_subgraphs_laid_in() {
+        let source = r#"digraph G { goal="x" node [timeout=90s] subgraph { label="Loop A" a [prompt="say \"hi\"\n"] b } c
+            subgraph { label="Loop A" d subgraph { label="Deep" e } } a -> b -> c [condition="outcome=success", weight=2] }"#;
+        let pipeline = read(source);
+        insta::assert_snapshot!(dot(&pipeline), @r#"
+        digraph G {
+            graph [goal="x"]
+            subgraph {
+                label="loop-a"
+                a [prompt="say \"hi\"\n", timeout=90s]
+                b [timeout=90s]
+            }
+            c [timeout=90s]
+            subgraph {
+                label="loop-a"
+                d [timeout=90s]
+            }
+            subgraph {
+                label="loop-a"
+                subgraph {
+                    label="deep"
+                    e [timeout=90s]
+                }
+            }
+            a -> b [condition="outcome=success", weight=2]
+            b -> c [condition="outcome=success", weight=2]
+        }
+        "#);
+        assert_eq!(read(&dot(&pipeline)), pipeline);
+    }
+}

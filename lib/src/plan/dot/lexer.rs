@@ -42,12 +42,16 @@ pub(super) struct Lexer<'s> {
     pub diagnostics: Vec<Diagnostic>,
     /// How many of them are errors.
     pub errors: usize,
+    /// What is read now is skipped anyway: mistakes in it are not told.
+    pub skipping: bool,
+    /// A string or comment took the rest of the file: what is missing after it is no further mistake.
+    pub cut_short: bool,
 }
 
 impl<'s> Lexer<'s> {
     pub fn new(source: &'s str) -> Self {
         let at = if source.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-        Self { source, at, first_on_line: true, diagnostics: Vec::new(), errors: 0 }
+        Self { source, at, first_on_line: true, diagnostics: Vec::new(), errors: 0, skipping: false, cut_short: false }
     }
 
     fn rest(&self) -> &'s str {
@@ -69,6 +73,9 @@ impl<'s> Lexer<'s> {
     }
 
     fn error(&mut self, start: usize, end: usize, message: impl Into<String>, fix: Option<String>) {
+        if self.skipping && !self.cut_short {
+            return;
+        }
         let mut diagnostic = Diagnostic::error("syntax", message, Span { start, end });
         diagnostic.fix = fix;
         self.report(diagnostic);
@@ -137,6 +144,7 @@ impl<'s> Lexer<'s> {
                     None => {
                         let start = self.at;
                         self.at = self.source.len();
+                        self.cut_short = true;
                         self.error(start, start + 2, "this comment is never closed", Some("add `*/`".into()));
                     }
                 }
@@ -180,13 +188,11 @@ impl<'s> Lexer<'s> {
         }
         let text = &self.source[start..self.at];
         if !text.split('.').all(super::is_identifier) {
-            let mut fixed: String = text.chars().map(|c| if is_ascii_word(c) { c } else { '_' }).collect();
-            if fixed.starts_with(|c: char| c.is_ascii_digit()) {
-                fixed.insert(0, '_');
-            }
-            let end = self.at;
+            let digit = text.starts_with(|c: char| c.is_ascii_digit());
+            let fixed = format!("{}{}", if digit { "_" } else { "" }, text.replace('-', "_"));
+            let fix = super::is_identifier(&fixed).then(|| format!("write `{fixed}`"));
             let message = format!("`{text}` is not a name: ASCII letters, digits and `_`, not starting with a digit");
-            self.error(start, end, message, Some(format!("write `{fixed}`")));
+            self.error(start, self.at, message, fix);
         }
         Kind::Word
     }
@@ -203,6 +209,7 @@ impl<'s> Lexer<'s> {
             let mut ahead = self.rest().chars();
             match (ahead.next(), ahead.next()) {
                 (None, _) => {
+                    self.cut_short = true;
                     let fix = "add the closing `\"`; a quote inside the string is written `\\\"`";
                     self.error(start, start + 1, "this string is never closed", Some(fix.into()));
                     return Kind::Text(text);
@@ -232,20 +239,20 @@ impl<'s> Lexer<'s> {
         }
     }
 
+    /// Everything up to the next separator outside of `<…>`, or the rest of the line when a `<` is never closed.
     fn html(&mut self) -> Kind {
         let mut depth = 0usize;
         for (offset, c) in self.rest().char_indices() {
             match c {
                 '<' => depth += 1,
-                '>' => depth -= 1,
+                '>' => depth = depth.saturating_sub(1),
+                ',' | ';' | ']' | '}' | '\n' if depth == 0 => {
+                    self.at += offset;
+                    return Kind::Html;
+                }
                 _ => {}
             }
-            if depth == 0 {
-                self.at += offset + 1;
-                return Kind::Html;
-            }
         }
-        // Never closed: take only the rest of the line, so that what follows is still read.
         self.bump_while(|c| c != '\n');
         Kind::Html
     }
@@ -273,10 +280,6 @@ impl<'s> Lexer<'s> {
 
 fn is_word(c: char) -> bool {
     c == '_' || c.is_alphanumeric()
-}
-
-fn is_ascii_word(c: char) -> bool {
-    c == '_' || c.is_ascii_alphanumeric()
 }
 
 /// A value without quotes, where `text` is one.

@@ -5,6 +5,8 @@
 
 mod lexer;
 mod parser;
+#[cfg(test)]
+mod tests;
 
 use std::fmt;
 use std::time::Duration;

@@ -14,7 +14,7 @@ const MAX_ERRORS: usize = 50;
 pub fn parse(source: &str) -> (Document, Vec<Diagnostic>) {
     let mut lexer = Lexer::new(source);
     let token = lexer.next();
-    let mut parser = Parser { source, lexer, token, depth: 0 };
+    let mut parser = Parser { source, lexer, token, depth: 0, left_over: None };
     let document = parser.document();
     let mut diagnostics = parser.lexer.diagnostics;
     diagnostics.sort_by_key(|diagnostic| diagnostic.span);
@@ -26,6 +26,8 @@ struct Parser<'s> {
     lexer: Lexer<'s>,
     token: Token,
     depth: usize,
+    /// A name that was read as an attribute's and turned out to begin the next statement.
+    left_over: Option<Span>,
 }
 
 impl Parser<'_> {
@@ -48,6 +50,12 @@ impl Parser<'_> {
 
     fn error_with_fix(&mut self, span: Span, message: impl Into<String>, fix: impl Into<String>) {
         self.lexer.report(Diagnostic::error("syntax", message, span).with_fix(fix));
+    }
+
+    fn unclosed(&mut self, open: Span, message: &str, fix: &str) {
+        if !self.lexer.cut_short {
+            self.error_with_fix(open, message, fix);
+        }
     }
 
     /// What stands at the current token, for a message.
@@ -124,12 +132,16 @@ impl Parser<'_> {
         let mut statements = Vec::new();
         loop {
             match self.token.kind {
+                _ if self.left_over.is_some() => {
+                    let statement = self.left_over.take().and_then(|span| self.named(span));
+                    statements.extend(statement);
+                }
                 Kind::CloseBrace => {
                     self.advance();
                     return statements;
                 }
                 Kind::End => {
-                    self.error_with_fix(open, "this `{` is never closed", "add `}`");
+                    self.unclosed(open, "this `{` is never closed", "add `}`");
                     return statements;
                 }
                 Kind::Semicolon => {
@@ -158,20 +170,30 @@ impl Parser<'_> {
 
     /// Skips to where the next statement seems to begin.
     fn recover(&mut self) {
+        self.lexer.skipping = true;
         let mut depth = 0usize;
         let mut first = true;
         loop {
             match self.token.kind {
-                Kind::End => return,
-                Kind::Semicolon | Kind::CloseBrace if depth == 0 => return,
-                Kind::Word | Kind::Text(_) if depth == 0 && self.token.first_on_line && !first => return,
+                Kind::End => break,
+                Kind::Semicolon | Kind::CloseBrace if depth == 0 => break,
+                Kind::Word | Kind::Text(_) if depth == 0 && self.token.first_on_line && !first => break,
                 Kind::OpenBrace | Kind::OpenBracket => depth += 1,
                 Kind::CloseBrace | Kind::CloseBracket => depth = depth.saturating_sub(1),
                 _ => {}
             }
             first = false;
-            self.advance();
+            self.skip();
         }
+        self.lexer.skipping = false;
+    }
+
+    /// One token on, in the mode that fits.
+    fn skip(&mut self) {
+        self.token = match self.token.kind {
+            Kind::Equals => self.lexer.value(),
+            _ => self.lexer.next(),
+        };
     }
 
     /// One statement, or none after reporting why not.
@@ -187,7 +209,10 @@ impl Parser<'_> {
                     self.error(span, "a graph inside a graph is written `subgraph`");
                     None
                 }
-                _ => self.named(),
+                _ => {
+                    self.advance();
+                    self.named(span)
+                }
             },
             Kind::Text(text) => {
                 self.quoted_name(span, &text);
@@ -266,9 +291,8 @@ impl Parser<'_> {
         Some(statements)
     }
 
-    /// A statement that begins with a name: an attribute, an edge or a node.
-    fn named(&mut self) -> Option<Statement> {
-        let span = self.advance().span;
+    /// A statement that begins with the name at `span`: an attribute, an edge or a node.
+    fn named(&mut self, span: Span) -> Option<Statement> {
         if self.token.kind == Kind::Equals {
             let key = Ident { text: self.text(span).to_owned(), span };
             return self.entry(key).map(Statement::Attribute);
@@ -351,8 +375,9 @@ impl Parser<'_> {
             self.error_with_fix(open.to(close), "an attribute block cannot be empty", "remove `[]`");
             return entries;
         }
+        let mut no_comma = None;
         loop {
-            let span = self.token.span;
+            let (span, first_on_line) = (self.token.span, self.token.first_on_line);
             match self.token.kind.clone() {
                 Kind::CloseBracket => {
                     self.advance();
@@ -360,11 +385,17 @@ impl Parser<'_> {
                 }
                 Kind::Word => {
                     self.advance();
+                    if first_on_line && matches!(self.token.kind, Kind::Arrow | Kind::OpenBracket) {
+                        self.left_over = Some(span);
+                        self.unclosed(open, "this `[` is never closed", "add `]`");
+                        return entries;
+                    }
+                    self.missing_comma(no_comma.take());
                     let key = Ident { text: self.text(span).to_owned(), span };
                     match self.entry(key) {
                         Some(entry) => {
                             entries.push(entry);
-                            self.separator();
+                            no_comma = self.separator();
                         }
                         None => self.recover_attribute(),
                     }
@@ -375,7 +406,7 @@ impl Parser<'_> {
                     self.recover_attribute();
                 }
                 Kind::End | Kind::CloseBrace | Kind::Arrow => {
-                    self.error_with_fix(open, "this `[` is never closed", "add `]`");
+                    self.unclosed(open, "this `[` is never closed", "add `]`");
                     return entries;
                 }
                 _ => {
@@ -388,40 +419,50 @@ impl Parser<'_> {
         }
     }
 
-    /// What stands between two attributes. A missing comma is common in the wild and cannot be misread, so it is only
-    /// pointed out.
-    fn separator(&mut self) {
+    /// A missing comma is common in the wild and cannot be misread, so it is only pointed out.
+    fn missing_comma(&mut self, span: Option<Span>) {
+        if let Some(span) = span {
+            let note = Diagnostic::note("syntax", "a comma is missing before this attribute", span);
+            self.lexer.report(note.with_fix("add `,`"));
+        }
+    }
+
+    /// What stands between two attributes; the place of the next one when nothing does.
+    fn separator(&mut self) -> Option<Span> {
         let span = self.token.span;
-        let note = |message: &str, fix: &str| Diagnostic::note("syntax", message, span).with_fix(fix);
         match self.token.kind {
             Kind::Comma => {
                 self.advance();
                 if self.token.kind == Kind::CloseBracket {
-                    self.lexer.report(note("the comma after the last attribute is not needed", "remove `,`"));
+                    let note = Diagnostic::note("syntax", "the comma after the last attribute is not needed", span);
+                    self.lexer.report(note.with_fix("remove `,`"));
                 }
+                None
             }
-            Kind::Word => self.lexer.report(note("a comma is missing before this attribute", "add `,`")),
             Kind::Semicolon => {
                 self.advance();
                 self.error_with_fix(span, "attributes are separated by commas", "write `,`");
+                None
             }
-            _ => {}
+            Kind::Word => Some(span),
+            _ => None,
         }
     }
 
     fn recover_attribute(&mut self) {
+        self.lexer.skipping = true;
         loop {
             match self.token.kind {
                 Kind::Comma | Kind::Semicolon => {
+                    self.lexer.skipping = false;
                     self.advance();
                     return;
                 }
-                Kind::CloseBracket | Kind::CloseBrace | Kind::Arrow | Kind::End => return,
-                _ => {
-                    self.advance();
-                }
+                Kind::CloseBracket | Kind::CloseBrace | Kind::Arrow | Kind::End => break,
+                _ => self.skip(),
             }
         }
+        self.lexer.skipping = false;
     }
 
     /// `= value` after `key`; the current token is what follows the key.

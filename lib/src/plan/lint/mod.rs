@@ -6,6 +6,8 @@
 mod flow;
 mod outcome;
 mod parallel;
+#[cfg(test)]
+mod tests;
 mod words;
 
 use std::collections::BTreeSet;

@@ -29,8 +29,8 @@ pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
             HandlerKind::FanIn => {
                 let inputs = pipeline.incoming(&node.id).count();
                 if inputs < 2 {
-                    let message =
-                        format!("the fan-in `{}` has {inputs} input: there is nothing to bring together", node.id);
+                    let has = if inputs == 0 { "no input" } else { "one input" };
+                    let message = format!("the fan-in `{}` has {has}: there is nothing to bring together", node.id);
                     let fix = "lead every branch of the fan-out to it";
                     found.push(
                         Diagnostic::warning("fan_in_inputs", message, node.span.0).at_node(&node.id).with_fix(fix),

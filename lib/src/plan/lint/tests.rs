@@ -1,0 +1,364 @@
+use insta::assert_snapshot;
+
+use super::*;
+use crate::plan::diagnostic::show;
+use crate::plan::{Inputs, validate};
+
+fn findings(source: &str) -> String {
+    findings_with(source, &Known::default())
+}
+
+fn findings_with(source: &str, known: &Known) -> String {
+    let (_, diagnostics) = validate(source, &Inputs::default(), known);
+    show(source, &diagnostics)
+}
+
+/// A sound pipeline with `body` added.
+fn around(body: &str) -> String {
+    format!("digraph G {{\nstart [shape=Mdiamond]\nexit [shape=Msquare]\n{body}\n}}")
+}
+
+#[test]
+fn a_sound_pipeline_has_no_findings() {
+    assert_eq!(findings(&around("a [prompt=\"x\"]\nstart -> a -> exit")), "");
+}
+
+#[test]
+fn there_is_one_start_and_one_exit() {
+    let table = [
+        "digraph G { a [label=x] }",
+        "digraph G { start -> end  start [label=s] end [label=e] }",
+        "digraph G { s [shape=Mdiamond] t [shape=circle] e [shape=Msquare] s -> e t -> e }",
+        "digraph G { s [shape=Mdiamond] e [shape=Msquare] f [shape=doublecircle] s -> e s -> f }",
+        "digraph G { start [shape=Mdiamond] e [shape=Msquare] exit [prompt=\"not the exit\"] start -> exit -> e }",
+        "digraph G { }",
+    ];
+    let shown: Vec<_> = table.map(|source| format!("{source}\n{}\n", findings(source))).into_iter().collect();
+    assert_snapshot!(shown.join("\n"), @r#"
+    digraph G { a [label=x] }
+    1:9 error start_node: the pipeline has no start node
+        fix: add `start [shape=Mdiamond]`
+    1:9 error terminal_node: the pipeline has no exit node
+        fix: add `exit [shape=Msquare]`
+    1:13 warning dead_end [a]: nothing leads on from `a`: a run that gets here ends without reaching the exit
+        fix: add an edge
+
+    digraph G { start -> end  start [label=s] end [label=e] }
+
+
+    digraph G { s [shape=Mdiamond] t [shape=circle] e [shape=Msquare] s -> e t -> e }
+    1:32 error start_node [t]: a second start node: `s` is one already
+        fix: keep one start node
+    1:35 note alias [t]: `shape=circle` is taken as a start node, `shape=Mdiamond`
+
+    digraph G { s [shape=Mdiamond] e [shape=Msquare] f [shape=doublecircle] s -> e s -> f }
+    1:50 error terminal_node [f]: a second exit node: `e` is one already
+        fix: keep one exit node
+    1:53 note alias [f]: `shape=doublecircle` is taken as an exit node, `shape=Msquare`
+
+    digraph G { start [shape=Mdiamond] e [shape=Msquare] exit [prompt="not the exit"] start -> exit -> e }
+
+
+    digraph G { }
+    1:9 error start_node: the pipeline has no start node
+        fix: add `start [shape=Mdiamond]`
+    1:9 error terminal_node: the pipeline has no exit node
+        fix: add `exit [shape=Msquare]`
+    "#);
+}
+
+#[test]
+fn nothing_is_out_of_reach() {
+    let source = around(
+        "a [prompt=x, goal_gate=true, retry_target=fix, max_visits=3]
+fix [prompt=x]
+orphan [prompt=x]
+island1 [prompt=x]
+island2 [prompt=x]
+start -> a -> exit
+fix -> a
+orphan -> exit
+island1 -> island2 -> island1",
+    );
+    assert_snapshot!(findings(&source), @r"
+    6:1 error reachability [orphan]: `orphan` cannot be reached from the start node
+        fix: add an edge to it, or remove it
+    7:1 error reachability [island1]: `island1` cannot be reached from the start node
+        fix: add an edge to it, or remove it
+    8:1 error reachability [island2]: `island2` cannot be reached from the start node
+        fix: add an edge to it, or remove it
+    ");
+}
+
+#[test]
+fn edges_keep_their_places() {
+    let source = around(
+        "a [prompt=x]
+b [prompt=x]
+start -> a
+a -> exit
+a -> start
+exit -> a
+a -> b
+a -> missing
+a -> bb",
+    );
+    assert_snapshot!(findings(&source), @r#"
+    5:1 warning dead_end [b]: nothing leads on from `b`: a run that gets here ends without reaching the exit
+        fix: add an edge
+    8:1 error start_no_incoming [a -> start]: an edge leads back to the start node `start`
+        fix: remove this edge
+    9:1 error exit_no_outgoing [exit -> a]: an edge leaves the exit node `exit`
+        fix: remove this edge
+    11:6 error edge_target_exists [a -> missing]: node `missing` is not declared
+        fix: declare it: `missing [label="…"]`
+    12:6 error edge_target_exists [a -> bb]: node `bb` is not declared
+        fix: declare it: `bb [label="…"]`
+    "#);
+}
+
+#[test]
+fn gates_and_retry_targets() {
+    let source = around(
+        "a [prompt=x, goal_gate=true]
+b [prompt=x, goal_gate=true, retry_target=a]
+c [prompt=x, retry_target=bx, fallback_retry_target=\"no such\"]
+d [prompt=x, goal_gate=true, retry_target=c, max_visits=2]
+start -> a -> b -> c -> d -> exit",
+    );
+    assert_snapshot!(findings(&source), @r"
+    4:14 warning goal_gate_has_retry [a]: the goal gate `a` has nowhere to go back to when it fails
+        fix: give the node or the graph a `retry_target`
+    5:14 warning goal_gate_bounded [b]: how often the goal gate `b` may send the run back is not bounded by the file
+        fix: give `b` or `a` a `max_visits`
+    6:14 warning retry_target_exists [c]: `retry_target` names `bx`, which is no node
+    6:31 warning retry_target_exists [c]: `fallback_retry_target` names no node: `no such` cannot be the name of one
+    ");
+    let bounded = around("graph [max_node_visits=4, retry_target=a]\na [prompt=x, goal_gate=true]\nstart -> a -> exit");
+    assert!(!findings(&bounded).contains("goal_gate"), "{}", findings(&bounded));
+}
+
+#[test]
+fn branches_come_together() {
+    let source = around(
+        "fork [shape=component]
+a1 [prompt=x]
+a2 [prompt=x]
+b [prompt=x]
+c [prompt=x]
+join [shape=tripleoctagon]
+lonely [shape=tripleoctagon]
+start -> fork
+fork -> a1 -> a2 -> join
+fork -> b -> join
+fork -> c -> exit
+join -> lonely -> exit",
+    );
+    assert_snapshot!(findings(&source), @r"
+    10:1 warning fan_in_inputs [lonely]: the fan-in `lonely` has one input: there is nothing to bring together
+        fix: lead every branch of the fan-out to it
+    14:1 warning fan_out_joins [fork -> c]: the branch from `fork` to `c` never reaches a fan-in
+        fix: lead it to a node with `shape=tripleoctagon`
+    ");
+}
+
+#[test]
+fn outcomes_are_spelled_as_the_engine_spells_them() {
+    let body = |condition: &str| {
+        around(&format!("a [prompt=x]\nstart -> a\na -> exit [condition=\"{condition}\"]\na -> exit"))
+    };
+    for fine in ["outcome=success", "outcome!=partial_success", "outcome=needs_dod", "outcome=yes", "context.x=SUCCESS"]
+    {
+        assert_eq!(findings(&body(fine)), "", "{fine}");
+    }
+    for (wrong, meant) in [
+        ("outcome=SUCCESS", "success"),
+        ("outcome=Fail", "fail"),
+        ("outcome=passed", "success"),
+        ("outcome!=failure", "fail"),
+        ("outcome=sucess", "success"),
+        ("outcome=partial-success", "partial_success"),
+        ("x=1 && outcome=retrying", "retry"),
+    ] {
+        let found = findings(&body(wrong));
+        assert!(found.contains("warning outcome_known [a -> exit]"), "{wrong}: {found}");
+        assert!(found.contains(&format!("did you mean `outcome={meant}`?")), "{wrong}: {found}");
+    }
+}
+
+#[test]
+fn conditions_that_can_never_hold() {
+    let source = around(
+        "t [shape=parallelogram, tool_command=\"true\"]
+d [shape=diamond]
+e [shape=diamond]
+p [prompt=x]
+q [shape=diamond]
+start -> t [condition=\"outcome=fail\"]
+start -> t
+t -> d
+d -> exit [condition=\"outcome=approved\"]
+d -> e [condition=\"outcome=success\"]
+d -> p [condition=\"outcome=fail\"]
+e -> exit [condition=\"outcome=fail\"]
+e -> p [condition=\"outcome=success\"]
+p -> exit [condition=\"outcome=a && outcome=b\"]
+p -> exit [condition=\"context.n=1 && context.n!=1\"]
+p -> exit [condition=\"(x=1 && x=2) || (y=1 && y=2)\"]
+p -> exit [condition=\"(x=1 && x=2) || y=1\"]
+p -> q
+q -> exit [condition=\"outcome=approved\"]
+q -> p",
+    );
+    let found: Vec<_> =
+        findings(&source).lines().filter(|line| !line.contains("note alias")).map(str::to_owned).collect();
+    assert_snapshot!(found.join("\n"), @r"
+    9:13 warning condition_can_hold [start -> t]: the condition `outcome=fail` can never hold: the outcome here is `success`
+    12:12 warning condition_can_hold [d -> exit]: the condition `outcome=approved` can never hold: the outcome here is `fail`, `partial_success`, `retry`, `skipped`, `success`
+    15:12 warning condition_can_hold [e -> exit]: the condition `outcome=fail` can never hold: the outcome here is `success`
+    17:12 warning condition_can_hold [p -> exit]: the condition `outcome=a && outcome=b` can never hold: `outcome` cannot be both `a` and `b`
+    18:12 warning condition_can_hold [p -> exit]: the condition `context.n=1 && context.n!=1` can never hold: `context.n` cannot be `1` and not be it
+    19:12 warning condition_can_hold [p -> exit]: the condition `(x=1 && x=2) || (y=1 && y=2)` can never hold: `y` cannot be both `1` and `2`
+    ");
+}
+
+#[test]
+fn attributes_that_look_like_others() {
+    let source = around(
+        "graph [gaol=\"x\", fontname=Helvetica, escalation_models=x]
+a [promt=\"x\", label=y, max_retrys=1, colour=red, color=red, height=1, my_custom=1]
+start -> a [lable=x]
+a -> exit [conditon=\"outcome=success\", penwidth=2]",
+    );
+    assert_snapshot!(findings(&source), @r"
+    4:8 warning attribute_spelling: `gaol` means nothing here
+        fix: did you mean `goal`?
+    5:4 warning attribute_spelling [a]: `promt` means nothing here
+        fix: did you mean `prompt`?
+    5:24 warning attribute_spelling [a]: `max_retrys` means nothing here
+        fix: did you mean `max_retries`?
+    6:13 warning attribute_spelling [start -> a]: `lable` means nothing here
+        fix: did you mean `label`?
+    7:12 warning attribute_spelling [a -> exit]: `conditon` means nothing here
+        fix: did you mean `condition`?
+    ");
+}
+
+#[test]
+fn nodes_have_what_they_need() {
+    let source = around(
+        "a
+b [shape=parallelogram]
+c [shape=insulator]
+d [shape=hexagon, human.default_choice=zz]
+e [type=custom.thing]
+f [type=conditionl]
+g [shape=component, join_policy=all, error_policy=ignore, label=x]
+h [shape=tripleoctagon, fan_in.policy=best]
+i [prompt=x]
+start -> a -> b -> c -> d -> e -> f -> g
+g -> h -> exit
+g -> i -> h",
+    );
+    assert_snapshot!(findings(&source), @r#"
+    4:1 warning prompt_on_llm_nodes [a]: `a` has neither a prompt nor a label to work from
+        fix: add `prompt="…"`
+    5:1 warning command_on_tool_nodes [b]: `b` has no command to run and will always fail
+        fix: add `tool_command="…"`
+    6:1 warning duration_on_wait_nodes [c]: `c` does not say how long to wait
+        fix: add `duration=30s`
+    6:4 note alias [c]: `shape=insulator` is taken as a pause, `type=wait`
+    7:19 warning default_choice_exists [d]: no edge leads from `d` to its default choice `zz`
+        fix: use one of e
+    8:4 warning type_known [e]: no handler is registered for `type=custom.thing`
+    9:4 warning type_known [f]: no handler is registered for `type=conditionl`
+        fix: did you mean `conditional`?
+    10:21 warning attribute_value [g]: `join_policy` has no value `all`
+        fix: use one of wait_all, first_success, k_of_n, quorum
+    11:25 warning attribute_value [h]: `fan_in.policy` has no value `best`
+        fix: use one of merge, pick, judge
+    "#);
+}
+
+#[test]
+fn agents_and_models_are_checked_when_they_are_known() {
+    let set = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
+    let source = around(
+        "a [prompt=x, agent=claude, llm_model=smart]
+b [prompt=x, agent=cluade, llm_model=gpt-9]
+c [prompt=x, agent=\"command:cat\"]
+e [prompt=x, type=special]
+start -> a -> b -> c -> e -> exit",
+    );
+    let known = Known {
+        agents: set(&["builtin", "claude"]),
+        models: set(&["cheap", "smart"]),
+        handlers: set(&["special"]).unwrap(),
+    };
+    assert_snapshot!(findings_with(&source, &known), @r"
+    5:14 warning agent_configured [b]: the agent `cluade` is not configured
+        fix: add it under `agents:` in pleach.yaml, or use one of builtin, claude
+    5:28 warning model_configured [b]: the model `gpt-9` is not configured
+        fix: add it under `providers:` in pleach.yaml, or use one of cheap, smart
+    ");
+    assert!(!findings(&source).contains("configured"));
+}
+
+#[test]
+fn rules_of_ones_own_run_too() {
+    struct NoTools;
+    impl LintRule for NoTools {
+        fn name(&self) -> &str {
+            "no_tools"
+        }
+        fn apply(&self, pipeline: &Pipeline) -> Vec<Diagnostic> {
+            let tools = pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Tool);
+            tools.map(|node| Diagnostic::error(self.name(), "no tools here", node.span.0).at_node(&node.id)).collect()
+        }
+    }
+    let source = around("t [shape=parallelogram, tool_command=ls]\nstart -> t -> exit");
+    let (pipeline, _) = crate::plan::load(&source, &Inputs::default(), &[]);
+    let found = check(&pipeline.unwrap(), &Known::default(), &[&NoTools]);
+    assert_eq!(show(&source, &found), "4:1 error no_tools [t]: no tools here");
+}
+
+#[test]
+fn what_validates_but_does_not_run_yet() {
+    let source = around(
+        "graph [tool_hooks.pre=\"check\"]
+fork [shape=component]
+a [prompt=x, tool_hooks.post=\"log\"]
+b [prompt=x]
+join [shape=tripleoctagon]
+m [shape=house]
+start -> fork
+fork -> a -> join
+fork -> b -> join
+join -> m -> exit",
+    );
+    let (pipeline, diagnostics) = validate(&source, &Inputs::default(), &Known::default());
+    assert!(!diagnostics.iter().any(Diagnostic::is_error), "{}", show(&source, &diagnostics));
+    assert_snapshot!(show(&source, &unsupported(&pipeline.unwrap())), @r"
+    4:8 error unsupported: `tool_hooks.pre` cannot be run by this version of pleach yet
+    5:1 error unsupported [fork]: fan-out (`parallel`) cannot be run by this version of pleach yet
+    6:14 error unsupported [a]: `tool_hooks.post` cannot be run by this version of pleach yet
+    8:1 error unsupported [join]: fan-in (`parallel.fan_in`) cannot be run by this version of pleach yet
+    9:1 error unsupported [m]: a manager loop (`shape=house`) cannot be run by this version of pleach yet
+    ");
+    let (plain, _) = validate(&around("a [prompt=x]\nstart -> a -> exit"), &Inputs::default(), &Known::default());
+    assert_eq!(unsupported(&plain.unwrap()), []);
+}
+
+#[test]
+fn the_time_it_takes_grows_with_the_graph_and_no_faster() {
+    // Every node has a mistake that is looked up among all names; quadratic work would take minutes here.
+    let nodes = 20_000;
+    let mut body = String::new();
+    for n in 0..nodes {
+        body.push_str(&format!("n{n} [shape=diamond, retry_target=x{n}, promt=x]\n"));
+        body.push_str(&format!("n{n} -> n{} [condition=\"outcome=o{n}\"]\n", n + 1));
+        body.push_str(&format!("n{n} -> m{n}\n"));
+    }
+    let (_, diagnostics) = validate(&around(&body), &Inputs::default(), &Known::default());
+    assert!(diagnostics.len() > nodes);
+}
