@@ -121,7 +121,8 @@ fn the_handler_follows_type_then_shape_then_id() {
 #[test]
 fn every_spelling_of_other_engines_is_understood_and_said_so() {
     let minute = Some(Duration::from_secs(60));
-    let checks: [(&str, &str, fn(&Node) -> bool); 11] = [
+    type Check = (&'static str, &'static str, fn(&Node) -> bool);
+    let checks: [Check; 11] = [
         ("a [script=\"ls; # {} //\"]", "tool_command", |node| node.tool_command.as_deref() == Some("ls; # {} //")),
         ("a [model=m]", "llm_model", |node| node.llm_model.as_deref() == Some("m")),
         ("a [provider=p]", "llm_provider", |node| node.llm_provider.as_deref() == Some("p")),
