@@ -61,8 +61,7 @@ impl World {
     }
 
     fn engine(&self, script: Option<&str>, handlers: BTreeMap<String, Arc<dyn Handler>>) -> Arc<Engine> {
-        let shim = std::env::current_exe().unwrap();
-        let shim = shim.parent().unwrap().parent().unwrap().join("examples/exec-shim");
+        let shim = env!("CARGO_BIN_EXE_exec-shim");
         let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &self.environment());
         let provider = script.map(|text| Provider::Script(Script::parse(text).unwrap()));
         let config = Config { agent: script.map(|_| AgentChoice::Builtin), ..Config::default() };

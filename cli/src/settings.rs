@@ -1,0 +1,182 @@
+//! Finds and reads configuration files. What they mean is decided in the library.
+
+use std::fmt::Write as _;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use pleach::config::{self, ConfigError, Environment, Layer, Level, Resolved};
+use pleach::redact::Redactor;
+
+use crate::exit::{Exit, Failure};
+
+/// The names of a project's configuration file, the first one that is there.
+const PROJECT_FILES: [&str; 2] = ["pleach.yaml", "orchestra.yaml"];
+
+/// What a command knows before it reads its settings.
+#[derive(Debug, Clone)]
+pub struct Search {
+    /// Where the search upward begins: the pipeline's directory, or the one pleach works in.
+    pub from: PathBuf,
+    /// The directory relative paths in variables and flags start from.
+    pub dir: PathBuf,
+    /// The file to read instead of searching.
+    pub config: Option<PathBuf>,
+    /// Settings of the command line: the flag, the dotted key, the value.
+    pub flags: Vec<(String, String, String)>,
+}
+
+impl Search {
+    /// A search from a directory, without flags.
+    pub fn from(dir: &Path, config: Option<&Path>) -> Self {
+        Self { from: dir.to_owned(), dir: dir.to_owned(), config: config.map(Path::to_owned), flags: Vec::new() }
+    }
+
+    /// The layer of the flags, for resuming.
+    pub fn flag_layer(&self) -> Layer {
+        Layer::flags(self.flags.clone(), &self.dir)
+    }
+}
+
+/// The settings of a command and where they came from.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The configuration all sources come to.
+    pub resolved: Resolved,
+    /// The environment with the variables of the `.env` file, for agents and commands.
+    pub environment: Environment,
+    /// Where pleach keeps what belongs to this user and no repository.
+    pub state_dir: PathBuf,
+    /// The files that were read, weakest first.
+    pub files: Vec<PathBuf>,
+}
+
+impl Settings {
+    /// Takes the secrets of this environment out of text.
+    pub fn redactor(&self) -> Redactor {
+        Redactor::new(self.environment.secrets())
+    }
+}
+
+/// Reads every source and merges them.
+pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failure> {
+    let state_dir = state_dir(&environment)?;
+    let mut files = Vec::new();
+    let mut layers = vec![
+        Layer::arborist_environment(&environment, &search.dir),
+        Layer::environment(&environment, &search.dir),
+        search.flag_layer(),
+    ];
+    let mut add = |level: Level, file: PathBuf, text: String| {
+        files.push(file.clone());
+        layers.push(Layer::file(level, file, text));
+    };
+    if let Some(file) = user_config(&environment)
+        && let Some(text) = read(&file)?
+    {
+        add(Level::User, file, text);
+    }
+    if let Some((file, text)) = find(&search.from, &[".arborist/config.json"])? {
+        add(Level::Arborist, file, text);
+    }
+    let project = match &search.config {
+        Some(file) => Some((file.clone(), read(file)?.ok_or_else(|| no_such_file(file))?)),
+        None => find(&search.from, &PROJECT_FILES)?,
+    };
+    let mut errors = Vec::new();
+    let mut variables = Vec::new();
+    if let Some((file, text)) = project {
+        let dotenv = file.with_file_name(".env");
+        add(Level::Project, file, text);
+        if let Some(text) = read(&dotenv)? {
+            match config::parse_dotenv(&text, &dotenv) {
+                Ok(entries) => variables = entries,
+                Err(mut wrong) => errors.append(&mut wrong),
+            }
+            layers.push(Layer::dotenv(&dotenv, &variables));
+            files.push(dotenv);
+        }
+    }
+    let resolved = match config::resolve(layers) {
+        Ok(resolved) if errors.is_empty() => resolved,
+        Ok(_) => return Err(failure(&errors, &search.dir)),
+        Err(more) => {
+            errors.extend(more);
+            return Err(failure(&errors, &search.dir));
+        }
+    };
+    let environment = environment.with_dotenv(variables.into_iter().map(|entry| (entry.name, entry.value)));
+    Ok(Settings { resolved, environment, state_dir, files })
+}
+
+/// All mistakes of a configuration as one failure, files named as seen from `dir`.
+pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
+    let mut message = match errors.len() {
+        1 => String::new(),
+        count => format!("{count} mistakes in the configuration\n"),
+    };
+    for error in errors {
+        let mut error = error.clone();
+        error.place.file = error.place.file.map(|file| shortened(&file, dir));
+        let _ = writeln!(message, "{error}");
+    }
+    Failure::new(Exit::Usage, message.trim_end())
+}
+
+/// A path as seen from a directory, when it lies in it.
+pub fn shortened(file: &Path, dir: &Path) -> PathBuf {
+    file.strip_prefix(dir).map_or_else(|_| file.to_owned(), Path::to_owned)
+}
+
+/// The nearest of these files in `dir` or above it, with its text.
+fn find(dir: &Path, names: &[&str]) -> Result<Option<(PathBuf, String)>, Failure> {
+    for above in dir.ancestors() {
+        for name in names {
+            let file = above.join(name);
+            if let Some(text) = read(&file)? {
+                return Ok(Some((file, text)));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The text of a file, none when there is no such file.
+fn read(file: &Path) -> Result<Option<String>, Failure> {
+    match std::fs::read_to_string(file) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if error.kind() == ErrorKind::IsADirectory => Ok(None),
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            Err(Failure::new(Exit::Usage, format!("{} is not UTF-8 text", file.display()))
+                .hint("save the file as UTF-8"))
+        }
+        Err(error) => Err(Failure::new(Exit::Environment, format!("cannot read {}", file.display()))
+            .because(&error)
+            .hint("make the file readable, or name another one with --config")),
+    }
+}
+
+fn no_such_file(file: &Path) -> Failure {
+    Failure::new(Exit::Usage, format!("there is no configuration file {}", file.display()))
+        .hint("--config takes a file that exists; without it pleach.yaml is searched upward")
+}
+
+/// `$XDG_STATE_HOME/pleach`, by default below the home directory.
+pub fn state_dir(environment: &Environment) -> Result<PathBuf, Failure> {
+    xdg(environment, "XDG_STATE_HOME", ".local/state").ok_or_else(|| {
+        Failure::new(Exit::Environment, "there is no place for pleach's state")
+            .hint("set HOME, or XDG_STATE_HOME to an absolute path")
+    })
+}
+
+fn user_config(environment: &Environment) -> Option<PathBuf> {
+    Some(xdg(environment, "XDG_CONFIG_HOME", ".config")?.join("config.yaml"))
+}
+
+/// pleach's directory in one of the base directories. As their specification says, relative values do not count.
+fn xdg(environment: &Environment, variable: &str, below_home: &str) -> Option<PathBuf> {
+    let absolute = |path: &Path| path.is_absolute();
+    let given = environment.get_os(variable).map(PathBuf::from).filter(|path| absolute(path));
+    let home = || environment.get_os("HOME").map(PathBuf::from).filter(|path| absolute(path));
+    Some(given.or_else(|| Some(home()?.join(below_home)))?.join("pleach"))
+}

@@ -1,0 +1,374 @@
+//! What the user has agreed to: commands a repository supplies, and settings of it that could send keys elsewhere.
+//!
+//! An answer holds for one repository and one exact text. It is kept in `trust.json` of the state directory, readable
+//! by the user alone. The key is a collision-detecting SHA-1, the hash git itself uses.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{BufRead as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use pleach::config::{Supplied, SuppliedKind};
+use pleach::redact::Redactor;
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{Exit, Failure};
+
+/// One thing that needs the user's agreement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TrustItem {
+    /// Why it needs it.
+    pub kind: SuppliedKind,
+    /// Where it stands, for the question.
+    pub where_from: String,
+    /// What it says, whole: the agreement is to exactly this.
+    pub text: String,
+}
+
+impl From<Supplied> for TrustItem {
+    fn from(supplied: Supplied) -> Self {
+        let Supplied { kind, key, source, text } = supplied;
+        Self { kind, where_from: format!("{key}, {source}"), text }
+    }
+}
+
+/// How the user can be asked.
+#[derive(Debug, Clone, Copy)]
+pub struct Ask {
+    /// `-y`: the answer is yes.
+    pub yes: bool,
+    /// Somebody is there to answer.
+    pub terminal: bool,
+}
+
+/// An agreement, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agreement {
+    /// The hash of what was agreed to, as `pleach trust` shows it.
+    pub key: String,
+    /// The repository, by its common git directory.
+    pub repo: String,
+    /// Why it was asked.
+    pub kind: String,
+    /// Where it stood.
+    pub where_from: String,
+    /// What it says, without secrets: for reading only, the key is what counts.
+    pub text: String,
+    /// When.
+    pub at: jiff::Timestamp,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Agreements {
+    version: u32,
+    trusted: Vec<Agreement>,
+}
+
+/// The file of agreements.
+#[derive(Debug, Clone)]
+pub struct Store {
+    file: PathBuf,
+}
+
+impl Store {
+    /// The store in a state directory. The file need not be there.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { file: state_dir.join("trust.json") }
+    }
+
+    /// All agreements, oldest first.
+    pub fn list(&self) -> Result<Vec<Agreement>, Failure> {
+        let text = match fs::read(&self.file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(self.unusable(&error)),
+        };
+        let agreements: Agreements = serde_json::from_slice(&text).map_err(|error| self.unusable(&error))?;
+        if agreements.version != 1 {
+            let message = format!("{} was written by a newer pleach", self.file.display());
+            return Err(Failure::new(Exit::Environment, message).hint("use that pleach, or move the file away"));
+        }
+        Ok(agreements.trusted)
+    }
+
+    /// Takes back the agreements `pick` chooses and gives them.
+    pub fn revoke(&self, pick: impl Fn(&Agreement) -> bool) -> Result<Vec<Agreement>, Failure> {
+        let mut revoked = Vec::new();
+        self.change(|trusted| {
+            let (gone, kept) = std::mem::take(trusted).into_iter().partition(|agreement| pick(agreement));
+            *trusted = kept;
+            revoked = gone;
+        })?;
+        Ok(revoked)
+    }
+
+    /// Adds agreements that are not there yet.
+    fn add(&self, new: Vec<Agreement>) -> Result<(), Failure> {
+        self.change(|trusted| {
+            for agreement in new {
+                if !trusted.iter().any(|known| known.key == agreement.key) {
+                    trusted.push(agreement);
+                }
+            }
+        })
+    }
+
+    /// Reads, changes and writes the list, one process at a time; a reader sees the old file or the new one.
+    fn change(&self, change: impl FnOnce(&mut Vec<Agreement>)) -> Result<(), Failure> {
+        let dir = self.file.parent().unwrap_or(Path::new("."));
+        let unusable = |error: std::io::Error| self.unusable(&error);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(unusable)?;
+        let lock = private(&self.file.with_extension("lock")).map_err(unusable)?;
+        lock.lock().map_err(unusable)?;
+        let mut trusted = self.list()?;
+        change(&mut trusted);
+        let mut text =
+            serde_json::to_vec_pretty(&Agreements { version: 1, trusted }).map_err(|error| self.unusable(&error))?;
+        text.push(b'\n');
+        let new = self.file.with_extension("json.new");
+        let mut file = private(&new).map_err(unusable)?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(unusable)?;
+        fs::rename(&new, &self.file).and_then(|()| File::open(dir)?.sync_all()).map_err(unusable)
+    }
+
+    fn unusable(&self, error: &dyn std::error::Error) -> Failure {
+        Failure::new(Exit::Environment, format!("the agreements in {} cannot be used", self.file.display()))
+            .because(error)
+            .hint("mend or remove the file; you will be asked again")
+    }
+}
+
+/// An empty file for writing that only the user can read.
+fn private(file: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)
+}
+
+/// The key of an item: the hash of the repository, why it is asked, and the exact text.
+fn key(repo: &str, item: &TrustItem) -> Result<String, Failure> {
+    let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
+    hasher.update(format!("{repo}\0{}\0{}", item.kind, item.text).as_bytes());
+    let id = hasher.try_finalize().map_err(|error| {
+        Failure::new(Exit::Usage, format!("what stands at {} is made to deceive the hash", item.where_from))
+            .because(&error)
+            .hint("do not run this repository")
+    })?;
+    Ok(id.to_hex().to_string())
+}
+
+/// Makes sure the user agrees to all of `items`. What was agreed to before is not asked again; everything else is
+/// shown whole and asked about once.
+pub fn require(store: &Store, repo: &Path, items: Vec<TrustItem>, ask: Ask) -> Result<(), Failure> {
+    let answer = |question: &str| -> std::io::Result<bool> {
+        let mut err = anstream::stderr();
+        write!(err, "{question}")?;
+        err.flush()?;
+        let mut line = String::new();
+        std::io::stdin().lock().read_line(&mut line)?;
+        Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
+    };
+    require_with(store, repo, items, ask, &mut anstream::stderr(), answer)
+}
+
+fn require_with(
+    store: &Store,
+    repo: &Path,
+    items: Vec<TrustItem>,
+    ask: Ask,
+    err: &mut dyn std::io::Write,
+    answer: impl FnOnce(&str) -> std::io::Result<bool>,
+) -> Result<(), Failure> {
+    let repo = repo.to_string_lossy().into_owned();
+    let known: BTreeSet<String> = store.list()?.into_iter().map(|agreement| agreement.key).collect();
+    let mut new = Vec::new();
+    let mut seen = BTreeSet::new();
+    for item in items {
+        let key = key(&repo, &item)?;
+        if !known.contains(&key) && seen.insert(key.clone()) {
+            new.push((key, item));
+        }
+    }
+    if new.is_empty() {
+        return Ok(());
+    }
+    let things = if new.len() == 1 { "one thing".to_owned() } else { format!("{} things", new.len()) };
+    if !ask.yes {
+        let _ = err.write_all(shown(&repo, &new).as_bytes());
+        if !ask.terminal {
+            return Err(Failure::new(
+                Exit::WaitsForPerson,
+                format!("{things} of this repository nobody has agreed to"),
+            )
+            .hint("read them above; then run the command again with -y, or in a terminal to be asked"));
+        }
+        let agreed = answer("Agree to all of this? [y/N] ").map_err(|error| {
+            Failure::new(Exit::WaitsForPerson, "the answer cannot be read").because(&error).hint("agree with -y")
+        })?;
+        if !agreed {
+            return Err(Failure::new(
+                Exit::WaitsForPerson,
+                format!("{things} of this repository you did not agree to"),
+            )
+            .hint("change the settings named above, or run the command again and agree"));
+        }
+    }
+    let redactor = Redactor::new([("", ""); 0]);
+    let at = pleach::clock::now();
+    let new = new.into_iter().map(|(key, item)| Agreement {
+        key,
+        repo: repo.clone(),
+        kind: item.kind.to_string(),
+        where_from: item.where_from,
+        text: redactor.text(&item.text).into_owned(),
+        at,
+    });
+    store.add(new.collect())
+}
+
+/// Everything that is asked about, whole.
+fn shown(repo: &str, items: &[(String, TrustItem)]) -> String {
+    let mut text = format!("This repository ({}) supplies:\n", visible(repo));
+    for (_, item) in items {
+        let _ = writeln!(text, "\n  {} ({})", item.kind, visible(&item.where_from));
+        for line in item.text.lines() {
+            let _ = writeln!(text, "    {}", visible(line));
+        }
+    }
+    text.push('\n');
+    text
+}
+
+/// Text without anything that could hide a part of it: control and direction characters are written out.
+pub fn visible(text: &str) -> String {
+    let hides = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+    };
+    text.chars().map(|c| if hides(c) && c != '\t' { c.escape_unicode().to_string() } else { c.to_string() }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    const YES: Ask = Ask { yes: true, terminal: false };
+    const NOBODY: Ask = Ask { yes: false, terminal: false };
+    const SOMEBODY: Ask = Ask { yes: false, terminal: true };
+
+    fn item(text: &str) -> TrustItem {
+        TrustItem { kind: SuppliedKind::Command, where_from: "pleach.yaml:1".into(), text: text.into() }
+    }
+
+    /// Asks with a prepared answer; gives the result, what was shown, and whether a question was asked.
+    fn ask(store: &Store, repo: &str, texts: &[&str], ask: Ask, agrees: bool) -> (Result<(), Failure>, String, bool) {
+        let mut shown = Vec::new();
+        let mut asked = false;
+        let items = texts.iter().map(|text| item(text)).collect();
+        let result = require_with(store, Path::new(repo), items, ask, &mut shown, |_| {
+            asked = true;
+            Ok(agrees)
+        });
+        (result, String::from_utf8(shown).unwrap(), asked)
+    }
+
+    #[test]
+    fn an_agreement_holds_for_one_repository_and_one_text() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(&dir.path().join("state/pleach"));
+        let (result, _, asked) = ask(&store, "/a/.git", &["make", "make", "npm ci"], SOMEBODY, true);
+        assert!(result.is_ok() && asked);
+        assert_eq!(store.list().unwrap().len(), 2, "the same text is one agreement");
+        let (result, shown, asked) = ask(&store, "/a/.git", &["npm ci", "make"], NOBODY, false);
+        assert!(result.is_ok() && !asked && shown.is_empty(), "{shown}");
+        for (repo, text) in [("/b/.git", "make"), ("/a/.git", "make "), ("/a/.git", "Make")] {
+            let (result, ..) = ask(&store, repo, &[text], NOBODY, true);
+            assert_eq!(result.unwrap_err().exit, Exit::WaitsForPerson, "{repo} {text}");
+        }
+        assert!(ask(&store, "/a/.git", &[], NOBODY, false).0.is_ok());
+    }
+
+    #[test]
+    fn the_file_is_the_users_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(&dir.path().join("pleach"));
+        assert!(ask(&store, "/a/.git", &["make"], YES, false).0.is_ok());
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&store.file), mode(store.file.parent().unwrap())), (0o600, 0o700));
+        let left: BTreeSet<_> =
+            fs::read_dir(dir.path().join("pleach")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, BTreeSet::from(["trust.json".into(), "trust.lock".into()]));
+    }
+
+    #[test]
+    fn everything_is_shown_whole_and_nothing_hides() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        let (result, shown, asked) =
+            ask(&store, "/a/.git", &["make\nrm -rf \u{1b}[8mhome\u{202e}", "second"], NOBODY, true);
+        assert!(!asked);
+        insta::assert_snapshot!(shown, @r#"
+        This repository (/a/.git) supplies:
+
+          command (pleach.yaml:1)
+            make
+            rm -rf \u{1b}[8mhome\u{202e}
+
+          command (pleach.yaml:1)
+            second
+        "#);
+        let failure = result.unwrap_err();
+        assert_eq!(failure.message, "2 things of this repository nobody has agreed to");
+        assert!(failure.hint.unwrap().contains("-y"));
+        assert_eq!(store.list().unwrap(), []);
+    }
+
+    #[test]
+    fn no_is_no() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        let (result, ..) = ask(&store, "/a/.git", &["make"], SOMEBODY, false);
+        assert_eq!(result.unwrap_err().exit, Exit::WaitsForPerson);
+        assert_eq!(store.list().unwrap(), []);
+    }
+
+    #[test]
+    fn a_broken_file_is_not_taken_for_an_empty_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        for text in ["{", r#"{"version": 2, "trusted": []}"#] {
+            fs::write(&store.file, text).unwrap();
+            assert_eq!(ask(&store, "/a/.git", &["make"], YES, true).0.unwrap_err().exit, Exit::Environment);
+            assert_eq!(fs::read_to_string(&store.file).unwrap(), text, "and is not overwritten");
+        }
+    }
+
+    #[test]
+    fn two_that_agree_at_once_both_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let store = &store;
+                scope.spawn(move || {
+                    for text in 0..5 {
+                        assert!(ask(store, "/a/.git", &[&format!("{thread} {text}")], YES, false).0.is_ok());
+                    }
+                });
+            }
+        });
+        assert_eq!(store.list().unwrap().len(), 40);
+    }
+
+    #[test]
+    fn secrets_are_not_written_down() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        let token = ["sk", "ant", "0123456789abcdefghij"].join("-");
+        assert!(ask(&store, "/a/.git", &[&format!("curl -H {token}")], YES, false).0.is_ok());
+        assert_eq!(store.list().unwrap()[0].text, "curl -H [redacted:token]");
+        assert!(ask(&store, "/a/.git", &[&format!("curl -H {token}")], NOBODY, false).0.is_ok());
+    }
+}
