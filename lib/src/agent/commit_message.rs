@@ -16,7 +16,8 @@ const PATHS: usize = 10;
 /// the first line has 1 to 72 characters, no line looks like a trailer, and there are no control characters.
 pub fn commit_message(intent: &str, paths: &[RepoPath]) -> String {
     let words = clean(intent);
-    let spoken = sentences(&words).find_map(imperative).map(|text| shorten(&text)).filter(|text| guard(text) == *text);
+    let order = sentences(&words).find_map(imperative).map(|text| shorten(&text));
+    let spoken = order.filter(|text| text.contains(' ') && guard(text) == *text);
     let subject = spoken.unwrap_or_else(|| subject_of_paths(paths));
     let mut body = Vec::new();
     let plain = words.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -199,18 +200,22 @@ fn shorten(text: &str) -> String {
         let space = window.rfind(' ').filter(|at| *at >= 20);
         short = &text[..pause.or(space).unwrap_or(limit)];
     }
-    let mut short = short.trim_end_matches(|c: char| c.is_whitespace() || ".,:;-(\u{2014}".contains(c)).to_owned();
-    while let Some(less) = [" and", " or", " the", " a", " an", " to", " of", " with", " in", " for", " so", " that"]
-        .iter()
-        .find_map(|word| short.strip_suffix(word))
-    {
-        short = less.to_owned();
-    }
+    let mut short = short.to_owned();
     if short.matches('`').count() % 2 == 1 {
         short.retain(|c| c != '`');
     }
-    short
+    // Nothing is left hanging at the end.
+    loop {
+        let end = short.trim_end_matches(|c: char| c.is_whitespace() || ".,:;-(\u{2014}".contains(c)).len();
+        short.truncate(end);
+        let Some(less) = HANGING.iter().find_map(|word| short.strip_suffix(word)) else { return short };
+        short.truncate(less.len());
+    }
 }
+
+/// Words a subject does not end with.
+const HANGING: &[&str] =
+    &[" and", " or", " the", " a", " an", " to", " of", " with", " in", " for", " so", " that", " by", " which"];
 
 fn shown(path: &RepoPath) -> String {
     clean(&path.to_string().replace('\n', " ")).split_whitespace().collect::<Vec<_>>().join(" ")
@@ -319,7 +324,8 @@ mod tests {
 
     #[test]
     fn without_an_order_the_paths_speak() {
-        for said in ["", "The parser looks right now.", "Done.", "I", "   \n\n", "Add", "Additional words"] {
+        for said in ["", "The parser looks right now.", "Done.", "I", "   \n\n", "Add", "Additional words", "Added ,`"]
+        {
             assert_eq!(subject(said), "Update src/a.rs", "{said}");
         }
         let message = |names: &[&str]| commit_message("", &paths(names)).lines().next().unwrap().to_owned();

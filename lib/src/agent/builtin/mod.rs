@@ -60,10 +60,10 @@ impl Agent for Builtin {
 
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
         Box::pin(async move {
-            if let Some(text) = job.answered() {
-                return Ok(Reply { text, end: End::Done });
+            if let Some(end) = job.history.last().filter(|_| job.continues).and_then(end_of) {
+                return end;
             }
-            Run::new(self, job)?.to_end(turns, cancel).await
+            Run::new(self, job)?.go_on(turns, cancel).await
         })
     }
 }
@@ -82,8 +82,7 @@ struct Run<'a> {
 /// What comes after a turn.
 enum Next {
     Again,
-    End(Reply),
-    Fail(AgentError),
+    End(Result<Reply, AgentError>),
 }
 
 impl<'a> Run<'a> {
@@ -113,7 +112,7 @@ impl<'a> Run<'a> {
             model: job.model.clone().unwrap_or_default(),
             system,
             messages,
-            tools: if job.tools { tools::specs() } else { Vec::new() },
+            tools: if job.tools { tools::specs(&agent.limits) } else { Vec::new() },
             max_tokens: agent.limits.max_tokens,
             effort: job.effort.clone(),
             metadata,
@@ -123,8 +122,11 @@ impl<'a> Run<'a> {
         Ok(Self { agent, job, toolbox, request, unreported, deadline })
     }
 
-    async fn to_end(mut self, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
+    async fn go_on(mut self, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
         loop {
+            if let Finding::Stuck(what) = self.circles() {
+                return Err(AgentError::Terminal(format!("the agent goes in circles: {what}")));
+            }
             if let Some(reply) = self.limit_reached() {
                 return Ok(reply);
             }
@@ -137,9 +139,8 @@ impl<'a> Run<'a> {
             let (turn, next) = self.take_turn(response, cancel).await?;
             let verdict = turns.report(turn).await;
             match next {
-                Next::Fail(error) => return Err(error),
                 _ if verdict == Verdict::Stop => return Ok(self.reply(End::Stopped)),
-                Next::End(reply) => return Ok(reply),
+                Next::End(end) => return end,
                 Next::Again if self.timed_out() => {
                     let limit = self.job.timeout.unwrap_or_default();
                     return Err(AgentError::TimedOut(format!("the agent was not done after {limit:?}")));
@@ -154,42 +155,32 @@ impl<'a> Run<'a> {
     async fn take_turn(&mut self, response: Response, cancel: &Cancel) -> Result<(Turn, Next), AgentError> {
         let first_new = self.request.messages.len() - std::mem::take(&mut self.unreported);
         let warnings = self.context_warning();
-        let (tool_calls, results, writes) = self.run_tools(&response.message, cancel).await?;
-        let text = response.message.text();
-        let mut next = match (results.is_empty(), response.stop) {
-            (false, _) => Next::Again,
-            (true, Stop::Length) => {
-                let end = End::Limit("the model's answer was cut off at its token limit".into());
-                Next::End(Reply { text: text.clone(), end })
-            }
-            (true, Stop::ContentFilter) => Next::Fail(AgentError::Terminal("the provider withheld the answer".into())),
-            (true, _) => Next::End(Reply { text: text.clone(), end: End::Done }),
-        };
-        self.request.messages.push(response.message);
+        let mut message = response.message;
+        mark_cut(&mut message, &response.stop);
+        let (tool_calls, results, writes) = self.run_tools(&message, cancel).await?;
+        let intent = intent_of(&message.text(), &tool_calls);
+        let mut next = end_of(&message).map_or(Next::Again, Next::End);
+        self.request.messages.push(message);
         if !results.is_empty() {
             self.request.messages.push(Message::new(Role::Tool, results));
         }
-        match self.circles() {
-            Finding::None => {}
-            Finding::Steer(remark) => self.request.messages.push(Message::steering(remark)),
-            Finding::Stuck(what) => {
-                next = Next::Fail(AgentError::Terminal(format!("the agent goes in circles: {what}")))
-            }
+        if let Finding::Steer(remark) = self.circles() {
+            self.request.messages.push(Message::steering(remark));
         }
         for remark in self.job.steering.take() {
             self.request.messages.push(Message::steering(remark));
-            if let Next::End(Reply { end: End::Done, .. }) = next {
+            if matches!(next, Next::End(Ok(Reply { end: End::Done, .. }))) {
                 next = Next::Again;
             }
         }
         let turn = Turn {
             messages: self.request.messages[first_new..].to_vec(),
-            intent: intent_of(&text, &tool_calls),
             tool_calls,
             usage: response.usage,
             cost_usd: None,
             model: response.model,
             provider: self.agent.provider.name().into(),
+            intent,
             writes,
             exact: true,
             warnings,
@@ -283,4 +274,31 @@ impl<'a> Run<'a> {
     }
 }
 
+/// The mark of an answer that is not whole.
+const CUT: &str = "cut";
+
+/// Keeps in the message why an answer is not whole, so that a resumed run ends as the interrupted one would have.
+fn mark_cut(message: &mut Message, stop: &Stop) {
+    let why = match stop {
+        Stop::Length => "length",
+        Stop::ContentFilter => "content_filter",
+        Stop::End | Stop::ToolCalls | Stop::Other(_) => return,
+    };
+    message.extra.insert(CUT.into(), why.into());
+}
+
+/// How a run ends whose conversation ends with this message; none when it goes on.
+fn end_of(last: &Message) -> Option<Result<Reply, AgentError>> {
+    if last.role != Role::Assistant || last.tool_calls().next().is_some() {
+        return None;
+    }
+    let reply = |end| Some(Ok(Reply { text: last.text(), end }));
+    match last.extra.get(CUT).and_then(|why| why.as_str()) {
+        Some("length") => reply(End::Limit("the model's answer was cut off at its token limit".into())),
+        Some(_) => Some(Err(AgentError::Terminal("the provider withheld the answer".into()))),
+        None => reply(End::Done),
+    }
+}
+
+/// What became of a message's tools: the calls, the parts that answer them, and the paths written, if they are known.
 type ToolsRun = (Vec<ToolCall>, Vec<Part>, Option<Vec<PathBuf>>);

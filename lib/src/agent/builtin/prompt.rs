@@ -94,3 +94,66 @@ fn read(jail: &Jail, path: &Path) -> Option<Vec<u8>> {
     file.take(BUDGET as u64 + 1).read_to_end(&mut content).ok()?;
     Some(content)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::ids::NodeId;
+
+    fn told(dir: &TempDir, start: &str, change: impl FnOnce(&mut Job)) -> String {
+        let mut job = Job::new(NodeId::new("implement").unwrap(), "task", dir.path(), "/state/status.json");
+        job.cwd = dir.path().join(start);
+        change(&mut job);
+        let jail = Jail::new(&job.root, &job.cwd, None).unwrap();
+        system(&job, &jail, &Limits::default())
+    }
+
+    #[test]
+    fn the_agent_knows_its_place_bounds_and_where_to_leave_its_outcome() {
+        let dir = TempDir::new().unwrap();
+        let text = told(&dir, ".", |_| {});
+        for fact in [
+            "step `implement`",
+            "at most 200 answers",
+            "has 10 s",
+            "up to 600 s",
+            "`/state/status.json`",
+            "\"outcome\"",
+        ] {
+            assert!(text.contains(fact), "{fact}: {text}");
+        }
+        assert!(text.contains(&format!("You work in `{}", dir.path().display())), "{text}");
+        assert!(!text.contains("Rules of this project"));
+        let text = told(&dir, ".", |job| job.tools = false);
+        assert!(text.contains("no tools") && !text.contains("status.json"), "{text}");
+    }
+
+    #[test]
+    fn rules_are_read_from_the_root_down_to_the_working_directory() {
+        let dir = TempDir::new().unwrap();
+        fs::create_dir_all(dir.path().join("sub/deep")).unwrap();
+        fs::write(dir.path().join("AGENTS.md"), "root rules").unwrap();
+        symlink("AGENTS.md", dir.path().join("CLAUDE.md")).unwrap();
+        fs::write(dir.path().join("sub/CLAUDE.md"), "sub rules").unwrap();
+        fs::write(dir.path().join("sub/deep/AGENTS.md"), "too deep").unwrap();
+        symlink("/etc/passwd", dir.path().join("sub/AGENTS.md")).unwrap();
+        let text = told(&dir, "sub", |_| {});
+        let rules = text.split("# Rules of this project\n").nth(1).unwrap();
+        assert_eq!(rules, "\n## AGENTS.md\nroot rules\n\n## sub/CLAUDE.md\nsub rules\n");
+    }
+
+    #[test]
+    fn rules_have_a_budget() {
+        let dir = TempDir::new().unwrap();
+        fs::write(dir.path().join("AGENTS.md"), "a".repeat(BUDGET - 5)).unwrap();
+        fs::write(dir.path().join("CLAUDE.md"), "\u{e4}".repeat(100)).unwrap();
+        let text = told(&dir, ".", |_| {});
+        assert_eq!(text.matches('\u{e4}').count(), 2, "five bytes hold two of them");
+        assert!(text.ends_with("[cut: project rules are read up to 32 KB]\n") && !text.contains('\u{fffd}'));
+    }
+}

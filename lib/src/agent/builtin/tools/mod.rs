@@ -11,12 +11,16 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+use super::Limits;
 use super::jail::Jail;
 use super::truncate::truncate;
 use crate::llm::ToolSpec;
 use crate::process::Cancel;
 
 pub(super) use shell::Shell;
+
+/// All tools.
+const NAMES: [&str; 6] = ["read_file", "write_file", "edit_file", "grep", "glob", "shell"];
 
 /// What a tool answers, before it is cut to length.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,10 +87,7 @@ impl Toolbox {
                 Ok(args) => self.shell.run(args, cancel).await,
                 Err(answer) => answer,
             },
-            other => {
-                let known: Vec<String> = specs().into_iter().map(|spec| spec.name).collect();
-                Answer::error(format!("there is no tool `{other}`; the tools are {}", known.join(", ")))
-            }
+            other => Answer::error(format!("there is no tool `{other}`; the tools are {}", NAMES.join(", "))),
         };
         answer.text = truncate(name, answer.text);
         answer
@@ -114,7 +115,8 @@ fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, Answer> {
 }
 
 /// What the model is told about the tools.
-pub(super) fn specs() -> Vec<ToolSpec> {
+pub(super) fn specs(limits: &Limits) -> Vec<ToolSpec> {
+    let (default, most) = (limits.command_timeout.as_millis(), limits.max_command_timeout.as_millis());
     let tool = |name: &str, description: &str, required: &[&str], properties: Value| ToolSpec {
         name: name.into(),
         description: description.into(),
@@ -184,7 +186,7 @@ pub(super) fn specs() -> Vec<ToolSpec> {
             &["command"],
             json!({
                 "command": text("The command."),
-                "timeout_ms": number("How long it may take, in milliseconds; 10000 when not given, 600000 at most."),
+                "timeout_ms": number(&format!("Milliseconds it may take; {default} when not given, {most} at most.")),
                 "description": text("What it is for, in a few words."),
             }),
         ),
