@@ -1,80 +1,41 @@
-//! Reads a pipeline and the files it names.
+//! A pipeline as it lies on disk: its text and the prompt files it names.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
-use pleach::config::Config;
-use pleach::plan::diagnostic::{Diagnostic, Severity};
-use pleach::plan::lint::{self, Known};
-use pleach::plan::pipeline::Pipeline;
-use pleach::plan::{self, Inputs};
+use pleach::plan::{Inputs, files_named};
 
 use crate::exit::{Exit, Failure};
 
-/// A pipeline file that was read, with everything that was found out about it.
+/// A pipeline's text with everything it needs to be read.
 #[derive(Debug)]
 pub struct PipelineFile {
-    /// The file.
-    pub path: PathBuf,
-    /// Its text.
+    /// The name the user gave, for messages.
+    pub name: String,
+    /// The text.
     pub source: String,
-    /// The files it names, by the names it uses.
+    /// The prompt files that could be read; the linter names those that could not.
     pub files: BTreeMap<String, String>,
-    /// The pipeline, if the text holds a graph at all.
-    pub pipeline: Option<Pipeline>,
-    /// What is wrong with it.
-    pub diagnostics: Vec<Diagnostic>,
 }
 
 impl PipelineFile {
-    /// Reads the text of a pipeline file.
-    pub fn text(path: &Path) -> Result<String, Failure> {
-        let bytes = std::fs::read(path).map_err(|error| {
-            Failure::new(Exit::Usage, format!("cannot read `{}`", path.display()))
+    /// Reads the file at `path`, called `name` in messages. Its prompt files lie relative to it.
+    pub fn read(name: &Path, path: &Path) -> Result<Self, Failure> {
+        let source = fs::read_to_string(path).map_err(|error| {
+            Failure::new(Exit::Usage, format!("cannot read `{}`", name.display()))
                 .because(&error)
-                .hint("name a pipeline file, as in `pleach run examples/hello.dot`")
+                .hint("give the path of a pipeline, a text file in the DOT language")
         })?;
-        String::from_utf8(bytes).map_err(|_| {
-            Failure::new(Exit::Usage, format!("`{}` is not UTF-8 text", path.display()))
-                .hint("a pipeline is a text file in the DOT language")
-        })
+        let dir = path.parent().unwrap_or(Path::new(""));
+        let named = files_named(&source).into_iter();
+        let files =
+            named.filter_map(|file| fs::read_to_string(dir.join(&file)).ok().map(|text| (file, text))).collect();
+        Ok(Self { name: name.display().to_string(), source, files })
     }
 
-    /// Reads and checks a pipeline. Files it names are looked for beside it.
-    pub fn read(path: &Path, values: BTreeMap<String, String>, config: &Config) -> Result<Self, Failure> {
-        let source = Self::text(path)?;
-        let mut files = BTreeMap::new();
-        for name in plan::files_named(&source) {
-            let file = path.parent().unwrap_or(Path::new("")).join(&name);
-            // A file that cannot be read is left out; the plan says where it is named.
-            if let Ok(text) = std::fs::read_to_string(file) {
-                files.insert(name, text);
-            }
-        }
-        let inputs = Inputs { files: files.clone(), values };
-        let (pipeline, mut diagnostics) = plan::load(&source, &inputs, &[]);
-        if let Some(pipeline) = &pipeline {
-            diagnostics.extend(lint::check(pipeline, &known(config), &[]));
-            diagnostics.sort_by_key(|found| (found.span, found.severity));
-        }
-        Ok(Self { path: path.to_owned(), source, files, pipeline, diagnostics })
+    /// What [`pleach::plan::load`] takes beside the text.
+    pub fn inputs(&self, values: BTreeMap<String, String>) -> Inputs {
+        Inputs { files: self.files.clone(), values }
     }
-
-    /// Whether nothing speaks against running it.
-    pub fn is_valid(&self) -> bool {
-        self.pipeline.is_some() && self.diagnostics.iter().all(|found| found.severity != Severity::Error)
-    }
-}
-
-/// The agents and models a configuration knows.
-fn known(config: &Config) -> Known {
-    let built_in = ["builtin", "simulation", "claude", "codex", "gemini", "opencode"];
-    let agents: BTreeSet<String> =
-        config.agents.keys().cloned().chain(built_in.into_iter().map(str::to_owned)).collect();
-    let providers = &config.providers;
-    let models: BTreeSet<String> = [&providers.anthropic, &providers.openai, &providers.gemini, &providers.compatible]
-        .into_iter()
-        .flat_map(|provider| provider.models.iter().flat_map(|(role, model)| [role.clone(), model.clone()]))
-        .collect();
-    Known { agents: Some(agents), models: Some(models).filter(|models| !models.is_empty()), ..Known::default() }
 }
