@@ -114,7 +114,11 @@ impl Failure {
     pub fn because(mut self, error: &dyn Error) -> Self {
         let mut next = Some(error);
         while let Some(error) = next {
-            self.causes.push(error.to_string());
+            let text = error.to_string();
+            // Some errors name their cause in their own sentence.
+            if !self.causes.last().unwrap_or(&self.message).ends_with(&text) {
+                self.causes.push(text);
+            }
             next = error.source();
         }
         self

@@ -4,6 +4,8 @@
 
 mod commands;
 mod exit;
+#[allow(dead_code, reason = "the commands that work on sessions come next")]
+mod failure;
 #[allow(dead_code, unused_imports, reason = "the commands that list sessions and turns come next")]
 mod render;
 

@@ -1,0 +1,115 @@
+//! What an error of the library means for the person who asked: the exit code, and how to mend it.
+
+use pleach::plan::diagnostic::Severity;
+use pleach::workspace::LockError;
+use pleach::{engine, git, record, workspace};
+
+use crate::exit::{Exit, Failure};
+
+/// An error of a session.
+pub fn of_engine(error: &engine::Error) -> Failure {
+    use engine::Error;
+    match error {
+        Error::Git(error) => of_git(error),
+        Error::Record(error) => of_record(error),
+        Error::Workspace(error) => of_workspace(error),
+        Error::Lock(error) => of_lock(error),
+        Error::Over { session, .. } => plain(Exit::Usage, error)
+            .hint(format!("`pleach status {session}` shows how it ended; `pleach run` starts a new one")),
+        Error::Invalid { diagnostics } => {
+            let errors = diagnostics.iter().filter(|found| found.severity == Severity::Error);
+            let mut failure = plain(Exit::Usage, error).hint("`pleach validate FILE` shows every error with its place");
+            failure.causes.extend(errors.take(1).map(|found| found.message.clone()));
+            failure
+        }
+        Error::Secret { .. } | Error::Name(_) => advised(Exit::Usage, error),
+        Error::UnknownAnswer { .. } => plain(Exit::Usage, error).hint("answer with one of the choices"),
+        Error::Setup { .. } => plain(Exit::Environment, error)
+            .hint("run the command by hand in a fresh checkout, or change `worktrees.setup`"),
+        Error::Agent { .. } => plain(Exit::Environment, error)
+            .hint("`pleach config` shows which agents are configured; `agent` in pleach.yaml names one"),
+        Error::State(_) | Error::Message { .. } => plain(Exit::Environment, error)
+            .hint("the record was damaged or changed by hand; `git fsck` may show more, nothing was written"),
+        Error::Spawn(_) | Error::Worker { .. } => plain(Exit::Environment, error),
+    }
+}
+
+/// An error of git.
+pub fn of_git(error: &git::Error) -> Failure {
+    use git::Error;
+    match error {
+        Error::NotARepository { .. } | Error::Unsupported { .. } | Error::NoSuchRevision { .. } => {
+            advised(Exit::Usage, error)
+        }
+        Error::Refused { .. } => plain(Exit::Usage, error).hint("git names the setting that allows it"),
+        Error::RefName { .. } => plain(Exit::Usage, error),
+        Error::GitMissing { .. }
+        | Error::GitTooOld { .. }
+        | Error::Object { .. }
+        | Error::Locked { .. }
+        | Error::LinkReplaced { .. } => advised(Exit::Environment, error),
+        Error::Program { .. } | Error::Io { .. } | Error::Library { .. } => plain(Exit::Environment, error),
+    }
+}
+
+/// An error of a session's record.
+pub fn of_record(error: &record::Error) -> Failure {
+    use record::Error;
+    match error {
+        Error::Git(error) => of_git(error),
+        Error::Missing { .. } => {
+            plain(Exit::Usage, error).hint("`pleach status` lists the sessions of this repository")
+        }
+        Error::Moved { session } => {
+            plain(Exit::Environment, error).hint(format!("`pleach status {session}` shows where it stands now"))
+        }
+        Error::Exists { .. } | Error::Unreadable { .. } | Error::Event { .. } => plain(Exit::Environment, error),
+    }
+}
+
+/// An error of a working copy.
+pub fn of_workspace(error: &workspace::Error) -> Failure {
+    use workspace::Error;
+    match error {
+        Error::Git(error) => of_git(error),
+        Error::Lock(error) => of_lock(error),
+        Error::BranchMoved { branch, to, tip } => plain(Exit::WorkFailed, error).hint(format!(
+            "keep what is there and put the branch back: git branch {branch}-moved {} && git branch -f {branch} {}",
+            to.short(),
+            tip.short()
+        )),
+        Error::BranchGone { branch, tip } => {
+            plain(Exit::WorkFailed, error).hint(format!("put it back with: git branch {branch} {}", tip.short()))
+        }
+        Error::Io { .. } => plain(Exit::Environment, error),
+    }
+}
+
+/// A lock somebody else has.
+pub fn of_lock(error: &LockError) -> Failure {
+    match error {
+        LockError::Held { .. } => {
+            plain(Exit::Locked, error).hint("wait until it ends, or stop it with `pleach cancel`")
+        }
+        LockError::Io { .. } => plain(Exit::Environment, error),
+    }
+}
+
+/// The error's own sentence and what lies behind it.
+fn plain(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Failure {
+    let failure = Failure::new(exit, error.to_string());
+    match error.source() {
+        Some(source) => failure.because(source),
+        None => failure,
+    }
+}
+
+/// An error whose sentence ends in what to do, behind its last semicolon.
+fn advised(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Failure {
+    let mut failure = plain(exit, error);
+    if let Some((what, how)) = failure.message.clone().rsplit_once("; ") {
+        failure.message = what.to_owned();
+        failure.hint = Some(how.to_owned());
+    }
+    failure
+}
