@@ -23,7 +23,7 @@ pub struct AnswerArgs {
     #[arg(long = "answer", value_name = "NODE=CHOICE")]
     answers: Vec<String>,
     /// Read answers from a JSON file: an object of NODE: "CHOICE", or NODE: ["first visit", "second visit", …].
-    #[arg(long = "answers", value_name = "FILE")]
+    #[arg(long = "answers", id = "answers_file", value_name = "FILE")]
     file: Option<PathBuf>,
 }
 

@@ -141,7 +141,8 @@ impl Failure {
         let _ = writeln!(std::io::stdout(), "{}", self.json());
     }
 
-    fn sentence(&self) -> String {
+    /// What went wrong and what lies behind it, on one line.
+    pub fn sentence(&self) -> String {
         let parts: Vec<&str> = std::iter::once(&self.message).chain(&self.causes).map(String::as_str).collect();
         parts.join(": ")
     }

@@ -2,15 +2,23 @@
 
 #![forbid(unsafe_code)]
 
+mod answers;
 mod commands;
 mod exit;
-#[allow(dead_code, reason = "the commands that work on sessions come next")]
 mod failure;
-#[allow(dead_code, unused_imports, reason = "the commands that list sessions and turns come next")]
+mod pipeline_file;
 mod render;
+mod session;
+mod settings;
+mod trust;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let mut args = std::env::args_os().skip(1);
+    // The supervisor of every spawned program is pleach itself, before anything else of it is set up.
+    if args.next().is_some_and(|first| first == "__exec") {
+        return pleach::process::exec_main(args);
+    }
     commands::main(std::env::args_os().collect())
 }

@@ -1,9 +1,11 @@
 //! A pipeline as it lies on disk: its text and the prompt files it names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
+use pleach::config::Config;
+use pleach::plan::lint::Known;
 use pleach::plan::{Inputs, files_named};
 
 use crate::exit::{Exit, Failure};
@@ -38,4 +40,16 @@ impl PipelineFile {
     pub fn inputs(&self, values: BTreeMap<String, String>) -> Inputs {
         Inputs { files: self.files.clone(), values }
     }
+}
+
+/// The agents and models a configuration knows.
+pub fn known(config: &Config) -> Known {
+    let built_in = ["builtin", "simulation", "claude", "codex", "gemini", "opencode"];
+    let agents = config.agents.keys().cloned().chain(built_in.into_iter().map(str::to_owned)).collect();
+    let providers = &config.providers;
+    let models: BTreeSet<String> = [&providers.anthropic, &providers.openai, &providers.gemini, &providers.compatible]
+        .into_iter()
+        .flat_map(|provider| provider.models.iter().flat_map(|(role, model)| [role.clone(), model.clone()]))
+        .collect();
+    Known { agents: Some(agents), models: Some(models).filter(|models| !models.is_empty()), ..Known::default() }
 }

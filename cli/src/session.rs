@@ -16,7 +16,8 @@ use pleach::workspace::{WorktreeSettings, repo_name};
 
 use crate::answers::{Answers, Console};
 use crate::commands::Globals;
-use crate::exit::{Exit, Failure, of_engine};
+use crate::exit::{Exit, Failure};
+use crate::failure::of_engine;
 use crate::render::progress::Progress;
 use crate::render::{Out, duration, tokens};
 use crate::settings::Settings;
@@ -63,9 +64,8 @@ pub struct Built {
 
 /// Makes the engine of a configuration.
 pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
-    let shim = std::env::current_exe().map_err(|error| {
-        Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error)
-    })?;
+    let shim = std::env::current_exe()
+        .map_err(|error| Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error))?;
     let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &settings.environment);
     let (canceller, cancel) = Cancel::new();
     let engine = Engine {
@@ -183,9 +183,10 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
             out.line(format!("look:    pleach status {id}"))
         }
         Ended::Paused(Pause { reason: PauseReason::WaitsForPerson, node: Some(node) }) => {
-            let question = session.pipeline.node(node).map(|node| {
-                pleach::engine::Question::of(&session.pipeline, node, session.state.visits(&node.id))
-            });
+            let question = session
+                .pipeline
+                .node(node)
+                .map(|node| pleach::engine::Question::of(&session.pipeline, node, session.state.visits(&node.id)));
             if let Some(question) = question {
                 out.line(format!("`{node}` asks: {} ({})", question.text, question.listed()))?;
             }

@@ -2,12 +2,17 @@
 
 mod completions;
 mod help_markdown;
+pub mod resume;
+pub mod run;
+mod validate;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use pleach::config::Environment;
 
 use crate::exit::{Exit, Failure};
 
@@ -23,6 +28,9 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Run(run::RunArgs),
+    Resume(resume::ResumeArgs),
+    Validate(validate::ValidateArgs),
     Completions(completions::CompletionsArgs),
     #[command(name = "__help-markdown", hide = true)]
     HelpMarkdown(help_markdown::HelpMarkdownArgs),
@@ -54,7 +62,6 @@ struct GlobalArgs {
 
 /// The global options, checked.
 #[derive(Debug, Clone)]
-#[allow(dead_code, reason = "the commands that work on a repository read the rest")]
 pub struct Globals {
     /// The directory to work in, absolute: `-C`, or where pleach was started.
     pub dir: PathBuf,
@@ -66,6 +73,8 @@ pub struct Globals {
     pub verbosity: i8,
     /// The config file to read instead of the one that would be found.
     pub config: Option<PathBuf>,
+    /// The environment, read once.
+    pub environment: Environment,
 }
 
 impl Globals {
@@ -84,11 +93,10 @@ impl Globals {
         };
         let verbosity = if args.quiet { -1 } else { i8::try_from(args.verbose).unwrap_or(i8::MAX) };
         let config = args.config.map(|file| dir.join(file));
-        Ok(Self { dir, json: args.json, yes: args.yes, verbosity, config })
+        Ok(Self { dir, json: args.json, yes: args.yes, verbosity, config, environment: Environment::capture() })
     }
 
     /// A path the user gave, as seen from the directory pleach works in.
-    #[allow(dead_code, reason = "the commands that take files come next")]
     pub fn path(&self, path: &Path) -> PathBuf {
         self.dir.join(path)
     }
@@ -96,6 +104,9 @@ impl Globals {
 
 fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Run(args) => run::run(globals, args),
+        Command::Resume(args) => resume::run(globals, args),
+        Command::Validate(args) => validate::run(globals, args),
         Command::Completions(args) => completions::run(globals, args),
         Command::HelpMarkdown(args) => help_markdown::run(globals, args),
     }

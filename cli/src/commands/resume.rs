@@ -11,7 +11,8 @@ use pleach::record::History;
 use crate::answers::AnswerArgs;
 use crate::commands::Globals;
 use crate::commands::run::{block_on, load_settings, require_trust};
-use crate::exit::{Exit, Failure, of_engine};
+use crate::exit::{Exit, Failure};
+use crate::failure::of_engine;
 use crate::session::{Place, build, see_through};
 use crate::settings::{self, Search};
 
@@ -31,7 +32,8 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let local = load_settings(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &local)?;
-    let id = pleach::engine::resolve_session(&place.repo, &args.session).map_err(|error| of_engine(&error))?;
+    let id =
+        args.session.parse().map_err(|error: pleach::ids::InvalidId| Failure::new(Exit::Usage, error.to_string()))?;
     let history = History::newest(&place.repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
     let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
     let search = Search::from(&globals.dir, globals.config.as_deref());

@@ -5,18 +5,19 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pleach::config::{SuppliedKind, supplied};
+use pleach::config::{Config, SuppliedKind, supplied};
 use pleach::engine::{Session, StartRequest};
-use pleach::plan::lint;
+use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Pipeline};
+use pleach::plan::{self, lint};
 use pleach::workspace::Watch;
 
 use crate::answers::AnswerArgs;
 use crate::commands::Globals;
-use crate::exit::{Exit, Failure, of_engine};
-use crate::pipeline_file::PipelineFile;
-use crate::render::Out;
-use crate::render::diagnostics;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_engine;
+use crate::pipeline_file::{PipelineFile, known};
+use crate::render::{Out, Source};
 use crate::session::{Place, build, see_through};
 use crate::settings::{self, Search, Settings};
 use crate::trust::{self, Ask, TrustItem};
@@ -49,14 +50,8 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let settings = load_settings(globals, path.parent().unwrap_or(&globals.dir))?;
     let config = &settings.resolved.config;
-    let mut file = PipelineFile::read(&path, inputs.clone(), config)?;
-    if let Some(pipeline) = &file.pipeline {
-        file.diagnostics.extend(lint::unsupported(pipeline));
-    }
-    diagnostics::report(&file, globals);
-    let Some(pipeline) = file.pipeline.take().filter(|_| diagnostics::errors(&file.diagnostics) == 0) else {
-        return Err(diagnostics::failure(&file));
-    };
+    let file = PipelineFile::read(&args.file, &path)?;
+    let pipeline = runnable(globals, &file, inputs.clone(), config)?;
     let place = Place::find(&globals.dir, args.repo.map(|repo| globals.path(&repo)), &settings)?;
     if args.dry_run {
         return dry_run(&pipeline, &place);
@@ -82,6 +77,29 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     })
 }
 
+/// The pipeline of a file, unless something speaks against running it. Everything found is shown.
+pub fn runnable(
+    globals: &Globals,
+    file: &PipelineFile,
+    values: BTreeMap<String, String>,
+    config: &Config,
+) -> Result<Pipeline, Failure> {
+    let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(values), &known(config));
+    if let Some(pipeline) = &pipeline {
+        found.extend(lint::unsupported(pipeline));
+    }
+    let errors = found.iter().filter(|found| found.is_error()).count();
+    let source = Source::new(&file.name, &file.source);
+    let least = if globals.verbosity > 0 { Severity::Note } else { Severity::Warning };
+    for found in found.iter().filter(|found| found.is_error() || (globals.verbosity >= 0 && found.severity <= least)) {
+        anstream::eprintln!("{}\n", source.show(found));
+    }
+    pipeline.filter(|_| errors == 0).ok_or_else(|| {
+        let message = format!("`{}` cannot be run: {errors} errors", file.name);
+        Failure::new(Exit::Usage, message).hint(format!("mend them; `pleach validate {}` checks again", file.name))
+    })
+}
+
 /// Runs the engine's futures.
 pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -95,7 +113,8 @@ pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T
 
 /// The settings of a command that works below `dir`.
 pub fn load_settings(globals: &Globals, dir: &Path) -> Result<Settings, Failure> {
-    let search = Search { from: dir.to_owned(), dir: globals.dir.clone(), config: globals.config.clone(), flags: Vec::new() };
+    let search =
+        Search { from: dir.to_owned(), dir: globals.dir.clone(), config: globals.config.clone(), flags: Vec::new() };
     settings::load(globals.environment.clone(), &search)
 }
 
@@ -124,10 +143,13 @@ pub fn require_trust(
 ) -> Result<(), Failure> {
     let mut items: Vec<TrustItem> =
         supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
-    items.extend(pipeline.commands().into_iter().map(|(node, command)| TrustItem {
+    items.extend(pipeline.commands().into_iter().map(|command| TrustItem {
         kind: SuppliedKind::Command,
-        where_from: format!("node `{node}`, {}", file.display()),
-        text: command.to_owned(),
+        where_from: match command.node {
+            Some(node) => format!("{} of `{node}`, {}", command.attribute, file.display()),
+            None => format!("{}, {}", command.attribute, file.display()),
+        },
+        text: command.text.to_owned(),
     }));
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     trust::require(&trust::Store::new(&settings.state_dir), &place.repo.common_dir(), items, ask)

@@ -1,5 +1,7 @@
 //! Text for people: where results go, and how numbers and tables look.
 
+mod diagnostics;
+pub mod progress;
 mod table;
 mod units;
 
@@ -7,6 +9,7 @@ use std::fmt::Display;
 use std::io::{self, Write as _};
 
 pub use self::{
+    diagnostics::Source,
     table::Table,
     units::{duration, tokens},
 };

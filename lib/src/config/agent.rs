@@ -6,7 +6,8 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::node::Node;
-use super::read::{Reading, Setting, closest};
+use super::read::{Reading, Setting};
+use super::suggest::closest;
 
 /// An agent, as `agent: …` names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -31,6 +31,20 @@ pub enum Level {
 }
 
 impl Level {
+    /// The level's name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::User => "user",
+            Self::Arborist => "arborist",
+            Self::Project => "project",
+            Self::DotEnv => "dotenv",
+            Self::Env => "env",
+            Self::Recorded => "recorded",
+            Self::Flag => "flag",
+        }
+    }
+
     /// Whether a repository can supply settings of this level, so that they need the user's trust.
     pub fn is_supplied(self) -> bool {
         matches!(self, Self::Arborist | Self::Project | Self::DotEnv | Self::Recorded)

@@ -10,7 +10,8 @@ use super::dotenv::DotEnvEntry;
 use super::error::{ConfigError, Level, Source};
 use super::model::Config;
 use super::node::{Entry, Form, Kind, Node, Place, parse};
-use super::read::{Origin, Reading, Setting, closest};
+use super::read::{Origin, Reading, Setting};
+use super::suggest::closest;
 use super::{Environment, arborist, check};
 
 /// One source of settings.
@@ -130,6 +131,8 @@ pub struct Resolved {
     pub config: Config,
     /// The source of every setting that is not a default, by its dotted key.
     pub provenance: BTreeMap<String, Source>,
+    /// The weaker sources that gave a setting too, weakest first.
+    pub overridden: BTreeMap<String, Vec<Source>>,
 }
 
 impl Resolved {
@@ -159,7 +162,7 @@ impl Resolved {
 
 fn flatten(prefix: &str, value: &Value, visit: &mut impl FnMut(&str, &Value)) {
     match value {
-        Value::Object(map) if !map.is_empty() => {
+        Value::Object(map) => {
             for (key, value) in map {
                 let path = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
                 flatten(&path, value, visit);
@@ -180,6 +183,7 @@ pub fn resolve(layers: Vec<Layer>) -> Result<Resolved, Vec<ConfigError>> {
 pub(super) struct Merged {
     pub config: Config,
     pub provenance: BTreeMap<String, Source>,
+    overridden: BTreeMap<String, Vec<Source>>,
     tree: Node,
     origins: Vec<Origin>,
 }
@@ -191,7 +195,17 @@ impl Merged {
         let mut origins = Vec::new();
         let mut errors = Vec::new();
         let mut tree = Node::empty_map(Place { source: 0, line: 0, column: 0, width: 0 });
+        let mut provenance = BTreeMap::new();
+        let mut overridden = BTreeMap::<String, Vec<Source>>::new();
         for layer in read_layers(layers, &mut origins, &mut errors) {
+            layer.leaves("", &mut |key, at| {
+                let source = &origins[at.source].source;
+                let line = if at.line > 0 { Some(at.line) } else { source.line };
+                let weaker = provenance.insert(key.to_owned(), Source { line, ..source.clone() });
+                if let Some(weaker) = weaker {
+                    overridden.entry(key.to_owned()).or_default().push(weaker);
+                }
+            });
             tree.overlay(layer);
         }
         let mut reading = Reading::new(&origins);
@@ -202,13 +216,7 @@ impl Merged {
         if !errors.is_empty() {
             return Err(in_order(errors));
         }
-        let mut provenance = BTreeMap::new();
-        tree.leaves("", &mut |path, at| {
-            let source = &origins[at.source].source;
-            let line = if at.line > 0 { Some(at.line) } else { source.line };
-            provenance.insert(path.to_owned(), Source { line, ..source.clone() });
-        });
-        Ok(Self { config: Config { root, ..config }, provenance, tree, origins })
+        Ok(Self { config: Config { root, ..config }, provenance, overridden, tree, origins })
     }
 
     pub fn check(self) -> Result<Resolved, Vec<ConfigError>> {
@@ -217,7 +225,7 @@ impl Merged {
         if !reading.errors.is_empty() {
             return Err(in_order(reading.errors));
         }
-        Ok(Resolved { config: self.config, provenance: self.provenance })
+        Ok(Resolved { config: self.config, provenance: self.provenance, overridden: self.overridden })
     }
 }
 

@@ -7,6 +7,7 @@
 mod agent;
 mod arborist;
 mod check;
+mod define;
 mod dotenv;
 mod environment;
 mod error;
@@ -15,6 +16,7 @@ mod model;
 mod node;
 mod read;
 mod record;
+mod suggest;
 mod supplied;
 #[cfg(test)]
 mod tests;
@@ -31,4 +33,5 @@ pub use model::{
 };
 pub use read::Key;
 pub use record::RecordedConfigError;
+pub use suggest::closest;
 pub use supplied::{Supplied, SuppliedKind, supplied};

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use super::agent::AgentChoice;
-use super::read::{Key, Setting, choice, section};
+use super::define::{choice, section};
+use super::read::{Key, Setting};
 use crate::ids::RepoName;
 
 section! {
@@ -437,6 +438,6 @@ choice! {
 /// Every key of the configuration.
 pub fn keys() -> Vec<Key> {
     let mut keys = Vec::new();
-    Config::keys("", "", &mut keys);
+    Config::keys("", "", serde_json::Value::Null, &mut keys);
     keys
 }

@@ -5,8 +5,11 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use serde_json::Value;
+
 use super::error::{ConfigError, Source};
 use super::node::{Entry, Form, Kind, Node, Place, parse};
+use super::suggest::closest;
 
 /// A source of settings: what it is called, its text for excerpts, and the directory its relative paths start from.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,7 +20,7 @@ pub(super) struct Origin {
 }
 
 /// One key of the configuration, for listings and explanations.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Key {
     /// The dotted key; `*` stands for a name the user chooses.
     pub path: String,
@@ -25,6 +28,8 @@ pub struct Key {
     pub about: String,
     /// What its value may be.
     pub takes: String,
+    /// Its value when nobody gives one; null when it then has none.
+    pub default: Value,
 }
 
 /// The state of one reading: where values come from, and what was wrong so far.
@@ -87,8 +92,8 @@ pub(super) trait Setting: Sized {
     fn takes() -> String;
 
     /// Adds the keys at and below `path`.
-    fn keys(path: &str, about: &str, out: &mut Vec<Key>) {
-        out.push(Key { path: path.to_owned(), about: about.trim().to_owned(), takes: Self::takes() });
+    fn keys(path: &str, about: &str, default: Value, out: &mut Vec<Key>) {
+        out.push(Key { path: path.to_owned(), about: about.trim().to_owned(), takes: Self::takes(), default });
     }
 }
 
@@ -213,8 +218,8 @@ impl<T: Setting> Setting for Option<T> {
         T::takes()
     }
 
-    fn keys(path: &str, about: &str, out: &mut Vec<Key>) {
-        T::keys(path, about, out);
+    fn keys(path: &str, about: &str, default: Value, out: &mut Vec<Key>) {
+        T::keys(path, about, default, out);
     }
 }
 
@@ -252,13 +257,13 @@ impl<T: Setting> Setting for Vec<T> {
         format!("a list ({})", T::takes())
     }
 
-    fn keys(path: &str, about: &str, out: &mut Vec<Key>) {
+    fn keys(path: &str, about: &str, default: Value, out: &mut Vec<Key>) {
         let mut below = Vec::new();
-        T::keys(&format!("{path}[]"), "", &mut below);
+        T::keys(&format!("{path}[]"), about, Value::Null, &mut below);
         match below.as_slice() {
             // A list of plain values is one key.
             [only] if only.path.ends_with("[]") => {
-                out.push(Key { path: path.to_owned(), about: about.trim().to_owned(), takes: Self::takes() });
+                out.push(Key { path: path.to_owned(), about: about.trim().to_owned(), takes: Self::takes(), default });
             }
             _ => out.append(&mut below),
         }
@@ -286,8 +291,8 @@ impl<K: FromStr<Err: Display> + Ord, T: Setting> Setting for BTreeMap<K, T> {
         format!("names, each with {}", T::takes())
     }
 
-    fn keys(path: &str, about: &str, out: &mut Vec<Key>) {
-        T::keys(&format!("{path}.*"), about, out);
+    fn keys(path: &str, about: &str, _: Value, out: &mut Vec<Key>) {
+        T::keys(&format!("{path}.*"), about, Value::Null, out);
     }
 }
 
@@ -339,133 +344,6 @@ fn unknown_key_hint(name: &str, known: &[&str]) -> String {
         None => format!("Known here: {}.", known.join(", ")),
     }
 }
-
-/// The candidate most like `text`, if one is like it at all.
-pub(super) fn closest<'c>(text: &str, candidates: impl IntoIterator<Item = &'c str>) -> Option<&'c str> {
-    let most = (text.chars().count() / 3).clamp(1, 3);
-    let near = candidates.into_iter().map(|candidate| (distance(text, candidate), candidate));
-    near.filter(|(distance, _)| *distance <= most).min_by_key(|(distance, _)| *distance).map(|(_, candidate)| candidate)
-}
-
-/// How many letters must be changed, added, dropped or swapped with their neighbour to get from one text to the other.
-fn distance(from: &str, to: &str) -> usize {
-    let (from, to): (Vec<char>, Vec<char>) = (from.chars().take(64).collect(), to.chars().take(64).collect());
-    // Row i, column j: the distance between the first i and the first j letters.
-    let mut rows: Vec<Vec<usize>> = (0..=from.len()).map(|i| (i..=i + to.len()).collect()).collect();
-    for i in 1..=from.len() {
-        for j in 1..=to.len() {
-            let change = usize::from(from[i - 1] != to[j - 1]);
-            let mut best = (rows[i - 1][j] + 1).min(rows[i][j - 1] + 1).min(rows[i - 1][j - 1] + change);
-            if i > 1 && j > 1 && from[i - 1] == to[j - 2] && from[i - 2] == to[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            rows[i][j] = best;
-        }
-    }
-    rows[from.len()][to.len()]
-}
-
-/// A struct of settings: its fields with their meaning and default, in one place.
-macro_rules! section {
-    ($(#[doc = $about:literal])+ $name:ident {
-        $($(#[doc = $doc:literal])+ $field:ident: $type:ty = $default:expr,)+
-    } $(beside { $($(#[doc = $beside_doc:literal])+ $beside:ident: $beside_type:ty,)+ })?) => {
-        $(#[doc = $about])+
-        #[derive(Debug, Clone, PartialEq, serde::Serialize, serde::Deserialize)]
-        #[serde(default)]
-        pub struct $name {
-            $($(#[doc = $doc])+ pub $field: $type,)+
-            $($($(#[doc = $beside_doc])+ #[serde(skip)] pub $beside: $beside_type,)+)?
-        }
-
-        impl Default for $name {
-            fn default() -> Self {
-                Self { $($field: $default,)+ $($($beside: Default::default(),)+)? }
-            }
-        }
-
-        impl $name {
-            /// The names of its keys.
-            pub(crate) const FIELDS: &[&str] = &[$(stringify!($field)),+];
-        }
-
-        impl $crate::config::read::Setting for $name {
-            fn read(
-                node: &$crate::config::node::Node,
-                reading: &mut $crate::config::read::Reading<'_>,
-            ) -> Option<Self> {
-                let fields = $crate::config::read::Fields::open(node, Self::FIELDS, reading)?;
-                let mut value = Self::default();
-                $(if let Some(given) = fields.take(stringify!($field), reading) {
-                    value.$field = given;
-                })+
-                Some(value)
-            }
-
-            fn takes() -> String {
-                "a section".to_owned()
-            }
-
-            fn keys(path: &str, _: &str, out: &mut Vec<$crate::config::read::Key>) {
-                $({
-                    let below = if path.is_empty() { String::new() } else { format!("{path}.") };
-                    let about = concat!($($doc),+);
-                    <$type as $crate::config::read::Setting>::keys(&(below + stringify!($field)), about, out);
-                })+
-            }
-        }
-    };
-}
-
-/// An enum of settings: its words, the first of which is the default.
-macro_rules! choice {
-    ($(#[doc = $about:literal])+ $name:ident {
-        $(#[doc = $first_doc:literal])+ $first:ident = $first_word:literal,
-        $($(#[doc = $doc:literal])+ $variant:ident = $word:literal,)*
-    }) => {
-        $(#[doc = $about])+
-        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
-        pub enum $name {
-            $(#[doc = $first_doc])+ #[default] #[serde(rename = $first_word)] $first,
-            $($(#[doc = $doc])+ #[serde(rename = $word)] $variant,)*
-        }
-
-        impl $name {
-            /// Every word, as written in configuration.
-            pub const WORDS: &[&str] = &[$first_word, $($word),*];
-
-            /// The word for this value.
-            pub fn as_str(self) -> &'static str {
-                match self { Self::$first => $first_word, $(Self::$variant => $word,)* }
-            }
-        }
-
-        impl std::fmt::Display for $name {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.pad(self.as_str())
-            }
-        }
-
-        impl $crate::config::read::Setting for $name {
-            fn read(
-                node: &$crate::config::node::Node,
-                reading: &mut $crate::config::read::Reading<'_>,
-            ) -> Option<Self> {
-                match $crate::config::read::word(node, Self::WORDS, reading)? {
-                    $first_word => Some(Self::$first),
-                    $($word => Some(Self::$variant),)*
-                    _ => None,
-                }
-            }
-
-            fn takes() -> String {
-                Self::WORDS.join(" | ")
-            }
-        }
-    };
-}
-
-pub(super) use {choice, section};
 
 /// One of the known words, or an error that names them.
 pub(super) fn word(node: &Node, words: &[&'static str], reading: &mut Reading<'_>) -> Option<&'static str> {

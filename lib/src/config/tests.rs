@@ -133,6 +133,17 @@ fn stronger_layers_win_key_by_key_and_say_where_they_are() {
 }
 
 #[test]
+fn weaker_sources_are_remembered() {
+    let resolved = resolved(vec![
+        flag("agent", "builtin"),
+        project("\nagent: codex"),
+        Layer::file(Level::User, "/u/config.yaml", "agent: claude"),
+    ]);
+    let weaker: Vec<String> = resolved.overridden["agent"].iter().map(ToString::to_string).collect();
+    assert_eq!(weaker, ["/u/config.yaml:1", "/p/pleach.yaml:2"]);
+}
+
+#[test]
 fn paths_start_from_the_file_they_stand_in() {
     let environment =
         env(&[("PLEACH_TREE__PIPELINE", "c.dot"), ("PLEACH_SANDBOX__RO", "[a, /b]"), ("PLEACH_SANDBOX__RW", "x")]);
