@@ -46,8 +46,8 @@ pub fn of_git(error: &git::Error) -> Failure {
         Error::GitMissing { .. }
         | Error::GitTooOld { .. }
         | Error::Object { .. }
-        | Error::Locked { .. }
-        | Error::LinkReplaced { .. } => advised(Exit::Environment, error),
+        | Error::LinkReplaced { .. }
+        | Error::Path { .. } => advised(Exit::Environment, error),
         Error::Program { .. } | Error::Io { .. } | Error::Library { .. } => plain(Exit::Environment, error),
     }
 }

@@ -145,8 +145,15 @@ struct Envelope {
     #[serde(rename = "type")]
     kind: String,
     version: u32,
+    #[serde(serialize_with = "to_the_millisecond")]
     at: Timestamp,
     data: Value,
+}
+
+/// Writes a time with its three digits of milliseconds, zeros included; with more where it has more.
+fn to_the_millisecond<S: serde::Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+    let whole = at.subsec_nanosecond() % 1_000_000 == 0;
+    if whole { serializer.collect_str(&format_args!("{at:.3}")) } else { at.serialize(serializer) }
 }
 
 impl Recorded {
@@ -282,17 +289,17 @@ pub struct Usage {
 impl Usage {
     /// All tokens, in and out.
     pub fn total(&self) -> u64 {
-        self.input + self.cache_read + self.cache_write + self.output
+        [self.cache_read, self.cache_write, self.output].into_iter().fold(self.input, u64::saturating_add)
     }
 }
 
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
-        self.input += other.input;
-        self.cache_read += other.cache_read;
-        self.cache_write += other.cache_write;
-        self.output += other.output;
-        self.reasoning += other.reasoning;
+        self.input = self.input.saturating_add(other.input);
+        self.cache_read = self.cache_read.saturating_add(other.cache_read);
+        self.cache_write = self.cache_write.saturating_add(other.cache_write);
+        self.output = self.output.saturating_add(other.output);
+        self.reasoning = self.reasoning.saturating_add(other.reasoning);
     }
 }
 
@@ -445,7 +452,7 @@ pub enum Status {
     Fail,
     /// It was passed over; what came before stands.
     Skipped,
-    /// A word of the pipeline's own, for its conditions; counts as a success.
+    /// A word of the pipeline's own, for its conditions; goes on like a success, but satisfies no goal gate.
     Custom(String),
 }
 
@@ -488,14 +495,15 @@ pub struct EmptyStatus;
 impl TryFrom<String> for Status {
     type Error = EmptyStatus;
     fn try_from(text: String) -> Result<Self, EmptyStatus> {
-        match text.trim() {
+        // Agents also shout. A `FAIL` taken for a word of the pipeline's own would go on like a success.
+        match text.trim().to_ascii_lowercase().as_str() {
             "" => Err(EmptyStatus),
             "success" | "succeeded" => Ok(Self::Success),
             "partial_success" => Ok(Self::PartialSuccess),
             "retry" => Ok(Self::Retry),
             "fail" | "failed" => Ok(Self::Fail),
             "skipped" => Ok(Self::Skipped),
-            word => Ok(Self::Custom(word.to_owned())),
+            _ => Ok(Self::Custom(text.trim().to_owned())),
         }
     }
 }
@@ -648,6 +656,7 @@ pub struct RetryAt {
     /// The attempt that comes.
     pub attempt: u32,
     /// When it is due.
+    #[serde(serialize_with = "to_the_millisecond")]
     pub at: Timestamp,
     /// Fields of a newer writer.
     #[serde(flatten)]

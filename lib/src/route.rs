@@ -139,19 +139,19 @@ fn settle(node: &Node, outcome: Outcome) -> Outcome {
 }
 
 /// The edge the run follows, by the five steps: a condition that holds, the preferred label, the suggested nodes,
-/// then the heaviest and the lexically first unconditional edge. A failure follows only edges with a condition.
+/// then the heaviest and the lexically first unconditional edge. A failure follows only edges with a condition, save
+/// to a branch point and from it: passing failures on is what those are for.
 pub fn select_edge<'a>(pipeline: &'a Pipeline, state: &State, node: &Node, outcome: &Outcome) -> Option<&'a Edge> {
     let usable = |edge: &&Edge| edge.max_visits.is_none_or(|max| taken(state, edge) < max);
     let edges: Vec<&Edge> = pipeline.outgoing(&node.id).filter(usable).collect();
-    let lookup = |key: &str| lookup(state, outcome, key);
+    let lookup = |key: &str| lookup(pipeline, state, node, outcome, key);
     let holds = |edge: &&Edge| edge.condition.as_ref().is_some_and(|condition| condition.eval(&lookup));
     if let Some(edge) = best(edges.iter().copied().filter(holds)) {
         return Some(edge);
     }
-    if outcome.status == Status::Fail {
-        return None;
-    }
-    let open: Vec<&Edge> = edges.into_iter().filter(|edge| edge.condition.is_none()).collect();
+    let branches = |id: &NodeId| pipeline.node(id).is_some_and(|node| node.handler == HandlerKind::Conditional);
+    let takes = |edge: &Edge| outcome.status != Status::Fail || branches(&edge.from) || branches(&edge.to);
+    let open: Vec<&Edge> = edges.into_iter().filter(|edge| edge.condition.is_none() && takes(edge)).collect();
     let by_label = outcome.preferred_label.as_deref().filter(|label| !label.trim().is_empty()).and_then(|label| {
         let wanted = normalise_label(label);
         open.iter().find(|edge| !edge.label.is_empty() && normalise_label(&edge.label) == wanted)
@@ -174,9 +174,9 @@ fn best<'a>(edges: impl Iterator<Item = &'a Edge>) -> Option<&'a Edge> {
 
 /// A label as it is compared: lower case, trimmed, without the accelerators `[Y] `, `Y) ` and `Y - `.
 pub fn normalise_label(label: &str) -> String {
-    let label = label.trim().to_lowercase();
-    let rest = accelerator(&label).map_or(label.as_str(), |(_, rest)| rest);
-    rest.trim().to_owned()
+    let label = label.trim();
+    let rest = accelerator(label).map_or(label, |(_, rest)| rest);
+    rest.trim().to_lowercase()
 }
 
 /// Splits `[Y] Yes`, `Y) Yes` and `Y - Yes` into accelerator and text.
@@ -192,14 +192,19 @@ pub fn accelerator(label: &str) -> Option<(&str, &str)> {
     first.is_alphanumeric().then(|| (&label[..after], rest.trim_start()))
 }
 
-/// The value of a key in a condition; a missing one is empty.
-fn lookup(state: &State, outcome: &Outcome, key: &str) -> String {
-    match key {
-        "outcome" if outcome.status != Status::Skipped => return outcome.status.as_str().to_owned(),
-        "preferred_label" => return outcome.preferred_label.clone().unwrap_or_default(),
-        _ => {}
-    }
-    let find = |key: &str| outcome.context_updates.get(key).or_else(|| state.context.get(key)).map(text_of);
+/// The value of a key in a condition, as it stands once the outcome is part of the context; a missing one is empty.
+fn lookup(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, key: &str) -> String {
+    let counts = outcome.status != Status::Skipped;
+    let find = |key: &str| match key {
+        "outcome" if counts => Some(outcome.status.as_str().to_owned()),
+        "preferred_label" if counts => Some(outcome.preferred_label.clone().unwrap_or_default()),
+        "current_node" => Some(node.id.to_string()),
+        _ => {
+            let told = outcome.context_updates.get(key).or_else(|| state.context.get(key)).map(text_of);
+            let of_graph = || Some(pipeline.attrs.get(key.strip_prefix("graph.")?)?.value.to_string());
+            told.or_else(of_graph)
+        }
+    };
     find(key).or_else(|| find(key.strip_prefix("context.")?)).unwrap_or_default()
 }
 

@@ -153,6 +153,8 @@ pub struct State {
     pub cost_usd: f64,
     /// The thread the running node's turns belong to.
     thread: Option<String>,
+    /// The run ended at its exit, with every gate satisfied.
+    reached_exit: bool,
 }
 
 impl State {
@@ -178,6 +180,7 @@ impl State {
             usage: Usage::default(),
             cost_usd: 0.0,
             thread: None,
+            reached_exit: false,
         }
     }
 
@@ -198,7 +201,8 @@ impl State {
             Event::NodeStarted(data) => self.node_started(data, recorded.at),
             Event::AgentTurn(data) => {
                 let turn = TurnMark { turn: data.turn.clone(), messages: data.messages };
-                self.turn(turn, &data.node_id, (data.visit, data.attempt), data.git_sha.as_ref()).map(|()| {
+                let pass = (data.visit, data.attempt);
+                self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref()).map(|()| {
                     self.usage += data.token_usage;
                     self.cost_usd += data.cost_usd.unwrap_or(0.0);
                 })
@@ -206,7 +210,8 @@ impl State {
             Event::ToolExecution(data) => {
                 let messages = data.output.map(|number| MessageRange { first: number, last: number });
                 let turn = TurnMark { turn: data.turn.clone(), messages };
-                self.turn(turn, &data.node_id, (data.visit, data.attempt), data.git_sha.as_ref())
+                let pass = (data.visit, data.attempt);
+                self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref())
             }
             Event::HumanInteraction(data) => self.answered(data),
             Event::NodeExecution(data) => self.node_executed(data),
@@ -219,8 +224,8 @@ impl State {
             Event::SessionBranchCreated(_)
             | Event::WorktreeCreated(_)
             | Event::TurnCommitted(_)
-            | Event::SnapshotRecorded(_)
-            | Event::Unknown { .. } => Ok(()),
+            | Event::SnapshotRecorded(_) => self.must_have_begun(),
+            Event::Unknown { .. } => Ok(()),
         };
         result.map_err(|why| IllegalEvent { kind: recorded.event.kind().to_owned(), why })
     }
@@ -304,6 +309,10 @@ impl State {
         Ok(())
     }
 
+    fn must_have_begun(&self) -> Result<(), String> {
+        if self.phase == Phase::New { Err("the session has not been started".into()) } else { Ok(()) }
+    }
+
     fn must_run(&self) -> Result<(), String> {
         if self.phase == Phase::Running { Ok(()) } else { Err(format!("the session is {}", self.phase.word())) }
     }
@@ -345,6 +354,7 @@ impl State {
     fn turn(
         &mut self,
         mark: TurnMark,
+        number: u64,
         node: &NodeId,
         pass: (u32, u32),
         git_sha: Option<&Snapshot>,
@@ -354,10 +364,13 @@ impl State {
             return Err(format!("`{node}` is not running"));
         };
         expect_visit(visit, node, pass)?;
-        if mark.turn.number != self.turns + 1 {
-            return Err(format!("turn {} comes after turn {}", mark.turn.number, self.turns));
+        if mark.turn.number != number {
+            return Err(format!("turn {} has the number {number}", mark.turn));
         }
-        self.turns = mark.turn.number;
+        if Some(number) != self.turns.checked_add(1) {
+            return Err(format!("turn {number} comes after turn {}", self.turns));
+        }
+        self.turns = number;
         if let Some(range) = mark.messages {
             self.messages = self.messages.max(range.last);
             if let Some(thread) = &self.thread {
@@ -373,13 +386,17 @@ impl State {
 
     fn answered(&mut self, data: &HumanInteraction) -> Result<(), String> {
         self.must_run()?;
-        match self.running() {
-            Some(visit) if visit.node == data.node_id && visit.visit == data.visit => {}
+        match &self.position {
+            Position::Running { visit, interrupted: false, .. }
+                if visit.node == data.node_id && visit.visit == data.visit => {}
             _ => return Err(format!("`{}` is not running", data.node_id)),
         }
-        // A person looked at it and wants another round: what repeats from here on is counted anew.
-        for node in self.nodes.values_mut() {
-            node.repeats = 0;
+        // A person looked at it and wants another round: what repeats from here on is counted anew. What stood in for
+        // a person has looked at nothing.
+        if !matches!(data.source.as_str(), "auto-approve" | "default") {
+            for node in self.nodes.values_mut() {
+                node.repeats = 0;
+            }
         }
         Ok(())
     }
@@ -436,11 +453,15 @@ impl State {
                 to
             }
             Route::Retry | Route::Complete | Route::Fail { .. } => {
+                self.reached_exit = *route == Route::Complete;
                 self.position = Position::Ended;
                 return;
             }
         };
-        *self.edges_taken.entry(from.node.clone()).or_default().entry(to.clone()).or_default() += 1;
+        // A jump to a target takes no edge, also where one happens to lead there.
+        if matches!(route, Route::Edge { .. } | Route::Restart { .. }) {
+            *self.edges_taken.entry(from.node.clone()).or_default().entry(to.clone()).or_default() += 1;
+        }
         let visit = Visit { node: to.clone(), visit: self.visits(to) + 1, attempt: 1, from: Some(from.node.clone()) };
         self.position = Position::Ready { visit, not_before: None };
     }
@@ -458,30 +479,46 @@ impl State {
     }
 
     fn retry_at(&mut self, data: &RetryAt) -> Result<(), String> {
+        self.must_run()?;
         let Position::Ready { visit, not_before } = &mut self.position else {
             return Err("no retry is due".into());
         };
         expect_visit(visit, &data.node_id, (data.visit, data.attempt))?;
+        if visit.attempt == 1 || not_before.is_some() {
+            return Err("no retry is due".into());
+        }
         *not_before = Some(data.at);
         Ok(())
     }
 
     fn checkpoint(&mut self, data: &Checkpoint) -> Result<(), String> {
-        if let Some(snapshot) = &data.workspace_snapshot {
-            self.checkpointed = snapshot.clone();
+        self.must_run()?;
+        if self.next_node() != data.next_node.as_ref() {
+            return Err("its next node is not the one the events before it lead to".into());
         }
-        let same = self.next_node() == data.next_node.as_ref() && self.completed.len() == data.completed_nodes.len();
-        if same { Ok(()) } else { Err("its next node is not the one the events before it lead to".into()) }
+        // After a restart nothing counts as completed.
+        let current = self.completed.last().is_none_or(|last| *last == data.current_node);
+        if !current || self.completed != data.completed_nodes {
+            return Err("its completed nodes are not those of the events before it".into());
+        }
+        match &data.workspace_snapshot {
+            Some(snapshot) if *snapshot != self.work => {
+                return Err("its commits are not those of the events before it".into());
+            }
+            Some(snapshot) => self.checkpointed = snapshot.clone(),
+            None => {}
+        }
+        Ok(())
     }
 
     fn end(&mut self, phase: Phase) -> Result<(), String> {
         self.must_run()?;
-        match (&phase, &self.position) {
-            (Phase::Completed, Position::Ended) | (Phase::Failed { .. } | Phase::Paused { .. }, _) => {}
-            _ => return Err("the run has not reached its exit".into()),
-        }
-        if matches!(phase, Phase::Failed { .. }) {
-            self.position = Position::Ended;
+        let ended = self.position == Position::Ended;
+        match phase {
+            Phase::Completed if !(ended && self.reached_exit) => return Err("the run has not reached its exit".into()),
+            Phase::Paused { .. } if ended => return Err("the run has ended".into()),
+            Phase::Failed { .. } => self.position = Position::Ended,
+            _ => {}
         }
         self.phase = phase;
         Ok(())

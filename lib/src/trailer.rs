@@ -16,22 +16,29 @@ pub struct Message {
     pub trailers: Vec<(String, String)>,
 }
 
-/// A line git takes for the end of a message, and the space that keeps it from doing so.
+/// What git's trailer parser takes for the end of a message when a line begins with it.
 const DIVIDER: &str = "---";
 
+/// What git takes for the end of a message when a comment line holds nothing else.
+const SCISSORS: &str = "------------------------ >8 ------------------------";
+
 impl Message {
-    /// The message git is given.
+    /// The message git is given. Subject and trailers are put on one line each; in the body, line ends become `\n`
+    /// and NUL, which no commit can hold, becomes U+FFFD.
     pub fn write(&self) -> String {
-        let mut text = one_line(&self.subject);
-        let body = self.body.replace("\r\n", "\n");
+        let mut text = String::new();
+        let subject = one_line(&self.subject);
+        text.push_str(if ends_message(&subject) { " " } else { "" });
+        text.push_str(&subject);
+        let body = self.body.replace("\r\n", "\n").replace('\0', "\u{fffd}");
         let body = body.trim_matches('\n').trim_end();
         if !body.is_empty() {
             text.push_str("\n\n");
-            let lines = body.lines().map(|line| match undecorated(line) {
-                Some(_) => format!(" {line}"),
-                None => line.to_owned(),
-            });
-            text.push_str(&lines.collect::<Vec<_>>().join("\n"));
+            for (index, line) in body.lines().enumerate() {
+                text.push_str(if index == 0 { "" } else { "\n" });
+                text.push_str(if ends_message(line) { " " } else { "" });
+                text.push_str(line);
+            }
         }
         text.push('\n');
         for (index, (key, value)) in self.trailers.iter().enumerate() {
@@ -42,19 +49,22 @@ impl Message {
     }
 
     /// Takes a message apart. Any text is a message; one without trailers has none.
+    ///
+    /// Messages are read as commits hold them, where no patch follows: a `---` line that somebody else wrote (test
+    /// output is full of them) belongs to the body and does not hide the trailers below it.
     pub fn read(text: &str) -> Self {
         let text = text.replace("\r\n", "\n");
-        let lines: Vec<&str> = text.lines().take_while(|line| !is_divider(line)).collect();
-        let first = lines.iter().position(|line| !line.trim().is_empty()).unwrap_or(lines.len());
-        let end = lines.iter().rposition(|line| !line.trim().is_empty()).map_or(first, |last| last + 1);
-        let subject_end = lines[first..end].iter().position(|line| line.trim().is_empty()).map_or(end, |at| first + at);
-        let subject = lines[first..subject_end].iter().map(|line| line.trim()).collect::<Vec<_>>().join(" ");
-        let last = lines[subject_end..end].iter().rposition(|line| line.trim().is_empty());
+        let lines: Vec<&str> = text.lines().collect();
+        let first = lines.iter().position(|line| !is_blank(line)).unwrap_or(lines.len());
+        let end = lines.iter().rposition(|line| !is_blank(line)).map_or(first, |last| last + 1);
+        let subject_end = lines[first..end].iter().position(|line| is_blank(line)).map_or(end, |at| first + at);
+        let subject = one_line(&lines[first..subject_end].join(" "));
+        let last = lines[subject_end..end].iter().rposition(|line| is_blank(line));
         let start = last.map_or(end, |at| subject_end + at + 1);
         let trailers = read_block(&lines[start..end]);
         let body_end = if trailers.is_some() { start } else { end };
-        let body = lines[subject_end..body_end].iter().map(|line| undecorated_body(line));
-        let body = body.collect::<Vec<_>>().join("\n").trim_matches('\n').to_owned();
+        let body = lines[subject_end..body_end].iter().map(|line| undecorated(line));
+        let body = body.collect::<Vec<_>>().join("\n").trim_matches('\n').trim_end().to_owned();
         Self { subject, body, trailers: trailers.unwrap_or_default() }
     }
 
@@ -65,28 +75,27 @@ impl Message {
     }
 }
 
-/// Text on one line, without control characters.
+/// Text on one line, without control characters. A no-break space stays: names of branches may hold one.
 fn one_line(text: &str) -> String {
-    let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
+    let breaks = |c: char| c == ' ' || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
+    let words = text.split(breaks).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ")
 }
 
-fn is_divider(line: &str) -> bool {
-    line.strip_prefix(DIVIDER).is_some_and(|rest| rest.is_empty() || rest.starts_with(char::is_whitespace))
+/// What git takes for an empty line.
+fn is_blank(line: &str) -> bool {
+    line.bytes().all(|byte| b" \t\r".contains(&byte))
 }
 
-/// The line without the spaces in front of what would be a divider.
-fn undecorated(line: &str) -> Option<&str> {
+/// Whether git could take the line for the end of the message, once the spaces in front of it are gone.
+fn ends_message(line: &str) -> bool {
     let bare = line.trim_start_matches(' ');
-    bare.starts_with(DIVIDER).then_some(bare)
+    bare.starts_with(DIVIDER) || bare.ends_with(SCISSORS)
 }
 
 /// Takes off the one space [`Message::write`] put in front of such a line.
-fn undecorated_body(line: &str) -> &str {
-    match undecorated(line) {
-        Some(_) => line.strip_prefix(' ').unwrap_or(line),
-        None => line,
-    }
+fn undecorated(line: &str) -> &str {
+    if ends_message(line) { line.strip_prefix(' ').unwrap_or(line) } else { line }
 }
 
 /// The trailers of a paragraph in which every line is one, or goes on with one.
@@ -96,16 +105,16 @@ fn read_block(lines: &[&str]) -> Option<Vec<(String, String)>> {
         if line.starts_with([' ', '\t']) {
             let (_, value) = trailers.last_mut()?;
             value.push(' ');
-            value.push_str(line.trim());
+            value.push_str(line.trim_ascii());
             continue;
         }
         let (key, value) = line.split_once(':')?;
-        let key = key.trim_end();
+        let key = key.trim_ascii_end();
         let plain = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
         if !plain {
             return None;
         }
-        trailers.push((key.to_owned(), value.trim().to_owned()));
+        trailers.push((key.to_owned(), value.trim_ascii().to_owned()));
     }
     (!trailers.is_empty()).then_some(trailers)
 }

@@ -1,9 +1,13 @@
 //! The commands: one file each, holding the help as doc comments, the arguments and one `run` function.
 
 mod completions;
+mod config;
+mod demo;
+mod graph;
 mod help_markdown;
-pub mod resume;
+mod resume;
 pub mod run;
+mod trust;
 mod validate;
 
 use std::ffi::OsString;
@@ -28,8 +32,12 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::DemoArgs),
     Run(run::RunArgs),
     Resume(resume::ResumeArgs),
+    Graph(graph::GraphArgs),
+    Config(config::ConfigArgs),
+    Trust(trust::TrustArgs),
     Validate(validate::ValidateArgs),
     Completions(completions::CompletionsArgs),
     #[command(name = "__help-markdown", hide = true)]
@@ -104,8 +112,12 @@ impl Globals {
 
 fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
     match command {
+        Command::Demo(args) => demo::run(globals, args),
         Command::Run(args) => run::run(globals, args),
         Command::Resume(args) => resume::run(globals, args),
+        Command::Graph(args) => graph::run(globals, args),
+        Command::Config(args) => config::run(globals, args),
+        Command::Trust(args) => trust::run(globals, args),
         Command::Validate(args) => validate::run(globals, args),
         Command::Completions(args) => completions::run(globals, args),
         Command::HelpMarkdown(args) => help_markdown::run(globals, args),

@@ -1,6 +1,7 @@
 //! Text for people: where results go, and how numbers and tables look.
 
 mod diagnostics;
+pub mod graph;
 pub mod progress;
 mod table;
 mod units;
@@ -33,6 +34,12 @@ impl Out {
     /// Writes a JSON value on one line.
     pub fn json(&mut self, value: &serde_json::Value) -> Result<(), Failure> {
         writeln!(io::stdout(), "{value}").map_err(closed)
+    }
+
+    /// Writes text that ends its own lines, without its colours where they are not wanted.
+    pub fn text(&mut self, text: &str) -> Result<(), Failure> {
+        let mut out = anstream::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(closed)
     }
 
     /// Writes bytes as they are.

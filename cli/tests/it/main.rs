@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod config;
 mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
 mod support;
+mod trust;

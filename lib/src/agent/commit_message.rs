@@ -32,19 +32,23 @@ pub fn commit_message(intent: &str, paths: &[RepoPath]) -> String {
     [subject].into_iter().chain(body).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Words without markdown, control characters and characters that change how others are shown.
+/// Words without markdown, and without what [`visible`] takes out.
 fn clean(text: &str) -> String {
-    let shown = |c: char| match c {
-        '\n' => '\n',
-        '\u{2019}' => '\'',
-        c if c.is_control() => ' ',
-        c => c,
-    };
-    let invisible = |c: &char| !matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let text: String =
-        text.chars().filter(invisible).map(shown).collect::<String>().replace("**", "").replace("```", "");
+    let text = visible(text).replace("**", "").replace("```", "");
     let line = |line: &str| line.trim().trim_start_matches(['#', '>', '*', '-', '=', '_', ' ']).to_owned();
     text.lines().map(line).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// A text without control characters, line ends aside, and without characters that change how others are shown.
+fn visible(text: &str) -> String {
+    let hidden =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let shown = |c: char| match c {
+        '\u{2019}' => '\'',
+        c if c.is_control() && c != '\n' => ' ',
+        c => c,
+    };
+    text.chars().filter(|c| !hidden(*c)).map(shown).collect()
 }
 
 /// What people put before the verb.
@@ -218,7 +222,7 @@ const HANGING: &[&str] =
     &[" and", " or", " the", " a", " an", " to", " of", " with", " in", " for", " so", " that", " by", " which"];
 
 fn shown(path: &RepoPath) -> String {
-    clean(&path.to_string().replace('\n', " ")).split_whitespace().collect::<Vec<_>>().join(" ")
+    visible(&path.to_string()).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn subject_of_paths(paths: &[RepoPath]) -> String {
@@ -229,7 +233,10 @@ fn subject_of_paths(paths: &[RepoPath]) -> String {
             let path = shown(path);
             let name = path.rsplit('/').next().unwrap_or_default();
             let candidates = [format!("Update {path}"), format!("Update {name}")];
-            candidates.into_iter().find(|text| fits(text) && text.len() > 8).unwrap_or_else(|| "Update one file".into())
+            candidates
+                .into_iter()
+                .find(|text| fits(text) && text.len() > "Update ".len() && guard(text) == *text)
+                .unwrap_or_else(|| "Update one file".into())
         }
         paths => {
             let count = format!("Update {} files", paths.len());
@@ -331,6 +338,8 @@ mod tests {
         let message = |names: &[&str]| commit_message("", &paths(names)).lines().next().unwrap().to_owned();
         assert_eq!(message(&["src/x/a.rs", "src/x/b.rs", "src/y.rs"]), "Update 3 files in src/");
         assert_eq!(message(&["a", "src/b"]), "Update 2 files");
+        assert_eq!(message(&["_x"]), "Update _x");
+        assert_eq!(message(&["-"]), "Update -");
         assert_eq!(message(&[&format!("{}/a.rs", "d".repeat(100))]), "Update a.rs");
         assert_eq!(message(&[&"d".repeat(100)]), "Update one file");
         assert_eq!(commit_message("", &[]), "Record the work of this turn");

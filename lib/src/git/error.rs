@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::ids::CommitId;
+use crate::ids::{CommitId, RepoPath};
 
 /// The oldest git that has everything pleach calls (`merge-tree --write-tree`).
 pub const OLDEST_GIT: (u32, u32) = (2, 38);
@@ -68,6 +68,12 @@ pub enum Error {
         /// Which rule it breaks.
         detail: String,
     },
+    /// A path that no tree may hold.
+    #[error("`{path}` cannot be in a tree: parts that are empty, `.`, `..` or `.git` are git's own")]
+    Path {
+        /// The path.
+        path: RepoPath,
+    },
     /// The git program failed.
     #[error("`{command}` failed ({exit}): {stderr}")]
     Program {
@@ -87,12 +93,6 @@ pub enum Error {
         path: PathBuf,
         /// What the system said.
         source: std::io::Error,
-    },
-    /// A lock file of git is in the way.
-    #[error("`{}` is in the way: another git process is at work there, or one was killed; if none runs, delete it", path.display())]
-    Locked {
-        /// The lock file.
-        path: PathBuf,
     },
     /// Something other than pleach's own link stands where a worktree names its repository.
     #[error("`{}` was replaced and no longer names this repository; move it away and resume", path.display())]

@@ -2,41 +2,19 @@
 //! maintenance, no prompts, plain English, no variable that points at another repository.
 
 use std::ffi::{OsStr, OsString};
-use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::Stdio;
 
 use super::error::{Error, OLDEST_GIT};
 use crate::config::Environment;
+use crate::process::{Blocking, SpawnError, Stdin, repository_locators, run_blocking};
 
 /// Settings given to every call, so that neither the user's hooks nor git's housekeeping run in bookkeeping.
 const SETTINGS: [&str; 4] = ["core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=0"];
 
-/// Variables that make git work on another repository than the one it is told to.
-const LOCATORS: [&str; 17] = [
-    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
-    "GIT_ATTR_SOURCE",
-    "GIT_COMMON_DIR",
-    "GIT_CONFIG",
-    "GIT_DIR",
-    "GIT_EXTERNAL_DIFF",
-    "GIT_GRAFT_FILE",
-    "GIT_IMPLICIT_WORK_TREE",
-    "GIT_INDEX_FILE",
-    "GIT_INTERNAL_SUPER_PREFIX",
-    "GIT_NAMESPACE",
-    "GIT_OBJECT_DIRECTORY",
-    "GIT_PREFIX",
-    "GIT_QUARANTINE_PATH",
-    "GIT_REPLACE_REF_BASE",
-    "GIT_SHALLOW_FILE",
-    "GIT_WORK_TREE",
-];
-
 /// How to call git: the environment it gets.
 #[derive(Debug, Clone)]
 pub(super) struct Program {
-    environment: Vec<(OsString, OsString)>,
+    environment: Vec<(OsString, Option<OsString>)>,
 }
 
 /// A call that ended, however it ended.
@@ -65,17 +43,16 @@ impl Finished {
 }
 
 impl Program {
+    /// The process door drops what points at another repository from what is inherited; here it is dropped from
+    /// what is passed on.
     pub fn new(environment: &Environment) -> Self {
-        let mut variables: Vec<(OsString, OsString)> = environment
+        const FIXED: [(&str, &str); 3] = [("LC_ALL", "C"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0")];
+        let passed_on = environment
             .iter()
-            .filter(|(name, _)| !LOCATORS.iter().any(|locator| *name == OsStr::new(locator)))
-            .filter(|(name, _)| *name != "LC_ALL" && *name != "GIT_OPTIONAL_LOCKS" && *name != "GIT_TERMINAL_PROMPT")
-            .map(|(name, value)| (name.to_owned(), value.to_owned()))
-            .collect();
-        for (name, value) in [("LC_ALL", "C"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0")] {
-            variables.push((name.into(), value.into()));
-        }
-        Self { environment: variables }
+            .filter(|(name, _)| !repository_locators().any(|locator| *name == locator))
+            .map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
+        let fixed = FIXED.iter().map(|(name, value)| (OsString::from(name), Some(OsString::from(value))));
+        Self { environment: passed_on.chain(fixed).collect() }
     }
 
     /// Runs git in `dir` and waits for it. It is never killed: a call that is cut short could leave half a checkout.
@@ -90,15 +67,20 @@ impl Program {
         args: impl IntoIterator<Item = A>,
         stdin: &[u8],
     ) -> Result<Finished, Error> {
-        let mut argv: Vec<OsString> = vec!["git".into()];
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let shown: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         let command = format!("git {}", shown.join(" "));
-        argv.extend(SETTINGS.iter().flat_map(|setting| ["-c".into(), OsString::from(setting)]));
-        argv.extend(args);
-        let (code, stdout, stderr) = spawn(&argv, dir, &self.environment, stdin)?;
-        let stderr = String::from_utf8_lossy(&stderr).trim_end().to_owned();
-        Ok(Finished { code, stdout, stderr, command })
+        let settings = SETTINGS.iter().flat_map(|setting| ["-c".into(), OsString::from(setting)]);
+        let argv = settings.chain(args).collect();
+        let stdin = if stdin.is_empty() { Stdin::Null } else { Stdin::Bytes(stdin.to_vec()) };
+        let env = self.environment.clone();
+        let ended = run_blocking(&Blocking { program: "git".into(), args: argv, cwd: dir.to_owned(), env, stdin });
+        let ended = ended.map_err(|error| match error {
+            SpawnError::Program { source, .. } => Error::GitMissing { detail: source.to_string() },
+            other => Error::Program { command: command.clone(), exit: "not run".into(), stderr: other.to_string() },
+        })?;
+        let stderr = String::from_utf8_lossy(&ended.stderr).trim_end().to_owned();
+        Ok(Finished { code: ended.code(), stdout: ended.stdout, stderr, command })
     }
 
     /// What `git --version` prints, once it is known to be new enough.
@@ -119,30 +101,6 @@ fn parse_version(text: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-type Ended = (Option<i32>, Vec<u8>, Vec<u8>);
-
-/// Stands in for `process::run_blocking` until that module is there. To be replaced.
-#[expect(clippy::disallowed_methods, reason = "until the process module is there")]
-fn spawn(argv: &[OsString], dir: &Path, environment: &[(OsString, OsString)], stdin: &[u8]) -> Result<Ended, Error> {
-    use std::io::Write as _;
-    let mut child = std::process::Command::new(&argv[0])
-        .args(&argv[1..])
-        .current_dir(dir)
-        .env_clear()
-        .envs(environment.iter().map(|(name, value)| (name, value)))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
-        .map_err(|error| Error::GitMissing { detail: error.to_string() })?;
-    if let Some(mut pipe) = child.stdin.take() {
-        let _ = pipe.write_all(stdin);
-    }
-    let output = child.wait_with_output().map_err(|error| Error::GitMissing { detail: error.to_string() })?;
-    Ok((output.status.code(), output.stdout, output.stderr))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,8 +118,14 @@ mod tests {
     fn variables_that_point_elsewhere_are_dropped() {
         let environment = Environment::from_pairs([("GIT_DIR", "/x"), ("GIT_ASKPASS", "ask"), ("LC_ALL", "de_DE")]);
         let program = Program::new(&environment);
-        let names: Vec<_> = program.environment.iter().map(|(name, _)| name.to_str().unwrap()).collect();
-        assert_eq!(names, ["GIT_ASKPASS", "LC_ALL", "GIT_OPTIONAL_LOCKS", "GIT_TERMINAL_PROMPT"]);
-        assert_eq!(program.environment[1].1, "C");
+        let shown: Vec<_> = program
+            .environment
+            .iter()
+            .map(|(name, value)| (name.to_str().unwrap(), value.as_ref().unwrap().to_str().unwrap()))
+            .collect();
+        // What comes later wins.
+        let fixed = [("LC_ALL", "C"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0")];
+        assert_eq!(shown[..2], [("GIT_ASKPASS", "ask"), ("LC_ALL", "de_DE")]);
+        assert_eq!(shown[2..], fixed);
     }
 }

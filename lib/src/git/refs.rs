@@ -154,26 +154,34 @@ impl Repo {
         refuse_equal(&done, moves)
     }
 
-    /// Removes the lock file a killed pleach left on a ref. Only for refs no other process writes now: the caller
-    /// holds the session's lock. A lock younger than a second is left alone; it may belong to a running git.
+    /// Removes the lock file a killed pleach left on a ref; true if there was one. Only for refs no other process
+    /// writes now: the caller holds the session's lock. A lock may still belong to a running git until it has been
+    /// there for a second, so that is waited for.
     pub fn release_stale_lock(&self, name: &str) -> Result<bool, Error> {
         full_name(name)?;
-        release_if_stale(&lock_path(&self.local().common_dir().join(name)))
+        release_when_stale(&lock_path(&self.local().common_dir().join(name)))
     }
 }
 
-/// Removes a lock file that nobody has touched for a second.
-pub(super) fn release_if_stale(lock: &Path) -> Result<bool, Error> {
-    let metadata = match lock.metadata() {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
-        metadata => metadata.at("look at", lock)?,
-    };
-    let age = metadata.modified().ok().and_then(|time| time.elapsed().ok());
-    if age.is_some_and(|age| age < Duration::from_secs(1)) {
-        return Ok(false);
+/// Waits until a lock file is gone or has been there for a second, and removes it then.
+pub(super) fn release_when_stale(lock: &Path) -> Result<bool, Error> {
+    const STALE: Duration = Duration::from_secs(1);
+    loop {
+        let metadata = match lock.symlink_metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            metadata => metadata.at("look at", lock)?,
+        };
+        // A time in the future says nothing; such a lock is as old as any.
+        let age = metadata.modified().ok().and_then(|time| time.elapsed().ok()).unwrap_or(STALE);
+        match STALE.checked_sub(age).filter(|rest| !rest.is_zero()) {
+            Some(rest) => std::thread::sleep(rest.min(Duration::from_millis(50))),
+            None => break,
+        }
     }
-    std::fs::remove_file(lock).at("remove", lock)?;
-    Ok(true)
+    match std::fs::remove_file(lock) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        removed => removed.at("remove", lock).map(|()| true),
+    }
 }
 
 pub(super) fn full_name(name: &str) -> Result<FullName, Error> {

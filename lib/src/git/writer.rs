@@ -8,7 +8,7 @@ use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use gix::bstr::BString;
+use gix::bstr::BStr;
 use gix::objs::{Kind as ObjectKind, Write as _};
 use jiff::Timestamp;
 
@@ -79,21 +79,23 @@ impl Writer {
     /// and written. Removals happen first, so a file may take the place of a directory and the other way round.
     pub fn tree(&mut self, base: Option<TreeId>, edits: &[TreeEdit]) -> Result<TreeId, Error> {
         let doing = "build a tree";
-        let mut editor = match base {
-            Some(base) => find_tree(&self.memory, base)?.edit().doing(doing)?,
-            None => self.memory.empty_tree().edit().doing(doing)?,
+        let base = match base {
+            Some(base) => find_tree(&self.memory, base)?,
+            None => self.memory.empty_tree(),
         };
+        // The plain editor, because the one with all checks leaves out trees that exist: also those cut off by a crash.
+        let mut editor = base.edit().doing(doing)?.detach();
         for edit in edits {
             if let TreeEdit::Remove(path) = edit {
-                editor.remove(BString::from(path.as_bytes())).doing(doing)?;
+                editor.remove(components(path)?).doing(doing)?;
             }
         }
         for edit in edits {
             if let TreeEdit::Put(path, kind, id) = edit {
-                editor.upsert(BString::from(path.as_bytes()), kind.to_gix(), id.to_gix()).doing(doing)?;
+                editor.upsert(components(path)?, kind.to_gix(), id.to_gix()).doing(doing)?;
             }
         }
-        let id = editor.write().doing(doing)?.detach();
+        let id = editor.write(|tree| self.memory.objects.write(tree)).doing(doing)?;
         Ok(TreeId::from_gix(&id))
     }
 
@@ -149,7 +151,7 @@ impl Writer {
         let mut directories = BTreeSet::new();
         for (id, (kind, bytes)) in objects {
             let path = loose_path(&root, id);
-            match self.existing(&path, id, bytes)? {
+            match self.existing(&path, id, *kind, bytes)? {
                 Existing::Packed => continue,
                 Existing::Loose => self.sync(&path)?,
                 Existing::None => {
@@ -177,14 +179,14 @@ impl Writer {
 
     /// Whether the repository has the object already, whole. A loose file is looked at itself: the library takes
     /// any file of the right name for the object.
-    fn existing(&self, path: &Path, id: &gix::ObjectId, bytes: &[u8]) -> Result<Existing, Error> {
-        if path.exists() {
-            let mut buffer = Vec::new();
-            let loose = gix::odb::loose::Store::at(self.store.objects.store_ref().path().to_owned(), id.kind());
-            let whole = matches!(loose.try_find(id, &mut buffer), Ok(Some(found)) if found.data == bytes);
-            return Ok(if whole { Existing::Loose } else { Existing::None });
+    fn existing(&self, path: &Path, id: &gix::ObjectId, kind: ObjectKind, bytes: &[u8]) -> Result<Existing, Error> {
+        match std::fs::read(path) {
+            Ok(file) if is_whole(&file, kind, bytes) => Ok(Existing::Loose),
+            Ok(_) => Ok(Existing::None),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("read", path),
+            Err(_) if self.store.objects.exists_without_refresh(id) => Ok(Existing::Packed),
+            Err(_) => Ok(Existing::None),
         }
-        Ok(if self.store.objects.exists_without_refresh(id) { Existing::Packed } else { Existing::None })
     }
 
     /// Writes one object beside its place and moves it there. True if its directory is new.
@@ -227,9 +229,29 @@ enum Existing {
     Packed,
 }
 
+/// Whether a loose file holds exactly this object, to the last byte of its checksum.
+fn is_whole(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
+    let expected = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
+    let mut found = vec![0; expected.len() + 1];
+    match gix::zlib::Inflate::default().once(file, &mut found) {
+        Ok((gix::zlib::Status::StreamEnd, _, length)) => found[..length] == expected,
+        _ => false,
+    }
+}
+
 fn loose_path(root: &Path, id: &gix::ObjectId) -> PathBuf {
     let hex = id.to_hex().to_string();
     root.join(&hex[..2]).join(&hex[2..])
+}
+
+/// The parts of a path, none of which may be one that git keeps for itself.
+fn components(path: &RepoPath) -> Result<Vec<&BStr>, Error> {
+    let parts: Vec<&BStr> = path.as_bytes().split(|byte| *byte == b'/').map(BStr::new).collect();
+    let is_bad = |part: &&BStr| part.is_empty() || *part == "." || *part == ".." || part.eq_ignore_ascii_case(b".git");
+    match parts.iter().any(is_bad) {
+        true => Err(Error::Path { path: path.clone() }),
+        false => Ok(parts),
+    }
 }
 
 /// A header line ends at a line break and an address at an angle bracket, so these cannot be part of a name.

@@ -35,7 +35,7 @@ const LOCATES_A_REPOSITORY: &[&str] = &[
 const SECRET_ENDINGS: &[&[u8]] = &[b"_API_KEY", b"_SECRET", b"_TOKEN", b"_PASSWORD", b"_CREDENTIAL", b"_CREDENTIALS"];
 
 /// The variables that must be removed so that a child's git finds the repository by its directory.
-pub(super) fn repository_locators() -> impl Iterator<Item = &'static str> {
+pub(crate) fn repository_locators() -> impl Iterator<Item = &'static str> {
     LOCATES_A_REPOSITORY.iter().copied()
 }
 

@@ -35,6 +35,7 @@ pub use cancel::{Cancel, Canceller};
 pub use capture::Capture;
 pub use command::{Command, Exit, Limits, Output, Stdin, Stream, Timeout};
 pub use env::is_secret;
+pub(crate) use env::repository_locators;
 pub use shim::exec_main;
 pub use spawner::Spawner;
 
@@ -73,7 +74,7 @@ pub enum SpawnError {
         why: String,
     },
     /// Something below the command did not end although it was killed.
-    #[error("`{}` was killed but something it started does not end; look for a process that hangs in the system", program.display())]
+    #[error("`{}` was killed but something it started does not end; look for a process that hangs in the system or runs as another user", program.display())]
     Unkillable {
         /// The program that was run.
         program: OsString,

@@ -14,13 +14,18 @@ use tokio::signal::unix::{Signal as Incoming, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::tree;
 use super::wire::{self, Descriptors, Report, Request, Status};
 
 /// How long what a command leaves behind may finish by itself: the `tee` of a pipeline still has to write its last lines
 /// after the shell that started it has ended.
 const LINGER: Duration = Duration::from_millis(250);
+/// How long to wait for processes that were asked to end before looking for new ones to ask.
+const TERM_ROUND: Duration = Duration::from_millis(50);
 /// How long to wait for killed processes before looking for new ones, at first and at most.
 const KILL_ROUND: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(200));
+/// How long killing may bring nothing new before what is left is left.
+const GIVE_UP: Duration = Duration::from_secs(10);
 /// The exit code of a supervisor that could not do its work.
 const BROKEN: u8 = 125;
 
@@ -59,7 +64,7 @@ fn supervise() -> io::Result<ExitCode> {
     // When nobody listens any more, nobody needs to know.
     let _ = report.send(&mut socket);
     Ok(match report {
-        Report::NotStarted(_) => ExitCode::from(BROKEN),
+        Report::NotStarted(_) | Report::Unkillable => ExitCode::from(BROKEN),
         Report::Ended(status) | Report::Killed(status) => ExitCode::from(match status {
             Status::Code(code) => code as u8,
             Status::Signal(number) => 128 + number as u8,
@@ -81,7 +86,7 @@ fn become_guard() -> io::Result<()> {
     Ok(())
 }
 
-/// Runs the command and returns when nothing of it is left. `descriptors.lock` is held until then.
+/// Runs the command and returns when nothing of it is left, or nothing that could be killed. `descriptors.lock` is held until then.
 async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixStream) -> io::Result<Report> {
     let Descriptors { stdin, lock } = descriptors;
     let mut wishes = Wishes::listen(socket)?;
@@ -105,15 +110,14 @@ async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixSt
     if by_itself {
         family.wait(LINGER.min(request.grace), &mut reaped).await;
     }
-    if !family.gone {
-        // A stopped process acts on TERM only once it goes on.
-        family.signal(&[Signal::TERM, Signal::CONT]);
-        family.wait(request.grace, &mut reaped).await;
-    }
+    family.terminate(request.grace, &mut reaped).await;
     family.kill(&mut reaped).await;
     drop(lock);
-    let status = family.status.unwrap_or(Status::Signal(Signal::KILL.as_raw()));
-    Ok(if by_itself { Report::Ended(status) } else { Report::Killed(status) })
+    Ok(match family.status {
+        Some(status) if family.gone && by_itself => Report::Ended(status),
+        Some(status) if family.gone => Report::Killed(status),
+        _ => Report::Unkillable,
+    })
 }
 
 #[expect(clippy::disallowed_methods, reason = "process is the door to other programs")]
@@ -192,34 +196,42 @@ impl Family {
         }
     }
 
+    /// Asks everything to end and gives it time for that. What was forked in the instant of asking is asked later, but
+    /// nothing is asked twice: to many programs a second TERM means to drop everything.
+    async fn terminate(&mut self, grace: Duration, reaped: &mut Incoming) {
+        let deadline = Instant::now() + grace;
+        let mut asked = BTreeSet::new();
+        while !self.gone && Instant::now() < deadline {
+            // A stopped process acts on TERM only once it goes on.
+            asked.extend(self.signal(&[Signal::TERM, Signal::CONT], &asked));
+            self.wait(TERM_ROUND.min(deadline - Instant::now()), reaped).await;
+        }
+    }
+
     /// Kills until nothing is left, round after round, as processes may fork faster than the table can be read. Only
-    /// when a round finds the same ones as the one before, which then hang in the system, is there reason to be patient.
+    /// when a round finds the same ones as the one before is there reason to be patient, and in the end to give up: they
+    /// hang in the system, or belong to another user.
     async fn kill(&mut self, reaped: &mut Incoming) {
         let (shortest, longest) = KILL_ROUND;
-        let (mut round, mut before) = (shortest, BTreeSet::new());
-        while !self.gone {
-            let found = self.signal(&[Signal::KILL]);
-            round = if found == before { longest.min(round * 2) } else { shortest };
-            before = found;
+        let (mut round, mut before, mut news) = (shortest, BTreeSet::new(), Instant::now());
+        while !self.gone && news.elapsed() < GIVE_UP {
+            let found = self.signal(&[Signal::KILL], &BTreeSet::new());
+            if found == before {
+                round = longest.min(round * 2);
+            } else {
+                (round, before, news) = (shortest, found, Instant::now());
+            }
             self.wait(round, reaped).await;
         }
     }
 
-    /// Sends the signals to everything that is left and says what that was.
-    #[cfg(target_os = "linux")]
-    fn signal(&self, signals: &[Signal]) -> BTreeSet<i32> {
-        let found = super::tree::below(rustix::process::getpid());
-        signals.iter().for_each(|signal| super::tree::signal_each(&found, *signal));
+    /// Sends the signals to everything that is left, `except` some, and says what that was. Without a process table it is
+    /// the group that gets them.
+    fn signal(&self, signals: &[Signal], except: &BTreeSet<i32>) -> BTreeSet<i32> {
+        let found = tree::below(rustix::process::getpid()).unwrap_or_else(|| BTreeSet::from([-self.main.as_raw_pid()]));
+        let found = &found - except;
+        signals.iter().for_each(|signal| tree::signal_each(&found, *signal));
         found
-    }
-
-    /// Sends the signals to the command's group.
-    #[cfg(not(target_os = "linux"))]
-    fn signal(&self, signals: &[Signal]) -> BTreeSet<i32> {
-        for signal in signals {
-            let _ = rustix::process::kill_process_group(self.main, *signal);
-        }
-        BTreeSet::from([self.main.as_raw_pid()])
     }
 
     /// Without a subreaper the members of the group may be nobody's children.

@@ -51,6 +51,7 @@ impl Spawner {
 
     /// Runs a command until it and everything it started is gone. A kill by `cancel` ends it, and so does dropping the
     /// future; a mere stop does not. `on_output` sees every byte as it comes, what is returned is bounded by the limits.
+    /// It needs a tokio runtime with io and time.
     pub async fn run(
         &self,
         command: Command,
@@ -102,6 +103,7 @@ impl Spawner {
             Some(Report::NotStarted(errno)) => {
                 return Err(SpawnError::Program { program, source: io::Error::from_raw_os_error(errno) });
             }
+            Some(Report::Unkillable) => return Err(SpawnError::Unkillable { program }),
             Some(Report::Ended(status)) => exit_of(status),
             Some(Report::Killed(status)) => killed.unwrap_or(exit_of(status)),
             None => match without_report(status, killed) {

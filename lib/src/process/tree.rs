@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// One line of the process table.
 #[cfg(target_os = "linux")]
@@ -17,13 +17,13 @@ struct Process {
     zombie: bool,
 }
 
-/// Everything below `root`, without `root` itself and without what is dead already.
+/// Everything below `root`, without `root` itself and without what is dead already; `None` if no process table can be read.
 #[cfg(target_os = "linux")]
-pub(super) fn below(root: Pid) -> BTreeSet<i32> {
-    let table = table();
+pub(super) fn below(root: Pid) -> Option<BTreeSet<i32>> {
+    let table = Some(table()).filter(|table| !table.is_empty())?;
     let mut found = with_descendants(&table, BTreeSet::from([root.as_raw_pid()]));
     found.remove(&root.as_raw_pid());
-    alive(&table, found)
+    Some(alive(&table, found))
 }
 
 /// Everything a supervisor that is gone has left: its session, what carries its mark in the environment, and what is below
@@ -40,16 +40,24 @@ pub(super) fn strays(supervisor: i32, mark: &[u8]) -> BTreeSet<i32> {
     alive(&table, with_descendants(&table, roots))
 }
 
-/// Without a process table there is nothing to look at.
+#[cfg(not(target_os = "linux"))]
+pub(super) fn below(_root: Pid) -> Option<BTreeSet<i32>> {
+    None
+}
+
 #[cfg(not(target_os = "linux"))]
 pub(super) fn strays(_supervisor: i32, _mark: &[u8]) -> BTreeSet<i32> {
     BTreeSet::new()
 }
 
-/// Signals each of them; one that is gone meanwhile is no matter.
+/// Signals each of them, a negative number being a group; one that is gone meanwhile is no matter.
 pub(super) fn signal_each(pids: &BTreeSet<i32>, signal: Signal) {
-    for pid in pids.iter().filter_map(|pid| Pid::from_raw(*pid)) {
-        let _ = kill_process(pid, signal);
+    for number in pids {
+        let _ = match Pid::from_raw(number.abs()) {
+            Some(pid) if *number > 0 => kill_process(pid, signal),
+            Some(group) => kill_process_group(group, signal),
+            None => Ok(()),
+        };
     }
 }
 

@@ -141,6 +141,8 @@ pub(super) enum Report {
     Ended(Status),
     /// The supervisor had begun to kill before it ended.
     Killed(Status),
+    /// Something is left that cannot be killed.
+    Unkillable,
 }
 
 /// An exit status.
@@ -156,6 +158,7 @@ impl Report {
             Self::NotStarted(errno) => (b'n', (b'e', errno)),
             Self::Ended(status) => (b'e', status.to_parts()),
             Self::Killed(status) => (b'k', status.to_parts()),
+            Self::Unkillable => (b'u', (b'-', 0)),
         };
         let mut bytes = vec![kind, how];
         bytes.extend_from_slice(&number.to_le_bytes());
@@ -185,6 +188,7 @@ impl Report {
             b'n' => Some(Self::NotStarted(number)),
             b'e' => status().map(Self::Ended),
             b'k' => status().map(Self::Killed),
+            b'u' => Some(Self::Unkillable),
             _ => None,
         }
     }
@@ -247,7 +251,8 @@ mod tests {
 
     #[test]
     fn a_report_arrives_and_a_missing_one_is_none() {
-        for report in [Report::NotStarted(2), Report::Ended(Status::Code(-1)), Report::Killed(Status::Signal(9))] {
+        let killed = Report::Killed(Status::Signal(9));
+        for report in [Report::NotStarted(2), Report::Ended(Status::Code(-1)), killed, Report::Unkillable] {
             let (mut ours, mut theirs) = UnixStream::pair().expect("a pair");
             report.send(&mut theirs).expect("sent");
             assert_eq!(Report::receive(&mut ours).expect("read"), Some(report));

@@ -59,7 +59,7 @@ impl Sandbox {
     }
 
     #[expect(clippy::disallowed_methods, reason = "the one variable the tests take over: where git is")]
-    fn variables(&self) -> Vec<(&'static str, String)> {
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![
             ("PATH", std::env::var("PATH").unwrap()),
             ("HOME", self.path("home").to_str().unwrap().to_owned()),

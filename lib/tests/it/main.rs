@@ -1,6 +1,10 @@
-//! Everything about the library that needs real files, git or processes: one binary, a module per topic.
+//! The library as a user of it sees it, and the shape of this repository: one binary, a module per topic.
 
+#![forbid(unsafe_code)]
+
+mod agent;
 mod coverage;
+mod deciding;
 mod engine;
 mod examples;
 mod git;

@@ -146,6 +146,21 @@ async fn arguments_and_a_directory_of_any_bytes_arrive() {
 }
 
 #[tokio::test]
+async fn long_command_lines_pass_and_too_long_ones_are_refused() {
+    let dir = dir();
+    let words: Vec<String> = (0..15).map(|_| "x".repeat(100_000)).collect();
+    let argv = ["sh", "-c", r#"echo $# ${#15}"#, "sh"].into_iter().chain(words.iter().map(String::as_str));
+    assert_eq!(run(Command::new(argv, dir.path())).await.stdout.to_text(), "15 100000\n");
+    let error = run_error(Command::new(["echo", &"x".repeat(200_000)], dir.path())).await;
+    assert!(error.to_string().contains("`echo`") && error.to_string().contains("stdin"), "{error}");
+}
+
+#[tokio::test]
+async fn a_broken_pipe_ends_a_writer_as_usual() {
+    assert_eq!(shell("(yes; echo $? >&2) | head -n1").await.stderr.to_text(), "141\n");
+}
+
+#[tokio::test]
 async fn what_cannot_be_started_is_named() {
     let dir = dir();
     let error = run_error(Command::new(["no-such-program-here", "x"], dir.path())).await;
@@ -205,12 +220,13 @@ async fn the_idle_limit_ends_a_silent_command_and_counts_from_the_last_output() 
 #[tokio::test]
 async fn a_command_may_clean_up_on_term() {
     let dir = dir();
-    let script = "trap 'echo bye; touch cleaned; exit 0' TERM; echo ready; sleep 1000 & wait";
+    let script = "trap 'echo bye; touch cleaned; exit 0' TERM; echo ready; while :; do :; done";
     let mut command = Command::shell(script, dir.path());
     command.limits.grace = PATIENCE;
     let output = kill_when_ready(command).await;
     assert_eq!(output.exit, Exit::Cancelled);
     assert!(output.stdout.to_text().ends_with("bye\n") && dir.path().join("cleaned").exists());
+    assert!(output.duration < PATIENCE, "it did not need a KILL");
     assert_eq!(survivors(dir.path()), Vec::<i32>::new());
 }
 

@@ -145,7 +145,6 @@ impl<'a> Run<'a> {
                     let limit = self.job.timeout.unwrap_or_default();
                     return Err(AgentError::TimedOut(format!("the agent was not done after {limit:?}")));
                 }
-                Next::Again if cancel.is_stopped() => return Ok(self.reply(End::Stopped)),
                 Next::Again => {}
             }
         }

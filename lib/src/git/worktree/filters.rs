@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
 
-use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::bstr::{BStr, BString};
 use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
 use gix::index::entry::Mode;
 use gix::objs::Find as _;

@@ -2,7 +2,6 @@
 
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::time::Duration;
 
 use gix::refs::Target;
 use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
@@ -10,7 +9,7 @@ use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 use super::super::crash::{self, Kind, When};
 use super::super::error::{Error, IoContext as _, LibraryContext as _};
 use super::super::id::{TreeId, to_gix};
-use super::super::refs::{full_name, lock_path, release_if_stale};
+use super::super::refs::{full_name, lock_path, release_when_stale};
 use super::super::repo::{Head, head_of};
 use super::Worktree;
 use super::admin::linked_git_dir;
@@ -42,9 +41,6 @@ const STATE: [&str; 18] = [
 
 /// The same, as directories.
 const STATE_DIRECTORIES: [&str; 5] = ["rebase-apply", "rebase-merge", "sequencer", "refs/bisect", "refs/rewritten"];
-
-/// How long a lock file of HEAD or index is waited for. Nobody should be at work there.
-const PATIENCE: Duration = Duration::from_secs(3);
 
 impl Worktree {
     /// Where the agent's HEAD is, none if it names no commit (an orphan branch). A branch means that the agent
@@ -140,19 +136,10 @@ impl Worktree {
         Ok(())
     }
 
-    /// Removes lock files a killed git left behind.
+    /// Removes lock files a killed git left behind. No agent runs now, so nobody should be at work there.
     pub(super) fn clear_locks(&self) -> Result<(), Error> {
         for name in ["HEAD", "index"] {
-            let lock = lock_path(&self.git_dir.join(name));
-            let mut waited = Duration::ZERO;
-            while lock.symlink_metadata().is_ok() && !release_if_stale(&lock)? {
-                if waited >= PATIENCE {
-                    return Err(Error::Locked { path: lock });
-                }
-                let step = Duration::from_millis(50);
-                std::thread::sleep(step);
-                waited += step;
-            }
+            release_when_stale(&lock_path(&self.git_dir.join(name)))?;
         }
         Ok(())
     }

@@ -56,7 +56,7 @@ fn every_filter_gives_what_git_add_gives() {
         sandbox.git("repo", &["config", key, value]);
     }
     let attributes = "*.lf text eol=lf\n*.crlf text eol=crlf\n*.bin -text\n*.id ident\n*.up filter=process\n\
-                      *.clean filter=clean\n*.fails filter=fails\n*.utf16 text working-tree-encoding=UTF-16LE-BOM\n\
+                      *.clean filter=clean\n*.fails filter=fails\n*.utf16 text working-tree-encoding=UTF-16\n\
                       *.both filter=clean text eol=lf ident\n";
     sandbox.write("repo/.gitattributes", attributes);
     sandbox.git("repo", &["-c", "core.autocrlf=false", "-c", "core.safecrlf=false", "add", ".gitattributes"]);
@@ -94,7 +94,8 @@ fn every_filter_gives_what_git_add_gives() {
     sandbox.git("repo", &["config", "core.safecrlf", "false"]);
     let expected = sandbox.git_tree(&root);
     let written = record(&repo, &mut worktree);
-    assert_eq!(written.tree.to_string(), expected);
+    let difference = sandbox.git("repo", &["diff", "--no-textconv", "-a", &expected, &written.tree.to_string()]);
+    assert_eq!(written.tree.to_string(), expected, "{difference}");
     assert!(written.held_back.is_empty(), "{:?}", written.held_back);
     let file = |name: &str| repo.tree_file(written.tree, &name.into()).unwrap().unwrap();
     assert_eq!(file("x.up"), b"UPPER\n.\n"[..b"UPPER\n.".len()]);

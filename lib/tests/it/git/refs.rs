@@ -1,1 +1,186 @@
+//! Refs move by compare-and-swap, and only so.
 
+use std::fs;
+use std::sync::Barrier;
+use std::time::{Duration, SystemTime};
+
+use pleach::git::{Durability, Move, Repo, SwapError, Writer};
+use pleach::ids::CommitId;
+
+use super::{Sandbox, spec};
+
+fn make_commit(repo: &Repo, writer: &mut Writer, parents: &[CommitId], message: &str) -> CommitId {
+    let tree = repo.tree_of(repo.head().unwrap().commit).unwrap();
+    let commit = writer.commit(&spec(tree, parents, message)).unwrap();
+    writer.flush().unwrap();
+    commit
+}
+
+#[test]
+fn a_ref_moves_only_from_where_it_was_thought_to_be() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let name = "refs/pleach/sessions/abcdefgh/main";
+    let mut writer = repo.writer();
+    let one = make_commit(&repo, &mut writer, &[base], "one");
+    let two = make_commit(&repo, &mut writer, &[one], "two");
+    assert!(matches!(repo.swap(name, Some(base), one, "x"), Err(SwapError::Stale { actual: None, .. })));
+    repo.swap(name, None, one, "create").unwrap();
+    assert!(matches!(repo.swap(name, None, two, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == one));
+    assert!(matches!(repo.swap(name, None, one, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == one));
+    assert!(matches!(repo.swap(name, Some(base), two, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == one));
+    repo.swap(name, Some(one), two, "move").unwrap();
+    assert_eq!(sandbox.git("repo", &["rev-parse", name]), two.to_string());
+    // A ref that only the packed file has is known all the same.
+    sandbox.git("repo", &["pack-refs", "--all"]);
+    assert!(!sandbox.path("repo/.git").join(name).exists());
+    assert!(matches!(repo.swap(name, Some(one), base, "x"), Err(SwapError::Stale { actual: Some(a), .. }) if a == two));
+    repo.swap(name, Some(two), one, "back").unwrap();
+    assert_eq!(repo.reference(name).unwrap(), Some(one));
+    assert!(matches!(repo.delete(name, two, "x"), Err(SwapError::Stale { .. })));
+    repo.delete(name, one, "gone").unwrap();
+    assert_eq!(repo.reference(name).unwrap(), None);
+    assert!(sandbox.try_git("repo", &["rev-parse", "--verify", name]).is_err());
+}
+
+#[test]
+fn branches_get_a_reflog_with_the_reason() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    repo.swap("refs/heads/pleach/t/abcdefgh", None, base, "session abcdefgh: start").unwrap();
+    assert_eq!(
+        sandbox.git("repo", &["reflog", "show", "--format=%gn %gs", "pleach/t/abcdefgh"]),
+        "pleach session abcdefgh: start"
+    );
+}
+
+#[test]
+fn names_that_git_forbids_side_by_side_clash() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    repo.swap("refs/heads/a/b", None, base, "x").unwrap();
+    for packed in [false, true] {
+        if packed {
+            sandbox.git("repo", &["pack-refs", "--all"]);
+        }
+        let above = repo.swap("refs/heads/a", None, base, "x");
+        assert!(matches!(above, Err(SwapError::Clash { ref with, .. }) if with == "refs/heads/a/b"), "{above:?}");
+        let below = repo.swap("refs/heads/a/b/c", None, base, "x");
+        assert!(matches!(below, Err(SwapError::Clash { ref with, .. }) if with == "refs/heads/a/b"), "{below:?}");
+    }
+    assert!(matches!(repo.swap("refs/heads/a..b", None, base, "x"), Err(SwapError::Other(_))));
+}
+
+#[test]
+fn several_refs_move_together_or_not_at_all() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let one = make_commit(&repo, &mut repo.writer(), &[base], "one");
+    let go = |name: &str, old, new| Move { name: format!("refs/heads/{name}"), old, new };
+    repo.swap_all(&[go("x", None, Some(base)), go("y", None, Some(base))], "create").unwrap();
+    let stale = repo.swap_all(&[go("x", Some(base), Some(one)), go("y", Some(one), Some(base))], "move");
+    assert!(matches!(stale, Err(SwapError::Stale { ref name, .. }) if name == "refs/heads/y"), "{stale:?}");
+    assert_eq!(repo.reference("refs/heads/x").unwrap(), Some(base));
+    repo.swap_all(&[go("x", Some(base), Some(one)), go("y", Some(base), None)], "move").unwrap();
+    let refs = repo.references("refs/heads/").unwrap();
+    assert_eq!(refs, [("refs/heads/main".to_owned(), base), ("refs/heads/x".to_owned(), one)]);
+}
+
+#[test]
+fn refs_are_listed_by_any_beginning_of_their_name() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    for name in ["refs/pleach/keep/s-1", "refs/pleach/keep/s-2", "refs/pleach/keep/t-1", "refs/heads/s"] {
+        repo.swap(name, None, base, "x").unwrap();
+    }
+    sandbox.git("repo", &["pack-refs", "--all"]);
+    let names = |prefix| repo.references(prefix).unwrap().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    assert_eq!(names("refs/pleach/keep/s-"), ["refs/pleach/keep/s-1", "refs/pleach/keep/s-2"]);
+    assert_eq!(names("refs/pleach/").len(), 3);
+    assert!(names("refs/nothing/").is_empty());
+}
+
+#[test]
+fn a_locked_ref_is_named_and_an_old_lock_can_be_released() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let name = "refs/pleach/sessions/abcdefgh/main";
+    let lock = sandbox.path("repo/.git/refs/pleach/sessions/abcdefgh/main.lock");
+    repo.swap(name, None, base, "x").unwrap();
+    let next = make_commit(&repo, &mut repo.writer(), &[base], "next");
+    fs::write(&lock, "").unwrap();
+    let locked = repo.swap(name, Some(base), next, "x");
+    assert!(
+        matches!(locked, Err(SwapError::Locked { lock: ref found, .. }) if found.ends_with("main.lock")),
+        "{locked:?}"
+    );
+    let young = std::time::Instant::now();
+    fs::write(&lock, "").unwrap();
+    assert!(repo.release_stale_lock(name).unwrap());
+    assert!(young.elapsed() >= Duration::from_millis(900), "a young lock may be someone's");
+    fs::write(&lock, "").unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    fs::File::options().write(true).open(&lock).unwrap().set_modified(old).unwrap();
+    assert!(repo.release_stale_lock(name).unwrap());
+    assert!(!repo.release_stale_lock(name).unwrap());
+    repo.swap(name, Some(base), next, "x").unwrap();
+}
+
+#[test]
+fn eight_writers_never_lose_a_commit() {
+    const THREADS: usize = 8;
+    const EACH: usize = 25;
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo").with_durability(Durability::None);
+    let base = repo.head().unwrap().commit;
+    let name = "refs/pleach/race";
+    repo.swap(name, None, base, "start").unwrap();
+    let barrier = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (repo, barrier) = (repo.clone(), &barrier);
+            scope.spawn(move || {
+                let mut writer = repo.writer();
+                barrier.wait();
+                for turn in 0..EACH {
+                    loop {
+                        let tip = repo.reference(name).unwrap().unwrap();
+                        let next = make_commit(&repo, &mut writer, &[tip], &format!("{thread} {turn}"));
+                        match repo.swap(name, Some(tip), next, "race") {
+                            Ok(()) => break,
+                            Err(SwapError::Stale { actual, .. }) => assert_ne!(actual, Some(tip)),
+                            Err(SwapError::Locked { .. }) => {}
+                            Err(error) => panic!("{error}"),
+                        }
+                    }
+                }
+            });
+        }
+    });
+    let subjects = sandbox.git("repo", &["log", "--format=%s", &format!("{base}..{name}")]);
+    let mut subjects: Vec<&str> = subjects.lines().collect();
+    assert_eq!(subjects.len(), THREADS * EACH);
+    subjects.sort_unstable();
+    subjects.dedup();
+    assert_eq!(subjects.len(), THREADS * EACH, "each turn is in the chain exactly once");
+    // Of several that create the same ref with the same commit, one has made it.
+    let made = std::thread::scope(|scope| {
+        let creators: Vec<_> = (0..THREADS)
+            .map(|_| {
+                let (repo, barrier) = (repo.clone(), &barrier);
+                scope.spawn(move || {
+                    barrier.wait();
+                    repo.swap("refs/pleach/lease", None, base, "lease").is_ok()
+                })
+            })
+            .collect();
+        creators.into_iter().map(|creator| creator.join().unwrap()).filter(|made| *made).count()
+    });
+    assert_eq!(made, 1);
+}

@@ -1,1 +1,121 @@
+//! Bringing files back to a tree.
 
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+use pleach::git::Worktree;
+
+use super::{Sandbox, names, record, spec};
+
+#[test]
+fn files_become_what_the_tree_says_whatever_they_were() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/.gitignore", "*.o\n");
+    sandbox.write("repo/dir/one", "1\n");
+    sandbox.write("repo/dir/two", "2\n");
+    sandbox.write("repo/file", "file\n");
+    symlink("a.txt", sandbox.path("repo/link")).unwrap();
+    fs::write(sandbox.path("repo").join(OsStr::from_bytes(b"n\xff")), "raw\n").unwrap();
+    sandbox.commit("repo", "more");
+    let repo = sandbox.open("repo");
+    let base = repo.tree_of(repo.head().unwrap().commit).unwrap();
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+
+    fs::write(root.join("a.txt"), "changed").unwrap();
+    fs::set_permissions(root.join("a.txt"), fs::Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(root.join("run.sh"), fs::Permissions::from_mode(0o644)).unwrap();
+    fs::remove_dir_all(root.join("dir")).unwrap();
+    symlink("src", root.join("dir")).unwrap();
+    fs::remove_file(root.join("file")).unwrap();
+    fs::create_dir_all(root.join("file/deep")).unwrap();
+    fs::write(root.join("file/deep/x"), "x").unwrap();
+    fs::write(root.join("file/ignored.o"), "o").unwrap();
+    fs::remove_file(root.join("link")).unwrap();
+    fs::write(root.join("link"), "a.txt").unwrap();
+    fs::remove_file(root.join(OsStr::from_bytes(b"n\xff"))).unwrap();
+    fs::create_dir_all(root.join("new/empty")).unwrap();
+    fs::write(root.join("new/file\n"), "n").unwrap();
+    fs::write(root.join("kept.o"), "build output").unwrap();
+    fs::set_permissions(root.join("new"), fs::Permissions::from_mode(0o500)).unwrap();
+    sandbox.git(&root, &["init", "-q", "inner"]);
+
+    let changed = record(&repo, &mut worktree);
+    let done = worktree.restore(base).unwrap();
+    assert_eq!(names(&done.nested), ["inner"]);
+    assert_eq!(names(&done.removed), ["dir", "file/deep/x", "new/file\n"]);
+    assert_eq!(fs::read_to_string(root.join("dir/two")).unwrap(), "2\n");
+    assert_eq!(fs::read_link(root.join("link")).unwrap().to_str(), Some("a.txt"));
+    assert_eq!(fs::read_to_string(root.join("kept.o")).unwrap(), "build output");
+    assert!(root.join("inner/.git").exists());
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "?? inner/");
+    assert!(worktree.scan().unwrap().is_empty());
+    assert_eq!(fs::metadata(root.join("run.sh")).unwrap().permissions().mode() & 0o111, 0o111);
+
+    // And forth again, which needs every kind of change the other way round.
+    fs::remove_dir_all(root.join("inner")).unwrap();
+    worktree.restore(changed.tree).unwrap();
+    assert_eq!(sandbox.git_tree(&root), changed.tree.to_string());
+    assert_eq!(worktree.tree(), changed.tree);
+}
+
+#[test]
+fn a_reset_gives_the_files_of_the_turn_and_the_head_of_the_node() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    fs::write(root.join("a.txt"), "turn one\n").unwrap();
+    fs::write(root.join("new"), "new\n").unwrap();
+    let turn = record(&repo, &mut worktree).tree;
+    // The crash: more work, a commit of the agent's own, a merge half done, locks, the link gone.
+    fs::write(root.join("a.txt"), "lost\n").unwrap();
+    sandbox.git(&root, &["commit", "-qam", "agent"]);
+    fs::write(root.join("other"), "lost\n").unwrap();
+    fs::write(worktree.git_dir().join("MERGE_HEAD"), format!("{base}\n")).unwrap();
+    fs::write(worktree.git_dir().join("index.lock"), "").unwrap();
+    fs::remove_file(root.join(".git")).unwrap();
+    drop(worktree);
+
+    let mut worktree = Worktree::open(&repo, &root).unwrap();
+    let done = worktree.reset_to(base, turn).unwrap();
+    assert_eq!(names(&done.removed), ["other"]);
+    assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), base.to_string());
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n?? new");
+    assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "turn one\n");
+    assert_eq!(worktree.tree(), turn);
+    assert!(worktree.scan().unwrap().is_empty());
+
+    let mut writer = repo.writer();
+    let commit = writer.commit(&spec(turn, &[base], "turn")).unwrap();
+    writer.flush().unwrap();
+    worktree.reset_to(commit, turn).unwrap();
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+    assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), commit.to_string());
+    // Another worktree at another commit is brought over as well.
+    let mut other = Worktree::add(&repo, &sandbox.path("other"), base).unwrap();
+    let done = other.reset_to(commit, turn).unwrap();
+    assert_eq!(names(&done.written), ["a.txt", "new"]);
+    assert_eq!(sandbox.git("other", &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn files_come_back_through_the_filters_they_went_in_by() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/.gitattributes", "*.crlf text eol=crlf\n");
+    sandbox.write("repo/x.crlf", "a\r\nb\r\n");
+    sandbox.commit("repo", "crlf");
+    let repo = sandbox.open("repo");
+    let base = repo.tree_of(repo.head().unwrap().commit).unwrap();
+    assert_eq!(repo.tree_file(base, &"x.crlf".into()).unwrap().unwrap(), b"a\nb\n");
+    let mut worktree = sandbox.worktree(&repo);
+    let file = worktree.root().join("x.crlf");
+    fs::write(&file, "other").unwrap();
+    fs::write(worktree.root().join(".gitattributes"), "*.crlf text eol=lf\n").unwrap();
+    worktree.restore(base).unwrap();
+    assert_eq!(fs::read(&file).unwrap(), b"a\r\nb\r\n");
+    assert!(worktree.scan().unwrap().is_empty());
+}

@@ -1,0 +1,163 @@
+//! `pleach config`
+
+use clap::Args;
+use pleach::config::{self, Key, Source};
+use serde_json::{Map, Value, json};
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::render::{Out, Table};
+use crate::settings::{self, Search, Settings};
+
+/// Show every setting with its value and the place it came from.
+///
+/// Flags win over PLEACH_* variables, these over pleach.yaml (or orchestra.yaml), .arborist/config.json, your own
+/// config.yaml and the defaults. Secrets are never shown.
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    /// Explain one setting, or all settings of a section: what it means, what it takes, where its value came from.
+    #[arg(long, value_name = "KEY")]
+    explain: Option<String>,
+}
+
+/// A setting and all there is to know about it.
+struct Row {
+    path: String,
+    key: Option<Key>,
+    value: Option<Value>,
+    source: Source,
+    overridden: Vec<Source>,
+}
+
+pub fn run(globals: &Globals, args: ConfigArgs) -> Result<Exit, Failure> {
+    let search = Search::from(&globals.dir, globals.config.as_deref());
+    let settings = settings::load(globals.environment.clone(), &search)?;
+    let rows = rows(&settings, globals);
+    let mut out = Out::new();
+    match args.explain {
+        None if globals.json => out.json(&all_as_json(&settings, &rows))?,
+        None => {
+            let mut table = Table::new(["setting", "value", "from"]);
+            for row in &rows {
+                table.row([row.path.clone(), shown(row.value.as_ref()), row.source.to_string()]);
+            }
+            out.line(table)?;
+        }
+        Some(key) => {
+            let found = explain(&key, rows)?;
+            if globals.json {
+                out.json(&found.iter().map(|row| (row.path.clone(), row_as_json(row))).collect())?;
+            } else {
+                let texts: Vec<String> = found.iter().map(explained).collect();
+                out.line(texts.join("\n\n"))?;
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Every setting, in the order the documentation has; the ones without a value too.
+fn rows(settings: &Settings, globals: &Globals) -> Vec<Row> {
+    let redactor = settings.redactor();
+    let short = |source: &Source| {
+        let file = source.file.as_deref().map(|file| settings::shortened(file, &globals.dir));
+        Source { file, ..source.clone() }
+    };
+    let mut given = settings.resolved.settings();
+    let row = |path: String, key: Option<Key>, value: Option<Value>, source: &Source| {
+        let mut value = value;
+        value.iter_mut().for_each(|value| redactor.json(value));
+        let weaker = settings.resolved.overridden.get(&path).into_iter().flatten();
+        let overridden = weaker.map(short).collect();
+        Row { path, key, value, source: short(source), overridden }
+    };
+    let mut rows = Vec::new();
+    for key in config::keys() {
+        // A list of sections is one setting.
+        let list = key.path.split("[]").next().unwrap_or(&key.path).to_owned();
+        let (found, rest): (Vec<_>, Vec<_>) = given.into_iter().partition(|(path, ..)| matches(path, &list));
+        given = rest;
+        let fixed = !list.contains('*') && list == key.path;
+        if found.is_empty() && fixed {
+            rows.push(row(list, Some(key.clone()), None, &Source::DEFAULT));
+        }
+        rows.extend(found.into_iter().map(|(path, value, source)| row(path, Some(key.clone()), Some(value), &source)));
+    }
+    // Names with dots in them fit no pattern, and are settings all the same.
+    rows.extend(given.into_iter().map(|(path, value, source)| row(path, None, Some(value), &source)));
+    rows
+}
+
+/// Whether a dotted key is one the pattern stands for.
+fn matches(path: &str, pattern: &str) -> bool {
+    let (path, pattern): (Vec<&str>, Vec<&str>) = (path.split('.').collect(), pattern.split('.').collect());
+    path.len() == pattern.len() && path.iter().zip(&pattern).all(|(part, want)| *want == "*" || part == want)
+}
+
+/// Whether a setting is the one asked for, or belongs to the section asked for.
+fn is_below(path: &str, asked: &str) -> bool {
+    path.strip_prefix(asked).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
+/// The settings a key asks about: itself, the ones of its section, or, when none is set, the ones that could be.
+fn explain(asked: &str, rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
+    let known: Vec<String> = rows.iter().map(|row| row.path.clone()).collect();
+    let mut found: Vec<Row> = rows.into_iter().filter(|row| is_below(&row.path, asked)).collect();
+    if found.is_empty() {
+        let keys = config::keys().into_iter().filter(|key| matches(asked, &key.path) || is_below(&key.path, asked));
+        found = keys.map(|key| unset(asked, key)).collect();
+    }
+    if found.is_empty() {
+        let failure = Failure::new(Exit::Usage, format!("there is no setting `{asked}`"));
+        return Err(match config::closest(asked, known.iter().map(String::as_str)) {
+            Some(near) => failure.hint(format!("did you mean `{near}`?")),
+            None => failure.hint("`pleach config` lists all settings"),
+        });
+    }
+    Ok(found)
+}
+
+/// A setting nobody gives: the one asked for, or the pattern it belongs to.
+fn unset(asked: &str, key: Key) -> Row {
+    let path = if matches(asked, &key.path) { asked.to_owned() } else { key.path.clone() };
+    let value = Some(key.default.clone()).filter(|value| !value.is_null());
+    Row { path, value, key: Some(key), source: Source::DEFAULT, overridden: Vec::new() }
+}
+
+fn shown(value: Option<&Value>) -> String {
+    match value {
+        None => "(not set)".to_owned(),
+        Some(Value::String(text)) if !text.is_empty() => crate::trust::visible(text),
+        Some(other) => other.to_string(),
+    }
+}
+
+fn explained(row: &Row) -> String {
+    let mut text = format!("{} = {}\n  from: {}", row.path, shown(row.value.as_ref()), row.source);
+    for weaker in &row.overridden {
+        text.push_str(&format!("\n  wins over: {weaker}"));
+    }
+    if let Some(key) = &row.key {
+        text.push_str(&format!("\n  {}\n  takes: {}", key.about, key.takes));
+    }
+    text
+}
+
+fn row_as_json(row: &Row) -> Value {
+    let source = |source: &Source| json!({"level": source.level.as_str(), "place": source.to_string()});
+    let mut object = Map::new();
+    object.insert("value".into(), row.value.clone().unwrap_or_default());
+    object.insert("from".into(), source(&row.source));
+    object.insert("wins_over".into(), row.overridden.iter().map(source).collect());
+    if let Some(key) = &row.key {
+        object.insert("about".into(), key.about.clone().into());
+        object.insert("takes".into(), key.takes.clone().into());
+    }
+    Value::Object(object)
+}
+
+fn all_as_json(settings: &Settings, rows: &[Row]) -> Value {
+    let rows: Map<String, Value> = rows.iter().map(|row| (row.path.clone(), row_as_json(row))).collect();
+    let files: Vec<_> = settings.files.iter().map(|file| file.to_string_lossy()).collect();
+    json!({"settings": rows, "files": files, "state_dir": settings.state_dir.to_string_lossy()})
+}

@@ -1,0 +1,170 @@
+//! `pleach demo`
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use pleach::config::{AgentChoice, Config};
+use pleach::engine::{Session, StartRequest};
+use pleach::event::{Event, Route};
+use pleach::git::Repo;
+use pleach::ids::{ContextId, RepoName};
+use pleach::process::{Blocking, run_blocking};
+use pleach::record::History;
+
+use crate::answers::Answers;
+use crate::commands::Globals;
+use crate::commands::run::{block_on, runnable};
+use crate::exit::{Exit, Failure};
+use crate::failure::of_engine;
+use crate::pipeline_file::PipelineFile;
+use crate::render::{Out, tokens};
+use crate::session::{build, see_through};
+use crate::settings::{self, Search};
+
+const PIPELINE: &str = include_str!("../../demo/pipeline.dot");
+const SCRIPT: &str = include_str!("../../demo/script.yaml");
+const TEST: &str = include_str!("../../demo/test.sh");
+
+/// See it work: a small pipeline in a throw-away repository.
+///
+/// An agent plans, implements, fails its test, mends it and reviews. The model is a script, so no key and no network
+/// are needed; everything else is real: the agent's loop and tools, the working copy, the commits, the record.
+#[derive(Debug, Args)]
+pub struct DemoArgs {
+    /// Make the repository here instead of in a temporary directory.
+    #[arg(value_name = "DIR")]
+    dir: Option<PathBuf>,
+}
+
+pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
+    let dir = place(globals, args.dir)?;
+    let repo = make_repository(globals, &dir)?;
+    let search = Search::from(&dir, Some(&dir.join("pleach.yaml")));
+    let settings = settings::load(globals.environment.clone(), &search)?;
+    let config: &Config = &settings.resolved.config;
+    debug_assert_eq!(config.agent, Some(AgentChoice::Builtin));
+    let file = PipelineFile::read(Path::new("pipeline.dot"), &dir.join("pipeline.dot"))?;
+    let pipeline = runnable(globals, &file, BTreeMap::new(), config)?;
+    let built = build(&settings, config, Answers::default())?;
+    let request = StartRequest {
+        repo: repo.clone(),
+        repo_name: RepoName::new("demo").map_err(|error| Failure::new(Exit::Usage, error.to_string()))?,
+        branch_prefix: "pleach/".into(),
+        pipeline,
+        dot: file.source,
+        dot_path: file.name,
+        files: file.files,
+        inputs: BTreeMap::new(),
+        config: config.recordable(),
+        simulated: false,
+    };
+    let (exit, id) = block_on(async {
+        let session = Session::start(built.engine, request).await.map_err(|error| of_engine(&error))?;
+        let id = session.id.clone();
+        Ok((see_through(globals, session, built.canceller).await?, id))
+    })?;
+    if !globals.json {
+        let history = History::whole(&repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
+        tell(&dir, &history)?;
+    }
+    Ok(exit)
+}
+
+fn place(globals: &Globals, asked: Option<PathBuf>) -> Result<PathBuf, Failure> {
+    let (dir, fixed) = match asked {
+        Some(dir) => (globals.path(&dir), true),
+        None => (std::env::temp_dir().join(format!("pleach-demo-{}", pleach::workspace::new_session_id())), false),
+    };
+    let taken = fixed && std::fs::read_dir(&dir).is_ok_and(|mut entries| entries.next().is_some());
+    if taken {
+        return Err(Failure::new(Exit::Usage, format!("`{}` is not empty", dir.display()))
+            .hint("name a directory that does not exist yet"));
+    }
+    std::fs::create_dir_all(&dir)
+        .map_err(|error| Failure::new(Exit::Environment, format!("cannot make `{}`", dir.display())).because(&error))?;
+    dir.canonicalize().map_err(|error| Failure::new(Exit::Environment, "cannot use the directory").because(&error))
+}
+
+/// A repository with one commit: the test, the pipeline, the script and the configuration.
+fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
+    let config = "agent: builtin\nproviders: {script: {file: script.yaml}}\n";
+    let files = [("pipeline.dot", PIPELINE), ("script.yaml", SCRIPT), ("test.sh", TEST), ("pleach.yaml", config)];
+    let git = |args: &[&str]| -> Result<(), Failure> {
+        let env = globals.environment.iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
+        let command = Blocking {
+            program: "git".into(),
+            args: args.iter().map(|arg| arg.into()).collect(),
+            cwd: dir.to_owned(),
+            env: env.collect(),
+            ..Blocking::default()
+        };
+        let failed = |why: String| {
+            Failure::new(Exit::Environment, format!("git {} failed: {why}", args.join(" "))).hint("is git installed?")
+        };
+        let output = run_blocking(&command).map_err(|error| failed(error.to_string()))?;
+        if output.success() { Ok(()) } else { Err(failed(String::from_utf8_lossy(&output.stderr).into_owned())) }
+    };
+    git(&["init", "--quiet", "--initial-branch=main"])?;
+    for (name, text) in files {
+        let path = dir.join(name);
+        std::fs::write(&path, text).map_err(|error| {
+            Failure::new(Exit::Environment, format!("cannot write `{}`", path.display())).because(&error)
+        })?;
+    }
+    git(&["add", "."])?;
+    let who = ["-c", "user.name=pleach", "-c", "user.email=pleach@local", "-c", "commit.gpgsign=false"];
+    let commit = ["-c", "core.hooksPath=/dev/null", "commit", "--quiet", "--message", "A repository for the demo"];
+    git(&[&who[..], &commit[..]].concat())?;
+    Repo::discover(dir, &globals.environment).map_err(|error| of_engine(&error.into()))
+}
+
+/// The run as a tree of nodes, turns and commits, and what to look at next.
+fn tell(dir: &Path, history: &History) -> Result<(), Failure> {
+    let mut out = Out::new();
+    out.line("")?;
+    for event in history.events().map(|recorded| &recorded.event) {
+        match event {
+            Event::NodeStarted(node) if !matches!(node.handler.as_str(), "start" | "exit") => {
+                let visit = if node.visit > 1 { format!(" (visit {})", node.visit) } else { String::new() };
+                out.line(format!("{}{visit}", node.node_id))?;
+            }
+            Event::AgentTurn(turn) => {
+                let commit = turn.git_sha.as_ref().and_then(|shas| shas.values().next());
+                let what = turn.commit_message.as_deref().and_then(|text| text.lines().next());
+                let tools: Vec<&str> = turn.tool_calls.iter().map(|call| call.name.as_str()).collect();
+                let what = what.map(str::to_owned).unwrap_or_else(|| match tools.as_slice() {
+                    [] => "answer".to_owned(),
+                    tools => tools.join(", "),
+                });
+                let commit = commit.map_or("          ".to_owned(), |id| id.short());
+                out.line(format!(
+                    "├─ {:<8} {commit}  {what} ({} tokens)",
+                    turn.turn,
+                    tokens(turn.token_usage.total())
+                ))?;
+            }
+            Event::ToolExecution(tool) => {
+                out.line(format!("├─ {:<8} {:10}  {} ({})", tool.turn, "", tool.command, tool.exit))?;
+            }
+            Event::NodeExecution(node) if !matches!(node.route, Route::Complete) && node.node_id != "start" => {
+                let to = match &node.route {
+                    Route::Edge { to } => format!(" → {to}"),
+                    _ => String::new(),
+                };
+                out.line(format!("└─ {}{to}", node.outcome.status))?;
+            }
+            _ => {}
+        }
+    }
+    let id = &history.session;
+    let dir = dir.display();
+    out.line(format!("\nLook further:\n  cd {dir}"))?;
+    out.line(format!("  pleach status {id}        # the session, its turns and checkpoints"))?;
+    out.line(format!("  pleach show {id}/main.5    # one turn: messages, tools, diff"))?;
+    out.line(format!("  pleach diff {id}          # all it changed"))?;
+    out.line(format!(
+        "  git log --stat {}    # the same as git sees it",
+        history.started.branches.values().next().map_or("", |branch| branch.as_str())
+    ))
+}

@@ -1,0 +1,88 @@
+//! `pleach graph`
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use pleach::plan::{self, pipeline::Pipeline};
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::pipeline_file::PipelineFile;
+use crate::render::{Out, Source, graph};
+
+/// Draw a pipeline.
+///
+/// A file with errors is not drawn; warnings do not matter here. Nothing but pleach is needed, also for SVG.
+#[derive(Debug, Args)]
+pub struct GraphArgs {
+    /// The pipeline, a DOT file.
+    file: PathBuf,
+    /// How to draw it; without it the ending of OUT decides, and without that it is text.
+    #[arg(long, value_enum)]
+    format: Option<Format>,
+    /// Write to this file instead of standard output.
+    #[arg(short, long, value_name = "OUT")]
+    output: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A picture for browsers, legible on light and dark pages.
+    Svg,
+    /// The pipeline as DOT, with defaults, variables and the stylesheet laid into the nodes.
+    Dot,
+    /// Nodes and edges as lines of text.
+    Text,
+}
+
+pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
+    let pipeline = read(globals, &args.file)?;
+    let output = args.output.map(|path| globals.path(&path));
+    let drawn = match format(args.format, output.as_deref()) {
+        Format::Svg => graph::svg(&graph::Diagram::new(&pipeline)),
+        Format::Dot => plan::print::dot(&pipeline),
+        Format::Text => graph::text(&graph::Diagram::new(&pipeline)),
+    };
+    match output {
+        None => Out::new().text(&drawn)?,
+        Some(output) => write(&globals.path(&args.file), &output, &drawn)?,
+    }
+    Ok(Exit::Done)
+}
+
+fn format(asked: Option<Format>, output: Option<&Path>) -> Format {
+    asked.unwrap_or_else(|| match output.and_then(Path::extension).and_then(|ending| ending.to_str()) {
+        Some("svg") => Format::Svg,
+        Some("dot" | "gv") => Format::Dot,
+        _ => Format::Text,
+    })
+}
+
+/// Reads a pipeline together with the prompt files it names. Only errors keep it from being drawn.
+fn read(globals: &Globals, name: &Path) -> Result<Pipeline, Failure> {
+    let file = PipelineFile::read(name, &globals.path(name))?;
+    let (pipeline, diagnostics) = plan::load(&file.source, &file.inputs(BTreeMap::new()), &[]);
+    let source = Source::new(&file.name, &file.source);
+    let mut errors = diagnostics.iter().filter(|found| found.is_error()).peekable();
+    let valid = errors.peek().is_none();
+    errors.for_each(|error| anstream::eprintln!("{}\n", source.show(error)));
+    pipeline.filter(|_| valid).ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("`{}` cannot be drawn", file.name)).hint("mend the errors above")
+    })
+}
+
+fn write(input: &Path, output: &Path, text: &str) -> Result<(), Failure> {
+    // An output that is not there yet has no canonical path, and so is no file that could be lost.
+    if output.canonicalize().is_ok_and(|output| input.canonicalize().is_ok_and(|input| input == output)) {
+        let message = format!("`{}` is the pipeline itself", output.display());
+        return Err(Failure::new(Exit::Usage, message).hint("give another file with -o"));
+    }
+    let text = anstream::adapter::strip_str(text).to_string();
+    fs::write(output, text).map_err(|error| {
+        Failure::new(Exit::Environment, format!("cannot write `{}`", output.display()))
+            .because(&error)
+            .hint("give a file in a directory that exists and may be written to")
+    })
+}

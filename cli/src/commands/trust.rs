@@ -1,0 +1,96 @@
+//! `pleach trust`
+
+use clap::Args;
+use serde_json::json;
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::render::{Out, Table};
+use crate::settings;
+use crate::trust::{Agreement, Store, visible};
+
+/// How many digits of a key are shown.
+const SHOWN_KEY: usize = 10;
+
+/// List what you have agreed to: commands that repositories supply, and settings of theirs that touch your keys.
+///
+/// `run` and `resume` ask before they use any of it for the first time. An agreement holds for one repository and one
+/// exact text; when the text changes you are asked again.
+#[derive(Debug, Args)]
+pub struct TrustArgs {
+    /// Take these agreements back, by the beginning of their key.
+    #[arg(long, value_name = "KEY", num_args = 0..)]
+    revoke: Option<Vec<String>>,
+    /// Take all agreements back.
+    #[arg(long, requires = "revoke")]
+    all: bool,
+}
+
+pub fn run(globals: &Globals, args: TrustArgs) -> Result<Exit, Failure> {
+    let store = Store::new(&settings::state_dir(&globals.environment)?);
+    let Some(keys) = args.revoke else {
+        return list(globals, &store.list()?).map(|()| Exit::Done);
+    };
+    if keys.is_empty() != args.all {
+        return Err(Failure::new(Exit::Usage, "say which agreements to take back")
+            .hint("`pleach trust --revoke KEY`, or `pleach trust --revoke --all`"));
+    }
+    let chosen = keys.iter().map(|key| pick(&store, key)).collect::<Result<Vec<_>, _>>()?;
+    let revoked = store.revoke(|agreement| args.all || chosen.contains(agreement))?;
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({"revoked": revoked}))?;
+    } else if revoked.is_empty() {
+        out.line("Nothing to take back.")?;
+    }
+    for agreement in revoked.iter().filter(|_| !globals.json) {
+        out.line(format!("Taken back: {} {}", short(agreement), first_line(agreement)))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn list(globals: &Globals, agreements: &[Agreement]) -> Result<(), Failure> {
+    let mut out = Out::new();
+    if globals.json {
+        return out.json(&json!({"trusted": agreements}));
+    }
+    if agreements.is_empty() {
+        return out.line("You have agreed to nothing yet.");
+    }
+    let mut table = Table::new(["key", "repository", "kind", "from", "text"]);
+    for agreement in agreements {
+        table.row([
+            short(agreement),
+            visible(&agreement.repo),
+            agreement.kind.clone(),
+            visible(&agreement.where_from),
+            first_line(agreement),
+        ]);
+    }
+    out.line(table)
+}
+
+fn short(agreement: &Agreement) -> String {
+    agreement.key.chars().take(SHOWN_KEY).collect()
+}
+
+fn first_line(agreement: &Agreement) -> String {
+    let mut lines = agreement.text.lines();
+    let first = visible(lines.next().unwrap_or_default());
+    if lines.next().is_some() { format!("{first} …") } else { first }
+}
+
+/// The one agreement a key stands for.
+fn pick(store: &Store, key: &str) -> Result<Agreement, Failure> {
+    let mut found: Vec<Agreement> =
+        store.list()?.into_iter().filter(|agreement| !key.is_empty() && agreement.key.starts_with(key)).collect();
+    match (found.pop(), found.len()) {
+        (Some(only), 0) => Ok(only),
+        (Some(_), more) => Err(Failure::new(Exit::Usage, format!("{} agreements begin with `{key}`", more + 1))
+            .hint("give more digits; `pleach trust --json` shows whole keys and repositories")),
+        (None, _) => {
+            Err(Failure::new(Exit::Usage, format!("no agreement begins with `{key}`"))
+                .hint("`pleach trust` lists them"))
+        }
+    }
+}

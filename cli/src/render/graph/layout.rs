@@ -1,0 +1,206 @@
+//! Where everything goes: nodes in layers, edges between them, labels of edges in layers of their own.
+//!
+//! All of it is computed as if the picture ran downwards; for one that runs to the right the two axes change their roles
+//! at the beginning and at the end.
+
+use std::collections::BTreeSet;
+
+use crate::render::graph::geometry::{Point, Size};
+use crate::render::graph::layers::{Cell, Layers, Stack};
+use crate::render::graph::order::Order;
+use crate::render::graph::path::Path;
+use crate::render::graph::{library, routes, sweeps};
+
+/// Which way edges lead.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Flow {
+    #[default]
+    Down,
+    Right,
+}
+
+impl Flow {
+    /// From the picture to a drawing that runs downwards, and back.
+    pub fn turn(self, point: Point) -> Point {
+        if self == Self::Down { point } else { point.transposed() }
+    }
+
+    fn turn_size(self, size: Size) -> Size {
+        if self == Self::Down { size } else { size.transposed() }
+    }
+}
+
+/// A node to be placed.
+#[derive(Debug, Clone)]
+pub struct Body {
+    pub size: Size,
+    /// The corners of its outline, around its middle.
+    pub outline: Vec<Point>,
+}
+
+/// An edge to be drawn.
+#[derive(Debug, Clone, Copy)]
+pub struct Wire {
+    pub from: usize,
+    pub to: usize,
+    /// The room its text needs; nothing when it has none.
+    pub label: Size,
+}
+
+/// Where everything goes.
+#[derive(Debug, Default)]
+pub struct Layout {
+    pub size: Size,
+    /// The middle of each node.
+    pub nodes: Vec<Point>,
+    pub wires: Vec<Course>,
+}
+
+/// Where an edge goes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Course {
+    pub path: Path,
+    /// The middle of its label.
+    pub label_at: Point,
+}
+
+/// The way of an edge through the stack.
+#[derive(Debug, Clone, Default)]
+pub struct Strand {
+    /// Its arcs from top to bottom; none for an edge from a node to itself.
+    pub arcs: Vec<usize>,
+    /// The box of its label.
+    pub label: Option<usize>,
+    /// It leads upwards.
+    pub rises: bool,
+}
+
+/// The room left free around the label of an edge.
+const LABEL_MARGIN: f64 = 6.0;
+/// How far the loop of an edge from a node to itself reaches out, and by how much more the next one does.
+const LOOP: f64 = 26.0;
+const NEXT_LOOP: f64 = 14.0;
+
+/// Places nodes and edges.
+pub fn lay_out(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow) -> Layout {
+    let loops = Loops::new(bodies, wires);
+    let (stack, boxes, strands) = pile(bodies, wires, order, flow, &loops);
+    let mut layers = Layers::new(&stack);
+    let x = if library::can_place(&layers) { library::place(&mut layers) } else { sweeps::place(&mut layers) };
+    let turned: Vec<Vec<Point>> =
+        bodies.iter().map(|body| body.outline.iter().map(|corner| flow.turn(*corner)).collect()).collect();
+    let mut outlines: Vec<Option<&[Point]>> = vec![None; stack.boxes.len()];
+    for (node, slot) in boxes.iter().enumerate() {
+        outlines[*slot] = Some(&turned[node]);
+    }
+    let routed = routes::route(&layers, &stack, x, &outlines, &strands);
+    let mut layout = Layout {
+        size: flow.turn_size(routed.size),
+        nodes: boxes.iter().map(|slot| flow.turn(routed.middle[*slot])).collect(),
+        wires: Vec::with_capacity(wires.len()),
+    };
+    for ((strand, knots), (index, wire)) in strands.iter().zip(routed.knots).zip(wires.iter().enumerate()) {
+        layout.wires.push(if wire.from == wire.to {
+            loops.course(&bodies[wire.from], layout.nodes[wire.from], index, wires)
+        } else {
+            let label_at = strand.label.map(|slot| flow.turn(routed.middle[slot])).unwrap_or_default();
+            Course { path: Path::along(&knots, strand.rises, flow), label_at }
+        });
+    }
+    layout
+}
+
+/// Stacks nodes and labels of edges so that every arc leads to a later box. Gives the box of each node as well.
+fn pile(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow, loops: &Loops) -> (Stack, Vec<usize>, Vec<Strand>) {
+    let mut place = vec![0; bodies.len()];
+    order.nodes.iter().enumerate().for_each(|(at, node)| place[*node] = at);
+    let mut leaving = vec![Vec::new(); bodies.len()];
+    let mut strands = vec![Strand::default(); wires.len()];
+    for (index, wire) in wires.iter().enumerate().filter(|(_, wire)| wire.from != wire.to) {
+        strands[index].rises = place[wire.from] > place[wire.to];
+        leaving[if strands[index].rises { wire.to } else { wire.from }].push(index);
+    }
+    let mut stack = Stack::default();
+    let mut boxes = vec![0; bodies.len()];
+    let mut joined = BTreeSet::new();
+    for node in &order.nodes {
+        boxes[*node] = stack.boxes.len();
+        stack.boxes.push(Cell { size: flow.turn_size(loops.widened(*node, bodies[*node].size)), sinks: false });
+        for index in &leaving[*node] {
+            let Wire { from, to, label } = wires[*index];
+            // Of edges without a label only one can take the straight way from node to node.
+            if label != Size::default() || !joined.insert((from.min(to), from.max(to))) {
+                let size = Size::new(label.width + 2.0 * LABEL_MARGIN, label.height + 2.0);
+                strands[*index].label = Some(stack.boxes.len());
+                // The label of an edge that leads back belongs to the node it leaves, which is the lower one.
+                stack.boxes.push(Cell { size: flow.turn_size(size), sinks: strands[*index].rises });
+            }
+        }
+    }
+    for (index, strand) in strands.iter_mut().enumerate() {
+        let Wire { from, to, .. } = wires[index];
+        if from == to {
+            continue;
+        }
+        let (upper, lower) = if strand.rises { (boxes[to], boxes[from]) } else { (boxes[from], boxes[to]) };
+        let stations = [Some(upper), strand.label, Some(lower)];
+        let stations: Vec<usize> = stations.into_iter().flatten().collect();
+        for pair in stations.windows(2) {
+            strand.arcs.push(stack.arcs.len());
+            stack.arcs.push((pair[0], pair[1]));
+        }
+    }
+    (stack, boxes, strands)
+}
+
+/// Edges from a node to itself: loops at its right side, one around the other, with the labels beside them.
+struct Loops {
+    /// The loops of each node.
+    of: Vec<Vec<usize>>,
+    /// The room they take beside the node.
+    room: Vec<Size>,
+}
+
+impl Loops {
+    fn new(bodies: &[Body], wires: &[Wire]) -> Self {
+        let mut of = vec![Vec::new(); bodies.len()];
+        let mut room = vec![Size::default(); bodies.len()];
+        for (index, wire) in wires.iter().enumerate().filter(|(_, wire)| wire.from == wire.to) {
+            let room = &mut room[wire.from];
+            of[wire.from].push(index);
+            let reach = LOOP + NEXT_LOOP * (of[wire.from].len() - 1) as f64;
+            room.width = room.width.max(reach + wire.label.width + 2.0 * LABEL_MARGIN);
+            room.height += wire.label.height;
+        }
+        Self { of, room }
+    }
+
+    /// The size of a node together with its loops. Both sides grow, so that the node stays in the middle.
+    fn widened(&self, node: usize, size: Size) -> Size {
+        Size::new(size.width + 2.0 * self.room[node].width, size.height.max(self.room[node].height))
+    }
+
+    fn course(&self, body: &Body, middle: Point, wire: usize, wires: &[Wire]) -> Course {
+        let own = &self.of[wires[wire].from];
+        let number = own.iter().position(|own| *own == wire).unwrap_or_default();
+        let reach = LOOP + NEXT_LOOP * number as f64;
+        let half = (body.size.height * (0.18 + 0.08 * number as f64)).min(body.size.height * 0.42);
+        let right = |y: f64| {
+            let turned: Vec<Point> = body.outline.iter().map(|corner| corner.transposed()).collect();
+            routes::reach(&turned, y).1
+        };
+        let path = Path::looped(
+            middle.plus(Point::new(right(-half), -half)),
+            middle.plus(Point::new(right(half), half)),
+            middle.x + body.size.width / 2.0 + reach,
+        );
+        let above: f64 = own[..number].iter().map(|own| wires[*own].label.height).sum();
+        let widest = LOOP + NEXT_LOOP * (own.len() - 1) as f64;
+        let Size { width, height } = wires[wire].label;
+        let label_at = Point::new(
+            middle.x + body.size.width / 2.0 + widest * 0.75 + LABEL_MARGIN + width / 2.0,
+            middle.y - self.room[wires[wire].from].height / 2.0 + above + height / 2.0,
+        );
+        Course { path, label_at }
+    }
+}

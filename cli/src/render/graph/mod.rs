@@ -1,0 +1,129 @@
+//! A pipeline as a picture: SVG for a viewer, text for a terminal.
+//!
+//! [`Diagram`] is what there is to see, [`order`] tells forward edges from those that lead back, and each format draws
+//! from the two. Nothing here can fail: whatever the parser accepts can be drawn.
+
+mod geometry;
+mod label;
+mod layers;
+mod layout;
+mod library;
+mod order;
+mod path;
+mod routes;
+mod shapes;
+mod svg;
+mod sweeps;
+mod text;
+
+use std::collections::BTreeMap;
+
+use pleach::ids::NodeId;
+use pleach::plan::pipeline::{Edge, HandlerKind, Node, Pipeline};
+
+use self::layout::Flow;
+use self::shapes::Shape;
+pub use self::{svg::svg, text::text};
+
+/// What there is to see of a pipeline.
+#[derive(Debug, Default)]
+pub struct Diagram {
+    /// The name people know it by.
+    name: String,
+    /// What it is for.
+    goal: String,
+    flow: Flow,
+    nodes: Vec<Figure>,
+    links: Vec<Link>,
+}
+
+/// A node.
+#[derive(Debug)]
+struct Figure {
+    id: String,
+    /// What is written on it; the id where nothing else is.
+    label: String,
+    /// What runs it.
+    kind: HandlerKind,
+    shape: Shape,
+}
+
+/// An edge between two nodes of the diagram.
+#[derive(Debug)]
+struct Link {
+    from: usize,
+    to: usize,
+    label: String,
+    /// When it may be taken; empty means always.
+    condition: String,
+    /// Taking it begins the run again.
+    restarts: bool,
+}
+
+impl Diagram {
+    /// What there is to see of `pipeline`.
+    pub fn new(pipeline: &Pipeline) -> Self {
+        let index: BTreeMap<&NodeId, usize> =
+            pipeline.nodes().iter().enumerate().map(|(index, node)| (&node.id, index)).collect();
+        let link = |edge: &Edge| {
+            Some(Link {
+                from: *index.get(&edge.from)?,
+                to: *index.get(&edge.to)?,
+                label: one_line(&edge.label),
+                condition: edge.condition.as_ref().map(ToString::to_string).unwrap_or_default(),
+                restarts: edge.loop_restart,
+            })
+        };
+        Self {
+            name: if pipeline.label.is_empty() { pipeline.id.clone() } else { one_line(&pipeline.label) },
+            goal: one_line(&pipeline.goal),
+            flow: flow(pipeline),
+            nodes: pipeline.nodes().iter().map(Figure::new).collect(),
+            links: pipeline.edges().iter().filter_map(link).collect(),
+        }
+    }
+
+    /// Which edges lead back, and the order of the nodes without them.
+    fn order(&self) -> order::Order {
+        let edges: Vec<_> = self.links.iter().map(|link| (link.from, link.to)).collect();
+        let start = self.nodes.iter().position(|node| node.kind == HandlerKind::Start);
+        order::order(self.nodes.len(), &edges, start)
+    }
+}
+
+impl Figure {
+    fn new(node: &Node) -> Self {
+        let command = node.tool_command.as_deref().filter(|_| node.label == node.id.as_str());
+        let label = one_line(command.unwrap_or(&node.label));
+        let id = node.id.to_string();
+        let shape = match node.attrs.contains_key("shape") {
+            true => Shape::of_word(&node.shape),
+            false => Shape::of_handler(&node.handler),
+        };
+        Self { label: if label.is_empty() { id.clone() } else { label }, id, kind: node.handler.clone(), shape }
+    }
+
+    /// The label, where it says more than the id.
+    fn own_label(&self) -> Option<&str> {
+        (self.label != self.id).then_some(&self.label)
+    }
+}
+
+/// To the right where the graph asks for it. Upwards and to the left are drawn as their opposites.
+fn flow(pipeline: &Pipeline) -> Flow {
+    match pipeline.attrs.get("rankdir").map(|attr| attr.value.to_string()).as_deref() {
+        Some("LR" | "RL") => Flow::Right,
+        _ => Flow::Down,
+    }
+}
+
+/// The text without line breaks, and without characters that would move a terminal's cursor or break XML.
+fn one_line(text: &str) -> String {
+    let printable: String = text.chars().map(|c| if is_printable(c) { c } else { ' ' }).collect();
+    printable.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Neither a control character, nor one that turns the direction of the text around it, nor one XML forbids.
+fn is_printable(c: char) -> bool {
+    !c.is_control() && !matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
+}

@@ -1,0 +1,228 @@
+//! `pleach config`, and how configuration is found.
+
+use crate::support::TestEnv;
+
+#[test]
+fn settings_are_shown_with_their_place() {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/pleach.yaml", "agent: builtin\ntree:\n  max_retries: 2\ntools: [{name: t, command: make}]\n");
+    env.write("repo/.arborist/config.json", r#"{"defaults": {"base_branch": "dev"}}"#);
+    env.write("config/pleach/config.yaml", "budget: {usd: 3}\nagent: claude\n");
+    let mut command = env.command(&["config"]);
+    command.env("PLEACH_MERGE__ENABLED", "false");
+    insta::assert_snapshot!(env.finish(command.output().unwrap()).expect(0), @r#"
+    exit: 0
+    --- stdout
+    setting                                        value                                             from
+    agent                                          builtin                                           pleach.yaml:1
+    attribution                                    none                                              default
+    commits                                        steps                                             default
+    providers.default                              (not set)                                         default
+    providers.anthropic.settings.max_tokens        8192                                              default
+    providers.anthropic.settings.api_base          (not set)                                         default
+    providers.anthropic.settings.api_key_command   (not set)                                         default
+    providers.openai.settings.max_tokens           8192                                              default
+    providers.openai.settings.api_base             (not set)                                         default
+    providers.openai.settings.api_key_command      (not set)                                         default
+    providers.gemini.settings.max_tokens           8192                                              default
+    providers.gemini.settings.api_base             (not set)                                         default
+    providers.gemini.settings.api_key_command      (not set)                                         default
+    providers.compatible.settings.max_tokens       8192                                              default
+    providers.compatible.settings.api_base         (not set)                                         default
+    providers.compatible.settings.api_key_command  (not set)                                         default
+    providers.script.file                          (not set)                                         default
+    tools                                          [{"name":"t","command":"make","description":""}]  pleach.yaml:4
+    tree.test_command                              (not set)                                         default
+    tree.test_timeout                              300                                               default
+    tree.runner_timeout                            (not set)                                         default
+    tree.max_retries                               2                                                 pleach.yaml:3
+    tree.base_branch                               dev                                               .arborist/config.json:1
+    tree.report_dir                                (not set)                                         default
+    tree.log_dir                                   (not set)                                         default
+    tree.commit_logs                               true                                              default
+    tree.isolation                                 none                                              default
+    tree.pipeline                                  (not set)                                         default
+    tree.early_stop                                true                                              default
+    worktrees.base                                 (not set)                                         default
+    worktrees.setup                                (not set)                                         default
+    worktrees.exclude                              []                                                default
+    worktrees.include_ignored                      []                                                default
+    worktrees.delete_branches                      false                                             default
+    worktrees.pool                                 4                                                 default
+    merge.run_hooks                                false                                             default
+    merge.enabled                                  false                                             PLEACH_MERGE__ENABLED
+    merge.interval_secs                            60                                                default
+    merge.auto_merge_clean                         true                                              default
+    merge.max_conflict_retries                     2                                                 default
+    merge.test_command                             (not set)                                         default
+    merge.history                                  linear                                            default
+    merge.structural                               auto                                              default
+    budget.tokens                                  0                                                 default
+    budget.usd                                     3.0                                               [TEMP]/config/pleach/config.yaml:1
+    budget.per_task_usd                            0.0                                               default
+    budget.per_day_usd                             0.0                                               default
+    budget.on_exceeded                             stop                                              default
+    record.repo                                    (not set)                                         default
+    record.push                                    auto                                              default
+    record.push_interval                           10                                                default
+    record.cxdb                                    (not set)                                         default
+    sandbox.mode                                   auto                                              default
+    sandbox.network                                gateway                                           default
+    sandbox.rw                                     []                                                default
+    sandbox.ro                                     []                                                default
+    "#);
+}
+
+#[test]
+fn one_setting_is_explained() {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/pleach.yaml", "agent: builtin\n");
+    env.write("config/pleach/config.yaml", "agent: claude\n");
+    insta::assert_snapshot!(env.pleach(&["config", "--explain", "agent"]).expect(0), @r#"
+    exit: 0
+    --- stdout
+    agent = builtin
+      from: pleach.yaml:1
+      wins over: [TEMP]/config/pleach/config.yaml:1
+      The agent that works on nodes which name none. Without one a run is simulated.
+      takes: builtin | simulation | claude | codex | gemini | opencode | acp:COMMAND | command:COMMAND
+    "#);
+    insta::assert_snapshot!(env.pleach(&["config", "--explain", "tree.max_retrys"]).expect(2), @r#"
+    exit: 2
+    --- stderr
+    error: there is no setting `tree.max_retrys`
+    hint: did you mean `tree.max_retries`?
+    "#);
+    insta::assert_snapshot!(env.pleach(&["config", "--explain", "agents.x.model"]).expect(0), @r#"
+    exit: 0
+    --- stdout
+    agents.x.model = (not set)
+      from: default
+      Its model.
+      takes: text
+    "#);
+    insta::assert_snapshot!(env.pleach(&["config", "--explain", "tree.steps"]).expect(0), @r#"
+    exit: 0
+    --- stdout
+    tree.steps.*.runner = (not set)
+      from: default
+      The agent.
+      takes: builtin | simulation | claude | codex | gemini | opencode | acp:COMMAND | command:COMMAND
+
+    tree.steps.*.model = (not set)
+      from: default
+      The model.
+      takes: text
+    "#);
+    let sandbox = env.pleach(&["config", "--explain", "sandbox"]).expect(0).stdout;
+    assert!(sandbox.contains("sandbox.mode = auto") && sandbox.contains("sandbox.rw = []"), "{sandbox}");
+}
+
+#[test]
+fn json_has_values_and_places() {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/pleach.yaml", "tree: {max_retries: 2}\n");
+    let json = env.pleach(&["config", "--json"]).expect(0).json();
+    assert_eq!(json["settings"]["tree.max_retries"]["value"], 2);
+    assert_eq!(json["settings"]["tree.max_retries"]["from"]["level"], "project");
+    assert_eq!(json["settings"]["tree.max_retries"]["from"]["place"], "pleach.yaml:1");
+    assert_eq!(json["settings"]["agent"]["value"], serde_json::Value::Null);
+    assert_eq!(json["files"], serde_json::json!([env.repo_path().join("pleach.yaml")]));
+    let one = env.pleach(&["config", "--json", "--explain", "worktrees.pool"]).expect(0).json();
+    assert_eq!(one["worktrees.pool"]["value"], 4);
+}
+
+#[test]
+fn the_nearest_file_upward_counts() {
+    let env = TestEnv::new();
+    let agent = |dir: &str| {
+        let dir = env.root().join(dir);
+        let json = env.pleach(&["-C", dir.to_str().unwrap(), "config", "--json"]).expect(0).json();
+        json["settings"]["agent"]["value"].as_str().unwrap_or("none").to_owned()
+    };
+    env.write("w/a/b/file", "");
+    assert_eq!(agent("w/a/b"), "none");
+    env.write("w/orchestra.yaml", "backend: direct\n");
+    assert_eq!(agent("w/a/b"), "builtin");
+    env.write("w/pleach.yaml", "agent: codex\n");
+    assert_eq!(agent("w/a/b"), "codex");
+    env.write("w/a/orchestra.yaml", "backend: simulation\n");
+    assert_eq!(agent("w/a/b"), "simulation");
+    assert_eq!(agent("w"), "codex");
+}
+
+#[test]
+fn a_named_file_is_read_instead() {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/pleach.yaml", "agent: codex\n");
+    env.write("other/my.yaml", "agent: gemini\ntree: {pipeline: p.dot}\n");
+    let json = env.pleach(&["--config", "../other/my.yaml", "config", "--json"]).expect(0).json();
+    assert_eq!(json["settings"]["agent"]["value"], "gemini");
+    assert_eq!(json["settings"]["tree.pipeline"]["value"], env.root().join("other/p.dot").to_str().unwrap());
+    insta::assert_snapshot!(env.pleach(&["--config", "none.yaml", "config"]).expect(2), @r#"
+    exit: 2
+    --- stderr
+    error: there is no configuration file [TEMP]/repo/none.yaml
+    hint: --config takes a file that exists; without it pleach.yaml is searched upward
+    "#);
+}
+
+#[test]
+fn all_mistakes_are_told_at_once() {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/pleach.yaml", "agnet: x\ntree: {max_retries: no}\n");
+    env.write("config/pleach/config.yaml", "budget: 3\n");
+    env.write("repo/.env", "OK=1\nmy-secret-line\n");
+    let ran = env.pleach(&["config"]).expect(2);
+    insta::assert_snapshot!(ran, @r#"
+    exit: 2
+    --- stderr
+    error: 4 mistakes in the configuration
+    .env:2: this line has no `=`
+    A line is NAME=VALUE; comments begin with #.
+    [TEMP]/config/pleach/config.yaml:1:9: `budget` takes a section, not a number
+     1 | budget: 3
+       |         ^
+    pleach.yaml:1:1: unknown key `agnet`
+     1 | agnet: x
+       | ^^^^^
+    Did you mean `agent`?
+    pleach.yaml:2:21: `tree.max_retries` takes a whole number, not text
+     2 | tree: {max_retries: no}
+       |                     ^^
+    "#);
+    assert!(env.pleach(&["config", "--json"]).expect(2).json()["error"]["message"].as_str().unwrap().contains("agnet"));
+}
+
+#[test]
+fn secrets_are_not_shown() {
+    let env = TestEnv::new();
+    env.repo();
+    let text = "tree: {test_command: 'curl -H Zq8xT4vB1nM6 x'}\nworkspace: {repos: {a: {path: ., remote: 'https://me:Zz9-very-secret@git.example/a'}}}\n";
+    env.write("repo/pleach.yaml", text);
+    env.write("repo/.env", "SERVICE=Zq8xT4vB1nM6\nPLEACH_TREE__MAX_RETRIES=3\n");
+    for args in [&["config"][..], &["config", "--json"], &["config", "--explain", "tree"]] {
+        let shown = env.pleach(args).expect(0).stdout;
+        assert!(!shown.contains("Zq8xT4vB1nM6") && !shown.contains("Zz9-very-secret"), "{shown}");
+        assert!(shown.contains("[redacted:SERVICE]"), "{shown}");
+        assert!(shown.contains(".env:2"), "{shown}");
+    }
+}
+
+#[test]
+fn without_a_home_it_says_so() {
+    let env = TestEnv::new();
+    let mut command = env.command(&["config"]);
+    command.env_remove("HOME").env("XDG_STATE_HOME", "relative/does/not/count");
+    insta::assert_snapshot!(env.finish(command.output().unwrap()).expect(7), @r#"
+    exit: 7
+    --- stderr
+    error: there is no place for pleach's state
+    hint: set HOME, or XDG_STATE_HOME to an absolute path
+    "#);
+}

@@ -1,0 +1,163 @@
+//! Runs that go round: how often they may, and how they are stopped.
+
+use pleach::event::Outcome;
+use pleach::route::next;
+use serde_json::json;
+
+use super::driver::{Done, Play, Script, graph, node, on_tree, outcome};
+
+const ROUND: &str = r#"start -> a -> b
+    b -> a [condition="outcome=fail"]
+    b -> exit"#;
+
+#[test]
+fn max_visits_of_the_node() {
+    let inner = format!("{ROUND} a [max_visits=2]");
+    let play = Play::run(&graph(&inner), Script::new().node("b", [Outcome::fail("red")]));
+    assert_eq!(play.path(), "start a b a b");
+    assert_eq!(play.ending(), "`a` was visited 2 times, its limit; the run goes in circles: a → b → a");
+}
+
+#[test]
+fn max_visits_of_the_graph() {
+    for key in ["default_max_visits", "max_node_visits", "max_visits"] {
+        let play = Play::run(&graph(&format!("{key}=3 {ROUND}")), Script::new().node("b", [Outcome::fail("red")]));
+        assert_eq!(play.runs("a"), 3, "{key}");
+    }
+    let inner = format!("default_max_visits=3 {ROUND} a [max_visits=5] b [max_visits=9]");
+    let play = Play::run(&graph(&inner), Script::new().node("b", [Outcome::fail("red")]));
+    assert_eq!(play.runs("a"), 5, "a node's own limit wins");
+}
+
+#[test]
+fn twenty_five_visits_when_nothing_is_said() {
+    let play = Play::run(&graph(ROUND), Script::new().node("b", [Outcome::fail("red")]));
+    assert_eq!((play.runs("a"), play.runs("b")), (25, 25));
+    assert!(play.ending().starts_with("`a` was visited 25 times, its limit"), "{}", play.ending());
+}
+
+#[test]
+fn a_node_that_leads_to_itself_is_bounded() {
+    let inner = r#"start -> a a [max_visits=3] a -> a [condition="outcome=again"] a -> exit"#;
+    let play = Play::run(&graph(inner), Script::new().node("a", [outcome("again")]));
+    assert_eq!(play.path(), "start a a a");
+    assert!(play.ending().ends_with("the run goes in circles: a → a"), "{}", play.ending());
+}
+
+#[test]
+fn the_third_same_result_on_the_same_tree_fails_and_shows_the_cycle() {
+    let play = Play::run(&graph(ROUND), Script::new().node("b", [on_tree(1, Outcome::fail("red"))]));
+    assert_eq!(play.path(), "start a b a b a b");
+    assert_eq!(
+        play.ending(),
+        "`b` ended 3 times with the same result on the same files; the run goes in circles: b → a → b"
+    );
+}
+
+#[test]
+fn a_changed_tree_starts_the_count_again() {
+    let trees = [1, 1, 2, 2, 1, 1, 3, 3];
+    let script = trees.map(|tree| on_tree(tree, Outcome::fail("red")));
+    let play = Play::run(&graph(ROUND), Script::new().node("b", script));
+    assert_eq!(play.runs("b"), trees.len() + 1);
+}
+
+#[test]
+fn a_changed_result_starts_the_count_again() {
+    let reds = ["1 of 3 failed", "1 of 3 failed", "2 of 3 failed", "1 of 3 failed"];
+    let script = reds.map(|reason| on_tree(1, Outcome::fail(reason)));
+    let play = Play::run(&graph(ROUND), Script::new().node("b", script));
+    assert_eq!(play.runs("b"), reds.len() + 2);
+}
+
+#[test]
+fn attempts_of_one_visit_are_not_rounds() {
+    let inner = "start -> a -> exit a [max_retries=5]";
+    let mut answers = vec![on_tree(1, Outcome::retry("later")); 5];
+    answers.push(on_tree(1, Outcome::success()));
+    assert_eq!(Play::run(&graph(inner), Script::new().node("a", answers)).ending(), "done");
+}
+
+const ASKED: &str = r#"start -> a -> ask
+    ask [shape=hexagon]
+    ask -> a [label="Again"]
+    ask -> exit [label="Done"]"#;
+
+fn asked(source: &'static str, rounds: usize) -> Play {
+    let again = Outcome { preferred_label: Some("Again".into()), ..Outcome::success() };
+    let enough = Outcome { preferred_label: Some("Done".into()), ..Outcome::success() };
+    let mut answers = vec![Done { answered_by: Some(source), ..Done::from(again) }; rounds];
+    answers.push(Done { answered_by: Some(source), ..Done::from(enough) });
+    let script = Script::new().node("a", [on_tree(1, Outcome::success())]).node("ask", answers);
+    Play::run(&graph(ASKED), script)
+}
+
+#[test]
+fn a_persons_answer_starts_the_count_again() {
+    for source in ["console", "file"] {
+        assert_eq!(asked(source, 6).ending(), "done", "{source}");
+    }
+}
+
+#[test]
+fn what_stands_in_for_a_person_does_not() {
+    for source in ["auto-approve", "default"] {
+        let play = asked(source, 6);
+        assert_eq!(play.runs("a"), 3, "{source}");
+        assert!(play.ending().starts_with("`a` ended 3 times"), "{source}: {}", play.ending());
+    }
+}
+
+#[test]
+fn loop_breaker_counts_on_over_a_resume() {
+    let mut script = Script::new().node("b", [on_tree(1, Outcome::fail("red"))]);
+    let mut play = Play::begin(&graph(ROUND));
+    while play.step(&mut |visit| script.answer(visit)) {
+        if !next(&play.state, play.now).is_empty() {
+            play.die_and_resume();
+        }
+    }
+    assert_eq!(play.runs("b"), 3);
+}
+
+#[test]
+fn loop_restart_forgets_the_context_and_keeps_the_visits() {
+    let inner = r#"goal="ship" start -> a -> b
+        b -> a [condition="outcome=fail", loop_restart=true]
+        b -> exit
+        a [goal_gate=true]"#;
+    let told = Outcome { context_updates: [("k".to_owned(), json!("v"))].into(), ..Outcome::success() };
+    let mut script = Script::new().node("a", [told, Outcome::success()]);
+    script = script.node("b", [Outcome::fail("red"), Outcome::success()]);
+    let mut play = Play::begin(&graph(inner));
+    while play.runs("b") == 0 {
+        assert!(play.step(&mut |visit| script.answer(visit)));
+    }
+    assert_eq!(play.state.context.keys().collect::<Vec<_>>(), ["graph.goal"], "as it was at the start");
+    assert_eq!(play.state.completed.len(), 0);
+    assert_eq!(play.state.threads.len(), 0);
+    assert!(play.state.outcome(&node("a")).is_none());
+    assert_eq!((play.state.visits(&node("a")), play.state.visits(&node("b"))), (1, 1));
+    play.die_and_resume();
+    while play.step(&mut |visit| script.answer(visit)) {}
+    assert_eq!((play.path().as_str(), play.ending()), ("start a b a b exit", "done"));
+    assert_eq!(play.last("a").visit, 2);
+    assert!(!play.state.context.contains_key("k"));
+}
+
+#[test]
+fn loop_restart_is_bounded_by_visits() {
+    let inner = r#"start -> a a [max_visits=3] a -> a [condition="outcome=fail", loop_restart=true] a -> exit"#;
+    let play = Play::run(&graph(inner), Script::new().node("a", [on_tree(1, Outcome::fail("red"))]));
+    assert_eq!(play.runs("a"), 3);
+    assert!(play.ending().starts_with("`a` was visited 3 times"), "{}", play.ending());
+}
+
+#[test]
+fn an_edge_limit_holds_over_a_restart() {
+    let inner = r#"start -> a
+        a -> a [condition="outcome=fail", loop_restart=true, max_visits=2]
+        a -> exit [condition="outcome=fail", weight=-1]"#;
+    let play = Play::run(&graph(inner), Script::new().node("a", [Outcome::fail("red")]));
+    assert_eq!((play.path().as_str(), play.ending()), ("start a a a exit", "done"));
+}
