@@ -99,9 +99,11 @@ impl Globals {
                     .hint("-C takes a directory that exists")
             })?,
         };
+        let environment = Environment::capture();
+        pleach::git::crash::install(&environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
         let verbosity = if args.quiet { -1 } else { i8::try_from(args.verbose).unwrap_or(i8::MAX) };
         let config = args.config.map(|file| dir.join(file));
-        Ok(Self { dir, json: args.json, yes: args.yes, verbosity, config, environment: Environment::capture() })
+        Ok(Self { dir, json: args.json, yes: args.yes, verbosity, config, environment })
     }
 
     /// A path the user gave, as seen from the directory pleach works in.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod crash;
 mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
 mod support;

@@ -13,8 +13,9 @@ use crate::llm::Message;
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
-use crate::record::{Batch, History, Recorder};
+use crate::record::{Batch, History, Recorder, context_ref};
 use crate::state::{Phase, Position, State};
+use crate::workspace::branch_ref;
 
 /// The pipeline of a session, read again from its record.
 pub fn recorded_pipeline(started: &PipelineStarted) -> Result<Pipeline, Error> {
@@ -65,6 +66,11 @@ impl Session {
         // Whatever a killed run started dies by itself; its supervisor holds this lock until then.
         let worktree_lock = take_worktree_lock(&repo, id)?;
         let history = History::newest(&repo, id, &ContextId::main())?;
+        // These refs are this session's alone, so a lock on one of them was left by a killed run.
+        repo.release_stale_lock(&context_ref(id, &ContextId::main()))?;
+        for branch in history.started.branches.values() {
+            repo.release_stale_lock(&branch_ref(branch))?;
+        }
         let pipeline = recorded_pipeline(&history.started)?;
         let start_node = start_node(&pipeline)?;
         let state = recorded_state(&history, &pipeline)?;

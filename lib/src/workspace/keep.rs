@@ -5,6 +5,9 @@ use crate::git::{CommitSpec, Person, Repo, SwapError, TreeId, Writer};
 use crate::ids::{CommitId, SessionId};
 use crate::trailer::Message;
 
+/// How many names are tried before somebody has to look.
+const TRIES: u32 = 20;
+
 /// Under this prefix saved work is found.
 pub const KEEP: &str = "refs/pleach/keep/";
 
@@ -34,13 +37,14 @@ pub fn save(
     let prefix = format!("{KEEP}{session}-");
     let taken = repo.references(&prefix)?;
     let used = taken.iter().filter_map(|(name, _)| name.strip_prefix(&prefix)?.parse::<u32>().ok());
-    let mut number = used.max().unwrap_or(0);
+    let first = used.max().unwrap_or(0) + 1;
+    let mut number = first;
     loop {
-        number += 1;
         let name = format!("{prefix}{number}");
         match repo.swap(&name, None, commit, "pleach: keep") {
             Ok(()) => return Ok(name),
-            Err(SwapError::Stale { .. }) => continue,
+            // A name that is taken, or whose lock a killed run left behind, is not needed: the next one will do.
+            Err(SwapError::Stale { .. } | SwapError::Locked { .. }) if number < first + TRIES => number += 1,
             Err(error) => return Err(Error::Git(error.into())),
         }
     }
