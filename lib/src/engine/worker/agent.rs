@@ -1,0 +1,183 @@
+//! Nodes an agent works on, turn by turn.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::cancel::NodeCancel;
+use super::{Effect, Ending, Report, Stopped, TurnReport, Worker, block};
+use crate::agent::{AgentError, End, Job, Reply, Turn, Turns, Verdict, commit_message};
+use crate::clock;
+use crate::engine::assignment::AgentWork;
+use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason};
+use crate::ids::RepoPath;
+use crate::plan::pipeline::WritePolicy;
+use crate::workspace::Author;
+
+/// How much of an agent's answer the rest of the run can see.
+const RESPONSE_IN_CONTEXT: usize = 200;
+
+impl Worker {
+    pub(super) async fn agent(
+        &mut self,
+        work: AgentWork,
+        cancel: &NodeCancel,
+        end: &mut Ending,
+    ) -> Result<Outcome, Stopped> {
+        let status_file = self.status_file()?;
+        let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
+        let job = Job {
+            node: self.node.id.clone(),
+            visit: self.visit.visit,
+            attempt: self.visit.attempt,
+            prompt: work.prompt,
+            root: self.copy.path().to_owned(),
+            cwd: self.copy.path().to_owned(),
+            model: self.node.llm_model.clone(),
+            provider: self.node.llm_provider.clone(),
+            effort: self.node.reasoning_effort.clone(),
+            tools: self.node.tools,
+            history: work.history,
+            continues: work.continues,
+            env: self.environment(&model, &status_file),
+            timeout: self.node.timeout,
+            status_file: status_file.clone(),
+            lock: Some(self.lock.file()),
+            steering: Default::default(),
+        };
+        let (turns, mut incoming) = Turns::channel();
+        let agent = Arc::clone(&work.agent);
+        let kind = agent.kind();
+        let running = agent.run(job, &turns, &cancel.cancel);
+        tokio::pin!(running);
+        let reply = loop {
+            tokio::select! {
+                // A turn that was reported is recorded before the agent's end is looked at.
+                biased;
+                Some((turn, answer)) = incoming.recv() => {
+                    let verdict = self.turn(kind, turn, &mut end.warnings).await?;
+                    // An agent that is gone already does not wait for the answer.
+                    let _ = answer.send(verdict);
+                }
+                reply = &mut running => break reply,
+            }
+        };
+        let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
+        let outcome = self.may_not_write(outcome, &mut end.warnings)?;
+        if let Some(leftover) = self.leftover(kind, &model)? {
+            end.warnings.extend(leftover.change.warnings.iter().cloned());
+            end.effect = Effect::Leftover(Box::new(leftover));
+        }
+        let wrote = matches!(end.effect, Effect::Leftover(_)) || block(|| self.copy.has_changed())?;
+        Ok(self.must_write(outcome, wrote))
+    }
+
+    fn agent_outcome(
+        &self,
+        reply: Result<Reply, AgentError>,
+        status_file: &Path,
+        cancel: &NodeCancel,
+        end: &mut Ending,
+    ) -> Result<Outcome, Stopped> {
+        let failed = |reason: String, class| Outcome { failure_class: class, ..Outcome::fail(reason) };
+        let outcome = match reply {
+            Ok(Reply { text, end: how }) => {
+                let outcome = match how {
+                    End::Done => {
+                        let auto = || Outcome {
+                            notes: self
+                                .node
+                                .auto_status
+                                .then(|| "auto-status: handler completed without writing status".to_owned()),
+                            ..Outcome::success()
+                        };
+                        self.read_status(status_file).unwrap_or_else(auto)
+                    }
+                    End::Stopped => return Err(Stopped::Paused(PauseReason::Interrupted)),
+                    End::Limit(reason) => Outcome::fail(reason),
+                };
+                end.response = Some(text);
+                outcome
+            }
+            Err(AgentError::Cancelled) if cancel.timed_out() => self.within_time(Outcome::success(), cancel),
+            Err(AgentError::Cancelled) => return Err(Stopped::Paused(PauseReason::Interrupted)),
+            Err(AgentError::TimedOut(reason)) => Outcome::fail(reason),
+            Err(AgentError::Transient(reason)) => failed(reason, FailureClass::Transient),
+            Err(AgentError::Terminal(reason)) => failed(reason, FailureClass::Terminal),
+        };
+        Ok(self.told_on(outcome, end.response.as_deref()))
+    }
+
+    /// What every agent's node tells the rest of the run.
+    fn told_on(&self, mut outcome: Outcome, response: Option<&str>) -> Outcome {
+        let updates = &mut outcome.context_updates;
+        updates.insert("last_stage".into(), self.node.id.as_str().into());
+        if let Some(response) = response {
+            let response: String = response.chars().take(RESPONSE_IN_CONTEXT).collect();
+            updates.insert("last_response".into(), response.into());
+        }
+        outcome
+    }
+
+    async fn turn(&mut self, kind: &str, turn: Turn, warnings: &mut Vec<String>) -> Result<Verdict, Stopped> {
+        warnings.extend(turn.warnings.iter().cloned());
+        let report = self.report(kind, turn)?;
+        warnings.extend(report.change.warnings.iter().cloned());
+        let (answer, recorded) = oneshot::channel();
+        let gone = |_| Stopped::Paused(PauseReason::Interrupted);
+        self.reports.send(Report::Turn(Box::new(report), answer)).await.map_err(|_| gone(()))?;
+        let recorded = recorded.await.map_err(|_| gone(()))?;
+        block(|| self.copy.accept(&recorded.change))?;
+        self.next_turn += 1;
+        Ok(recorded.verdict)
+    }
+
+    fn report(&mut self, kind: &str, turn: Turn) -> Result<TurnReport, Stopped> {
+        let at = clock::now();
+        let boundary = if turn.exact { "exact" } else { "inferred" };
+        let trailers =
+            if turn.exact { Vec::new() } else { vec![("Orchestra-Boundary".to_owned(), boundary.to_owned())] };
+        let message = |paths: &[RepoPath]| commit_message(&turn.intent, paths);
+        let author = Author { facts: self.facts(&turn.model, &turn.provider), trailers, at, message: &message };
+        let change = block(|| {
+            if self.node.write == WritePolicy::Never {
+                self.copy.unchanged()
+            } else {
+                self.copy.prepare(&author, turn.writes.as_deref())
+            }
+        })?;
+        let id = self.turn_id();
+        let event = AgentTurn {
+            turn_number: id.number,
+            turn: id,
+            node_id: self.node.id.clone(),
+            visit: self.visit.visit,
+            attempt: self.visit.attempt,
+            agent: kind.to_owned(),
+            model: turn.model,
+            provider: turn.provider,
+            messages: None,
+            tool_calls: turn.tool_calls,
+            files_written: self.files(&change),
+            token_usage: turn.usage,
+            cost_usd: turn.cost_usd,
+            git_sha: self.snapshot(change.commit),
+            agent_head: self.snapshot(change.agent_head),
+            commit_message: change.message.clone(),
+            boundary: boundary.to_owned(),
+            agent_state_ref: None,
+            extra: Default::default(),
+        };
+        let messages = turn.messages.iter().map(|message| {
+            serde_json::to_value(message).expect("messages are structs with text keys, which always serialise")
+        });
+        Ok(TurnReport { turn: event, at, messages: messages.collect(), change })
+    }
+
+    /// What changed after the agent's last turn, as a turn of its own.
+    fn leftover(&mut self, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
+        let turn = Turn { model: model.to_owned(), provider: "local".to_owned(), ..Turn::default() };
+        Ok(Some(self.report(kind, turn)?).filter(|report| report.change.commit.is_some()))
+    }
+}

@@ -1,0 +1,121 @@
+//! Nodes that run a command, and handlers of the embedding program, whose changes are committed the same way.
+
+use std::time::Instant;
+
+use super::cancel::NodeCancel;
+use super::{Effect, Ending, Stopped, ToolEffect, Worker, block, millis};
+use crate::agent::commit_message;
+use crate::clock;
+use crate::engine::preamble::shorten;
+use crate::event::{Outcome, PauseReason, ToolExecution};
+use crate::ids::RepoPath;
+use crate::process::{Command, Exit, Limits};
+use crate::workspace::Author;
+
+/// How much of a command's output the rest of the run can see; the record has all that was kept.
+const OUTPUT_IN_CONTEXT: usize = 8_000;
+
+/// The limit on what is kept of a command's output, per stream.
+const OUTPUT_KEPT: usize = 1024 * 1024;
+
+/// A command that has ended.
+pub(super) struct CommandRun {
+    /// The command line.
+    pub command: String,
+    /// How it ended.
+    pub exit: String,
+    /// What it printed.
+    pub output: String,
+    /// When it began.
+    pub begun: Instant,
+}
+
+impl Worker {
+    pub(super) async fn tool(
+        &mut self,
+        script: String,
+        cancel: &NodeCancel,
+        end: &mut Ending,
+    ) -> Result<Outcome, Stopped> {
+        if script.trim().is_empty() {
+            return Ok(Outcome::fail("the tool node has no command"));
+        }
+        let begun = Instant::now();
+        let status_file = self.status_file()?;
+        let mut command = Command::shell(&script, self.copy.path());
+        command.env = self.environment("tool", &status_file);
+        command.limits = Limits { output: OUTPUT_KEPT, ..Limits::default() };
+        command.lock = Some(self.lock.file());
+        let ran = self.engine.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await;
+        let output = match ran {
+            Ok(output) => output,
+            Err(error) => return Ok(Outcome::fail(error.to_string())),
+        };
+        if output.exit == Exit::Cancelled && !cancel.timed_out() {
+            return Err(Stopped::Paused(PauseReason::Interrupted));
+        }
+        let (stdout, stderr) = (output.stdout.to_text(), output.stderr.to_text());
+        let mut outcome = match output.exit {
+            Exit::Code(0) => self.read_status(&status_file).unwrap_or_else(Outcome::success),
+            exit => {
+                let last = stderr.lines().chain(stdout.lines()).rfind(|line| !line.trim().is_empty());
+                let last = last.map(|line| format!(": {}", shorten(line.trim(), 200))).unwrap_or_default();
+                self.within_time(Outcome::fail(format!("{exit}{last}")), cancel)
+            }
+        };
+        let seen = tail(stdout.trim_end(), OUTPUT_IN_CONTEXT);
+        outcome.context_updates.entry("tool.output".into()).or_insert(seen.into());
+        outcome.context_updates.insert("last_stage".into(), self.node.id.as_str().into());
+        let exit = if cancel.timed_out() { "timed out".to_owned() } else { output.exit.to_string() };
+        let output = format!("{stdout}{}{stderr}", if stderr.is_empty() { "" } else { "\n--- stderr\n" });
+        self.finish_command(CommandRun { command: script, exit, output, begun }, outcome, end)
+    }
+
+    /// Commits what a command changed and makes it the effect of its node.
+    pub(super) fn finish_command(
+        &mut self,
+        run: CommandRun,
+        outcome: Outcome,
+        end: &mut Ending,
+    ) -> Result<Outcome, Stopped> {
+        let turn = self.turn_id();
+        let at = clock::now();
+        let command = run.command.clone();
+        let outcome = self.may_not_write(outcome, &mut end.warnings)?;
+        let message = |paths: &[RepoPath]| commit_message(&format!("Run `{}`", first_line(&command)), paths);
+        let author = Author { facts: self.facts("tool", "local"), trailers: Vec::new(), at, message: &message };
+        let change = block(|| self.copy.prepare(&author, None))?;
+        end.warnings.extend(change.warnings.iter().cloned());
+        let outcome = self.must_write(outcome, change.commit.is_some());
+        let tool = ToolExecution {
+            turn_number: turn.number,
+            turn,
+            node_id: self.node.id.clone(),
+            visit: self.visit.visit,
+            attempt: self.visit.attempt,
+            command: run.command,
+            exit: run.exit,
+            duration_ms: millis(run.begun.elapsed()),
+            output: None,
+            files_written: self.files(&change),
+            git_sha: self.snapshot(change.commit),
+            commit_message: change.message.clone(),
+            extra: Default::default(),
+        };
+        let output = serde_json::json!({"role": "tool", "content": [{"type": "text", "text": run.output}]});
+        end.effect = Effect::Tool(Box::new(ToolEffect { tool, output, change }));
+        Ok(outcome)
+    }
+}
+
+fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
+}
+
+/// The last `max` characters, with a mark where something is left out.
+fn tail(text: &str, max: usize) -> String {
+    match text.char_indices().rev().nth(max.saturating_sub(1)) {
+        Some((start, _)) if start > 0 => format!("[...truncated]\n{}", &text[start..]),
+        _ => text.to_owned(),
+    }
+}

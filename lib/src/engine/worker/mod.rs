@@ -1,0 +1,326 @@
+//! Carries out one node and reports to the loop. A worker scans and builds objects; it never moves a ref.
+
+mod agent;
+mod cancel;
+mod command;
+mod human;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+
+use self::cancel::NodeCancel;
+use self::command::CommandRun;
+use super::assignment::Work;
+use super::{Engine, status_file};
+use crate::agent::Verdict;
+use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution};
+use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
+use crate::plan::pipeline::{Node, WritePolicy};
+use crate::state::Visit;
+use crate::trailer::TurnFacts;
+use crate::workspace::{Change, Error, Guard, Lock, WorkingCopy, branch_ref};
+
+/// A turn to be recorded.
+#[derive(Debug)]
+pub struct TurnReport {
+    /// The turn; its message numbers are filled in when it is recorded.
+    pub turn: AgentTurn,
+    /// When it ended.
+    pub at: jiff::Timestamp,
+    /// Its new messages.
+    pub messages: Vec<Value>,
+    /// What it changed.
+    pub change: Change,
+}
+
+/// What the loop answers once a turn is on disk.
+#[derive(Debug)]
+pub struct Recorded {
+    /// The change, to be taken as the new state of the working copy.
+    pub change: Change,
+    /// Whether to go on.
+    pub verdict: Verdict,
+}
+
+/// What a worker tells the loop.
+#[derive(Debug)]
+pub enum Report {
+    /// A turn ended.
+    Turn(Box<TurnReport>, oneshot::Sender<Recorded>),
+    /// The node ended.
+    Done(Box<Finished>),
+}
+
+/// How a node ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The working copy, given back.
+    pub copy: WorkingCopy,
+    /// The outcome, or why there is none.
+    pub result: Result<Outcome, Stopped>,
+    /// What goes into the record with it.
+    pub effect: Effect,
+    /// How long it took.
+    pub duration: Duration,
+    /// What a person should know.
+    pub warnings: Vec<String>,
+    /// The answer of an agent.
+    pub response: Option<String>,
+}
+
+/// Why a node has no outcome.
+#[derive(Debug)]
+pub enum Stopped {
+    /// The run is to pause here.
+    Paused(PauseReason),
+    /// The gate's answer is none of its choices.
+    UnknownAnswer(String),
+    /// The working copy cannot be used.
+    Broken(Error),
+}
+
+/// What goes into the record of a node's end.
+#[derive(Debug)]
+pub enum Effect {
+    /// Nothing further.
+    None,
+    /// A command ran.
+    Tool(Box<ToolEffect>),
+    /// A gate was answered.
+    Human(HumanInteraction),
+    /// An agent left changes behind after its last turn.
+    Leftover(Box<TurnReport>),
+}
+
+/// A command that ran, and what it changed.
+#[derive(Debug)]
+pub struct ToolEffect {
+    /// The run; its message number is filled in when it is recorded.
+    pub tool: ToolExecution,
+    /// Its output, as a message.
+    pub output: Value,
+    /// What it changed.
+    pub change: Change,
+}
+
+/// One node's worker.
+pub struct Worker {
+    pub engine: Arc<Engine>,
+    pub session: SessionId,
+    pub pipeline: PipelineName,
+    pub node: Node,
+    pub visit: Visit,
+    pub copy: WorkingCopy,
+    pub lock: Lock,
+    pub next_turn: u64,
+    pub run_dir: PathBuf,
+    pub reports: mpsc::Sender<Report>,
+}
+
+impl Worker {
+    /// Carries the work out. Everything is reported; nothing is returned.
+    pub async fn run(mut self, work: Work) {
+        let begun = Instant::now();
+        let mut node = Ending { effect: Effect::None, warnings: Vec::new(), response: None };
+        let result = match work {
+            Work::Tool(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
+            harmless => self.carry_out(harmless, &mut node).await,
+        };
+        let finished = Finished {
+            copy: self.copy,
+            result,
+            effect: node.effect,
+            duration: begun.elapsed(),
+            warnings: node.warnings,
+            response: node.response,
+        };
+        // The loop is gone only when the run has failed with an error of its own.
+        let _ = self.reports.send(Report::Done(Box::new(finished))).await;
+    }
+
+    /// Carries out work that can reach beyond the working copy.
+    async fn watched(&mut self, work: Work, end: &mut Ending) -> Result<Outcome, Stopped> {
+        let before = block(|| self.copy.look())?;
+        let result = self.carry_out(work, end).await;
+        self.check_bounds(&before, result, &mut end.warnings)
+    }
+
+    async fn carry_out(&mut self, work: Work, end: &mut Ending) -> Result<Outcome, Stopped> {
+        let engine = Arc::clone(&self.engine);
+        let cancel = NodeCancel::new(&engine.cancel, self.node.timeout.filter(|_| !matches!(work, Work::Human(_))));
+        match work {
+            Work::Pass(outcome) => Ok(outcome),
+            Work::Wait(duration) => tokio::select! {
+                () = tokio::time::sleep(duration) => Ok(Outcome::success()),
+                () = cancel.cancel.stopped() => Err(Stopped::Paused(PauseReason::Interrupted)),
+            },
+            Work::Human(question) => self.ask(&question, end).await,
+            Work::Tool(command) => self.tool(command, &cancel, end).await,
+            Work::Agent(work) => self.agent(work, &cancel, end).await,
+            Work::Custom(handler, mut context) => {
+                context.cancel = cancel.cancel.clone();
+                let begun = Instant::now();
+                let kind = context.node.handler.as_str().to_owned();
+                let task = tokio::spawn(async move { handler.run(*context).await });
+                let outcome = match task.await {
+                    Ok(outcome) => outcome,
+                    Err(error) => Outcome::fail(format!("the handler of type `{kind}` broke: {error}")),
+                };
+                let outcome = self.within_time(outcome, &cancel);
+                if engine.cancel.is_killed() {
+                    return Err(Stopped::Paused(PauseReason::Interrupted));
+                }
+                let run = CommandRun { command: kind, exit: outcome.status.to_string(), output: String::new(), begun };
+                self.finish_command(run, outcome, end)
+            }
+        }
+    }
+
+    fn within_time(&self, outcome: Outcome, cancel: &NodeCancel) -> Outcome {
+        match self.node.timeout {
+            Some(timeout) if cancel.timed_out() => Outcome::fail(format!("timed out after {timeout:?}")),
+            _ => outcome,
+        }
+    }
+
+    fn may_not_write(&mut self, outcome: Outcome, warnings: &mut Vec<String>) -> Result<Outcome, Stopped> {
+        if self.node.write != WritePolicy::Never {
+            return Ok(outcome);
+        }
+        let node = self.node.id.clone();
+        if let Some((kept, paths)) = block(|| self.copy.undo(&node))? {
+            let listed = paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+            warnings.push(format!("`{node}` must not write; its changes ({listed}) were undone and kept at {kept}"));
+        }
+        Ok(outcome)
+    }
+
+    fn must_write(&self, outcome: Outcome, wrote: bool) -> Outcome {
+        let expected = self.node.write == WritePolicy::Must && outcome.status != Status::Fail;
+        if expected && !wrote { Outcome::fail("the node must change files and changed none") } else { outcome }
+    }
+
+    /// Names what was changed outside the working copy; a change of configuration or hooks fails the node.
+    fn check_bounds(
+        &mut self,
+        before: &Guard,
+        result: Result<Outcome, Stopped>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Outcome, Stopped> {
+        let after = block(|| self.copy.look())?;
+        let own_branch = branch_ref(&self.copy.branch);
+        let own_records = format!("{}{}/", crate::record::SESSIONS, self.session);
+        let kept = format!("{}{}-", crate::workspace::KEEP, self.session);
+        let ours = |name: &str| name == own_branch || name.starts_with(&own_records) || name.starts_with(&kept);
+        let trespass = before.compare(&after, ours);
+        if !trespass.foreign.is_empty() {
+            warnings.push(format!(
+                "changed while `{}` ran, by it or by somebody else: {}",
+                self.node.id,
+                listed(&trespass.foreign)
+            ));
+        }
+        match result {
+            Ok(_) if !trespass.control.is_empty() => {
+                let reason = format!("the repository's own settings were changed: {}", listed(&trespass.control));
+                Ok(Outcome::fail(reason))
+            }
+            other => other,
+        }
+    }
+
+    fn turn_id(&self) -> TurnId {
+        TurnId { context: ContextId::main(), number: self.next_turn }
+    }
+
+    fn facts(&self, model: &str, provider: &str) -> TurnFacts {
+        TurnFacts {
+            model: model.to_owned(),
+            provider: provider.to_owned(),
+            node: self.node.id.clone(),
+            pipeline: self.pipeline.clone(),
+            session: self.session.clone(),
+            turn: self.turn_id(),
+        }
+    }
+
+    fn files(&self, change: &Change) -> BTreeMap<crate::ids::RepoName, Vec<RepoPath>> {
+        let paths = if change.commit.is_some() { change.paths.clone() } else { Vec::new() };
+        BTreeMap::from([(self.copy.name.clone(), paths)]).into_iter().filter(|(_, paths)| !paths.is_empty()).collect()
+    }
+
+    fn snapshot(&self, commit: Option<crate::ids::CommitId>) -> Option<Snapshot> {
+        commit.map(|id| Snapshot::from([(self.copy.name.clone(), id)]))
+    }
+
+    /// The variables agents and tools get: who they are to git, and where their status file is.
+    fn environment(&self, model: &str, status_file: &std::path::Path) -> Vec<(OsString, Option<OsString>)> {
+        let who = format!("{} ({model})", self.node.id);
+        let above = self.copy.path().parent().unwrap_or(self.copy.path());
+        let set = |key: &str, value: &str| (OsString::from(key), Some(OsString::from(value)));
+        vec![
+            set("GIT_AUTHOR_NAME", &who),
+            set("GIT_AUTHOR_EMAIL", "orchestra@local"),
+            set("GIT_COMMITTER_NAME", &who),
+            set("GIT_COMMITTER_EMAIL", "orchestra@local"),
+            set("GIT_CONFIG_COUNT", "1"),
+            set("GIT_CONFIG_KEY_0", "commit.gpgsign"),
+            set("GIT_CONFIG_VALUE_0", "false"),
+            // git must not walk up into another repository when an agent removes its `.git`.
+            (OsString::from("GIT_CEILING_DIRECTORIES"), Some(above.as_os_str().to_owned())),
+            (OsString::from("PLEACH_STATUS_FILE"), Some(status_file.as_os_str().to_owned())),
+            set("PLEACH_SESSION", self.session.as_str()),
+            set("PLEACH_NODE", self.node.id.as_str()),
+            set("PLEACH_VISIT", &self.visit.visit.to_string()),
+            set("PLEACH_ATTEMPT", &self.visit.attempt.to_string()),
+        ]
+    }
+
+    /// An empty place for the node's status file, outside the working copy.
+    fn status_file(&self) -> Result<PathBuf, Stopped> {
+        let dir = self.run_dir.join(self.node.id.as_str());
+        let file = dir.join("status.json");
+        let io = |source| Stopped::Broken(Error::Io { doing: "prepare", path: file.clone(), source });
+        std::fs::create_dir_all(&dir).map_err(io)?;
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(error)),
+            _ => Ok(file),
+        }
+    }
+
+    fn read_status(&self, file: &std::path::Path) -> Option<Outcome> {
+        let text = std::fs::read_to_string(file).ok()?;
+        Some(status_file::read(&text).unwrap_or_else(Outcome::fail))
+    }
+}
+
+/// What is collected on the way to a node's end.
+struct Ending {
+    effect: Effect,
+    warnings: Vec<String>,
+    response: Option<String>,
+}
+
+/// Work on the repository, which blocks.
+fn block<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Stopped> {
+    tokio::task::block_in_place(work).map_err(Stopped::Broken)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Up to ten things in one line.
+fn listed(things: &[String]) -> String {
+    let mut text = things.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
+    if things.len() > 10 {
+        text.push_str(&format!(" and {} more", things.len() - 10));
+    }
+    text
+}
