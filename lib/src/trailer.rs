@@ -30,15 +30,13 @@ impl Message {
         let subject = one_line(&self.subject);
         text.push_str(if ends_message(&subject) { " " } else { "" });
         text.push_str(&subject);
-        let body = self.body.replace("\r\n", "\n").replace('\0', "\u{fffd}");
+        let lines = lines(&self.body).map(|line| line.replace('\0', "\u{fffd}"));
+        let body = lines.collect::<Vec<_>>().join("\n");
         let body = body.trim_matches('\n').trim_end();
-        if !body.is_empty() {
-            text.push_str("\n\n");
-            for (index, line) in body.lines().enumerate() {
-                text.push_str(if index == 0 { "" } else { "\n" });
-                text.push_str(if ends_message(line) { " " } else { "" });
-                text.push_str(line);
-            }
+        for (index, line) in body.lines().enumerate() {
+            text.push_str(if index == 0 { "\n\n" } else { "\n" });
+            text.push_str(if ends_message(line) { " " } else { "" });
+            text.push_str(line);
         }
         text.push('\n');
         for (index, (key, value)) in self.trailers.iter().enumerate() {
@@ -53,8 +51,7 @@ impl Message {
     /// Messages are read as commits hold them, where no patch follows: a `---` line that somebody else wrote (test
     /// output is full of them) belongs to the body and does not hide the trailers below it.
     pub fn read(text: &str) -> Self {
-        let text = text.replace("\r\n", "\n");
-        let lines: Vec<&str> = text.lines().collect();
+        let lines: Vec<&str> = lines(text).collect();
         let first = lines.iter().position(|line| !is_blank(line)).unwrap_or(lines.len());
         let end = lines.iter().rposition(|line| !is_blank(line)).map_or(first, |last| last + 1);
         let subject_end = lines[first..end].iter().position(|line| is_blank(line)).map_or(end, |at| first + at);
@@ -80,6 +77,11 @@ fn one_line(text: &str) -> String {
     let breaks = |c: char| c == ' ' || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     let words = text.split(breaks).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join(" ")
+}
+
+/// The lines of a text, whichever system ended them.
+fn lines(text: &str) -> impl Iterator<Item = &str> {
+    text.split('\n').map(|line| line.trim_end_matches('\r'))
 }
 
 /// What git takes for an empty line.

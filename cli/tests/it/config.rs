@@ -100,7 +100,7 @@ fn one_setting_is_explained() {
     --- stdout
     agents.x.model = (not set)
       from: default
-      Its model.
+      The agent's model.
       takes: text
     "#);
     insta::assert_snapshot!(env.pleach(&["config", "--explain", "tree.steps"]).expect(0), @r#"
@@ -108,12 +108,12 @@ fn one_setting_is_explained() {
     --- stdout
     tree.steps.*.runner = (not set)
       from: default
-      The agent.
+      The agent of this step.
       takes: builtin | simulation | claude | codex | gemini | opencode | acp:COMMAND | command:COMMAND
 
     tree.steps.*.model = (not set)
       from: default
-      The model.
+      The model of this step.
       takes: text
     "#);
     let sandbox = env.pleach(&["config", "--explain", "sandbox"]).expect(0).stdout;

@@ -4,6 +4,7 @@
 
 mod config;
 mod crash;
+mod fake_agent;
 mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
 mod support;

@@ -5,7 +5,7 @@
 use super::node::{Kind, Node};
 
 /// Where each of its settings goes. The steps and the general model are handled apart, because they inherit.
-const MAPPED: [(&[&str], &[&str]); 8] = [
+const MAPPED: [(&[&str], &[&str]); 7] = [
     (&["defaults", "runner"], &["agent"]),
     (&["defaults", "max_retries"], &["tree", "max_retries"]),
     (&["defaults", "base_branch"], &["tree", "base_branch"]),
@@ -13,11 +13,10 @@ const MAPPED: [(&[&str], &[&str]); 8] = [
     (&["timeouts", "test_command"], &["tree", "test_timeout"]),
     (&["test", "timeout"], &["tree", "test_timeout"]),
     (&["test", "command"], &["tree", "test_command"]),
-    (&["defaults", "test_command"], &["tree", "test_command"]),
 ];
 
 /// The variables and the keys they stand for.
-const VARIABLES: [(&str, &[&str]); 13] = [
+pub(super) const VARIABLES: [(&str, &[&str]); 13] = [
     ("ARBORIST_RUNNER", &["defaults", "runner"]),
     ("ARBORIST_MODEL", &["defaults", "model"]),
     ("ARBORIST_MAX_RETRIES", &["defaults", "max_retries"]),

@@ -137,7 +137,7 @@ section! {
 section! {
     /// The scripted provider.
     ScriptProvider {
-        /// The YAML file with the answers.
+        /// The YAML file with the scripted provider's answers.
         file: Option<PathBuf> = None,
     }
 }
@@ -147,17 +147,17 @@ section! {
     AgentSettings {
         /// The agent that does the work; without it the one of the run.
         runner: Option<AgentChoice> = None,
-        /// File with what it is for.
+        /// File with what the agent is for.
         role: Option<PathBuf> = None,
-        /// File with who it is.
+        /// File with who the agent is.
         persona: Option<PathBuf> = None,
-        /// File with how it talks.
+        /// File with how the agent talks.
         personality: Option<PathBuf> = None,
-        /// File with what to do.
+        /// File with what the agent is to do.
         task: Option<PathBuf> = None,
-        /// Its model.
+        /// The agent's model.
         model: Option<String> = None,
-        /// The tools it may use; all when the list is empty.
+        /// The tools the agent may use; all when the list is empty.
         tools: Vec<String> = Vec::new(),
     }
 }
@@ -165,11 +165,11 @@ section! {
 section! {
     /// A command agents get as a tool.
     Tool {
-        /// What the tool is called.
+        /// What the tool is called. Needed.
         name: String = String::new(),
-        /// The command it runs.
+        /// The command the tool runs. Needed.
         command: String = String::new(),
-        /// What it does, for the model.
+        /// What the tool does, in words for the model.
         description: String = String::new(),
     }
 }
@@ -190,11 +190,11 @@ pub const DEFAULT_BRANCH_PREFIX: &str = "pleach/";
 section! {
     /// One repository of the workspace.
     Repo {
-        /// Where it is.
+        /// Where the repository is. Needed.
         path: Option<PathBuf> = None,
-        /// What the names of its session branches begin with.
+        /// What the names of session branches in this repository begin with.
         branch_prefix: String = DEFAULT_BRANCH_PREFIX.to_owned(),
-        /// Where it is cloned from and pushed to.
+        /// Where the repository is cloned from and pushed to.
         remote: Option<String> = None,
         /// When session branches are pushed. Without it: on_completion with a remote, otherwise never.
         push: Option<Push> = None,
@@ -226,9 +226,9 @@ choice! {
 section! {
     /// A tool of one repository.
     RepoTool {
-        /// The command it runs.
+        /// The command the tool runs. Needed.
         command: String = String::new(),
-        /// What it does, for the model.
+        /// What the tool does, in words for the model.
         description: String = String::new(),
     }
 }
@@ -246,13 +246,13 @@ section! {
         max_retries: u32 = 5,
         /// The branch older histories are read against.
         base_branch: Option<String> = None,
-        /// Where reports go.
+        /// The directory reports of tasks go to.
         report_dir: Option<PathBuf> = None,
-        /// Where logs go.
+        /// The directory logs of tasks go to.
         log_dir: Option<PathBuf> = None,
         /// Whether logs are committed; otherwise they are in the session's record.
         commit_logs: bool = true,
-        /// What has a branch of its own.
+        /// What has a branch of its own: nothing, every phase, or every task.
         isolation: Isolation = Isolation::None,
         /// The pipeline that works on a task, in place of the built-in one.
         pipeline: Option<PathBuf> = None,
@@ -278,9 +278,9 @@ choice! {
 section! {
     /// Agent and model of one step.
     Step {
-        /// The agent.
+        /// The agent of this step.
         runner: Option<AgentChoice> = None,
-        /// The model.
+        /// The model of this step.
         model: Option<String> = None,
     }
 }
@@ -288,17 +288,17 @@ section! {
 section! {
     /// The working copies agents get.
     Worktrees {
-        /// The directory they are made in; without it, one in the user's state directory.
+        /// The directory worktrees are made in; without it, one in the user's state directory.
         base: Option<PathBuf> = None,
-        /// A command run once in each new one.
+        /// A command that is run once in each new worktree.
         setup: Option<String> = None,
-        /// Tracked paths that are left out of them.
+        /// Tracked paths that are left out of worktrees.
         exclude: Vec<String> = Vec::new(),
-        /// Ignored paths that are copied into them and never committed.
+        /// Ignored paths that are copied into worktrees and never committed.
         include_ignored: Vec<String> = Vec::new(),
         /// Whether a session's branches go when its worktrees go.
         delete_branches: bool = false,
-        /// How many are kept ready.
+        /// How many worktrees are kept ready.
         pool: u32 = 4,
     }
 }
@@ -308,9 +308,9 @@ section! {
     Merge {
         /// Whether hooks of the repository run in a merge.
         run_hooks: bool = false,
-        /// Whether the queue runs at all.
+        /// Whether the merge queue runs at all.
         enabled: bool = true,
-        /// Seconds between two looks at the queue.
+        /// Seconds between two looks at the merge queue.
         interval_secs: u64 = 60,
         /// Whether what merges cleanly lands without being asked for.
         auto_merge_clean: bool = true,
@@ -318,7 +318,7 @@ section! {
         max_conflict_retries: u32 = 2,
         /// The test every candidate must pass.
         test_command: Option<String> = None,
-        /// What the target's history looks like.
+        /// What the target's history looks like: one line of commits, or merge commits.
         history: History = History::Linear,
         /// Whether files are merged by their structure where lines do not.
         structural: Structural = Structural::Auto,
@@ -348,15 +348,15 @@ choice! {
 section! {
     /// What may be spent.
     Budget {
-        /// Tokens of a run.
+        /// Tokens a run may use; 0 is no limit.
         tokens: u64 = 0,
-        /// US dollars of a run.
+        /// US dollars a run may cost; 0 is no limit.
         usd: f64 = 0.0,
-        /// US dollars of a task.
+        /// US dollars a task may cost; 0 is no limit.
         per_task_usd: f64 = 0.0,
-        /// US dollars of a day.
+        /// US dollars a day may cost; 0 is no limit.
         per_day_usd: f64 = 0.0,
-        /// What happens when a limit is reached.
+        /// What happens when a limit of the budget is reached.
         on_exceeded: OnExceeded = OnExceeded::Stop,
     }
 }
@@ -380,7 +380,7 @@ section! {
         repo: Option<RepoName> = None,
         /// Whether records are pushed.
         push: RecordPush = RecordPush::Auto,
-        /// Seconds between two pushes.
+        /// Seconds between two pushes of records.
         push_interval: u64 = 10,
         /// A CXDB server, as host:port, that gets a copy of every record.
         cxdb: Option<String> = None,
@@ -402,13 +402,13 @@ choice! {
 section! {
     /// What agents may touch outside their working copy.
     Sandbox {
-        /// Whether there is one.
+        /// Whether agents run in a sandbox: where the system has one, always, or never.
         mode: SandboxMode = SandboxMode::Auto,
-        /// What agents can reach.
+        /// What agents can reach: their model through pleach, or everything.
         network: Network = Network::Gateway,
-        /// Paths they may write.
+        /// Paths outside their worktree agents may write.
         rw: Vec<PathBuf> = Vec::new(),
-        /// Paths they may read.
+        /// Paths outside their worktree agents may read.
         ro: Vec<PathBuf> = Vec::new(),
     }
 }

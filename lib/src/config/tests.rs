@@ -523,6 +523,40 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     assert!(items.iter().any(|item| item.key == "worktrees.setup" && item.source.level == Level::Recorded));
 }
 
+const PAGE: &str = include_str!("../../../docs/configuration.md");
+
+#[test]
+fn the_page_lists_every_key_with_its_default() {
+    let table: String = keys()
+        .iter()
+        .map(|key| {
+            let none = key.default.is_null() || key.default == "";
+            let default = if none { String::new() } else { format!("`{}`", key.default) };
+            let cell = |text: &str| text.replace('|', "\\|");
+            format!("| `{}` | {} | {} | {} |\n", key.path, cell(&key.takes), default.replace('"', ""), cell(&key.about))
+        })
+        .collect();
+    let table = format!("| key | takes | default | meaning |\n|---|---|---|---|\n{table}");
+    let (_, shown) = PAGE.split_once("for each item of a list.\n\n").unwrap();
+    assert!(shown == table, "the end of docs/configuration.md must be:\n\n{table}");
+}
+
+#[test]
+fn what_the_page_shows_is_right() {
+    let blocks: Vec<&str> = PAGE.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    assert_eq!(blocks.len(), 2);
+    for text in blocks {
+        resolved(vec![project(text)]);
+    }
+    let errors = parse_project("agnet: claude\ntree: {max_retries: many}\n", Path::new("pleach.yaml")).unwrap_err();
+    for error in errors {
+        assert!(PAGE.contains(&error.to_string()), "docs/configuration.md does not show\n{error}");
+    }
+    for (variable, _) in arborist::VARIABLES.iter().filter(|(name, _)| !name.contains("_STEP_")) {
+        assert!(PAGE.contains(&format!("`{variable}`")), "{variable}");
+    }
+}
+
 /// A setting as it can stand at three places: in a file, in a variable, on the command line.
 fn settings() -> impl Strategy<Value = Vec<(usize, usize, u32)>> {
     proptest::collection::vec((0..5usize, 0..KEYS.len(), 1..100u32), 0..20)

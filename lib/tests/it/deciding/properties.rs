@@ -36,8 +36,14 @@ fn start() -> pleach::ids::NodeId {
     node("start")
 }
 
+/// A part of the usual number of cases: whole runs are long. `PROPTEST_CASES` multiplies them.
+fn share(part: u32) -> ProptestConfig {
+    let usual = ProptestConfig::default();
+    ProptestConfig { cases: (usual.cases / part).max(1), failure_persistence: None, ..usual }
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(share(4))]
 
     #[test]
     fn every_run_ends(dot in random_dot(), answers in answers()) {
@@ -51,28 +57,6 @@ proptest! {
         if play.state.phase == Phase::Completed {
             prop_assert!(route::unsatisfied_gate(&play.pipeline, &play.state).is_none());
             prop_assert_eq!(play.state.completed.last().map(|node| node.as_str()), Some("exit"));
-        }
-    }
-
-    #[test]
-    fn the_fold_is_the_same_for_any_split_into_two_runs(dot in random_dot(), answers in answers()) {
-        let play = play(&dot, &answers);
-        // Through the record and back, as a later process sees them.
-        let json: Vec<String> = play.events().iter().map(|event| event.to_json().to_string()).collect();
-        let read = |text: &String| Recorded::from_json(serde_json::from_str(text).unwrap()).unwrap();
-        let events: Vec<Recorded> = json.iter().map(read).collect();
-        prop_assert_eq!(&events, &play.events());
-        prop_assert_eq!(&State::fold(start(), &events).unwrap(), &play.state);
-        let mut first = State::new(start());
-        for split in 0..=events.len() {
-            let kept = serde_json::to_string(&first).unwrap();
-            let mut second: State = serde_json::from_str(&kept).unwrap();
-            prop_assert_eq!(&second, &first, "the kept state is the state");
-            events[split..].iter().for_each(|event| second.apply(event).unwrap());
-            prop_assert_eq!(&second, &play.state, "split at {}", split);
-            if let Some(event) = events.get(split) {
-                first.apply(event).unwrap();
-            }
         }
     }
 
@@ -142,6 +126,37 @@ proptest! {
         }
         prop_assert_eq!(route::next(&state, far), []);
     }
+}
+
+proptest! {
+    // Every run is split at every event.
+    #![proptest_config(share(12))]
+
+    #[test]
+    fn the_fold_is_the_same_for_any_split_into_two_runs(dot in random_dot(), answers in answers()) {
+        let play = play(&dot, &answers);
+        // Through the record and back, as a later process sees them.
+        let json: Vec<String> = play.events().iter().map(|event| event.to_json().to_string()).collect();
+        let read = |text: &String| Recorded::from_json(serde_json::from_str(text).unwrap()).unwrap();
+        let events: Vec<Recorded> = json.iter().map(read).collect();
+        prop_assert_eq!(&events, &play.events());
+        prop_assert_eq!(&State::fold(start(), &events).unwrap(), &play.state);
+        let mut first = State::new(start());
+        for split in 0..=events.len() {
+            let kept = serde_json::to_string(&first).unwrap();
+            let mut second: State = serde_json::from_str(&kept).unwrap();
+            prop_assert_eq!(&second, &first, "the kept state is the state");
+            events[split..].iter().for_each(|event| second.apply(event).unwrap());
+            prop_assert_eq!(&second, &play.state, "split at {}", split);
+            if let Some(event) = events.get(split) {
+                first.apply(event).unwrap();
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(share(1))]
 
     #[test]
     fn edge_choice_is_total_and_deterministic(

@@ -1,0 +1,235 @@
+//! One event of each type, most with every field filled; some a second time with as little as possible.
+
+use pleach::event::{
+    AgentTurn, Checkpoint, Event, FailureClass, HumanInteraction, MessageRange, NodeExecution, NodeStarted, Outcome,
+    PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, Recorded,
+    Resumed, RetryAt, Route, SessionBranchCreated, Snapshot, SnapshotRecorded, Status, ToolCall, ToolExecution,
+    TurnCommitted, Usage, WorktreeCreated,
+};
+use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
+use serde_json::{Value, json};
+
+fn node(id: &str) -> NodeId {
+    id.parse().unwrap()
+}
+
+fn repo() -> RepoName {
+    "repo".parse().unwrap()
+}
+
+fn branch() -> BranchName {
+    "pleach/hello/abcdefgh".parse().unwrap()
+}
+
+fn commit(digit: u8) -> CommitId {
+    CommitId::from_bytes([digit * 17; 20])
+}
+
+fn at(digit: u8) -> Snapshot {
+    Snapshot::from([(repo(), commit(digit))])
+}
+
+fn turn(number: u64) -> TurnId {
+    format!("main.{number}").parse().unwrap()
+}
+
+fn map<V>(pairs: impl IntoIterator<Item = (&'static str, V)>) -> std::collections::BTreeMap<String, V> {
+    pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
+}
+
+pub fn every_event() -> Vec<Recorded> {
+    let events = [session(), nodes(), turns(), checkpoints()].concat();
+    let begin: jiff::Timestamp = "2026-11-15T01:02:03.450Z".parse().unwrap();
+    let at = |index: usize| begin + jiff::SignedDuration::from_millis(i64::try_from(index).unwrap() * 25);
+    events.into_iter().enumerate().map(|(index, event)| Recorded { at: at(index), event }).collect()
+}
+
+fn session() -> Vec<Event> {
+    vec![
+        PipelineStarted {
+            name: "hello".parse().unwrap(),
+            goal: "Greet the reader".into(),
+            dot: "digraph hello {\n\tstart -> exit // \u{e4}\n}\n".into(),
+            dot_path: "examples/hello.dot".into(),
+            files: map([("plan.md", "Plan: \"$goal\"\n".to_owned())]),
+            inputs: map([("name", "World".to_owned())]),
+            config: json!({"agent": "builtin", "budget": {"usd": 1.5}}),
+            base: at(1),
+            branches: [(repo(), branch())].into(),
+            target: Some("main".parse().unwrap()),
+            simulated: true,
+            extra: Default::default(),
+        }
+        .into(),
+        Resumed::default().into(),
+        SessionBranchCreated { repo: repo(), branch: branch(), base: commit(1), extra: Default::default() }.into(),
+        WorktreeCreated { repo: repo(), name: "main".into(), extra: Default::default() }.into(),
+        PipelinePaused {
+            reason: PauseReason::WaitsForPerson,
+            node_id: Some(node("approve")),
+            extra: Default::default(),
+        }
+        .into(),
+        PipelinePaused { reason: PauseReason::Interrupted, node_id: None, extra: Default::default() }.into(),
+        PipelineCompleted { workspace_snapshot: at(2), extra: Default::default() }.into(),
+        PipelineFailed { reason: "no way on".into(), node_id: Some(node("b")), extra: Default::default() }.into(),
+        PipelineCancelled::default().into(),
+    ]
+}
+
+fn executed(outcome: Outcome, route: Route) -> NodeExecution {
+    NodeExecution {
+        node_id: node("implement"),
+        visit: 2,
+        attempt: 3,
+        outcome,
+        route,
+        duration_ms: 26_000,
+        prompt: Some(3),
+        response: Some(8),
+        trees: at(3),
+        warnings: vec!["big.bin was held back".into()],
+        extra: Default::default(),
+    }
+}
+
+fn nodes() -> Vec<Event> {
+    let started = NodeStarted {
+        node_id: node("implement"),
+        visit: 2,
+        attempt: 3,
+        handler: "codergen".into(),
+        base: at(1),
+        starts_over: true,
+        fidelity: Some("summary:high".into()),
+        thread: Some("implement".into()),
+        extra: Default::default(),
+    };
+    let plain = NodeStarted { starts_over: false, fidelity: None, thread: None, ..started.clone() };
+    let full = Outcome {
+        status: Status::PartialSuccess,
+        preferred_label: Some("[A] Approve".into()),
+        suggested_next_ids: vec!["test".into()],
+        context_updates: map([("last_stage", json!("implement")), ("score", json!(0.1))]),
+        notes: Some("two files written".into()),
+        failure_reason: Some("one test is slow".into()),
+        failure_class: FailureClass::Transient,
+    };
+    let mut executions = vec![executed(full, Route::Edge { to: node("test") }).into()];
+    let least = NodeExecution {
+        prompt: None,
+        response: None,
+        trees: Snapshot::new(),
+        warnings: Vec::new(),
+        ..executed(Outcome::success(), Route::Complete)
+    };
+    executions.push(least.into());
+    let routes = [
+        (Status::Fail, Route::FailureTarget { to: node("plan") }),
+        (Status::Success, Route::GateRetry { gate: node("review"), to: node("plan") }),
+        (Status::Skipped, Route::Restart { to: node("plan") }),
+        (Status::Retry, Route::Retry),
+        (Status::Custom("needs_dba".into()), Route::Fail { reason: "no edge leads on".into() }),
+    ];
+    executions.extend(routes.map(|(status, route)| executed(Outcome::of(status), route).into()));
+    let retry_at = "2026-11-15T01:02:31.000Z".parse().unwrap();
+    let answer = HumanInteraction {
+        node_id: node("approve"),
+        visit: 1,
+        question: "Ship it?".into(),
+        options: vec!["[A] Approve".into(), "[R] Revise".into()],
+        answer: "[A] Approve".into(),
+        source: "console".into(),
+        extra: Default::default(),
+    };
+    let retry = RetryAt { node_id: node("implement"), visit: 2, attempt: 4, at: retry_at, extra: Default::default() };
+    [vec![started.into(), plain.into()], executions, vec![retry.into(), answer.into()]].concat()
+}
+
+fn turns() -> Vec<Event> {
+    let full = AgentTurn {
+        turn: turn(17),
+        turn_number: 17,
+        node_id: node("implement"),
+        visit: 2,
+        attempt: 3,
+        agent: "builtin".into(),
+        model: "scripted".into(),
+        provider: "script".into(),
+        messages: Some(MessageRange { first: 3, last: 5 }),
+        tool_calls: vec![ToolCall {
+            id: "call_1".into(),
+            name: "write_file".into(),
+            arguments: json!({"file_path": "hello.txt", "content": "hello\n"}),
+            is_error: false,
+        }],
+        files_written: [(repo(), vec![RepoPath::from("hello.txt"), RepoPath::new(&b"caf\xe9.txt"[..])])].into(),
+        token_usage: Usage { input: 812, cache_read: 4096, cache_write: 7, output: 64, reasoning: 12 },
+        cost_usd: Some(0.1),
+        git_sha: Some(at(4)),
+        agent_head: Some(at(5)),
+        commit_message: Some("Add a greeting\n\nThe reader is greeted.".into()),
+        boundary: "exact".into(),
+        agent_state_ref: Some(json!({"messages": {"first": 1, "last": 5}})),
+        extra: Default::default(),
+    };
+    let least = AgentTurn {
+        messages: None,
+        tool_calls: Vec::new(),
+        files_written: Default::default(),
+        token_usage: Usage::default(),
+        cost_usd: None,
+        git_sha: None,
+        agent_head: None,
+        commit_message: None,
+        agent_state_ref: None,
+        ..full.clone()
+    };
+    let tool = ToolExecution {
+        turn: turn(18),
+        turn_number: 18,
+        node_id: node("test"),
+        visit: 1,
+        attempt: 1,
+        command: "sh test.sh && echo \"ok\"".into(),
+        exit: "exit 1".into(),
+        duration_ms: 412,
+        output: Some(9),
+        files_written: [(repo(), vec![RepoPath::from("out/log.txt")])].into(),
+        git_sha: Some(at(6)),
+        commit_message: Some("Run test".into()),
+        extra: Default::default(),
+    };
+    let committed =
+        TurnCommitted { turn: turn(17), repo: repo(), branch: branch(), git_sha: commit(4), extra: Default::default() };
+    vec![full.into(), least.into(), tool.into(), committed.into()]
+}
+
+fn checkpoints() -> Vec<Event> {
+    let context: std::collections::BTreeMap<String, Value> =
+        map([("last_stage", json!("implement")), ("list", json!([1, null, true]))]);
+    let full = Checkpoint {
+        current_node: node("implement"),
+        completed_nodes: vec![node("start"), node("implement")],
+        node_outcomes: [(node("start"), Status::Success), (node("implement"), Status::Custom("odd".into()))].into(),
+        context,
+        node_retries: [(node("implement"), 2)].into(),
+        visits: [(node("implement"), 2), (node("start"), 1)].into(),
+        next_node: Some(node("test")),
+        workspace_snapshot: Some(at(4)),
+        extra: Default::default(),
+    };
+    let least = Checkpoint {
+        current_node: node("exit"),
+        completed_nodes: Vec::new(),
+        node_outcomes: Default::default(),
+        context: Default::default(),
+        node_retries: Default::default(),
+        visits: Default::default(),
+        next_node: None,
+        workspace_snapshot: None,
+        extra: Default::default(),
+    };
+    let recorded = SnapshotRecorded { workspace_snapshot: at(4), extra: Default::default() };
+    vec![full.into(), least.into(), recorded.into()]
+}
