@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
-use super::super::crash::{self, Kind, When};
-use super::super::error::{Error, IoContext as _};
-use super::super::id::{TreeId, from_gix};
-use super::super::open::open_with;
-use super::super::repo::{Repo, head_of};
 use super::Worktree;
 use super::cache::Cache;
 use super::restore::remove_directory;
+use crate::git::crash::{self, Kind, When};
+use crate::git::error::{Error, IoContext as _};
+use crate::git::id::{TreeId, from_gix};
+use crate::git::open::open_with;
+use crate::git::repo::{Repo, head_of};
 use crate::ids::CommitId;
 
 /// A worktree git knows of.

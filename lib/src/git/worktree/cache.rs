@@ -8,8 +8,8 @@ use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::{Flags, Mode, Stat};
 use gix::index::{File, State};
 
-use super::super::error::{Error, LibraryContext as _};
-use super::super::id::TreeId;
+use crate::git::error::{Error, LibraryContext as _};
+use crate::git::id::TreeId;
 
 /// What is known about one path.
 #[derive(Debug, Clone)]

@@ -7,14 +7,14 @@ use std::os::unix::ffi::OsStrExt as _;
 use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::{Mode, Stat};
 
-use super::super::error::{Error, LibraryContext as _};
-use super::super::id::{BlobId, TreeId};
-use super::super::object::EntryKind;
-use super::super::writer::{TreeEdit, Writer};
 use super::cache::Known;
 use super::filters::Filters;
 use super::scan::parents;
 use super::{Scan, Worktree};
+use crate::git::error::{Error, LibraryContext as _};
+use crate::git::id::{BlobId, TreeId};
+use crate::git::object::EntryKind;
+use crate::git::writer::{TreeEdit, Writer};
 use crate::ids::RepoPath;
 
 /// What is too much to commit without a person looking at it.

@@ -10,9 +10,9 @@ use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
 use gix::index::entry::Mode;
 use gix::objs::Find as _;
 
-use super::super::error::{Error, LibraryContext as _, explain};
 use super::Worktree;
 use super::files::{Held, Limits};
+use crate::git::error::{Error, LibraryContext as _, explain};
 
 /// Git's filters, set up from the held configuration and the attribute files as they are now.
 pub(super) struct Filters {

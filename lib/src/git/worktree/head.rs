@@ -6,15 +6,15 @@ use std::path::Path;
 use gix::refs::Target;
 use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 
-use super::super::crash::{self, Kind, When};
-use super::super::error::{Error, IoContext as _, LibraryContext as _};
-use super::super::id::{TreeId, to_gix};
-use super::super::refs::{full_name, lock_path, release_when_stale};
-use super::super::repo::{Head, head_of};
 use super::Worktree;
 use super::admin::linked_git_dir;
 use super::cache::Cache;
 use super::restore::remove_directory;
+use crate::git::crash::{self, Kind, When};
+use crate::git::error::{Error, IoContext as _, LibraryContext as _};
+use crate::git::id::{TreeId, to_gix};
+use crate::git::refs::{full_name, lock_path, release_when_stale};
+use crate::git::repo::{Head, head_of};
 use crate::ids::CommitId;
 
 /// What git leaves in a worktree's git directory while a merge, rebase, cherry-pick, revert or bisect is under way.

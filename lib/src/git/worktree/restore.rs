@@ -8,11 +8,11 @@ use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::State;
 use gix::index::entry::{Flags, Mode};
 
-use super::super::error::{Error, IoContext as _, LibraryContext as _};
-use super::super::id::TreeId;
 use super::Worktree;
 use super::cache::Known;
 use super::scan::parents;
+use crate::git::error::{Error, IoContext as _, LibraryContext as _};
+use crate::git::id::TreeId;
 use crate::ids::{CommitId, RepoPath};
 
 /// What was done to make the files equal to a tree.
@@ -122,7 +122,7 @@ impl Worktree {
         .doing("write files")?;
         if let Some(failed) = outcome.errors.first() {
             let doing = format!("write `{}`", failed.path);
-            return Err(Error::Library { doing, detail: super::super::error::explain(&failed.error) });
+            return Err(Error::Library { doing, detail: crate::git::error::explain(&failed.error) });
         }
         if let Some(path) = outcome.delayed_paths_unprocessed.first() {
             return Err(Error::Library {

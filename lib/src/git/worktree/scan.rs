@@ -11,8 +11,8 @@ use gix::status::plumbing::index_as_worktree::traits::{CompareBlobs, HashEq, Rea
 use gix::status::plumbing::index_as_worktree::{Change, EntryStatus};
 use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
 
-use super::super::error::{Error, LibraryContext as _};
 use super::Worktree;
+use crate::git::error::{Error, LibraryContext as _};
 use crate::ids::RepoPath;
 
 /// What a look at the files found.
