@@ -9,6 +9,7 @@ mod failure;
 mod pipeline_file;
 mod render;
 mod session;
+mod sessions;
 mod settings;
 mod trust;
 

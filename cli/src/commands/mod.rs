@@ -1,13 +1,20 @@
 //! The commands: one file each, holding the help as doc comments, the arguments and one `run` function.
 
+mod cancel;
 mod completions;
 mod config;
 mod demo;
+mod diff;
+mod export;
 mod graph;
 mod help_markdown;
 mod resume;
+mod rm;
 pub mod run;
+mod show;
+mod status;
 mod trust;
+mod turns;
 mod validate;
 
 use std::ffi::OsString;
@@ -35,6 +42,13 @@ enum Command {
     Demo(demo::DemoArgs),
     Run(run::RunArgs),
     Resume(resume::ResumeArgs),
+    Status(status::StatusArgs),
+    Turns(turns::TurnsArgs),
+    Show(show::ShowArgs),
+    Diff(diff::DiffArgs),
+    Export(export::ExportArgs),
+    Cancel(cancel::CancelArgs),
+    Rm(rm::RmArgs),
     Graph(graph::GraphArgs),
     Config(config::ConfigArgs),
     Trust(trust::TrustArgs),
@@ -117,6 +131,13 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Demo(args) => demo::run(globals, args),
         Command::Run(args) => run::run(globals, args),
         Command::Resume(args) => resume::run(globals, args),
+        Command::Status(args) => status::run(globals, args),
+        Command::Turns(args) => turns::run(globals, args),
+        Command::Show(args) => show::run(globals, args),
+        Command::Diff(args) => diff::run(globals, args),
+        Command::Export(args) => export::run(globals, args),
+        Command::Cancel(args) => cancel::run(globals, args),
+        Command::Rm(args) => rm::run(globals, args),
         Command::Graph(args) => graph::run(globals, args),
         Command::Config(args) => config::run(globals, args),
         Command::Trust(args) => trust::run(globals, args),

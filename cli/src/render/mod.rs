@@ -3,6 +3,7 @@
 mod diagnostics;
 pub mod graph;
 pub mod progress;
+pub mod session;
 mod table;
 mod units;
 

@@ -5,12 +5,16 @@
 //! to the loop alone.
 
 mod assignment;
+mod call_off;
+mod export;
 mod human;
 mod preamble;
+mod remove;
 mod resume;
 mod run;
 mod start;
 pub mod status_file;
+mod view;
 mod worker;
 
 use std::collections::BTreeMap;
@@ -20,10 +24,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Nobody, Prepared, Question};
+pub use remove::{Obstacle, Removal, RemoveError, Step};
 pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;
 pub use start::{StartRequest, lock_name};
+pub use view::{
+    Deed, Milestone, Moment, NoSession, Sessions, Standing, Summary, Turn, View, resolve_session, session_worktrees,
+};
 
 use crate::agent::{BoxFuture, NoAgent, Roster};
 use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded};

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gix::bstr::ByteSlice as _;
+use gix::refs::file::find::ReferenceDecode;
 use gix::refs::file::transaction::prepare::{MustNotExist, ReferenceOutOfDate};
 use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 use gix::refs::{FullName, Target};
@@ -105,6 +106,26 @@ impl Repo {
         }
         found.sort();
         Ok(found)
+    }
+
+    /// The names of all refs that begin with `prefix`, sorted; also of those whose file or commit is damaged.
+    pub fn reference_names(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        let repo = self.local();
+        let platform = repo.references().doing("list refs")?;
+        let directory = prefix.rfind('/').map_or("refs/", |end| &prefix[..=end]);
+        let mut names = Vec::new();
+        for reference in platform.prefixed(directory).doing("list refs")? {
+            let name = match reference {
+                Ok(reference) => reference.name().as_bstr().to_str().ok().map(str::to_owned),
+                Err(error) => match error.downcast_any_ref::<ReferenceDecode>() {
+                    Some(damaged) => damaged.relative_path.to_str().map(str::to_owned),
+                    None => return Err(Error::library("list refs", error)),
+                },
+            };
+            names.extend(name.filter(|name| name.starts_with(prefix)));
+        }
+        names.sort();
+        Ok(names)
     }
 
     /// Moves a ref from `old` to `new`, if it is at `old`; with none for `old` it must not exist. Durable once it

@@ -50,10 +50,10 @@ struct Kept {
 }
 
 impl History {
-    /// The sessions of a repository that have a main context.
+    /// The sessions of a repository that have a main context, whether it can be read or not.
     pub fn sessions(repo: &Repo) -> Result<Vec<SessionId>, Error> {
-        let refs = repo.references(SESSIONS)?;
-        let mains = refs.iter().filter_map(|(name, _)| name.strip_prefix(SESSIONS)?.strip_suffix("/main"));
+        let refs = repo.reference_names(SESSIONS)?;
+        let mains = refs.iter().filter_map(|name| name.strip_prefix(SESSIONS)?.strip_suffix("/main"));
         Ok(mains.filter_map(|id| id.parse().ok()).collect())
     }
 

@@ -1,7 +1,7 @@
 //! One writer at a time. A lock is a `flock` on a file that is never removed; the text in it is only for the message
 //! to the one who comes second. Correctness rests on compare-and-swap of the refs, not on these.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -46,6 +46,11 @@ impl Lock {
             let mut file = open.map_err(failed)?;
             match file.try_lock() {
                 Ok(()) => {}
+                // Somebody only looks whether it is held, which takes no time.
+                Err(TryLockError::WouldBlock) if file.try_lock_shared().is_ok() => {
+                    std::thread::yield_now();
+                    continue;
+                }
                 Err(TryLockError::WouldBlock) => {
                     let mut holder = String::new();
                     file.read_to_string(&mut holder).map_err(failed)?;
@@ -71,17 +76,66 @@ impl Lock {
         File::open(path).is_ok_and(|file| matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock)))
     }
 
+    /// Who holds the lock, by their own words; none if nobody does.
+    pub fn holder(common_dir: &Path, name: &str) -> Option<Holder> {
+        if !Self::is_held(common_dir, name) {
+            return None;
+        }
+        let text = std::fs::read_to_string(common_dir.join("pleach/lock").join(name)).ok()?;
+        Some(Holder::read(&text))
+    }
+
     /// The open file, for a child process that is to hold the lock with us.
     pub fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
 }
 
-fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
+/// Who holds a lock. What they wrote is taken at their word only for messages; see [`Holder::is_here`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holder {
+    /// All they wrote.
+    pub text: String,
+    /// The process.
+    pub process: Option<i32>,
+    /// The machine it runs on.
+    pub host: Option<String>,
+}
+
+impl Holder {
+    /// `process 42 on host since …`
+    fn read(text: &str) -> Self {
+        let mut words = text.strip_prefix("process ").unwrap_or_default().split(" on ");
+        let process = words.next().and_then(|word| word.parse().ok()).filter(|process| *process > 1);
+        let host = words.next().and_then(|rest| rest.split(" since ").next()).map(str::to_owned);
+        Self { text: text.trim().to_owned(), process, host }
+    }
+
+    /// Whether the holder is a process of this machine that has the lock's file open: a process of that number may
+    /// have ended, and the number may be another one's by now. Where the system does not tell, the number counts.
+    pub fn is_here(&self, common_dir: &Path, name: &str) -> bool {
+        let (Some(process), Some(on)) = (self.process, &self.host) else { return false };
+        if *on != host() {
+            return false;
+        }
+        let Ok(lock) = std::fs::metadata(common_dir.join("pleach/lock").join(name)) else { return false };
+        let Ok(open) = std::fs::read_dir(format!("/proc/{process}/fd")) else {
+            return !Path::new("/proc/self").exists();
+        };
+        // Looked at, never opened: what a foreign process has open may block its reader.
+        open.flatten().filter_map(|entry| std::fs::metadata(entry.path()).ok()).any(|file| is_same(&file, &lock))
+    }
+}
+
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     match std::fs::metadata(path) {
-        Ok(theirs) => Ok((ours.dev(), ours.ino()) == (theirs.dev(), theirs.ino())),
+        Ok(theirs) => Ok(is_same(&ours, &theirs)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
         Err(error) => Err(error),
     }
@@ -105,6 +159,35 @@ mod tests {
         drop(held);
         assert!(!Lock::is_held(dir.path(), "session-x"));
         Lock::take(dir.path(), "session-x", "session x").unwrap();
+    }
+
+    #[test]
+    fn who_looks_is_not_in_the_way() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Lock::take(dir.path(), "a", "a").unwrap());
+        let looking = File::open(dir.path().join("pleach/lock/a")).unwrap();
+        looking.try_lock_shared().unwrap();
+        let waiting = std::thread::spawn({
+            let dir = dir.path().to_owned();
+            move || Lock::take(&dir, "a", "a").map(drop)
+        });
+        drop(looking);
+        waiting.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn the_holder_is_known_by_number_and_by_the_open_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = Lock::take(dir.path(), "a", "a").unwrap();
+        let holder = Lock::holder(dir.path(), "a").unwrap();
+        assert_eq!(holder.process, Some(std::process::id().try_into().unwrap()));
+        assert!(holder.is_here(dir.path(), "a"));
+        let elsewhere = Holder { host: Some("elsewhere".into()), ..holder.clone() };
+        assert!(!elsewhere.is_here(dir.path(), "a"));
+        drop(held);
+        assert_eq!(Lock::holder(dir.path(), "a"), None);
+        assert!(!holder.is_here(dir.path(), "a"), "the process lives, but has let go");
+        assert_eq!(Holder::read("another process").process, None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod settings;
 pub use copy::{Author, Change, WorkingCopy};
 pub use guard::{Guard, Trespass, Watch};
 pub use keep::{KEEP, save as keep};
-pub use lock::{Lock, LockError};
+pub use lock::{Holder, Lock, LockError};
 pub use names::{branch_ref, default_worktree_base, new_session_id, repo_name, session_branch};
 pub use settings::WorktreeSettings;
 

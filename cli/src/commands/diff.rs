@@ -1,0 +1,77 @@
+//! `pleach diff`
+
+use clap::Args;
+use pleach::git::FileStat;
+use serde_json::json;
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_git;
+use crate::render::{Out, Table, session::plain};
+use crate::sessions;
+
+/// Show everything a session has changed.
+///
+/// The commit the session was started at is compared with its newest recorded one, whatever happened to the branches
+/// since.
+#[derive(Debug, Args)]
+pub struct DiffArgs {
+    /// The session, or the beginning of its id.
+    session: String,
+    /// Count the lines of each file instead of showing them.
+    #[arg(long)]
+    stat: bool,
+}
+
+pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
+    let repo = sessions::repository(globals)?;
+    let summary = sessions::load(&repo, &args.session)?.summary;
+    let (Some(base), Some(work)) = (summary.base(), summary.work()) else { return Ok(Exit::Done) };
+    let compare = || {
+        let (old, new) = (repo.tree_of(base)?, repo.tree_of(work)?);
+        let patch = if args.stat { None } else { Some(repo.patch(old, new, &[])?) };
+        let stat = if args.stat || globals.json { repo.stat(old, new)? } else { Vec::new() };
+        Ok((patch, stat))
+    };
+    let (patch, stat) = compare().map_err(|error| of_git(&error))?;
+    let mut out = Out::new();
+    if globals.json {
+        let file = |file: &FileStat| json!({"path": file.path, "added": file.lines.map(|lines| lines.0), "removed": file.lines.map(|lines| lines.1)});
+        let files: Vec<_> = stat.iter().map(file).collect();
+        let session = &summary.session;
+        out.json(&json!({"session": session, "base": base, "commit": work, "files": files, "patch": patch}))?;
+    } else if let Some(patch) = patch {
+        out.text(&plain_patch(&patch))?;
+    } else if stat.is_empty() {
+        out.line("no file was changed")?;
+    } else {
+        out.line(table(&stat))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// A patch for a terminal. Carriage returns are part of lines and stay.
+pub fn plain_patch(patch: &str) -> String {
+    patch
+        .split_inclusive('\n')
+        .map(|line| match line.strip_suffix("\r\n") {
+            Some(line) => format!("{}\r\n", plain(line)),
+            None => plain(line),
+        })
+        .collect()
+}
+
+fn table(stat: &[FileStat]) -> String {
+    let mut table = Table::new(["file", "added", "removed"]).right(1).right(2);
+    for file in stat {
+        let (added, removed) = match file.lines {
+            Some((added, removed)) => (added.to_string(), removed.to_string()),
+            None => ("binary".to_owned(), "binary".to_owned()),
+        };
+        table.row([plain(&file.path.to_string()), added, removed]);
+    }
+    let sum = |side: fn((u64, u64)) -> u64| stat.iter().filter_map(|file| file.lines).map(side).sum::<u64>();
+    let files = format!("{} files", stat.len());
+    table.row([files, sum(|lines| lines.0).to_string(), sum(|lines| lines.1).to_string()]);
+    table.to_string()
+}

@@ -1,0 +1,52 @@
+//! `pleach export`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pleach::engine::ExportError;
+use serde_json::json;
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_engine;
+use crate::render::Out;
+use crate::sessions;
+
+/// Write a session as plain files: manifest, checkpoint, and prompt, response and status of every node.
+///
+/// The directory must be empty, or hold an earlier export of the same session, which is brought up to date.
+#[derive(Debug, Args)]
+pub struct ExportArgs {
+    /// The session, or the beginning of its id.
+    session: String,
+    /// The directory to write to.
+    dir: PathBuf,
+}
+
+pub fn run(globals: &Globals, args: ExportArgs) -> Result<Exit, Failure> {
+    let repo = sessions::repository(globals)?;
+    let view = sessions::load(&repo, &args.session)?;
+    let written = view.export(&repo, &globals.path(&args.dir)).map_err(|error| failure(&error))?;
+    let mut out = Out::new();
+    if globals.json {
+        let files: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
+        let dir = globals.path(&args.dir).display().to_string();
+        out.json(&json!({"session": view.summary.session, "dir": dir, "files": files}))?;
+    } else {
+        out.line(format!("{} files of session {} are in {}", written.len(), view.summary.session, args.dir.display()))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn failure(error: &ExportError) -> Failure {
+    match error {
+        ExportError::Session(error) => of_engine(error),
+        ExportError::NotEmpty { .. } => {
+            Failure::new(Exit::Usage, error.to_string()).hint("name a directory that does not exist yet")
+        }
+        ExportError::NotADirectory { .. } => {
+            Failure::new(Exit::Usage, error.to_string()).hint("move it away, or name another directory")
+        }
+        ExportError::Io { source, .. } => Failure::new(Exit::Environment, error.to_string()).because(source),
+    }
+}

@@ -1,0 +1,144 @@
+//! `pleach rm`
+
+use clap::Args;
+use pleach::engine::{Obstacle, Removal, RemoveError, Session, Step};
+use serde_json::{Value, json};
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_engine;
+use crate::render::Out;
+use crate::sessions;
+
+/// Remove sessions: their branches, their records and their working copies.
+///
+/// A session that runs is refused, and so is one whose commits are on no other branch, unless you insist. Uncommitted
+/// work and unmerged commits are kept under refs/pleach/keep/ first, and the name is printed.
+#[derive(Debug, Args)]
+pub struct RmArgs {
+    /// The sessions, or the beginnings of their ids.
+    #[arg(required = true, value_name = "SESSION")]
+    sessions: Vec<String>,
+    /// Remove also what is not merged.
+    #[arg(long)]
+    force: bool,
+    /// Show what would be done, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
+    let repo = sessions::repository(globals)?;
+    let mut ids = args.sessions.iter().map(|given| sessions::resolve(&repo, given)).collect::<Result<Vec<_>, _>>()?;
+    ids.sort();
+    ids.dedup();
+    // All are looked into before the first one goes.
+    let prepare = |id| Session::prepare_removal(&repo, id).map_err(|error| failure(&error));
+    let removals = ids.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
+    if !args.force {
+        removals.iter().try_for_each(refuse)?;
+    }
+    let mut out = Out::new();
+    let mut documents = Vec::new();
+    for removal in removals {
+        let session = removal.session.clone();
+        let mut steps = Vec::new();
+        let mut tell = |step: &Step| {
+            let line = format!("{session}: {}", text(step, args.dry_run));
+            steps.push(value(step));
+            if globals.json {
+                anstream::eprintln!("{line}");
+                return Ok(());
+            }
+            out.line(line)
+        };
+        // A reader that stops reading must not stop a removal in its middle.
+        let told = if args.dry_run {
+            removal.steps().iter().try_for_each(&mut tell)
+        } else {
+            let mut told = Ok(());
+            let removed = removal.execute(&mut |step| told = std::mem::replace(&mut told, Ok(())).and(tell(step)));
+            removed.map_err(|error| failure(&error))?;
+            told
+        };
+        documents.push(json!({"session": session, "steps": steps}));
+        told?;
+    }
+    if globals.json {
+        out.json(&json!({"dry_run": args.dry_run, "sessions": documents}))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// What the user must insist on.
+fn refuse(removal: &Removal) -> Result<(), Failure> {
+    let id = &removal.session;
+    let Some(first) = removal.obstacles.first() else { return Ok(()) };
+    let all: Vec<String> = removal.obstacles.iter().map(ToString::to_string).collect();
+    let hint = match first {
+        Obstacle::Unmerged { branch, .. } => {
+            format!(
+                "merge it with `git merge {branch}`, or `pleach rm --force {id}`, which keeps it under refs/pleach/keep/"
+            )
+        }
+        Obstacle::BranchMoved { .. } => {
+            format!("`pleach rm --force {id}` removes the session and leaves the branch")
+        }
+        Obstacle::Unsaved { .. } => format!("copy what you need, then `pleach rm --force {id}`"),
+    };
+    Err(Failure::new(Exit::WorkFailed, format!("session {id} was not removed: {}", all.join("; "))).hint(hint))
+}
+
+fn failure(error: &RemoveError) -> Failure {
+    match error {
+        RemoveError::Session(error) => of_engine(error),
+        RemoveError::CheckedOut { .. } => {
+            Failure::new(Exit::WorkFailed, error.to_string()).hint("switch to another branch there first")
+        }
+        RemoveError::WorktreeLocked { path, .. } => Failure::new(Exit::WorkFailed, error.to_string())
+            .hint(format!("`git worktree unlock {}` allows it", path.display())),
+    }
+}
+
+fn text(step: &Step, dry_run: bool) -> String {
+    let done = |done: &'static str, planned: &'static str| if dry_run { planned } else { done };
+    match step {
+        Step::Keep { reference, unmerged, uncommitted } => {
+            let mut what = Vec::new();
+            if *unmerged {
+                what.push("the unmerged commits".to_owned());
+            }
+            match uncommitted.as_slice() {
+                [] => {}
+                [path] => what.push(format!("uncommitted work in {path}")),
+                paths => what.push(format!("uncommitted work in {} files", paths.len())),
+            }
+            let number = if dry_run { "N" } else { "" };
+            format!("{} {} at {reference}{number}", done("kept", "would keep"), what.join(" and "))
+        }
+        Step::RemoveWorktree { path } => {
+            format!("{} the working copy {}", done("removed", "would remove"), path.display())
+        }
+        Step::RemoveBranch { branch, at } => {
+            format!("{} branch {branch} ({} {})", done("removed", "would remove"), done("was", "is"), at.short())
+        }
+        Step::LeaveBranch { branch, at } => {
+            format!("{} branch {branch} at {}: no turn recorded it", done("left", "would leave"), at.short())
+        }
+        Step::RemoveRecord { at } => {
+            format!("{} the record ({} {})", done("removed", "would remove"), done("was", "is"), at.short())
+        }
+    }
+}
+
+fn value(step: &Step) -> Value {
+    match step {
+        Step::Keep { reference, unmerged, uncommitted } => {
+            json!({"step": "keep", "ref": reference, "unmerged": unmerged, "uncommitted": uncommitted})
+        }
+        Step::RemoveWorktree { path } => json!({"step": "remove_worktree", "path": path.display().to_string()}),
+        Step::RemoveBranch { branch, at } => json!({"step": "remove_branch", "branch": branch, "commit": at}),
+        Step::LeaveBranch { branch, at } => json!({"step": "leave_branch", "branch": branch, "commit": at}),
+        Step::RemoveRecord { at } => json!({"step": "remove_record", "commit": at}),
+    }
+}

@@ -1,0 +1,222 @@
+//! `pleach show`
+
+use clap::Args;
+use pleach::engine::{Deed, Turn, View};
+use pleach::event::Usage;
+use pleach::git::Repo;
+use pleach::ids::{CommitId, ContextId, SessionId, TurnId};
+use pleach::llm;
+use pleach::record;
+use pleach::trailer::{Message, TurnFacts};
+use serde_json::json;
+
+use crate::commands::Globals;
+use crate::commands::diff::plain_patch;
+use crate::exit::{Exit, Failure};
+use crate::failure::{of_engine, of_git};
+use crate::render::{Out, duration, session as show, tokens};
+use crate::sessions;
+
+/// Show a turn: what was said, which tools were used, what was changed, what it cost.
+///
+/// A turn is named as SESSION/main.3, or main.3 or just 3 for the newest session; or by its commit. Long texts are
+/// cut unless -v is given.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The turn, or a commit of one.
+    #[arg(value_name = "TURN|COMMIT")]
+    what: String,
+}
+
+/// A turn with all that is known of it.
+struct Shown {
+    session: SessionId,
+    /// None when only the commit is left.
+    turn: Option<(Turn, Vec<llm::Message>)>,
+    commit: Option<(CommitId, TurnFactsOf, String)>,
+}
+
+/// What a commit says of its turn by itself.
+type TurnFactsOf = Option<TurnFacts>;
+
+pub fn run(globals: &Globals, args: ShowArgs) -> Result<Exit, Failure> {
+    let repo = sessions::repository(globals)?;
+    let shown = match named_turn(&repo, &args.what)? {
+        Some((session, turn)) => of_turn(&repo, session, &turn)?,
+        None => of_commit(&repo, &args.what)?,
+    };
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&shown.json())?;
+    } else {
+        out.text(&shown.text(globals.verbosity > 0))?;
+    }
+    Ok(Exit::Done)
+}
+
+/// The turn a text names, unless it can only be a revision.
+fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Failure> {
+    let number = |text: &str| text.parse().ok().filter(|number| *number > 0);
+    let turn = |text: &str| {
+        let plain = || Some(TurnId { context: ContextId::main(), number: number(text)? });
+        text.parse::<TurnId>().ok().or_else(plain)
+    };
+    if let Some((session, rest)) = text.rsplit_once(['/', ':']) {
+        return match turn(rest) {
+            // A branch may look like this, too.
+            Some(_) if repo.resolve(text).is_ok() => Ok(None),
+            Some(turn) => Ok(Some((sessions::resolve(repo, session)?, turn))),
+            None => Ok(None),
+        };
+    }
+    match turn(text) {
+        Some(turn) => Ok(Some((sessions::newest(repo)?.session, turn))),
+        None => Ok(None),
+    }
+}
+
+fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<Shown, Failure> {
+    let view = View::load(repo, &session).map_err(|error| of_engine(&error))?;
+    let Some(turn) = view.turn(id) else {
+        let message = format!("session {session} has no turn {id}; it has {}", view.summary.state.turns);
+        return Err(Failure::new(Exit::Usage, message).hint(format!("`pleach turns {session}` lists them")));
+    };
+    let messages = view.messages(repo, &turn).map_err(|error| of_engine(&error))?;
+    let commit = match turn.commit() {
+        Some(commit) => Some(read_commit(repo, commit)?),
+        None => None,
+    };
+    Ok(Shown { session, turn: Some((turn, messages)), commit })
+}
+
+fn of_commit(repo: &Repo, text: &str) -> Result<Shown, Failure> {
+    let id = repo.resolve(text).map_err(|error| match sessions::resolve(repo, text) {
+        Ok(session) => Failure::new(Exit::Usage, format!("`{text}` is a session, not a turn"))
+            .hint(format!("`pleach turns {session}` lists its turns")),
+        Err(_) => of_git(&error),
+    })?;
+    let (commit, facts, patch) = read_commit(repo, id)?;
+    let Some(facts) = facts else {
+        return Err(Failure::new(Exit::Usage, format!("commit {} is no turn of a session", id.short()))
+            .hint(format!("`git show {}` shows it", id.short())));
+    };
+    match View::load(repo, &facts.session) {
+        Ok(_) => {
+            let mut shown = of_turn(repo, facts.session.clone(), &facts.turn)?;
+            // A copy of the turn's commit shows its own change.
+            shown.commit = Some((commit, Some(facts), patch));
+            Ok(shown)
+        }
+        // The commit outlives its record: it may have been removed, or never been fetched.
+        Err(pleach::engine::Error::Record(record::Error::Missing { .. })) => {
+            Ok(Shown { session: facts.session.clone(), turn: None, commit: Some((commit, Some(facts), patch)) })
+        }
+        Err(error) => Err(of_engine(&error)),
+    }
+}
+
+/// A commit, what its trailers say, and what it changed.
+fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, String), Failure> {
+    let read = || {
+        let commit = repo.commit(id)?;
+        let patch = match commit.parents.first() {
+            Some(parent) => repo.patch(repo.tree_of(*parent)?, commit.tree, &[])?,
+            None => String::new(),
+        };
+        Ok((id, TurnFacts::read(&Message::read(&commit.text())), patch))
+    };
+    read().map_err(|error| of_git(&error))
+}
+
+impl Shown {
+    fn json(&self) -> serde_json::Value {
+        let mut document = match &self.turn {
+            Some((turn, messages)) => {
+                let mut document = json!(turn);
+                document["messages"] = json!(messages);
+                document
+            }
+            None => json!({"messages": null}),
+        };
+        document["session"] = json!(self.session);
+        if let Some((commit, facts, patch)) = &self.commit {
+            document["shown_commit"] = json!(commit);
+            document["patch"] = json!(patch);
+            if let (None, Some(facts)) = (&self.turn, facts) {
+                document["turn"] = json!(facts.turn);
+                document["node"] = json!(facts.node);
+                document["model"] = json!(facts.model);
+                document["provider"] = json!(facts.provider);
+            }
+        }
+        document
+    }
+
+    fn text(&self, whole: bool) -> String {
+        let mut text = show::fields(&self.fields());
+        text.push('\n');
+        if let Some((_, messages)) = &self.turn {
+            for message in messages {
+                text.push('\n');
+                text.push_str(&show::message(message, whole));
+                text.push('\n');
+            }
+        }
+        if let Some((_, _, patch)) = self.commit.as_ref().filter(|(_, _, patch)| !patch.is_empty()) {
+            text.push_str("\n── diff\n");
+            text.push_str(&plain_patch(patch));
+        }
+        text
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = Vec::new();
+        match (&self.turn, &self.commit) {
+            (Some((turn, _)), _) => turn_fields(&self.session, turn, &mut fields),
+            (None, Some((_, Some(facts), _))) => {
+                fields
+                    .push(("turn", format!("{}/{} (its record is not in this repository)", self.session, facts.turn)));
+                fields.push(("node", facts.node.to_string()));
+                fields.push(("model", format!("{} ({})", facts.model, facts.provider)));
+            }
+            (None, _) => {}
+        }
+        if let Some((commit, _, _)) = &self.commit {
+            fields.push(("commit", commit.to_string()));
+        }
+        fields
+    }
+}
+
+fn turn_fields(session: &SessionId, turn: &Turn, fields: &mut Vec<(&'static str, String)>) {
+    fields.push(("turn", format!("{session}/{}", turn.turn)));
+    fields.push(("node", show::node(turn)));
+    match &turn.deed {
+        Deed::Agent { agent, model, provider, tokens: usage, cost_usd, .. } => {
+            fields.push(("agent", format!("{agent}, {model} ({provider})")));
+            fields.push(("tokens", spent(usage, *cost_usd)));
+        }
+        Deed::Tool { command, exit, duration_ms } => {
+            fields.push(("command", command.clone()));
+            let took = duration(std::time::Duration::from_millis(*duration_ms));
+            fields.push(("ended", format!("{exit} after {took}")));
+        }
+    }
+    fields.push(("at", turn.at.to_string()));
+    let files: Vec<String> = turn.files.values().flatten().map(ToString::to_string).collect();
+    if !files.is_empty() {
+        fields.push(("files", files.join("\n")));
+    }
+    if let Some(message) = &turn.message {
+        fields.push(("message", message.trim().to_owned()));
+    }
+}
+
+fn spent(usage: &Usage, cost_usd: Option<f64>) -> String {
+    let cost = cost_usd.map(|cost| format!(", ${cost:.4}")).unwrap_or_default();
+    let cached = match usage.cache_read + usage.cache_write {
+        0 => String::new(),
+        cached => format!(", {} cached", tokens(cached)),
+    };
+    format!("{} ({} in{cached}, {} out{cost})", tokens(usage.total()), tokens(usage.input), tokens(usage.output))
+}

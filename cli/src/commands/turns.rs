@@ -1,0 +1,34 @@
+//! `pleach turns`
+
+use clap::Args;
+use serde_json::json;
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::render::{Out, session as show};
+use crate::sessions;
+
+/// List the turns of a session.
+///
+/// A turn is one model call of an agent and the tools it asked for, or one run of a tool node. A turn that changed
+/// files has a commit; `pleach show` shows it whole.
+#[derive(Debug, Args)]
+pub struct TurnsArgs {
+    /// The session, or the beginning of its id.
+    session: String,
+}
+
+pub fn run(globals: &Globals, args: TurnsArgs) -> Result<Exit, Failure> {
+    let repo = sessions::repository(globals)?;
+    let view = sessions::load(&repo, &args.session)?;
+    let turns = view.turns();
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({"session": view.summary.session, "turns": turns}))?;
+    } else if turns.is_empty() {
+        out.line("No turn yet.")?;
+    } else {
+        out.line(show::turns(&turns))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,261 @@
+//! Sessions, turns and messages as text and as JSON.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use pleach::engine::{Deed, Milestone, Moment, Standing, Summary, Turn, View};
+use pleach::event::PauseReason;
+use pleach::ids::{CommitId, SessionId};
+use pleach::llm::{Message, Part, Role};
+use serde_json::{Value, json};
+
+use super::{Table, duration, tokens};
+
+/// Texts of a message longer than this are cut, unless all was asked for.
+const LINES: usize = 20;
+const CHARACTERS: usize = 2_000;
+
+/// How far the last column of a table may go.
+const WHAT: usize = 72;
+
+/// `850ms`, `3m 07s`, `5h 02m`, `12d`.
+pub fn age(since: Timestamp, now: Timestamp) -> String {
+    let length = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+    match length.as_secs() / 86_400 {
+        0 | 1 => duration(length),
+        days => format!("{days}d"),
+    }
+}
+
+/// `paused (waits for a person)`, `failed: …`
+pub fn standing(standing: &Standing) -> String {
+    let more = match standing {
+        Standing::Dead => " (its process is gone)",
+        Standing::Paused { reason: PauseReason::Interrupted } => " (interrupted)",
+        Standing::Paused { reason: PauseReason::WaitsForPerson } => " (waits for a person)",
+        Standing::Failed { reason } => return format!("failed: {}", plain(reason)),
+        Standing::Running | Standing::Done | Standing::Cancelled => "",
+    };
+    format!("{}{more}", standing.word())
+}
+
+/// The sessions of a repository.
+pub fn sessions(all: &[(SessionId, Result<Summary, String>)], now: Timestamp) -> String {
+    let headings = ["session", "pipeline", "standing", "node", "turns", "tokens", "branch", "age"];
+    let mut table = Table::new(headings).right(4).right(5);
+    for (id, summary) in all {
+        match summary {
+            Ok(summary) => table.row([
+                id.to_string(),
+                summary.started.name.to_string(),
+                summary.standing().word().to_owned(),
+                summary.node().map(ToString::to_string).unwrap_or_default(),
+                summary.state.turns.to_string(),
+                tokens(summary.state.usage.total()),
+                summary.branch().map(|(_, branch)| branch.to_string()).unwrap_or_default(),
+                age(summary.started_at, now),
+            ]),
+            Err(why) => table.row([id.to_string(), String::new(), "unreadable".into(), first_line(why, WHAT)]),
+        }
+    }
+    table.to_string()
+}
+
+/// A session as JSON.
+pub fn summary_json(summary: &Summary) -> Value {
+    json!({
+        "session": summary.session,
+        "pipeline": summary.started.name,
+        "file": summary.started.dot_path,
+        "goal": summary.started.goal,
+        "standing": summary.standing(),
+        "node": summary.node(),
+        "turns": summary.state.turns,
+        "tokens": summary.state.usage,
+        "cost_usd": summary.state.cost_usd,
+        "simulated": summary.started.simulated,
+        "started_at": summary.started_at,
+        "updated_at": summary.updated_at,
+        "branch": summary.branch().map(|(_, branch)| branch),
+        "target": summary.started.target,
+        "base": summary.base(),
+        "commit": summary.work(),
+    })
+}
+
+/// Turns and checkpoints in order.
+pub fn timeline(view: &View) -> String {
+    let mut table = Table::new(["what", "node", "by", "tokens", "files", "commit", ""]).right(3).right(4);
+    for moment in view.timeline() {
+        match moment {
+            Moment::Turn(turn) => table.row([
+                turn.turn.to_string(),
+                node(&turn),
+                turn.model().to_owned(),
+                count(turn.tokens().total()),
+                count(turn.changed() as u64),
+                short(turn.commit()),
+                what(&turn),
+            ]),
+            Moment::Checkpoint(checkpoint) => table.row([
+                "checkpoint".to_owned(),
+                checkpoint.node.to_string(),
+                String::new(),
+                String::new(),
+                String::new(),
+                short(checkpoint.commit.values().next().copied()),
+                whither(&checkpoint),
+            ]),
+        }
+    }
+    table.to_string()
+}
+
+/// The turns alone.
+pub fn turns(turns: &[Turn]) -> String {
+    let mut table = Table::new(["turn", "node", "by", "tokens", "files", "commit", ""]).right(3).right(4);
+    for turn in turns {
+        table.row([
+            turn.turn.to_string(),
+            node(turn),
+            turn.model().to_owned(),
+            count(turn.tokens().total()),
+            count(turn.changed() as u64),
+            short(turn.commit()),
+            what(turn),
+        ]);
+    }
+    table.to_string()
+}
+
+/// `code`, `code (visit 2)`, `code (visit 1, attempt 3)`
+pub fn node(turn: &Turn) -> String {
+    match (turn.visit, turn.attempt) {
+        (1, 1) => turn.node.to_string(),
+        (visit, 1) => format!("{} (visit {visit})", turn.node),
+        (visit, attempt) => format!("{} (visit {visit}, attempt {attempt})", turn.node),
+    }
+}
+
+fn whither(checkpoint: &Milestone) -> String {
+    let outcome = checkpoint.outcome.as_ref().map(ToString::to_string).unwrap_or_default();
+    match &checkpoint.next_node {
+        Some(next) => format!("{outcome}, next {next}"),
+        None => format!("{outcome}, the end"),
+    }
+}
+
+/// What a turn did, on one line: its commit's subject, its tools, or its command.
+fn what(turn: &Turn) -> String {
+    let text = match (&turn.deed, &turn.message) {
+        (Deed::Tool { command, exit, .. }, _) => format!("{} ({exit})", first_line(command, WHAT - 16)),
+        (_, Some(message)) => message.clone(),
+        (Deed::Agent { tool_calls, .. }, None) if tool_calls.is_empty() => "answer".to_owned(),
+        (Deed::Agent { tool_calls, .. }, None) => {
+            tool_calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>().join(", ")
+        }
+    };
+    first_line(&text, WHAT)
+}
+
+fn count(number: u64) -> String {
+    if number == 0 { String::new() } else { tokens(number) }
+}
+
+fn short(commit: Option<CommitId>) -> String {
+    commit.map(|commit| commit.short()).unwrap_or_default()
+}
+
+fn first_line(text: &str, width: usize) -> String {
+    let mut lines = text.trim().lines();
+    let line = plain(lines.next().unwrap_or_default());
+    let cut: String = line.chars().take(width).collect();
+    if cut.len() < line.len() || lines.next().is_some() { format!("{} …", cut.trim_end()) } else { cut }
+}
+
+/// What agents and tools say goes to a terminal without what would steer it.
+pub fn plain(text: &str) -> String {
+    let harmless = |c: char| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c };
+    text.replace("\r\n", "\n").chars().map(harmless).collect()
+}
+
+/// Lines of names and values.
+pub fn fields(fields: &[(&str, String)]) -> String {
+    let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let line = |(name, value): &(&str, String)| {
+        let value = plain(value).trim_end().replace('\n', &format!("\n{}", " ".repeat(width + 2)));
+        format!("{name:width$}  {value}")
+    };
+    fields.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// A message with its words, tool calls and results; long ones cut unless `whole`.
+pub fn message(message: &Message, whole: bool) -> String {
+    let role = match message.role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+    };
+    let mut text = format!("── {role}");
+    for part in &message.content {
+        text.push('\n');
+        text.push_str(&self::part(part, whole));
+    }
+    text
+}
+
+fn part(part: &Part, whole: bool) -> String {
+    match part {
+        Part::Text { text, .. } => cut(text, whole),
+        Part::Thinking { text, .. } => format!("(thinks) {}", cut(text, whole)),
+        Part::ToolCall { name, arguments, .. } => format!("→ {name} {}", cut(&arguments.to_string(), whole)),
+        Part::ToolResult { content, is_error: false, .. } => format!("← {}", cut(content, whole)),
+        Part::ToolResult { content, is_error: true, .. } => format!("← error: {}", cut(content, whole)),
+        Part::Unknown(value) => cut(&value.to_string(), whole),
+    }
+}
+
+fn cut(text: &str, whole: bool) -> String {
+    let text = plain(text.trim_end());
+    let all = text.chars().count();
+    if whole || (text.lines().count() <= LINES && all <= CHARACTERS) {
+        return text;
+    }
+    let lines: Vec<&str> = text.lines().take(LINES).collect();
+    let kept: String = lines.join("\n").chars().take(CHARACTERS).collect();
+    format!("{kept}\n… {} more characters; -v shows all", all - kept.chars().count())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_are_cut_and_say_so() {
+        let text = (1..=30).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
+        let shown = cut(&text, false);
+        assert!(shown.ends_with("\n20\n… 30 more characters; -v shows all"), "{shown}");
+        assert_eq!(cut(&text, true), text);
+        assert!(cut(&"x".repeat(3_000), false).contains("… 1000 more characters"));
+    }
+
+    #[test]
+    fn nothing_said_by_an_agent_steers_the_terminal() {
+        assert_eq!(plain("a\x1b[31mb\r\nc\td\u{7}"), "a\u{fffd}[31mb\nc\td\u{fffd}");
+    }
+
+    #[test]
+    fn one_line_is_one_line() {
+        assert_eq!(first_line("make\ntest", 10), "make …");
+        assert_eq!(first_line("make all the tests", 8), "make all …");
+        assert_eq!(first_line(" make ", 8), "make");
+    }
+
+    #[test]
+    fn old_sessions_are_counted_in_days() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let ago = |seconds: i64| age(Timestamp::from_second(1_000_000 - seconds).unwrap(), now);
+        assert_eq!([ago(5), ago(90_000), ago(200_000), ago(-3)], ["5.0s", "25h 00m", "2d", "0ms"]);
+    }
+}

@@ -1,0 +1,69 @@
+//! Calling a session off that another process may be working on.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::start::lock_name;
+use super::{Engine, Error, Session};
+use crate::event::Recorded;
+use crate::git::Repo;
+use crate::ids::SessionId;
+use crate::workspace::{Holder, Lock, LockError};
+
+/// How often a lock that is about to be free is tried.
+const PAUSE: Duration = Duration::from_millis(25);
+
+/// How long is waited after the last signal: agents that do not end when asked are killed in this time.
+const LAST_WAIT: Duration = Duration::from_secs(20);
+
+/// How long a lock may be held by somebody who is not found.
+const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// Calls a session off. A process that works on it is interrupted first, so that it finishes its turn, and after
+    /// `grace` once more, so that it kills its agents. When it does not let go even then, or runs on another machine,
+    /// this is [`LockError::Held`] and nothing was recorded. `asked` is told of every signal.
+    pub fn call_off(
+        engine: &Arc<Engine>,
+        repo: &Repo,
+        id: &SessionId,
+        grace: Duration,
+        asked: &mut dyn FnMut(&Holder),
+    ) -> Result<Recorded, Error> {
+        let (common, name) = (repo.common_dir(), lock_name(id));
+        let mut waits = [grace, LAST_WAIT].into_iter();
+        let mut until = Instant::now();
+        let mut unknown_since = None;
+        loop {
+            let held = match Self::cancel(Arc::clone(engine), repo.clone(), id) {
+                Err(Error::Lock(held @ LockError::Held { .. })) => held,
+                other => return other,
+            };
+            if Instant::now() >= until {
+                // When nobody holds the session, what a killed run had started is still dying.
+                let holder = Lock::holder(&common, &name);
+                let interrupted = holder.as_ref().is_none_or(|holder| interrupt(holder, &common, &name));
+                // Who lets go between two looks is not found either.
+                let since = *unknown_since.get_or_insert_with(Instant::now);
+                if interrupted {
+                    let Some(wait) = waits.next() else { return Err(held.into()) };
+                    holder.iter().for_each(&mut *asked);
+                    until = Instant::now() + wait;
+                    unknown_since = None;
+                } else if since.elapsed() > UNKNOWN_WAIT {
+                    return Err(held.into());
+                }
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// Whether the holder could be interrupted.
+fn interrupt(holder: &Holder, common_dir: &std::path::Path, lock: &str) -> bool {
+    let process = holder.process.and_then(Pid::from_raw).filter(|_| holder.is_here(common_dir, lock));
+    // A process that has ended by itself by now lets go of the lock: that is what was wanted.
+    process.is_some_and(|process| matches!(kill_process(process, Signal::INT), Ok(()) | Err(rustix::io::Errno::SRCH)))
+}

@@ -1,0 +1,363 @@
+//! Removing a session: its working copies, its branch and its record, after saving what is nowhere else.
+//!
+//! The record goes last, so that a removal that was cut short can be repeated; and nothing goes before everything
+//! that would be lost with it is under `refs/pleach/keep/`.
+
+use std::path::{Path, PathBuf};
+
+use super::start::{take_lock, take_worktree_lock};
+use super::view::{Summary, session_worktrees};
+use super::{Error, Session};
+use crate::git::{self, Limits, Listed, Move, Repo, TreeId, Worktree, Writer};
+use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
+use crate::record::{SESSIONS, context_ref};
+use crate::workspace::{self, KEEP, Lock, branch_ref};
+
+/// Written into the commit that keeps what was saved.
+const REASON: &str = "the session was removed";
+
+/// Why a session was not removed, or not wholly.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoveError {
+    /// The session could not be read or is in use.
+    #[error(transparent)]
+    Session(#[from] Error),
+    /// git would lose the branch under a checkout.
+    #[error("branch `{branch}` is checked out at `{}`", path.display())]
+    CheckedOut {
+        /// The session branch.
+        branch: BranchName,
+        /// The checkout.
+        path: PathBuf,
+    },
+    /// Somebody asked git to keep the working copy.
+    #[error("the working copy `{}` is locked{}", path.display(), because(why))]
+    WorktreeLocked {
+        /// Where it is.
+        path: PathBuf,
+        /// What they said.
+        why: String,
+    },
+}
+
+fn because(why: &str) -> String {
+    if why.is_empty() { String::new() } else { format!(" ({why})") }
+}
+
+impl From<git::Error> for RemoveError {
+    fn from(error: git::Error) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+impl From<workspace::Error> for RemoveError {
+    fn from(error: workspace::Error) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+/// What speaks against removing a session, unless the user insists.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Obstacle {
+    /// Its commits are on no other branch.
+    #[error("branch `{branch}` is not merged: {tip} is on no other branch")]
+    Unmerged {
+        /// The session branch.
+        branch: BranchName,
+        /// Its newest recorded commit.
+        tip: CommitId,
+    },
+    /// The branch stands at a commit the session did not make. Such a branch is never removed.
+    #[error("branch `{branch}` was moved to {to}, which no turn of the session recorded")]
+    BranchMoved {
+        /// The session branch.
+        branch: BranchName,
+        /// Where it stands.
+        to: CommitId,
+    },
+    /// Files that git cannot keep: repositories inside the working copy, or files that cannot be read.
+    #[error("`{}` cannot be saved and would be lost: {why}", path.display())]
+    Unsaved {
+        /// The file or directory.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+}
+
+/// One step of a removal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Save what would be lost.
+    Keep {
+        /// The ref; before it is made, its beginning.
+        reference: String,
+        /// The session branch has commits that are nowhere else.
+        unmerged: bool,
+        /// The paths with uncommitted work.
+        uncommitted: Vec<RepoPath>,
+    },
+    /// Remove a working copy with all its files.
+    RemoveWorktree {
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// Remove the session branch.
+    RemoveBranch {
+        /// Its name.
+        branch: BranchName,
+        /// Where it stands.
+        at: CommitId,
+    },
+    /// Leave the session branch, because it is not the session's alone any more.
+    LeaveBranch {
+        /// Its name.
+        branch: BranchName,
+        /// Where it stands.
+        at: CommitId,
+    },
+    /// Remove the record.
+    RemoveRecord {
+        /// Its newest record.
+        at: CommitId,
+    },
+}
+
+/// Something to be saved.
+#[derive(Debug)]
+struct Keep {
+    writer: Writer,
+    tree: TreeId,
+    parents: Vec<CommitId>,
+    unmerged: bool,
+    uncommitted: Vec<RepoPath>,
+}
+
+/// A removal that has been looked into. While it lives, nobody can work on the session.
+#[derive(Debug)]
+pub struct Removal {
+    /// The session.
+    pub session: SessionId,
+    /// What speaks against it.
+    pub obstacles: Vec<Obstacle>,
+    repo: Repo,
+    keeps: Vec<Keep>,
+    worktrees: Vec<PathBuf>,
+    branch: Option<(BranchName, CommitId, bool)>,
+    /// The main one last.
+    records: Vec<(String, CommitId)>,
+    tip: CommitId,
+    _locks: [Lock; 2],
+}
+
+impl Session {
+    /// Looks into what removing a session would mean. Nothing is changed.
+    pub fn prepare_removal(repo: &Repo, id: &SessionId) -> Result<Removal, RemoveError> {
+        let locks = [take_lock(repo, id)?, take_worktree_lock(repo, id)?];
+        let summary = Summary::newest(repo, id)?;
+        let mut obstacles = Vec::new();
+        let branch = branch_state(repo, &summary, &mut obstacles)?;
+        let records = records(repo, id)?;
+        let mut worktrees = Vec::new();
+        let mut keeps = Vec::new();
+        for listed in session_worktrees(repo, id)? {
+            if let Some(why) = listed.locked {
+                return Err(RemoveError::WorktreeLocked { path: listed.path, why });
+            }
+            if listed.path.is_dir() {
+                keeps.extend(uncommitted(repo, &summary, &listed.path, &mut obstacles)?);
+            }
+            worktrees.push(listed.path);
+        }
+        let unmerged = obstacles.iter().any(|obstacle| matches!(obstacle, Obstacle::Unmerged { .. }));
+        if unmerged && keeps.is_empty() {
+            keeps.extend(unmerged_commits(repo, &summary)?);
+        }
+        for keep in &mut keeps {
+            keep.unmerged = unmerged;
+            keep.parents.extend(records.iter().map(|(_, tip)| *tip));
+        }
+        let session = id.clone();
+        Ok(Removal {
+            session,
+            obstacles,
+            repo: repo.clone(),
+            keeps,
+            worktrees,
+            branch,
+            records,
+            tip: summary.tip,
+            _locks: locks,
+        })
+    }
+}
+
+impl Removal {
+    /// What [`Removal::execute`] would do.
+    pub fn steps(&self) -> Vec<Step> {
+        let prefix = format!("{KEEP}{}-", self.session);
+        let keeps = self.keeps.iter().map(|keep| keep.step(prefix.clone()));
+        let worktrees = self.worktrees.iter().map(|path| Step::RemoveWorktree { path: path.clone() });
+        let branch = self.branch.iter().map(|(branch, at, own)| branch_step(branch, *at, *own));
+        keeps.chain(worktrees).chain(branch).chain([Step::RemoveRecord { at: self.tip }]).collect()
+    }
+
+    /// Does it. `done` is told of each step after it was done.
+    pub fn execute(self, done: &mut dyn FnMut(&Step)) -> Result<(), RemoveError> {
+        for keep in self.keeps {
+            let step = keep.step(String::new());
+            let reference = keep.save(&self.repo, &self.session)?;
+            if let Step::Keep { unmerged, uncommitted, .. } = step {
+                done(&Step::Keep { reference, unmerged, uncommitted });
+            }
+        }
+        for path in self.worktrees {
+            Worktree::remove(&self.repo, &path)?;
+            if let Some(parent) = path.parent() {
+                // The session's own directory; with something else in it, it stays.
+                let _ = std::fs::remove_dir(parent);
+            }
+            done(&Step::RemoveWorktree { path });
+        }
+        if let Some((branch, at, own)) = self.branch {
+            if own {
+                self.repo.delete(&branch_ref(&branch), at, "pleach: rm").map_err(git::Error::from)?;
+            }
+            done(&branch_step(&branch, at, own));
+        }
+        let all = self.records.into_iter().map(|(name, old)| Move { name, old: Some(old), new: None });
+        self.repo.swap_all(&all.collect::<Vec<_>>(), "pleach: rm").map_err(git::Error::from)?;
+        done(&Step::RemoveRecord { at: self.tip });
+        Ok(())
+    }
+}
+
+fn branch_step(branch: &BranchName, at: CommitId, own: bool) -> Step {
+    let branch = branch.clone();
+    if own { Step::RemoveBranch { branch, at } } else { Step::LeaveBranch { branch, at } }
+}
+
+impl Keep {
+    fn step(&self, reference: String) -> Step {
+        Step::Keep { reference, unmerged: self.unmerged, uncommitted: self.uncommitted.clone() }
+    }
+
+    /// Saves it, unless a removal that was cut short has done so.
+    fn save(self, repo: &Repo, session: &SessionId) -> Result<String, RemoveError> {
+        for (name, at) in repo.references(&format!("{KEEP}{session}-"))? {
+            let kept = repo.commit(at)?;
+            let has_all = self.parents.iter().all(|parent| kept.parents.contains(parent));
+            if has_all && (kept.tree == self.tree || self.uncommitted.is_empty()) {
+                return Ok(name);
+            }
+        }
+        Ok(workspace::keep(repo, self.writer, session, self.tree, &self.parents, REASON)?)
+    }
+}
+
+/// The session branch, where it stands, and whether it is the session's own: it is when it stands at a commit of the
+/// session's history.
+fn branch_state(
+    repo: &Repo,
+    summary: &Summary,
+    obstacles: &mut Vec<Obstacle>,
+) -> Result<Option<(BranchName, CommitId, bool)>, RemoveError> {
+    let (Some((_, branch)), Some(tip)) = (summary.branch(), summary.work()) else { return Ok(None) };
+    let name = branch_ref(branch);
+    let at = repo.reference(&name)?;
+    if at.is_some() {
+        refuse_checked_out(repo, &summary.session, branch, &name)?;
+    }
+    if summary.base() != Some(tip) && !is_merged(repo, summary, tip, &name)? {
+        obstacles.push(Obstacle::Unmerged { branch: branch.clone(), tip });
+    }
+    let Some(at) = at else { return Ok(None) };
+    let own = repo.is_ancestor(at, tip)?;
+    if !own {
+        obstacles.push(Obstacle::BranchMoved { branch: branch.clone(), to: at });
+    }
+    Ok(Some((branch.clone(), at, own)))
+}
+
+fn refuse_checked_out(repo: &Repo, id: &SessionId, branch: &BranchName, name: &str) -> Result<(), RemoveError> {
+    let own = session_worktrees(repo, id)?;
+    let elsewhere = |listed: &Listed| listed.branch.as_deref() == Some(name) && !own.contains(listed);
+    match Worktree::list(repo)?.into_iter().find(elsewhere) {
+        Some(listed) => Err(RemoveError::CheckedOut { branch: branch.clone(), path: listed.path }),
+        None => Ok(()),
+    }
+}
+
+/// Whether a commit is on the branch the session was started on, at HEAD, or on any branch but the session's own.
+fn is_merged(repo: &Repo, summary: &Summary, tip: CommitId, own: &str) -> Result<bool, RemoveError> {
+    let target = match &summary.started.target {
+        Some(target) => repo.reference(&branch_ref(target))?,
+        None => None,
+    };
+    let head = repo.head().ok().filter(|head| head.branch.is_none()).map(|head| head.commit);
+    let branches = repo.references("refs/heads/")?;
+    let others = branches.into_iter().filter(|(name, _)| name != own).map(|(_, at)| at);
+    for at in target.into_iter().chain(head).chain(others) {
+        if repo.is_ancestor(tip, at)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What a working copy has that the session's newest commit has not.
+fn uncommitted(
+    repo: &Repo,
+    summary: &Summary,
+    path: &Path,
+    obstacles: &mut Vec<Obstacle>,
+) -> Result<Option<Keep>, RemoveError> {
+    let Some(tip) = summary.work() else { return Ok(None) };
+    let tree = repo.tree_of(tip)?;
+    let mut worktree = Worktree::open(repo, path)?;
+    worktree.exclude(&copied_in(summary));
+    worktree.accept(tree)?;
+    let scan = worktree.scan()?;
+    let mut writer = repo.writer();
+    let written = worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
+    let place = |inside: &RepoPath| {
+        use std::os::unix::ffi::OsStrExt as _;
+        path.join(std::ffi::OsStr::from_bytes(inside.as_bytes()))
+    };
+    let mut lost = |inside: &RepoPath, why: &str| {
+        obstacles.push(Obstacle::Unsaved { path: place(inside), why: why.to_owned() });
+    };
+    scan.nested.iter().for_each(|inside| lost(inside, "it is a repository of its own"));
+    scan.submodules.iter().for_each(|inside| lost(inside, "it is a submodule that was changed"));
+    written.held_back.iter().for_each(|held| lost(&held.path, &held.reason.to_string()));
+    let head = worktree.agent_head()?.map(|head| head.commit);
+    let own_head = match head {
+        Some(head) if !repo.is_ancestor(head, tip)? => Some(head),
+        _ => None,
+    };
+    if written.tree == tree && own_head.is_none() {
+        return Ok(None);
+    }
+    let parents = std::iter::once(tip).chain(own_head).collect();
+    Ok(Some(Keep { writer, tree: written.tree, parents, unmerged: false, uncommitted: written.paths }))
+}
+
+fn unmerged_commits(repo: &Repo, summary: &Summary) -> Result<Option<Keep>, RemoveError> {
+    let Some(tip) = summary.work() else { return Ok(None) };
+    let tree = repo.tree_of(tip)?;
+    Ok(Some(Keep { writer: repo.writer(), tree, parents: vec![tip], unmerged: true, uncommitted: Vec::new() }))
+}
+
+/// The files that were copied into the working copy from the user's checkout, where they still are.
+fn copied_in(summary: &Summary) -> Vec<RepoPath> {
+    let listed = summary.started.config.pointer("/worktrees/include_ignored").and_then(|value| value.as_array());
+    listed.into_iter().flatten().filter_map(|path| path.as_str()).map(RepoPath::from).collect()
+}
+
+/// The refs of all records of a session, the main one last.
+fn records(repo: &Repo, id: &SessionId) -> Result<Vec<(String, CommitId)>, RemoveError> {
+    let mut records = repo.references(&format!("{SESSIONS}{id}/"))?;
+    let main = context_ref(id, &crate::ids::ContextId::main());
+    records.sort_by_key(|(name, _)| *name == main);
+    Ok(records)
+}

@@ -1,0 +1,54 @@
+//! Finding sessions and what belongs to them.
+
+use crate::git::{self, Listed, Repo, Worktree};
+use crate::ids::SessionId;
+use crate::record::{self, History};
+
+/// The working copies of a session that git knows of: `{base}/{session}/{name}`.
+pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<Listed>, git::Error> {
+    let of_session = |listed: &Listed| {
+        let parent = listed.path.parent().and_then(|parent| parent.file_name());
+        parent.is_some_and(|name| name == id.as_str())
+    };
+    Ok(Worktree::list(repo)?.into_iter().filter(of_session).collect())
+}
+
+/// A text that names no session, or more than one.
+#[derive(Debug, thiserror::Error)]
+pub enum NoSession {
+    /// None.
+    #[error("there is no session `{given}` in this repository")]
+    Unknown {
+        /// What was asked for.
+        given: String,
+        /// The sessions there are.
+        known: Vec<SessionId>,
+    },
+    /// More than one.
+    #[error("`{given}` is the beginning of several sessions: {}", listed(candidates))]
+    Ambiguous {
+        /// What was asked for.
+        given: String,
+        /// The sessions it could be.
+        candidates: Vec<SessionId>,
+    },
+    /// They could not be listed.
+    #[error(transparent)]
+    Record(#[from] record::Error),
+}
+
+fn listed(ids: &[SessionId]) -> String {
+    ids.iter().map(SessionId::as_str).collect::<Vec<_>>().join(", ")
+}
+
+/// The session whose id begins with `given`.
+pub fn resolve_session(repo: &Repo, given: &str) -> Result<SessionId, NoSession> {
+    let known = History::sessions(repo)?;
+    let mut candidates: Vec<SessionId> =
+        known.iter().filter(|id| !given.is_empty() && id.as_str().starts_with(given)).cloned().collect();
+    match candidates.len() {
+        0 => Err(NoSession::Unknown { given: given.to_owned(), known }),
+        1 => Ok(candidates.remove(0)),
+        _ => Err(NoSession::Ambiguous { given: given.to_owned(), candidates }),
+    }
+}

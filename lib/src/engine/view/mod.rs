@@ -1,0 +1,270 @@
+//! Looking at sessions: what they are, what happened in them, and where their commits are. Nothing here writes, and
+//! no lock is needed: a record never changes under its reader, only a newer one comes.
+
+mod find;
+mod turn;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+pub use find::{NoSession, resolve_session, session_worktrees};
+pub use turn::{Deed, Milestone, Moment, Turn};
+
+use super::resume::{recorded_pipeline, recorded_state};
+use super::start::lock_name;
+use super::{Error, Message};
+use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded, Snapshot};
+use crate::git::Repo;
+use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, TurnId};
+use crate::plan::pipeline::Pipeline;
+use crate::record::{self, History};
+use crate::state::{Phase, State};
+use crate::workspace::Lock;
+
+/// What a session is, for the one who asks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Standing {
+    /// A process works on it.
+    Running,
+    /// Started and not ended, but no process works on it: the one that did was killed. It can be resumed.
+    Dead,
+    /// Stopped on purpose. It can be resumed.
+    Paused {
+        /// Why.
+        reason: PauseReason,
+    },
+    /// Reached its exit.
+    Done,
+    /// Ended without reaching its goal.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// Called off.
+    Cancelled,
+}
+
+impl Standing {
+    /// One word for people.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Dead => "dead",
+            Self::Paused { .. } => "paused",
+            Self::Done => "done",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether `pleach resume` can go on with it.
+    pub fn can_resume(&self) -> bool {
+        matches!(self, Self::Dead | Self::Paused { .. })
+    }
+}
+
+/// Where a session stands.
+#[derive(Debug)]
+pub struct Summary {
+    /// The session.
+    pub session: SessionId,
+    /// What it was started with.
+    pub started: PipelineStarted,
+    /// When it was started.
+    pub started_at: Timestamp,
+    /// When it was last written to.
+    pub updated_at: Timestamp,
+    /// What it runs.
+    pub pipeline: Pipeline,
+    /// What has become of it.
+    pub state: State,
+    /// A process holds it.
+    pub in_use: bool,
+    /// Its newest record.
+    pub tip: CommitId,
+}
+
+impl Summary {
+    /// What the session is.
+    pub fn standing(&self) -> Standing {
+        match &self.state.phase {
+            Phase::New | Phase::Running if self.in_use => Standing::Running,
+            Phase::New | Phase::Running => Standing::Dead,
+            Phase::Paused { reason } => Standing::Paused { reason: *reason },
+            Phase::Completed => Standing::Done,
+            Phase::Failed { reason } => Standing::Failed { reason: reason.clone() },
+            Phase::Cancelled => Standing::Cancelled,
+        }
+    }
+
+    /// The node it runs, or that comes next; of a session that has ended, the last one it completed.
+    pub fn node(&self) -> Option<&NodeId> {
+        self.state.next_node().or(self.state.completed.last())
+    }
+
+    /// The repository it works in, and the session branch there.
+    pub fn branch(&self) -> Option<(&RepoName, &BranchName)> {
+        self.started.branches.iter().next()
+    }
+
+    /// The commit it was started at.
+    pub fn base(&self) -> Option<CommitId> {
+        only(&self.state.base)
+    }
+
+    /// Its newest recorded commit.
+    pub fn work(&self) -> Option<CommitId> {
+        only(&self.state.work)
+    }
+
+    /// Reads where a session stands, without its whole history.
+    pub fn newest(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
+        Ok(Self::read(repo, id, History::newest)?.0)
+    }
+
+    fn read(repo: &Repo, id: &SessionId, read: ReadHistory) -> Result<(Self, History), Error> {
+        let lock = lock_name(id);
+        let common = repo.common_dir();
+        // A process may end after its last record, or begin before its first one: it is seen before or after.
+        let used_before = Lock::is_held(&common, &lock);
+        let history = read(repo, id, &ContextId::main())?;
+        let in_use = used_before || Lock::is_held(&common, &lock);
+        let pipeline = recorded_pipeline(&history.started)?;
+        let state = recorded_state(&history, &pipeline)?;
+        let summary = Self {
+            session: id.clone(),
+            started: history.started.clone(),
+            started_at: history.started_at,
+            updated_at: repo.commit(history.tip)?.at,
+            pipeline,
+            state,
+            in_use,
+            tip: history.tip,
+        };
+        Ok((summary, history))
+    }
+}
+
+/// Sessions with where they stand, or why that cannot be read.
+pub type Sessions = Vec<(SessionId, Result<Summary, Error>)>;
+
+type ReadHistory = fn(&Repo, &SessionId, &ContextId) -> Result<History, record::Error>;
+
+/// A session whose record was read whole.
+#[derive(Debug)]
+pub struct View {
+    /// Where it stands.
+    pub summary: Summary,
+    /// Its record.
+    pub history: History,
+}
+
+impl View {
+    /// Reads a session.
+    pub fn load(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
+        let (summary, history) = Summary::read(repo, id, History::whole)?;
+        Ok(Self { summary, history })
+    }
+
+    /// All sessions of a repository, newest first. One that cannot be read is listed with the reason, at the end.
+    pub fn all(repo: &Repo) -> Result<Sessions, Error> {
+        let ids = History::sessions(repo)?;
+        let read = |id: SessionId| {
+            let summary = Summary::newest(repo, &id);
+            // One that was removed while we looked was never there.
+            let removed = matches!(&summary, Err(Error::Record(record::Error::Missing { .. })));
+            (!removed).then_some((id, summary))
+        };
+        let mut all: Vec<_> = ids.into_iter().filter_map(read).collect();
+        let age = |summary: &Result<Summary, Error>| summary.as_ref().ok().map(|summary| summary.started_at);
+        all.sort_by(|(id, one), (other, two)| age(two).cmp(&age(one)).then_with(|| id.cmp(other)));
+        Ok(all)
+    }
+
+    /// Turns and checkpoints in the order they happened.
+    pub fn timeline(&self) -> Vec<Moment> {
+        let mut commit = self.summary.state.base.clone();
+        let mut moments = Vec::new();
+        for (record, recorded) in self.events() {
+            if let Some(turn) = Turn::read(recorded) {
+                commit.extend(turn.commit.iter().flatten().map(|(repo, id)| (repo.clone(), *id)));
+                moments.push(Moment::Turn(turn));
+            }
+            match &recorded.event {
+                Event::NodeStarted(data) => commit.clone_from(&data.base),
+                Event::Checkpoint(data) => moments.push(Moment::Checkpoint(Milestone {
+                    at: recorded.at,
+                    node: data.current_node.clone(),
+                    outcome: data.node_outcomes.get(&data.current_node).cloned(),
+                    next_node: data.next_node.clone(),
+                    commit: commit.clone(),
+                    record,
+                })),
+                _ => {}
+            }
+        }
+        moments
+    }
+
+    /// The turns of agents and tools, in order.
+    pub fn turns(&self) -> Vec<Turn> {
+        self.events().filter_map(|(_, recorded)| Turn::read(recorded)).collect()
+    }
+
+    /// The checkpoints, in order.
+    pub fn checkpoints(&self) -> Vec<Milestone> {
+        let checkpoint = |moment| match moment {
+            Moment::Checkpoint(checkpoint) => Some(checkpoint),
+            Moment::Turn(_) => None,
+        };
+        self.timeline().into_iter().filter_map(checkpoint).collect()
+    }
+
+    /// A turn by its id.
+    pub fn turn(&self, id: &TurnId) -> Option<Turn> {
+        self.events().filter_map(|(_, recorded)| Turn::read(recorded)).find(|turn| turn.turn == *id)
+    }
+
+    /// The messages of a turn.
+    pub fn messages(&self, repo: &Repo, turn: &Turn) -> Result<Vec<Message>, Error> {
+        let Some(range) = turn.messages else { return Ok(Vec::new()) };
+        (range.first..=range.last).map(|number| self.message(repo, number)).collect()
+    }
+
+    /// A message by its number.
+    pub fn message(&self, repo: &Repo, number: u64) -> Result<Message, Error> {
+        let value = self.history.message(repo, number)?;
+        serde_json::from_value(value).map_err(|source| Error::Message { number, source })
+    }
+
+    /// The newest execution of each node, and when it ended.
+    pub fn executions(&self) -> BTreeMap<&NodeId, (Timestamp, &NodeExecution)> {
+        let executed = self.events().filter_map(|(_, recorded)| match &recorded.event {
+            Event::NodeExecution(data) => Some((&data.node_id, (recorded.at, data))),
+            _ => None,
+        });
+        executed.collect()
+    }
+
+    /// The newest answer to each gate.
+    pub fn answers(&self) -> BTreeMap<&NodeId, &HumanInteraction> {
+        let answered = self.events().filter_map(|(_, recorded)| match &recorded.event {
+            Event::HumanInteraction(data) => Some((&data.node_id, data)),
+            _ => None,
+        });
+        answered.collect()
+    }
+
+    /// All events with the record that holds them.
+    pub fn events(&self) -> impl Iterator<Item = (CommitId, &Recorded)> {
+        self.history.records.iter().flat_map(|record| record.events.iter().map(|event| (record.commit, event)))
+    }
+}
+
+/// The only commit of a snapshot; sessions over several repositories have one for each.
+fn only(snapshot: &Snapshot) -> Option<CommitId> {
+    snapshot.values().next().copied()
+}

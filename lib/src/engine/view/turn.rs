@@ -1,0 +1,162 @@
+//! What happened in a session: turns and checkpoints.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::only;
+use crate::event::{Event, MessageRange, Recorded, Snapshot, Status, ToolCall, Usage};
+use crate::ids::{CommitId, NodeId, RepoName, RepoPath, TurnId};
+
+/// What somebody did in one turn.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Deed {
+    /// An agent called its model once and used the tools it asked for.
+    Agent {
+        /// The kind of agent.
+        agent: String,
+        /// The model.
+        model: String,
+        /// The model's provider.
+        provider: String,
+        /// What it cost in tokens.
+        tokens: Usage,
+        /// What it cost in dollars, where that is known.
+        cost_usd: Option<f64>,
+        /// The tools it used.
+        tool_calls: Vec<ToolCall>,
+    },
+    /// A tool node's command ran.
+    Tool {
+        /// The command line.
+        command: String,
+        /// How it ended.
+        exit: String,
+        /// How long it took.
+        duration_ms: u64,
+    },
+}
+
+/// One turn of a session: an agent's, or a tool node's run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Turn {
+    /// Its id.
+    pub turn: TurnId,
+    /// When it ended.
+    pub at: Timestamp,
+    /// The node it belongs to.
+    pub node: NodeId,
+    /// The node's visit.
+    pub visit: u32,
+    /// The attempt within the visit.
+    pub attempt: u32,
+    /// What was done.
+    #[serde(flatten)]
+    pub deed: Deed,
+    /// The paths whose content changed.
+    pub files: BTreeMap<RepoName, Vec<RepoPath>>,
+    /// Its commit, where a file changed.
+    pub commit: Option<Snapshot>,
+    /// The commit's message without trailers.
+    pub message: Option<String>,
+    /// The messages that are new in it.
+    pub messages: Option<MessageRange>,
+}
+
+impl Turn {
+    /// The model, or `tool`.
+    pub fn model(&self) -> &str {
+        match &self.deed {
+            Deed::Agent { model, .. } => model,
+            Deed::Tool { .. } => "tool",
+        }
+    }
+
+    /// Its tokens; a tool has none.
+    pub fn tokens(&self) -> Usage {
+        match &self.deed {
+            Deed::Agent { tokens, .. } => *tokens,
+            Deed::Tool { .. } => Usage::default(),
+        }
+    }
+
+    /// How many paths changed.
+    pub fn changed(&self) -> usize {
+        self.files.values().map(Vec::len).sum()
+    }
+
+    /// Its commit.
+    pub fn commit(&self) -> Option<CommitId> {
+        self.commit.as_ref().and_then(only)
+    }
+
+    pub(super) fn read(recorded: &Recorded) -> Option<Self> {
+        match &recorded.event {
+            Event::AgentTurn(data) => Some(Self {
+                turn: data.turn.clone(),
+                at: recorded.at,
+                node: data.node_id.clone(),
+                visit: data.visit,
+                attempt: data.attempt,
+                deed: Deed::Agent {
+                    agent: data.agent.clone(),
+                    model: data.model.clone(),
+                    provider: data.provider.clone(),
+                    tokens: data.token_usage,
+                    cost_usd: data.cost_usd,
+                    tool_calls: data.tool_calls.clone(),
+                },
+                files: data.files_written.clone(),
+                commit: data.git_sha.clone(),
+                message: data.commit_message.clone(),
+                messages: data.messages,
+            }),
+            Event::ToolExecution(data) => Some(Self {
+                turn: data.turn.clone(),
+                at: recorded.at,
+                node: data.node_id.clone(),
+                visit: data.visit,
+                attempt: data.attempt,
+                deed: Deed::Tool {
+                    command: data.command.clone(),
+                    exit: data.exit.clone(),
+                    duration_ms: data.duration_ms,
+                },
+                files: data.files_written.clone(),
+                commit: data.git_sha.clone(),
+                message: data.commit_message.clone(),
+                messages: data.output.map(|number| MessageRange { first: number, last: number }),
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// The run stood between two nodes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Milestone {
+    /// When.
+    pub at: Timestamp,
+    /// The node just completed.
+    pub node: NodeId,
+    /// How it ended.
+    pub outcome: Option<Status>,
+    /// The node that came next, none at the end.
+    pub next_node: Option<NodeId>,
+    /// The commits the session stood at.
+    pub commit: Snapshot,
+    /// The record that holds the checkpoint.
+    pub record: CommitId,
+}
+
+/// A turn or a checkpoint.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Moment {
+    /// A turn.
+    Turn(Turn),
+    /// A checkpoint.
+    Checkpoint(Milestone),
+}
