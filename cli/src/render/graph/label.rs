@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn lines_break_between_words() {
-        assert_eq!(wrap("plan the whole work", 10.0, 9), ["plan the", "whole work"]);
+        assert_eq!(wrap("plan the whole work", 11.5, 9), ["plan the", "whole work"]);
         assert_eq!(wrap("", 10.0, 9), Vec::<String>::new());
     }
 

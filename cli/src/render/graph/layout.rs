@@ -6,10 +6,10 @@
 use std::collections::BTreeSet;
 
 use crate::render::graph::geometry::{Point, Size};
-use crate::render::graph::layers::{Cell, Layers, Stack};
+use crate::render::graph::layers::{Cell, Layers, Route, Stack};
 use crate::render::graph::order::Order;
 use crate::render::graph::path::Path;
-use crate::render::graph::{library, routes, sweeps};
+use crate::render::graph::{library, routes, straighten, sweeps};
 
 /// Which way edges lead.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,7 +86,9 @@ pub fn lay_out(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow) -> La
     let loops = Loops::new(bodies, wires);
     let (stack, boxes, strands) = pile(bodies, wires, order, flow, &loops);
     let mut layers = Layers::new(&stack);
-    let x = if library::can_place(&layers) { library::place(&mut layers) } else { sweeps::place(&mut layers) };
+    let place = if library::can_place(&layers) { library::place } else { sweeps::place };
+    let mut x = place(&mut layers);
+    straighten::straighten(&layers, &chains(&strands, &layers), &mut x);
     let turned: Vec<Vec<Point>> =
         bodies.iter().map(|body| body.outline.iter().map(|corner| flow.turn(*corner)).collect()).collect();
     let mut outlines: Vec<Option<&[Point]>> = vec![None; stack.boxes.len()];
@@ -111,7 +113,13 @@ pub fn lay_out(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow) -> La
 }
 
 /// Stacks nodes and labels of edges so that every arc leads to a later box. Gives the box of each node as well.
-fn pile(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow, loops: &Loops) -> (Stack, Vec<usize>, Vec<Strand>) {
+fn pile(
+    bodies: &[Body],
+    wires: &[Wire],
+    order: &Order,
+    flow: Flow,
+    loops: &Loops,
+) -> (Stack, Vec<usize>, Vec<Strand>) {
     let mut place = vec![0; bodies.len()];
     order.nodes.iter().enumerate().for_each(|(at, node)| place[*node] = at);
     let mut leaving = vec![Vec::new(); bodies.len()];
@@ -151,6 +159,20 @@ fn pile(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow, loops: &Loop
         }
     }
     (stack, boxes, strands)
+}
+
+/// What lies on the way of each edge between its two nodes: bends, and its label.
+fn chains(strands: &[Strand], layers: &Layers) -> Vec<Vec<usize>> {
+    let bends = |arc: &usize| match &layers.routes[*arc] {
+        Route::Through(bends) => bends.clone(),
+        Route::Around => Vec::new(),
+    };
+    let chain = |strand: &Strand| {
+        let mut parts = strand.arcs.iter().map(bends);
+        let upper = parts.next().unwrap_or_default();
+        upper.into_iter().chain(strand.label).chain(parts.flatten()).collect()
+    };
+    strands.iter().map(chain).collect()
 }
 
 /// Edges from a node to itself: loops at its right side, one around the other, with the labels beside them.

@@ -12,6 +12,7 @@ mod order;
 mod path;
 mod routes;
 mod shapes;
+mod straighten;
 mod svg;
 mod sweeps;
 mod text;

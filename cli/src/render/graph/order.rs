@@ -18,9 +18,7 @@ pub fn order(count: usize, edges: &[(usize, usize)], first: Option<usize>) -> Or
         has_incoming[*to] |= from != to;
     }
     let sources = (0..count).filter(|node| !has_incoming[*node]);
-    let roots: Vec<usize> = first.into_iter().chain(sources).chain(0..count).collect();
-
-    let back = back_edges(&roots, edges, &outgoing);
+    let (roots, back) = back_edges(first.into_iter().chain(sources).chain(0..count), edges, &outgoing);
     // In the order found above the last branch would come first, which is not how anyone reads a pipeline.
     let mut done = vec![false; count];
     let mut nodes = Vec::with_capacity(count);
@@ -47,8 +45,13 @@ pub fn order(count: usize, edges: &[(usize, usize)], first: Option<usize>) -> Or
     Order { nodes, back }
 }
 
-/// The edges that lead to a node on the path they were found on, self loops included. Without them there is no cycle.
-fn back_edges(roots: &[usize], edges: &[(usize, usize)], outgoing: &[Vec<usize>]) -> Vec<bool> {
+/// The edges that lead to a node on the path they were found on, self loops included: without them there is no cycle.
+/// And those of `candidates` no earlier one leads to.
+fn back_edges(
+    candidates: impl Iterator<Item = usize>,
+    edges: &[(usize, usize)],
+    outgoing: &[Vec<usize>],
+) -> (Vec<usize>, Vec<bool>) {
     #[derive(Clone, Copy, PartialEq)]
     enum Seen {
         Not,
@@ -57,12 +60,14 @@ fn back_edges(roots: &[usize], edges: &[(usize, usize)], outgoing: &[Vec<usize>]
     }
     let mut back = vec![false; edges.len()];
     let mut seen = vec![Seen::Not; outgoing.len()];
-    for root in roots {
-        if seen[*root] != Seen::Not {
+    let mut roots = Vec::new();
+    for root in candidates {
+        if seen[root] != Seen::Not {
             continue;
         }
-        seen[*root] = Seen::OnPath;
-        let mut path = vec![(*root, 0)];
+        roots.push(root);
+        seen[root] = Seen::OnPath;
+        let mut path = vec![(root, 0)];
         while let Some((node, next)) = path.last_mut() {
             let Some(edge) = outgoing[*node].get(*next) else {
                 seen[*node] = Seen::Done;
@@ -81,7 +86,7 @@ fn back_edges(roots: &[usize], edges: &[(usize, usize)], outgoing: &[Vec<usize>]
             }
         }
     }
-    back
+    (roots, back)
 }
 
 #[cfg(test)]

@@ -89,7 +89,8 @@ fn bands(layers: &Layers, x: &[f64]) -> Vec<(f64, f64)> {
     let mut bands = Vec::with_capacity(layers.rows.len());
     for row in &layers.rows {
         let height = row.iter().map(|slot| layers.size[*slot].height).fold(0.0, f64::max);
-        let sideways = row.iter().flat_map(|slot| layers.below[*slot].iter().map(|lower| (x[*lower] - x[*slot]).abs()));
+        let sideways =
+            row.iter().flat_map(|slot| layers.below[*slot].iter().map(|lower| (x[*lower] - x[*slot]).abs()));
         let gap = (GAP.0 + 0.07 * sideways.fold(0.0, f64::max)).min(GAP.1);
         bands.push((top, top + height));
         top += height + gap;
@@ -131,13 +132,32 @@ impl Router<'_> {
         Point::new(self.x[slot], (top + bottom) / 2.0)
     }
 
+    /// Between which places edges may leave and arrive at a box.
+    fn side(&self, slot: usize, outline: &[Point]) -> (f64, f64) {
+        let wide = port_range(outline);
+        (self.x[slot] - wide, self.x[slot] + wide)
+    }
+
     /// Spreads the arcs of every box along its upper and lower side, each as near to its straight way as possible.
     fn find_ports(&mut self, outlines: &[Option<&[Point]>]) {
         let mut sides = vec![[Vec::new(), Vec::new()]; self.layers.boxes];
         for (arc, (from, to)) in self.stack.arcs.iter().enumerate() {
             let (first, last) = match &self.layers.routes[arc] {
                 Route::Around => (self.lanes[arc], self.lanes[arc]),
-                Route::Through(bends) => (self.x[*bends.first().unwrap_or(to)], self.x[*bends.last().unwrap_or(from)]),
+                Route::Through(bends) => match (bends.as_slice(), outlines[*from], outlines[*to]) {
+                    // Straight down between two nodes that stand above each other, even if not middle above middle.
+                    ([], Some(upper), Some(lower)) => {
+                        let both = (self.side(*from, upper), self.side(*to, lower));
+                        let (left, right) = (both.0.0.max(both.1.0), both.0.1.min(both.1.1));
+                        if left <= right {
+                            let straight = (self.x[*from] + self.x[*to]) / 2.0;
+                            (straight.clamp(left, right), straight.clamp(left, right))
+                        } else {
+                            (self.x[*to], self.x[*from])
+                        }
+                    }
+                    (bends, ..) => (self.x[*bends.first().unwrap_or(to)], self.x[*bends.last().unwrap_or(from)]),
+                },
             };
             sides[*from][0].push((first, arc));
             sides[*to][1].push((last, arc));
@@ -146,7 +166,7 @@ impl Router<'_> {
             let Some(outline) = outlines[slot] else { continue };
             for (end, mut arcs) in [(0, below), (1, above)] {
                 arcs.sort_by(|a, b| a.0.partial_cmp(&b.0).unwrap_or(Ordering::Equal).then(a.1.cmp(&b.1)));
-                let wide = outline.iter().map(|corner| corner.x).fold(0.0, f64::max) * PORT_PART;
+                let wide = port_range(outline);
                 let wished: Vec<f64> = arcs.iter().map(|(x, _)| x - self.x[slot]).collect();
                 for ((_, arc), x) in arcs.iter().zip(spread(&wished, wide)) {
                     let (top, bottom) = reach(outline, x);
@@ -182,6 +202,11 @@ impl Router<'_> {
         knots.dedup();
         knots
     }
+}
+
+/// How far from a node's middle edges may leave and arrive.
+fn port_range(outline: &[Point]) -> f64 {
+    outline.iter().map(|corner| corner.x).fold(0.0, f64::max) * PORT_PART
 }
 
 /// Places between `-wide` and `wide`, in order and apart from each other, near what is wished.

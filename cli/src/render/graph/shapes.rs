@@ -135,8 +135,8 @@ impl Shape {
                 let across = text.width + 12.0 + 2.0 * (text.height + 4.0);
                 Size::new(across, across / 2.0)
             }
-            Self::Hexagon => Size::new(width + height * 0.6, height + 4.0),
-            Self::Parallelogram => Size::new(width + height * 0.55, height),
+            Self::Hexagon => Size::new(width + 2.0 * slant(height + 4.0), height + 4.0),
+            Self::Parallelogram => Size::new(width - 6.0 + 2.0 * slant(height), height),
             Self::Component => Size::new(width + 2.0 * PLUG.width, height.max(40.0)),
             Self::Octagon => Size::new(width, height + 8.0),
             Self::DoubleOctagon => Size::new(width + 2.0 * RING, height + 8.0 + 2.0 * RING),
@@ -163,15 +163,15 @@ impl Shape {
         let corners: Vec<(f64, f64)> = match self {
             Self::Diamond | Self::Mdiamond => vec![(0.0, -y), (x, 0.0), (0.0, y), (-x, 0.0)],
             Self::Hexagon => {
-                let slant = size.height * 0.3;
+                let slant = slant(size.height);
                 vec![(slant - x, -y), (x - slant, -y), (x, 0.0), (x - slant, y), (slant - x, y), (-x, 0.0)]
             }
             Self::Parallelogram => {
-                let slant = size.height * 0.45;
+                let slant = slant(size.height);
                 vec![(slant - x, -y), (x, -y), (x - slant, y), (-x, y)]
             }
             Self::Octagon | Self::DoubleOctagon | Self::TripleOctagon => {
-                let cut = size.height * 0.28;
+                let cut = (size.height * 0.28).min(16.0);
                 vec![
                     (cut - x, -y),
                     (x - cut, -y),
@@ -189,6 +189,10 @@ impl Shape {
             }
             Self::Circle | Self::DoubleCircle | Self::Ellipse => {
                 (0..64).map(|n| TAU * f64::from(n) / 64.0).map(|angle| (x * angle.sin(), -y * angle.cos())).collect()
+            }
+            Self::Tab => {
+                let (ear, top) = (TAB.width - x, TAB.height - y);
+                vec![(-x, -y), (ear, -y), (ear, top), (x, top), (x, y), (-x, y)]
             }
             _ => vec![(-x, -y), (x, -y), (x, y), (-x, y)],
         };
@@ -248,6 +252,11 @@ impl Shape {
             }
         }
     }
+}
+
+/// How far the sides of a hexagon or parallelogram lean.
+fn slant(height: f64) -> f64 {
+    (height * 0.35).min(20.0)
 }
 
 fn roof(height: f64) -> f64 {
@@ -368,9 +377,12 @@ mod tests {
         }
     }
 
-    /// All outlines are convex and run clockwise.
+    /// A line to the left crosses the outline an odd number of times.
     fn is_inside(point: Point, outline: &[Point]) -> bool {
-        let next = outline.iter().cycle().skip(1);
-        outline.iter().zip(next).all(|(a, b)| (b.x - a.x) * (point.y - a.y) - (b.y - a.y) * (point.x - a.x) >= -0.01)
+        let sides = outline.iter().zip(outline.iter().cycle().skip(1));
+        let crossed = sides.filter(|(a, b)| {
+            (a.y > point.y) != (b.y > point.y) && a.x + (point.y - a.y) / (b.y - a.y) * (b.x - a.x) < point.x
+        });
+        crossed.count() % 2 == 1
     }
 }

@@ -81,7 +81,7 @@ fn wish(layers: &Layers, x: &[f64], slot: usize, down: bool, both: bool) -> Wish
 }
 
 /// What the middles of neighbours must be apart.
-fn gaps(layers: &Layers, slots: &[usize]) -> Vec<f64> {
+pub fn gaps(layers: &Layers, slots: &[usize]) -> Vec<f64> {
     let gap = |pair: &[usize]| {
         let between = if pair.iter().any(|slot| layers.is_bend(*slot)) { BEND_GAP } else { BOX_GAP };
         (layers.size[pair[0]].width + layers.size[pair[1]].width) / 2.0 + between
