@@ -10,8 +10,9 @@ use pleach::plan::validate;
 use serde_json::{Value, json};
 
 use crate::commands::Globals;
+use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
-use crate::pipeline_file::PipelineFile;
+use crate::pipeline_file::{PipelineFile, known};
 use crate::render::{Out, Source};
 
 /// Check pipelines without running them.
@@ -37,7 +38,9 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
     let mut documents = Vec::new();
     let mut valid = true;
     for name in &args.files {
-        let document = match PipelineFile::read(name, &globals.path(name)).map(check) {
+        let path = globals.path(name);
+        let known = known(&load_settings(globals, path.parent().unwrap_or(&globals.dir))?.resolved.config);
+        let document = match PipelineFile::read(name, &path).map(|file| check(file, &known)) {
             Ok(checked) => {
                 valid &= !checked.findings.iter().any(Diagnostic::is_error);
                 if !globals.json {
@@ -60,8 +63,8 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
     Ok(if valid { Exit::Done } else { Exit::Usage })
 }
 
-fn check(file: PipelineFile) -> Checked {
-    let (pipeline, mut findings) = validate(&file.source, &file.inputs(BTreeMap::new()), &Known::default());
+fn check(file: PipelineFile, known: &Known) -> Checked {
+    let (pipeline, mut findings) = validate(&file.source, &file.inputs(BTreeMap::new()), known);
     if let Some(pipeline) = &pipeline {
         // The file is right; it is pleach that cannot run it yet.
         let later = unsupported(pipeline).into_iter();
@@ -82,15 +85,12 @@ impl Checked {
         for found in self.findings.iter().filter(|found| found.is_error() || !only_errors) {
             out.line(format!("{}\n", source.show(found)))?;
         }
-        let counts =
-            [Severity::Error, Severity::Warning, Severity::Note].map(|severity| (self.count(severity), severity));
-        let words = [("error", "errors"), ("warning", "warnings"), ("note", "notes")];
-        let found = counts.iter().zip(words).filter(|((count, _), _)| *count > 0);
-        let found: Vec<_> = found
-            .map(|((count, _), (one, many))| format!("{count} {}", if *count == 1 { one } else { many }))
-            .collect();
-        let size =
-            self.size.filter(|_| counts[0].0 == 0).map(|(nodes, edges)| format!("ok, {nodes} nodes, {edges} edges"));
+        let errors = self.count(Severity::Error);
+        let size = self.size.filter(|_| errors == 0);
+        let size = size.map(|(nodes, edges)| format!("ok, {}, {}", counted(nodes, "node"), counted(edges, "edge")));
+        let found =
+            [(errors, "error"), (self.count(Severity::Warning), "warning"), (self.count(Severity::Note), "note")];
+        let found = found.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| counted(count, word));
         let parts: Vec<_> = size.into_iter().chain(found).collect();
         out.line(format!("{}: {}", self.file.name, parts.join(", ")))
     }
@@ -106,4 +106,8 @@ impl Checked {
             "diagnostics": findings,
         })
     }
+}
+
+fn counted(count: usize, word: &str) -> String {
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }

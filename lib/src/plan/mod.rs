@@ -28,8 +28,10 @@ pub use transform::{Inputs, Transform};
 /// the linter finds none either.
 pub fn load(source: &str, inputs: &Inputs, transforms: &[&dyn Transform]) -> (Option<Pipeline>, Vec<Diagnostic>) {
     let (document, mut diagnostics) = dot::parse(source);
+    let sound = !diagnostics.iter().any(Diagnostic::is_error);
     let (graph, found) = graph::flatten(&document);
-    diagnostics.extend(found);
+    // A statement that could not be read may have been the declaration.
+    diagnostics.extend(found.into_iter().filter(|found| sound || found.rule != "edge_target_exists"));
     let pipeline = graph.map(|mut graph| {
         diagnostics.extend(transform::apply(&mut graph, inputs, transforms));
         let (pipeline, found) = build::build(graph);

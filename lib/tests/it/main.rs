@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod agent;
+mod corpus;
 mod coverage;
 mod deciding;
 mod engine;

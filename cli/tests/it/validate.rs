@@ -1,0 +1,227 @@
+use insta::assert_snapshot;
+
+use crate::support::TestEnv;
+
+const GOOD: &str = "digraph Good {
+    start [shape=Mdiamond]
+    work [prompt=\"@prompts/work.md\"]
+    exit [shape=Msquare]
+    start -> work -> exit
+}
+";
+
+const BAD: &str = "digraph Bad {
+    start [shape=Mdiamond]
+    work [promt=\"do it\", timeout=soon]
+    orphan [prompt=\"a
+long one\", script=\"ls\"]
+    exit [shape=Msquare]
+    start -> work -> exit
+    work -> wrok
+    orphan -> exit [condition=\"outcome=\"]
+}
+";
+
+fn env() -> TestEnv {
+    let env = TestEnv::new();
+    env.write("good.dot", GOOD);
+    env.write("bad.dot", BAD);
+    env.write("prompts/work.md", "Work on it.\n");
+    env
+}
+
+#[test]
+fn a_sound_pipeline_is_ok() {
+    assert_snapshot!(env().pleach(&["validate", "good.dot"]), @r"
+    exit: 0
+    --- stdout
+    good.dot: ok, 3 nodes, 2 edges
+    ");
+}
+
+#[test]
+fn every_finding_is_shown_with_its_line_and_how_to_mend_it() {
+    assert_snapshot!(env().pleach(&["validate", "bad.dot"]), @r#"
+    exit: 2
+    --- stdout
+    warning[prompt_on_llm_nodes]: `work` has neither a prompt nor a label to work from
+     --> bad.dot:3:5
+      |
+    3 |     work [promt="do it", timeout=soon]
+      |     ^^^^
+      |
+      = help: add `prompt="…"`
+
+    warning[attribute_spelling]: `promt` means nothing here
+     --> bad.dot:3:11
+      |
+    3 |     work [promt="do it", timeout=soon]
+      |           ^^^^^^^^^^^^^
+      |
+      = help: did you mean `prompt`?
+
+    error[attribute_type]: `timeout` must be a length of time such as `[TIME]`, `15m` or `[TIME]`, not `soon`
+     --> bad.dot:3:26
+      |
+    3 |     work [promt="do it", timeout=soon]
+      |                          ^^^^^^^^^^^^
+
+    error[reachability]: `orphan` cannot be reached from the start node
+     --> bad.dot:4:5
+      |
+    4 |     orphan [prompt="a
+      |     ^^^^^^
+      |
+      = help: add an edge to it, or remove it
+
+    note[alias]: `script` is another engine's name for `tool_command`
+     --> bad.dot:5:12
+      |
+    5 | long one", script="ls"]
+      |            ^^^^^^
+      |
+      = help: write `tool_command`
+
+    error[edge_target_exists]: node `wrok` is not declared
+     --> bad.dot:8:13
+      |
+    8 |     work -> wrok
+      |             ^^^^
+      |
+      = help: did you mean `work`? Otherwise declare it: `wrok [label="…"]`
+
+    error[condition_syntax]: the condition `outcome=` cannot be read: a value is missing; an empty one is written `outcome=""`
+     --> bad.dot:9:40
+      |
+    9 |     orphan -> exit [condition="outcome="]
+      |                                        ^
+
+    bad.dot: 4 errors, 2 warnings, 1 note
+    "#);
+}
+
+#[test]
+fn all_files_are_checked_whatever_is_wrong_with_one() {
+    let env = env();
+    env.write("syntax.dot", "strict graph G {\n  a -- b\n}\n");
+    env.write("binary.dot", b"\xff\xfe");
+    assert_snapshot!(env.pleach(&["validate", "missing.dot", "syntax.dot", "binary.dot", "good.dot"]), @r"
+    exit: 2
+    --- stdout
+    error[syntax]: `strict` graphs are not supported
+     --> syntax.dot:1:1
+      |
+    1 | strict graph G {
+      | ^^^^^^
+      |
+      = help: remove `strict`
+
+    error[syntax]: a pipeline is a directed graph
+     --> syntax.dot:1:8
+      |
+    1 | strict graph G {
+      |        ^^^^^
+      |
+      = help: write `digraph`
+
+    error[syntax]: `--` joins nodes of an undirected graph
+     --> syntax.dot:2:5
+      |
+    2 |   a -- b
+      |     ^^
+      |
+      = help: write `->`
+
+    syntax.dot: 3 errors
+    good.dot: ok, 3 nodes, 2 edges
+    --- stderr
+    error: cannot read `missing.dot`: No such file or directory (os error 2)
+    hint: give the path of a pipeline, a text file in the DOT language
+    error: cannot read `binary.dot`: stream did not contain valid UTF-8
+    hint: give the path of a pipeline, a text file in the DOT language
+    ");
+}
+
+#[test]
+fn quiet_shows_errors_only() {
+    let env = env();
+    env.write("notes.dot", "digraph G { start [shape=circle] exit [shape=doublecircle] start -> exit }");
+    assert_snapshot!(env.pleach(&["-q", "validate", "notes.dot"]), @r"
+    exit: 0
+    --- stdout
+    notes.dot: ok, 2 nodes, 1 edge, 2 notes
+    ");
+}
+
+#[test]
+fn what_cannot_be_run_yet_is_a_note() {
+    let env = env();
+    env.write(
+        "fan.dot",
+        "digraph G {
+    start [shape=Mdiamond]
+    fork [shape=component]
+    a [prompt=x]
+    b [prompt=x]
+    join [shape=tripleoctagon]
+    exit [shape=Msquare]
+    start -> fork
+    fork -> a -> join
+    fork -> b -> join
+    join -> exit
+}
+",
+    );
+    assert_snapshot!(env.pleach(&["validate", "fan.dot"]), @r"
+    exit: 0
+    --- stdout
+    note[unsupported]: fan-out (`parallel`) cannot be run by this version of pleach yet
+     --> fan.dot:3:5
+      |
+    3 |     fork [shape=component]
+      |     ^^^^
+
+    note[unsupported]: fan-in (`parallel.fan_in`) cannot be run by this version of pleach yet
+     --> fan.dot:6:5
+      |
+    6 |     join [shape=tripleoctagon]
+      |     ^^^^
+
+    fan.dot: ok, 6 nodes, 6 edges, 2 notes
+    ");
+}
+
+#[test]
+fn json_is_one_document() {
+    let ran = env().pleach(&["validate", "--json", "good.dot", "bad.dot", "missing.dot"]).expect(2);
+    let json = ran.json();
+    assert_eq!(json["valid"], false);
+    assert_eq!(json["files"][0]["valid"], true);
+    assert_eq!(json["files"][0]["nodes"], 3);
+    let first = &json["files"][1]["diagnostics"][0];
+    assert_snapshot!(serde_json::to_string_pretty(first).unwrap(), @r#"
+    {
+      "rule": "prompt_on_llm_nodes",
+      "severity": "warning",
+      "message": "`work` has neither a prompt nor a label to work from",
+      "node_id": "work",
+      "span": {
+        "start": 45,
+        "end": 49
+      },
+      "fix": "add `prompt=\"…\"`",
+      "line": 3,
+      "column": 5
+    }
+    "#);
+    assert!(json["files"][2]["error"].as_str().unwrap().starts_with("cannot read `missing.dot`"));
+    assert_eq!(ran.stdout.lines().count(), 1);
+}
+
+#[test]
+fn a_prompt_file_that_is_missing_is_an_error() {
+    let env = env();
+    env.write("gone.dot", GOOD.replace("work.md", "gone.md"));
+    let ran = env.pleach(&["validate", "gone.dot"]).expect(2);
+    assert!(ran.stdout.contains("the prompt file `prompts/gone.md` could not be read"), "{ran}");
+}

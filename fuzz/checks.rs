@@ -1,0 +1,49 @@
+//! What must hold for any text whatsoever. The fuzzers try it on texts they invent; a test of the library tries it on
+//! the corpus, with an ordinary compiler.
+
+use std::path::Path;
+
+use pleach::config::{Layer, Level, parse_dotenv, parse_project, resolve};
+use pleach::plan::diagnostic::{Diagnostic, line_column};
+use pleach::plan::lint::Known;
+use pleach::plan::{Inputs, build, dot, files_named, graph, print, validate};
+use pleach::trailer::{Message, TurnFacts};
+
+/// A pipeline: findings lie inside the text, and what is sound survives being printed.
+pub fn dot(source: &str) {
+    let (pipeline, diagnostics) = validate(source, &Inputs::default(), &Known::default());
+    for found in &diagnostics {
+        let (start, end) = (found.span.start, found.span.end);
+        assert!(start <= end && source.get(start..end).is_some(), "{found:?} lies outside of the text");
+        line_column(source, start);
+    }
+    files_named(source);
+    let Some(pipeline) = pipeline.filter(|_| !diagnostics.iter().any(Diagnostic::is_error)) else { return };
+    let printed = print::dot(&pipeline);
+    let (document, found) = dot::parse(&printed);
+    assert!(!found.iter().any(Diagnostic::is_error), "{found:?}\n{printed}");
+    let again = graph::flatten(&document).0.map(|graph| build::build(graph).0);
+    assert_eq!(again.as_ref(), Some(&pipeline), "{printed}");
+}
+
+/// A commit message: what is written again holds the same trailers.
+pub fn trailer(text: &str) {
+    let message = Message::read(text);
+    TurnFacts::read(&message);
+    if !message.trailers.is_empty() {
+        assert_eq!(Message::read(&message.write()).trailers, message.trailers, "{}", message.write());
+    }
+}
+
+/// A configuration: mistakes are told, and what resolves can be recorded and read back.
+pub fn config(text: &str) {
+    let file = Path::new("/project/pleach.yaml");
+    let _ = parse_dotenv(text, Path::new("/project/.env"));
+    let _ = parse_project(text, file);
+    for level in [Level::Project, Level::Arborist] {
+        if let Ok(resolved) = resolve(vec![Layer::file(level, file, text)]) {
+            let recorded = resolved.config.recordable();
+            pleach::config::Config::from_recorded(recorded).expect("what was recorded is a configuration");
+        }
+    }
+}
