@@ -85,6 +85,12 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
     Ok(Built { engine: Arc::new(engine), canceller })
 }
 
+/// The program that supervises what is started: this one, also when its file is replaced meanwhile.
+fn own_program() -> std::io::Result<PathBuf> {
+    let running = PathBuf::from("/proc/self/exe");
+    if running.exists() { Ok(running) } else { std::env::current_exe() }
+}
+
 fn interviewer(answers: Answers) -> Box<dyn Interviewer> {
     let last: Box<dyn Interviewer> = if answers.auto_approve {
         Box::new(AutoApprove)

@@ -113,13 +113,7 @@ pub fn lay_out(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow) -> La
 }
 
 /// Stacks nodes and labels of edges so that every arc leads to a later box. Gives the box of each node as well.
-fn pile(
-    bodies: &[Body],
-    wires: &[Wire],
-    order: &Order,
-    flow: Flow,
-    loops: &Loops,
-) -> (Stack, Vec<usize>, Vec<Strand>) {
+fn pile(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow, loops: &Loops) -> (Stack, Vec<usize>, Vec<Strand>) {
     let mut place = vec![0; bodies.len()];
     order.nodes.iter().enumerate().for_each(|(at, node)| place[*node] = at);
     let mut leaving = vec![Vec::new(); bodies.len()];

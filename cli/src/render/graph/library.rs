@@ -31,8 +31,7 @@ pub fn can_place(layers: &Layers) -> bool {
 /// Orders the slots within their layers and gives the middle of each.
 pub fn place(layers: &mut Layers) -> Vec<f64> {
     let mut graph = VisualGraph::new(Orientation::TopToBottom);
-    let handles: Vec<NodeHandle> =
-        (0..layers.layer.len()).map(|slot| graph.add_node(element(layers, slot))).collect();
+    let handles: Vec<NodeHandle> = (0..layers.layer.len()).map(|slot| graph.add_node(element(layers, slot))).collect();
     // The check is for the crate's own mistakes, and slow.
     graph.dag.set_validate(false);
     for (upper, below) in layers.below.iter().enumerate() {

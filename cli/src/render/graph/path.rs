@@ -89,12 +89,8 @@ fn head(tip: Point, direction: Point, flow: Flow) -> String {
 mod tests {
     use super::*;
 
-    const KNOTS: [Point; 4] = [
-        Point { x: 0.0, y: 0.0 },
-        Point { x: 0.0, y: 10.0 },
-        Point { x: 50.0, y: 50.0 },
-        Point { x: 50.0, y: 70.0 },
-    ];
+    const KNOTS: [Point; 4] =
+        [Point { x: 0.0, y: 0.0 }, Point { x: 0.0, y: 10.0 }, Point { x: 50.0, y: 50.0 }, Point { x: 50.0, y: 70.0 }];
 
     #[test]
     fn a_line_is_straight_in_a_layer_and_curved_between_layers() {

@@ -89,8 +89,7 @@ fn bands(layers: &Layers, x: &[f64]) -> Vec<(f64, f64)> {
     let mut bands = Vec::with_capacity(layers.rows.len());
     for row in &layers.rows {
         let height = row.iter().map(|slot| layers.size[*slot].height).fold(0.0, f64::max);
-        let sideways =
-            row.iter().flat_map(|slot| layers.below[*slot].iter().map(|lower| (x[*lower] - x[*slot]).abs()));
+        let sideways = row.iter().flat_map(|slot| layers.below[*slot].iter().map(|lower| (x[*lower] - x[*slot]).abs()));
         let gap = (GAP.0 + 0.07 * sideways.fold(0.0, f64::max)).min(GAP.1);
         bands.push((top, top + height));
         top += height + gap;

@@ -71,9 +71,10 @@ fn link_text(link: &Link) -> Vec<Part> {
 }
 
 fn size(parts: &[Part]) -> Size {
-    parts.iter().map(|part| part.label.size()).fold(Size::default(), |all, part| {
-        Size::new(all.width.max(part.width), all.height + part.height)
-    })
+    parts
+        .iter()
+        .map(|part| part.label.size())
+        .fold(Size::default(), |all, part| Size::new(all.width.max(part.width), all.height + part.height))
 }
 
 fn body(node: &Figure, text: &[Part]) -> Body {
