@@ -43,7 +43,7 @@ impl Place {
         }
         let configured = repos.iter().next();
         let path = asked.or_else(|| configured.and_then(|(_, repo)| repo.path.clone())).unwrap_or(dir.to_owned());
-        let repo = Repo::discover(&path, &settings.environment).map_err(|error| of_engine(&error.into()))?;
+        let repo = Repo::discover(&path, &settings.own_environment).map_err(|error| of_engine(&error.into()))?;
         let name = match configured {
             Some((name, _)) => name.clone(),
             None => repo_name(repo.git_dir(), repo.workdir()),

@@ -44,6 +44,9 @@ pub struct Settings {
     pub resolved: Resolved,
     /// The environment with the variables of the `.env` file, for agents and commands.
     pub environment: Environment,
+    /// The environment without them, for the programs pleach itself needs: a repository must not steer these, and they
+    /// run before it is trusted.
+    pub own_environment: Environment,
     /// Where pleach keeps what belongs to this user and no repository.
     pub state_dir: PathBuf,
     /// The files that were read, weakest first.
@@ -104,8 +107,9 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
             return Err(failure(&errors, &search.dir));
         }
     };
+    let own_environment = environment.clone();
     let environment = environment.with_dotenv(variables.into_iter().map(|entry| (entry.name, entry.value)));
-    Ok(Settings { resolved, environment, state_dir, files })
+    Ok(Settings { resolved, environment, own_environment, state_dir, files })
 }
 
 /// All mistakes of a configuration as one failure, files named as seen from `dir`.

@@ -51,21 +51,22 @@ const SECRET_ENDINGS: [&str; 13] = [
 /// Words that make a name ending in `_KEY` (or `_KEY_ID`, `_KEY_2`) a secret one.
 const SECRET_KEYS: [&str; 6] = ["ACCESS", "API", "ENCRYPTION", "PRIVATE", "SECRET", "SIGNING"];
 
-/// Known token shapes. Where one has a named group, only that is replaced and the text around it stays.
+/// Known token shapes. Where one has a named group, only that is replaced and the text around it stays. Each begins with
+/// fixed letters, and word boundaries are those of ASCII: that keeps the search fast, also in text that is not ASCII.
 const SHAPES: [&str; 11] = [
     // PEM blocks, then ones cut off before their end.
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----",
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\]*",
     // OpenAI, Anthropic and their imitators.
-    r"\bsk-[A-Za-z0-9_-]{16,}",
-    r"\b(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,})",
-    r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b",
-    r"\bAIza[A-Za-z0-9_-]{30,}",
-    r"\bxox[abposr]-[A-Za-z0-9-]{10,}",
-    r"\bhf_[A-Za-z0-9]{24,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{40,}",
-    r"\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
-    r"(?i:\bBearer[ \t]+)(?<bearer>[A-Za-z0-9._~+/-]{16,}=*)",
-    r"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\[\]]*:(?<password>[^\s/@\[\]]+)@",
+    r"(?-u:\b)sk-[A-Za-z0-9_-]{16,}",
+    r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,})",
+    r"(?-u:\b)(?:AKIA|ASIA)[A-Z0-9]{16}(?-u:\b)",
+    r"(?-u:\b)AIza[A-Za-z0-9_-]{30,}",
+    r"(?-u:\b)xox[abposr]-[A-Za-z0-9-]{10,}",
+    r"(?-u:\b)hf_[A-Za-z0-9]{24,}|(?-u:\b)npm_[A-Za-z0-9]{30,}|(?-u:\b)pypi-[A-Za-z0-9_-]{40,}",
+    r"(?-u:\b)eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}",
+    r"(?:Bearer|bearer|BEARER)[ \t]+(?<bearer>[A-Za-z0-9._~+/-]{16,}=*)",
+    r"://[^\s/:@\[\]]*:(?<password>[^\s/@\[\]]+)@",
 ];
 
 /// What stands where a secret was: `[redacted:NAME]`.
@@ -221,7 +222,7 @@ fn mark_name(name: &str) -> String {
 /// The expression for one value. Ordinary words count only where they stand alone.
 fn literal(value: &str) -> String {
     let word = |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
-    let edge = |byte: Option<u8>| if is_plain(value) && word(byte) { r"\b" } else { "" };
+    let edge = |byte: Option<u8>| if is_plain(value) && word(byte) { r"(?-u:\b)" } else { "" };
     let (first, last) = (edge(value.bytes().next()), edge(value.bytes().last()));
     format!("{first}{}{last}", regex::escape(value))
 }

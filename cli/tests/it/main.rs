@@ -5,7 +5,6 @@
 mod config;
 mod crash;
 mod fake_agent;
-mod graph;
 mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
 mod support;

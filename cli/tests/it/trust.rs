@@ -63,3 +63,53 @@ fn agreements_can_be_taken_back() {
     env.pleach(&["trust", "--revoke", "--all"]).expect(0);
     assert_eq!(env.pleach(&["trust", "--json"]).expect(0).json()["trusted"], serde_json::json!([]));
 }
+
+const PIPELINE: &str = r#"digraph g {
+    start [shape=Mdiamond] exit [shape=Msquare]
+    work [shape=parallelogram, tool_command="printf done > made"]
+    start -> work -> exit
+}"#;
+
+#[test]
+fn what_a_repository_supplies_is_asked_about_once() {
+    let env = TestEnv::new();
+    let repo = env.repo();
+    env.write("repo/g.dot", PIPELINE);
+    env.write("repo/pleach.yaml", "agent: builtin\nworktrees: {setup: printf setup > set}\n");
+    let ran = env.pleach(&["run", "g.dot"]).expect(4);
+    insta::assert_snapshot!(ran, @r#"
+    exit: 4
+    --- stderr
+    This repository ([TEMP]/repo/.git) supplies:
+
+      command (worktrees.setup, [TEMP]/repo/pleach.yaml:2)
+        printf setup > set
+
+      command (tool_command of `work`, g.dot)
+        printf done > made
+
+    error: 2 things of this repository nobody has agreed to
+    hint: read them above; then run the command again with -y, or in a terminal to be asked
+    "#);
+    assert_eq!(env.git_in(&repo, &["for-each-ref", "refs/pleach", "refs/heads/pleach"]), "", "nothing was begun");
+    env.pleach(&["-y", "run", "g.dot"]).expect(0);
+    env.pleach(&["run", "g.dot"]).expect(0);
+    env.write("repo/g.dot", PIPELINE.replace("done", "other"));
+    let asked = env.pleach(&["run", "g.dot"]).expect(4).stderr;
+    assert!(asked.contains("printf other") && !asked.contains("printf setup"), "{asked}");
+}
+
+#[test]
+fn a_dotenv_file_steers_nothing_before_it_is_trusted() {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/g.dot", PIPELINE);
+    env.write("repo/pleach.yaml", "agent: builtin\n");
+    let trace = env.root().join("trace");
+    env.write("repo/.env", format!("GIT_TRACE={}\n", trace.display()));
+    let asked = env.pleach(&["run", "g.dot"]).expect(4).stderr;
+    assert!(asked.contains("variable (GIT_TRACE"), "{asked}");
+    assert!(!trace.exists(), "git of pleach's own was run with the repository's variables");
+    env.pleach(&["-y", "run", "g.dot"]).expect(0);
+    assert!(!trace.exists(), "git of pleach's own is never run with them");
+}
