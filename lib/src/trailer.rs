@@ -24,7 +24,8 @@ const SCISSORS: &str = "------------------------ >8 ------------------------";
 
 impl Message {
     /// The message git is given. Subject and trailers are put on one line each; in the body, line ends become `\n`
-    /// and NUL, which no commit can hold, becomes U+FFFD.
+    /// and NUL, which no commit can hold, becomes U+FFFD. A message without trailers whose body ends in what looks like
+    /// some reads as if they were: give it at least one.
     pub fn write(&self) -> String {
         let mut text = String::new();
         let subject = one_line(&self.subject);

