@@ -64,7 +64,7 @@ pub struct Built {
 
 /// Makes the engine of a configuration.
 pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
-    let shim = std::env::current_exe()
+    let shim = own_program()
         .map_err(|error| Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error))?;
     let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &settings.environment);
     let (canceller, cancel) = Cancel::new();

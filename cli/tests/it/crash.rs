@@ -63,10 +63,20 @@ fn world() -> (TestEnv, PathBuf) {
 #[derive(Debug, PartialEq)]
 struct Result {
     tree: String,
-    /// Turn, node, visit, tools, files and the tree of the commit.
-    turns: Vec<(String, String, u64, Vec<String>, Value, Option<String>)>,
+    turns: Vec<Turn>,
     outcomes: Vec<(String, u64, String)>,
     history: usize,
+}
+
+#[derive(Debug, PartialEq)]
+struct Turn {
+    id: String,
+    node: String,
+    visit: u64,
+    tools: Vec<String>,
+    files: Value,
+    /// The tree of its commit; commit ids differ with the time.
+    tree: Option<String>,
 }
 
 fn result(env: &TestEnv) -> Result {
@@ -84,7 +94,8 @@ fn result(env: &TestEnv) -> Result {
                 let commit = data["git_sha"]["repo"].as_str();
                 let tree = commit.map(|id| env.git(&["rev-parse", &format!("{id}^{{tree}}")]));
                 let visit = data["visit"].as_u64().unwrap_or_default();
-                turns.push((text("turn"), text("node_id"), visit, tools, data["files_written"].clone(), tree));
+                let (id, node, files) = (text("turn"), text("node_id"), data["files_written"].clone());
+                turns.push(Turn { id, node, visit, tools, files, tree });
             }
             "dev.orchestra.NodeExecution" => {
                 let status = data["outcome"]["status"].as_str().unwrap_or_default().to_owned();

@@ -131,13 +131,13 @@ fn after_words<'a>(text: &'a str, words: &str) -> Option<&'a str> {
 }
 
 /// Verbs commits start with; `!` after those that double their last letter.
-const VERBS: &str = "add adjust align allow apply avoid bump cache change check clarify clean collect combine compute \
-    configure connect convert copy correct cover create declare define delete describe detect disable document drop! \
+const VERBS: &str = "add adjust align allow answer append apply ask assert avoid bump cache change check clarify clean collect combine compute \
+    configure connect convert copy correct count cover create declare define delete describe detect disable document drop! \
     edit enable ensure escape expand explain export expose extend extract fix format generate guard handle implement \
     import improve include initialize insert inspect install integrate introduce join limit link list load log! lower \
-    map! mark merge migrate mock move normalize open parse pass patch polish port prepare prevent print process provide \
-    publish raise reduce refactor refine register remove rename reorder repair replace report require resolve restore \
-    return reuse revert review round save scaffold search serialize simplify skip! sort specify start stop! store \
+    map! mark measure mend merge migrate mock move normalize note open parse pass patch polish port prepare prevent print process provide \
+    publish raise record reduce refactor refine register remove rename reorder repair replace report require resolve restore \
+    return reuse revert review round save scaffold search serialize show simplify skip! sort specify start stop! store \
     strip! support swap! switch tag! test tidy tighten trim! try tune turn update upgrade use validate verify wire wrap!";
 
 /// Verbs with forms of their own.

@@ -111,6 +111,7 @@ impl Session {
             events.push(SessionBranchCreated { repo, branch, base, extra: Default::default() }.into());
         }
         let path = self.copy_path(&name);
+        self.engine.worktrees.hide_base(self.repo.workdir(), &self.repo.common_dir())?;
         let exists = path.join(".git").exists();
         let mut worktree = tokio::task::block_in_place(|| match exists {
             true => Worktree::open(&self.repo, &path),

@@ -1,5 +1,6 @@
 //! How working copies are made, beyond what git does.
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::Error;
@@ -20,6 +21,23 @@ impl WorktreeSettings {
     /// The paths that are never committed, whatever `.gitignore` says.
     pub fn never_commit(&self) -> Vec<RepoPath> {
         self.include_ignored.iter().map(|path| RepoPath::new(path.as_os_str().as_encoded_bytes())).collect()
+    }
+
+    /// Keeps git in the user's checkout from seeing working copies that lie in it.
+    pub fn hide_base(&self, checkout: Option<&Path>, common_dir: &Path) -> Result<(), Error> {
+        let below = self.base.as_deref().zip(checkout).and_then(|(base, checkout)| base.strip_prefix(checkout).ok());
+        let Some(below) = below else { return Ok(()) };
+        let file = common_dir.join("info/exclude");
+        let failed = |source| Error::Io { doing: "write", path: file.clone(), source };
+        let line = format!("/{}/", below.display());
+        let known = std::fs::read_to_string(&file).unwrap_or_default();
+        if known.lines().any(|known| known == line) {
+            return Ok(());
+        }
+        std::fs::create_dir_all(common_dir.join("info")).map_err(failed)?;
+        let new_line = if known.is_empty() || known.ends_with('\n') { "" } else { "\n" };
+        let mut open = std::fs::OpenOptions::new().create(true).append(true).open(&file).map_err(failed)?;
+        open.write_all(format!("{new_line}{line}\n").as_bytes()).and_then(|()| open.sync_all()).map_err(failed)
     }
 
     /// Copies the `include_ignored` files of the user's checkout into a new working copy. What is not there is not
@@ -58,6 +76,20 @@ fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_base_in_the_checkout_is_hidden_from_git_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let common = dir.path().join(".git");
+        let settings = WorktreeSettings { base: Some(dir.path().join(".orchestra/worktrees")), ..Default::default() };
+        for _ in 0..2 {
+            settings.hide_base(Some(dir.path()), &common).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(common.join("info/exclude")).unwrap(), "/.orchestra/worktrees/\n");
+        let elsewhere = WorktreeSettings { base: Some("/elsewhere".into()), ..Default::default() };
+        elsewhere.hide_base(Some(dir.path()), &common).unwrap();
+        assert_eq!(std::fs::read_to_string(common.join("info/exclude")).unwrap(), "/.orchestra/worktrees/\n");
+    }
 
     #[test]
     fn ignored_files_are_copied_with_their_links() {

@@ -139,7 +139,8 @@ fn trailers_of_others_are_found_below_a_divider() {
 /// Messages shaped like those of the original Arborist, and what stands in them.
 #[test]
 fn step_commits_are_taken_apart() {
-    let table: [(&str, &str, &str, &[(&str, &str)]); 5] = [
+    type Trailers = &'static [(&'static str, &'static str)];
+    let table: [(&str, &str, &str, Trailers); 5] = [
         (
             "task(T007): implement \"Parse dates\"\n\nRunner output (truncated to 2000 chars):\nWrote dates.py with a parser.\n\n\
              Arborist-Step: implement\nArborist-Result: pass\nArborist-Retry: 0\n",

@@ -161,7 +161,7 @@ impl Play {
 
     /// Writes one record: folds it, and lets time pass.
     pub fn record(&mut self, events: Vec<Event>) {
-        self.now = self.now + SignedDuration::from_millis(1);
+        self.now += SignedDuration::from_millis(1);
         let batch: Vec<Recorded> = events.into_iter().map(|event| Recorded { at: self.now, event }).collect();
         for event in &batch {
             self.state.apply(event).unwrap_or_else(|error| panic!("{error}: {event:?} in {:?}", self.state.position));
