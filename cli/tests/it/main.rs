@@ -5,8 +5,14 @@
 mod config;
 mod crash;
 mod fake_agent;
+mod human;
+mod matrix;
+mod orchestra;
+mod repositories;
+mod sessions;
 mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
 mod support;
 mod trust;
 mod validate;
+mod workspace;

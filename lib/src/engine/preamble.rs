@@ -48,6 +48,7 @@ pub fn text(
         }
         Fidelity::Compact => {
             push_steps(&mut text, pipeline, state);
+            push_context(&mut text, state);
             return text;
         }
         Fidelity::SummaryLow => 600,

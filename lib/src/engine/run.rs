@@ -249,7 +249,9 @@ impl Session {
     fn numbered(&self, mut turn: crate::event::AgentTurn, messages: usize) -> crate::event::AgentTurn {
         let first = self.recorder.next_message();
         turn.messages = (messages > 0).then(|| MessageRange { first, last: first + messages as u64 - 1 });
-        turn.agent_state_ref = turn.messages.map(|range| json!({"messages": range}));
+        // The built-in agent goes on from its conversation: everything since the node's prompt.
+        let begin = self.first_message().unwrap_or(first);
+        turn.agent_state_ref = turn.messages.map(|range| json!({"messages": MessageRange { first: begin, ..range }}));
         turn
     }
 

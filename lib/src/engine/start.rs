@@ -18,6 +18,9 @@ use crate::record::{self, Batch, Recorder};
 use crate::state::State;
 use crate::workspace::{self, Lock, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch};
 
+/// A file in a working copy's git directory, which git removes with it: its ignored files and its setup are there.
+const SET_UP: &str = "pleach-set-up";
+
 /// What a session is started with.
 #[derive(Debug)]
 pub struct StartRequest {
@@ -110,8 +113,8 @@ impl Session {
             let (repo, branch) = (name.clone(), branch.clone());
             events.push(SessionBranchCreated { repo, branch, base, extra: Default::default() }.into());
         }
+        self.engine.worktrees.hide_base(&self.repo)?;
         let path = self.copy_path(&name);
-        self.engine.worktrees.hide_base(self.repo.workdir(), &self.repo.common_dir())?;
         let exists = path.join(".git").exists();
         let mut worktree = tokio::task::block_in_place(|| match exists {
             true => Worktree::open(&self.repo, &path),
@@ -124,13 +127,20 @@ impl Session {
             }
         })?;
         worktree.exclude(&self.engine.worktrees.never_commit());
+        let set_up = worktree.git_dir().join(SET_UP);
         let mut copy =
             WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (head, tip))?;
         let kept = tokio::task::block_in_place(|| copy.recover())?;
         self.copy = Some(copy);
-        if !exists {
+        // A working copy whose setup failed or was cut short is there, but not ready.
+        if !set_up.exists() {
             self.engine.worktrees.copy_ignored(self.repo.workdir(), &path)?;
             self.set_up(&path).await?;
+            std::fs::write(&set_up, "").map_err(|source| workspace::Error::Io {
+                doing: "write",
+                path: set_up,
+                source,
+            })?;
             let name = self.main_copy_name();
             let repo = self.started.branches.keys().next().expect("every session has a branch").clone();
             events.push(WorktreeCreated { repo, name, extra: Default::default() }.into());

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::Error;
+use crate::git::Repo;
 use crate::ids::RepoPath;
 
 /// The settings of `worktrees:` in the configuration.
@@ -23,21 +24,33 @@ impl WorktreeSettings {
         self.include_ignored.iter().map(|path| RepoPath::new(path.as_os_str().as_encoded_bytes())).collect()
     }
 
-    /// Keeps git in the user's checkout from seeing working copies that lie in it.
-    pub fn hide_base(&self, checkout: Option<&Path>, common_dir: &Path) -> Result<(), Error> {
-        let below = self.base.as_deref().zip(checkout).and_then(|(base, checkout)| base.strip_prefix(checkout).ok());
-        let Some(below) = below else { return Ok(()) };
-        let file = common_dir.join("info/exclude");
-        let failed = |source| Error::Io { doing: "write", path: file.clone(), source };
-        let line = format!("/{}/", below.display());
-        let known = std::fs::read_to_string(&file).unwrap_or_default();
-        if known.lines().any(|known| known == line) {
+    /// Lets git ignore the place of working copies when it lies in the user's checkout. That goes to the repository's
+    /// own list of exclusions, which is no file of the checkout.
+    pub fn hide_base(&self, repo: &Repo) -> Result<(), Error> {
+        let (Some(base), Some(checkout)) = (&self.base, repo.workdir()) else { return Ok(()) };
+        let io = |doing, path: &Path, source| Error::Io { doing, path: path.to_owned(), source };
+        std::fs::create_dir_all(base).map_err(|source| io("create", base, source))?;
+        let (Ok(place), Ok(checkout)) = (base.canonicalize(), checkout.canonicalize()) else { return Ok(()) };
+        let common = repo.common_dir();
+        let in_git = common.canonicalize().is_ok_and(|git| place.starts_with(git));
+        let Some(rule) = place.strip_prefix(&checkout).ok().and_then(exclusion).filter(|_| !in_git) else {
+            return Ok(());
+        };
+        let file = common.join("info/exclude");
+        let old = match std::fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+            Err(source) => return Err(io("read", &file, source)),
+        };
+        if old.lines().any(|line| line == rule) {
             return Ok(());
         }
-        std::fs::create_dir_all(common_dir.join("info")).map_err(failed)?;
-        let new_line = if known.is_empty() || known.ends_with('\n') { "" } else { "\n" };
-        let mut open = std::fs::OpenOptions::new().create(true).append(true).open(&file).map_err(failed)?;
-        open.write_all(format!("{new_line}{line}\n").as_bytes()).and_then(|()| open.sync_all()).map_err(failed)
+        let line = if old.is_empty() || old.ends_with('\n') { format!("{rule}\n") } else { format!("\n{rule}\n") };
+        let write = || -> std::io::Result<()> {
+            file.parent().map_or(Ok(()), std::fs::create_dir_all)?;
+            std::fs::OpenOptions::new().append(true).create(true).open(&file)?.write_all(line.as_bytes())
+        };
+        write().map_err(|source| io("write", &file, source))
     }
 
     /// Copies the `include_ignored` files of the user's checkout into a new working copy. What is not there is not
@@ -52,6 +65,14 @@ impl WorktreeSettings {
         }
         Ok(())
     }
+}
+
+/// The rule that ignores a directory of the checkout; none for the checkout itself and for names no rule can hold.
+fn exclusion(dir: &Path) -> Option<String> {
+    let name = dir.to_str().filter(|name| !name.is_empty() && !name.contains('\n'))?;
+    let special = |c: char| matches!(c, '\\' | '*' | '?' | '[');
+    let escaped: String = name.chars().flat_map(|c| special(c).then_some('\\').into_iter().chain([c])).collect();
+    Some(format!("/{escaped}/"))
 }
 
 fn copy_tree(from: &Path, to: &Path) -> std::io::Result<()> {
@@ -78,17 +99,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_base_in_the_checkout_is_hidden_from_git_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let common = dir.path().join(".git");
-        let settings = WorktreeSettings { base: Some(dir.path().join(".orchestra/worktrees")), ..Default::default() };
-        for _ in 0..2 {
-            settings.hide_base(Some(dir.path()), &common).unwrap();
-        }
-        assert_eq!(std::fs::read_to_string(common.join("info/exclude")).unwrap(), "/.orchestra/worktrees/\n");
-        let elsewhere = WorktreeSettings { base: Some("/elsewhere".into()), ..Default::default() };
-        elsewhere.hide_base(Some(dir.path()), &common).unwrap();
-        assert_eq!(std::fs::read_to_string(common.join("info/exclude")).unwrap(), "/.orchestra/worktrees/\n");
+    fn rules_hold_names_as_they_are() {
+        assert_eq!(exclusion(Path::new(".orchestra/worktrees")).as_deref(), Some("/.orchestra/worktrees/"));
+        assert_eq!(exclusion(Path::new("a[1]*\\ b")).as_deref(), Some("/a\\[1]\\*\\\\ b/"));
+        assert_eq!(exclusion(Path::new("")), None);
     }
 
     #[test]
