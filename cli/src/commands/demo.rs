@@ -34,11 +34,11 @@ const TEST: &str = include_str!("../../demo/test.sh");
 pub struct DemoArgs {
     /// Make the repository here instead of in a temporary directory.
     #[arg(value_name = "DIR")]
-    dir: Option<PathBuf>,
+    at: Option<PathBuf>,
 }
 
 pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
-    let dir = place(globals, args.dir)?;
+    let dir = place(globals, args.at)?;
     let repo = make_repository(globals, &dir)?;
     let search = Search::from(&dir, Some(&dir.join("pleach.yaml")));
     let settings = settings::load(globals.environment.clone(), &search)?;

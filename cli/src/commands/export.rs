@@ -20,20 +20,26 @@ pub struct ExportArgs {
     /// The session, or the beginning of its id.
     session: String,
     /// The directory to write to.
-    dir: PathBuf,
+    #[arg(value_name = "DIR")]
+    target: PathBuf,
 }
 
 pub fn run(globals: &Globals, args: ExportArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
     let view = sessions::load(&repo, &args.session)?;
-    let written = view.export(&repo, &globals.path(&args.dir)).map_err(|error| failure(&error))?;
+    let written = view.export(&repo, &globals.path(&args.target)).map_err(|error| failure(&error))?;
     let mut out = Out::new();
     if globals.json {
         let files: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
-        let dir = globals.path(&args.dir).display().to_string();
+        let dir = globals.path(&args.target).display().to_string();
         out.json(&json!({"session": view.summary.session, "dir": dir, "files": files}))?;
     } else {
-        out.line(format!("{} files of session {} are in {}", written.len(), view.summary.session, args.dir.display()))?;
+        out.line(format!(
+            "{} files of session {} are in {}",
+            written.len(),
+            view.summary.session,
+            args.target.display()
+        ))?;
     }
     Ok(Exit::Done)
 }

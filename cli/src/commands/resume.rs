@@ -14,6 +14,7 @@ use crate::commands::run::{block_on, load_settings, require_trust};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::session::{Place, build, see_through};
+use crate::sessions;
 use crate::settings::{self, Search};
 
 /// Go on with a session that was paused, killed or lost its machine.
@@ -32,8 +33,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let local = load_settings(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &local)?;
-    let id =
-        args.session.parse().map_err(|error: pleach::ids::InvalidId| Failure::new(Exit::Usage, error.to_string()))?;
+    let id = sessions::resolve(&place.repo, &args.session)?;
     let history = History::newest(&place.repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
     let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
     let search = Search::from(&globals.dir, globals.config.as_deref());

@@ -87,6 +87,7 @@ fn details(summary: &Summary, copies: Vec<String>) -> Vec<(&'static str, String)
     };
     fields.push(("standing", format!("{}{at}", show::standing(&summary.standing()))));
     fields.extend(go_on(summary).map(|command| ("go on", command)));
+    fields.extend(merge(summary).map(|command| ("merge", command)));
     if let Some((_, branch)) = summary.branch() {
         let tip = summary.work().map(|commit| format!(" at {}", commit.short())).unwrap_or_default();
         fields.push(("branch", format!("{branch}{tip}")));
@@ -101,6 +102,14 @@ fn details(summary: &Summary, copies: Vec<String>) -> Vec<(&'static str, String)
     fields.push(("spent", spent));
     fields.push(("started", format!("{} ({} ago)", summary.started_at, show::age(summary.started_at, clock::now()))));
     fields
+}
+
+/// The command that brings finished work home.
+fn merge(summary: &Summary) -> Option<String> {
+    let changed = summary.standing() == Standing::Done && summary.work() != summary.base();
+    let (_, branch) = summary.branch().filter(|_| changed)?;
+    let switch = summary.started.target.as_ref().map(|target| format!("git switch {target} && ")).unwrap_or_default();
+    Some(format!("{switch}git merge {branch}"))
 }
 
 /// The command that goes on with a session that can go on.

@@ -149,7 +149,7 @@ fn whither(checkpoint: &Milestone) -> String {
 fn what(turn: &Turn) -> String {
     let text = match (&turn.deed, &turn.message) {
         (Deed::Tool { command, exit, .. }, _) => format!("{} ({exit})", first_line(command, WHAT - 16)),
-        (_, Some(message)) => message.clone(),
+        (_, Some(message)) => message.trim().lines().next().unwrap_or_default().to_owned(),
         (Deed::Agent { tool_calls, .. }, None) if tool_calls.is_empty() => "answer".to_owned(),
         (Deed::Agent { tool_calls, .. }, None) => {
             tool_calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>().join(", ")

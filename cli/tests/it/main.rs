@@ -6,9 +6,11 @@ mod config;
 mod crash;
 mod fake_agent;
 mod human;
+mod inspect;
 mod matrix;
 mod orchestra;
 mod repositories;
+mod rm;
 mod sessions;
 mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]

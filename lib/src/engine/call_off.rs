@@ -15,6 +15,9 @@ use crate::workspace::{Holder, Lock, LockError};
 /// How often a lock that is about to be free is tried.
 const PAUSE: Duration = Duration::from_millis(25);
 
+/// Two signals closer together than this may arrive as one.
+const LEAST_GRACE: Duration = Duration::from_millis(250);
+
 /// How long is waited after the last signal: agents that do not end when asked are killed in this time.
 const LAST_WAIT: Duration = Duration::from_secs(20);
 
@@ -33,7 +36,7 @@ impl Session {
         asked: &mut dyn FnMut(&Holder),
     ) -> Result<Recorded, Error> {
         let (common, name) = (repo.common_dir(), lock_name(id));
-        let mut waits = [grace, LAST_WAIT].into_iter();
+        let mut waits = [grace.max(LEAST_GRACE), LAST_WAIT].into_iter();
         let mut until = Instant::now();
         let mut unknown_since = None;
         loop {

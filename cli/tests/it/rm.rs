@@ -1,0 +1,213 @@
+//! Putting sessions away: `cancel` and `rm`.
+
+use std::fs;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::inspect::waiting;
+use crate::support::{Checkout, TestEnv};
+
+const MAKE: &str = r#"digraph make {
+    start [shape=Mdiamond]
+    make [shape=parallelogram, tool_command="echo one > one.txt"]
+    exit [shape=Msquare]
+    start -> make -> exit
+}"#;
+
+/// A session that has made one commit.
+fn made() -> TestEnv {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("make.dot", MAKE);
+    env.pleach(&["run", "../make.dot", "-y", "-q"]).expect(0);
+    env
+}
+
+fn refs(env: &TestEnv) -> Vec<String> {
+    env.git(&["for-each-ref", "--format=%(refname)"]).lines().map(str::to_owned).collect()
+}
+
+/// The session's working copy.
+fn copy(env: &TestEnv, sid: &str) -> std::path::PathBuf {
+    let status = env.pleach(&["status", sid, "--json"]).expect(0).json();
+    status["worktrees"][0].as_str().expect("a working copy").into()
+}
+
+#[test]
+fn a_merged_session_goes_without_a_trace() {
+    let env = made();
+    let sid = env.session();
+    env.git(&["merge", "--quiet", &format!("pleach/make/{sid}")]);
+    let path = copy(&env, &sid);
+    let before = Checkout::of(&env, &env.repo_path());
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"");
+    assert_eq!(refs(&env), ["refs/heads/main"]);
+    assert!(!path.exists() && !path.parent().unwrap().exists());
+    assert_eq!(env.git(&["worktree", "list"]).lines().count(), 1);
+    before.assert_unchanged(&env, &env.repo_path());
+    env.pleach(&["rm", &sid]).expect(2);
+}
+
+#[test]
+fn unmerged_work_is_refused_and_with_force_kept() {
+    let env = made();
+    let sid = env.session();
+    let (tip, record) = (
+        env.git(&["rev-parse", &format!("pleach/make/{sid}")]),
+        env.git(&["rev-parse", &format!("refs/pleach/sessions/{sid}/main")]),
+    );
+    let all = refs(&env);
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"");
+    assert_eq!(refs(&env), all);
+    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force", "--dry-run"]), @"");
+    assert_eq!(refs(&env), all);
+    assert!(copy(&env, &sid).exists());
+    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"");
+    let kept = format!("refs/pleach/keep/{sid}-1");
+    assert_eq!(refs(&env), ["refs/heads/main".to_owned(), kept.clone()]);
+    assert_eq!(env.git(&["show", &format!("{kept}:one.txt")]), "one");
+    assert_eq!(env.git(&["rev-parse", &format!("{kept}^1"), &format!("{kept}^2")]), format!("{tip}\n{record}"));
+    assert_eq!(env.git(&["fsck", "--strict"]), "");
+}
+
+#[test]
+fn a_session_merged_into_any_branch_is_merged() {
+    let env = made();
+    let sid = env.session();
+    env.git(&["branch", "other", &format!("pleach/make/{sid}")]);
+    env.pleach(&["rm", &sid]).expect(0);
+    assert_eq!(refs(&env), ["refs/heads/main", "refs/heads/other"]);
+}
+
+#[test]
+fn uncommitted_work_is_kept_also_when_the_commits_are_merged() {
+    let env = made();
+    let sid = env.session();
+    env.git(&["merge", "--quiet", &format!("pleach/make/{sid}")]);
+    let path = copy(&env, &sid);
+    fs::write(path.join("one.txt"), "changed\n").unwrap();
+    fs::write(path.join("new \u{e4}.txt"), "untracked\n").unwrap();
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"");
+    let kept = format!("refs/pleach/keep/{sid}-1");
+    assert_eq!(env.git(&["show", &format!("{kept}:one.txt")]), "changed");
+    assert_eq!(env.git(&["show", &format!("{kept}:new \u{e4}.txt")]), "untracked");
+    assert!(!path.exists());
+}
+
+#[test]
+fn a_branch_that_moved_on_is_named_and_stays() {
+    let env = made();
+    let sid = env.session();
+    let branch = format!("pleach/make/{sid}");
+    env.git(&["switch", "--quiet", &branch]);
+    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"");
+    env.git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
+    env.git(&["switch", "--quiet", "main"]);
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"");
+    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"");
+    assert_eq!(env.git(&["log", "-1", "--format=%s", &branch]), "mine");
+    assert_eq!(refs(&env), ["refs/heads/main".to_owned(), format!("refs/heads/{branch}")]);
+}
+
+#[test]
+fn a_removal_that_was_cut_short_is_finished_by_the_next() {
+    let env = made();
+    let sid = env.session();
+    // As if it had been killed after the working copy and the branch were gone.
+    let path = copy(&env, &sid);
+    let (tip, record) = (
+        env.git(&["rev-parse", &format!("pleach/make/{sid}")]),
+        env.git(&["rev-parse", &format!("refs/pleach/sessions/{sid}/main")]),
+    );
+    let tree = env.git(&["rev-parse", &format!("{tip}^{{tree}}")]);
+    let kept = env.git(&["commit-tree", &tree, "-p", &tip, "-p", &record, "-m", "kept"]);
+    env.git(&["update-ref", &format!("refs/pleach/keep/{sid}-1"), &kept]);
+    env.git(&["worktree", "remove", "--force", path.to_str().unwrap()]);
+    env.git(&["branch", "--quiet", "-D", &format!("pleach/make/{sid}")]);
+    env.pleach(&["rm", &sid]).expect(1);
+    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"");
+    assert_eq!(refs(&env), ["refs/heads/main".to_owned(), format!("refs/pleach/keep/{sid}-1")]);
+}
+
+#[test]
+fn a_repository_inside_the_working_copy_is_not_lost_unasked() {
+    let env = made();
+    let sid = env.session();
+    env.git(&["merge", "--quiet", &format!("pleach/make/{sid}")]);
+    let nested = copy(&env, &sid).join("nested");
+    fs::create_dir(&nested).unwrap();
+    env.git_in(&nested, &["init", "--quiet"]);
+    fs::write(nested.join("file"), "x").unwrap();
+    let refused = env.pleach(&["rm", &sid]).expect(1);
+    assert!(refused.stderr.contains("nested` cannot be saved and would be lost"), "{refused}");
+    assert!(nested.exists());
+    env.pleach(&["rm", &sid, "--force"]).expect(0);
+}
+
+#[test]
+fn several_go_together_or_not_at_all() {
+    let env = made();
+    let first = env.session();
+    env.git(&["merge", "--quiet", &format!("pleach/make/{first}")]);
+    env.write("make2.dot", MAKE.replace("one", "two"));
+    env.pleach(&["run", "../make2.dot", "-y", "-q"]).expect(0);
+    let second = env.sessions().into_iter().find(|sid| *sid != first).expect("a second session");
+    let all = refs(&env);
+    env.pleach(&["rm", &first, &second]).expect(1);
+    assert_eq!(refs(&env), all);
+    let removed = env.pleach(&["rm", &first, &second, &first, "--force", "--json"]).expect(0).json();
+    assert_eq!(removed["sessions"].as_array().map(Vec::len), Some(2));
+    assert_eq!(refs(&env), ["refs/heads/main".to_owned(), format!("refs/pleach/keep/{second}-1")]);
+}
+
+#[test]
+fn what_runs_is_not_removed_until_it_is_cancelled() {
+    let env = TestEnv::new();
+    env.repo();
+    let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);
+    let sid = env.session();
+    let refused = env.pleach(&["rm", &sid, "--force"]).expect(6);
+    assert!(refused.stderr.contains(&format!("session {sid} is in use by process {}", run.id())), "{refused}");
+    let cancelled = env.pleach(&["cancel", &sid, "--grace", "0", "--json"]).expect(0);
+    assert_eq!(cancelled.json()["interrupted"], true);
+    assert_eq!(run.wait().unwrap().code(), Some(3));
+    env.assert_no_process_left();
+    assert_eq!(env.pleach(&["status", &sid, "--json"]).json()["standing"]["is"], "cancelled");
+    insta::assert_snapshot!(env.pleach(&["cancel", &sid]), @"");
+    insta::assert_snapshot!(env.pleach(&["resume", &sid, "-y"]), @"");
+    env.pleach(&["rm", &sid, "--force"]).expect(0);
+}
+
+#[test]
+fn a_dead_session_is_cancelled_and_what_it_left_is_kept() {
+    let env = TestEnv::new();
+    env.repo();
+    let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);
+    let sid = env.session();
+    let path = copy(&env, &sid);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !path.join("half.txt").exists() {
+        assert!(Instant::now() < deadline, "the second node does not write");
+        std::thread::yield_now();
+    }
+    run.kill().unwrap();
+    run.wait().unwrap();
+    insta::assert_snapshot!(env.pleach(&["cancel", &sid]), @"");
+    env.pleach(&["rm", &sid, "--force"]).expect(0);
+    let kept = format!("refs/pleach/keep/{sid}-1");
+    assert_eq!(env.git(&["show", &format!("{kept}:half.txt")]), "half");
+    assert_eq!(env.git(&["show", &format!("{kept}:one.txt")]), "one");
+    assert!(!path.exists());
+    env.assert_no_process_left();
+}
+
+#[test]
+fn a_reader_that_stops_reading_does_not_stop_a_removal() {
+    let env = made();
+    let sid = env.session();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = env.command(&["rm", "--force", &sid]).stdout(writer).stderr(Stdio::piped()).output().unwrap();
+    env.finish(output).expect(0);
+    assert_eq!(refs(&env), ["refs/heads/main".to_owned(), format!("refs/pleach/keep/{sid}-1")]);
+}
