@@ -40,7 +40,8 @@ impl Worktree {
         let id = commit.to_string();
         let mut args: Vec<&OsStr> =
             ["-c", "checkout.workers=0", "-c", "submodule.recurse=false"].map(OsStr::new).into();
-        args.extend(["worktree", "add", "--quiet", "--detach", "--no-guess-remote"].map(OsStr::new));
+        // Forced, so that a place git still knows, but whose files are gone, can be used again.
+        args.extend(["worktree", "add", "--quiet", "--force", "--detach", "--no-guess-remote"].map(OsStr::new));
         args.extend([path.as_os_str(), OsStr::new(&id)]);
         crash::point(Kind::HeadUpdate, When::Before);
         program.run(&common, args)?.success()?;

@@ -53,6 +53,8 @@ pub enum Held {
     TooLarge(u64),
     /// It is one of this many new files, more than the limit.
     TooMany(usize),
+    /// Git does not allow its name, because on some systems it would mean `.git`.
+    Name,
     /// It cannot be read.
     Unreadable(String),
     /// The filter that git's attributes ask for failed.
@@ -66,6 +68,7 @@ impl fmt::Display for Held {
             Self::TooMany(count) => {
                 write!(f, "one of {count} new files, more than the limit; add what is generated to .gitignore")
             }
+            Self::Name => f.write_str("git does not allow its name"),
             Self::Unreadable(detail) => write!(f, "cannot be read: {detail}"),
             Self::Filter(detail) => write!(f, "its git filter failed: {detail}"),
         }
@@ -113,6 +116,7 @@ impl Worktree {
         for path in &scan.candidates {
             let found = match &too_many {
                 Some(reason) if new.contains(path) => Found::Held(reason.clone()),
+                _ if !is_allowed(path.as_bstr()) => Found::Held(Held::Name),
                 _ => self.read(path.as_bstr(), &mut filters, writer, limits)?,
             };
             match found {
@@ -199,6 +203,13 @@ impl Worktree {
     fn leads_to(&self, path: &BStr) -> bool {
         parents(path).all(|parent| self.place(parent).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()))
     }
+}
+
+/// Whether git takes the path into a tree. A tree with another could not be checked out again.
+fn is_allowed(path: &BStr) -> bool {
+    let options =
+        gix::validate::path::component::Options { protect_windows: false, protect_hfs: true, protect_ntfs: true };
+    path.split(|byte| *byte == b'/').all(|part| gix::validate::path::component(part.as_bstr(), None, options).is_ok())
 }
 
 fn is_absent(error: &std::io::Error) -> bool {

@@ -44,14 +44,20 @@ impl Worktree {
                 }
             }
         }
+        done.written = wanted.iter().map(|(path, _)| RepoPath::new(path.to_vec())).collect();
         for (path, known) in &wanted {
             self.clear_way(path.as_bstr())?;
-            if known.mode != Mode::COMMIT {
-                clear_place(&self.place(path.as_bstr()))?;
+            let place = self.place(path.as_bstr());
+            if known.mode != Mode::COMMIT || !place.is_dir() {
+                clear_place(&place)?;
+            }
+            if known.mode == Mode::COMMIT {
+                // An empty directory stands for a submodule whose files are not there.
+                std::fs::create_dir_all(&place).at("create", &place)?;
             }
         }
+        wanted.retain(|(_, known)| known.mode != Mode::COMMIT);
         self.check_out(&wanted)?;
-        done.written = wanted.iter().map(|(path, _)| RepoPath::new(path.to_vec())).collect();
         Ok(done)
     }
 

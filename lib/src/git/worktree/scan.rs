@@ -80,9 +80,10 @@ impl Worktree {
             return self.scan();
         };
         let mut scan = Scan::default();
+        let mut ignored = None;
         for path in &paths {
             if path.rsplit(|byte| *byte == b'/').next() == Some(b".gitignore")
-                || !self.look_at(path.as_bstr(), &mut scan)?
+                || !self.look_at(path.as_bstr(), &mut ignored, &mut scan)?
             {
                 return self.scan();
             }
@@ -91,8 +92,14 @@ impl Worktree {
         Ok(scan)
     }
 
-    /// Adds what happened at one path; false if only a full scan can tell.
-    fn look_at(&self, path: &BStr, scan: &mut Scan) -> Result<bool, Error> {
+    /// Adds what happened at one path; false if only a full scan can tell. `ignored` has the ignore rules once they
+    /// were needed.
+    fn look_at<'a>(
+        &'a self,
+        path: &BStr,
+        ignored: &mut Option<gix::AttributeStack<'a>>,
+        scan: &mut Scan,
+    ) -> Result<bool, Error> {
         if path.split(|byte| *byte == b'/').any(|part| part.eq_ignore_ascii_case(b".git")) {
             return Ok(true);
         }
@@ -119,7 +126,11 @@ impl Worktree {
         }
         if metadata.is_ok() && self.cache.known(path).is_none() {
             scan.candidates.extend(self.cache.below(path));
-            if self.is_ignored(path)? {
+            let rules = match ignored {
+                Some(rules) => rules,
+                None => ignored.insert(self.ignore_rules()?),
+            };
+            if rules.at_entry(path, Some(Mode::FILE)).doing("read ignore rules")?.is_excluded() {
                 return Ok(true);
             }
         }
@@ -127,14 +138,10 @@ impl Worktree {
         Ok(true)
     }
 
-    fn is_ignored(&self, path: &BStr) -> Result<bool, Error> {
+    fn ignore_rules(&self) -> Result<gix::AttributeStack<'_>, Error> {
         let none = gix::index::State::new(self.handle.object_hash());
-        let mut stack = self
-            .handle
-            .excludes(&none, None, gix::worktree::stack::state::ignore::Source::WorktreeThenIdMappingIfNotSkipped)
-            .doing("read ignore rules")?;
-        let platform = stack.at_entry(path, Some(Mode::FILE)).doing("read ignore rules")?;
-        Ok(platform.is_excluded())
+        let source = gix::worktree::stack::state::ignore::Source::WorktreeThenIdMappingIfNotSkipped;
+        self.handle.excludes(&none, None, source).doing("read ignore rules")
     }
 
     /// Files that were copied in are not committed, except where the repository tracks them.

@@ -237,6 +237,22 @@ fn what_is_too_much_is_held_back() {
 }
 
 #[test]
+fn names_git_refuses_are_held_back() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    fs::create_dir(root.join("GIT~1")).unwrap();
+    for name in ["GIT~1/config", "aux.c", "a\\b", "trailing ", "c:d"] {
+        fs::write(root.join(name), "x").unwrap();
+    }
+    let written = record(&repo, &mut worktree);
+    assert_eq!(names(&written.paths), ["a\\b", "aux.c", "c:d", "trailing "]);
+    assert_eq!(written.warnings, ["`GIT~1/config` is not committed: git does not allow its name"]);
+    assert!(sandbox.try_git(&root, &["add", "-A"]).unwrap_err().contains("invalid path 'GIT~1/config'"));
+}
+
+#[test]
 fn excluded_files_are_committed_only_where_they_are_tracked() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
@@ -316,9 +332,11 @@ fn submodule_links_are_left_alone() {
         sandbox.git(&root, &["ls-tree", &written.tree.to_string(), "lib"]),
         sandbox.git("repo", &["ls-tree", "HEAD", "lib"])
     );
-    // Removing one is a change like any other.
+    // Removing one is a change like any other, and can be undone; its files are git's to fetch.
     fs::remove_dir_all(root.join("lib")).unwrap();
     assert_eq!(names(&record(&repo, &mut worktree).paths), ["lib"]);
+    worktree.restore(written.tree).unwrap();
+    assert!(worktree.scan().unwrap().is_empty());
 }
 
 #[test]
@@ -522,8 +540,10 @@ fn worktrees_are_listed_and_removed_in_any_state() {
         assert!(!path.exists());
     }
     assert_eq!(Worktree::list(&repo).unwrap().len(), 1);
-    Worktree::add(&repo, &paths[2], base).unwrap();
-    fs::remove_dir_all(&paths[2]).unwrap();
+    for _ in 0..2 {
+        Worktree::add(&repo, &paths[2], base).unwrap();
+        fs::remove_dir_all(&paths[2]).unwrap();
+    }
     Worktree::prune(&repo).unwrap();
     assert_eq!(Worktree::list(&repo).unwrap().len(), 1);
 }
