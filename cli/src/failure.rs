@@ -113,3 +113,51 @@ fn advised(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Failure {
     }
     failure
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(failure: &Failure) -> (u8, String, String) {
+        (failure.exit.code(), failure.sentence(), failure.hint.clone().unwrap_or_default())
+    }
+
+    #[test]
+    fn advice_goes_to_the_second_line() {
+        let error = git::Error::NotARepository { path: "/a; b".into() };
+        let (code, message, hint) = shown(&of_git(&error));
+        assert_eq!((code, message.as_str()), (2, "`/a; b` is not in a git repository"));
+        assert!(hint.starts_with("run `git init`"), "{hint}");
+    }
+
+    #[test]
+    fn causes_are_said_once() {
+        let source = std::io::Error::other("disk full");
+        let named = git::Error::Io { doing: "write", path: "/x".into(), source };
+        assert_eq!(of_git(&named).sentence(), "cannot write `/x`: disk full");
+        let source = std::io::Error::other("disk full");
+        let unnamed = workspace::Error::Io { doing: "write", path: "/x".into(), source };
+        assert_eq!(of_workspace(&unnamed).sentence(), "cannot write /x: disk full");
+    }
+
+    #[test]
+    fn each_kind_of_error_has_its_exit_code() {
+        let session: pleach::ids::SessionId = "abcdefgh".parse().expect("a session id");
+        let branch: pleach::ids::BranchName = "b".parse().expect("a branch name");
+        let commit = pleach::ids::CommitId::from_bytes([1; 20]);
+        let held = || LockError::Held { what: "it".into(), holder: "them".into() };
+        let cases: [(engine::Error, u8); 8] = [
+            (held().into(), 6),
+            (workspace::Error::Lock(held()).into(), 6),
+            (workspace::Error::BranchGone { branch: branch.clone(), tip: commit }.into(), 1),
+            (workspace::Error::BranchMoved { branch, to: commit, tip: commit }.into(), 1),
+            (record::Error::Missing { session: session.clone() }.into(), 2),
+            (record::Error::Unreadable { session: session.clone(), commit, why: "torn".into() }.into(), 7),
+            (engine::Error::Over { session, phase: "done" }, 2),
+            (git::Error::GitTooOld { found: "git 2.30".into() }.into(), 7),
+        ];
+        for (error, code) in cases {
+            assert_eq!(of_engine(&error).exit.code(), code, "{error}");
+        }
+    }
+}

@@ -56,7 +56,12 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
         }
         interrupted = true;
     });
-    let cancelled = cancelled.map_err(|error| of_engine(&error))?;
+    let cancelled = cancelled.map_err(|error| match of_engine(&error) {
+        held @ Failure { exit: Exit::Locked, .. } => {
+            held.hint("it did not let go when asked, or runs on another machine or for another user; end it there")
+        }
+        failure => failure,
+    })?;
     let mut out = Out::new();
     if globals.json {
         out.json(&json!({"session": id, "cancelled_at": cancelled.at, "interrupted": interrupted}))?;

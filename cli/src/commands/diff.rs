@@ -1,12 +1,13 @@
 //! `pleach diff`
 
 use clap::Args;
+use pleach::engine::Summary;
 use pleach::git::FileStat;
 use serde_json::json;
 
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
-use crate::failure::of_git;
+use crate::failure::{of_engine, of_git};
 use crate::render::{Out, Table, session::plain};
 use crate::sessions;
 
@@ -25,7 +26,8 @@ pub struct DiffArgs {
 
 pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let summary = sessions::load(&repo, &args.session)?.summary;
+    let id = sessions::resolve(&repo, &args.session)?;
+    let summary = Summary::newest(&repo, &id).map_err(|error| of_engine(&error))?;
     let (Some(base), Some(work)) = (summary.base(), summary.work()) else { return Ok(Exit::Done) };
     let compare = || {
         let (old, new) = (repo.tree_of(base)?, repo.tree_of(work)?);

@@ -182,11 +182,13 @@ pub fn plain(text: &str) -> String {
 /// Lines of names and values.
 pub fn fields(fields: &[(&str, String)]) -> String {
     let width = fields.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let line = |(name, value): &(&str, String)| {
-        let value = plain(value).trim_end().replace('\n', &format!("\n{}", " ".repeat(width + 2)));
-        format!("{name:width$}  {value}")
+    let field = |(name, value): &(&str, String)| {
+        let value = plain(value);
+        let names = std::iter::once(*name).chain(std::iter::repeat(""));
+        let lines = names.zip(value.trim_end().lines()).map(|(name, line)| format!("{name:width$}  {line}"));
+        lines.map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
     };
-    fields.iter().map(line).collect::<Vec<_>>().join("\n")
+    fields.iter().map(field).collect::<Vec<_>>().join("\n")
 }
 
 /// A message with its words, tool calls and results; long ones cut unless `whole`.

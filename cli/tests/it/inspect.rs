@@ -10,7 +10,8 @@ const CONFIG: &str = "agent: builtin\nproviders: {script: {file: script.yaml}}\n
 
 const SCRIPT: &str = r#"
 scripts:
-  - when: {node: code}
+  - name: code
+    when: {node: code}
     steps:
       - text: I will add a greeting.
         tools: [{write_file: {file_path: hello.txt, content: "hello\n"}}]
@@ -41,13 +42,14 @@ fn greeted() -> TestEnv {
     env
 }
 
-/// A run of a pipeline whose only node waits, once it has begun to.
+/// A run that has come to a node that does not end by itself.
 pub fn waiting(env: &TestEnv, args: &[&str]) -> Child {
     env.write("repo/wait.dot", WAIT);
-    let mut child = env.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("pleach can be started");
+    let mut child =
+        env.command(args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("pleach can be started");
     let lines = BufReader::new(child.stdout.take().expect("a piped stdout")).lines();
-    let begun = lines.map_while(Result::ok).any(|line| line.contains(r#""handler":"tool""#));
-    assert!(begun, "the node was not started");
+    let begun = lines.map_while(Result::ok).any(|line| line.contains(r#""node_id":"hang""#));
+    assert!(begun, "the second node was not started");
     child
 }
 
@@ -64,16 +66,47 @@ const WAIT: &str = r#"digraph wait {
 fn without_sessions_a_friendly_line() {
     let env = TestEnv::new();
     env.repo();
-    insta::assert_snapshot!(env.pleach(&["status"]), @"");
+    insta::assert_snapshot!(env.pleach(&["status"]), @"
+    exit: 0
+    --- stdout
+    There is no session in this repository yet; `pleach run FILE.dot` starts one.
+    ");
     assert_eq!(env.pleach(&["status", "--json"]).expect(0).json()["sessions"], serde_json::json!([]));
 }
 
 #[test]
 fn status_lists_sessions_and_shows_one() {
     let env = greeted();
-    insta::assert_snapshot!(env.pleach(&["status"]), @"");
+    insta::assert_snapshot!(env.pleach(&["status"]), @"
+    exit: 0
+    --- stdout
+    session   pipeline  standing  node  turns  tokens  branch                 age
+    [SID]  greet     done      exit      3      41  pleach/greet/[SID]  [TIME]
+    ");
     let sid = env.session();
-    insta::assert_snapshot!(env.pleach(&["status", &sid[..3]]), @"");
+    insta::assert_snapshot!(env.pleach(&["status", &sid[..3]]), @"
+    exit: 0
+    --- stdout
+    session   [SID]
+    pipeline  greet (greet.dot)
+    goal      Say hello
+    standing  done
+    merge     git switch main && git merge pleach/greet/[SID]
+    branch    pleach/greet/[SID] at [SHA]
+    base      [SHA] (main)
+    worktree  [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    spent     3 turns, 41 tokens
+    started   [AT] ([TIME] ago)
+
+    what        node   by      tokens  files  commit
+    checkpoint  start                         [SHA]  success, next code
+    main.1      code   script      15      1  [SHA]  Add a greeting
+    main.2      code   script      26                     answer
+    checkpoint  code                          [SHA]  success, next check
+    main.3      check  tool                1  [SHA]  grep -c hello hello.txt | tee count.txt (exit 0)
+    checkpoint  check                         [SHA]  success, next exit
+    checkpoint  exit                          [SHA]  success, the end
+    ");
 }
 
 #[test]
@@ -106,7 +139,14 @@ fn status_as_json_holds_turns_and_checkpoints_with_their_commits() {
 fn turns_are_listed() {
     let env = greeted();
     let sid = env.session();
-    insta::assert_snapshot!(env.pleach(&["turns", &sid]), @"");
+    insta::assert_snapshot!(env.pleach(&["turns", &sid]), @"
+    exit: 0
+    --- stdout
+    turn    node   by      tokens  files  commit
+    main.1  code   script      15      1  [SHA]  Add a greeting
+    main.2  code   script      26                     answer
+    main.3  check  tool                1  [SHA]  grep -c hello hello.txt | tee count.txt (exit 0)
+    ");
     let turns = env.pleach(&["turns", &sid, "--json"]).expect(0).json();
     assert_eq!(turns["turns"][0]["tool_calls"][0]["name"], "write_file");
     assert_eq!(turns["turns"][2]["kind"], "tool");
@@ -116,8 +156,69 @@ fn turns_are_listed() {
 #[test]
 fn a_turn_is_shown_with_messages_tools_diff_and_tokens() {
     let env = greeted();
-    insta::assert_snapshot!(env.pleach(&["show", "main.1"]), @"");
-    insta::assert_snapshot!(env.pleach(&["show", "3"]), @"");
+    insta::assert_snapshot!(env.pleach(&["show", "main.1"]), @r#"
+    exit: 0
+    --- stdout
+    turn     [SID]/main.1
+    node     code
+    agent    builtin, script (script)
+    tokens   15 (10 in, 5 out)
+    at       [AT]
+    files    hello.txt
+    message  Add a greeting
+
+             I will add a greeting.
+
+             Changes hello.txt.
+    commit   [SHA]
+
+    ── user
+    Goal: Say hello
+
+    Write a greeting for: Say hello
+
+    ── assistant
+    I will add a greeting.
+    → write_file {"file_path":"hello.txt","content":"hello\n"}
+
+    ── tool
+    ← Wrote 6 bytes to hello.txt
+
+    ── diff
+    diff --git a/hello.txt b/hello.txt
+    new file mode 100644
+    index [SHA]..[SHA]
+    --- /dev/null
+    +++ b/hello.txt
+    @@ -0,0 +1 @@
+    +hello
+    "#);
+    insta::assert_snapshot!(env.pleach(&["show", "3"]), @"
+    exit: 0
+    --- stdout
+    turn     [SID]/main.3
+    node     check
+    command  grep -c hello hello.txt | tee count.txt
+    ended    exit 0 after [TIME]
+    at       [AT]
+    files    count.txt
+    message  Run `grep -c hello hello.txt | tee count.txt`
+
+             Changes count.txt.
+    commit   [SHA]
+
+    ── tool
+    1
+
+    ── diff
+    diff --git a/count.txt b/count.txt
+    new file mode 100644
+    index [SHA]..[SHA]
+    --- /dev/null
+    +++ b/count.txt
+    @@ -0,0 +1 @@
+    +1
+    ");
     let json = env.pleach(&["show", "1", "--json"]).expect(0).json();
     assert_eq!(json["turn"], "main.1");
     assert_eq!(json["messages"][0]["role"], "user");
@@ -142,10 +243,30 @@ fn a_turn_has_many_names() {
     ] {
         assert_eq!(env.pleach(&["show", &name]).expect(0).stdout, shown, "{name}");
     }
-    insta::assert_snapshot!(env.pleach(&["show", "main.9"]), @"");
-    insta::assert_snapshot!(env.pleach(&["show", "main"]), @"");
-    insta::assert_snapshot!(env.pleach(&["show", "nothing"]), @"");
-    insta::assert_snapshot!(env.pleach(&["show", &sid]), @"");
+    insta::assert_snapshot!(env.pleach(&["show", "main.9"]), @"
+    exit: 2
+    --- stderr
+    error: session [SID] has no turn main.9; it has 3
+    hint: `pleach turns [SID]` lists them
+    ");
+    insta::assert_snapshot!(env.pleach(&["show", "main"]), @"
+    exit: 2
+    --- stderr
+    error: commit [SHA] is no turn of a session
+    hint: `git show [SHA]` shows it
+    ");
+    insta::assert_snapshot!(env.pleach(&["show", "nothing"]), @"
+    exit: 2
+    --- stderr
+    error: `nothing` is not a commit of this repository
+    hint: `git log` and `git branch` show what there is
+    ");
+    insta::assert_snapshot!(env.pleach(&["show", &sid]), @"
+    exit: 2
+    --- stderr
+    error: `[SID]` is a session, not a turn
+    hint: `pleach turns [SID]` lists its turns
+    ");
 }
 
 #[test]
@@ -155,14 +276,37 @@ fn a_commit_whose_record_is_elsewhere_still_tells_its_turn() {
     env.git(&["clone", "--quiet", "--branch", &format!("pleach/greet/{sid}"), ".", "../clone"]);
     let clone = env.root().join("clone");
     let shown = env.pleach(&["-C", clone.to_str().unwrap(), "show", "HEAD"]);
-    insta::assert_snapshot!(shown, @"");
+    insta::assert_snapshot!(shown, @"
+    exit: 0
+    --- stdout
+    turn    [SID]/main.3 (its record is not in this repository)
+    node    check
+    model   tool (local)
+    commit  [SHA]
+
+    ── diff
+    diff --git a/count.txt b/count.txt
+    new file mode 100644
+    index [SHA]..[SHA]
+    --- /dev/null
+    +++ b/count.txt
+    @@ -0,0 +1 @@
+    +1
+    ");
 }
 
 #[test]
 fn diff_goes_from_the_base_to_the_newest_commit() {
     let env = greeted();
     let sid = env.session();
-    insta::assert_snapshot!(env.pleach(&["diff", &sid, "--stat"]), @"");
+    insta::assert_snapshot!(env.pleach(&["diff", &sid, "--stat"]), @"
+    exit: 0
+    --- stdout
+    file       added  removed
+    count.txt      1        0
+    hello.txt      1        0
+    2 files        2        0
+    ");
     let patch = env.pleach(&["diff", &sid]).expect(0).stdout;
     let expected = env.git(&["diff-tree", "-p", "--full-index", "main", &format!("pleach/greet/{sid}")]);
     assert_eq!(patch.trim_end(), expected);
@@ -174,13 +318,30 @@ fn diff_goes_from_the_base_to_the_newest_commit() {
 #[test]
 fn unknown_sessions_are_told_with_what_there_is() {
     let env = greeted();
-    insta::assert_snapshot!(env.pleach(&["turns", "zzz9"]), @"");
+    insta::assert_snapshot!(env.pleach(&["turns", "zzz9"]), @"
+    exit: 2
+    --- stderr
+    error: there is no session `zzz9` in this repository
+    hint: there are: [SID]; `pleach status` shows them
+    ");
     let empty = TestEnv::new();
     empty.repo();
-    insta::assert_snapshot!(empty.pleach(&["diff", "abc"]), @"");
+    insta::assert_snapshot!(empty.pleach(&["diff", "abc"]), @"
+    exit: 2
+    --- stderr
+    error: there is no session `abc` in this repository
+    hint: there is none yet; `pleach run FILE.dot` starts one
+    ");
     let nowhere = TestEnv::new();
-    insta::assert_snapshot!(nowhere.pleach(&["status"]), @"");
-    for command in [&["status", ""][..], &["turns", "x"], &["show", "x"], &["export", "x", "y"], &["cancel", "x"], &["rm", "x"]] {
+    insta::assert_snapshot!(nowhere.pleach(&["status"]), @"
+    exit: 2
+    --- stderr
+    error: `[TEMP]` is not in a git repository
+    hint: run `git init` there, or name a repository with `-C DIR`
+    ");
+    for command in
+        [&["status", ""][..], &["turns", "x"], &["show", "x"], &["export", "x", "y"], &["cancel", "x"], &["rm", "x"]]
+    {
         env.pleach(command).expect(2);
     }
 }
@@ -254,35 +415,45 @@ fn looking_changes_nothing() {
 }
 
 #[test]
-fn a_session_is_running_then_dead_then_paused() {
+fn a_session_is_running_and_when_its_process_is_killed_dead() {
     let env = TestEnv::new();
     env.repo();
     let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);
     let sid = env.session();
     let standing = || env.pleach(&["status", &sid, "--json"]).expect(0).json()["standing"]["is"].clone();
     assert_eq!(standing(), "running");
-    let node = env.pleach(&["status", "--json"]).expect(0).json()["sessions"][0]["node"].clone();
-    assert!(node == "make" || node == "hang", "{node}");
+    assert_eq!(env.pleach(&["status", "--json"]).expect(0).json()["sessions"][0]["node"], "hang");
+    assert!(env.pleach(&["diff", &sid]).expect(0).stdout.contains("+one"), "looking works while it runs");
     run.kill().unwrap();
     run.wait().unwrap();
     assert_eq!(standing(), "dead");
     env.assert_no_process_left();
-    insta::assert_snapshot!(env.pleach(&["status"]), @"");
+    insta::assert_snapshot!(env.pleach(&["status"]), @"
+    exit: 0
+    --- stdout
+    session   pipeline  standing  node  turns  tokens  branch                age
+    [SID]  wait      dead      hang      1       0  pleach/wait/[SID]  [TIME]
+    ");
 }
 
 #[test]
 fn a_session_that_waits_for_a_person_says_how_to_answer() {
     let env = TestEnv::new();
     env.repo();
-    env.write("repo/gate.dot", r#"digraph gate {
+    env.write(
+        "repo/gate.dot",
+        r#"digraph gate {
         start [shape=Mdiamond]
         ask [shape=hexagon, label="Ship it?"]
         exit [shape=Msquare]
         start -> ask
+        fix [shape=parallelogram, tool_command="true"]
         ask -> exit [label="[Y] Yes"]
-        ask -> start [label="[N] No"]
-    }"#);
-    env.pleach(&["run", "gate.dot", "-q"]).expect(4);
+        ask -> fix [label="[N] No"]
+        fix -> exit
+    }"#,
+    );
+    env.pleach(&["run", "gate.dot", "-y", "-q"]).expect(4);
     let sid = env.session();
     let status = env.pleach(&["status", &sid]).expect(0).stdout;
     assert!(status.contains("paused (waits for a person) at `ask`"), "{status}");
@@ -294,18 +465,26 @@ fn matrix_smoke_graph_is_exported_as_a_run_directory() {
     let env = TestEnv::new();
     env.repo();
     env.write("repo/pleach.yaml", CONFIG);
-    env.write("repo/script.yaml", r#"
+    env.write(
+        "repo/script.yaml",
+        r#"
 scripts:
-  - when: {node: plan}
+  - name: plan
+    when: {node: plan}
     steps: [{text: First the plan.}]
-  - when: {node: implement}
+  - name: implement
+    when: {node: implement}
     steps:
       - {text: Now the work., tools: [{write_file: {file_path: fib.py, content: "pass\n"}}]}
       - {text: It is done.}
-  - when: {node: review}
+  - name: review
+    when: {node: review}
     steps: [{text: Looks good.}]
-"#);
-    env.write("repo/smoke.dot", r#"digraph test_pipeline {
+"#,
+    );
+    env.write(
+        "repo/smoke.dot",
+        r#"digraph test_pipeline {
         graph [goal="Create a hello world script"]
         start [shape=Mdiamond]
         plan [shape=box, prompt="Plan how to create a script for: $goal"]
@@ -318,10 +497,15 @@ scripts:
         implement -> plan [condition="outcome=fail", label="Retry"]
         review -> done [condition="outcome=success"]
         review -> implement [condition="outcome=fail", label="Fix"]
-    }"#);
+    }"#,
+    );
     env.pleach(&["run", "smoke.dot", "-y", "-q"]).expect(0);
     let sid = env.session();
-    insta::assert_snapshot!(env.pleach(&["export", &sid, "../out"]), @"");
+    insta::assert_snapshot!(env.pleach(&["export", &sid, "../out"]), @"
+    exit: 0
+    --- stdout
+    13 files of session [SID] are in ../out
+    ");
     for node in ["plan", "implement", "review"] {
         for file in ["prompt.md", "response.md", "status.json"] {
             assert!(!env.read(format!("out/{node}/{file}")).is_empty(), "{node}/{file}");
@@ -350,7 +534,12 @@ fn an_export_never_mixes_with_other_files() {
     let env = greeted();
     let sid = env.session();
     env.write("full/notes.txt", "mine");
-    insta::assert_snapshot!(env.pleach(&["export", &sid, "../full"]), @"");
+    insta::assert_snapshot!(env.pleach(&["export", &sid, "../full"]), @"
+    exit: 2
+    --- stderr
+    error: `[TEMP]/repo/../full` is not empty and holds no export of session [SID]
+    hint: name a directory that does not exist yet
+    ");
     assert_eq!(fs::read_dir(env.root().join("full")).unwrap().count(), 1);
     // Again to the same place is fine, and brings it up to date.
     env.pleach(&["export", &sid, "../out"]).expect(0);
@@ -380,4 +569,20 @@ fn an_export_follows_no_link_out_of_its_directory() {
     std::os::unix::fs::symlink(env.root().join("elsewhere"), out.join("check")).unwrap();
     env.pleach(&["export", &sid, "../out"]).expect(2);
     assert_eq!(fs::read_dir(env.root().join("elsewhere")).unwrap().count(), 0);
+}
+
+/// Runs every command of a page, with the session's id in place of `SESSION`.
+#[test]
+fn the_commands_of_the_page_on_sessions_work() {
+    let page = include_str!("../../../docs/sessions.md");
+    let env = greeted();
+    let sid = env.session();
+    let commands: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("$ pleach ")).collect();
+    assert!(commands.len() > 8, "{commands:?}");
+    for command in commands {
+        let words = command.split('#').next().unwrap_or_default().replace("SESSION", &sid);
+        let words: Vec<&str> = words.split_whitespace().collect();
+        env.pleach(&words).expect(0);
+    }
+    assert_eq!(env.git(&["for-each-ref", "refs/pleach/sessions"]), "");
 }

@@ -40,7 +40,13 @@ fn a_merged_session_goes_without_a_trace() {
     env.git(&["merge", "--quiet", &format!("pleach/make/{sid}")]);
     let path = copy(&env, &sid);
     let before = Checkout::of(&env, &env.repo_path());
-    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"");
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
+    exit: 0
+    --- stdout
+    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed branch pleach/make/[SID] (was [SHA])
+    [SID]: removed the record (was [SHA])
+    ");
     assert_eq!(refs(&env), ["refs/heads/main"]);
     assert!(!path.exists() && !path.parent().unwrap().exists());
     assert_eq!(env.git(&["worktree", "list"]).lines().count(), 1);
@@ -57,12 +63,31 @@ fn unmerged_work_is_refused_and_with_force_kept() {
         env.git(&["rev-parse", &format!("refs/pleach/sessions/{sid}/main")]),
     );
     let all = refs(&env);
-    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"");
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
+    exit: 1
+    --- stderr
+    error: session [SID] was not removed: branch `pleach/make/[SID]` is not merged: [SHA] is on no other branch
+    hint: merge it with `git merge pleach/make/[SID]`, or `pleach rm --force [SID]`, which keeps it under refs/pleach/keep/
+    ");
     assert_eq!(refs(&env), all);
-    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force", "--dry-run"]), @"");
+    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force", "--dry-run"]), @"
+    exit: 0
+    --- stdout
+    [SID]: would keep the unmerged commits at refs/pleach/keep/[SID]-N
+    [SID]: would remove the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: would remove branch pleach/make/[SID] (is [SHA])
+    [SID]: would remove the record (is [SHA])
+    ");
     assert_eq!(refs(&env), all);
     assert!(copy(&env, &sid).exists());
-    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"");
+    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"
+    exit: 0
+    --- stdout
+    [SID]: kept the unmerged commits at refs/pleach/keep/[SID]-1
+    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed branch pleach/make/[SID] (was [SHA])
+    [SID]: removed the record (was [SHA])
+    ");
     let kept = format!("refs/pleach/keep/{sid}-1");
     assert_eq!(refs(&env), ["refs/heads/main".to_owned(), kept.clone()]);
     assert_eq!(env.git(&["show", &format!("{kept}:one.txt")]), "one");
@@ -87,7 +112,14 @@ fn uncommitted_work_is_kept_also_when_the_commits_are_merged() {
     let path = copy(&env, &sid);
     fs::write(path.join("one.txt"), "changed\n").unwrap();
     fs::write(path.join("new \u{e4}.txt"), "untracked\n").unwrap();
-    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"");
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
+    exit: 0
+    --- stdout
+    [SID]: kept uncommitted work in 2 files at refs/pleach/keep/[SID]-1
+    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: removed branch pleach/make/[SID] (was [SHA])
+    [SID]: removed the record (was [SHA])
+    ");
     let kept = format!("refs/pleach/keep/{sid}-1");
     assert_eq!(env.git(&["show", &format!("{kept}:one.txt")]), "changed");
     assert_eq!(env.git(&["show", &format!("{kept}:new \u{e4}.txt")]), "untracked");
@@ -100,11 +132,27 @@ fn a_branch_that_moved_on_is_named_and_stays() {
     let sid = env.session();
     let branch = format!("pleach/make/{sid}");
     env.git(&["switch", "--quiet", &branch]);
-    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"");
+    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"
+    exit: 1
+    --- stderr
+    error: branch `pleach/make/[SID]` is checked out at `[TEMP]/repo`
+    hint: switch to another branch there first
+    ");
     env.git(&["commit", "--quiet", "--allow-empty", "--message", "mine"]);
     env.git(&["switch", "--quiet", "main"]);
-    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"");
-    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"");
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
+    exit: 1
+    --- stderr
+    error: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded
+    hint: `pleach rm --force [SID]` removes the session and leaves the branch
+    ");
+    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"
+    exit: 0
+    --- stdout
+    [SID]: removed the working copy [TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main
+    [SID]: left branch pleach/make/[SID] at [SHA]: no turn recorded it
+    [SID]: removed the record (was [SHA])
+    ");
     assert_eq!(env.git(&["log", "-1", "--format=%s", &branch]), "mine");
     assert_eq!(refs(&env), ["refs/heads/main".to_owned(), format!("refs/heads/{branch}")]);
 }
@@ -125,8 +173,41 @@ fn a_removal_that_was_cut_short_is_finished_by_the_next() {
     env.git(&["worktree", "remove", "--force", path.to_str().unwrap()]);
     env.git(&["branch", "--quiet", "-D", &format!("pleach/make/{sid}")]);
     env.pleach(&["rm", &sid]).expect(1);
-    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"");
+    insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force"]), @"
+    exit: 0
+    --- stdout
+    [SID]: kept the unmerged commits at refs/pleach/keep/[SID]-1
+    [SID]: removed the record (was [SHA])
+    ");
     assert_eq!(refs(&env), ["refs/heads/main".to_owned(), format!("refs/pleach/keep/{sid}-1")]);
+}
+
+#[test]
+fn a_removal_that_dies_loses_nothing_and_can_be_repeated() {
+    let env = made();
+    let sid = env.session();
+    let copy = copy(&env, &sid);
+    fs::write(copy.join("half.txt"), "half\n").unwrap();
+    let commits = env.git(&["rev-parse", &format!("pleach/make/{sid}"), &format!("refs/pleach/sessions/{sid}/main")]);
+    // Before and after each of the three moves: work kept, branch gone, record gone.
+    for point in ["before", "after", "before", "after", "before", "after"].map(|when| format!("ref-swap:{when}:1")) {
+        let output = env.command(&["rm", "--force", &sid]).env("PLEACH_CRASH", &point).output().unwrap();
+        assert!(!output.status.success(), "the removal never came to {point}");
+        let reachable = env.git(&["rev-list", "--all"]);
+        assert!(commits.lines().all(|commit| reachable.contains(commit)), "lost at {point}");
+        let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep"]);
+        match kept.lines().next() {
+            Some(name) => assert_eq!(env.git(&["show", &format!("{name}:half.txt")]), "half"),
+            None => assert!(copy.join("half.txt").exists(), "lost at {point}"),
+        }
+        if env.git(&["for-each-ref", "refs/pleach/sessions"]).is_empty() {
+            break;
+        }
+    }
+    assert!(!copy.exists());
+    assert_eq!(env.git(&["for-each-ref", "--format=%(refname)", "refs/heads"]), "refs/heads/main");
+    assert_eq!(env.git(&["for-each-ref", "refs/pleach/keep"]).lines().count(), 1, "kept once");
+    env.pleach(&["rm", "--force", &sid]).expect(2);
 }
 
 #[test]
@@ -173,8 +254,18 @@ fn what_runs_is_not_removed_until_it_is_cancelled() {
     assert_eq!(run.wait().unwrap().code(), Some(3));
     env.assert_no_process_left();
     assert_eq!(env.pleach(&["status", &sid, "--json"]).json()["standing"]["is"], "cancelled");
-    insta::assert_snapshot!(env.pleach(&["cancel", &sid]), @"");
-    insta::assert_snapshot!(env.pleach(&["resume", &sid, "-y"]), @"");
+    insta::assert_snapshot!(env.pleach(&["cancel", &sid]), @"
+    exit: 2
+    --- stderr
+    error: session [SID] is cancelled
+    hint: `pleach status [SID]` shows how it ended; `pleach run` starts a new one
+    ");
+    insta::assert_snapshot!(env.pleach(&["resume", &sid, "-y"]), @"
+    exit: 2
+    --- stderr
+    error: session [SID] is cancelled
+    hint: `pleach status [SID]` shows how it ended; `pleach run` starts a new one
+    ");
     env.pleach(&["rm", &sid, "--force"]).expect(0);
 }
 
@@ -192,7 +283,13 @@ fn a_dead_session_is_cancelled_and_what_it_left_is_kept() {
     }
     run.kill().unwrap();
     run.wait().unwrap();
-    insta::assert_snapshot!(env.pleach(&["cancel", &sid]), @"");
+    insta::assert_snapshot!(env.pleach(&["cancel", &sid]), @"
+    exit: 0
+    --- stdout
+    cancelled: session [SID]
+    look:    pleach status [SID]
+    remove:  pleach rm [SID]
+    ");
     env.pleach(&["rm", &sid, "--force"]).expect(0);
     let kept = format!("refs/pleach/keep/{sid}-1");
     assert_eq!(env.git(&["show", &format!("{kept}:half.txt")]), "half");

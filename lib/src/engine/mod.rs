@@ -48,6 +48,10 @@ use crate::redact::Redactor;
 use crate::state::{IllegalEvent, State};
 use crate::workspace::{self, Lock, LockError, WorkingCopy, WorktreeSettings};
 
+/// The directory beside a session's working copy in which its nodes leave their status files. They are read when a
+/// node ends and of no use after.
+const RUN_DIR: &str = "run";
+
 /// What runs need from outside.
 pub struct Engine {
     /// Starts programs.

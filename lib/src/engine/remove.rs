@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::start::{take_lock, take_worktree_lock};
 use super::view::{Summary, session_worktrees};
-use super::{Error, Session};
-use crate::git::{self, Limits, Listed, Move, Repo, TreeId, Worktree, Writer};
+use super::{Error, RUN_DIR, Session};
+use crate::git::{self, Limits, Listed, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, context_ref};
 use crate::workspace::{self, KEEP, Lock, branch_ref};
@@ -213,23 +213,50 @@ impl Removal {
         }
         for path in self.worktrees {
             Worktree::remove(&self.repo, &path)?;
-            if let Some(parent) = path.parent() {
-                // The session's own directory; with something else in it, it stays.
-                let _ = std::fs::remove_dir(parent);
-            }
+            remove_run_directory(&path)?;
             done(&Step::RemoveWorktree { path });
         }
         if let Some((branch, at, own)) = self.branch {
             if own {
-                self.repo.delete(&branch_ref(&branch), at, "pleach: rm").map_err(git::Error::from)?;
+                delete(&self.repo, vec![(branch_ref(&branch), at)])?;
             }
             done(&branch_step(&branch, at, own));
         }
-        let all = self.records.into_iter().map(|(name, old)| Move { name, old: Some(old), new: None });
-        self.repo.swap_all(&all.collect::<Vec<_>>(), "pleach: rm").map_err(git::Error::from)?;
+        delete(&self.repo, self.records)?;
         done(&Step::RemoveRecord { at: self.tip });
         Ok(())
     }
+}
+
+/// Removes refs that nobody else writes while this process holds the session.
+fn delete(repo: &Repo, refs: Vec<(String, CommitId)>) -> Result<(), git::Error> {
+    let all = refs.into_iter().map(|(name, old)| Move { name, old: Some(old), new: None });
+    let all: Vec<Move> = all.collect();
+    match repo.swap_all(&all, "pleach: rm") {
+        // By now a lock that somebody holds is old enough to tell from one that a killed process left.
+        Err(SwapError::Locked { .. }) => {
+            for step in &all {
+                repo.release_stale_lock(&step.name)?;
+            }
+            Ok(repo.swap_all(&all, "pleach: rm")?)
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Removes what stands beside a working copy, and the session's directory, unless something else is in it.
+fn remove_run_directory(copy: &Path) -> Result<(), workspace::Error> {
+    let path = copy.with_file_name(RUN_DIR);
+    match std::fs::remove_dir_all(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(workspace::Error::Io { doing: "remove", path, source: error });
+        }
+        _ => {}
+    }
+    if let Some(parent) = copy.parent() {
+        let _ = std::fs::remove_dir(parent);
+    }
+    Ok(())
 }
 
 fn branch_step(branch: &BranchName, at: CommitId, own: bool) -> Step {
@@ -264,19 +291,22 @@ fn branch_state(
 ) -> Result<Option<(BranchName, CommitId, bool)>, RemoveError> {
     let (Some((_, branch)), Some(tip)) = (summary.branch(), summary.work()) else { return Ok(None) };
     let name = branch_ref(branch);
-    let at = repo.reference(&name)?;
-    if at.is_some() {
-        refuse_checked_out(repo, &summary.session, branch, &name)?;
+    let state = match repo.reference(&name)? {
+        Some(at) => {
+            refuse_checked_out(repo, &summary.session, branch, &name)?;
+            Some((branch.clone(), at, repo.is_ancestor(at, tip)?))
+        }
+        None => None,
+    };
+    if let Some((branch, at, false)) = &state {
+        obstacles.push(Obstacle::BranchMoved { branch: branch.clone(), to: *at });
     }
-    if summary.base() != Some(tip) && !is_merged(repo, summary, tip, &name)? {
+    // A branch that stays keeps what is on it.
+    let goes = state.as_ref().is_some_and(|(_, _, own)| *own).then_some(name.as_str());
+    if summary.base() != Some(tip) && !is_merged(repo, summary, tip, goes)? {
         obstacles.push(Obstacle::Unmerged { branch: branch.clone(), tip });
     }
-    let Some(at) = at else { return Ok(None) };
-    let own = repo.is_ancestor(at, tip)?;
-    if !own {
-        obstacles.push(Obstacle::BranchMoved { branch: branch.clone(), to: at });
-    }
-    Ok(Some((branch.clone(), at, own)))
+    Ok(state)
 }
 
 fn refuse_checked_out(repo: &Repo, id: &SessionId, branch: &BranchName, name: &str) -> Result<(), RemoveError> {
@@ -288,15 +318,15 @@ fn refuse_checked_out(repo: &Repo, id: &SessionId, branch: &BranchName, name: &s
     }
 }
 
-/// Whether a commit is on the branch the session was started on, at HEAD, or on any branch but the session's own.
-fn is_merged(repo: &Repo, summary: &Summary, tip: CommitId, own: &str) -> Result<bool, RemoveError> {
+/// Whether a commit is on the branch the session was started on, at HEAD, or on any branch but the one that goes.
+fn is_merged(repo: &Repo, summary: &Summary, tip: CommitId, goes: Option<&str>) -> Result<bool, RemoveError> {
     let target = match &summary.started.target {
         Some(target) => repo.reference(&branch_ref(target))?,
         None => None,
     };
     let head = repo.head().ok().filter(|head| head.branch.is_none()).map(|head| head.commit);
     let branches = repo.references("refs/heads/")?;
-    let others = branches.into_iter().filter(|(name, _)| name != own).map(|(_, at)| at);
+    let others = branches.into_iter().filter(|(name, _)| Some(name.as_str()) != goes).map(|(_, at)| at);
     for at in target.into_iter().chain(head).chain(others) {
         if repo.is_ancestor(tip, at)? {
             return Ok(true);

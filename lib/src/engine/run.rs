@@ -130,7 +130,7 @@ impl Session {
             engine: Arc::clone(&self.engine),
             session: self.id.clone(),
             pipeline: self.started.name.clone(),
-            run_dir: copy.path().with_file_name("run"),
+            run_dir: copy.path().with_file_name(super::RUN_DIR),
             node: node.clone(),
             visit: visit.clone(),
             copy,
