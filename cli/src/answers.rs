@@ -1,7 +1,7 @@
 //! Answers to gates: given beforehand, or asked for at the terminal.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -9,6 +9,8 @@ use pleach::agent::BoxFuture;
 use pleach::engine::{Answer, Given, Interviewer, Question};
 use pleach::process::Cancel;
 use serde_json::Value;
+use tokio::sync::Mutex;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
@@ -74,41 +76,42 @@ fn read_given(answer: &Value) -> Option<Given> {
     }
 }
 
-/// Asks at the terminal.
-#[derive(Debug, Clone, Copy)]
-pub struct Console;
+/// Asks at the terminal. One thread reads lines for all questions: a question nobody answered in time must not take the
+/// answer to the next one.
+#[derive(Debug, Default)]
+pub struct Console {
+    lines: Mutex<Option<UnboundedReceiver<String>>>,
+}
 
 impl Interviewer for Console {
     fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
-        let question = question.clone();
         Box::pin(async move {
-            // Reading a line blocks; the thread is left behind when the run is stopped meanwhile.
-            tokio::task::spawn_blocking(move || ask(&question)).await.unwrap_or(Answer::Nobody)
+            let mut lines = self.lines.lock().await;
+            let lines = lines.get_or_insert_with(read_lines);
+            let mut text = format!("\n? {}\n", question.text);
+            for choice in &question.choices {
+                text.push_str(&format!("  [{}] {}\n", choice.key, choice.label));
+            }
+            loop {
+                if anstream::stderr().write_all(format!("{text}> ").as_bytes()).is_err() {
+                    return Answer::Nobody;
+                }
+                let Some(line) = lines.recv().await else { return Answer::Nobody };
+                match question.choice(&line) {
+                    Some(index) => return Answer::Choice { index, source: "console" },
+                    None => text = format!("please answer with one of: {}\n", question.listed()),
+                }
+            }
         })
     }
 }
 
-fn ask(question: &Question) -> Answer {
-    let mut err = anstream::stderr();
-    let mut text = format!("\n? {}\n", question.text);
-    for choice in &question.choices {
-        text.push_str(&format!("  [{}] {}\n", choice.key, choice.label));
-    }
-    if err.write_all(text.as_bytes()).is_err() {
-        return Answer::Nobody;
-    }
-    for line in std::iter::repeat_with(|| {
-        let _ = write!(err, "> ").and_then(|()| err.flush());
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line).map(|read| (read, line))
-    }) {
-        match line {
-            Ok((0, _)) | Err(_) => return Answer::Nobody,
-            Ok((_, line)) => match question.choice(&line) {
-                Some(index) => return Answer::Choice { index, source: "console" },
-                None => anstream::eprintln!("please answer with one of: {}", question.listed()),
-            },
-        }
-    }
-    Answer::Nobody
+/// The lines typed from now on. The thread ends with the input, or is left behind at the end of the program.
+fn read_lines() -> UnboundedReceiver<String> {
+    let (sender, lines) = unbounded_channel();
+    std::thread::spawn(move || {
+        let typed = std::io::stdin().lines().map_while(Result::ok);
+        let _ = typed.map(|line| sender.send(line)).all(|sent| sent.is_ok());
+    });
+    lines
 }

@@ -1,7 +1,7 @@
 //! A run while it goes on: JSON lines on stdout, a live line on a terminal, plain lines otherwise.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use pleach::engine::Session;
@@ -19,6 +19,8 @@ pub struct Progress {
     json: bool,
     quiet: bool,
     verbose: bool,
+    live: bool,
+    begun: Instant,
     bar: Option<ProgressBar>,
     seq: u64,
     turns: u64,
@@ -29,19 +31,16 @@ impl Progress {
     /// Shows a session the way the global options ask for.
     pub fn new(globals: &Globals, session: &Session) -> Self {
         let quiet = globals.json || globals.verbosity < 0;
-        let bar = (!quiet && std::io::stderr().is_terminal()).then(|| {
-            let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
-            let bar = ProgressBar::new_spinner();
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-            bar.enable_steady_tick(Duration::from_millis(120));
-            bar
-        });
+        let live = !quiet && std::io::stderr().is_terminal();
+        let begun = Instant::now();
         Self {
             session: session.id.clone(),
             json: globals.json,
             quiet,
             verbose: globals.verbosity > 0,
-            bar,
+            live,
+            begun,
+            bar: live.then(|| live_line(begun)),
             seq: 0,
             turns: session.state.turns,
             tokens: session.state.usage.total(),
@@ -69,7 +68,12 @@ impl Progress {
     }
 
     fn show(&mut self, event: &Event) {
+        if self.live && self.bar.is_none() {
+            self.bar = Some(live_line(self.begun));
+        }
         match event {
+            // A person types at this terminal now: nothing may be drawn over the question.
+            Event::NodeStarted(node) if self.live && node.handler == "wait.human" => self.finish(),
             Event::SessionBranchCreated(branch) => {
                 self.line(format!("session {} on branch {}", self.session, branch.branch));
             }
@@ -151,15 +155,24 @@ impl Progress {
         let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
         let text = format!("{yellow}warning:{yellow:#} {text}");
         match &self.bar {
-            Some(bar) if !bar.is_finished() => bar.println(text),
-            _ => anstream::eprintln!("{text}"),
+            Some(bar) => bar.println(text),
+            None => anstream::eprintln!("{text}"),
         }
     }
 
     /// Takes the live line away.
-    pub fn finish(&self) {
-        if let Some(bar) = &self.bar {
+    pub fn finish(&mut self) {
+        if let Some(bar) = self.bar.take() {
             bar.finish_and_clear();
         }
     }
+}
+
+/// A line that shows what goes on, with the time since `begun`.
+fn live_line(begun: Instant) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
+    let bar = ProgressBar::new_spinner().with_elapsed(begun.elapsed());
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    bar.enable_steady_tick(Duration::from_millis(120));
+    bar
 }

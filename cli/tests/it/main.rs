@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod checkout;
 mod config;
 mod crash;
 mod fake_agent;
@@ -15,6 +16,7 @@ mod sessions;
 mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
 mod support;
+mod terminal;
 mod trust;
 mod validate;
 mod workspace;

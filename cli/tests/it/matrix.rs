@@ -482,6 +482,19 @@ scripts:
         assert!(response.to_string().contains(said), "{response}");
     }
     assert_eq!(env.committed("hello.sh"), "echo hello");
+
+    // The run as the directory other tools expect.
+    let session = env.session();
+    env.pleach(&["export", &session, "../run"]).expect(0);
+    for node in ["plan", "implement", "review"] {
+        for file in ["prompt.md", "response.md"] {
+            assert!(!env.read(format!("run/{node}/{file}")).is_empty(), "{node}/{file}");
+        }
+        let status: Value = serde_json::from_str(&env.read(format!("run/{node}/status.json"))).expect("JSON");
+        assert_eq!(status["outcome"], "success", "{node}");
+    }
+    let checkpoint: Value = serde_json::from_str(&env.read("run/checkpoint.json")).expect("JSON");
+    assert_eq!(checkpoint["current_node"], "done");
 }
 
 // ---- what is still to come

@@ -602,6 +602,8 @@ fn bidirectional_correlation() {
     let id = trailer(&env, commit, "Orchestra-Turn");
     let found = turns(&env).into_iter().find(|turn| turn["turn"] == id.as_str()).expect("the turn of the commit");
     assert_eq!(found, turn);
+    let shown = env.pleach(&["show", commit, "--json"]).expect(0).json();
+    assert_eq!(shown["turn"], id.as_str(), "{shown}");
     // And git keeps both together: the record has the commit as a parent.
     let story = env.story();
     let speaks_of_it =

@@ -466,3 +466,39 @@ fn a_worktree_that_cannot_be_written_is_an_environment_error() {
     fs::set_permissions(env.root().join("blocked"), fs::Permissions::from_mode(0o644)).unwrap();
     assert_eq!(env.git(&["status", "--porcelain"]), "");
 }
+
+// ---- and how it goes
+
+#[test]
+fn worktrees_are_made_and_removed() {
+    let env = TestEnv::with_repo();
+    env.run(&one("echo 1 > one"), &[]).expect(0);
+    let first = (env.session(), env.worktree());
+    env.run(&one("echo 2 > two"), &[]).expect(0);
+    let second = env.sessions().into_iter().find(|id| *id != first.0).expect("a second session");
+    assert_eq!(env.git(&["worktree", "list"]).lines().count(), 3);
+    env.git(&["merge", "--quiet", &format!("pleach/one/{}", first.0)]);
+    env.pleach(&["rm", &first.0]).expect(0);
+    assert!(!first.1.exists());
+    // The other one and the user's own are still there, on disk and for git.
+    let left = env.git(&["worktree", "list"]);
+    assert_eq!(left.lines().count(), 2, "{left}");
+    assert!(left.contains(&second), "{left}");
+    assert_eq!(env.git(&["worktree", "prune", "--verbose", "--dry-run"]), "");
+}
+
+#[test]
+fn rm_keeps_uncommitted_work() {
+    let (env, _) = paused();
+    let (session, worktree) = (env.session(), env.worktree());
+    fs::write(worktree.join("one"), "changed by hand\n").unwrap();
+    fs::write(worktree.join("new"), "new\n").unwrap();
+    let ran = env.pleach(&["rm", &session, "--force"]).expect(0);
+    assert!(!worktree.exists());
+    let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep"]);
+    assert!(kept.lines().all(|name| ran.stdout.contains(name)), "{ran}");
+    let files = |path: &str| kept.lines().any(|name| env.git(&["show", &format!("{name}:{path}")]).contains("new"));
+    assert!(files("new"));
+    let changed = kept.lines().any(|name| env.git(&["show", &format!("{name}:one")]) == "changed by hand");
+    assert!(changed, "{kept}");
+}

@@ -487,11 +487,20 @@ impl Session {
     /// Folds events that are about to be written. A session whose write fails is not used again, so the state in
     /// memory may be ahead of the record only on the way out.
     fn fold(&mut self, events: Vec<Event>, at: Timestamp) -> Result<Vec<Recorded>, Error> {
-        let events: Vec<Recorded> = events.into_iter().map(|event| Recorded { at, event }).collect();
+        let events: Vec<Recorded> =
+            events.into_iter().map(|event| self.without_secrets(Recorded { at, event })).collect();
         for event in &events {
             self.state.apply(event)?;
         }
         Ok(events)
+    }
+
+    /// The event as it will be recorded: what is shown and what the run goes on with is the same as after a resume.
+    fn without_secrets(&self, event: Recorded) -> Recorded {
+        let json = event.to_json();
+        let mut clean = json.clone();
+        self.engine.redactor.json(&mut clean);
+        if clean == json { event } else { Recorded::from_json(clean).unwrap_or(event) }
     }
 
     fn write(

@@ -196,6 +196,7 @@ impl Session {
         let text = format!("{}{}", output.stdout.to_text(), output.stderr.to_text());
         let lines: Vec<&str> = text.lines().collect();
         let last = lines[lines.len().saturating_sub(20)..].join("\n");
+        let last = self.engine.redactor.text(&last).into_owned();
         Err(Error::Setup { command: script.clone(), exit: output.exit.to_string(), output: last })
     }
 }

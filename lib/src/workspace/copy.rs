@@ -225,13 +225,31 @@ impl WorkingCopy {
         let mut writer = self.repo.writer();
         let scan = self.worktree.scan()?;
         let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
-        if written.tree == self.tree()? {
+        let own = self.lost_head()?;
+        if written.tree == self.tree()? && own.is_none() {
             return Ok(None);
         }
         let reason = format!("`{node}` must not write");
-        let kept = keep::save(&self.repo, writer, &self.session, written.tree, &[self.tip], &reason)?;
+        let parents: Vec<CommitId> = std::iter::once(self.tip).chain(own).collect();
+        let kept = keep::save(&self.repo, writer, &self.session, written.tree, &parents, &reason)?;
         self.worktree.reset_to(self.base, self.tree()?)?;
         Ok(Some((kept, written.paths)))
+    }
+
+    /// The commit HEAD stands at, when only HEAD leads to it: an agent's own, which a reset would lose.
+    fn lost_head(&self) -> Result<Option<CommitId>, Error> {
+        let head = self.worktree.agent_head()?.map_or(self.base, |head| head.commit);
+        let known = head == self.base || head == self.tip || self.repo.is_ancestor(head, self.tip)?;
+        Ok((!known).then_some(head))
+    }
+
+    /// Makes sure that nobody moved the session branch.
+    pub fn check_branch(&self) -> Result<(), Error> {
+        match self.repo.reference(&branch_ref(&self.branch))? {
+            Some(at) if at == self.tip => Ok(()),
+            Some(to) => Err(Error::BranchMoved { branch: self.branch.clone(), to, tip: self.tip }),
+            None => Err(Error::BranchGone { branch: self.branch.clone(), tip: self.tip }),
+        }
     }
 
     /// Brings files, HEAD and index to the newest recorded commit after a crash, saving first what is not in it.
@@ -240,11 +258,10 @@ impl WorkingCopy {
         let mut writer = self.repo.writer();
         let scan = self.worktree.scan()?;
         let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
-        let head = self.worktree.agent_head()?.map_or(self.base, |head| head.commit);
-        let lost_head = head != self.base && head != self.tip && !self.repo.is_ancestor(head, self.tip)?;
+        let own = self.lost_head()?;
         let dirty = written.tree != self.tree()?;
-        let kept = if dirty || lost_head {
-            let parents: Vec<CommitId> = std::iter::once(self.tip).chain(lost_head.then_some(head)).collect();
+        let kept = if dirty || own.is_some() {
+            let parents: Vec<CommitId> = std::iter::once(self.tip).chain(own).collect();
             Some(keep::save(&self.repo, writer, &self.session, written.tree, &parents, "resume after a crash")?)
         } else {
             None

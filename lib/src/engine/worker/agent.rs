@@ -138,7 +138,8 @@ impl Worker {
         let boundary = if turn.exact { "exact" } else { "inferred" };
         let trailers =
             if turn.exact { Vec::new() } else { vec![("Orchestra-Boundary".to_owned(), boundary.to_owned())] };
-        let message = |paths: &[RepoPath]| commit_message(&turn.intent, paths);
+        let intent = self.engine.redactor.text(&turn.intent).into_owned();
+        let message = |paths: &[RepoPath]| commit_message(&intent, paths);
         let author = Author { facts: self.facts(&turn.model, &turn.provider), trailers, at, message: &message };
         let change = block(|| {
             if self.node.write == WritePolicy::Never {

@@ -80,7 +80,7 @@ impl Worker {
     ) -> Result<Outcome, Stopped> {
         let turn = self.turn_id();
         let at = clock::now();
-        let command = run.command.clone();
+        let command = self.engine.redactor.text(&run.command).into_owned();
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
         let message = |paths: &[RepoPath]| commit_message(&format!("Run `{}`", first_line(&command)), paths);
         let author = Author { facts: self.facts("tool", "local"), trailers: Vec::new(), at, message: &message };

@@ -196,8 +196,10 @@ impl Worker {
         let node = self.node.id.clone();
         if let Some((kept, paths)) = block(|| self.copy.undo(&node))? {
             let listed = paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
-            warnings.push(format!("`{node}` must not write; its changes ({listed}) were undone and kept at {kept}"));
+            let listed = if listed.is_empty() { "its commits".to_owned() } else { format!("its changes ({listed})") };
+            warnings.push(format!("`{node}` must not write; {listed} were undone and kept at {kept}"));
         }
+        block(|| self.copy.check_branch())?;
         Ok(outcome)
     }
 
