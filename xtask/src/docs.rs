@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
+
+use crate::cargo;
 
 const PAGE: &str = "docs/cli.md";
 
@@ -20,12 +21,9 @@ pub fn check(root: &Path) -> Result<(), Box<dyn Error>> {
     Err(format!("{PAGE} is not what the program's help says; run `cargo xtask docs` and commit the result").into())
 }
 
-#[expect(clippy::disallowed_methods, reason = "a chore of the repository, not a part of pleach")]
 fn help(root: &Path) -> Result<String, Box<dyn Error>> {
-    let output = Command::new("cargo")
-        .args(["run", "--quiet", "--package", "pleach-cli", "--", "__help-markdown"])
-        .current_dir(root)
-        .output()?;
+    let output =
+        cargo::command(root, &["run", "--quiet", "--package", "pleach-cli", "--", "__help-markdown"]).output()?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into());
     }

@@ -1,28 +1,40 @@
-//! Chores of the repository: `cargo xtask docs [--check]`.
+//! Chores of the repository: generated pages, benchmarks, the crash sweep.
 
 #![forbid(unsafe_code)]
 
+mod bench;
+mod cargo;
+mod crash_sweep;
 mod docs;
 
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo xtask docs [--check]    write docs/cli.md from the program's help, or check it";
+const USAGE: &str = "\
+usage: cargo xtask docs [--check]        write docs/cli.md from the program's help, or check it
+       cargo xtask crash-sweep           kill a run at every crash point and resume it; takes minutes
+       cargo xtask bench turn-commit [--sizes 1000,20000,100000] [--turns 10000] [--rounds 15] [--quick]
+       cargo xtask bench nodes [--nodes 1000]
+       cargo xtask bench validate [--nodes 2000]
+docs/performance.md says what the benchmarks measure.";
+
+/// How a chore ends that did not break.
+type Done = Result<ExitCode, Box<dyn Error>>;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let done = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["docs"] => docs::write(&root()),
-        ["docs", "--check"] => docs::check(&root()),
+        ["docs"] => docs::write(&root()).map(|()| ExitCode::SUCCESS),
+        ["docs", "--check"] => docs::check(&root()).map(|()| ExitCode::SUCCESS),
+        ["crash-sweep"] => crash_sweep::run(&root()),
+        ["bench", ref rest @ ..] => bench::run(&root(), rest),
         _ => Err(USAGE.into()),
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(message) => {
-            eprintln!("{message}");
-            ExitCode::FAILURE
-        }
-    }
+    done.unwrap_or_else(|message| {
+        eprintln!("{message}");
+        ExitCode::FAILURE
+    })
 }
 
 /// The root of the repository.

@@ -1,0 +1,40 @@
+//! What a benchmark is asked to do.
+
+use std::error::Error;
+
+/// The options of all benchmarks; each reads those that concern it.
+#[derive(Debug)]
+pub struct Options {
+    /// Files in the generated repositories.
+    pub sizes: Vec<usize>,
+    /// Earlier turns of the long session.
+    pub turns: usize,
+    /// How often each contender is measured.
+    pub rounds: usize,
+    /// Nodes of the generated pipeline, where it is not the usual number.
+    pub nodes: Option<usize>,
+}
+
+impl Options {
+    /// Reads the arguments after the benchmark's name.
+    pub fn read(args: &[&str]) -> Result<Self, Box<dyn Error>> {
+        let mut options = Self { sizes: vec![1_000, 20_000, 100_000], turns: 10_000, rounds: 15, nodes: None };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let mut value = || args.next().copied().ok_or_else(|| format!("{arg} needs a value"));
+            match *arg {
+                "--quick" => options = Self { sizes: vec![1_000, 5_000], turns: 600, rounds: 5, ..options },
+                "--sizes" => options.sizes = value()?.split(',').map(number).collect::<Result<_, _>>()?,
+                "--turns" => options.turns = number(value()?)?,
+                "--rounds" => options.rounds = number(value()?)?,
+                "--nodes" => options.nodes = Some(number(value()?)?),
+                _ => return Err(crate::USAGE.into()),
+            }
+        }
+        Ok(options)
+    }
+}
+
+fn number(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| format!("`{text}` is not a number above 0"))
+}

@@ -1,0 +1,39 @@
+//! Measured times.
+
+use std::time::{Duration, Instant};
+
+/// Times of one contender.
+#[derive(Debug, Clone, Default)]
+pub struct Samples(Vec<Duration>);
+
+impl Samples {
+    /// Runs `work` and keeps how long it took.
+    pub fn time<T>(&mut self, work: impl FnOnce() -> T) -> T {
+        let begun = Instant::now();
+        let done = work();
+        self.0.push(begun.elapsed());
+        done
+    }
+
+    /// The median in milliseconds.
+    pub fn median(&self) -> f64 {
+        median(self.0.iter().map(|time| time.as_secs_f64() * 1e3).collect())
+    }
+
+    /// The mean in milliseconds of the samples in a range.
+    pub fn mean(&self, range: std::ops::Range<usize>) -> f64 {
+        let part = &self.0[range];
+        part.iter().map(Duration::as_secs_f64).sum::<f64>() * 1e3 / part.len() as f64
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The median of some numbers, 0 of none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}

@@ -1,0 +1,46 @@
+//! Finding out what changed: pleach's scans next to `git status`.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+use pleach::git::{Repo, Worktree};
+
+use super::files::Changes;
+use super::samples::Samples;
+use super::world::World;
+
+/// The times of one repository.
+#[derive(Debug, Default)]
+pub struct Scans {
+    /// `git status --porcelain`.
+    pub git: Samples,
+    /// Opening a working copy and looking at all its files.
+    pub cold: Samples,
+    /// Looking at all files of a working copy that is held.
+    pub held: Samples,
+    /// Looking at the file an agent's tool wrote.
+    pub candidates: Samples,
+}
+
+/// Measures in a checkout in which one file is changed.
+pub fn run(world: &World, checkout: &Path, size: usize, rounds: usize) -> Result<Scans, Box<dyn Error>> {
+    let repo = Repo::discover(checkout, &world.counted())?;
+    let mut held = Worktree::open(&repo, checkout)?;
+    held.scan()?;
+    let mut scans = Scans::default();
+    for _ in 0..rounds {
+        // The same file each time, so that there is one change whatever the round.
+        let paths = Changes::new(size).make(checkout, 1)?;
+        let candidates: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
+        let status = scans.git.time(|| world.git(checkout, &["status", "--porcelain"]))?;
+        let cold = scans.cold.time(|| Worktree::open(&repo, checkout).and_then(|mut opened| opened.scan()))?;
+        let warm = scans.held.time(|| held.scan())?;
+        let looked = scans.candidates.time(|| held.scan_paths(&candidates))?;
+        let found = [cold.paths().count(), warm.paths().count(), looked.paths().count()];
+        if status.lines().count() != 1 || found != [1, 1, 1] {
+            return Err(format!("one file is changed; git found {status:?}, pleach {found:?}").into());
+        }
+    }
+    world.git(checkout, &["checkout", "--quiet", "--", "."])?;
+    Ok(scans)
+}

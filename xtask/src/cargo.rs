@@ -1,0 +1,21 @@
+//! Cargo, called from within a chore.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use crate::Done;
+
+/// Cargo with these arguments, in the repository.
+#[expect(clippy::disallowed_methods, reason = "a chore of the repository, not a part of pleach")]
+pub fn command(root: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new("cargo");
+    command.args(args).current_dir(root);
+    command
+}
+
+/// Runs cargo with the terminal as its own and passes its exit code on.
+pub fn pass_through(root: &Path, args: &[&str]) -> Done {
+    let status = command(root, args).status()?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
