@@ -1,7 +1,7 @@
 //! `pleach validate`
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::plan::diagnostic::{Diagnostic, Severity};
@@ -37,10 +37,14 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
     let mut out = Out::new();
     let mut documents = Vec::new();
     let mut valid = true;
+    let mut errors = Vec::new();
+    let mut configured = BTreeMap::new();
     for name in &args.files {
         let path = globals.path(name);
-        let known = known(&load_settings(globals, path.parent().unwrap_or(&globals.dir))?.resolved.config);
-        let document = match PipelineFile::read(name, &path).map(|file| check(file, &known)) {
+        let dir = path.parent().unwrap_or(&globals.dir);
+        // A configuration with mistakes is told once, and the pipelines are checked without it.
+        let known = configured.entry(dir.to_owned()).or_insert_with(|| offered(globals, dir, &mut errors));
+        let document = match PipelineFile::read(name, &path).map(|file| check(file, known)) {
             Ok(checked) => {
                 valid &= !checked.findings.iter().any(Diagnostic::is_error);
                 if !globals.json {
@@ -57,10 +61,23 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
         };
         documents.push(document);
     }
+    valid &= errors.is_empty();
     if globals.json {
-        out.json(&json!({"valid": valid, "files": documents}))?;
+        out.json(&json!({"valid": valid, "errors": errors, "files": documents}))?;
     }
     Ok(if valid { Exit::Done } else { Exit::Usage })
+}
+
+/// The agents and models configured for a directory.
+fn offered(globals: &Globals, dir: &Path, errors: &mut Vec<String>) -> Known {
+    match load_settings(globals, dir) {
+        Ok(settings) => known(&settings.resolved.config),
+        Err(failure) => {
+            failure.report(false);
+            errors.push(failure.sentence());
+            Known::default()
+        }
+    }
 }
 
 fn check(file: PipelineFile, known: &Known) -> Checked {

@@ -225,3 +225,23 @@ fn a_prompt_file_that_is_missing_is_an_error() {
     let ran = env.pleach(&["validate", "gone.dot"]).expect(2);
     assert!(ran.stdout.contains("the prompt file `prompts/gone.md` could not be read"), "{ran}");
 }
+
+#[test]
+fn agents_and_models_are_looked_up_in_the_configuration() {
+    let env = env();
+    env.write("pleach.yaml", "agents: {reviewer: {runner: builtin}}\nproviders: {anthropic: {models: {smart: big}}}\n");
+    let work = "work [agent=reviewer, llm_model=smart, ";
+    env.write("known.dot", GOOD.replace("work [", work));
+    env.pleach(&["validate", "known.dot"]).expect(0);
+    env.write("unknown.dot", GOOD.replace("work [", &work.replace("reviewer", "reviwer").replace("smart", "clever")));
+    let ran = env.pleach(&["validate", "unknown.dot"]).expect(0);
+    assert!(ran.stdout.contains("warning[agent_configured]: the agent `reviwer` is not configured"), "{ran}");
+    assert!(ran.stdout.contains("warning[model_configured]: the model `clever` is not configured"), "{ran}");
+    env.write("pleach.yaml", "agnet: x\n");
+    let ran = env.pleach(&["validate", "known.dot", "good.dot"]).expect(2);
+    assert!(ran.stdout.contains("good.dot: ok"), "{ran}");
+    assert_eq!(ran.stderr.matches("unknown key `agnet`").count(), 1, "{ran}");
+    let json = env.pleach(&["validate", "--json", "good.dot"]).expect(2).json();
+    assert!(json["errors"][0].as_str().unwrap().contains("unknown key `agnet`"), "{json}");
+    assert_eq!((&json["valid"], &json["files"][0]["valid"]), (&false.into(), &true.into()));
+}
