@@ -136,11 +136,13 @@ fn trailers_of_others_are_found_below_a_divider() {
     assert!(message.body.ends_with("--- FAIL: TestSort (0.00s)\n---\nFAIL"), "{}", message.body);
 }
 
-/// Messages shaped like those of the original Arborist, and what stands in them.
+/// A text, its subject, body and trailers.
+type Taken = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// Messages shaped like those of the original Arborist.
 #[test]
 fn step_commits_are_taken_apart() {
-    type Trailers = &'static [(&'static str, &'static str)];
-    let table: [(&str, &str, &str, Trailers); 5] = [
+    let table: [Taken; 5] = [
         (
             "task(T007): implement \"Parse dates\"\n\nRunner output (truncated to 2000 chars):\nWrote dates.py with a parser.\n\n\
              Arborist-Step: implement\nArborist-Result: pass\nArborist-Retry: 0\n",

@@ -220,3 +220,70 @@ impl Loops {
         Course { path, label_at }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::graph::order::order;
+    use crate::render::graph::shapes::Shape;
+
+    fn laid_out(count: usize, edges: &[(usize, usize)], label: Size, flow: Flow) -> Layout {
+        let size = Size::new(80.0, 40.0);
+        let bodies = vec![Body { size, outline: Shape::Box.outline(size) }; count];
+        let wires: Vec<Wire> = edges.iter().map(|(from, to)| Wire { from: *from, to: *to, label }).collect();
+        lay_out(&bodies, &wires, &order(count, edges, None), flow)
+    }
+
+    fn assert_sound(layout: &Layout, what: &str) {
+        for (index, a) in layout.nodes.iter().enumerate() {
+            let inside =
+                a.x >= 39.9 && a.y >= 19.9 && a.x <= layout.size.width - 39.9 && a.y <= layout.size.height - 19.9;
+            assert!(inside, "{what}: {a:?} sticks out of {:?}", layout.size);
+            for b in &layout.nodes[index + 1..] {
+                assert!((a.x - b.x).abs() >= 79.9 || (a.y - b.y).abs() >= 39.9, "{what}: {a:?} and {b:?} overlap");
+            }
+        }
+        for wire in &layout.wires {
+            assert!(wire.path.line.starts_with('M') && !wire.path.line.contains("NaN"), "{what}: {wire:?}");
+            assert!(wire.path.head.ends_with('Z') && !wire.path.head.contains("inf"), "{what}: {wire:?}");
+        }
+    }
+
+    #[test]
+    fn any_graph_can_be_laid_out() {
+        for seed in 0..120_usize {
+            let count = seed % 14;
+            let many = if count == 0 { 0 } else { seed % 31 };
+            let edges: Vec<_> = (0..many).map(|n| ((n * 7 + seed) % count, (n * n * 5 + seed / 3) % count)).collect();
+            let label = if seed % 2 == 0 { Size::default() } else { Size::new(70.0, 30.0) };
+            let flow = if seed % 3 == 0 { Flow::Right } else { Flow::Down };
+            assert_sound(&laid_out(count, &edges, label, flow), &format!("{count} nodes, {edges:?}"));
+        }
+    }
+
+    #[test]
+    fn a_chain_runs_down_or_to_the_right() {
+        let down = laid_out(3, &[(0, 1), (1, 2)], Size::default(), Flow::Down);
+        assert!(down.nodes.windows(2).all(|pair| pair[0].y < pair[1].y && (pair[0].x - pair[1].x).abs() < 0.1));
+        let right = laid_out(3, &[(0, 1), (1, 2)], Size::default(), Flow::Right);
+        assert!(right.nodes.windows(2).all(|pair| pair[0].x < pair[1].x && (pair[0].y - pair[1].y).abs() < 0.1));
+    }
+
+    #[test]
+    fn parallel_edges_and_edges_back_take_ways_of_their_own() {
+        let layout = laid_out(2, &[(0, 1), (0, 1), (1, 0), (0, 0), (0, 0)], Size::default(), Flow::Down);
+        let mut lines: Vec<&str> = layout.wires.iter().map(|wire| wire.path.line.as_str()).collect();
+        lines.sort_unstable();
+        lines.dedup();
+        assert_eq!(lines.len(), 5, "{lines:?}");
+    }
+
+    #[test]
+    fn edges_that_go_around_share_the_lane_of_their_target() {
+        let count = 600;
+        let chain = (1..count).map(|node| (node - 1, node));
+        let failing = (0..count - 1).map(|node| (node, count - 1));
+        let layout = laid_out(count, &chain.chain(failing).collect::<Vec<_>>(), Size::default(), Flow::Down);
+        assert_sound(&layout, "a chain whose every node can fail");
+    }
+}

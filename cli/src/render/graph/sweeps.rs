@@ -7,7 +7,7 @@ const ORDER_SWEEPS: usize = 24;
 const PLACE_SWEEPS: usize = 16;
 
 /// The room between two boxes of a layer, and between a bend and its neighbour.
-const BOX_GAP: f64 = 28.0;
+pub const BOX_GAP: f64 = 28.0;
 const BEND_GAP: f64 = 16.0;
 
 /// Orders the slots within their layers and gives the middle of each.
@@ -104,7 +104,7 @@ fn packed(layers: &Layers) -> Vec<f64> {
 }
 
 /// Orders the slots of each layer so that few arcs cross.
-fn reorder(layers: &mut Layers) {
+pub fn reorder(layers: &mut Layers) {
     let mut place = vec![0.0; layers.layer.len()];
     layers.rows.iter().for_each(|row| number(row, &mut place));
     let mut best = (crossings(layers), layers.rows.clone());

@@ -222,9 +222,15 @@ impl Play {
     }
 
     pub fn start_node(&mut self, visit: &Visit) {
+        let event = self.node_started(visit);
+        self.record(vec![event.into()]);
+        assert_eq!(route::next(&self.state, self.now), [], "what has been started is not started again");
+    }
+
+    pub fn node_started(&self, visit: &Visit) -> NodeStarted {
         let handler = self.pipeline.node(&visit.node).unwrap().handler.clone();
         let thread = (handler == HandlerKind::Codergen).then(|| visit.node.to_string());
-        let event = NodeStarted {
+        NodeStarted {
             node_id: visit.node.clone(),
             visit: visit.visit,
             attempt: visit.attempt,
@@ -234,9 +240,7 @@ impl Play {
             fidelity: None,
             thread,
             extra: Default::default(),
-        };
-        self.record(vec![event.into()]);
-        assert_eq!(route::next(&self.state, self.now), [], "what has been started is not started again");
+        }
     }
 
     /// The process dies; another one reads the kept state and takes the session up.

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use pleach::event::{Outcome, Route, Status};
+use pleach::event::{NodeStarted, Outcome, Route, Status};
 use pleach::plan::pipeline::Backoff;
 use pleach::route::{Action, max_retries, next};
+use pleach::state::Position;
 
-use super::driver::{Play, Script, graph, node, pipeline};
+use super::driver::{Play, Script, graph, node, pipeline, snapshot};
 
 fn asking(times: usize) -> Script {
     let mut answers = vec![Outcome::retry("later"); times];
@@ -161,4 +162,44 @@ fn an_interrupted_attempt_is_not_a_retry() {
     assert_eq!((play.runs("a"), play.ending()), (1, "done"));
     assert_eq!(play.last("a").attempt, 1);
     assert_eq!(play.last("a").route, Route::Edge { to: node("exit") });
+}
+
+/// A run whose node `a` has had two turns when its process dies.
+fn interrupted_in_a() -> (Play, pleach::state::Visit) {
+    let mut play = Play::begin(&one_node("label=a"));
+    assert!(play.step(&mut |_| Outcome::success().into()), "the start");
+    let [Action::Start(visit)] = &next(&play.state, play.now)[..] else { panic!("`a` is due") };
+    let visit = visit.clone();
+    play.start_node(&visit);
+    for _ in 0..2 {
+        let turn = play.turn(&visit);
+        play.record(vec![turn.into()]);
+    }
+    play.die_and_resume();
+    (play, visit)
+}
+
+#[test]
+fn a_node_that_continues_keeps_its_turns_and_its_work() {
+    let (mut play, visit) = interrupted_in_a();
+    let work = play.state.work.clone();
+    assert_ne!(work, play.state.base);
+    play.start_node(&visit);
+    let Position::Running { turns, base, .. } = &play.state.position else { panic!("`a` runs") };
+    assert_eq!((turns.len(), base), (2, &play.state.base));
+    assert_eq!((play.state.work.clone(), play.state.threads["a"].len()), (work, 2));
+}
+
+#[test]
+fn a_node_that_starts_over_forgets_its_turns_but_not_their_numbers() {
+    let (mut play, visit) = interrupted_in_a();
+    let restored = snapshot(77);
+    let event = NodeStarted { starts_over: true, base: restored.clone(), ..play.node_started(&visit) };
+    play.record(vec![event.into()]);
+    let Position::Running { turns, base, .. } = &play.state.position else { panic!("`a` runs") };
+    assert_eq!((turns.len(), base), (0, &restored));
+    assert_eq!(play.state.work, restored);
+    assert_eq!(play.state.threads["a"], [], "the conversation begins again");
+    assert_eq!((play.state.turns, play.state.messages), (2, 4), "numbers are given once");
+    assert_eq!(play.state.usage.input, 20, "and what was spent stays spent");
 }
