@@ -526,7 +526,7 @@ fn commands_of_a_repository_need_agreement() {
     let waiting = sessions.last().unwrap();
     let gated = sessions
         .iter()
-        .find(|id| env.git(&["branch", "--list", &format!("pleach/gated/{id}")]) != "")
+        .find(|id| !env.git(&["branch", "--list", &format!("pleach/gated/{id}")]).is_empty())
         .unwrap_or(waiting);
     let ran = env.pleach(&["resume", gated, "--answer", "gate=later"]).expect(4);
     assert!(ran.stderr.contains("-y"), "{ran}");
