@@ -8,7 +8,9 @@ mod assignment;
 mod call_off;
 mod export;
 mod human;
+mod node;
 mod preamble;
+mod recording;
 mod remove;
 mod resume;
 mod run;
@@ -51,6 +53,9 @@ use crate::workspace::{self, Lock, LockError, WorkingCopy, WorktreeSettings};
 /// The directory beside a session's working copy in which its nodes leave their status files. They are read when a
 /// node ends and of no use after.
 const RUN_DIR: &str = "run";
+
+/// Is told every event once it is on disk.
+pub type Observer<'a> = &'a mut (dyn FnMut(&Recorded) + Send);
 
 /// What runs need from outside.
 pub struct Engine {

@@ -3,30 +3,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
-use serde_json::{Value, json};
+use jiff::Timestamp;
 use tokio::sync::mpsc;
 
-use super::assignment::{Conversation, conversation};
-use super::worker::{Effect, Finished, Recorded as TurnRecorded, Report, Stopped, TurnReport, Worker};
-use super::{Error, Pause, Session};
+use super::assignment::conversation;
+use super::node::Start;
+use super::worker::{Recorded as TurnRecorded, Report, Worker};
+use super::{Error, Observer, Pause, Session};
 use crate::agent::Verdict;
 use crate::clock;
-use crate::event::{
-    Event, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason, PipelineCompleted, PipelineFailed,
-    PipelinePaused, Recorded, RetryAt, Route, Snapshot, SnapshotRecorded, TurnCommitted,
-};
-use crate::git::Writer;
-use crate::ids::{CommitId, NodeId};
-use crate::llm::Message;
+use crate::event::{PauseReason, PipelineFailed, PipelinePaused};
+use crate::ids::NodeId;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
 use crate::route::{self, Action};
-use crate::state::{Phase, Position, Visit};
-use crate::workspace::{Change, WorkingCopy, branch_ref};
-
-/// So many events are folded anew at a resume before the state is worth keeping with a checkpoint.
-const KEEP_STATE_AFTER: usize = 200;
+use crate::state::{Phase, Visit};
+use crate::workspace::WorkingCopy;
 
 /// How a run ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -46,7 +38,7 @@ pub enum Ended {
 
 impl Session {
     /// Runs until the pipeline ends or pauses. `observe` is told every event once it is on disk.
-    pub async fn run(&mut self, observe: &mut (dyn FnMut(&Recorded) + Send)) -> Result<Ended, Error> {
+    pub async fn run(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
         self.unseen.iter().for_each(&mut *observe);
         self.unseen.clear();
         let result = self.run_loop(observe).await;
@@ -55,7 +47,7 @@ impl Session {
         result
     }
 
-    async fn run_loop(&mut self, observe: &mut (dyn FnMut(&Recorded) + Send)) -> Result<Ended, Error> {
+    async fn run_loop(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
         loop {
             if let Some(ended) = self.ended() {
                 return Ok(ended);
@@ -100,12 +92,7 @@ impl Session {
     }
 
     /// Starts a node, or takes it up again, and sees it through to its end.
-    async fn perform(
-        &mut self,
-        visit: Visit,
-        continues: bool,
-        observe: &mut (dyn FnMut(&Recorded) + Send),
-    ) -> Result<(), Error> {
+    async fn perform(&mut self, visit: Visit, continues: bool, observe: Observer<'_>) -> Result<(), Error> {
         let Some(node) = self.pipeline.node(&visit.node).cloned() else {
             return Err(Error::Worker { node: visit.node, why: "the pipeline has no such node".into() });
         };
@@ -156,295 +143,8 @@ impl Session {
         Err(Error::Worker { node: visit.node, why })
     }
 
-    fn record_start(
-        &mut self,
-        node: &Node,
-        visit: &Visit,
-        start: Start,
-        conversation: &Conversation,
-        observe: &mut (dyn FnMut(&Recorded) + Send),
-    ) -> Result<(), Error> {
-        let is_agent = node.handler == HandlerKind::Codergen;
-        let mut started = NodeStarted {
-            node_id: visit.node.clone(),
-            visit: visit.visit,
-            attempt: visit.attempt,
-            handler: node.handler.as_str().to_owned(),
-            base: self.state.work.clone(),
-            starts_over: false,
-            fidelity: is_agent.then(|| conversation.fidelity.as_str().to_owned()),
-            thread: conversation.thread.clone().filter(|_| is_agent),
-            extra: Default::default(),
-        };
-        let mut writer = self.repo.writer();
-        let mut restored = None;
-        if start != Start::First {
-            started.base = self.node_base();
-        }
-        if start == Start::Over {
-            started.starts_over = true;
-            let copy = self.copy.as_ref().expect("the working copy is back when no node runs");
-            if let Some((with_commit, commit)) = copy.restoring_commit(&node.id, clock::now())? {
-                writer = with_commit;
-                restored = Some((copy.tip(), commit));
-                started.base = Snapshot::from([(copy.name.clone(), commit)]);
-            }
-        }
-        let what = match start {
-            Start::First => "start",
-            Start::Continued => "continue",
-            Start::Over => "start over with",
-        };
-        let batch = Batch {
-            summary: format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt),
-            work: restored.map(|(_, commit)| commit).into_iter().collect(),
-            ..Batch::default()
-        };
-        self.record(writer, batch, vec![started.into()], clock::now(), observe)?;
-        if let Some((old, commit)) = restored {
-            self.move_branch(old, commit)?;
-            self.copy.as_mut().expect("the working copy is back when no node runs").rebase_to(commit)?;
-        }
-        Ok(())
-    }
-
-    pub(super) fn node_base(&self) -> Snapshot {
-        match &self.state.position {
-            Position::Running { base, .. } => base.clone(),
-            _ => self.state.work.clone(),
-        }
-    }
-
-    /// An agent that keeps no state in its messages cannot go on in the middle.
-    fn must_start_over(&self, node: &Node) -> bool {
-        let answered = self.interrupted.last().is_some_and(Message::is_answer);
-        let has_turns = matches!(&self.state.position, Position::Running { turns, .. } if !turns.is_empty());
-        let begun = node.handler == HandlerKind::Codergen && has_turns && !answered;
-        begun && self.engine.agents.of(node).is_ok_and(|agent| !agent.can_continue())
-    }
-
-    fn record_turn(
-        &mut self,
-        report: TurnReport,
-        conversation: &Conversation,
-        observe: &mut (dyn FnMut(&Recorded) + Send),
-    ) -> Result<Change, Error> {
-        tokio::task::block_in_place(|| {
-            let TurnReport { turn, at, messages, mut change } = report;
-            let writer = std::mem::replace(&mut change.writer, self.repo.writer());
-            self.remember(conversation, &messages);
-            let summary = turn_summary(&turn.turn.to_string(), &turn.node_id, &change);
-            let mut events = vec![self.numbered(turn, messages.len()).into()];
-            events.extend(self.committed(&change));
-            let work = change.commit.into_iter().collect();
-            self.record(writer, Batch { summary, messages, work, ..Batch::default() }, events, at, observe)?;
-            if let Some(commit) = change.commit {
-                self.move_branch(change.branch_at, commit)?;
-            }
-            Ok(change)
-        })
-    }
-
-    /// The turn with the numbers its messages get.
-    fn numbered(&self, mut turn: crate::event::AgentTurn, messages: usize) -> crate::event::AgentTurn {
-        let first = self.recorder.next_message();
-        turn.messages = (messages > 0).then(|| MessageRange { first, last: first + messages as u64 - 1 });
-        // The built-in agent goes on from its conversation: everything since the node's prompt.
-        let begin = self.first_message().unwrap_or(first);
-        turn.agent_state_ref = turn.messages.map(|range| json!({"messages": MessageRange { first: begin, ..range }}));
-        turn
-    }
-
-    fn committed(&self, change: &Change) -> Option<Event> {
-        let copy_name = self.started.branches.keys().next()?;
-        let branch = self.started.branches.values().next()?;
-        let turn = crate::ids::TurnId { context: crate::ids::ContextId::main(), number: self.state.turns + 1 };
-        change.commit.map(|git_sha| {
-            let (repo, branch) = (copy_name.clone(), branch.clone());
-            TurnCommitted { turn, repo, branch, git_sha, extra: Default::default() }.into()
-        })
-    }
-
-    fn remember(&mut self, conversation: &Conversation, messages: &[Value]) {
-        if let Some(thread) = conversation.thread.as_ref().and_then(|thread| self.threads.get_mut(thread)) {
-            thread
-                .extend(messages.iter().filter_map(|message| serde_json::from_value::<Message>(message.clone()).ok()));
-        }
-    }
-
-    fn node_ended(
-        &mut self,
-        node: &Node,
-        visit: &Visit,
-        finished: Finished,
-        conversation: &Conversation,
-        observe: &mut (dyn FnMut(&Recorded) + Send),
-    ) -> Result<(), Error> {
-        tokio::task::block_in_place(|| {
-            let Finished { copy, result, effect, duration, warnings, response } = finished;
-            self.copy = Some(copy);
-            let outcome = match result {
-                Ok(outcome) => outcome,
-                Err(Stopped::Paused(reason)) => return self.pause(reason, observe),
-                Err(Stopped::UnknownAnswer(answer)) => {
-                    self.pause(PauseReason::WaitsForPerson, observe)?;
-                    let choices = super::Question::of(&self.pipeline, node, visit.visit).listed();
-                    return Err(Error::UnknownAnswer { node: node.id.clone(), answer, choices });
-                }
-                Err(Stopped::Broken(error)) => return self.broken(node, error, observe),
-            };
-            let mut ending = self.effect(effect, conversation);
-            let trees = self.trees(ending.change.as_ref())?;
-            let decision = route::decide(&self.pipeline, &self.state, visit, outcome, &trees);
-            if let Some(response) = response {
-                self.responses.insert(node.id.clone(), response);
-            }
-            let executed = NodeExecution {
-                node_id: visit.node.clone(),
-                visit: visit.visit,
-                attempt: visit.attempt,
-                outcome: decision.outcome.clone(),
-                route: decision.route.clone(),
-                duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
-                prompt: self.first_message(),
-                response: self.last_message(node, ending.events.first()),
-                trees,
-                warnings,
-                extra: Default::default(),
-            };
-            ending.events.push(executed.into());
-            if let Some(delay) = decision.delay {
-                ending.events.push(self.retry_at(visit, delay).into());
-            }
-            self.record_end(node, &decision.outcome, &decision.route, ending, observe)
-        })
-    }
-
-    fn record_end(
-        &mut self,
-        node: &Node,
-        outcome: &Outcome,
-        route: &Route,
-        ending: Ending,
-        observe: &mut (dyn FnMut(&Recorded) + Send),
-    ) -> Result<(), Error> {
-        let Ending { events, messages, change } = ending;
-        let at = clock::now();
-        // The checkpoint describes the state after the events before it.
-        let mut events = self.fold(events, at)?;
-        if *route != Route::Retry {
-            let last = self.last_events(node, route);
-            events.extend(self.fold(last, at)?);
-        }
-        let summary = format!("{} {}: {}", node.id, outcome.status, route_words(route));
-        let (writer, moved) = match change {
-            Some(change) => (change.writer, change.commit.map(|commit| (change.branch_at, commit, change.tree))),
-            None => (self.repo.writer(), None),
-        };
-        let work = moved.iter().map(|(_, commit, _)| *commit).collect();
-        self.write(writer, Batch { summary, messages, work, events, ..Batch::default() }, observe)?;
-        if let Some((old, commit, _)) = moved {
-            self.move_branch(old, commit)?;
-        }
-        let copy = self.copy.as_mut().expect("the worker gave the working copy back");
-        if let Some((_, commit, tree)) = moved {
-            copy.take(commit, tree)?;
-        }
-        copy.follow()?;
-        Ok(())
-    }
-
-    /// The events that close a node: where the workspace stands, the checkpoint, and the run's end.
-    fn last_events(&self, node: &Node, route: &Route) -> Vec<Event> {
-        let mut events: Vec<Event> = Vec::new();
-        let checkpoint = self.state.to_checkpoint(node.id.clone());
-        if let Some(workspace_snapshot) = checkpoint.workspace_snapshot.clone() {
-            events.push(SnapshotRecorded { workspace_snapshot, extra: Default::default() }.into());
-        }
-        events.push(checkpoint.into());
-        match route {
-            Route::Complete => {
-                let workspace_snapshot = self.state.work.clone();
-                events.push(PipelineCompleted { workspace_snapshot, extra: Default::default() }.into());
-            }
-            Route::Fail { reason } => events.push(
-                PipelineFailed { reason: reason.clone(), node_id: Some(node.id.clone()), extra: Default::default() }
-                    .into(),
-            ),
-            _ => {}
-        }
-        events
-    }
-
-    /// The events, messages and changes of a node's end.
-    fn effect(&mut self, effect: Effect, conversation: &Conversation) -> Ending {
-        match effect {
-            Effect::None => Ending::default(),
-            Effect::Human(answer) => Ending { events: vec![answer.into()], ..Ending::default() },
-            Effect::Tool(tool) => {
-                let mut execution = tool.tool;
-                execution.output = Some(self.recorder.next_message());
-                let mut events = vec![execution.into()];
-                events.extend(self.committed(&tool.change));
-                Ending { events, messages: vec![tool.output], change: Some(tool.change) }
-            }
-            Effect::Leftover(report) => {
-                self.remember(conversation, &report.messages);
-                let mut events = vec![self.numbered(report.turn, report.messages.len()).into()];
-                events.extend(self.committed(&report.change));
-                Ending { events, messages: report.messages, change: Some(report.change) }
-            }
-        }
-    }
-
-    fn trees(&self, change: Option<&Change>) -> Result<Snapshot, Error> {
-        let copy = self.copy.as_ref().expect("the worker gave the working copy back");
-        let tree = match change {
-            Some(change) => change.tree,
-            None => copy.tree()?,
-        };
-        Ok(Snapshot::from([(copy.name.clone(), CommitId::from_bytes(*tree.as_bytes()))]))
-    }
-
-    /// The number of the running node's first message: its prompt.
-    fn first_message(&self) -> Option<u64> {
-        match &self.state.position {
-            Position::Running { turns, .. } => turns.iter().find_map(|turn| turn.messages).map(|range| range.first),
-            _ => None,
-        }
-    }
-
-    /// The number of the running node's last message: its answer, or a tool's output.
-    fn last_message(&self, node: &Node, pending: Option<&Event>) -> Option<u64> {
-        if let Some(Event::ToolExecution(tool)) = pending {
-            return tool.output;
-        }
-        match &self.state.position {
-            Position::Running { turns, .. } if node.handler == HandlerKind::Codergen => {
-                turns.iter().rev().find_map(|turn| turn.messages).map(|range| range.last)
-            }
-            _ => None,
-        }
-    }
-
-    fn retry_at(&self, visit: &Visit, delay: Duration) -> RetryAt {
-        let jittered = delay.mul_f64(0.5 + fastrand::f64());
-        let wait = SignedDuration::try_from(jittered).unwrap_or(SignedDuration::MAX);
-        let now = clock::now();
-        RetryAt {
-            node_id: visit.node.clone(),
-            visit: visit.visit,
-            attempt: visit.attempt + 1,
-            at: now.checked_add(wait).unwrap_or(now),
-            extra: Default::default(),
-        }
-    }
-
-    pub(super) fn pause(
-        &mut self,
-        reason: PauseReason,
-        observe: &mut (dyn FnMut(&Recorded) + Send),
-    ) -> Result<(), Error> {
+    /// Records that the run stops here and can be resumed.
+    pub(super) fn pause(&mut self, reason: PauseReason, observe: Observer<'_>) -> Result<(), Error> {
         let node_id = self.state.next_node().cloned();
         let summary = format!("pause at {}", self.here());
         let event = PipelinePaused { reason, node_id, extra: Default::default() };
@@ -453,11 +153,11 @@ impl Session {
     }
 
     /// An agent that moved the session's own refs fails its node and, since nothing can be built on them, the run.
-    fn broken(
+    pub(super) fn broken(
         &mut self,
         node: &Node,
         error: crate::workspace::Error,
-        observe: &mut (dyn FnMut(&Recorded) + Send),
+        observe: Observer<'_>,
     ) -> Result<(), Error> {
         let moved =
             matches!(error, crate::workspace::Error::BranchMoved { .. } | crate::workspace::Error::BranchGone { .. });
@@ -471,103 +171,8 @@ impl Session {
         self.record(writer, batch, vec![event.into()], clock::now(), observe)
     }
 
-    /// Writes events to the record, then folds and shows them. Whatever `writer` holds is written with them.
-    pub(super) fn record(
-        &mut self,
-        writer: Writer,
-        batch: Batch,
-        events: Vec<Event>,
-        at: Timestamp,
-        observe: &mut (dyn FnMut(&Recorded) + Send),
-    ) -> Result<(), Error> {
-        let events = self.fold(events, at)?;
-        self.write(writer, Batch { events, ..batch }, observe)
-    }
-
-    /// Folds events that are about to be written. A session whose write fails is not used again, so the state in
-    /// memory may be ahead of the record only on the way out.
-    fn fold(&mut self, events: Vec<Event>, at: Timestamp) -> Result<Vec<Recorded>, Error> {
-        let events: Vec<Recorded> =
-            events.into_iter().map(|event| self.without_secrets(Recorded { at, event })).collect();
-        for event in &events {
-            self.state.apply(event)?;
-        }
-        Ok(events)
-    }
-
-    /// The event as it will be recorded: what is shown and what the run goes on with is the same as after a resume.
-    fn without_secrets(&self, event: Recorded) -> Recorded {
-        let json = event.to_json();
-        let mut clean = json.clone();
-        self.engine.redactor.json(&mut clean);
-        if clean == json { event } else { Recorded::from_json(clean).unwrap_or(event) }
-    }
-
-    fn write(
-        &mut self,
-        writer: Writer,
-        mut batch: Batch,
-        observe: &mut (dyn FnMut(&Recorded) + Send),
-    ) -> Result<(), Error> {
-        self.events_since_state += batch.events.len();
-        let at_checkpoint = batch.events.iter().any(|recorded| matches!(recorded.event, Event::Checkpoint(_)));
-        if at_checkpoint && self.events_since_state > KEEP_STATE_AFTER {
-            let state = serde_json::to_value(&self.state);
-            batch.state = Some(state.expect("the state is made of structs with text keys, which serialise"));
-            self.events_since_state = 0;
-        }
-        self.recorder.append(writer, &batch)?;
-        batch.events.iter().for_each(observe);
-        Ok(())
-    }
-
-    fn move_branch(&self, old: CommitId, new: CommitId) -> Result<(), Error> {
-        let branch = self.started.branches.values().next().expect("every session has a branch");
-        self.repo.swap(&branch_ref(branch), Some(old), new, "pleach: turn").map_err(crate::git::Error::from)?;
-        Ok(())
-    }
-
     /// The working copy, while no node runs.
     pub fn working_copy(&self) -> Option<&WorkingCopy> {
         self.copy.as_ref()
-    }
-}
-
-/// How a node is started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Start {
-    /// For the first time.
-    First,
-    /// After its last recorded turn.
-    Continued,
-    /// From its base, because it cannot go on.
-    Over,
-}
-
-#[derive(Default)]
-struct Ending {
-    events: Vec<Event>,
-    messages: Vec<Value>,
-    change: Option<Change>,
-}
-
-fn turn_summary(turn: &str, node: &NodeId, change: &Change) -> String {
-    let first = change.paths.first().map(|path| format!(" — {path}")).unwrap_or_default();
-    let more = match change.paths.len() {
-        0 | 1 => String::new(),
-        n => format!(" and {} more", n - 1),
-    };
-    format!("turn {turn}: {node}{first}{more}")
-}
-
-fn route_words(route: &Route) -> String {
-    match route {
-        Route::Edge { to } => format!("to {to}"),
-        Route::FailureTarget { to } => format!("back to {to}"),
-        Route::GateRetry { gate, to } => format!("gate {gate} is not satisfied, back to {to}"),
-        Route::Restart { to } => format!("begin again at {to}"),
-        Route::Retry => "once more".to_owned(),
-        Route::Complete => "the end".to_owned(),
-        Route::Fail { reason } => format!("the run fails: {reason}"),
     }
 }

@@ -1,0 +1,348 @@
+//! What is recorded of a node: its start, its turns, its end.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use serde_json::{Value, json};
+
+use super::assignment::Conversation;
+use super::worker::{Effect, Finished, Stopped, TurnReport};
+use super::{Error, Observer, Session};
+use crate::clock;
+use crate::event::{
+    AgentTurn, Event, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason, PipelineCompleted,
+    PipelineFailed, RetryAt, Route, Snapshot, SnapshotRecorded, TurnCommitted,
+};
+use crate::ids::{CommitId, ContextId, NodeId, TurnId};
+use crate::llm::Message;
+use crate::plan::pipeline::{HandlerKind, Node};
+use crate::record::Batch;
+use crate::route;
+use crate::state::{Position, Visit};
+use crate::workspace::Change;
+
+/// How a node is started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Start {
+    /// For the first time.
+    First,
+    /// After its last recorded turn.
+    Continued,
+    /// From its base, because it cannot go on.
+    Over,
+}
+
+/// What a node's end adds to the record.
+#[derive(Default)]
+struct Ending {
+    events: Vec<Event>,
+    messages: Vec<Value>,
+    change: Option<Change>,
+}
+
+impl Session {
+    pub(super) fn record_start(
+        &mut self,
+        node: &Node,
+        visit: &Visit,
+        start: Start,
+        conversation: &Conversation,
+        observe: Observer<'_>,
+    ) -> Result<(), Error> {
+        let is_agent = node.handler == HandlerKind::Codergen;
+        let mut started = NodeStarted {
+            node_id: visit.node.clone(),
+            visit: visit.visit,
+            attempt: visit.attempt,
+            handler: node.handler.as_str().to_owned(),
+            base: self.state.work.clone(),
+            starts_over: false,
+            fidelity: is_agent.then(|| conversation.fidelity.as_str().to_owned()),
+            thread: conversation.thread.clone().filter(|_| is_agent),
+            extra: Default::default(),
+        };
+        let mut writer = self.repo.writer();
+        let mut restored = None;
+        if start != Start::First {
+            started.base = self.node_base();
+        }
+        if start == Start::Over {
+            started.starts_over = true;
+            let copy = self.copy.as_ref().expect("the working copy is back when no node runs");
+            if let Some((with_commit, commit)) = copy.restoring_commit(&node.id, clock::now())? {
+                writer = with_commit;
+                restored = Some((copy.tip(), commit));
+                started.base = Snapshot::from([(copy.name.clone(), commit)]);
+            }
+        }
+        let what = match start {
+            Start::First => "start",
+            Start::Continued => "continue",
+            Start::Over => "start over with",
+        };
+        let batch = Batch {
+            summary: format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt),
+            work: restored.map(|(_, commit)| commit).into_iter().collect(),
+            ..Batch::default()
+        };
+        self.record(writer, batch, vec![started.into()], clock::now(), observe)?;
+        if let Some((old, commit)) = restored {
+            self.move_branch(old, commit)?;
+            self.copy.as_mut().expect("the working copy is back when no node runs").rebase_to(commit)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn node_base(&self) -> Snapshot {
+        match &self.state.position {
+            Position::Running { base, .. } => base.clone(),
+            _ => self.state.work.clone(),
+        }
+    }
+
+    /// An agent that keeps no state in its messages cannot go on in the middle.
+    pub(super) fn must_start_over(&self, node: &Node) -> bool {
+        let answered = self.interrupted.last().is_some_and(Message::is_answer);
+        let has_turns = matches!(&self.state.position, Position::Running { turns, .. } if !turns.is_empty());
+        let begun = node.handler == HandlerKind::Codergen && has_turns && !answered;
+        begun && self.engine.agents.of(node).is_ok_and(|agent| !agent.can_continue())
+    }
+
+    pub(super) fn record_turn(
+        &mut self,
+        report: TurnReport,
+        conversation: &Conversation,
+        observe: Observer<'_>,
+    ) -> Result<Change, Error> {
+        tokio::task::block_in_place(|| {
+            let TurnReport { turn, at, messages, mut change } = report;
+            let writer = std::mem::replace(&mut change.writer, self.repo.writer());
+            self.remember(conversation, &messages);
+            let summary = turn_summary(&turn.turn.to_string(), &turn.node_id, &change);
+            let mut events = vec![self.numbered(turn, messages.len()).into()];
+            events.extend(self.committed(&change));
+            let work = change.commit.into_iter().collect();
+            self.record(writer, Batch { summary, messages, work, ..Batch::default() }, events, at, observe)?;
+            if let Some(commit) = change.commit {
+                self.move_branch(change.branch_at, commit)?;
+            }
+            Ok(change)
+        })
+    }
+
+    /// The turn with the numbers its messages get.
+    fn numbered(&self, mut turn: AgentTurn, messages: usize) -> AgentTurn {
+        let first = self.recorder.next_message();
+        turn.messages = (messages > 0).then(|| MessageRange { first, last: first + messages as u64 - 1 });
+        // The built-in agent goes on from its conversation: everything since the node's prompt.
+        let begin = self.first_message().unwrap_or(first);
+        turn.agent_state_ref = turn.messages.map(|range| json!({"messages": MessageRange { first: begin, ..range }}));
+        turn
+    }
+
+    fn committed(&self, change: &Change) -> Option<Event> {
+        let copy_name = self.started.branches.keys().next()?;
+        let branch = self.started.branches.values().next()?;
+        let turn = TurnId { context: ContextId::main(), number: self.state.turns + 1 };
+        change.commit.map(|git_sha| {
+            let (repo, branch) = (copy_name.clone(), branch.clone());
+            TurnCommitted { turn, repo, branch, git_sha, extra: Default::default() }.into()
+        })
+    }
+
+    fn remember(&mut self, conversation: &Conversation, messages: &[Value]) {
+        if let Some(thread) = conversation.thread.as_ref().and_then(|thread| self.threads.get_mut(thread)) {
+            thread
+                .extend(messages.iter().filter_map(|message| serde_json::from_value::<Message>(message.clone()).ok()));
+        }
+    }
+
+    pub(super) fn node_ended(
+        &mut self,
+        node: &Node,
+        visit: &Visit,
+        finished: Finished,
+        conversation: &Conversation,
+        observe: Observer<'_>,
+    ) -> Result<(), Error> {
+        tokio::task::block_in_place(|| {
+            let Finished { copy, result, effect, duration, warnings, response } = finished;
+            self.copy = Some(copy);
+            let outcome = match result {
+                Ok(outcome) => outcome,
+                Err(Stopped::Paused(reason)) => return self.pause(reason, observe),
+                Err(Stopped::UnknownAnswer(answer)) => {
+                    self.pause(PauseReason::WaitsForPerson, observe)?;
+                    let choices = super::Question::of(&self.pipeline, node, visit.visit).listed();
+                    return Err(Error::UnknownAnswer { node: node.id.clone(), answer, choices });
+                }
+                Err(Stopped::Broken(error)) => return self.broken(node, error, observe),
+            };
+            let mut ending = self.effect(effect, conversation);
+            let trees = self.trees(ending.change.as_ref())?;
+            let decision = route::decide(&self.pipeline, &self.state, visit, outcome, &trees);
+            if let Some(response) = response {
+                self.responses.insert(node.id.clone(), response);
+            }
+            let executed = NodeExecution {
+                node_id: visit.node.clone(),
+                visit: visit.visit,
+                attempt: visit.attempt,
+                outcome: decision.outcome.clone(),
+                route: decision.route.clone(),
+                duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
+                prompt: self.first_message(),
+                response: self.last_message(node, ending.events.first()),
+                trees,
+                warnings,
+                extra: Default::default(),
+            };
+            ending.events.push(executed.into());
+            if let Some(delay) = decision.delay {
+                ending.events.push(self.retry_at(visit, delay).into());
+            }
+            self.record_end(node, &decision.outcome, &decision.route, ending, observe)
+        })
+    }
+
+    fn record_end(
+        &mut self,
+        node: &Node,
+        outcome: &Outcome,
+        route: &Route,
+        ending: Ending,
+        observe: Observer<'_>,
+    ) -> Result<(), Error> {
+        let Ending { events, messages, change } = ending;
+        let at = clock::now();
+        // The checkpoint describes the state after the events before it.
+        let mut events = self.fold(events, at)?;
+        if *route != Route::Retry {
+            let last = self.last_events(node, route);
+            events.extend(self.fold(last, at)?);
+        }
+        let summary = format!("{} {}: {}", node.id, outcome.status, route_words(route));
+        let (writer, moved) = match change {
+            Some(change) => (change.writer, change.commit.map(|commit| (change.branch_at, commit, change.tree))),
+            None => (self.repo.writer(), None),
+        };
+        let work = moved.iter().map(|(_, commit, _)| *commit).collect();
+        self.write(writer, Batch { summary, messages, work, events, ..Batch::default() }, observe)?;
+        if let Some((old, commit, _)) = moved {
+            self.move_branch(old, commit)?;
+        }
+        let copy = self.copy.as_mut().expect("the worker gave the working copy back");
+        if let Some((_, commit, tree)) = moved {
+            copy.take(commit, tree)?;
+        }
+        copy.follow()?;
+        Ok(())
+    }
+
+    /// The events that close a node: where the workspace stands, the checkpoint, and the run's end.
+    fn last_events(&self, node: &Node, route: &Route) -> Vec<Event> {
+        let mut events: Vec<Event> = Vec::new();
+        let checkpoint = self.state.to_checkpoint(node.id.clone());
+        if let Some(workspace_snapshot) = checkpoint.workspace_snapshot.clone() {
+            events.push(SnapshotRecorded { workspace_snapshot, extra: Default::default() }.into());
+        }
+        events.push(checkpoint.into());
+        match route {
+            Route::Complete => {
+                let workspace_snapshot = self.state.work.clone();
+                events.push(PipelineCompleted { workspace_snapshot, extra: Default::default() }.into());
+            }
+            Route::Fail { reason } => events.push(
+                PipelineFailed { reason: reason.clone(), node_id: Some(node.id.clone()), extra: Default::default() }
+                    .into(),
+            ),
+            _ => {}
+        }
+        events
+    }
+
+    /// The events, messages and changes of a node's end.
+    fn effect(&mut self, effect: Effect, conversation: &Conversation) -> Ending {
+        match effect {
+            Effect::None => Ending::default(),
+            Effect::Human(answer) => Ending { events: vec![answer.into()], ..Ending::default() },
+            Effect::Tool(tool) => {
+                let mut execution = tool.tool;
+                execution.output = Some(self.recorder.next_message());
+                let mut events = vec![execution.into()];
+                events.extend(self.committed(&tool.change));
+                Ending { events, messages: vec![tool.output], change: Some(tool.change) }
+            }
+            Effect::Leftover(report) => {
+                self.remember(conversation, &report.messages);
+                let mut events = vec![self.numbered(report.turn, report.messages.len()).into()];
+                events.extend(self.committed(&report.change));
+                Ending { events, messages: report.messages, change: Some(report.change) }
+            }
+        }
+    }
+
+    fn trees(&self, change: Option<&Change>) -> Result<Snapshot, Error> {
+        let copy = self.copy.as_ref().expect("the worker gave the working copy back");
+        let tree = match change {
+            Some(change) => change.tree,
+            None => copy.tree()?,
+        };
+        Ok(Snapshot::from([(copy.name.clone(), CommitId::from_bytes(*tree.as_bytes()))]))
+    }
+
+    /// The number of the running node's first message: its prompt.
+    fn first_message(&self) -> Option<u64> {
+        match &self.state.position {
+            Position::Running { turns, .. } => turns.iter().find_map(|turn| turn.messages).map(|range| range.first),
+            _ => None,
+        }
+    }
+
+    /// The number of the running node's last message: its answer, or a tool's output.
+    fn last_message(&self, node: &Node, pending: Option<&Event>) -> Option<u64> {
+        if let Some(Event::ToolExecution(tool)) = pending {
+            return tool.output;
+        }
+        match &self.state.position {
+            Position::Running { turns, .. } if node.handler == HandlerKind::Codergen => {
+                turns.iter().rev().find_map(|turn| turn.messages).map(|range| range.last)
+            }
+            _ => None,
+        }
+    }
+
+    fn retry_at(&self, visit: &Visit, delay: Duration) -> RetryAt {
+        let jittered = delay.mul_f64(0.5 + fastrand::f64());
+        let wait = SignedDuration::try_from(jittered).unwrap_or(SignedDuration::MAX);
+        let now = clock::now();
+        RetryAt {
+            node_id: visit.node.clone(),
+            visit: visit.visit,
+            attempt: visit.attempt + 1,
+            at: now.checked_add(wait).unwrap_or(now),
+            extra: Default::default(),
+        }
+    }
+}
+
+fn turn_summary(turn: &str, node: &NodeId, change: &Change) -> String {
+    let first = change.paths.first().map(|path| format!(" — {path}")).unwrap_or_default();
+    let more = match change.paths.len() {
+        0 | 1 => String::new(),
+        n => format!(" and {} more", n - 1),
+    };
+    format!("turn {turn}: {node}{first}{more}")
+}
+
+fn route_words(route: &Route) -> String {
+    match route {
+        Route::Edge { to } => format!("to {to}"),
+        Route::FailureTarget { to } => format!("back to {to}"),
+        Route::GateRetry { gate, to } => format!("gate {gate} is not satisfied, back to {to}"),
+        Route::Restart { to } => format!("begin again at {to}"),
+        Route::Retry => "once more".to_owned(),
+        Route::Complete => "the end".to_owned(),
+        Route::Fail { reason } => format!("the run fails: {reason}"),
+    }
+}
