@@ -1,18 +1,35 @@
 //! Boxes in layers: every arc leads from a layer to a lower one, and through a bend in each layer between.
 
-use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use crate::render::graph::geometry::Size;
 
 /// Bends above this number cost more time and paper than they are worth: then the longest arcs go around all boxes.
 const MOST_BENDS: usize = 20_000;
+/// Where more long edges than this arrive, they come together into one line as soon as they can.
+const MANY: usize = 4;
 
 /// What is to be put into layers. The boxes come in an order in which every arc leads to a later one.
 #[derive(Debug, Default)]
 pub struct Stack {
     pub boxes: Vec<Cell>,
-    /// From box to box.
-    pub arcs: Vec<(usize, usize)>,
+    pub arcs: Vec<Arc>,
+}
+
+/// A part of an edge, from a box down to another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arc {
+    pub from: usize,
+    pub to: usize,
+    /// The edge leads upwards.
+    pub rises: bool,
+}
+
+impl Arc {
+    /// The ends in the direction of the edge.
+    fn ends(self) -> (usize, usize) {
+        if self.rises { (self.to, self.from) } else { (self.from, self.to) }
+    }
 }
 
 /// A box to be placed.
@@ -28,6 +45,8 @@ pub struct Cell {
 pub enum Route {
     /// Through these bends, one in each layer between.
     Through(Vec<usize>),
+    /// Through these bends to one of another edge, and on with that to where both lead.
+    Joins(Vec<usize>, usize),
     /// Beside all boxes.
     Around,
 }
@@ -68,10 +87,17 @@ impl Layers {
         for (cell, layer) in stack.boxes.iter().zip(&layer) {
             layers.add(*layer, cell.size);
         }
-        let around = longest(stack, &layer);
-        for (arc, (from, to)) in stack.arcs.iter().enumerate() {
-            let route = if around[arc] { Route::Around } else { layers.bend(*from, *to) };
-            layers.routes.push(route);
+        layers.routes = vec![Route::Around; stack.arcs.len()];
+        let merges = merging(stack, &layer);
+        let mut arcs: Vec<usize> = (0..stack.arcs.len()).collect();
+        arcs.sort_by_key(|arc| layer[stack.arcs[*arc].to] - layer[stack.arcs[*arc].from]);
+        let mut trunks = Trunks::new();
+        for index in arcs {
+            let arc = stack.arcs[index];
+            let between = layer[arc.to] - layer[arc.from] - 1;
+            if layers.layer.len() - count + between <= MOST_BENDS {
+                layers.routes[index] = layers.bend(arc, merges[index].then_some(&mut trunks));
+            }
         }
         layers
     }
@@ -91,20 +117,38 @@ impl Layers {
         slot
     }
 
-    fn bend(&mut self, from: usize, to: usize) -> Route {
-        let mut bends = Vec::new();
-        let mut last = from;
-        for layer in self.layer[from] + 1..self.layer[to] {
+    /// Leads an arc to the end of its edge, layer by layer, or to a trunk that leads there.
+    fn bend(&mut self, arc: Arc, mut trunks: Option<&mut Trunks>) -> Route {
+        let (mut last, end) = arc.ends();
+        let between = self.layer[arc.from] + 1..self.layer[arc.to];
+        let mut bends = Vec::with_capacity(between.len());
+        let mut trunk = None;
+        for step in 0..between.len() {
+            let layer = if arc.rises { between.end - 1 - step } else { between.start + step };
+            trunk = trunks.as_mut().and_then(|trunks| trunks.get(&(end, arc.rises, layer)).copied());
+            if trunk.is_some() {
+                break;
+            }
             let bend = self.add(layer, Size::default());
-            self.connect(last, bend);
+            if let Some(trunks) = &mut trunks {
+                trunks.insert((end, arc.rises, layer), bend);
+            }
+            self.connect(last, bend, arc.rises);
             bends.push(bend);
             last = bend;
         }
-        self.connect(last, to);
-        Route::Through(bends)
+        self.connect(last, trunk.unwrap_or(end), arc.rises);
+        if arc.rises {
+            bends.reverse();
+        }
+        match trunk {
+            Some(trunk) => Route::Joins(bends, trunk),
+            None => Route::Through(bends),
+        }
     }
 
-    fn connect(&mut self, upper: usize, lower: usize) {
+    fn connect(&mut self, from: usize, to: usize, rises: bool) {
+        let (upper, lower) = if rises { (to, from) } else { (from, to) };
         self.below[upper].push(lower);
         self.above[lower].push(upper);
     }
@@ -114,7 +158,7 @@ fn box_layers(stack: &Stack) -> Vec<usize> {
     let count = stack.boxes.len();
     let mut leaving = vec![Vec::new(); count];
     let mut arriving = vec![0_usize; count];
-    for (from, to) in &stack.arcs {
+    for Arc { from, to, .. } in &stack.arcs {
         leaving[*from].push(*to);
         arriving[*to] += 1;
     }
@@ -133,21 +177,17 @@ fn box_layers(stack: &Stack) -> Vec<usize> {
     layer
 }
 
-/// The arcs that must go around, longest first, for the rest to get along with [`MOST_BENDS`].
-fn longest(stack: &Stack, layer: &[usize]) -> Vec<bool> {
-    let bends = |arc: &usize| layer[stack.arcs[*arc].1] - layer[stack.arcs[*arc].0] - 1;
-    let mut arcs: Vec<usize> = (0..stack.arcs.len()).collect();
-    let mut total: usize = arcs.iter().map(bends).sum();
-    arcs.sort_by_key(|arc| Reverse(bends(arc)));
-    let mut around = vec![false; stack.arcs.len()];
-    for arc in arcs {
-        if total <= MOST_BENDS {
-            break;
-        }
-        total -= bends(&arc);
-        around[arc] = true;
+/// The bends on the way to a box, by box, whether it lies above, and layer.
+type Trunks = BTreeMap<(usize, bool, usize), usize>;
+
+/// The arcs that share a trunk: those with bends to a box many of them lead to.
+fn merging(stack: &Stack, layer: &[usize]) -> Vec<bool> {
+    let key = |arc: &Arc| (layer[arc.to] - layer[arc.from] > 1).then_some((arc.ends().1, arc.rises));
+    let mut arriving = BTreeMap::new();
+    for key in stack.arcs.iter().filter_map(key) {
+        *arriving.entry(key).or_insert(0) += 1;
     }
-    around
+    stack.arcs.iter().map(|arc| key(arc).is_some_and(|key| arriving[&key] > MANY)).collect()
 }
 
 #[cfg(test)]
@@ -156,7 +196,8 @@ pub mod tests {
 
     /// Boxes of one size with these arcs.
     pub fn stack(count: usize, arcs: &[(usize, usize)]) -> Stack {
-        Stack { boxes: vec![Cell { size: Size::new(60.0, 30.0), sinks: false }; count], arcs: arcs.to_vec() }
+        let arcs = arcs.iter().map(|(from, to)| Arc { from: *from, to: *to, rises: false }).collect();
+        Stack { boxes: vec![Cell { size: Size::new(60.0, 30.0), sinks: false }; count], arcs }
     }
 
     #[test]
@@ -189,13 +230,32 @@ pub mod tests {
     }
 
     #[test]
+    fn many_edges_to_one_box_come_together() {
+        let count = 12;
+        let arcs: Vec<_> = (1..count).flat_map(|node| [(node - 1, node), (node - 1, count - 1)]).collect();
+        let mut stack = stack(count, &arcs);
+        let layers = Layers::new(&stack);
+        assert_eq!(layers.layer.len() - count, count - 2, "one bend in each layer between the first and the last");
+        assert!(layers.above[count - 1].len() == 3, "the chain, its last edge, and the trunk");
+        // The same for edges that lead up.
+        stack.boxes.reverse();
+        for arc in &mut stack.arcs {
+            *arc = Arc { from: count - 1 - arc.to, to: count - 1 - arc.from, rises: true };
+        }
+        let layers = Layers::new(&stack);
+        assert_eq!(layers.layer.len() - count, count - 2);
+        assert!(layers.below[0].len() == 3);
+    }
+
+    #[test]
     fn too_many_bends_send_the_longest_arcs_around() {
         let count = 2_000;
         let chain = (1..count).map(|node| (node - 1, node));
-        let to_end = (0..count - 1).map(|node| (node, count - 1));
-        let layers = Layers::new(&stack(count, &chain.chain(to_end).collect::<Vec<_>>()));
+        let far = (0..count).map(|node| (node, (node + count / 2 + node % 7).min(count - 1)));
+        let arcs: Vec<_> = chain.chain(far.filter(|(from, to)| from < to)).collect();
+        let layers = Layers::new(&stack(count, &arcs));
         assert!(layers.layer.len() - count <= MOST_BENDS);
-        assert_eq!(layers.routes[count - 1], Route::Around);
-        assert_eq!(layers.routes.last(), Some(&Route::Through(vec![])));
+        assert_eq!(layers.routes[count], Route::Around);
+        assert_eq!(layers.routes[0], Route::Through(vec![]));
     }
 }

@@ -3,18 +3,18 @@
 //! [`Diagram`] is what there is to see, [`order`] tells forward edges from those that lead back, and each format draws
 //! from the two. Nothing here can fail: whatever the parser accepts can be drawn.
 
+mod blocks;
+mod crossings;
 mod geometry;
 mod label;
 mod layers;
 mod layout;
-mod library;
 mod order;
 mod path;
 mod routes;
 mod shapes;
-mod straighten;
+mod spines;
 mod svg;
-mod sweeps;
 mod text;
 
 use std::collections::BTreeMap;

@@ -35,6 +35,15 @@ impl Path {
         Self { line: line(&knots, flow), head }
     }
 
+    /// The same for an edge that ends on the line of another one, whose head is then its own too.
+    pub fn joining(knots: &[Point], rises: bool, flow: Flow) -> Self {
+        let mut knots = knots.to_vec();
+        if rises {
+            knots.reverse();
+        }
+        Self { line: line(&knots, flow), head: String::new() }
+    }
+
     /// A loop that leaves and arrives from the right, reaching `far`.
     pub fn looped(from: Point, tip: Point, far: f64) -> Self {
         let base = Point::new(tip.x + HEAD.x, tip.y);

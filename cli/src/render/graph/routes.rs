@@ -3,9 +3,8 @@
 use std::cmp::Ordering;
 
 use crate::render::graph::geometry::{Point, Size};
-use crate::render::graph::layers::{Layers, Route, Stack};
+use crate::render::graph::layers::{Arc, Layers, Route, Stack};
 use crate::render::graph::layout::Strand;
-use crate::render::graph::sweeps::{Wish, settle};
 
 /// The room between two layers at least and at most; in between it grows with how far edges must go sideways.
 const GAP: (f64, f64) = (36.0, 96.0);
@@ -100,7 +99,7 @@ fn bands(layers: &Layers, x: &[f64]) -> Vec<(f64, f64)> {
 /// A lane beside the boxes for every arc that goes around, and the width of it all. Arcs to one box share a lane.
 fn lanes(layers: &Layers, stack: &Stack, right: f64) -> (Vec<f64>, f64) {
     let mut ends: Vec<(usize, usize, usize, usize)> = Vec::new();
-    for (arc, (from, to)) in stack.arcs.iter().enumerate() {
+    for (arc, Arc { from, to, .. }) in stack.arcs.iter().enumerate() {
         if layers.routes[arc] == Route::Around {
             ends.push((*to, layers.layer[*from], layers.layer[*to], arc));
         }
@@ -126,8 +125,19 @@ fn lanes(layers: &Layers, stack: &Stack, right: f64) -> (Vec<f64>, f64) {
 }
 
 impl Router<'_> {
+    /// Top and bottom of the layer of a slot.
+    fn band(&self, slot: usize) -> (f64, f64) {
+        self.bands[self.layers.layer[slot]]
+    }
+
+    /// The two ends of a bend, which is upright in its layer.
+    fn through(&self, bend: usize) -> [Point; 2] {
+        let (top, bottom) = self.band(bend);
+        [Point::new(self.x[bend], top), Point::new(self.x[bend], bottom)]
+    }
+
     fn middle(&self, slot: usize) -> Point {
-        let (top, bottom) = self.bands[self.layers.layer[slot]];
+        let (top, bottom) = self.band(slot);
         Point::new(self.x[slot], (top + bottom) / 2.0)
     }
 
@@ -140,26 +150,10 @@ impl Router<'_> {
     /// Spreads the arcs of every box along its upper and lower side, each as near to its straight way as possible.
     fn find_ports(&mut self, outlines: &[Option<&[Point]>]) {
         let mut sides = vec![[Vec::new(), Vec::new()]; self.layers.boxes];
-        for (arc, (from, to)) in self.stack.arcs.iter().enumerate() {
-            let (first, last) = match &self.layers.routes[arc] {
-                Route::Around => (self.lanes[arc], self.lanes[arc]),
-                Route::Through(bends) => match (bends.as_slice(), outlines[*from], outlines[*to]) {
-                    // Straight down between two nodes that stand above each other, even if not middle above middle.
-                    ([], Some(upper), Some(lower)) => {
-                        let both = (self.side(*from, upper), self.side(*to, lower));
-                        let (left, right) = (both.0.0.max(both.1.0), both.0.1.min(both.1.1));
-                        if left <= right {
-                            let straight = (self.x[*from] + self.x[*to]) / 2.0;
-                            (straight.clamp(left, right), straight.clamp(left, right))
-                        } else {
-                            (self.x[*to], self.x[*from])
-                        }
-                    }
-                    (bends, ..) => (self.x[*bends.first().unwrap_or(to)], self.x[*bends.last().unwrap_or(from)]),
-                },
-            };
-            sides[*from][0].push((first, arc));
-            sides[*to][1].push((last, arc));
+        for (arc, Arc { from, to, .. }) in self.stack.arcs.iter().enumerate() {
+            let (first, last) = self.aims(arc, *from, *to, outlines);
+            sides[*from][0].extend(first.map(|x| (x, arc)));
+            sides[*to][1].extend(last.map(|x| (x, arc)));
         }
         for (slot, [below, above]) in sides.into_iter().enumerate() {
             let Some(outline) = outlines[slot] else { continue };
@@ -175,28 +169,65 @@ impl Router<'_> {
         }
     }
 
+    /// Where an arc goes to from its upper box, and where it comes from to its lower one. None at an end it does not
+    /// reach, because it joins another edge.
+    fn aims(&self, arc: usize, from: usize, to: usize, outlines: &[Option<&[Point]>]) -> (Option<f64>, Option<f64>) {
+        let x = |slot: Option<&usize>, otherwise: usize| Some(self.x[*slot.unwrap_or(&otherwise)]);
+        match (&self.layers.routes[arc], outlines[from], outlines[to]) {
+            (Route::Around, ..) => (Some(self.lanes[arc]), Some(self.lanes[arc])),
+            (Route::Joins(bends, trunk), ..) => match self.stack.arcs[arc].rises {
+                true => (None, x(bends.last(), *trunk)),
+                false => (x(bends.first(), *trunk), None),
+            },
+            // Straight down between two nodes that stand above each other, even if not middle above middle.
+            (Route::Through(bends), Some(upper), Some(lower)) if bends.is_empty() => {
+                let (upper, lower) = (self.side(from, upper), self.side(to, lower));
+                let (left, right) = (upper.0.max(lower.0), upper.1.min(lower.1));
+                if left > right {
+                    return (x(None, to), x(None, from));
+                }
+                let straight = Some(((self.x[from] + self.x[to]) / 2.0).clamp(left, right));
+                (straight, straight)
+            }
+            (Route::Through(bends), ..) => (x(bends.first(), to), x(bends.last(), from)),
+        }
+    }
+
     fn knots(&self, strand: &Strand) -> Vec<Point> {
         let mut knots = Vec::new();
         for arc in &strand.arcs {
-            let (from, to) = self.stack.arcs[*arc];
+            let Arc { from, to, rises } = self.stack.arcs[*arc];
             let [leave, arrive] = self.ports[*arc];
             let start = self.middle(from).plus(leave);
             let end = self.middle(to).plus(arrive);
-            let (upper, lower) = (self.bands[self.layers.layer[from]], self.bands[self.layers.layer[to]]);
-            knots.extend([start, Point::new(start.x, upper.1)]);
-            match &self.layers.routes[*arc] {
-                Route::Through(bends) => knots.extend(bends.iter().flat_map(|bend| {
-                    let (top, bottom) = self.bands[self.layers.layer[*bend]];
-                    [Point::new(self.x[*bend], top), Point::new(self.x[*bend], bottom)]
-                })),
-                Route::Around => {
+            let (upper, lower) = (self.band(from), self.band(to));
+            let leaving = [start, Point::new(start.x, upper.1)];
+            let arriving = [Point::new(end.x, lower.0), end];
+            match (&self.layers.routes[*arc], rises) {
+                (Route::Through(bends), _) => {
+                    knots.extend(leaving);
+                    knots.extend(bends.iter().flat_map(|bend| self.through(*bend)));
+                    knots.extend(arriving);
+                }
+                (Route::Joins(bends, trunk), false) => {
+                    knots.extend(leaving);
+                    knots.extend(bends.iter().flat_map(|bend| self.through(*bend)));
+                    knots.push(self.through(*trunk)[0]);
+                }
+                (Route::Joins(bends, trunk), true) => {
+                    knots.push(self.through(*trunk)[1]);
+                    knots.extend(bends.iter().flat_map(|bend| self.through(*bend)));
+                    knots.extend(arriving);
+                }
+                (Route::Around, _) => {
                     let lane = self.lanes[*arc];
                     let (out, back) = (upper.1 + GAP.0 / 3.0, lower.0 - GAP.0 / 3.0);
+                    knots.extend(leaving);
                     let corners = [(start.x, out), (lane, out), (lane, back), (end.x, back)];
                     knots.extend(corners.map(|(x, y)| Point::new(x, y)));
+                    knots.extend(arriving);
                 }
             }
-            knots.extend([Point::new(end.x, lower.0), end]);
         }
         knots.dedup();
         knots
@@ -212,13 +243,28 @@ fn port_range(outline: &[Point]) -> f64 {
 fn spread(wished: &[f64], wide: f64) -> Vec<f64> {
     let last = wished.len().saturating_sub(1) as f64;
     let gap = if last > 0.0 { PORT_GAP.min(2.0 * wide / last) } else { 0.0 };
-    let wishes: Vec<Wish> = wished.iter().map(|at| Wish { at: at.clamp(-wide, wide), weight: 1.0 }).collect();
-    let settled = settle(&wishes, &vec![gap; wished.len().saturating_sub(1)]);
+    let wished: Vec<f64> = wished.iter().map(|at| at.clamp(-wide, wide)).collect();
+    let settled = settle(&wished, gap);
     let within = |(index, at): (usize, f64)| {
         let index = index as f64;
         at.max(gap * index - wide).min(wide - gap * (last - index))
     };
     settled.into_iter().enumerate().map(within).collect()
+}
+
+/// The places nearest to what is wished (in the sense of least squares) that are in order and `gap` apart.
+fn settle(wished: &[f64], gap: f64) -> Vec<f64> {
+    // Neighbours that would come too close move as one: the sum of their wishes, and their number.
+    let mut blocks: Vec<(f64, usize)> = Vec::new();
+    for (index, at) in wished.iter().enumerate() {
+        let mut block = (at - gap * index as f64, 1);
+        while let Some(before) = blocks.pop_if(|before| before.0 / before.1 as f64 > block.0 / block.1 as f64) {
+            block = (before.0 + block.0, before.1 + block.1);
+        }
+        blocks.push(block);
+    }
+    let places = blocks.iter().flat_map(|(sum, count)| std::iter::repeat_n(sum / *count as f64, *count));
+    places.enumerate().map(|(index, at)| at + gap * index as f64).collect()
 }
 
 #[cfg(test)]
@@ -234,6 +280,14 @@ mod tests {
         assert_eq!(reach(&Shape::Diamond.outline(size), 25.0), (-12.5, 12.5));
         assert_eq!(reach(&Shape::Diamond.outline(size), 999.0), (0.0, 0.0));
         assert_eq!(reach(&[], 3.0), (0.0, 0.0));
+    }
+
+    #[test]
+    fn settling_moves_neighbours_apart_evenly() {
+        assert_eq!(settle(&[0.0, 100.0], 10.0), [0.0, 100.0]);
+        assert_eq!(settle(&[0.0, 0.0], 10.0), [-5.0, 5.0]);
+        assert_eq!(settle(&[50.0, 0.0, 10.0], 10.0), [10.0, 20.0, 30.0]);
+        assert_eq!(settle(&[], 10.0), Vec::<f64>::new());
     }
 
     #[test]

@@ -162,10 +162,14 @@ impl Sheet {
     fn edge(&self, diagram: &Diagram, link: &Link, course: &Course, back: bool) -> String {
         let (from, to) = ends(diagram, link);
         let class = if back { "edge back" } else { "edge" };
+        let head = match course.path.head.as_str() {
+            "" => String::new(),
+            head => format!(r#"<path class="head" d="{head}"/>"#),
+        };
         format!(
             "<g class=\"{class}\" data-from=\"{from}\" data-to=\"{to}\" transform=\"translate({:.1} {:.1})\">\
-             <title>{from} → {to}</title><path class=\"line\" d=\"{}\"/><path class=\"head\" d=\"{}\"/></g>\n",
-            self.origin.x, self.origin.y, course.path.line, course.path.head,
+             <title>{from} → {to}</title><path class=\"line\" d=\"{}\"/>{head}</g>\n",
+            self.origin.x, self.origin.y, course.path.line,
         )
     }
 
