@@ -523,11 +523,8 @@ fn commands_of_a_repository_need_agreement() {
     env.pleach(&["-y", "run", "../pipeline.dot"]).expect(4);
     env.pleach(&["trust", "--revoke", "--all"]).expect(0);
     let sessions = env.sessions();
-    let waiting = sessions.last().unwrap();
-    let gated = sessions
-        .iter()
-        .find(|id| !env.git(&["branch", "--list", &format!("pleach/gated/{id}")]).is_empty())
-        .unwrap_or(waiting);
+    let is_gated = |id: &&String| !env.git(&["branch", "--list", &format!("pleach/gated/{id}")]).is_empty();
+    let gated = sessions.iter().find(is_gated).expect("the session that waits");
     let ran = env.pleach(&["resume", gated, "--answer", "gate=later"]).expect(4);
     assert!(ran.stderr.contains("-y"), "{ran}");
     env.pleach(&["-y", "resume", gated, "--answer", "gate=later"]).expect(0);
