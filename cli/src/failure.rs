@@ -47,6 +47,7 @@ pub fn of_git(error: &git::Error) -> Failure {
         | Error::GitTooOld { .. }
         | Error::Object { .. }
         | Error::LinkReplaced { .. }
+        | Error::PlaceTaken { .. }
         | Error::Path { .. } => advised(Exit::Environment, error),
         Error::Program { .. } | Error::Io { .. } | Error::Library { .. } => plain(Exit::Environment, error),
     }

@@ -254,3 +254,15 @@ fn a_partial_clone_is_refused() {
     hint: fetch all objects with `git fetch --refetch --no-filter` and unset `remote.*.promisor`, or clone it whole
     ");
 }
+
+#[test]
+fn a_branch_in_the_way_of_session_branches_is_refused() {
+    let env = TestEnv::with_repo();
+    env.git(&["branch", "pleach"]);
+    let ran = env.run(&one("true"), &[]).expect(2);
+    let message = "beside your branch `pleach`\nhint: change `branch_prefix` of the repository in pleach.yaml\n";
+    assert!(ran.stderr.ends_with(message), "{ran}");
+    assert!(env.sessions().is_empty(), "nothing is begun");
+    env.configure("workspace: {repos: {repo: {path: repo, branch_prefix: agents/}}}\n");
+    env.run(&one("true"), &[]).expect(0);
+}

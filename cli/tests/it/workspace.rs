@@ -365,7 +365,25 @@ fn a_directory_in_the_way_is_not_overwritten() {
     fs::create_dir(&worktree).unwrap();
     fs::write(worktree.join("precious"), "mine\n").unwrap();
     let ran = env.resume(&[]).expect(7);
-    assert!(ran.stderr.contains(worktree.to_str().unwrap()) && ran.stderr.contains("already exists"), "{ran}");
+    assert!(ran.stderr.contains(&format!("`{}` is in the way", worktree.display())), "{ran}");
+    assert!(ran.stderr.contains("hint: move it away and resume"), "{ran}");
+    assert_eq!(fs::read_to_string(worktree.join("precious")).unwrap(), "mine\n");
+    fs::rename(&worktree, env.root().join("aside")).unwrap();
+    env.resume(&[]).expect(0);
+    assert_complete(&env);
+}
+
+#[test]
+fn a_worktree_the_repository_does_not_know_is_not_touched() {
+    // The repository was cloned anew at the same place, while the worktree of the old one is still there.
+    let (env, _) = paused();
+    let (session, worktree) = (env.session(), env.worktree());
+    fs::write(worktree.join("precious"), "mine\n").unwrap();
+    fs::rename(env.repo_path(), env.root().join("old")).unwrap();
+    env.git_in(env.root(), &["clone", "--quiet", "old", "repo"]);
+    env.git(&["fetch", "--quiet", "origin", "refs/pleach/*:refs/pleach/*"]);
+    let ran = env.pleach(&["-y", "resume", &session]).expect(7);
+    assert!(ran.stderr.contains(worktree.to_str().unwrap()) && ran.stderr.contains("hint: move it away"), "{ran}");
     assert_eq!(fs::read_to_string(worktree.join("precious")).unwrap(), "mine\n");
     fs::rename(&worktree, env.root().join("aside")).unwrap();
     env.resume(&[]).expect(0);

@@ -209,7 +209,7 @@ pub enum Error {
         choices: String,
     },
     /// The branch prefix gives no valid branch name.
-    #[error("{0}; change `branch_prefix`")]
+    #[error("{0}; change `branch_prefix` of the repository in pleach.yaml")]
     Name(String),
     /// A recorded message cannot be read.
     #[error("message {number} of the record cannot be read")]

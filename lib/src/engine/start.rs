@@ -207,6 +207,7 @@ impl StartRequest {
         let invalid = |error: crate::ids::InvalidId| Error::Name(error.to_string());
         let name = self.pipeline.name().map_err(invalid)?;
         let branch = session_branch(&self.branch_prefix, &name, id).map_err(invalid)?;
+        refuse_clash(repo, branch.as_str())?;
         Ok(PipelineStarted {
             name,
             goal: self.pipeline.goal.clone(),
@@ -240,6 +241,18 @@ impl StartRequest {
         }
         Ok(())
     }
+}
+
+/// A branch that is a directory of the session branch's name makes that name impossible. Found before anything is
+/// written, because a session without a branch is of no use.
+fn refuse_clash(repo: &Repo, branch: &str) -> Result<(), Error> {
+    for (end, _) in branch.match_indices('/') {
+        let above = &branch[..end];
+        if repo.reference(&format!("refs/heads/{above}"))?.is_some() {
+            return Err(Error::Name(format!("git allows no branch `{branch}` beside your branch `{above}`")));
+        }
+    }
+    Ok(())
 }
 
 /// The node a run begins at.

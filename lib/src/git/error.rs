@@ -95,9 +95,15 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Something other than pleach's own link stands where a worktree names its repository.
-    #[error("`{}` was replaced and no longer names this repository; move it away and resume", path.display())]
+    #[error("`{}` is no longer a working copy of this repository; move it away and resume", path.display())]
     LinkReplaced {
-        /// The `.git` of the worktree.
+        /// The worktree, or its `.git`.
+        path: PathBuf,
+    },
+    /// There is something where a worktree is to be made.
+    #[error("`{}` is in the way of a working copy; move it away and resume", path.display())]
+    PlaceTaken {
+        /// Where the worktree was to be.
         path: PathBuf,
     },
     /// Everything else git's library reports.

@@ -32,6 +32,10 @@ pub struct Listed {
 impl Worktree {
     /// Makes a new worktree at `path` with the files of `commit` and a detached HEAD.
     pub fn add(repo: &Repo, path: &Path, commit: CommitId) -> Result<Self, Error> {
+        let is_empty = |path: &Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+        if path.symlink_metadata().is_ok() && !is_empty(path) {
+            return Err(Error::PlaceTaken { path: path.to_owned() });
+        }
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).at("create", parent)?;
         }
@@ -61,7 +65,13 @@ impl Worktree {
             // An agent may have deleted the link; the repository still knows.
             None => admin_dir(repo, &root)?.ok_or(Error::NotARepository { path: root.clone() })?,
         };
-        let git_dir = git_dir.canonicalize().at("open the git directory", &git_dir)?;
+        let git_dir = match git_dir.canonicalize() {
+            // The repository was made anew, or somebody removed what it knew of this worktree.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Error::LinkReplaced { path: root });
+            }
+            found => found.at("open the git directory", &git_dir)?,
+        };
         let handle = open_with(&git_dir, repo.shared.config.clone())?;
         let mut handle = handle.to_thread_local();
         handle.object_cache_size_if_unset(4 * 1024 * 1024);
@@ -80,7 +90,7 @@ impl Worktree {
             worktree.load(worktree.tree)?;
             Ok(worktree)
         } else {
-            Err(Error::LinkReplaced { path: root.join(".git") })
+            Err(Error::LinkReplaced { path: root })
         }
     }
 
