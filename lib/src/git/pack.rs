@@ -5,9 +5,10 @@ use super::repo::Repo;
 use crate::ids::CommitId;
 
 impl Repo {
-    /// Packs the loose objects that are reachable from `tip` and removes their loose copies. Deltas are not searched
-    /// for: records differ too much for that to pay.
-    pub fn pack_loose(&self, tip: CommitId) -> Result<(), Error> {
+    /// Packs the loose objects that are reachable from `tip` and removes their loose copies. What `packed` reaches was
+    /// packed before and is not walked again, so that the cost follows what is new. Deltas are not searched for:
+    /// records differ too much for that to pay.
+    pub fn pack_loose(&self, tip: CommitId, packed: Option<CommitId>) -> Result<(), Error> {
         let common = self.common_dir();
         let program = &self.shared.program;
         let prefix = common.join("objects/pack/pack");
@@ -16,7 +17,8 @@ impl Repo {
                 .map(std::ffi::OsStr::new)
                 .into();
         args.push(prefix.as_os_str());
-        program.run_with_stdin(&common, args, format!("{tip}\n").as_bytes())?.success()?;
+        let without = packed.map(|packed| format!("^{packed}\n")).unwrap_or_default();
+        program.run_with_stdin(&common, args, format!("{tip}\n{without}").as_bytes())?.success()?;
         program.run(&common, ["prune-packed", "--quiet"])?.success().map(drop)
     }
 }

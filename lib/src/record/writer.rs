@@ -42,12 +42,14 @@ pub struct Recorder {
     messages: u64,
     /// Objects written since they were last packed, as far as this recorder knows.
     loose: usize,
+    /// The record up to which this recorder has packed everything.
+    packed: Option<CommitId>,
 }
 
 impl Recorder {
     /// A recorder for a chain that does not exist yet; the first append creates it.
     pub fn create(repo: Repo, session: SessionId, context: ContextId, redactor: Redactor) -> Self {
-        Self { repo, session, context, redactor, tip: None, first: None, messages: 0, loose: 0 }
+        Self { repo, session, context, redactor, tip: None, first: None, messages: 0, loose: 0, packed: None }
     }
 
     /// A recorder that goes on after `tip`, the newest of a chain that began with `first` and holds so many messages.
@@ -58,7 +60,7 @@ impl Recorder {
         redactor: Redactor,
         (first, tip, messages): (CommitId, CommitId, u64),
     ) -> Self {
-        Self { repo, session, context, redactor, tip: Some(tip), first: Some(first), messages, loose: 0 }
+        Self { repo, session, context, redactor, tip: Some(tip), first: Some(first), messages, loose: 0, packed: None }
     }
 
     /// The newest record.
@@ -120,10 +122,11 @@ impl Recorder {
 
     fn pack(&mut self) -> Result<(), Error> {
         self.loose = 0;
-        match self.tip {
-            Some(tip) => Ok(self.repo.pack_loose(tip)?),
-            None => Ok(()),
+        if let Some(tip) = self.tip {
+            self.repo.pack_loose(tip, self.packed)?;
+            self.packed = Some(tip);
         }
+        Ok(())
     }
 
     fn tree(&self, writer: &mut Writer, batch: &Batch) -> Result<TreeId, Error> {

@@ -3,6 +3,7 @@
 mod crash;
 mod filters;
 mod objects;
+mod pack;
 mod refs;
 mod repo;
 mod restore;
