@@ -24,8 +24,11 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         }
         Error::Secret { .. } | Error::Name(_) => advised(Exit::Usage, error),
         Error::UnknownAnswer { .. } => plain(Exit::Usage, error).hint("answer with one of the choices"),
-        Error::Setup { .. } => plain(Exit::Environment, error)
-            .hint("run the command by hand in a fresh checkout, or change `worktrees.setup`"),
+        Error::Setup { session, .. } => plain(Exit::Environment, error).hint(format!(
+            "once it would work, `pleach resume {session}` tries it again; to change `worktrees.setup`, \
+             `pleach rm {session}` and run anew"
+        )),
+        Error::Interrupted { session } => plain(Exit::Paused, error).hint(format!("`pleach resume {session}` goes on")),
         Error::Agent { .. } => plain(Exit::Environment, error)
             .hint("`pleach config` shows which agents are configured; `agent` in pleach.yaml names one"),
         Error::State(_) | Error::Message { .. } => plain(Exit::Environment, error)

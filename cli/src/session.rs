@@ -9,7 +9,7 @@ use pleach::config::{Config, ProviderName};
 use pleach::engine::{AutoApprove, Ended, Engine, Interviewer, Nobody, Pause, Session};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
-use pleach::ids::RepoName;
+use pleach::ids::{BranchName, RepoName};
 use pleach::llm::{Provider, Script};
 use pleach::process::{Cancel, Canceller, Spawner};
 use pleach::workspace::{WorktreeSettings, repo_name};
@@ -19,7 +19,7 @@ use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::render::progress::Progress;
-use crate::render::{Out, duration, tokens};
+use crate::render::{Out, counted, duration, tokens};
 use crate::settings::Settings;
 
 /// A repository and how a session uses it.
@@ -120,22 +120,24 @@ fn provider(config: &Config) -> Result<Option<Provider>, Failure> {
 }
 
 /// Runs a session to its end, its pause or its failure, shows what happens, and says how to go on.
-pub async fn see_through(globals: &Globals, mut session: Session, canceller: Canceller) -> Result<Exit, Failure> {
+pub async fn see_through(globals: &Globals, mut session: Session) -> Result<Exit, Failure> {
     let begun = std::time::Instant::now();
     let mut progress = Progress::new(globals, &session);
-    if session.started.simulated {
-        progress.warn(SIMULATED);
-    }
-    let signals = tokio::spawn(stop_on_signals(canceller));
     let ended = session.run(&mut |event| progress.event(event)).await;
-    signals.abort();
     progress.finish();
     let ended = match ended {
         Ok(ended) => ended,
         Err(error) => {
             let failure = of_engine(&error);
-            let resume = format!("nothing recorded is lost; `pleach resume {}` goes on", session.id);
-            return Err(if failure.hint.is_some() { failure } else { failure.hint(resume) });
+            let id = &session.id;
+            let resume = match &error {
+                pleach::engine::Error::UnknownAnswer { node, .. } => {
+                    format!("pleach resume {id} --answer {node}=CHOICE")
+                }
+                _ => format!("pleach resume {id}"),
+            };
+            let first = failure.hint.clone().map(|hint| format!("{hint}; ")).unwrap_or_default();
+            return Err(failure.hint(format!("{first}nothing recorded is lost, `{resume}` goes on")));
         }
     };
     if !globals.json {
@@ -161,7 +163,8 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     let mut out = Out::new();
     let id = &session.id;
     let took = duration(took);
-    let counted = format!("{} turns, {} tokens, {took}", session.state.turns, tokens(session.state.usage.total()));
+    let turns = counted(session.state.turns, "turn");
+    let counted = format!("{turns}, {} tokens, {took}", tokens(session.state.usage.total()));
     match ended {
         Ended::Completed => out.line(format!("done: session {id} ({counted})"))?,
         Ended::Cancelled => out.line(format!("cancelled: session {id} ({counted})"))?,
@@ -180,9 +183,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
         Ended::Completed => {
             out.line(format!("branch:  {branch}"))?;
             out.line(format!("look:    pleach diff {id}"))?;
-            let target = session.started.target.as_ref();
-            let switch = target.map(|target| format!("git switch {target} && ")).unwrap_or_default();
-            out.line(format!("merge:   {switch}git merge {branch}"))
+            out.line(format!("merge:   {}", merge_command(session, branch)))
         }
         Ended::Failed { .. } | Ended::Cancelled => {
             out.line(format!("branch:  {branch}"))?;
@@ -202,8 +203,17 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     }
 }
 
-/// The first Ctrl-C lets the turn in flight finish, the second one kills it.
-async fn stop_on_signals(canceller: Canceller) {
+/// How the user takes the result. Without a checkout only a fast-forward can be asked for.
+fn merge_command(session: &Session, branch: &BranchName) -> String {
+    match (&session.started.target, session.has_checkout()) {
+        (Some(target), true) => format!("git switch {target} && git merge {branch}"),
+        (Some(target), false) => format!("git fetch . {branch}:{target}"),
+        (None, _) => format!("git merge {branch}"),
+    }
+}
+
+/// The first Ctrl-C lets what is in flight finish, the second one kills it.
+pub async fn stop_on_signals(canceller: Canceller) {
     use tokio::signal::unix::{SignalKind, signal};
     let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
     else {

@@ -519,6 +519,12 @@ pub enum FailureClass {
     Terminal,
 }
 
+impl FailureClass {
+    fn is_terminal(&self) -> bool {
+        *self == Self::Terminal
+    }
+}
+
 /// What a node's handler answers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
@@ -540,7 +546,7 @@ pub struct Outcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
     /// Whether a failure may pass by itself.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "FailureClass::is_terminal")]
     pub failure_class: FailureClass,
 }
 

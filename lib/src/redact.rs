@@ -104,6 +104,15 @@ fn is_plain(value: &str) -> bool {
         && !has_password(value)
 }
 
+/// Whether a value says nothing: one lower-case word, a small number, a local address, a path. Replacing those wherever
+/// they stand would wreck records, and nobody keeps them secret.
+fn is_common(value: &str) -> bool {
+    let number = value.bytes().all(|b| b.is_ascii_digit() || b == b'.') && value.len() <= 8;
+    let word = value.bytes().all(|b| b.is_ascii_lowercase()) && value.len() <= 12;
+    let address = value.contains("://") && !has_password(value) && is_plain(value);
+    number || word || address || value.starts_with('/')
+}
+
 /// Whether a value is a URL with a password in it.
 fn has_password(value: &str) -> bool {
     value.split_once("://").and_then(|(_, rest)| rest.split_once('@')).is_some_and(|(login, _)| login.contains(':'))
@@ -114,7 +123,7 @@ fn is_secret(name: &str, value: &str) -> bool {
     value.len() >= SHORTEST_SECRET
         && !value.contains("[redacted:")
         && !TRIVIAL.contains(&value.to_ascii_lowercase().as_str())
-        && (is_secret_name(name) || !is_plain(value))
+        && (is_secret_name(name) || !is_common(value))
 }
 
 /// Replaces secrets in text and JSON. Built once per run; a clean text costs one pass and no copy.

@@ -1,13 +1,12 @@
 //! `pleach cancel`
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::agent::Roster;
-use pleach::config::Config;
-use pleach::engine::{Engine, Nobody, Session};
-use pleach::process::{Cancel, Spawner};
+use pleach::engine::Session;
+use pleach::event::Recorded;
+use pleach::git::Repo;
+use pleach::ids::SessionId;
 use serde_json::json;
 
 use crate::commands::Globals;
@@ -15,7 +14,6 @@ use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::render::Out;
-use crate::session::Place;
 use crate::sessions;
 
 /// Call a session off, for good.
@@ -32,24 +30,26 @@ pub struct CancelArgs {
 }
 
 pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
-    let settings = load_settings(globals, &globals.dir)?;
-    let repo = Place::find(&globals.dir, None, &settings)?.repo;
+    let repo = sessions::repository(globals)?;
     let id = sessions::resolve(&repo, &args.session)?;
-    // Nothing is run, so nothing is needed to run it.
-    let spawner = Spawner::new(Vec::new(), &globals.environment);
-    let engine = Arc::new(Engine {
-        agents: Roster::new(&Config::default(), None, spawner.clone()),
-        spawner,
-        state_dir: settings.state_dir.clone(),
-        worktrees: Default::default(),
-        interviewer: Box::new(Nobody),
-        handlers: Default::default(),
-        redactor: settings.redactor(),
-        cancel: Cancel::never(),
-    });
+    let (cancelled, interrupted) = call_off(globals, &repo, &id, Duration::from_secs(args.grace))?;
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({"session": id, "cancelled_at": cancelled.at, "interrupted": interrupted}))?;
+    } else {
+        out.line(format!("cancelled: session {id}"))?;
+        if globals.verbosity >= 0 {
+            out.line(format!("look:    pleach status {id}\nremove:  pleach rm {id}"))?;
+        }
+    }
+    Ok(Exit::Done)
+}
+
+/// Calls a session off, and tells of the process that is interrupted for it. Says whether there was one.
+pub fn call_off(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration) -> Result<(Recorded, bool), Failure> {
     let mut interrupted = false;
-    let grace = Duration::from_secs(args.grace);
-    let cancelled = Session::call_off(&engine, &repo, &id, grace, &mut |holder| {
+    let redactor = load_settings(globals, &globals.dir)?.redactor();
+    let cancelled = Session::call_off(repo, &redactor, id, grace, &mut |holder| {
         if globals.verbosity >= 0 {
             let more = if interrupted { "killing the agents of" } else { "interrupting" };
             anstream::eprintln!("{more} {}", holder.text);
@@ -62,14 +62,5 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
         }
         failure => failure,
     })?;
-    let mut out = Out::new();
-    if globals.json {
-        out.json(&json!({"session": id, "cancelled_at": cancelled.at, "interrupted": interrupted}))?;
-    } else {
-        out.line(format!("cancelled: session {id}"))?;
-        if globals.verbosity >= 0 {
-            out.line(format!("look:    pleach status {id}\nremove:  pleach rm {id}"))?;
-        }
-    }
-    Ok(Exit::Done)
+    Ok((cancelled, interrupted))
 }

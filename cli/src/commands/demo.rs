@@ -59,10 +59,10 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         config: config.recordable(),
         simulated: false,
     };
-    let (exit, id) = block_on(async {
+    let (exit, id) = block_on(built.canceller, async {
         let session = Session::start(built.engine, request).await.map_err(|error| of_engine(&error))?;
         let id = session.id.clone();
-        Ok((see_through(globals, session, built.canceller).await?, id))
+        Ok((see_through(globals, session).await?, id))
     })?;
     if !globals.json {
         let history = History::whole(&repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;

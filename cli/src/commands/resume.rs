@@ -10,7 +10,7 @@ use pleach::record::History;
 
 use crate::answers::AnswerArgs;
 use crate::commands::Globals;
-use crate::commands::run::{block_on, load_settings, require_trust};
+use crate::commands::run::{block_on, check_answers, load_settings, require_trust, say_simulated};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::session::{Place, build, see_through};
@@ -41,13 +41,17 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         .map_err(|errors| settings::failure(&errors, &globals.dir))?;
     let settings = settings::Settings { resolved, ..local };
     require_trust(globals, &settings, &place, &pipeline, Path::new(&history.started.dot_path))?;
+    check_answers(&pipeline, &answers)?;
     let built = build(&settings, &settings.resolved.config, answers)?;
-    block_on(async {
+    if history.started.simulated {
+        say_simulated();
+    }
+    block_on(built.canceller, async {
         let (session, kept) =
             Session::resume(built.engine, place.repo, &id).await.map_err(|error| of_engine(&error))?;
         if let Some(kept) = kept {
             anstream::eprintln!("what the last run left uncommitted is kept at {kept}");
         }
-        see_through(globals, session, built.canceller).await
+        see_through(globals, session).await
     })
 }

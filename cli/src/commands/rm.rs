@@ -1,10 +1,13 @@
 //! `pleach rm`
 
+use std::time::Duration;
+
 use clap::Args;
 use pleach::engine::{Obstacle, Removal, RemoveError, Session, Step};
 use serde_json::{Value, json};
 
 use crate::commands::Globals;
+use crate::commands::cancel::call_off;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::render::Out;
@@ -12,14 +15,14 @@ use crate::sessions;
 
 /// Remove sessions: their branches, their records and their working copies.
 ///
-/// A session that runs is refused, and so is one whose commits are on no other branch, unless you insist. Uncommitted
-/// work and unmerged commits are kept under refs/pleach/keep/ first, and the name is printed.
+/// A session that runs is refused, and so is one whose commits are on no other branch, unless you insist; one that
+/// runs is then called off first. Uncommitted work and unmerged commits are kept under refs/pleach/keep/ first, and the name is printed.
 #[derive(Debug, Args)]
 pub struct RmArgs {
     /// The sessions, or the beginnings of their ids.
     #[arg(required = true, value_name = "SESSION")]
     sessions: Vec<String>,
-    /// Remove also what is not merged.
+    /// Remove also what is not merged, and what runs.
     #[arg(long)]
     force: bool,
     /// Show what would be done, and do nothing.
@@ -27,13 +30,23 @@ pub struct RmArgs {
     dry_run: bool,
 }
 
+/// How long the turn in flight of a session that is removed may take to finish.
+const GRACE: Duration = Duration::from_secs(10);
+
 pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
     let mut ids = args.sessions.iter().map(|given| sessions::resolve(&repo, given)).collect::<Result<Vec<_>, _>>()?;
     ids.sort();
     ids.dedup();
     // All are looked into before the first one goes.
-    let prepare = |id| Session::prepare_removal(&repo, id).map_err(|error| failure(&error));
+    let prepare = |id| match Session::prepare_removal(&repo, id).map_err(|error| failure(&error)) {
+        // What runs is called off first, when the user insists.
+        Err(Failure { exit: Exit::Locked, .. }) if args.force && !args.dry_run => {
+            call_off(globals, &repo, id, GRACE)?;
+            Session::prepare_removal(&repo, id).map_err(|error| failure(&error))
+        }
+        other => other,
+    };
     let removals = ids.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
     if !args.force {
         removals.iter().try_for_each(refuse)?;

@@ -8,17 +8,19 @@ use clap::Args;
 use pleach::config::{Config, SuppliedKind, supplied};
 use pleach::engine::{Session, StartRequest};
 use pleach::plan::diagnostic::Severity;
-use pleach::plan::pipeline::{HandlerKind, Pipeline};
+use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::plan::{self, lint};
+use pleach::process::Canceller;
 use pleach::workspace::Watch;
+use serde_json::{Value, json};
 
-use crate::answers::AnswerArgs;
+use crate::answers::{AnswerArgs, Answers};
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::pipeline_file::{PipelineFile, known};
-use crate::render::{Out, Source};
-use crate::session::{Place, build, see_through};
+use crate::render::{Out, Source, counted};
+use crate::session::{Place, SIMULATED, build, see_through, stop_on_signals};
 use crate::settings::{self, Search, Settings};
 use crate::trust::{self, Ask, TrustItem};
 
@@ -54,27 +56,64 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let pipeline = runnable(globals, &file, inputs.clone(), config)?;
     let place = Place::find(&globals.dir, args.repo.map(|repo| globals.path(&repo)), &settings)?;
     if args.dry_run {
-        return dry_run(&pipeline, &place);
+        return dry_run(globals, &pipeline, &place);
     }
     require_trust(globals, &settings, &place, &pipeline, &args.file)?;
-    warn_of_dirty_files(globals, &place)?;
+    check_answers(&pipeline, &answers)?;
     let built = build(&settings, config, answers)?;
+    let simulated = built.engine.agents.simulates() && has_agent_nodes(&pipeline);
+    if simulated {
+        say_simulated();
+    }
+    warn_of_unused_inputs(&file.source, &inputs);
+    warn_of_dirty_files(globals, &place)?;
+    let place_root = place.repo.workdir().map(Path::to_owned);
     let request = StartRequest {
         repo: place.repo,
         repo_name: place.name,
         branch_prefix: place.branch_prefix,
-        simulated: built.engine.agents.simulates() && has_agent_nodes(&pipeline),
+        simulated,
         pipeline,
         dot: file.source,
-        dot_path: args.file.display().to_string(),
+        dot_path: shown_path(&path, place_root.as_deref()),
         files: file.files,
         inputs,
         config: config.recordable(),
     };
-    block_on(async {
+    block_on(built.canceller, async {
         let session = Session::start(built.engine, request).await.map_err(|error| of_engine(&error))?;
-        see_through(globals, session, built.canceller).await
+        see_through(globals, session).await
     })
+}
+
+/// The pipeline's path as records have it: from the root of the repository, or its name alone when it lies elsewhere.
+fn shown_path(path: &Path, root: Option<&Path>) -> String {
+    let (path, root) = (path.canonicalize().ok(), root.and_then(|root| root.canonicalize().ok()));
+    let below = path.as_deref().zip(root.as_deref()).and_then(|(path, root)| path.strip_prefix(root).ok());
+    let shown = below.or_else(|| path.as_deref()?.file_name().map(Path::new));
+    shown.unwrap_or(Path::new("pipeline.dot")).display().to_string()
+}
+
+/// An answer to a gate the pipeline does not have would be waited for in vain.
+pub fn check_answers(pipeline: &Pipeline, answers: &Answers) -> Result<(), Failure> {
+    let gates = || pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::WaitHuman);
+    let Some(unknown) = answers.given.keys().find(|name| !gates().any(|gate| gate.id == name.as_str())) else {
+        return Ok(());
+    };
+    let names: Vec<&str> = gates().map(|gate| gate.id.as_str()).collect();
+    let hint = if names.is_empty() { "it asks nothing".to_owned() } else { format!("its gates: {}", names.join(", ")) };
+    Err(Failure::new(Exit::Usage, format!("the pipeline has no gate `{unknown}`")).hint(hint))
+}
+
+/// Said before everything else and again at the end.
+pub fn say_simulated() {
+    anstream::eprintln!("warning: {SIMULATED}");
+}
+
+fn warn_of_unused_inputs(source: &str, inputs: &BTreeMap<String, String>) {
+    for key in inputs.keys().filter(|key| !source.contains(key.as_str())) {
+        anstream::eprintln!("warning: the pipeline does not use the input `{key}`");
+    }
 }
 
 /// The pipeline of a file, unless something speaks against running it. Everything found is shown.
@@ -95,17 +134,20 @@ pub fn runnable(
         anstream::eprintln!("{}\n", source.show(found));
     }
     pipeline.filter(|_| errors == 0).ok_or_else(|| {
-        let message = format!("`{}` cannot be run: {errors} errors", file.name);
+        let message = format!("`{}` cannot be run: {}", file.name, counted(errors, "error"));
         Failure::new(Exit::Usage, message).hint(format!("mend them; `pleach validate {}` checks again", file.name))
     })
 }
 
-/// Runs the engine's futures.
-pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+/// Runs the engine's futures, and listens for Ctrl-C while they run.
+pub fn block_on<T>(canceller: Canceller, future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime =
         runtime.map_err(|error| Failure::new(Exit::Environment, "cannot start the runtime").because(&error))?;
-    let result = runtime.block_on(future);
+    let result = runtime.block_on(async {
+        tokio::spawn(stop_on_signals(canceller));
+        future.await
+    });
     // A thread may still wait for an answer at the terminal that is not needed any more.
     runtime.shutdown_background();
     result
@@ -170,23 +212,43 @@ fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failure> 
     Ok(())
 }
 
-fn dry_run(pipeline: &Pipeline, place: &Place) -> Result<Exit, Failure> {
+/// What would be run, without running it.
+fn dry_run(globals: &Globals, pipeline: &Pipeline, place: &Place) -> Result<Exit, Failure> {
     let mut out = Out::new();
     let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
     let name = pipeline.name().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    if globals.json {
+        let nodes: Vec<Value> = pipeline.nodes().iter().map(|node| planned(pipeline, node)).collect();
+        out.json(&json!({
+            "pipeline": name, "repo": place.name, "base": head.commit, "branch_prefix": place.branch_prefix,
+            "nodes": nodes,
+        }))?;
+        return Ok(Exit::Done);
+    }
     out.line(format!("would run `{name}` on `{}` at {}", place.name, head.commit.short()))?;
     out.line(format!("branch {}{name}/SESSION", place.branch_prefix))?;
     for node in pipeline.nodes() {
-        let what = match &node.handler {
-            HandlerKind::Tool => node.tool_command.clone().unwrap_or_default(),
-            HandlerKind::Codergen => node.prompt.lines().next().unwrap_or_default().to_owned(),
-            _ => String::new(),
-        };
-        out.line(format!("{} ({}) {what}", node.id, node.handler.as_str()).trim_end())?;
+        out.line(format!("{} ({}) {}", node.id, node.handler.as_str(), work_of(node)).trim_end())?;
         for edge in pipeline.outgoing(&node.id) {
             let when = edge.condition.as_ref().map(|condition| format!(" when {condition}")).unwrap_or_default();
             out.line(format!("  → {}{when}", edge.to))?;
         }
     }
     Ok(Exit::Done)
+}
+
+/// What a node would do, in one line.
+fn work_of(node: &Node) -> String {
+    match &node.handler {
+        HandlerKind::Tool => node.tool_command.clone().unwrap_or_default(),
+        HandlerKind::Codergen => node.prompt.lines().next().unwrap_or_default().to_owned(),
+        _ => String::new(),
+    }
+}
+
+fn planned(pipeline: &Pipeline, node: &Node) -> Value {
+    let edges = pipeline.outgoing(&node.id).map(|edge| {
+        json!({"to": edge.to, "condition": edge.condition.as_ref().map(ToString::to_string), "label": edge.label})
+    });
+    json!({"id": node.id, "type": node.handler.as_str(), "work": work_of(node), "edges": edges.collect::<Vec<_>>()})
 }

@@ -13,7 +13,7 @@ use crate::commands::Globals;
 use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
 use crate::pipeline_file::{PipelineFile, known};
-use crate::render::{Out, Source};
+use crate::render::{Out, Source, counted};
 
 /// Check pipelines without running them.
 ///
@@ -123,8 +123,4 @@ impl Checked {
             "diagnostics": findings,
         })
     }
-}
-
-fn counted(count: usize, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }

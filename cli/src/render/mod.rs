@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 pub use self::{
     diagnostics::Source,
     table::Table,
-    units::{duration, tokens},
+    units::{counted, duration, tokens},
 };
 use crate::exit::{Exit, Failure};
 

@@ -9,7 +9,7 @@ use pleach::event::{Event, NodeExecution, Recorded, Route, Snapshot};
 use pleach::ids::{RepoPath, SessionId};
 use serde_json::json;
 
-use super::{duration, tokens};
+use super::{counted, duration, tokens};
 use crate::commands::Globals;
 
 /// Shows the events of a run.
@@ -25,6 +25,8 @@ pub struct Progress {
     seq: u64,
     turns: u64,
     tokens: u64,
+    /// Turns and tokens of the node that runs.
+    node: (u64, u64),
 }
 
 impl Progress {
@@ -44,6 +46,7 @@ impl Progress {
             seq: 0,
             turns: session.state.turns,
             tokens: session.state.usage.total(),
+            node: (0, 0),
         }
     }
 
@@ -79,6 +82,7 @@ impl Progress {
             }
             Event::Resumed(_) => self.line(format!("session {} resumed", self.session)),
             Event::NodeStarted(node) => {
+                self.node = (0, 0);
                 let again = if node.attempt > 1 { format!(", attempt {}", node.attempt) } else { String::new() };
                 let visit = if node.visit > 1 { format!(", visit {}", node.visit) } else { String::new() };
                 let start = format!("▸ {} ({}{visit}{again})", node.node_id, node.handler);
@@ -90,6 +94,7 @@ impl Progress {
             Event::AgentTurn(turn) => {
                 self.turns += 1;
                 self.tokens += turn.token_usage.total();
+                self.node = (self.node.0 + 1, self.node.1 + turn.token_usage.total());
                 let files = turn.files_written.values().flatten();
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next());
                 self.turn(&turn.turn.to_string(), what, files.collect(), turn.git_sha.as_ref());
@@ -132,7 +137,11 @@ impl Progress {
         };
         let mark = if node.outcome.status.is_success() { "✓" } else { "✗" };
         let status = if node.outcome.status.is_success() { String::new() } else { format!(" {}", node.outcome.status) };
-        self.line(format!("{mark} {}{status} {took}{why}{next}", node.node_id));
+        let spent = match self.node {
+            (0, _) => String::new(),
+            (turns, spent) => format!(", {}, {} tokens", counted(turns, "turn"), tokens(spent)),
+        };
+        self.line(format!("{mark} {}{status} {took}{spent}{why}{next}", node.node_id));
     }
 
     /// A line that stays.

@@ -55,17 +55,26 @@ impl CommandAgent {
         };
         let output = self.spawner.run(command, cancel, &mut |_, _| {}).await;
         let output = output.map_err(|error| AgentError::Terminal(format!("the agent did not run: {error}")))?;
-        self.check(&output)?;
+        let checked = self.check(&output);
+        if checked == Err(AgentError::Cancelled) {
+            return Err(AgentError::Cancelled);
+        }
         let text = output.stdout.to_text().trim().to_owned();
+        let mut answer = Message::assistant(&text);
+        if let Err(error) = &checked {
+            answer.mark_failed(&error.to_string());
+        }
         let turn = Turn {
             intent: intent_of(&text, &[]),
-            messages: vec![Message::user(job.prompt), Message::assistant(&text)],
+            messages: vec![Message::user(job.prompt), answer],
             model: self.model(),
             provider: "local".into(),
             exact: true,
             ..Turn::default()
         };
-        let end = match turns.report(turn).await {
+        let verdict = turns.report(turn).await;
+        checked?;
+        let end = match verdict {
             Verdict::Go => End::Done,
             Verdict::Stop => End::Stopped,
         };

@@ -103,9 +103,8 @@ impl Job {
 
     /// The answer the history already holds, if the job was interrupted after it.
     fn answered(&self) -> Option<String> {
-        let last = self.history.last().filter(|_| self.continues)?;
-        let answers = last.role == crate::llm::Role::Assistant && last.tool_calls().next().is_none();
-        answers.then(|| last.text())
+        let last = self.history.last().filter(|last| self.continues && last.is_answer())?;
+        Some(last.text())
     }
 }
 

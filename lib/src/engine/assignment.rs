@@ -14,6 +14,7 @@ use crate::event::{Outcome, Status};
 use crate::ids::NodeId;
 use crate::llm::Message;
 use crate::plan::pipeline::{AttrValue, Edge, Fidelity, HandlerKind, Node, Pipeline};
+use crate::route;
 use crate::state::{State, Visit};
 
 /// The work of one node.
@@ -60,11 +61,11 @@ pub struct Conversation {
     pub thread: Option<String>,
 }
 
-/// How an agent node takes part in the conversations of the run.
-pub fn conversation(pipeline: &Pipeline, node: &Node, visit: &Visit, degrade: bool) -> Conversation {
-    let edge = entry_edge(pipeline, visit);
+/// How an agent node takes part in the conversations of the run. With `degrade` it cannot be given a conversation.
+pub fn conversation(pipeline: &Pipeline, state: &State, node: &Node, visit: &Visit, degrade: bool) -> Conversation {
+    let edge = entry_edge(pipeline, state, visit);
     match preamble::fidelity(pipeline, edge, node) {
-        // The conversation itself cannot be handed to a new process as it was; a long summary stands in once.
+        // A long summary stands in for the conversation itself.
         Fidelity::Full if degrade => Conversation { fidelity: Fidelity::SummaryHigh, thread: None },
         Fidelity::Full => {
             let thread = preamble::thread(pipeline, edge, node, visit.from.as_ref());
@@ -74,10 +75,11 @@ pub fn conversation(pipeline: &Pipeline, node: &Node, visit: &Visit, degrade: bo
     }
 }
 
-/// The edge the run came along. Of several between the same nodes the first written counts.
-fn entry_edge<'a>(pipeline: &'a Pipeline, visit: &Visit) -> Option<&'a Edge> {
-    let from = visit.from.as_ref()?;
-    pipeline.outgoing(from).find(|edge| edge.to == visit.node)
+/// The edge the run came along; none when it jumped to a retry target. The choice is made again from the same facts,
+/// so of several edges between the same nodes it is the one that was taken.
+fn entry_edge<'a>(pipeline: &'a Pipeline, state: &State, visit: &Visit) -> Option<&'a Edge> {
+    let from = pipeline.node(visit.from.as_ref()?)?;
+    route::select_edge(pipeline, state, from, state.outcome(&from.id)?).filter(|edge| edge.to == visit.node)
 }
 
 /// The outcome of a node that only passes on what came before it.

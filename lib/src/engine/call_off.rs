@@ -1,15 +1,18 @@
 //! Calling a session off that another process may be working on.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::start::lock_name;
-use super::{Engine, Error, Session};
-use crate::event::Recorded;
+use super::resume::{Found, find};
+use super::start::{lock_name, take_lock, take_worktree_lock};
+use super::{Error, Session};
+use crate::clock;
+use crate::event::{PipelineCancelled, Recorded};
 use crate::git::Repo;
-use crate::ids::SessionId;
+use crate::ids::{ContextId, SessionId};
+use crate::record::{Batch, Recorder};
+use crate::redact::Redactor;
 use crate::workspace::{Holder, Lock, LockError};
 
 /// How often a lock that is about to be free is tried.
@@ -29,8 +32,8 @@ impl Session {
     /// `grace` once more, so that it kills its agents. When it does not let go even then, or runs on another machine,
     /// this is [`LockError::Held`] and nothing was recorded. `asked` is told of every signal.
     pub fn call_off(
-        engine: &Arc<Engine>,
         repo: &Repo,
+        redactor: &Redactor,
         id: &SessionId,
         grace: Duration,
         asked: &mut dyn FnMut(&Holder),
@@ -40,7 +43,7 @@ impl Session {
         let mut until = Instant::now();
         let mut unknown_since = None;
         loop {
-            let held = match Self::cancel(Arc::clone(engine), repo.clone(), id) {
+            let held = match cancel(repo, redactor, id) {
                 Err(Error::Lock(held @ LockError::Held { .. })) => held,
                 other => return other,
             };
@@ -62,6 +65,19 @@ impl Session {
             std::thread::sleep(PAUSE);
         }
     }
+}
+
+/// Records that a session no process works on is called off.
+fn cancel(repo: &Repo, redactor: &Redactor, id: &SessionId) -> Result<Recorded, Error> {
+    let _locks = (take_lock(repo, id)?, take_worktree_lock(repo, id)?);
+    let Found { history, mut state, .. } = find(repo, id)?;
+    let cancelled = Recorded { at: clock::now(), event: PipelineCancelled::default().into() };
+    state.apply(&cancelled)?;
+    let newest = (history.first, history.tip, state.messages);
+    let mut recorder = Recorder::resume(repo.clone(), id.clone(), ContextId::main(), redactor.clone(), newest);
+    let batch = Batch { summary: "cancel".into(), events: vec![cancelled.clone()], ..Batch::default() };
+    recorder.append(repo.writer(), &batch)?;
+    Ok(cancelled)
 }
 
 /// Whether the holder could be interrupted.

@@ -181,7 +181,7 @@ pub enum Error {
         found: String,
     },
     /// The session has ended.
-    #[error("session {session} is {phase}")]
+    #[error("session {session} has ended: {phase}")]
     Over {
         /// The session.
         session: SessionId,
@@ -189,14 +189,22 @@ pub enum Error {
         phase: &'static str,
     },
     /// The setup command failed.
-    #[error("the setup command `{command}` failed ({exit}):\n{output}")]
+    #[error("the setup command `{command}` of session {session} failed ({exit}):\n{output}")]
     Setup {
+        /// The session, which can be resumed.
+        session: SessionId,
         /// The command.
         command: String,
         /// How it ended.
         exit: String,
         /// The end of what it printed.
         output: String,
+    },
+    /// The session was interrupted before it began to work.
+    #[error("session {session} was interrupted while its working copy was set up")]
+    Interrupted {
+        /// The session, which can be resumed.
+        session: SessionId,
     },
     /// A gate was answered with something that is not among its choices.
     #[error("`{answer}` is no answer to gate `{node}`; the choices are: {choices}")]

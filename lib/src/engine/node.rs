@@ -17,9 +17,9 @@ use crate::ids::{CommitId, ContextId, NodeId, TurnId};
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
-use crate::route;
+use crate::route::{self, Decision};
 use crate::state::{Position, Visit};
-use crate::workspace::Change;
+use crate::workspace::{Change, WorkingCopy};
 
 /// How a node is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,8 +123,8 @@ impl Session {
             events.extend(self.committed(&change));
             let work = change.commit.into_iter().collect();
             self.record(writer, Batch { summary, messages, work, ..Batch::default() }, events, at, observe)?;
-            if let Some(commit) = change.commit {
-                self.move_branch(change.branch_at, commit)?;
+            if let (Some(commit), Ok(at)) = (change.commit, &change.branch) {
+                self.move_branch(*at, commit)?;
             }
             Ok(change)
         })
@@ -168,6 +168,7 @@ impl Session {
         tokio::task::block_in_place(|| {
             let Finished { copy, result, effect, duration, warnings, response } = finished;
             self.copy = Some(copy);
+            let mut broken = self.mend_record()?;
             let outcome = match result {
                 Ok(outcome) => outcome,
                 Err(Stopped::Paused(reason)) => return self.pause(reason, observe),
@@ -176,11 +177,21 @@ impl Session {
                     let choices = super::Question::of(&self.pipeline, node, visit.visit).listed();
                     return Err(Error::UnknownAnswer { node: node.id.clone(), answer, choices });
                 }
-                Err(Stopped::Broken(error)) => return self.broken(node, error, observe),
+                Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::fail(error.to_string()),
+                Err(Stopped::Broken(error)) => return Err(error.into()),
             };
             let mut ending = self.effect(effect, conversation);
             let trees = self.trees(ending.change.as_ref())?;
-            let decision = route::decide(&self.pipeline, &self.state, visit, outcome, &trees);
+            let mut decision = route::decide(&self.pipeline, &self.state, visit, outcome, &trees);
+            // Nothing can be built on a branch that is somebody else's now, so there is nowhere to go from here.
+            let branch = match &ending.change {
+                Some(change) => change.branch.clone().map(drop),
+                None => self.copy.as_ref().map_or(Ok(()), WorkingCopy::check_branch).map_err(|error| error.to_string()),
+            };
+            broken = branch.err().or(broken);
+            if let Some(reason) = broken {
+                decision = Decision { outcome: Outcome::fail(&*reason), route: Route::Fail { reason }, delay: None };
+            }
             if let Some(response) = response {
                 self.responses.insert(node.id.clone(), response);
             }
@@ -223,12 +234,12 @@ impl Session {
         }
         let summary = format!("{} {}: {}", node.id, outcome.status, route_words(route));
         let (writer, moved) = match change {
-            Some(change) => (change.writer, change.commit.map(|commit| (change.branch_at, commit, change.tree))),
+            Some(change) => (change.writer, change.commit.map(|commit| (change.branch.ok(), commit, change.tree))),
             None => (self.repo.writer(), None),
         };
         let work = moved.iter().map(|(_, commit, _)| *commit).collect();
         self.write(writer, Batch { summary, messages, work, events, ..Batch::default() }, observe)?;
-        if let Some((old, commit, _)) = moved {
+        if let Some((Some(old), commit, _)) = moved {
             self.move_branch(old, commit)?;
         }
         let copy = self.copy.as_mut().expect("the worker gave the working copy back");

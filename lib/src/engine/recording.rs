@@ -45,6 +45,14 @@ impl Session {
         if clean == json { event } else { Recorded::from_json(clean).unwrap_or(event) }
     }
 
+    /// Puts the record's ref back where this session left it, if an agent moved it. Says what was done.
+    pub(super) fn mend_record(&mut self) -> Result<Option<String>, Error> {
+        Ok(self.recorder.mend()?.map(|kept| {
+            let kept = kept.map(|name| format!("; what stood there is kept at {name}")).unwrap_or_default();
+            format!("the session's own record was moved or removed, and put back{kept}")
+        }))
+    }
+
     pub(super) fn write(&mut self, writer: Writer, mut batch: Batch, observe: Observer<'_>) -> Result<(), Error> {
         self.events_since_state += batch.events.len();
         let at_checkpoint = batch.events.iter().any(|recorded| matches!(recorded.event, Event::Checkpoint(_)));

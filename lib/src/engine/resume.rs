@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::start::{start_node, take_lock, take_worktree_lock};
 use super::{Engine, Error, Session};
 use crate::clock;
-use crate::event::{MessageRange, PipelineCancelled, PipelineStarted, Recorded, Resumed};
+use crate::event::{MessageRange, PipelineStarted, Resumed};
 use crate::git::Repo;
 use crate::ids::{ContextId, NodeId, SessionId};
 use crate::llm::Message;
@@ -39,6 +39,29 @@ pub fn recorded_state(history: &History, pipeline: &Pipeline) -> Result<State, E
     Ok(state)
 }
 
+/// A session that has not ended, as its record has it.
+pub(super) struct Found {
+    pub history: History,
+    pub pipeline: Pipeline,
+    pub state: State,
+}
+
+/// Reads a session that is to be written to. The caller holds its locks.
+pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
+    let history = History::newest(repo, id, &ContextId::main())?;
+    // These refs are this session's alone, so a lock on one of them was left by a killed run.
+    repo.release_stale_lock(&context_ref(id, &ContextId::main()))?;
+    for branch in history.started.branches.values() {
+        repo.release_stale_lock(&branch_ref(branch))?;
+    }
+    let pipeline = recorded_pipeline(&history.started)?;
+    let state = recorded_state(&history, &pipeline)?;
+    if !matches!(state.phase, Phase::Running | Phase::Paused { .. }) {
+        return Err(Error::Over { session: id.clone(), phase: state.phase.word() });
+    }
+    Ok(Found { history, pipeline, state })
+}
+
 impl Session {
     /// Takes a session up again. Returns it, and where uncommitted work of the killed process was saved.
     pub async fn resume(engine: Arc<Engine>, repo: Repo, id: &SessionId) -> Result<(Self, Option<String>), Error> {
@@ -50,33 +73,12 @@ impl Session {
         Ok((session, kept))
     }
 
-    /// Calls a session off that no process works on.
-    pub fn cancel(engine: Arc<Engine>, repo: Repo, id: &SessionId) -> Result<Recorded, Error> {
-        let mut session = Self::open(engine, repo, id)?;
-        let mut seen = Vec::new();
-        let batch = Batch { summary: "cancel".into(), ..Batch::default() };
-        let event = PipelineCancelled::default();
-        let writer = session.repo.writer();
-        session.record(writer, batch, vec![event.into()], clock::now(), &mut |event| seen.push(event.clone()))?;
-        Ok(seen.remove(0))
-    }
-
     fn open(engine: Arc<Engine>, repo: Repo, id: &SessionId) -> Result<Self, Error> {
         let lock = take_lock(&repo, id)?;
         // Whatever a killed run started dies by itself; its supervisor holds this lock until then.
         let worktree_lock = take_worktree_lock(&repo, id)?;
-        let history = History::newest(&repo, id, &ContextId::main())?;
-        // These refs are this session's alone, so a lock on one of them was left by a killed run.
-        repo.release_stale_lock(&context_ref(id, &ContextId::main()))?;
-        for branch in history.started.branches.values() {
-            repo.release_stale_lock(&branch_ref(branch))?;
-        }
-        let pipeline = recorded_pipeline(&history.started)?;
+        let Found { history, pipeline, state } = find(&repo, id)?;
         let start_node = start_node(&pipeline)?;
-        let state = recorded_state(&history, &pipeline)?;
-        if !matches!(state.phase, Phase::Running | Phase::Paused { .. }) {
-            return Err(Error::Over { session: id.clone(), phase: state.phase.word() });
-        }
         let messages = (history.first, history.tip, state.messages);
         let recorder = Recorder::resume(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone(), messages);
         Ok(Self {

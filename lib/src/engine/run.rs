@@ -12,9 +12,9 @@ use super::worker::{Recorded as TurnRecorded, Report, Worker};
 use super::{Error, Observer, Pause, Session};
 use crate::agent::Verdict;
 use crate::clock;
-use crate::event::{PauseReason, PipelineFailed, PipelinePaused};
+use crate::event::{PauseReason, PipelinePaused};
 use crate::ids::NodeId;
-use crate::plan::pipeline::{HandlerKind, Node};
+use crate::plan::pipeline::HandlerKind;
 use crate::record::Batch;
 use crate::route::{self, Action};
 use crate::state::{Phase, Visit};
@@ -96,7 +96,10 @@ impl Session {
         let Some(node) = self.pipeline.node(&visit.node).cloned() else {
             return Err(Error::Worker { node: visit.node, why: "the pipeline has no such node".into() });
         };
-        let conversation = conversation(&self.pipeline, &node, &visit, self.degrade && !continues);
+        // The first agent after a resume, and a program, which reads one prompt, are told a summary instead.
+        let is_program = self.engine.agents.of(&node).is_ok_and(|agent| !agent.can_continue());
+        let degrade = is_program || (self.degrade && !continues);
+        let conversation = conversation(&self.pipeline, &self.state, &node, &visit, degrade);
         if node.handler == HandlerKind::Codergen {
             self.degrade = false;
         }
@@ -107,6 +110,8 @@ impl Session {
         };
         if start == Start::Over {
             self.interrupted.clear();
+            // What the agent said before is not part of any conversation any more.
+            self.threads.clear();
         }
         // Everything that can be wrong with the work is found out before the node counts as started.
         let work = self.work(&node, &visit, &conversation)?;
@@ -130,7 +135,8 @@ impl Session {
             match report {
                 Report::Turn(turn, answer) => {
                     let change = self.record_turn(*turn, &conversation, observe)?;
-                    let verdict = if self.engine.cancel.is_stopped() { Verdict::Stop } else { Verdict::Go };
+                    let stop = self.engine.cancel.is_stopped() || change.branch.is_err();
+                    let verdict = if stop { Verdict::Stop } else { Verdict::Go };
                     // The worker waits for this; if it is gone its end is reported below.
                     let _ = answer.send(TurnRecorded { change, verdict });
                 }
@@ -152,23 +158,9 @@ impl Session {
         self.record(writer, Batch { summary, ..Batch::default() }, vec![event.into()], clock::now(), observe)
     }
 
-    /// An agent that moved the session's own refs fails its node and, since nothing can be built on them, the run.
-    pub(super) fn broken(
-        &mut self,
-        node: &Node,
-        error: crate::workspace::Error,
-        observe: Observer<'_>,
-    ) -> Result<(), Error> {
-        let moved =
-            matches!(error, crate::workspace::Error::BranchMoved { .. } | crate::workspace::Error::BranchGone { .. });
-        if !moved {
-            return Err(error.into());
-        }
-        let event =
-            PipelineFailed { reason: error.to_string(), node_id: Some(node.id.clone()), extra: Default::default() };
-        let batch = Batch { summary: format!("{} failed: its branch was moved", node.id), ..Batch::default() };
-        let writer = self.repo.writer();
-        self.record(writer, batch, vec![event.into()], clock::now(), observe)
+    /// Whether the repository has files the user works on.
+    pub fn has_checkout(&self) -> bool {
+        self.repo.workdir().is_some()
     }
 
     /// The working copy, while no node runs.

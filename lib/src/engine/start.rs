@@ -197,7 +197,11 @@ impl Session {
         let lines: Vec<&str> = text.lines().collect();
         let last = lines[lines.len().saturating_sub(20)..].join("\n");
         let last = self.engine.redactor.text(&last).into_owned();
-        Err(Error::Setup { command: script.clone(), exit: output.exit.to_string(), output: last })
+        let session = self.id.clone();
+        Err(match output.exit {
+            Exit::Cancelled => Error::Interrupted { session },
+            exit => Error::Setup { session, command: script.clone(), exit: exit.to_string(), output: last },
+        })
     }
 }
 

@@ -126,6 +126,9 @@ impl Part {
 /// The mark of a user message that does not come from the user.
 const STEERING: &str = "steering";
 
+/// The field that marks the words of a program that failed.
+const FAILED: &str = "failed";
+
 impl Message {
     /// A message of these parts.
     pub fn new(role: Role, content: Vec<Part>) -> Self {
@@ -170,7 +173,12 @@ impl Message {
 
     /// Whether it is an assistant's last word: it asks for no tool.
     pub fn is_answer(&self) -> bool {
-        self.role == Role::Assistant && self.tool_calls().next().is_none()
+        self.role == Role::Assistant && self.tool_calls().next().is_none() && !self.extra.contains_key(FAILED)
+    }
+
+    /// Marks an answer as the words of a program that failed, with why: nothing can go on from it.
+    pub fn mark_failed(&mut self, why: &str) {
+        self.extra.insert(FAILED.to_owned(), why.into());
     }
 
     /// The tools it asks for: id, name, arguments.

@@ -115,6 +115,29 @@ impl Recorder {
         Ok(commit)
     }
 
+    /// Puts the ref back where this recorder left it, when somebody moved or removed it who is no recorder: what they
+    /// put there is kept. None when nothing was wrong, otherwise the name it is kept under, if there was anything.
+    /// A ref that went on from here was moved by another writer, which is an error.
+    pub fn mend(&mut self) -> Result<Option<Option<String>>, Error> {
+        let name = self.reference();
+        let actual = self.repo.reference(&name)?;
+        let Some(tip) = self.tip.filter(|_| actual != self.tip) else { return Ok(None) };
+        let kept = match actual {
+            Some(at) if self.repo.is_ancestor(tip, at)? => return Err(Error::Moved { session: self.session.clone() }),
+            Some(at) => Some(self.keep(at)?),
+            None => None,
+        };
+        self.repo.swap(&name, actual, tip, "pleach: put back").map_err(|error| self.refused(error))?;
+        Ok(Some(kept))
+    }
+
+    fn keep(&self, commit: CommitId) -> Result<String, Error> {
+        let taken = self.repo.references(&format!("refs/pleach/keep/{}-", self.session))?.len();
+        let name = format!("refs/pleach/keep/{}-{}", self.session, taken + 1);
+        self.repo.swap(&name, None, commit, "pleach: keep").map_err(|error| self.refused(error))?;
+        Ok(name)
+    }
+
     /// Packs what this recorder has written, if it is worth it. For the moments a run pauses or ends.
     pub fn finish(&mut self) -> Result<(), Error> {
         if self.loose >= PACK_AT_LEAST { self.pack() } else { Ok(()) }

@@ -46,8 +46,8 @@ pub struct Change {
     pub agent_head: Option<CommitId>,
     /// The commit's message without trailers.
     pub message: Option<String>,
-    /// What the session branch stood at.
-    pub branch_at: CommitId,
+    /// What the session branch stands at, from where it can be moved; or why it cannot.
+    pub branch: Result<CommitId, String>,
     /// What a person should know.
     pub warnings: Vec<String>,
 }
@@ -117,7 +117,7 @@ impl WorkingCopy {
     /// Finds out what changed since the newest recorded commit and prepares a commit of it. `candidates` are the only
     /// paths that can have changed, where that is known; none means a scan of everything.
     pub fn prepare(&mut self, author: &Author<'_>, candidates: Option<&[PathBuf]>) -> Result<Change, Error> {
-        let (agent_head, branch_at) = self.agent_commits()?;
+        let (agent_head, branch) = self.agent_commits()?;
         let mut writer = self.repo.writer();
         let scan = match candidates {
             Some(paths) => self.worktree.scan_paths(paths)?,
@@ -131,7 +131,7 @@ impl WorkingCopy {
             paths: written.paths,
             agent_head,
             message: None,
-            branch_at,
+            branch,
             warnings: written.warnings,
         };
         if change.tree != self.tree()? || agent_head.is_some() {
@@ -163,21 +163,21 @@ impl WorkingCopy {
 
     /// The agent's own commit that is not part of the session yet, and what the session branch stands at. An agent
     /// that checked the session branch out and committed there has its commit adopted and its HEAD detached again;
-    /// a branch that moved in any other way is an error.
-    fn agent_commits(&mut self) -> Result<(Option<CommitId>, CommitId), Error> {
+    /// a branch that moved in any other way is left where it is.
+    fn agent_commits(&mut self) -> Result<(Option<CommitId>, Result<CommitId, String>), Error> {
         let head = self.worktree.agent_head()?.unwrap_or(Head { commit: self.base, branch: None });
         let branch_at = self.repo.reference(&branch_ref(&self.branch))?;
         let on_branch = head.branch.as_ref() == Some(&self.branch);
         if on_branch {
             self.worktree.detach()?;
         }
-        let branch_at = match branch_at {
-            Some(at) if at == self.tip || on_branch => at,
-            Some(at) => return Err(Error::BranchMoved { branch: self.branch.clone(), to: at, tip: self.tip }),
-            None => return Err(Error::BranchGone { branch: self.branch.clone(), tip: self.tip }),
+        let branch = match branch_at {
+            Some(at) if at == self.tip || on_branch => Ok(at),
+            Some(to) => Err(Error::BranchMoved { branch: self.branch.clone(), to, tip: self.tip }.to_string()),
+            None => Err(Error::BranchGone { branch: self.branch.clone(), tip: self.tip }.to_string()),
         };
         let foreign = head.commit != self.base && !self.repo.is_ancestor(head.commit, self.tip)?;
-        Ok((foreign.then_some(head.commit), branch_at))
+        Ok((foreign.then_some(head.commit), branch))
     }
 
     /// A change of nothing, for a turn of a node that must not write.
@@ -189,7 +189,7 @@ impl WorkingCopy {
             paths: Vec::new(),
             agent_head: None,
             message: None,
-            branch_at: self.tip,
+            branch: Ok(self.tip),
             warnings: Vec::new(),
         })
     }
@@ -271,9 +271,9 @@ impl WorkingCopy {
     }
 
     /// A commit on top of the newest one whose files are those of the running node's base, for an agent that has to
-    /// start over. None when nothing has changed since the base.
+    /// start over. None when nothing was committed since the base.
     pub fn restoring_commit(&self, node: &NodeId, at: Timestamp) -> Result<Option<(Writer, CommitId)>, Error> {
-        if !self.has_changed()? {
+        if self.tip == self.base {
             return Ok(None);
         }
         let mut writer = self.repo.writer();

@@ -9,7 +9,8 @@ use crate::git::{Repo, Worktree};
 use crate::ids::{CommitId, RepoPath};
 
 /// Files below the git directory that change what git does.
-const CONTROL_FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "objects/info/alternates"];
+const CONTROL_FILES: [&str; 5] =
+    ["config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates"];
 
 /// Keeps an eye on what an agent must leave alone. The user's checkout is opened once, before any agent runs, and
 /// only ever read.
@@ -76,6 +77,12 @@ fn mark(file: &Path) -> String {
 }
 
 impl Guard {
+    /// Refs under `prefix` that are not in `after` as they were, with what they were.
+    pub fn lost(&self, after: &Self, prefix: &str) -> Vec<(String, CommitId)> {
+        let kept = self.refs.iter().filter(|(name, id)| name.starts_with(prefix) && after.refs.get(*name) != Some(id));
+        kept.map(|(name, id)| (name.clone(), *id)).collect()
+    }
+
     /// What differs from `self` in `after`. Refs that `ours` says are the session's own are left out: those move by
     /// compare-and-swap, which notices for itself.
     pub fn compare(&self, after: &Self, ours: impl Fn(&str) -> bool) -> Trespass {

@@ -17,6 +17,13 @@ pub use settings::WorktreeSettings;
 use crate::git;
 use crate::ids::{BranchName, CommitId};
 
+impl Error {
+    /// Whether somebody moved or removed the session's own branch.
+    pub fn is_of_own_branch(&self) -> bool {
+        matches!(self, Self::BranchMoved { .. } | Self::BranchGone { .. })
+    }
+}
+
 /// Why a working copy could not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -104,7 +104,7 @@ impl Session {
             let writer = std::mem::replace(&mut change.writer, repo.writer());
             let batch = self.batch(commit, &change.paths, messages, at)?;
             let record = recorder.append(writer, &batch)?;
-            repo.swap(&branch_ref(&self.copy.branch), Some(change.branch_at), commit, "pleach: turn")?;
+            repo.swap(&branch_ref(&self.copy.branch), change.branch.clone().ok(), commit, "pleach: turn")?;
             self.copy.accept(&change)?;
             Ok(record)
         })?;

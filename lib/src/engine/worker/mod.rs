@@ -158,7 +158,10 @@ impl Worker {
             Work::Pass(outcome) => Ok(outcome),
             Work::Wait(duration) => tokio::select! {
                 () = tokio::time::sleep(duration) => Ok(Outcome::success()),
-                () = cancel.cancel.stopped() => Err(Stopped::Paused(PauseReason::Interrupted)),
+                () = cancel.cancel.stopped() => match cancel.timed_out() {
+                    true => Ok(self.within_time(Outcome::success(), &cancel)),
+                    false => Err(Stopped::Paused(PauseReason::Interrupted)),
+                },
             },
             Work::Human(question) => self.ask(&question, end).await,
             Work::Tool(command) => self.tool(command, &cancel, end).await,
@@ -220,7 +223,13 @@ impl Worker {
         let own_records = format!("{}{}/", crate::record::SESSIONS, self.session);
         let kept = format!("{}{}-", crate::workspace::KEEP, self.session);
         let ours = |name: &str| name == own_branch || name.starts_with(&own_records) || name.starts_with(&kept);
-        let trespass = before.compare(&after, ours);
+        let mut trespass = before.compare(&after, ours);
+        for (name, id) in before.lost(&after, &kept) {
+            // Saved work stays saved, whoever removed the ref.
+            let now = block(|| Ok(self.copy.repo.reference(&name)?))?;
+            block(|| Ok(self.copy.repo.swap(&name, now, id, "pleach: put back").map_err(crate::git::Error::from)?))?;
+            trespass.control.push(format!("`{name}`, which was put back"));
+        }
         if !trespass.foreign.is_empty() {
             warnings.push(format!(
                 "changed while `{}` ran, by it or by somebody else: {}",
