@@ -529,7 +529,7 @@ fn worktrees_are_listed_and_removed_in_any_state() {
     assert_eq!(listed.len(), 4);
     assert_eq!(listed[0].branch.as_deref(), Some("refs/heads/main"));
     assert!(listed.iter().any(|entry| entry.path.ends_with("tw\no") && entry.head == Some(base)));
-    assert!(matches!(Worktree::add(&repo, &paths[0], base), Err(Error::Program { .. })));
+    assert!(matches!(Worktree::add(&repo, &paths[0], base), Err(Error::PlaceTaken { .. })));
     fs::remove_file(paths[0].join(".git")).unwrap();
     fs::create_dir(paths[1].join("locked")).unwrap();
     fs::write(paths[1].join("locked/file"), "x").unwrap();
