@@ -13,6 +13,7 @@ pub mod crash;
 mod diff;
 mod error;
 mod id;
+mod loose;
 mod object;
 mod open;
 mod pack;

@@ -1,20 +1,15 @@
 //! Objects on their way into the repository. They are kept in memory until [`Writer::flush`], so that a transition
 //! that is given up leaves nothing behind, and so that what is written is known and can be made durable.
 
-use std::collections::BTreeSet;
 use std::fmt;
-use std::fs::File;
-use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
 
 use gix::bstr::BStr;
 use gix::objs::{Kind as ObjectKind, Write as _};
 use jiff::Timestamp;
 
-use super::crash::{self, Kind, When};
-use super::error::{Error, IoContext as _, LibraryContext as _, explain};
+use super::error::{Error, LibraryContext as _, explain};
 use super::id::{BlobId, TreeId, from_gix, to_gix};
+use super::loose;
 use super::object::{EntryKind, Person};
 use super::open::Durability;
 use super::repo::{Repo, find_tree};
@@ -145,103 +140,11 @@ impl Writer {
     }
 
     fn write_all(&self, storage: &gix::odb::memory::Storage) -> Result<(), Error> {
-        let mut objects: Vec<_> = storage.iter().collect();
-        objects.sort_by_key(|(id, _)| **id);
-        let root = self.store.objects.store_ref().path().to_owned();
-        let mut directories = BTreeSet::new();
-        for (id, (kind, bytes)) in objects {
-            let path = loose_path(&root, id);
-            match self.existing(&path, id, *kind, bytes)? {
-                Existing::Packed => continue,
-                Existing::Loose => self.sync(&path)?,
-                Existing::None => {
-                    crash::point(Kind::ObjectWrite, When::Before);
-                    if self.write_loose(&root, &path, *kind, bytes)? {
-                        directories.insert(root.clone());
-                    }
-                    crash::point(Kind::ObjectWrite, When::After);
-                }
-            }
-            directories.extend(path.parent().map(Path::to_owned));
-        }
-        for directory in &directories {
-            self.sync(directory)?;
-        }
-        Ok(())
+        let mut objects: Vec<loose::Object<'_>> =
+            storage.iter().map(|(id, (kind, bytes))| (id, *kind, bytes.as_slice())).collect();
+        objects.sort_unstable_by_key(|(id, ..)| *id);
+        loose::write(&self.store, &objects, self.durability)
     }
-
-    fn sync(&self, path: &Path) -> Result<(), Error> {
-        match self.durability {
-            Durability::Fsync => File::open(path).and_then(|file| file.sync_all()).at("sync", path),
-            Durability::None => Ok(()),
-        }
-    }
-
-    /// Whether the repository has the object already, whole. A loose file is looked at itself: the library takes
-    /// any file of the right name for the object.
-    fn existing(&self, path: &Path, id: &gix::ObjectId, kind: ObjectKind, bytes: &[u8]) -> Result<Existing, Error> {
-        match std::fs::read(path) {
-            Ok(file) if is_whole(&file, kind, bytes) => Ok(Existing::Loose),
-            Ok(_) => Ok(Existing::None),
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("read", path),
-            Err(_) if self.store.objects.exists_without_refresh(id) => Ok(Existing::Packed),
-            Err(_) => Ok(Existing::None),
-        }
-    }
-
-    /// Writes one object beside its place and moves it there. True if its directory is new.
-    fn write_loose(&self, root: &Path, path: &Path, kind: ObjectKind, bytes: &[u8]) -> Result<bool, Error> {
-        let directory = path.parent().unwrap_or(root);
-        let is_new = match std::fs::create_dir(directory) {
-            Ok(()) => true,
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => false,
-            Err(error) => return Err(error).at("create", directory),
-        };
-        let temporary = directory.join(format!("tmp_obj_{:016x}", fastrand::u64(..)));
-        let written = self.write_file(&temporary, kind, bytes);
-        written.and_then(|()| std::fs::rename(&temporary, path)).at("write", path).inspect_err(|_| {
-            // What is left of it is of no use to anyone.
-            let _ = std::fs::remove_file(&temporary);
-        })?;
-        Ok(is_new)
-    }
-
-    fn write_file(&self, path: &Path, kind: ObjectKind, bytes: &[u8]) -> std::io::Result<()> {
-        let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o444).open(path)?;
-        let header = gix::objs::encode::loose_header(kind, bytes.len() as u64);
-        let level = gix::zlib::Compression::BEST_SPEED;
-        let mut deflate = gix::zlib::stream::deflate::Write::new(Vec::with_capacity(bytes.len() / 2 + 64), level);
-        deflate.write_all(&header)?;
-        deflate.write_all(bytes)?;
-        deflate.flush()?;
-        let mut file = file;
-        file.write_all(&deflate.into_inner())?;
-        if self.durability == Durability::Fsync {
-            file.sync_all()?;
-        }
-        Ok(())
-    }
-}
-
-enum Existing {
-    None,
-    Loose,
-    Packed,
-}
-
-/// Whether a loose file holds exactly this object, to the last byte of its checksum.
-fn is_whole(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
-    let expected = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
-    let mut found = vec![0; expected.len() + 1];
-    match gix::zlib::Inflate::default().once(file, &mut found) {
-        Ok((gix::zlib::Status::StreamEnd, _, length)) => found[..length] == expected,
-        _ => false,
-    }
-}
-
-fn loose_path(root: &Path, id: &gix::ObjectId) -> PathBuf {
-    let hex = id.to_hex().to_string();
-    root.join(&hex[..2]).join(&hex[2..])
 }
 
 /// The parts of a path, none of which may be one that git keeps for itself.

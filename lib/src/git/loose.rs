@@ -1,0 +1,181 @@
+//! Writing objects as loose files: whole or not at all, durable if asked, and mending what a crash has left behind.
+//! Neither git by default nor its library here makes loose objects durable.
+
+use std::collections::BTreeSet;
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use gix::objs::Kind as ObjectKind;
+
+use super::crash::{self, Kind, When};
+use super::error::{Error, IoContext as _};
+use super::open::Durability;
+
+/// An object to write.
+pub(super) type Object<'a> = (&'a gix::ObjectId, ObjectKind, &'a [u8]);
+
+/// Objects written at once, which bounds the files that are open.
+const ROUND: usize = 64;
+
+/// Threads that wait for the disk. It takes files that come together in one go, so waiting side by side is what makes
+/// a turn of many objects as durable as one of few in about the same time.
+const WAITING: usize = 8;
+
+/// Writes objects into the store of `repo` that it does not have whole.
+pub(super) fn write(repo: &gix::Repository, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+    let root = repo.objects.store_ref().path();
+    let mut directories = BTreeSet::new();
+    for round in objects.chunks(ROUND) {
+        write_round(repo, root, round, durability, &mut directories)?;
+    }
+    let directories = directories.into_iter().map(|path| File::open(&path).at("open", &path).map(|file| (file, path)));
+    sync(directories.collect::<Result<_, _>>()?, durability)
+}
+
+fn write_round(
+    repo: &gix::Repository,
+    root: &Path,
+    objects: &[Object<'_>],
+    durability: Durability,
+    directories: &mut BTreeSet<PathBuf>,
+) -> Result<(), Error> {
+    let mut new = Vec::new();
+    let mut files = Vec::new();
+    for (id, kind, bytes) in objects {
+        let path = loose_path(root, id);
+        let file = match existing(repo, &path, id, *kind, bytes)? {
+            Existing::Packed => continue,
+            // It may have come from a git that did not wait for the disk.
+            Existing::Loose => File::open(&path).at("open", &path)?,
+            Existing::None => {
+                let (temporary, file) = Temporary::write(root, &path, *kind, bytes, directories)?;
+                new.push((temporary, path.clone()));
+                file
+            }
+        };
+        directories.extend(path.parent().map(Path::to_owned));
+        files.push((file, path));
+    }
+    sync(files, durability)?;
+    for (temporary, path) in new {
+        crash::point(Kind::ObjectWrite, When::Before);
+        temporary.move_to(&path)?;
+        crash::point(Kind::ObjectWrite, When::After);
+    }
+    Ok(())
+}
+
+enum Existing {
+    None,
+    Loose,
+    Packed,
+}
+
+/// Whether the repository has the object already, whole. A loose file is looked at itself: the library takes any file
+/// of the right name for the object.
+fn existing(
+    repo: &gix::Repository,
+    path: &Path,
+    id: &gix::ObjectId,
+    kind: ObjectKind,
+    bytes: &[u8],
+) -> Result<Existing, Error> {
+    match std::fs::read(path) {
+        Ok(file) if is_whole(&file, kind, bytes) => Ok(Existing::Loose),
+        Ok(_) => Ok(Existing::None),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("read", path),
+        Err(_) if repo.objects.exists_without_refresh(id) => Ok(Existing::Packed),
+        Err(_) => Ok(Existing::None),
+    }
+}
+
+/// Whether a loose file holds exactly this object, to the last byte of its checksum.
+fn is_whole(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
+    let expected = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
+    let mut found = vec![0; expected.len() + 1];
+    match gix::zlib::Inflate::default().once(file, &mut found) {
+        Ok((gix::zlib::Status::StreamEnd, _, length)) => found[..length] == expected,
+        _ => false,
+    }
+}
+
+fn loose_path(root: &Path, id: &gix::ObjectId) -> PathBuf {
+    let hex = id.to_hex().to_string();
+    root.join(&hex[..2]).join(&hex[2..])
+}
+
+/// A file that becomes an object once it is whole on disk; git sweeps up those of this name that a crash leaves.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    /// Writes the content of an object beside its place. `directories` gets those that are changed by that.
+    fn write(
+        root: &Path,
+        path: &Path,
+        kind: ObjectKind,
+        bytes: &[u8],
+        directories: &mut BTreeSet<PathBuf>,
+    ) -> Result<(Self, File), Error> {
+        let directory = path.parent().unwrap_or(root);
+        let temporary = Self(directory.join(format!("tmp_obj_{:016x}", fastrand::u64(..))));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o444);
+        let mut file = match options.open(&temporary.0) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(directory).at("create", directory)?;
+                directories.insert(root.to_owned());
+                options.open(&temporary.0)
+            }
+            file => file,
+        }
+        .at("create", &temporary.0)?;
+        let content = deflate(kind, bytes).at("compress", path)?;
+        file.write_all(&content).at("write", &temporary.0)?;
+        Ok((temporary, file))
+    }
+
+    fn move_to(mut self, path: &Path) -> Result<(), Error> {
+        std::fs::rename(&self.0, path).at("write", path)?;
+        // It is the object now, and not to be removed.
+        self.0.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.0.as_os_str().is_empty() {
+            // What is left of it is of no use to anyone.
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+}
+
+fn deflate(kind: ObjectKind, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
+    // git's own level for loose objects.
+    let level = gix::zlib::Compression::BEST_SPEED;
+    let mut deflate = gix::zlib::stream::deflate::Write::new(Vec::with_capacity(bytes.len() / 2 + 64), level);
+    deflate.write_all(&gix::objs::encode::loose_header(kind, bytes.len() as u64))?;
+    deflate.write_all(bytes)?;
+    deflate.flush()?;
+    Ok(deflate.into_inner())
+}
+
+/// Waits until all files are on disk.
+fn sync(files: Vec<(File, PathBuf)>, durability: Durability) -> Result<(), Error> {
+    let sync_each =
+        |files: &[(File, PathBuf)]| files.iter().try_for_each(|(file, path)| file.sync_all().at("sync", path));
+    if durability == Durability::None || files.is_empty() {
+        return Ok(());
+    }
+    let (mine, others) = files.split_at(files.len().div_ceil(WAITING));
+    std::thread::scope(|scope| {
+        let size = others.len().div_ceil(WAITING - 1).max(1);
+        let waiting: Vec<_> = others.chunks(size).map(|part| scope.spawn(move || sync_each(part))).collect();
+        let mine = sync_each(mine);
+        let others = waiting.into_iter().map(|thread| thread.join().expect("waiting for the disk does not panic"));
+        others.fold(mine, Result::and)
+    })
+}
