@@ -550,12 +550,12 @@ impl Phase {
     }
 }
 
-/// Two results are the same when the files are and the outcome says the same. What a command printed does not count:
-/// a test that fails the same way prints other times every time. What an agent answered does.
+/// Two results are the same when the outcome and the files are. All a command printed does not count, only its last
+/// words, which are the reason of a failure: most commands print times.
 pub fn result_digest(outcome: &Outcome, trees: &Snapshot) -> u64 {
-    let told: BTreeMap<_, _> = outcome.context_updates.iter().filter(|(key, _)| *key != "tool.output").collect();
-    let said = (&outcome.status, &outcome.preferred_label, &outcome.suggested_next_ids, told);
-    let text = serde_json::to_string(&(said, trees)).unwrap_or_default();
+    let mut outcome = outcome.clone();
+    outcome.context_updates.remove("tool.output");
+    let text = serde_json::to_string(&(outcome, trees)).unwrap_or_default();
     // FNV-1a, which stays the same from build to build: the digest is part of kept states.
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

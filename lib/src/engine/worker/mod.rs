@@ -219,10 +219,11 @@ impl Worker {
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, Stopped> {
         let after = block(|| self.copy.look())?;
-        let own_branch = branch_ref(&self.copy.branch);
-        let own_records = format!("{}{}/", crate::record::SESSIONS, self.session);
         let kept = format!("{}{}-", crate::workspace::KEEP, self.session);
-        let ours = |name: &str| name == own_branch || name.starts_with(&own_records) || name.starts_with(&kept);
+        // Other sessions move refs of theirs meanwhile; this one's are checked where they are moved.
+        let sessions = branch_ref(&self.copy.branch);
+        let sessions = sessions.strip_suffix(&format!("{}/{}", self.pipeline, self.session)).unwrap_or(&sessions);
+        let ours = |name: &str| name.starts_with("refs/pleach/") || name.starts_with(sessions);
         let mut trespass = before.compare(&after, ours);
         for (name, id) in before.lost(&after, &kept) {
             // Saved work stays saved, whoever removed the ref.
