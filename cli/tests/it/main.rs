@@ -6,6 +6,7 @@ mod checkout;
 mod config;
 mod crash;
 mod fake_agent;
+mod graph;
 mod human;
 mod inspect;
 mod matrix;

@@ -221,7 +221,7 @@ impl Loops {
         let widest = LOOP + NEXT_LOOP * (own.len() - 1) as f64;
         let Size { width, height } = wires[wire].label;
         let label_at = Point::new(
-            middle.x + body.size.width / 2.0 + widest * 0.75 + LABEL_MARGIN + width / 2.0,
+            middle.x + body.size.width / 2.0 + widest + LABEL_MARGIN + width / 2.0,
             middle.y - self.room[wires[wire].from].height / 2.0 + above + height / 2.0,
         );
         Course { path, label_at }

@@ -21,6 +21,7 @@ use std::collections::BTreeMap;
 
 use pleach::ids::NodeId;
 use pleach::plan::pipeline::{Edge, HandlerKind, Node, Pipeline};
+use serde_json::{Value, json};
 
 use self::layout::Flow;
 use self::shapes::Shape;
@@ -82,6 +83,31 @@ impl Diagram {
             nodes: pipeline.nodes().iter().map(Figure::new).collect(),
             links: pipeline.edges().iter().filter_map(link).collect(),
         }
+    }
+
+    /// What there is to see as data, for programs: nodes in the order of the text, edges as they are written.
+    pub fn json(&self) -> Value {
+        let order = self.order();
+        let node = |index: usize| {
+            let Figure { id, label, kind, shape } = &self.nodes[index];
+            json!({"id": id, "label": label, "type": kind.as_str(), "shape": shape.word()})
+        };
+        let edge = |(link, back): (&Link, &bool)| {
+            json!({
+                "from": self.nodes[link.from].id,
+                "to": self.nodes[link.to].id,
+                "label": link.label,
+                "condition": link.condition,
+                "loop_restart": link.restarts,
+                "back": back,
+            })
+        };
+        json!({
+            "name": self.name,
+            "goal": self.goal,
+            "nodes": order.nodes.iter().map(|index| node(*index)).collect::<Vec<_>>(),
+            "edges": self.links.iter().zip(&order.back).map(edge).collect::<Vec<_>>(),
+        })
     }
 
     /// Which edges lead back, and the order of the nodes without them.
