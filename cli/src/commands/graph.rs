@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
@@ -14,7 +15,8 @@ use crate::render::{Out, Source, graph};
 
 /// Draw a pipeline.
 ///
-/// A file with errors is not drawn; warnings do not matter here. Nothing but pleach is needed, also for SVG.
+/// A file with errors is not drawn; warnings do not matter here. Nothing but pleach is needed, also for SVG. With --json
+/// nodes and edges are given as data.
 #[derive(Debug, Args)]
 pub struct GraphArgs {
     /// The pipeline, a DOT file.
@@ -38,16 +40,21 @@ enum Format {
 }
 
 pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
+    if globals.json && args.format.is_some() {
+        let message = "--json and --format ask for two different things";
+        return Err(Failure::new(Exit::Usage, message).hint("leave one of them out"));
+    }
     let pipeline = read(globals, &args.file)?;
-    let output = args.output.map(|path| globals.path(&path));
-    let drawn = match format(args.format, output.as_deref()) {
-        Format::Svg => graph::svg(&graph::Diagram::new(&pipeline)),
+    let diagram = graph::Diagram::new(&pipeline);
+    let drawn = match format(args.format, args.output.as_deref()) {
+        _ if globals.json => format!("{}\n", diagram.json()),
+        Format::Svg => graph::svg(&diagram),
         Format::Dot => plan::print::dot(&pipeline),
-        Format::Text => graph::text(&graph::Diagram::new(&pipeline)),
+        Format::Text => graph::text(&diagram),
     };
-    match output {
+    match args.output {
         None => Out::new().text(&drawn)?,
-        Some(output) => write(&globals.path(&args.file), &output, &drawn)?,
+        Some(output) => write(globals, &args.file, &output, &drawn)?,
     }
     Ok(Exit::Done)
 }
@@ -73,15 +80,20 @@ fn read(globals: &Globals, name: &Path) -> Result<Pipeline, Failure> {
     })
 }
 
-fn write(input: &Path, output: &Path, text: &str) -> Result<(), Failure> {
+fn write(globals: &Globals, input: &Path, name: &Path, text: &str) -> Result<(), Failure> {
+    let output = globals.path(name);
     // An output that is not there yet has no canonical path, and so is no file that could be lost.
-    if output.canonicalize().is_ok_and(|output| input.canonicalize().is_ok_and(|input| input == output)) {
-        let message = format!("`{}` is the pipeline itself", output.display());
+    if output.canonicalize().is_ok_and(|output| globals.path(input).canonicalize().is_ok_and(|input| input == output)) {
+        let message = format!("`{}` is the pipeline itself", name.display());
         return Err(Failure::new(Exit::Usage, message).hint("give another file with -o"));
     }
     let text = anstream::adapter::strip_str(text).to_string();
     fs::write(output, text).map_err(|error| {
-        Failure::new(Exit::Environment, format!("cannot write `{}`", output.display()))
+        let exit = match error.kind() {
+            ErrorKind::NotFound | ErrorKind::NotADirectory | ErrorKind::IsADirectory => Exit::Usage,
+            _ => Exit::Environment,
+        };
+        Failure::new(exit, format!("cannot write `{}`", name.display()))
             .because(&error)
             .hint("give a file in a directory that exists and may be written to")
     })

@@ -157,15 +157,36 @@ fn an_agent_that_moves_the_session_branch_fails() {
 }
 
 #[test]
-fn an_agent_that_moves_the_sessions_record_stops_the_run() {
-    let command = "git update-ref refs/pleach/sessions/$PLEACH_SESSION/main HEAD";
+fn an_agent_that_moves_the_sessions_record_fails_and_loses_nothing() {
+    let moved = "git update-ref refs/pleach/sessions/$PLEACH_SESSION/main HEAD";
+    let removed = "git update-ref -d refs/pleach/sessions/$PLEACH_SESSION/main";
+    for command in [moved, removed] {
+        let env = TestEnv::with_repo();
+        env.run(&one(&format!("echo 1 > one; {command}")), &[]).expect(1);
+        let story = env.story();
+        let failed = story.last("NodeExecution");
+        assert_eq!(failed["outcome"]["status"], "fail");
+        let reason = failed["outcome"]["failure_reason"].as_str().unwrap();
+        assert!(reason.contains("the session's own record was moved or removed"), "{reason}");
+        assert_eq!(env.files(), ["README.md", "one"], "the work is on the branch all the same");
+    }
+}
+
+#[test]
+fn an_agent_that_removes_saved_work_fails_and_it_is_put_back() {
     let env = TestEnv::with_repo();
-    let head = env.git(&["rev-parse", "HEAD"]);
-    let ran = env.run(&one(command), &[]);
-    assert_ne!(ran.code, 0, "{ran}");
-    assert!(ran.stderr.contains("error: ") && ran.stderr.contains("hint: "), "{ran}");
-    let name = env.git(&["for-each-ref", "--format=%(objectname)", "refs/pleach/sessions"]);
-    assert_eq!(name, head, "nothing is written over it");
+    let dot = r#"digraph one {
+        start [shape=Mdiamond]
+        exit [shape=Msquare]
+        look [shape=parallelogram, write=false, tool_command="echo 1 > kept"]
+        work [shape=parallelogram, tool_command="git update-ref -d refs/pleach/keep/$PLEACH_SESSION-1"]
+        start -> look -> work -> exit
+    }"#;
+    env.run(dot, &[]).expect(1);
+    let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
+    assert_eq!(kept.lines().count(), 1, "{kept}");
+    let reason = env.story().last("PipelineFailed")["reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("which was put back"), "{reason}");
 }
 
 #[test]
@@ -483,6 +504,8 @@ fn secrets_are_not_recorded() {
 fn a_simulation_says_so_first_and_last() {
     let env = TestEnv::with_repo();
     env.pipeline(&graph("pretends", "code [prompt=\"Work\"] start -> code -> exit"));
+    // Other warnings come after it.
+    env.write("repo/README.md", "not committed\n");
     let pleach = env!("CARGO_BIN_EXE_pleach");
     // As on a terminal, where both streams come together.
     let script = format!("'{pleach}' run ../pipeline.dot 2>&1");

@@ -11,6 +11,7 @@ mod human;
 mod inspect;
 mod matrix;
 mod orchestra;
+mod programs;
 mod repositories;
 mod rm;
 mod sessions;

@@ -247,7 +247,7 @@ fn what_runs_is_not_removed_until_it_is_cancelled() {
     env.repo();
     let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);
     let sid = env.session();
-    let refused = env.pleach(&["rm", &sid, "--force"]).expect(6);
+    let refused = env.pleach(&["rm", &sid]).expect(6);
     assert!(refused.stderr.contains(&format!("session {sid} is in use by process {}", run.id())), "{refused}");
     let cancelled = env.pleach(&["cancel", &sid, "--grace", "0", "--json"]).expect(0);
     assert_eq!(cancelled.json()["interrupted"], true);
@@ -257,16 +257,29 @@ fn what_runs_is_not_removed_until_it_is_cancelled() {
     insta::assert_snapshot!(env.pleach(&["cancel", &sid]), @"
     exit: 2
     --- stderr
-    error: session [SID] is cancelled
+    error: session [SID] has ended: cancelled
     hint: `pleach status [SID]` shows how it ended; `pleach run` starts a new one
     ");
     insta::assert_snapshot!(env.pleach(&["resume", &sid, "-y"]), @"
     exit: 2
     --- stderr
-    error: session [SID] is cancelled
+    error: session [SID] has ended: cancelled
     hint: `pleach status [SID]` shows how it ended; `pleach run` starts a new one
     ");
     env.pleach(&["rm", &sid, "--force"]).expect(0);
+}
+
+#[test]
+fn what_runs_is_called_off_when_the_user_insists() {
+    let env = TestEnv::new();
+    env.repo();
+    let mut run = waiting(&env, &["run", "wait.dot", "-y", "--json"]);
+    let sid = env.session();
+    env.pleach(&["rm", &sid, "--force", "--dry-run"]).expect(6);
+    env.pleach(&["rm", &sid, "--force"]).expect(0);
+    assert_eq!(run.wait().unwrap().code(), Some(3));
+    env.assert_no_process_left();
+    assert_eq!(env.git(&["for-each-ref", "refs/pleach/sessions/", "refs/heads/pleach/"]), "");
 }
 
 #[test]

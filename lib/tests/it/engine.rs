@@ -205,3 +205,63 @@ scripts:
     let expected = [("main.1", true), ("main.2", false), ("main.3", true), ("main.4", false)];
     assert_eq!(turns, expected.map(|(turn, wrote)| (turn.to_owned(), wrote)));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_takes_too_long_fails() {
+    let world = World::new();
+    let dot = r#"digraph waits {
+        start [shape=Mdiamond]
+        short [type=wait, duration=1ms]
+        long [type=wait, duration=1h, timeout=10ms]
+        exit [shape=Msquare]
+        start -> short -> long
+        long -> exit [condition="outcome=fail"]
+    }"#;
+    let (session, ended, _) = world.run(dot, world.engine(None, BTreeMap::new())).await;
+    assert_eq!(ended, Ended::Completed);
+    let long = session.state.outcome(&"long".parse().unwrap()).unwrap();
+    assert_eq!(long.failure_reason.as_deref(), Some("timed out after 10ms"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_edges_between_the_same_nodes_the_one_taken_counts() {
+    let world = World::new();
+    let dot = r#"digraph edges {
+        start [shape=Mdiamond]
+        a [prompt="a"]
+        b [prompt="b"]
+        exit [shape=Msquare]
+        start -> a
+        a -> b [condition="outcome=fail", fidelity=truncate]
+        a -> b [condition="outcome=success", fidelity="summary:low"]
+        b -> exit
+    }"#;
+    let (_, ended, events) = world.run(dot, world.engine(None, BTreeMap::new())).await;
+    assert_eq!(ended, Ended::Completed);
+    let told = events.iter().find_map(|recorded| match &recorded.event {
+        Event::NodeStarted(node) if node.node_id == "b" => node.fidelity.clone(),
+        _ => None,
+    });
+    assert_eq!(told.as_deref(), Some("summary:low"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_with_full_fidelity_goes_on_with_its_conversation() {
+    let world = World::new();
+    let script = r#"
+scripts:
+  - name: both
+    steps: [{text: first answer}]
+"#;
+    let dot = r#"digraph threads {
+        default_fidelity = full
+        start [shape=Mdiamond]
+        a [prompt="one", thread_id=t]
+        b [prompt="two", thread_id=t]
+        exit [shape=Msquare]
+        start -> a -> b -> exit
+    }"#;
+    let (session, ended, _) = world.run(dot, world.engine(Some(script), BTreeMap::new())).await;
+    assert_eq!(ended, Ended::Completed);
+    assert_eq!(session.state.threads["t"].len(), 2, "both nodes are turns of one conversation");
+}

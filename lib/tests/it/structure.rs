@@ -179,3 +179,19 @@ fn no_file_names_a_path_of_somebodys_machine() {
         }
     }
 }
+
+#[test]
+fn every_link_between_pages_leads_somewhere() {
+    let mut broken = Vec::new();
+    for page in files("").into_iter().filter(|file| file.ends_with(".md")) {
+        let text = read(&page);
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split([')', '#']).next()) {
+            let outside = link.is_empty() || link.contains("://") || link.contains(' ');
+            let place = root().join(&page).with_file_name("").join(link);
+            if !outside && !place.exists() {
+                broken.push(format!("{page}: {link}"));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}

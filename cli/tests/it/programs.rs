@@ -1,0 +1,122 @@
+//! Programs as agents: one run is one turn, also when it fails, and they are told what they cannot remember.
+
+use crate::sessions::{Gate, graph};
+use crate::support::TestEnv;
+
+/// A world whose agent is this shell script.
+fn agent(script: &str) -> TestEnv {
+    let env = TestEnv::with_repo();
+    let program = env.write_program("agent.sh", &format!("#!/bin/sh\n{script}\n"));
+    env.configure(&format!("agent: \"command:{}\"\n", program.display()));
+    env
+}
+
+#[test]
+fn one_run_of_a_program_is_one_turn() {
+    let env = agent("prompt=$(cat); echo \"$prompt\" > asked; echo 'Add what was asked.'");
+    env.run(&graph("one", "code [prompt=\"Work on it\"] start -> code -> exit"), &[]).expect(0);
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    assert_eq!(turns.len(), 1);
+    assert_eq!((turns[0]["agent"].as_str(), turns[0]["model"].as_str()), (Some("command"), Some("agent.sh")));
+    assert!(env.committed("asked").contains("Work on it"));
+    assert_eq!(env.git(&["log", "-1", "--format=%s|%an", &env.branch()]), "Add what was asked|code (agent.sh)");
+}
+
+#[test]
+fn a_program_that_fails_has_taken_its_turn() {
+    let env = agent("cat > /dev/null; echo half > half; echo 'I could not.'; echo broken >&2; exit 3");
+    env.run(&graph("one", "code [prompt=\"Work on it\"] start -> code -> exit"), &[]).expect(1);
+    let story = env.story();
+    let turn = story.last("AgentTurn");
+    assert_eq!(turn["turn"], "main.1");
+    let said = story.message(&env, turn["messages"]["last"].as_u64().unwrap()).to_string();
+    assert!(said.contains("I could not.") && said.contains("exit 3"), "{said}");
+    let asked = story.message(&env, turn["messages"]["first"].as_u64().unwrap()).to_string();
+    assert!(asked.contains("Work on it"), "{asked}");
+    assert_eq!(env.files(), ["README.md", "half"]);
+    let reason = story.node("code")["outcome"]["failure_reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("exit 3") && reason.contains("broken"), "{reason}");
+}
+
+#[test]
+fn a_program_that_fails_is_tried_again_where_the_pipeline_says_so() {
+    let env = agent("cat > /dev/null; if [ -e once ]; then echo done; else echo 1 > once; exit 75; fi");
+    let dot = graph("one", "code [prompt=\"Work\", max_retries=2] start -> code -> exit");
+    env.run(&dot, &[]).expect(0);
+    let story = env.story();
+    assert_eq!(story.all("AgentTurn").len(), 2);
+    assert_eq!(story.all("RetryAt").len(), 1);
+}
+
+#[test]
+fn a_program_killed_in_its_run_starts_over() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "agent");
+    let script =
+        format!("#!/bin/sh\ncat > /dev/null; echo half > half; {}; rm half; echo whole > whole\n", gate.command());
+    let program = env.write_program("agent.sh", &script);
+    env.configure(&format!("agent: \"command:{}\"\n", program.display()));
+    let mut run = env.start(&graph("one", "code [prompt=\"Work\"] start -> code -> exit"), &[]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    env.assert_no_process_left();
+    gate.stay_open();
+    env.resume(&[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "whole"]);
+    assert_eq!(env.story().all("AgentTurn").len(), 1);
+    let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
+    assert_eq!(env.git(&["show", &format!("{kept}:half")]), "half");
+}
+
+#[test]
+fn a_program_is_told_a_summary_where_it_would_need_a_memory() {
+    let env = agent("prompt=$(cat); echo \"$prompt\" > \"$PLEACH_NODE.txt\"; echo \"answer of $PLEACH_NODE\"");
+    let body = "graph [goal=\"Grow\", default_fidelity=full] first [prompt=\"one\"] second [prompt=\"two\"] \
+                start -> first -> second -> exit";
+    env.run(&graph("told", body), &[]).expect(0);
+    let told = env.committed("second.txt");
+    for part in ["Goal: Grow", "answer of first", "two"] {
+        assert!(told.contains(part), "{part} is not in: {told}");
+    }
+}
+
+#[test]
+fn ctrl_c_while_the_working_copy_is_set_up_pauses() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "setup");
+    let command = serde_json::Value::from(format!("{}; echo ready > ready", gate.command()));
+    env.configure(&format!("worktrees: {{setup: {command}}}\n"));
+    let dot = graph("one", "work [shape=parallelogram, tool_command=\"cat ready > seen\"] start -> work -> exit");
+    let mut run = env.start(&dot, &[]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    run.interrupt();
+    let ran = run.end().expect(3);
+    drop(held);
+    assert!(ran.stderr.contains(&format!("pleach resume {}", env.session())), "{ran}");
+    env.assert_no_process_left();
+    gate.stay_open();
+    env.resume(&[]).expect(0);
+    assert_eq!(env.committed("seen"), "ready");
+}
+
+#[test]
+fn an_answer_to_a_gate_that_is_not_there_is_refused() {
+    let env = TestEnv::with_repo();
+    let body = "ask [shape=hexagon] start -> ask ask -> exit [label=Yes]";
+    let ran = env.run(&graph("gated", body), &["--answer", "aks=Yes"]).expect(2);
+    assert!(ran.stderr.contains("no gate `aks`") && ran.stderr.contains("its gates: ask"), "{ran}");
+    let ran = env.run(&graph("gated", body), &["--answer", "ask=Nope"]).expect(2);
+    assert!(ran.stderr.contains(&format!("pleach resume {} --answer ask=CHOICE", env.session())), "{ran}");
+}
+
+#[test]
+fn an_input_nothing_uses_is_pointed_out() {
+    let env = TestEnv::with_repo();
+    let dot = graph("one", "work [shape=parallelogram, tool_command=\"echo $name\"] start -> work -> exit");
+    let ran = env.run(&dot, &["nmae=x"]).expect(0);
+    assert!(ran.stderr.contains("does not use the input `nmae`"), "{ran}");
+}
