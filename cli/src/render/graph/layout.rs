@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::render::graph::geometry::{Point, Size};
 use crate::render::graph::layers::{Arc, Cell, Layers, Route, Stack};
+use crate::render::graph::loops::Loops;
 use crate::render::graph::order::Order;
 use crate::render::graph::path::Path;
 use crate::render::graph::{crossings, routes, spines};
@@ -36,6 +37,13 @@ pub struct Body {
     pub size: Size,
     /// The corners of its outline, around its middle.
     pub outline: Vec<Point>,
+}
+
+impl Body {
+    fn turned(&self, flow: Flow) -> Self {
+        let outline = self.outline.iter().map(|corner| flow.turn(*corner)).collect();
+        Self { size: flow.turn_size(self.size), outline }
+    }
 }
 
 /// An edge to be drawn.
@@ -76,46 +84,41 @@ pub struct Strand {
 }
 
 /// The room left free around the label of an edge.
-const LABEL_MARGIN: f64 = 6.0;
-/// How far the loop of an edge from a node to itself reaches out, and by how much more the next one does.
-const LOOP: f64 = 26.0;
-const NEXT_LOOP: f64 = 14.0;
+pub const LABEL_MARGIN: f64 = 6.0;
 
 /// Places nodes and edges.
 pub fn lay_out(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow) -> Layout {
-    let loops = Loops::new(bodies, wires);
-    let (stack, boxes, strands) = pile(bodies, wires, order, flow, &loops);
+    let bodies: Vec<Body> = bodies.iter().map(|body| body.turned(flow)).collect();
+    let wires: Vec<Wire> = wires.iter().map(|wire| Wire { label: flow.turn_size(wire.label), ..*wire }).collect();
+    let loops = Loops::new(&bodies, &wires);
+    let (stack, boxes, strands) = pile(&bodies, &wires, order, &loops);
     let mut layers = Layers::new(&stack);
     crossings::untangle(&mut layers);
     let x = spines::place(&layers, &ways(&strands, &stack, &layers));
-    let turned: Vec<Vec<Point>> =
-        bodies.iter().map(|body| body.outline.iter().map(|corner| flow.turn(*corner)).collect()).collect();
     let mut outlines: Vec<Option<&[Point]>> = vec![None; stack.boxes.len()];
     for (node, slot) in boxes.iter().enumerate() {
-        outlines[*slot] = Some(&turned[node]);
+        outlines[*slot] = Some(&bodies[node].outline);
     }
     let routed = routes::route(&layers, &stack, x, &outlines, &strands);
-    let mut layout = Layout {
+    let course = |(index, (strand, knots)): (usize, (&Strand, &Vec<Point>))| {
+        let node = wires[index].from;
+        if wires[index].to == node {
+            return loops.course(&bodies[node], routed.middle[boxes[node]], index, &wires, flow);
+        }
+        let label_at = strand.label.map(|slot| flow.turn(routed.middle[slot])).unwrap_or_default();
+        let joins = strand.arcs.iter().any(|arc| matches!(layers.routes[*arc], Route::Joins(..)));
+        let path = if joins { Path::joining } else { Path::along };
+        Course { path: path(knots, strand.rises, flow), label_at }
+    };
+    Layout {
         size: flow.turn_size(routed.size),
         nodes: boxes.iter().map(|slot| flow.turn(routed.middle[*slot])).collect(),
-        wires: Vec::with_capacity(wires.len()),
-    };
-    for ((strand, knots), (index, wire)) in strands.iter().zip(routed.knots).zip(wires.iter().enumerate()) {
-        layout.wires.push(if wire.from == wire.to {
-            loops.course(&bodies[wire.from], layout.nodes[wire.from], index, wires)
-        } else {
-            let label_at = strand.label.map(|slot| flow.turn(routed.middle[slot])).unwrap_or_default();
-            let joins = strand.arcs.iter().any(|arc| matches!(layers.routes[*arc], Route::Joins(..)));
-            let path =
-                if joins { Path::joining(&knots, strand.rises, flow) } else { Path::along(&knots, strand.rises, flow) };
-            Course { path, label_at }
-        });
+        wires: strands.iter().zip(&routed.knots).enumerate().map(course).collect(),
     }
-    layout
 }
 
 /// Stacks nodes and labels of edges so that every arc leads to a later box. Gives the box of each node as well.
-fn pile(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow, loops: &Loops) -> (Stack, Vec<usize>, Vec<Strand>) {
+fn pile(bodies: &[Body], wires: &[Wire], order: &Order, loops: &Loops) -> (Stack, Vec<usize>, Vec<Strand>) {
     let mut place = vec![0; bodies.len()];
     order.nodes.iter().enumerate().for_each(|(at, node)| place[*node] = at);
     let mut leaving = vec![Vec::new(); bodies.len()];
@@ -129,15 +132,15 @@ fn pile(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow, loops: &Loop
     let mut joined = BTreeSet::new();
     for node in &order.nodes {
         boxes[*node] = stack.boxes.len();
-        stack.boxes.push(Cell { size: flow.turn_size(loops.widened(*node, bodies[*node].size)), sinks: false });
+        stack.boxes.push(Cell { size: loops.widened(*node, bodies[*node].size), sinks: false });
         for index in &leaving[*node] {
             let Wire { from, to, label } = wires[*index];
             // Of edges without a label only one can take the straight way from node to node.
             if label != Size::default() || !joined.insert((from.min(to), from.max(to))) {
-                let size = Size::new(label.width + 2.0 * LABEL_MARGIN, label.height + 2.0);
+                let size = Size::new(label.width + 2.0 * LABEL_MARGIN, label.height + 4.0);
                 strands[*index].label = Some(stack.boxes.len());
                 // The label of an edge that leads back belongs to the node it leaves, which is the lower one.
-                stack.boxes.push(Cell { size: flow.turn_size(size), sinks: strands[*index].rises });
+                stack.boxes.push(Cell { size, sinks: strands[*index].rises });
             }
         }
     }
@@ -174,58 +177,6 @@ fn ways(strands: &[Strand], stack: &Stack, layers: &Layers) -> Vec<Vec<usize>> {
         way
     };
     strands.iter().map(way).collect()
-}
-
-/// Edges from a node to itself: loops at its right side, one around the other, with the labels beside them.
-struct Loops {
-    /// The loops of each node.
-    of: Vec<Vec<usize>>,
-    /// The room they take beside the node.
-    room: Vec<Size>,
-}
-
-impl Loops {
-    fn new(bodies: &[Body], wires: &[Wire]) -> Self {
-        let mut of = vec![Vec::new(); bodies.len()];
-        let mut room = vec![Size::default(); bodies.len()];
-        for (index, wire) in wires.iter().enumerate().filter(|(_, wire)| wire.from == wire.to) {
-            let room = &mut room[wire.from];
-            of[wire.from].push(index);
-            let reach = LOOP + NEXT_LOOP * (of[wire.from].len() - 1) as f64;
-            room.width = room.width.max(reach + wire.label.width + 2.0 * LABEL_MARGIN);
-            room.height += wire.label.height;
-        }
-        Self { of, room }
-    }
-
-    /// The size of a node together with its loops. Both sides grow, so that the node stays in the middle.
-    fn widened(&self, node: usize, size: Size) -> Size {
-        Size::new(size.width + 2.0 * self.room[node].width, size.height.max(self.room[node].height))
-    }
-
-    fn course(&self, body: &Body, middle: Point, wire: usize, wires: &[Wire]) -> Course {
-        let own = &self.of[wires[wire].from];
-        let number = own.iter().position(|own| *own == wire).unwrap_or_default();
-        let reach = LOOP + NEXT_LOOP * number as f64;
-        let half = (body.size.height * (0.18 + 0.08 * number as f64)).min(body.size.height * 0.42);
-        let right = |y: f64| {
-            let turned: Vec<Point> = body.outline.iter().map(|corner| corner.transposed()).collect();
-            routes::reach(&turned, y).1
-        };
-        let path = Path::looped(
-            middle.plus(Point::new(right(-half), -half)),
-            middle.plus(Point::new(right(half), half)),
-            middle.x + body.size.width / 2.0 + reach,
-        );
-        let above: f64 = own[..number].iter().map(|own| wires[*own].label.height).sum();
-        let widest = LOOP + NEXT_LOOP * (own.len() - 1) as f64;
-        let Size { width, height } = wires[wire].label;
-        let label_at = Point::new(
-            middle.x + body.size.width / 2.0 + widest + LABEL_MARGIN + width / 2.0,
-            middle.y - self.room[wires[wire].from].height / 2.0 + above + height / 2.0,
-        );
-        Course { path, label_at }
-    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod geometry;
 mod label;
 mod layers;
 mod layout;
+mod loops;
 mod order;
 mod path;
 mod routes;

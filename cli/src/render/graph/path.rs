@@ -44,23 +44,17 @@ impl Path {
         Self { line: line(&knots, flow), head: String::new() }
     }
 
-    /// A loop that leaves and arrives from the right, reaching `far`.
-    pub fn looped(from: Point, tip: Point, far: f64) -> Self {
+    /// A loop that leaves and arrives from the right, reaching `far`, in a drawing that runs downwards.
+    pub fn looped(from: Point, tip: Point, far: f64, flow: Flow) -> Self {
         let base = Point::new(tip.x + HEAD.x, tip.y);
         // A curve gets three quarters of the way to its control points.
-        let control = |at: Point| at.x + (far - at.x) * 1.3;
+        let control = |at: Point| Point::new(at.x + (far - at.x) * 1.3, at.y);
+        let [from, first, second, end] = [from, control(from), control(base), base].map(|point| flow.turn(point));
         let line = format!(
             "M{:.1} {:.1}C{:.1} {:.1} {:.1} {:.1} {:.1} {:.1}",
-            from.x,
-            from.y,
-            control(from),
-            from.y,
-            control(base),
-            base.y,
-            base.x,
-            base.y
+            from.x, from.y, first.x, first.y, second.x, second.y, end.x, end.y
         );
-        Self { line, head: head(tip, Point::new(-1.0, 0.0), Flow::Down) }
+        Self { line, head: head(tip, Point::new(-1.0, 0.0), flow) }
     }
 }
 

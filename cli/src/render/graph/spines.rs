@@ -112,3 +112,53 @@ fn packed(spines: &Blocks, mover: &Mover<'_>) -> Vec<f64> {
     }
     x
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::graph::layers::Route;
+    use crate::render::graph::layers::tests::stack;
+
+    /// Each arc as a way of its own.
+    fn placed(count: usize, arcs: &[(usize, usize)]) -> (Layers, Vec<f64>) {
+        let layers = Layers::new(&stack(count, arcs));
+        let way = |(arc, (from, to)): (usize, &(usize, usize))| match &layers.routes[arc] {
+            Route::Through(bends) => [*from].iter().chain(bends).chain(&[*to]).copied().collect(),
+            other => panic!("{other:?}"),
+        };
+        let ways: Vec<Vec<usize>> = arcs.iter().enumerate().map(way).collect();
+        let x = place(&layers, &ways);
+        (layers, x)
+    }
+
+    fn is_straight(x: &[f64], slots: &[usize]) -> bool {
+        slots.windows(2).all(|pair| (x[pair[0]] - x[pair[1]]).abs() < 0.01)
+    }
+
+    #[test]
+    fn the_shortest_ways_make_the_straight_line() {
+        let (_, x) = placed(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (0, 2), (1, 4)]);
+        assert!(is_straight(&x, &[0, 1, 2, 3, 4]), "{x:?}");
+    }
+
+    #[test]
+    fn the_bends_of_a_long_edge_stand_above_each_other() {
+        let (layers, x) = placed(5, &[(0, 1), (1, 2), (2, 3), (3, 4), (0, 4)]);
+        let bends: Vec<usize> = (layers.boxes..layers.layer.len()).collect();
+        assert!(bends.len() == 3 && is_straight(&x, &bends), "{x:?}");
+    }
+
+    #[test]
+    fn of_three_branches_the_middle_one_is_straight() {
+        let (_, x) = placed(5, &[(0, 1), (0, 2), (0, 3), (1, 4), (2, 4), (3, 4)]);
+        assert!(is_straight(&x, &[0, 2, 4]), "{x:?}");
+    }
+
+    #[test]
+    fn a_branch_stands_right_beside_the_main_way() {
+        let (_, x) = placed(6, &[(0, 1), (1, 2), (2, 5), (0, 3), (3, 4), (4, 5)]);
+        let widest =
+            x.iter().copied().fold(f64::NEG_INFINITY, f64::max) - x.iter().copied().fold(f64::INFINITY, f64::min);
+        assert!(widest < 100.0, "{x:?}");
+    }
+}
