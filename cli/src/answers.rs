@@ -36,12 +36,15 @@ pub struct Answers {
     pub auto_approve: bool,
     /// What was given, by node.
     pub given: BTreeMap<String, Given>,
+    /// The nodes that were named on the command line; a file may answer for several pipelines.
+    pub named: Vec<String>,
 }
 
 impl AnswerArgs {
     /// The answers, read.
     pub fn read(&self, globals: &Globals) -> Result<Answers, Failure> {
         let mut given = BTreeMap::new();
+        let mut named = Vec::new();
         if let Some(file) = &self.file {
             let path = globals.path(file);
             let unusable = |why: String| {
@@ -61,9 +64,10 @@ impl AnswerArgs {
                 Failure::new(Exit::Usage, format!("`{answer}` is not NODE=CHOICE"))
                     .hint("write it as --answer approve=Yes")
             })?;
+            named.push(node.trim().to_owned());
             given.insert(node.trim().to_owned(), Given::Always(choice.trim().to_owned()));
         }
-        Ok(Answers { auto_approve: self.auto_approve, given })
+        Ok(Answers { auto_approve: self.auto_approve, given, named })
     }
 }
 

@@ -104,11 +104,12 @@ fn is_plain(value: &str) -> bool {
         && !has_password(value)
 }
 
-/// Whether a value says nothing: one lower-case word, a small number, a local address, a path. Replacing those wherever
+/// Whether a value says nothing: a short word as `production` or `us-east-1`, a small number, an address, a path. Replacing those wherever
 /// they stand would wreck records, and nobody keeps them secret.
 fn is_common(value: &str) -> bool {
     let number = value.bytes().all(|b| b.is_ascii_digit() || b == b'.') && value.len() <= 8;
-    let word = value.bytes().all(|b| b.is_ascii_lowercase()) && value.len() <= 12;
+    let alike = |part: &str| part.bytes().all(|b| b.is_ascii_lowercase()) || part.bytes().all(|b| b.is_ascii_digit());
+    let word = value.split(['-', '_', '.']).all(alike) && value.len() <= 14;
     let address = value.contains("://") && !has_password(value) && is_plain(value);
     number || word || address || value.starts_with('/')
 }

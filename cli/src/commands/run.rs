@@ -97,7 +97,7 @@ fn shown_path(path: &Path, root: Option<&Path>) -> String {
 /// An answer to a gate the pipeline does not have would be waited for in vain.
 pub fn check_answers(pipeline: &Pipeline, answers: &Answers) -> Result<(), Failure> {
     let gates = || pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::WaitHuman);
-    let Some(unknown) = answers.given.keys().find(|name| !gates().any(|gate| gate.id == name.as_str())) else {
+    let Some(unknown) = answers.named.iter().find(|name| !gates().any(|gate| gate.id == name.as_str())) else {
         return Ok(());
     };
     let names: Vec<&str> = gates().map(|gate| gate.id.as_str()).collect();

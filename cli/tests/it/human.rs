@@ -82,7 +82,7 @@ fn without_a_terminal_and_a_default_the_run_waits() {
     let env = TestEnv::with_repo();
     let ran = env.run(&asks(""), &[]).expect(4);
     insta::assert_snapshot!(env.normalise(&ran.stdout), @"
-    paused: session [SID] at `gate` (1 turns, 0 tokens, [TIME])
+    paused: session [SID] at `gate` (1 turn, 0 tokens, [TIME])
     `gate` asks: Ship it? (Yes, No, once more)
     answer:  pleach resume [SID] --answer gate=CHOICE
     ");

@@ -646,7 +646,8 @@ async fn a_program_that_fails_says_why() {
     let site = Site::new();
     let done = run(&program("echo half; echo 'no luck' >&2; exit 3"), site.job()).await;
     assert_eq!(*done.error(), AgentError::Terminal("the agent `sh` ended with exit 3: no luck".into()));
-    assert!(done.turns.is_empty());
+    assert_eq!(done.turns.len(), 1, "its run was a turn all the same");
+    assert!(!done.turns[0].messages[1].is_answer(), "but not one to go on from");
     let done = run(&program("exit 75"), site.job()).await;
     assert_eq!(*done.error(), AgentError::Transient("the agent `sh` ended with exit 75".into()));
     let done =

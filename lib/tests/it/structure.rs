@@ -195,3 +195,28 @@ fn every_link_between_pages_leads_somewhere() {
     }
     assert!(broken.is_empty(), "{broken:#?}");
 }
+
+/// The library's root is an interface: what comes and goes there is decided, not left to happen.
+#[test]
+fn the_root_of_the_library_offers_these_modules() {
+    let root = read("lib/src/lib.rs");
+    let offered: Vec<&str> = root.lines().filter(|line| line.starts_with("pub ")).collect();
+    insta::assert_snapshot!(offered.join("\n"), @r"
+    pub mod agent;
+    pub mod clock;
+    pub mod config;
+    pub mod engine;
+    pub mod event;
+    pub mod git;
+    pub mod ids;
+    pub mod llm;
+    pub mod plan;
+    pub mod process;
+    pub mod record;
+    pub mod redact;
+    pub mod route;
+    pub mod state;
+    pub mod trailer;
+    pub mod workspace;
+    ");
+}

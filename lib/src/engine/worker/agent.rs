@@ -94,6 +94,8 @@ impl Worker {
                         };
                         self.read_status(status_file).unwrap_or_else(auto)
                     }
+                    // The loop also stops an agent that moved the session's own branch, and says so in its own words.
+                    End::Stopped if !cancel.cancel.is_stopped() => Outcome::fail("stopped by the session"),
                     End::Stopped => return Err(Stopped::Paused(PauseReason::Interrupted)),
                     End::Limit(reason) => Outcome::fail(reason),
                 };
