@@ -16,6 +16,8 @@ pub struct Scans {
     pub git: Samples,
     /// Opening a working copy and looking at all its files.
     pub cold: Samples,
+    /// The opening alone.
+    pub open: Samples,
     /// Looking at all files of a working copy that is held.
     pub held: Samples,
     /// Looking at the file an agent's tool wrote.
@@ -33,7 +35,10 @@ pub fn run(world: &World, checkout: &Path, size: usize, rounds: usize) -> Result
         let paths = Changes::new(size).make(checkout, 1)?;
         let candidates: Vec<PathBuf> = paths.iter().map(PathBuf::from).collect();
         let status = scans.git.time(|| world.git(checkout, &["status", "--porcelain"]))?;
-        let cold = scans.cold.time(|| Worktree::open(&repo, checkout).and_then(|mut opened| opened.scan()))?;
+        let cold = scans.cold.time(|| {
+            let mut opened = scans.open.time(|| Worktree::open(&repo, checkout))?;
+            opened.scan()
+        })?;
         let warm = scans.held.time(|| held.scan())?;
         let looked = scans.candidates.time(|| held.scan_paths(&candidates))?;
         let found = [cold.paths().count(), warm.paths().count(), looked.paths().count()];

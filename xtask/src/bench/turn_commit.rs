@@ -154,6 +154,7 @@ fn show_scans(scans: &Scans) {
     let rows = [
         ("git status --porcelain", &scans.git),
         ("cold: open the working copy, look at all", &scans.cold),
+        ("  of which opening", &scans.open),
         ("held: look at all files", &scans.held),
         ("warm: look at the paths tools wrote", &scans.candidates),
     ];

@@ -29,13 +29,16 @@ const GIT_CONFIG: &str = "\
 pub struct World {
     dir: TempDir,
     path: OsString,
+    git: PathBuf,
 }
 
 impl World {
     pub fn new() -> Result<Self, Box<dyn Error>> {
         let dir = TempDir::with_prefix("pleach-bench-")?;
         let path = Environment::capture().get_os("PATH").unwrap_or_default().to_owned();
-        let world = Self { dir, path };
+        let git = std::env::split_paths(&path).map(|dir| dir.join("git")).find(|git| git.is_file());
+        let git = git.ok_or("there is no git on PATH")?;
+        let world = Self { dir, path, git };
         for name in ["home", "bin", "state"] {
             std::fs::create_dir(world.root().join(name))?;
         }
@@ -46,9 +49,8 @@ impl World {
 
     /// A `git` that writes a line for each call and is the real one from then on.
     fn write_counter(&self) -> Result<(), Box<dyn Error>> {
-        let real = std::env::split_paths(&self.path).map(|dir| dir.join("git")).find(|git| git.is_file());
-        let real = real.ok_or("there is no git on PATH")?;
-        let script = format!("#!/bin/sh\necho call >> '{}'\nexec '{}' \"$@\"\n", self.log().display(), real.display());
+        let (log, git) = (self.log(), self.git.display());
+        let script = format!("#!/bin/sh\necho call >> '{}'\nexec '{git}' \"$@\"\n", log.display());
         let counter = self.root().join("bin/git");
         std::fs::write(&counter, script)?;
         Ok(std::fs::set_permissions(counter, std::fs::Permissions::from_mode(0o755))?)
@@ -105,7 +107,8 @@ impl World {
 
     /// As [`World::git`], with something to read.
     pub fn git_reading(&self, dir: &Path, args: &[&str], stdin: &[u8]) -> Result<String, Box<dyn Error>> {
-        let mut command = self.program("git", dir);
+        // By its path: looking it up would make starting it slower.
+        let mut command = self.program(&self.git, dir);
         command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped());
         if !stdin.is_empty() {
             command.stdin(Stdio::piped());
