@@ -92,6 +92,20 @@ macro_rules! events {
                 }
             }
 
+            /// The event's data as they are written, without a copy in between.
+            fn data_text(&self) -> serde_json::Result<String> {
+                match self {
+                    $(Self::$name(data) => serde_json::to_string(data),)+
+                    Self::Unknown { data, .. } => serde_json::to_string(data),
+                }
+            }
+
+            /// Whether it only repeats what events before it have told: such an event holds nothing new that would
+            /// have to be kept from the record, and grows with the run.
+            pub fn is_derived(&self) -> bool {
+                matches!(self, Self::Checkpoint(_))
+            }
+
             fn from_data(kind: String, data: Value) -> Result<Self, EventError> {
                 let read = match kind.as_str() {
                     $(concat!("dev.orchestra.", stringify!($name)) => serde_json::from_value(data).map(Self::$name),)+
@@ -166,6 +180,22 @@ impl Recorded {
             data: self.event.data(),
         })
         .expect("an envelope is a struct with text keys, which always serialises")
+    }
+
+    /// What [`Recorded::to_json`] gives, as text.
+    pub fn to_text(&self) -> String {
+        #[derive(Serialize)]
+        struct Head<'a> {
+            #[serde(rename = "type")]
+            kind: &'a str,
+            version: u32,
+            #[serde(serialize_with = "to_the_millisecond")]
+            at: Timestamp,
+        }
+        let head = Head { kind: self.event.kind(), version: VERSION, at: self.at };
+        let head = serde_json::to_string(&head).expect("a head is a struct with text keys, which always serialises");
+        let data = self.event.data_text().expect("event data are structs with text keys, which always serialise");
+        format!("{},\"data\":{data}}}", head.trim_end_matches('}'))
     }
 
     /// Reads what [`Recorded::to_json`] wrote.

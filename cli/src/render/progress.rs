@@ -54,10 +54,10 @@ impl Progress {
     pub fn event(&mut self, recorded: &Recorded) {
         if self.json {
             self.seq += 1;
-            let event = recorded.to_json();
+            let mut event = recorded.to_json();
             let line = json!({
                 "v": 1, "seq": self.seq, "at": event["at"], "session": self.session, "context": "main",
-                "type": event["type"], "data": event["data"],
+                "type": event["type"], "data": event["data"].take(),
             });
             // A reader that stops reading does not stop the run: its record is what counts.
             let _ = writeln!(std::io::stdout(), "{line}");

@@ -39,6 +39,9 @@ impl Session {
 
     /// The event as it will be recorded: what is shown and what the run goes on with is the same as after a resume.
     fn without_secrets(&self, event: Recorded) -> Recorded {
+        if event.event.is_derived() {
+            return event;
+        }
         let json = event.to_json();
         let mut clean = json.clone();
         self.engine.redactor.json(&mut clean);

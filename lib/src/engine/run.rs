@@ -83,7 +83,10 @@ impl Session {
         self.state.next_node().or(self.state.completed.last()).unwrap_or(&self.start_node).clone()
     }
 
-    async fn sleep_until(&self, time: Timestamp) {
+    async fn sleep_until(&mut self, time: Timestamp) {
+        if let Some(copy) = &mut self.copy {
+            copy.forget_look();
+        }
         let wait = Duration::try_from(time.duration_since(clock::now())).unwrap_or_default();
         tokio::select! {
             () = tokio::time::sleep(wait) => {}

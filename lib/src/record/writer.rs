@@ -152,15 +152,24 @@ impl Recorder {
         Ok(())
     }
 
+    /// An event as it is written, without secrets.
+    fn event_text(&self, event: &Recorded) -> String {
+        if event.event.is_derived() {
+            return event.to_text();
+        }
+        let mut json = event.to_json();
+        self.redactor.json(&mut json);
+        json.to_string()
+    }
+
     fn tree(&self, writer: &mut Writer, batch: &Batch) -> Result<TreeId, Error> {
         let mut edits = Vec::new();
         let mut put = |writer: &mut Writer, path: &str, bytes: &[u8]| -> Result<(), Error> {
             edits.push(TreeEdit::Put(RepoPath::from(path), EntryKind::File, writer.blob(bytes)?));
             Ok(())
         };
-        let mut events = Value::Array(batch.events.iter().map(Recorded::to_json).collect());
-        self.redactor.json(&mut events);
-        put(writer, "events.json", events.to_string().as_bytes())?;
+        let events: Vec<String> = batch.events.iter().map(|event| self.event_text(event)).collect();
+        put(writer, "events.json", format!("[{}]", events.join(",")).as_bytes())?;
         for (number, message) in (self.next_message()..).zip(&batch.messages) {
             let mut message = message.clone();
             self.redactor.json(&mut message);

@@ -29,6 +29,8 @@ pub struct WorkingCopy {
     base: CommitId,
     tip: CommitId,
     watch: Watch,
+    /// What was seen when the last node ended, which is what the next one begins with.
+    seen: Option<Guard>,
 }
 
 /// What a turn changed, as objects that are not yet written.
@@ -81,12 +83,30 @@ impl WorkingCopy {
         (base, tip): (CommitId, CommitId),
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
-        Ok(Self { repo, name, branch, session, worktree, base, tip, watch })
+        Ok(Self { repo, name, branch, session, worktree, base, tip, watch, seen: None })
     }
 
     /// What agents must leave alone, as it is now.
     pub fn look(&mut self) -> Result<Guard, Error> {
         self.watch.look()
+    }
+
+    /// The same before a node: what was seen at the end of the one right before it, or a new look.
+    pub fn look_before(&mut self) -> Result<Guard, Error> {
+        match self.seen.take() {
+            Some(seen) => Ok(seen),
+            None => self.look(),
+        }
+    }
+
+    /// Keeps a look for the node that comes next. A pause in between makes it worthless: [`WorkingCopy::forget_look`].
+    pub fn keep_look(&mut self, look: Guard) {
+        self.seen = Some(look);
+    }
+
+    /// Time has passed since the last node, in which the user may have worked.
+    pub fn forget_look(&mut self) {
+        self.seen = None;
     }
 
     /// The directory agents work in.

@@ -38,6 +38,7 @@ fn version_1_events_are_written_back_byte_for_byte() {
     for line in golden_lines() {
         let recorded = Recorded::from_json(serde_json::from_str(&line).unwrap()).unwrap();
         assert_eq!(recorded.to_json().to_string(), line);
+        assert_eq!(recorded.to_text(), line);
     }
 }
 
@@ -133,7 +134,7 @@ proptest! {
         let text = recorded.to_json().to_string();
         let read = Recorded::from_json(serde_json::from_str(&text).unwrap()).unwrap();
         prop_assert_eq!(&read, &recorded);
-        prop_assert_eq!(read.to_json().to_string(), text, "to the byte");
+        prop_assert_eq!(read.to_text(), text, "to the byte");
     }
 
     #[test]

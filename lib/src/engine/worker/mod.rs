@@ -130,7 +130,11 @@ impl Worker {
         let mut node = Ending { effect: Effect::None, warnings: Vec::new(), response: None };
         let result = match work {
             Work::Tool(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
-            harmless => self.carry_out(harmless, &mut node).await,
+            Work::Pass(outcome) => Ok(outcome),
+            waits => {
+                self.copy.forget_look();
+                self.carry_out(waits, &mut node).await
+            }
         };
         let finished = Finished {
             copy: self.copy,
@@ -146,7 +150,7 @@ impl Worker {
 
     /// Carries out work that can reach beyond the working copy.
     async fn watched(&mut self, work: Work, end: &mut Ending) -> Result<Outcome, Stopped> {
-        let before = block(|| self.copy.look())?;
+        let before = block(|| self.copy.look_before())?;
         let result = self.carry_out(work, end).await;
         self.check_bounds(&before, result, &mut end.warnings)
     }
@@ -238,6 +242,7 @@ impl Worker {
                 listed(&trespass.foreign)
             ));
         }
+        self.copy.keep_look(after);
         match result {
             Ok(_) if !trespass.control.is_empty() => {
                 let reason = format!("the repository's own settings were changed: {}", listed(&trespass.control));
