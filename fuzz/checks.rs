@@ -30,7 +30,9 @@ pub fn dot(source: &str) {
 pub fn trailer(text: &str) {
     let message = Message::read(text);
     TurnFacts::read(&message);
-    if message.trailers.is_empty() {
+    // Without a subject the trailers become one; pleach writes no such message.
+    let has_subject = message.subject.contains(|c: char| !c.is_control() && !c.is_whitespace());
+    if message.trailers.is_empty() || !has_subject {
         return;
     }
     let again = Message::read(&message.write());

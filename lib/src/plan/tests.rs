@@ -383,6 +383,15 @@ fn the_stylesheet_lies_under_what_nodes_say() {
 }
 
 #[test]
+fn places_inside_a_string_without_an_end_are_its_beginning() {
+    // As long as its text and two quotes, because an escape makes up for the quote that is missing.
+    let source = "digraph G { graph [model_stylesheet=\"* { \\\"ä";
+    let (_, diagnostics) = load(source, &Inputs::default(), &[]);
+    let found = diagnostics.iter().find(|found| found.rule == "stylesheet_syntax").unwrap();
+    assert_eq!(&source[found.span.start..found.span.end], "\"");
+}
+
+#[test]
 fn transforms_of_ones_own_run_last_and_in_order() {
     struct Append(&'static str);
     impl Transform for Append {

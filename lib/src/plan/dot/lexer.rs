@@ -121,7 +121,12 @@ impl<'s> Lexer<'s> {
                 return self.next();
             }
         };
-        self.token(kind, start, first_on_line)
+        let token = self.token(kind, start, first_on_line);
+        match token.kind {
+            // A string without an end is known by its beginning; the rest of the file is no part of it.
+            Kind::Text(_) if self.cut_short => Token { span: Span { start, end: start + 1 }, ..token },
+            _ => token,
+        }
     }
 
     fn token(&self, kind: Kind, start: usize, first_on_line: bool) -> Token {
