@@ -114,6 +114,15 @@ fn an_answer_to_a_gate_that_is_not_there_is_refused() {
 }
 
 #[test]
+fn commands_find_the_goal_and_the_inputs_as_variables() {
+    let env = TestEnv::with_repo();
+    let body = "graph [goal=\"It's; rm -rf\"] work [shape=parallelogram, tool_command=\"echo \\\"$goal|$name\\\" > told\"] \
+                start -> work -> exit";
+    env.run(&graph("one", body), &["name=a b"]).expect(0);
+    assert_eq!(env.committed("told"), "It's; rm -rf|a b");
+}
+
+#[test]
 fn an_input_nothing_uses_is_pointed_out() {
     let env = TestEnv::with_repo();
     let dot = graph("one", "work [shape=parallelogram, tool_command=\"echo $name\"] start -> work -> exit");

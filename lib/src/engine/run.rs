@@ -125,6 +125,7 @@ impl Session {
             engine: Arc::clone(&self.engine),
             session: self.id.clone(),
             pipeline: self.started.name.clone(),
+            variables: self.variables(),
             run_dir: copy.path().with_file_name(super::RUN_DIR),
             node: node.clone(),
             visit: visit.clone(),
@@ -159,6 +160,12 @@ impl Session {
         let event = PipelinePaused { reason, node_id, extra: Default::default() };
         let writer = self.repo.writer();
         self.record(writer, Batch { summary, ..Batch::default() }, vec![event.into()], clock::now(), observe)
+    }
+
+    /// The variables of the pipeline, for commands: their shell expands `$goal`, so that no text becomes a command.
+    fn variables(&self) -> Vec<(String, String)> {
+        let goal = std::iter::once(("goal".to_owned(), self.started.goal.clone()));
+        goal.chain(self.started.inputs.clone()).collect()
     }
 
     /// Whether the repository has files the user works on.

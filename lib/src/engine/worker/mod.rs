@@ -114,6 +114,7 @@ pub struct Worker {
     pub engine: Arc<Engine>,
     pub session: SessionId,
     pub pipeline: PipelineName,
+    pub variables: Vec<(String, String)>,
     pub node: Node,
     pub visit: Visit,
     pub copy: WorkingCopy,
@@ -281,7 +282,13 @@ impl Worker {
         let who = format!("{} ({model})", self.node.id);
         let above = self.copy.path().parent().unwrap_or(self.copy.path());
         let set = |key: &str, value: &str| (OsString::from(key), Some(OsString::from(value)));
-        vec![
+        let mut env: Vec<(OsString, Option<OsString>)> = self
+            .variables
+            .iter()
+            .filter(|(key, _)| !key.starts_with("GIT_"))
+            .map(|(key, value)| set(key, value))
+            .collect();
+        env.extend([
             set("GIT_AUTHOR_NAME", &who),
             set("GIT_AUTHOR_EMAIL", "orchestra@local"),
             set("GIT_COMMITTER_NAME", &who),
@@ -296,7 +303,8 @@ impl Worker {
             set("PLEACH_NODE", self.node.id.as_str()),
             set("PLEACH_VISIT", &self.visit.visit.to_string()),
             set("PLEACH_ATTEMPT", &self.visit.attempt.to_string()),
-        ]
+        ]);
+        env
     }
 
     /// An empty place for the node's status file, outside the working copy.
