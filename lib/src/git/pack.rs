@@ -5,7 +5,7 @@ use super::repo::Repo;
 use crate::ids::CommitId;
 
 impl Repo {
-    /// Packs the loose objects that are reachable from `tip` and removes their loose copies. What `packed` reaches was
+    /// Packs the loose objects that are reachable from `tip`; their loose copies stay. What `packed` reaches was
     /// packed before and is not walked again, so that the cost follows what is new. Deltas are not searched for:
     /// records differ too much for that to pay.
     pub fn pack_loose(&self, tip: CommitId, packed: Option<CommitId>) -> Result<(), Error> {
@@ -18,7 +18,12 @@ impl Repo {
                 .into();
         args.push(prefix.as_os_str());
         let without = packed.map(|packed| format!("^{packed}\n")).unwrap_or_default();
-        program.run_with_stdin(&common, args, format!("{tip}\n{without}").as_bytes())?.success()?;
-        program.run(&common, ["prune-packed", "--quiet"])?.success().map(drop)
+        program.run_with_stdin(&common, args, format!("{tip}\n{without}").as_bytes())?.success().map(drop)
+    }
+
+    /// Removes loose objects that are in a pack. For the end of a run: a file system that has just lost thousands of
+    /// files is slow to make new ones.
+    pub fn prune_packed(&self) -> Result<(), Error> {
+        self.shared.program.run(&self.common_dir(), ["prune-packed", "--quiet"])?.success().map(drop)
     }
 }

@@ -140,7 +140,13 @@ impl Recorder {
 
     /// Packs what this recorder has written, if it is worth it. For the moments a run pauses or ends.
     pub fn finish(&mut self) -> Result<(), Error> {
-        if self.loose >= PACK_AT_LEAST { self.pack() } else { Ok(()) }
+        if self.loose >= PACK_AT_LEAST {
+            self.pack()?;
+        }
+        match self.packed {
+            Some(_) => Ok(self.repo.prune_packed()?),
+            None => Ok(()),
+        }
     }
 
     fn pack(&mut self) -> Result<(), Error> {

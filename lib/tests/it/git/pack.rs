@@ -38,12 +38,14 @@ fn packing_takes_what_is_new_and_leaves_nothing_loose() {
     let first = loose_commit(&repo, &[base], 1);
     let second = loose_commit(&repo, &[first], 2);
     repo.pack_loose(second, None).unwrap();
+    repo.prune_packed().unwrap();
     let (packs, loose) = objects(&sandbox);
     // Six objects of the two records; of the start a commit, two trees and three files.
     assert_eq!((packs, loose), (vec![12], 0));
 
     let third = loose_commit(&repo, &[second], 3);
     repo.pack_loose(third, Some(second)).unwrap();
+    repo.prune_packed().unwrap();
     assert_eq!(objects(&sandbox), (vec![12, 3], 0));
 
     repo.swap("refs/pleach/sessions/abcdefgh/main", None, third, "test").unwrap();
