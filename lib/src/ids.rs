@@ -135,6 +135,21 @@ text_id!(
     BranchName, "branch name", "a name `git check-ref-format --branch` accepts", is_branch_name
 );
 
+text_id!(
+    /// A task or a phase of a task tree.
+    TaskId, "task id", "letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end",
+    |text| text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+        && !text.contains("..") && !text.ends_with('.') && !text.ends_with(".lock")
+);
+
+text_id!(
+    /// A step of a task, as a pipeline's `step=` names it: `implement`, `test`, `review`, or one of its own.
+    StepName, "step name", "a-z, 0-9 and `-`, starting with a letter",
+    |text| text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+);
+
 impl PipelineName {
     /// The name of a graph: `digraph test_git` is `test-git`.
     pub fn of_graph(identifier: &str) -> Result<Self, InvalidId> {

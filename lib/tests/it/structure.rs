@@ -7,14 +7,16 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 19] = [
+const ORDER: [&str; 21] = [
     "ids",
     "redact",
     "config",
     "plan",
     "event",
     "trailer",
+    "step",
     "state",
+    "progress",
     "schedule",
     "route",
     "clock",

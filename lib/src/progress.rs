@@ -1,0 +1,1 @@
+//! What has become of a tree's tasks: a fold over their step commits.
