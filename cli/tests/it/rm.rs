@@ -27,6 +27,12 @@ fn refs(env: &TestEnv) -> Vec<String> {
     env.git(&["for-each-ref", "--format=%(refname)"]).lines().map(str::to_owned).collect()
 }
 
+/// The files of locks.
+fn locks(env: &TestEnv) -> Vec<String> {
+    let files = fs::read_dir(env.repo_path().join(".git/pleach/lock")).unwrap().flatten();
+    files.map(|file| file.file_name().to_string_lossy().into_owned()).collect()
+}
+
 /// The session's working copy.
 fn copy(env: &TestEnv, sid: &str) -> std::path::PathBuf {
     let status = env.pleach(&["status", sid, "--json"]).expect(0).json();
@@ -50,6 +56,7 @@ fn a_merged_session_goes_without_a_trace() {
     assert_eq!(refs(&env), ["refs/heads/main"]);
     assert!(!path.exists() && !path.parent().unwrap().exists());
     assert_eq!(env.git(&["worktree", "list"]).lines().count(), 1);
+    assert_eq!(locks(&env), Vec::<String>::new());
     before.assert_unchanged(&env, &env.repo_path());
     env.pleach(&["rm", &sid]).expect(2);
 }
@@ -236,6 +243,7 @@ fn several_go_together_or_not_at_all() {
     let all = refs(&env);
     env.pleach(&["rm", &first, &second]).expect(1);
     assert_eq!(refs(&env), all);
+    assert_eq!(locks(&env).len(), 4, "a refused removal leaves them");
     let removed = env.pleach(&["rm", &first, &second, &first, "--force", "--json"]).expect(0).json();
     assert_eq!(removed["sessions"].as_array().map(Vec::len), Some(2));
     assert_eq!(refs(&env), ["refs/heads/main".to_owned(), format!("refs/pleach/keep/{second}-1")]);
@@ -280,6 +288,7 @@ fn what_runs_is_called_off_when_the_user_insists() {
     assert_eq!(run.wait().unwrap().code(), Some(3));
     env.assert_no_process_left();
     assert_eq!(env.git(&["for-each-ref", "refs/pleach/sessions/", "refs/heads/pleach/"]), "");
+    assert_eq!(locks(&env), Vec::<String>::new());
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::locks::{Locks, lock_name};
 use super::resume::{Found, find};
-use super::start::{lock_name, take_lock, take_worktree_lock};
 use super::{Error, Session};
 use crate::clock;
 use crate::event::{PipelineCancelled, Recorded};
@@ -69,8 +69,8 @@ impl Session {
 
 /// Records that a session no process works on is called off.
 fn cancel(repo: &Repo, redactor: &Redactor, id: &SessionId) -> Result<Recorded, Error> {
-    let _locks = (take_lock(repo, id)?, take_worktree_lock(repo, id)?);
-    let Found { history, mut state, .. } = find(repo, id)?;
+    let (_locks, found) = Locks::take(repo, id)?.with(|| find(repo, id))?;
+    let Found { history, mut state, .. } = found;
     let cancelled = Recorded { at: clock::now(), event: PipelineCancelled::default().into() };
     state.apply(&cancelled)?;
     let newest = (history.first, history.tip, state.messages);

@@ -8,6 +8,7 @@ mod assignment;
 mod call_off;
 mod export;
 mod human;
+mod locks;
 mod node;
 mod preamble;
 mod recording;
@@ -28,14 +29,16 @@ use serde_json::Value;
 
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Nobody, Prepared, Question};
+pub use locks::lock_name;
 pub use remove::{Obstacle, Removal, RemoveError, Step};
 pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;
-pub use start::{StartRequest, lock_name};
+pub use start::StartRequest;
 pub use view::{
     Deed, Milestone, Moment, NoSession, Sessions, Standing, Summary, Turn, View, resolve_session, session_worktrees,
 };
 
+use self::locks::Locks;
 use crate::agent::{BoxFuture, NoAgent, Roster};
 use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded};
 use crate::git;
@@ -48,7 +51,7 @@ use crate::process::{Cancel, SpawnError, Spawner};
 use crate::record::{self, Recorder};
 use crate::redact::Redactor;
 use crate::state::{IllegalEvent, State};
-use crate::workspace::{self, Lock, LockError, WorkingCopy, WorktreeSettings};
+use crate::workspace::{self, LockError, WorkingCopy, WorktreeSettings};
 
 /// The directory beside a session's working copy in which its nodes leave their status files. They are read when a
 /// node ends and of no use after.
@@ -129,7 +132,7 @@ pub struct Session {
     repo: Repo,
     recorder: Recorder,
     copy: Option<WorkingCopy>,
-    worktree_lock: Lock,
+    locks: Locks,
     /// Events that were recorded before anybody could observe them.
     unseen: Vec<Recorded>,
     /// The newest answer of each node, read from the record when a node first needs it.
@@ -142,7 +145,41 @@ pub struct Session {
     degrade: bool,
     events_since_state: usize,
     start_node: NodeId,
-    _lock: Lock,
+}
+
+/// A session that was just made or found, before anything is done with it.
+struct Opened {
+    id: SessionId,
+    started: PipelineStarted,
+    pipeline: Pipeline,
+    state: State,
+    start_node: NodeId,
+    recorder: Recorder,
+    locks: Locks,
+}
+
+impl Session {
+    fn new(engine: Arc<Engine>, repo: Repo, opened: Opened) -> Self {
+        let Opened { id, started, pipeline, state, start_node, recorder, locks } = opened;
+        Self {
+            id,
+            started,
+            pipeline: Arc::new(pipeline),
+            state,
+            engine,
+            repo,
+            recorder,
+            copy: None,
+            locks,
+            unseen: Vec::new(),
+            responses: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            interrupted: Vec::new(),
+            degrade: false,
+            events_since_state: 0,
+            start_node,
+        }
+    }
 }
 
 /// Why a session could not go on. What was recorded before stays.

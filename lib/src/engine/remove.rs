@@ -5,13 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::start::{take_lock, take_worktree_lock};
+use super::locks::Locks;
 use super::view::{Summary, session_worktrees};
 use super::{Error, RUN_DIR, Session};
 use crate::git::{self, Limits, Listed, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, context_ref};
-use crate::workspace::{self, KEEP, Lock, branch_ref};
+use crate::workspace::{self, KEEP, branch_ref};
 
 /// Written into the commit that keeps what was saved.
 const REASON: &str = "the session was removed";
@@ -147,14 +147,13 @@ pub struct Removal {
     /// The main one last.
     records: Vec<(String, CommitId)>,
     tip: CommitId,
-    _locks: [Lock; 2],
+    locks: Locks,
 }
 
 impl Session {
     /// Looks into what removing a session would mean. Nothing is changed.
     pub fn prepare_removal(repo: &Repo, id: &SessionId) -> Result<Removal, RemoveError> {
-        let locks = [take_lock(repo, id)?, take_worktree_lock(repo, id)?];
-        let summary = Summary::newest(repo, id)?;
+        let (locks, summary) = Locks::take(repo, id)?.with(|| Summary::newest(repo, id))?;
         let mut obstacles = Vec::new();
         let branch = branch_state(repo, &summary, &mut obstacles)?;
         let records = records(repo, id)?;
@@ -187,7 +186,7 @@ impl Session {
             branch,
             records,
             tip: summary.tip,
-            _locks: locks,
+            locks,
         })
     }
 }
@@ -224,6 +223,7 @@ impl Removal {
         }
         delete(&self.repo, self.records)?;
         done(&Step::RemoveRecord { at: self.tip });
+        self.locks.remove().map_err(Error::from)?;
         Ok(())
     }
 }

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::start::{start_node, take_lock, take_worktree_lock};
-use super::{Engine, Error, Session};
+use super::locks::Locks;
+use super::start::start_node;
+use super::{Engine, Error, Opened, Session};
 use crate::clock;
 use crate::event::{MessageRange, PipelineStarted, Resumed};
 use crate::git::Repo;
@@ -74,32 +75,16 @@ impl Session {
     }
 
     fn open(engine: Arc<Engine>, repo: Repo, id: &SessionId) -> Result<Self, Error> {
-        let lock = take_lock(&repo, id)?;
-        // Whatever a killed run started dies by itself; its supervisor holds this lock until then.
-        let worktree_lock = take_worktree_lock(&repo, id)?;
-        let Found { history, pipeline, state } = find(&repo, id)?;
+        let (locks, found) = Locks::take(&repo, id)?.with(|| find(&repo, id))?;
+        let Found { history, pipeline, state } = found;
         let start_node = start_node(&pipeline)?;
-        let messages = (history.first, history.tip, state.messages);
-        let recorder = Recorder::resume(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone(), messages);
-        Ok(Self {
-            id: id.clone(),
-            started: history.started.clone(),
-            pipeline: Arc::new(pipeline),
-            events_since_state: history.events().count(),
-            state,
-            engine,
-            repo,
-            recorder,
-            copy: None,
-            worktree_lock,
-            unseen: Vec::new(),
-            responses: BTreeMap::new(),
-            threads: BTreeMap::new(),
-            interrupted: Vec::new(),
-            degrade: false,
-            start_node,
-            _lock: lock,
-        })
+        let newest = (history.first, history.tip, state.messages);
+        let recorder = Recorder::resume(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone(), newest);
+        let events = history.events().count();
+        let (id, started) = (id.clone(), history.started);
+        let mut session = Self::new(engine, repo, Opened { id, started, pipeline, state, start_node, recorder, locks });
+        session.events_since_state = events;
+        Ok(session)
     }
 
     fn record_resumed(&mut self) -> Result<(), Error> {

@@ -130,7 +130,7 @@ impl Session {
             node: node.clone(),
             visit: visit.clone(),
             copy,
-            lock: self.worktree_lock.clone(),
+            lock: self.locks.worktree.clone(),
             next_turn: self.state.turns + 1,
             reports,
         };

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Engine, Error, Session};
+use super::locks::Locks;
+use super::{Engine, Error, Opened, Session};
 use crate::clock;
 use crate::event::{Event, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated};
 use crate::git::{Repo, Worktree};
@@ -16,7 +17,7 @@ use crate::plan::pipeline::Pipeline;
 use crate::process::{Command, Exit, Limits};
 use crate::record::{self, Batch, Recorder};
 use crate::state::State;
-use crate::workspace::{self, Lock, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch};
+use crate::workspace::{self, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch};
 
 /// A file in a working copy's git directory, which git removes with it: its ignored files and its setup are there.
 const SET_UP: &str = "pleach-set-up";
@@ -60,9 +61,8 @@ impl Session {
         let start_node = start_node(&request.pipeline)?;
         loop {
             let id = new_session_id();
-            let lock = take_lock(&repo, &id)?;
-            let worktree_lock = take_worktree_lock(&repo, &id)?;
             let started = request.started(&repo, &id)?;
+            let locks = Locks::take(&repo, &id)?;
             let mut recorder = Recorder::create(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone());
             let event = Recorded { at: clock::now(), event: started.clone().into() };
             let mut state = State::new(start_node.clone());
@@ -77,25 +77,11 @@ impl Session {
                 Err(record::Error::Exists { .. }) => continue,
                 other => other?,
             };
-            return Ok(Self {
-                id,
-                started,
-                pipeline: Arc::new(request.pipeline),
-                state,
-                engine,
-                repo,
-                recorder,
-                copy: None,
-                worktree_lock,
-                unseen: vec![event],
-                responses: BTreeMap::new(),
-                threads: BTreeMap::new(),
-                interrupted: Vec::new(),
-                degrade: false,
-                events_since_state: 1,
-                start_node,
-                _lock: lock,
-            });
+            let opened = Opened { id, started, pipeline: request.pipeline, state, start_node, recorder, locks };
+            let mut session = Self::new(engine, repo, opened);
+            session.unseen.push(event);
+            session.events_since_state = 1;
+            return Ok(session);
         }
     }
 
@@ -188,7 +174,7 @@ impl Session {
         let Some(script) = &self.engine.worktrees.setup else { return Ok(()) };
         let mut command = Command::shell(script, path);
         command.limits = Limits { output: 64 * 1024, ..Limits::default() };
-        command.lock = Some(self.worktree_lock.file());
+        command.lock = Some(self.locks.worktree.file());
         let output = self.engine.spawner.run(command, &self.engine.cancel, &mut |_, _| {}).await?;
         if output.exit == Exit::Code(0) {
             return Ok(());
@@ -265,18 +251,4 @@ pub(super) fn start_node(pipeline: &Pipeline) -> Result<crate::ids::NodeId, Erro
         (Some(start), Some(_)) => Ok(start.id.clone()),
         _ => Err(Error::Invalid { diagnostics: Vec::new() }),
     }
-}
-
-pub(super) fn take_lock(repo: &Repo, id: &SessionId) -> Result<Lock, Error> {
-    Ok(Lock::take(&repo.common_dir(), &lock_name(id), &format!("session {id}"))?)
-}
-
-pub(super) fn take_worktree_lock(repo: &Repo, id: &SessionId) -> Result<Lock, Error> {
-    let what = format!("the working copy of session {id}");
-    Ok(Lock::take(&repo.common_dir(), &format!("worktree-{id}-main"), &what)?)
-}
-
-/// The name of a session's lock.
-pub fn lock_name(id: &SessionId) -> String {
-    format!("session-{id}")
 }

@@ -1,5 +1,6 @@
-//! One writer at a time. A lock is a `flock` on a file that is never removed; the text in it is only for the message
-//! to the one who comes second. Correctness rests on compare-and-swap of the refs, not on these.
+//! One writer at a time. A lock is a `flock` on a file; the text in it is only for the message to the one who comes
+//! second. The file is removed only by who holds it, and who takes it looks whether it is still the one on disk.
+//! Correctness rests on compare-and-swap of the refs, not on these.
 
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -10,6 +11,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Lock {
     file: Arc<File>,
+    path: PathBuf,
 }
 
 /// Why a lock was not taken.
@@ -66,7 +68,7 @@ impl Lock {
             file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
             write!(file, "process {} on {} since {}", std::process::id(), host(), crate::clock::now())
                 .map_err(failed)?;
-            return Ok(Self { file: Arc::new(file) });
+            return Ok(Self { file: Arc::new(file), path });
         }
     }
 
@@ -83,6 +85,18 @@ impl Lock {
         }
         let text = std::fs::read_to_string(common_dir.join("pleach/lock").join(name)).ok()?;
         Some(Holder::read(&text))
+    }
+
+    /// Removes the file of a lock that nobody will need again, and lets go of it. The file goes while the lock is held:
+    /// who opened it before finds that it is not the one on disk any more, and takes a new one.
+    pub fn remove(self) -> Result<(), LockError> {
+        match is_same_file(&self.file, &self.path) {
+            Ok(true) => std::fs::remove_file(&self.path),
+            // Somebody removed it by hand; what stands there now is another's.
+            Ok(false) => Ok(()),
+            Err(error) => Err(error),
+        }
+        .map_err(|source| LockError::Io { path: self.path.clone(), source })
     }
 
     /// The open file, for a child process that is to hold the lock with us.
@@ -197,6 +211,34 @@ mod tests {
         std::fs::remove_file(dir.path().join("pleach/lock/a")).unwrap();
         let second = Lock::take(dir.path(), "a", "a").unwrap();
         assert!(Lock::take(dir.path(), "a", "a").is_err());
-        drop((first, second));
+        first.remove().unwrap();
+        assert!(Lock::is_held(dir.path(), "a"), "the file of the second one stays");
+        second.remove().unwrap();
+        assert!(!dir.path().join("pleach/lock/a").exists());
+    }
+
+    #[test]
+    fn who_waits_for_a_lock_that_is_removed_never_shares_it() {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+        let dir = tempfile::tempdir().unwrap();
+        let inside = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let mut taken = 0;
+                    while taken < 50 {
+                        let Ok(lock) = Lock::take(dir.path(), "a", "a") else {
+                            std::thread::yield_now();
+                            continue;
+                        };
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two hold it");
+                        taken += 1;
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        lock.remove().unwrap();
+                    }
+                });
+            }
+        });
+        assert_eq!(std::fs::read_dir(dir.path().join("pleach/lock")).unwrap().count(), 0);
     }
 }

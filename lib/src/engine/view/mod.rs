@@ -12,8 +12,8 @@ use serde::Serialize;
 pub use find::{NoSession, resolve_session, session_worktrees};
 pub use turn::{Deed, Milestone, Moment, Turn};
 
+use super::locks::lock_name;
 use super::resume::{recorded_pipeline, recorded_state};
-use super::start::lock_name;
 use super::{Error, Message};
 use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded, Snapshot};
 use crate::git::Repo;

@@ -1,0 +1,49 @@
+//! The locks of a session: one for the session, one for its working copy.
+
+use super::Error;
+use crate::git::Repo;
+use crate::ids::SessionId;
+use crate::record;
+use crate::workspace::{Lock, LockError};
+
+/// What a process holds that writes to a session.
+#[derive(Debug)]
+pub(super) struct Locks {
+    session: Lock,
+    /// Also held by the supervisor of everything that was started in the working copy: what a killed run had started
+    /// dies by itself, and until then this one is taken.
+    pub(super) worktree: Lock,
+}
+
+impl Locks {
+    /// Takes both, or says who has one of them.
+    pub(super) fn take(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
+        let common = repo.common_dir();
+        let session = Lock::take(&common, &lock_name(id), &format!("session {id}"))?;
+        let what = format!("the working copy of session {id}");
+        let worktree = Lock::take(&common, &format!("worktree-{id}-main"), &what)?;
+        Ok(Self { session, worktree })
+    }
+
+    /// Does something with a session that must be there. When it is not, nothing is left of the locks either.
+    pub(super) fn with<T>(self, work: impl FnOnce() -> Result<T, Error>) -> Result<(Self, T), Error> {
+        match work() {
+            Err(gone @ Error::Record(record::Error::Missing { .. })) => {
+                self.remove()?;
+                Err(gone)
+            }
+            other => other.map(|value| (self, value)),
+        }
+    }
+
+    /// Lets go of them and removes their files: the session is gone.
+    pub(super) fn remove(self) -> Result<(), LockError> {
+        self.worktree.remove()?;
+        self.session.remove()
+    }
+}
+
+/// The name of a session's lock.
+pub fn lock_name(id: &SessionId) -> String {
+    format!("session-{id}")
+}
