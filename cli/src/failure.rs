@@ -29,6 +29,9 @@ pub fn of_engine(error: &engine::Error) -> Failure {
              `pleach rm {session}` and run anew"
         )),
         Error::Interrupted { session } => plain(Exit::Paused, error).hint(format!("`pleach resume {session}` goes on")),
+        Error::CalledOff { session } => {
+            plain(Exit::WorkFailed, error).hint(format!("`pleach rm {session}` removes what is left of it"))
+        }
         Error::Agent { .. } => plain(Exit::Environment, error)
             .hint("`pleach config` shows which agents are configured; `agent` in pleach.yaml names one"),
         Error::State(_) | Error::Message { .. } => plain(Exit::Environment, error)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use pleach::agent::Roster;
 use pleach::config::{Config, ProviderName};
-use pleach::engine::{AutoApprove, Ended, Engine, Interviewer, Nobody, Pause, Session};
+use pleach::engine::{AutoApprove, CALL_OFF, Ended, Engine, Interviewer, Nobody, Pause, Session};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
@@ -212,25 +212,36 @@ fn merge_command(session: &Session, branch: &BranchName) -> String {
     }
 }
 
-/// The first Ctrl-C lets what is in flight finish, the second one kills it.
-pub async fn stop_on_signals(canceller: Canceller) {
+/// Listens for signals from now on: the first Ctrl-C lets what is in flight finish, the second one kills it, and so it
+/// is with `pleach cancel`, after which the session is over.
+pub fn stop_on_signals(canceller: Canceller) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
-    let (Ok(mut interrupt), Ok(mut terminate)) = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()))
-    else {
-        return;
-    };
-    let mut count = 0;
-    loop {
-        tokio::select! {
-            _ = interrupt.recv() => {}
-            _ = terminate.recv() => {}
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut call_off = signal(SignalKind::from_raw(CALL_OFF))?;
+    tokio::spawn(async move {
+        let (mut stopped, mut called_off) = (false, false);
+        loop {
+            let off = tokio::select! {
+                _ = interrupt.recv() => false,
+                _ = terminate.recv() => false,
+                _ = call_off.recv() => true,
+            };
+            // Who calls a session off that is being stopped already still lets the turn in flight finish.
+            if if off { called_off } else { stopped } {
+                canceller.kill();
+            } else if off {
+                canceller.call_off();
+                anstream::eprintln!("called off with `pleach cancel`; stopping after the turn in flight");
+            } else {
+                canceller.stop();
+                anstream::eprintln!(
+                    "stopping after the turn in flight; once more to kill it (nothing recorded is lost)"
+                );
+            }
+            stopped = true;
+            called_off |= off;
         }
-        count += 1;
-        if count == 1 {
-            canceller.stop();
-            anstream::eprintln!("stopping after the turn in flight; once more to kill it (nothing recorded is lost)");
-        } else {
-            canceller.kill();
-        }
-    }
+    });
+    Ok(())
 }

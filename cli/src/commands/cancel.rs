@@ -18,8 +18,9 @@ use crate::sessions;
 
 /// Call a session off, for good.
 ///
-/// A process that works on it is interrupted, as with Ctrl-C, and after the grace period once more, which kills its
-/// agents. Everything recorded stays: the turns, the branch and the working copy. `pleach rm` removes them.
+/// A process that works on it is told so: it finishes the turn in flight, records the end and exits with code 1. When
+/// the grace period is over it is told once more and kills its agents. Everything recorded stays: the turns, the branch
+/// and the working copy. `pleach rm` removes them.
 #[derive(Debug, Args)]
 pub struct CancelArgs {
     /// The session, or the beginning of its id.

@@ -145,7 +145,8 @@ pub fn block_on<T>(canceller: Canceller, future: impl Future<Output = Result<T, 
     let runtime =
         runtime.map_err(|error| Failure::new(Exit::Environment, "cannot start the runtime").because(&error))?;
     let result = runtime.block_on(async {
-        tokio::spawn(stop_on_signals(canceller));
+        stop_on_signals(canceller)
+            .map_err(|error| Failure::new(Exit::Environment, "cannot listen for signals").because(&error))?;
         future.await
     });
     // A thread may still wait for an answer at the terminal that is not needed any more.

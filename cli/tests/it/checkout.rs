@@ -412,6 +412,26 @@ fn ctrl_c_finishes_the_turn_and_says_how_to_go_on() {
 }
 
 #[test]
+fn what_is_called_off_finishes_its_turn() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "two");
+    let dot = waiting_agent(&env, &gate);
+    let mut run = env.start(&dot, &[]);
+    let held = gate.reached(&mut run);
+    let cancel = env.command(&["cancel", &env.session(), "--grace", "600", "-q"]).spawn().expect("pleach can start");
+    run.wait_for("called off");
+    gate.open(held);
+    run.end().expect(1);
+    let cancel = cancel.wait_with_output().expect("a child to wait for");
+    assert!(cancel.status.success(), "{cancel:?}");
+    let story = env.story();
+    assert_eq!(story.all("AgentTurn").len(), 2, "the turn in flight was finished and recorded");
+    assert_eq!(story.kinds().last(), Some(&"PipelineCancelled"));
+    assert!(story.all("PipelinePaused").is_empty());
+    env.assert_no_process_left();
+}
+
+#[test]
 fn a_second_ctrl_c_kills_the_agent_and_loses_nothing() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "two");

@@ -54,7 +54,7 @@ pub fn waiting(env: &TestEnv, args: &[&str]) -> Child {
 }
 
 /// The first node leaves a commit, the second one does not end by itself.
-const WAIT: &str = r#"digraph wait {
+pub const WAIT: &str = r#"digraph wait {
     start [shape=Mdiamond]
     make [shape=parallelogram, tool_command="echo one > one.txt"]
     hang [shape=parallelogram, tool_command="echo half > half.txt; echo hanging; sleep 600"]

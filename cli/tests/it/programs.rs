@@ -104,6 +104,21 @@ fn ctrl_c_while_the_working_copy_is_set_up_pauses() {
 }
 
 #[test]
+fn a_session_called_off_while_its_working_copy_is_set_up_says_so() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "setup");
+    env.configure(&format!("worktrees: {{setup: {}}}\n", serde_json::Value::from(gate.command())));
+    let mut run = env.start(&graph("one", "start -> exit"), &[]);
+    let held = gate.reached(&mut run);
+    let sid = env.session();
+    env.pleach(&["cancel", &sid, "--grace", "0"]).expect(0);
+    let ran = run.end().expect(1);
+    drop(held);
+    assert!(ran.stderr.contains(&format!("session {sid} was called off")), "{ran}");
+    assert_eq!(env.story().kinds().last(), Some(&"PipelineCancelled"));
+}
+
+#[test]
 fn an_answer_to_a_gate_that_is_not_there_is_refused() {
     let env = TestEnv::with_repo();
     let body = "ask [shape=hexagon] start -> ask ask -> exit [label=Yes]";

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::inspect::waiting;
+use crate::inspect::{WAIT, waiting};
 use crate::support::{Checkout, TestEnv};
 
 const MAKE: &str = r#"digraph make {
@@ -259,7 +259,7 @@ fn what_runs_is_not_removed_until_it_is_cancelled() {
     assert!(refused.stderr.contains(&format!("session {sid} is in use by process {}", run.id())), "{refused}");
     let cancelled = env.pleach(&["cancel", &sid, "--grace", "0", "--json"]).expect(0);
     assert_eq!(cancelled.json()["interrupted"], true);
-    assert_eq!(run.wait().unwrap().code(), Some(3));
+    assert_eq!(run.wait().unwrap().code(), Some(1));
     env.assert_no_process_left();
     assert_eq!(env.pleach(&["status", &sid, "--json"]).json()["standing"]["is"], "cancelled");
     insta::assert_snapshot!(env.pleach(&["cancel", &sid]), @"
@@ -278,6 +278,36 @@ fn what_runs_is_not_removed_until_it_is_cancelled() {
 }
 
 #[test]
+fn a_run_that_is_called_off_says_so_itself() {
+    let env = TestEnv::new();
+    env.repo();
+    let mut run = env.start(WAIT, &[]);
+    run.wait_for("▸ hang");
+    env.pleach(&["cancel", &env.session(), "--grace", "0", "-q"]).expect(0);
+    let ended = run.end().expect(1);
+    assert!(ended.stderr.contains("called off with `pleach cancel`"), "{ended}");
+    insta::assert_snapshot!(env.normalise(&ended.stdout), @"
+    cancelled: session [SID] (1 turn, 0 tokens, [TIME])
+    branch:  pleach/wait/[SID]
+    look:    pleach status [SID]
+    ");
+    assert_eq!(env.story().kinds().iter().filter(|kind| **kind == "PipelineCancelled").count(), 1);
+    env.assert_no_process_left();
+}
+
+#[test]
+fn ctrl_c_before_a_cancel_makes_no_difference() {
+    let env = TestEnv::new();
+    env.repo();
+    let mut run = env.start(WAIT, &[]);
+    run.wait_for("▸ hang");
+    run.stop();
+    env.pleach(&["cancel", &env.session(), "--grace", "0"]).expect(0);
+    run.end().expect(1);
+    assert_eq!(env.story().kinds().last(), Some(&"PipelineCancelled"));
+}
+
+#[test]
 fn what_runs_is_called_off_when_the_user_insists() {
     let env = TestEnv::new();
     env.repo();
@@ -285,7 +315,7 @@ fn what_runs_is_called_off_when_the_user_insists() {
     let sid = env.session();
     env.pleach(&["rm", &sid, "--force", "--dry-run"]).expect(6);
     env.pleach(&["rm", &sid, "--force"]).expect(0);
-    assert_eq!(run.wait().unwrap().code(), Some(3));
+    assert_eq!(run.wait().unwrap().code(), Some(1));
     env.assert_no_process_left();
     assert_eq!(env.git(&["for-each-ref", "refs/pleach/sessions/", "refs/heads/pleach/"]), "");
     assert_eq!(locks(&env), Vec::<String>::new());

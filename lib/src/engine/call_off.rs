@@ -8,10 +8,10 @@ use super::locks::{Locks, lock_name};
 use super::resume::{Found, find};
 use super::{Error, Session};
 use crate::clock;
-use crate::event::{PipelineCancelled, Recorded};
+use crate::event::{Event, PipelineCancelled, Recorded};
 use crate::git::Repo;
 use crate::ids::{ContextId, SessionId};
-use crate::record::{Batch, Recorder};
+use crate::record::{Batch, History, Recorder};
 use crate::redact::Redactor;
 use crate::workspace::{Holder, Lock, LockError};
 
@@ -27,10 +27,15 @@ const LAST_WAIT: Duration = Duration::from_secs(20);
 /// How long a lock may be held by somebody who is not found.
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 
+/// The signal that tells the process of a session that it is called off. Such a process asks its own
+/// [`crate::process::Canceller`] to call off, and to kill when the signal comes again; one that does not know the signal dies of
+/// it, which a session survives.
+pub const CALL_OFF: i32 = Signal::USR1.as_raw();
+
 impl Session {
-    /// Calls a session off. A process that works on it is interrupted first, so that it finishes its turn, and after
-    /// `grace` once more, so that it kills its agents. When it does not let go even then, or runs on another machine,
-    /// this is [`LockError::Held`] and nothing was recorded. `asked` is told of every signal.
+    /// Calls a session off. A process that works on it is told so first: it finishes its turn and records the end
+    /// itself. After `grace` it is told once more, so that it kills its agents. When it does not let go even then, or
+    /// runs on another machine, this is [`LockError::Held`] and nothing was recorded. `asked` is told of every signal.
     pub fn call_off(
         repo: &Repo,
         redactor: &Redactor,
@@ -42,19 +47,22 @@ impl Session {
         let mut waits = [grace.max(LEAST_GRACE), LAST_WAIT].into_iter();
         let mut until = Instant::now();
         let mut unknown_since = None;
+        let mut told = false;
         loop {
             let held = match cancel(repo, redactor, id) {
                 Err(Error::Lock(held @ LockError::Held { .. })) => held,
+                Err(over @ Error::Over { .. }) if told => return recorded_end(repo, id)?.ok_or(over),
                 other => return other,
             };
             if Instant::now() >= until {
                 // When nobody holds the session, what a killed run had started is still dying.
                 let holder = Lock::holder(&common, &name);
-                let interrupted = holder.as_ref().is_none_or(|holder| interrupt(holder, &common, &name));
+                let reached = holder.as_ref().is_none_or(|holder| tell(holder, &common, &name));
                 // Who lets go between two looks is not found either.
                 let since = *unknown_since.get_or_insert_with(Instant::now);
-                if interrupted {
+                if reached {
                     let Some(wait) = waits.next() else { return Err(held.into()) };
+                    told |= holder.is_some();
                     holder.iter().for_each(&mut *asked);
                     until = Instant::now() + wait;
                     unknown_since = None;
@@ -80,9 +88,16 @@ fn cancel(repo: &Repo, redactor: &Redactor, id: &SessionId) -> Result<Recorded, 
     Ok(cancelled)
 }
 
-/// Whether the holder could be interrupted.
-fn interrupt(holder: &Holder, common_dir: &std::path::Path, lock: &str) -> bool {
+/// The end that the process which was told has recorded itself, unless the session ended in another way meanwhile.
+fn recorded_end(repo: &Repo, id: &SessionId) -> Result<Option<Recorded>, Error> {
+    let history = History::newest(repo, id, &ContextId::main())?;
+    let last = history.events().last().cloned();
+    Ok(last.filter(|last| matches!(last.event, Event::PipelineCancelled(_))))
+}
+
+/// Whether the holder could be told.
+fn tell(holder: &Holder, common_dir: &std::path::Path, lock: &str) -> bool {
     let process = holder.process.and_then(Pid::from_raw).filter(|_| holder.is_here(common_dir, lock));
     // A process that has ended by itself by now lets go of the lock: that is what was wanted.
-    process.is_some_and(|process| matches!(kill_process(process, Signal::INT), Ok(()) | Err(rustix::io::Errno::SRCH)))
+    process.is_some_and(|process| matches!(kill_process(process, Signal::USR1), Ok(()) | Err(rustix::io::Errno::SRCH)))
 }

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use call_off::CALL_OFF;
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Nobody, Prepared, Question};
 pub use locks::lock_name;
@@ -241,6 +242,12 @@ pub enum Error {
     #[error("session {session} was interrupted while its working copy was set up")]
     Interrupted {
         /// The session, which can be resumed.
+        session: SessionId,
+    },
+    /// The session was called off before it began to work. Who called it off records that.
+    #[error("session {session} was called off while its working copy was set up")]
+    CalledOff {
+        /// The session.
         session: SessionId,
     },
     /// A gate was answered with something that is not among its choices.

@@ -12,7 +12,7 @@ use super::worker::{Recorded as TurnRecorded, Report, Worker};
 use super::{Error, Observer, Pause, Session};
 use crate::agent::Verdict;
 use crate::clock;
-use crate::event::{PauseReason, PipelinePaused};
+use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
 use crate::ids::NodeId;
 use crate::plan::pipeline::HandlerKind;
 use crate::record::Batch;
@@ -153,13 +153,17 @@ impl Session {
         Err(Error::Worker { node: visit.node, why })
     }
 
-    /// Records that the run stops here and can be resumed.
+    /// Records that the run stops here and can be resumed, or not any more when it was called off.
     pub(super) fn pause(&mut self, reason: PauseReason, observe: Observer<'_>) -> Result<(), Error> {
-        let node_id = self.state.next_node().cloned();
-        let summary = format!("pause at {}", self.here());
-        let event = PipelinePaused { reason, node_id, extra: Default::default() };
+        let (summary, event): (_, Event) = if self.engine.cancel.is_called_off() {
+            ("cancel".to_owned(), PipelineCancelled::default().into())
+        } else {
+            let node_id = self.state.next_node().cloned();
+            let event = PipelinePaused { reason, node_id, extra: Default::default() };
+            (format!("pause at {}", self.here()), event.into())
+        };
         let writer = self.repo.writer();
-        self.record(writer, Batch { summary, ..Batch::default() }, vec![event.into()], clock::now(), observe)
+        self.record(writer, Batch { summary, ..Batch::default() }, vec![event], clock::now(), observe)
     }
 
     /// The variables of the pipeline, for commands: their shell expands `$goal`, so that no text becomes a command.

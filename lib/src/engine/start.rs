@@ -185,6 +185,7 @@ impl Session {
         let last = self.engine.redactor.text(&last).into_owned();
         let session = self.id.clone();
         Err(match output.exit {
+            Exit::Cancelled if self.engine.cancel.is_called_off() => Error::CalledOff { session },
             Exit::Cancelled => Error::Interrupted { session },
             exit => Error::Setup { session, command: script.clone(), exit: exit.to_string(), output: last },
         })

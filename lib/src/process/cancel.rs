@@ -10,14 +10,26 @@ enum Level {
     Kill,
 }
 
+#[derive(Debug, Clone, Copy)]
+struct Wish {
+    level: Level,
+    called_off: bool,
+}
+
 /// Asks everything that holds the matching [`Cancel`] to end.
 #[derive(Debug, Clone)]
-pub struct Canceller(watch::Sender<Level>);
+pub struct Canceller(watch::Sender<Wish>);
 
 impl Canceller {
     /// Asks to begin nothing new and finish what is being written; running commands go on.
     pub fn stop(&self) {
         self.raise(Level::Stop);
+    }
+
+    /// Asks for the same, and not to go on later either.
+    pub fn call_off(&self) {
+        self.0.send_modify(|wish| wish.called_off = true);
+        self.stop();
     }
 
     /// Asks to end running commands as well.
@@ -26,9 +38,9 @@ impl Canceller {
     }
 
     fn raise(&self, to: Level) {
-        self.0.send_if_modified(|level| {
-            let higher = to > *level;
-            *level = to.max(*level);
+        self.0.send_if_modified(|wish| {
+            let higher = to > wish.level;
+            wish.level = to.max(wish.level);
             higher
         });
     }
@@ -36,12 +48,12 @@ impl Canceller {
 
 /// Tells whether work should end; cheap to clone. Without a living [`Canceller`] it stays as it is.
 #[derive(Debug, Clone)]
-pub struct Cancel(watch::Receiver<Level>);
+pub struct Cancel(watch::Receiver<Wish>);
 
 impl Cancel {
     /// A pair: the one asks, the other listens.
     pub fn new() -> (Canceller, Self) {
-        let (sender, receiver) = watch::channel(Level::Running);
+        let (sender, receiver) = watch::channel(Wish { level: Level::Running, called_off: false });
         (Canceller(sender), Self(receiver))
     }
 
@@ -52,12 +64,17 @@ impl Cancel {
 
     /// Whether a stop, or more, was asked for.
     pub fn is_stopped(&self) -> bool {
-        *self.0.borrow() >= Level::Stop
+        self.0.borrow().level >= Level::Stop
     }
 
     /// Whether a kill was asked for.
     pub fn is_killed(&self) -> bool {
-        *self.0.borrow() >= Level::Kill
+        self.0.borrow().level >= Level::Kill
+    }
+
+    /// Whether what is stopped is not to be taken up again.
+    pub fn is_called_off(&self) -> bool {
+        self.0.borrow().called_off
     }
 
     /// Waits until a stop, or more, is asked for.
@@ -72,7 +89,7 @@ impl Cancel {
 
     async fn reached(&self, wanted: Level) {
         let mut receiver = self.0.clone();
-        if receiver.wait_for(|level| *level >= wanted).await.is_err() {
+        if receiver.wait_for(|wish| wish.level >= wanted).await.is_err() {
             // Nobody is left who could ask.
             std::future::pending::<()>().await;
         }
@@ -89,7 +106,16 @@ mod tests {
         assert!(!cancel.is_stopped());
         canceller.stop();
         cancel.stopped().await;
-        assert!(cancel.is_stopped() && !cancel.is_killed());
+        assert!(cancel.is_stopped() && !cancel.is_killed() && !cancel.is_called_off());
+    }
+
+    #[tokio::test]
+    async fn what_is_called_off_is_stopped_and_not_killed() {
+        let (canceller, cancel) = Cancel::new();
+        canceller.stop();
+        canceller.call_off();
+        cancel.stopped().await;
+        assert!(cancel.is_called_off() && !cancel.is_killed());
     }
 
     #[tokio::test]
