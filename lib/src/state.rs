@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::{
-    Checkpoint, Event, HumanInteraction, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason,
-    PipelineStarted, Recorded, RetryAt, Route, Snapshot, Status, Usage,
+    AttemptStarted, Checkpoint, Commits, Event, Feedback, HumanInteraction, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason,
+    PipelineStarted, Recorded, RetryAt, Route, Snapshot, Status, StepFinished, TaskOf, Usage,
 };
-use crate::ids::{NodeId, TurnId};
+use crate::ids::{CommitId, NodeId, TurnId};
 
 /// An event that cannot follow the ones before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -114,6 +114,53 @@ pub struct NodeState {
     pub response: Option<u64>,
 }
 
+/// The newest attempt at a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Counted from 0 over everything that was tried on the task.
+    pub retry: u32,
+    /// Counted from 1 in the session's budget.
+    pub number: u32,
+    /// The attempts of the budget.
+    pub of: u32,
+    /// The code it began with.
+    pub code: CommitId,
+}
+
+/// How an attempt ended that did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedAttempt {
+    /// The status of the step that failed.
+    pub status: String,
+    /// The code it left.
+    pub code: CommitId,
+    /// Whether that is other code than it began with.
+    pub changed: bool,
+    /// The tests that failed.
+    pub failing: Vec<String>,
+}
+
+/// A session that works on a task of a tree.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskWork {
+    /// The task.
+    pub of: TaskOf,
+    /// The newest attempt.
+    pub attempt: Option<Attempt>,
+    /// The newest step's commit; where there is none, the commit the session began at.
+    pub step: CommitId,
+    /// The status of the newest step of this session.
+    pub status: Option<String>,
+    /// What went wrong so far, for the next attempt.
+    pub feedback: Vec<Feedback>,
+    /// The attempts of this session that failed.
+    pub failed: Vec<FailedAttempt>,
+    /// Where the target is about to move to, or has moved.
+    pub landing: Option<(CommitId, CommitId)>,
+    /// The commit the target moved to.
+    pub landed: Option<CommitId>,
+}
+
 /// The folded session.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
@@ -151,6 +198,9 @@ pub struct State {
     pub usage: Usage,
     /// Dollars of all turns whose price is known.
     pub cost_usd: f64,
+    /// The task it works on, in a tree.
+    #[serde(default)]
+    pub task: Option<Box<TaskWork>>,
     /// The thread the running node's turns belong to.
     thread: Option<String>,
     /// The run ended at its exit, with every gate satisfied.
@@ -179,6 +229,7 @@ impl State {
             messages: 0,
             usage: Usage::default(),
             cost_usd: 0.0,
+            task: None,
             thread: None,
             reached_exit: false,
         }
@@ -217,6 +268,13 @@ impl State {
             Event::NodeExecution(data) => self.node_executed(data),
             Event::RetryAt(data) => self.retry_at(data),
             Event::Checkpoint(data) => self.checkpoint(data),
+            Event::AttemptStarted(data) => self.attempt_started(data),
+            Event::StepFinished(data) => self.step_finished(data),
+            Event::Landing(data) => self.on_task(|task| task.landing = Some((data.from, data.to))),
+            Event::Landed(data) => self.on_task(|task| {
+                task.landing = None;
+                task.landed = Some(data.commit);
+            }),
             Event::PipelinePaused(data) => self.end(Phase::Paused { reason: data.reason }),
             Event::PipelineCompleted(_) => self.end(Phase::Completed),
             Event::PipelineFailed(data) => self.end(Phase::Failed { reason: data.reason.clone() }),
@@ -295,6 +353,80 @@ impl State {
             self.context.insert(key.clone(), value.clone().into());
         }
         self.initial_context = self.context.clone();
+        let begun = data.base.values().next().copied();
+        let task = |of: &TaskOf| TaskWork {
+            of: of.clone(),
+            attempt: None,
+            step: begun.unwrap_or(of.base),
+            status: None,
+            feedback: Vec::new(),
+            failed: Vec::new(),
+            landing: None,
+            landed: None,
+        };
+        self.task = data.task.as_ref().map(task).map(Box::new);
+        Ok(())
+    }
+
+    /// Where the session's branches stand: at the newest commit, or at the newest step where they carry steps alone.
+    pub fn on_branches(&self) -> Snapshot {
+        match &self.task {
+            Some(task) if task.of.commits == Commits::Steps => {
+                self.work.keys().map(|repo| (repo.clone(), task.step)).collect()
+            }
+            _ => self.work.clone(),
+        }
+    }
+
+    fn on_task(&mut self, change: impl FnOnce(&mut TaskWork)) -> Result<(), String> {
+        self.must_have_begun()?;
+        self.task.as_deref_mut().map(change).ok_or_else(|| "the session works on no task".to_owned())
+    }
+
+    /// An attempt is a pass of its own: it begins with the files of the one before and with nothing else of it.
+    fn attempt_started(&mut self, data: &AttemptStarted) -> Result<(), String> {
+        let first = self.task.as_ref().is_some_and(|task| task.attempt.is_none());
+        match self.phase {
+            Phase::Running if first => {}
+            Phase::Completed | Phase::Failed { .. } if !first => {}
+            _ => return Err(format!("the session is {}", self.phase.word())),
+        }
+        self.on_task(|task| {
+            let &AttemptStarted { retry, number, of, code, .. } = data;
+            task.attempt = Some(Attempt { retry, number, of, code });
+            task.feedback.extend(data.feedback.iter().cloned());
+        })?;
+        self.restart();
+        self.nodes.clear();
+        self.edges_taken.clear();
+        self.reached_exit = false;
+        self.phase = Phase::Running;
+        let visit = Visit { node: data.start.clone(), visit: 1, attempt: 1, from: None };
+        self.position = Position::Ready { visit, not_before: None };
+        Ok(())
+    }
+
+    fn step_finished(&mut self, data: &StepFinished) -> Result<(), String> {
+        if self.phase == Phase::Cancelled {
+            return Err("the session is cancelled".into());
+        }
+        self.on_task(|task| {
+            task.step = data.git_sha;
+            task.status = Some(data.status.clone());
+            task.feedback.extend(data.feedback.clone());
+            if data.failed_attempt() {
+                let began = task.attempt.as_ref().map(|attempt| attempt.code);
+                task.failed.push(FailedAttempt {
+                    status: data.status.clone(),
+                    code: data.code,
+                    changed: began != Some(data.code),
+                    failing: data.failing.clone(),
+                });
+            }
+        })?;
+        for commit in self.work.values_mut() {
+            *commit = data.git_sha;
+        }
         Ok(())
     }
 

@@ -14,6 +14,7 @@ use crate::event::{Outcome, Status};
 use crate::ids::NodeId;
 use crate::llm::Message;
 use crate::plan::pipeline::{AttrValue, Edge, Fidelity, HandlerKind, Node, Pipeline};
+use crate::plan::tree::TestCommand;
 use crate::route;
 use crate::state::{State, Visit};
 
@@ -26,6 +27,8 @@ pub enum Work {
     Wait(Duration),
     /// Run a shell command.
     Tool(String),
+    /// Run the tests of the session's task.
+    Tests(Vec<TestCommand>),
     /// Ask a person.
     Human(Question),
     /// Let an agent work.
@@ -107,7 +110,12 @@ impl Session {
             HandlerKind::Conditional => Work::Pass(passed_on(&self.state)),
             HandlerKind::Wait => Work::Wait(wait_duration(node)),
             HandlerKind::WaitHuman => Work::Human(Question::of(&self.pipeline, node, visit.visit)),
-            HandlerKind::Tool => Work::Tool(node.tool_command.clone().unwrap_or_default()),
+            HandlerKind::Tool => match self.step_tests(node) {
+                None => Work::Tool(node.tool_command.clone().unwrap_or_default()),
+                // What is not tested has no test step, and says so at the end.
+                Some(tests) if tests.is_empty() => Work::Pass(Outcome::success()),
+                Some(tests) => Work::Tests(tests),
+            },
             HandlerKind::Codergen => Work::Agent(self.agent_work(node, conversation)?),
             HandlerKind::Parallel | HandlerKind::FanIn | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
                 Work::Pass(Outcome::fail(format!("no handler is registered for type `{}`", node.handler.as_str())))
@@ -145,6 +153,9 @@ impl Session {
     }
 
     fn prompt(&mut self, node: &Node, fidelity: Fidelity) -> Result<String, Error> {
+        if let Some(asked) = self.step_prompt(node)? {
+            return Ok(asked);
+        }
         let needs_answers = matches!(fidelity, Fidelity::SummaryLow | Fidelity::SummaryMedium | Fidelity::SummaryHigh);
         let none = BTreeMap::<NodeId, String>::new();
         let responses = if needs_answers { self.responses()? } else { &none };

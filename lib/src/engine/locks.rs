@@ -25,6 +25,12 @@ impl Locks {
         Ok(Self { session, worktree })
     }
 
+    /// Takes the session's, beside a working copy's that is held already because sessions share it.
+    pub(super) fn beside(repo: &Repo, id: &SessionId, worktree: Lock) -> Result<Self, Error> {
+        let session = Lock::take(&repo.common_dir(), &lock_name(id), &format!("session {id}"))?;
+        Ok(Self { session, worktree })
+    }
+
     /// Does something with a session that must be there. When it is not, nothing is left of the locks either.
     pub(super) fn with<T>(self, work: impl FnOnce() -> Result<T, Error>) -> Result<(Self, T), Error> {
         match work() {

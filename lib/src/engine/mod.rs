@@ -18,6 +18,7 @@ mod resume;
 mod run;
 mod start;
 pub mod status_file;
+pub mod task;
 mod view;
 mod worker;
 
@@ -147,6 +148,8 @@ pub struct Session {
     degrade: bool,
     events_since_state: usize,
     start_node: NodeId,
+    /// The task it works on, in a tree.
+    job: Option<Arc<task::TaskJob>>,
 }
 
 /// A session that was just made or found, before anything is done with it.
@@ -180,6 +183,7 @@ impl Session {
             degrade: false,
             events_since_state: 0,
             start_node,
+            job: None,
         }
     }
 }

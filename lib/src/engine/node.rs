@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::assignment::Conversation;
+use super::task::StepReport;
 use super::worker::{Effect, Finished, Stopped, TurnReport};
 use super::{Error, Observer, Session};
 use crate::clock;
@@ -38,6 +39,7 @@ struct Ending {
     events: Vec<Event>,
     messages: Vec<Value>,
     change: Option<Change>,
+    step: Option<StepReport>,
 }
 
 impl Session {
@@ -71,7 +73,7 @@ impl Session {
             let copy = self.copy.as_ref().expect("the working copy is back when no node runs");
             if let Some((with_commit, commit)) = copy.restoring_commit(&node.id, clock::now())? {
                 writer = with_commit;
-                restored = Some((copy.tip(), commit));
+                restored = Some((copy.at().branch, commit));
                 started.base = Snapshot::from([(copy.name.clone(), commit)]);
             }
         }
@@ -87,7 +89,9 @@ impl Session {
         };
         self.record(writer, batch, vec![started.into()], clock::now(), observe)?;
         if let Some((old, commit)) = restored {
-            self.move_branch(old, commit)?;
+            if self.carries_turns() {
+                self.move_branch(old, commit)?;
+            }
             self.copy.as_mut().expect("the working copy is back when no node runs").rebase_to(commit)?;
         }
         Ok(())
@@ -123,7 +127,7 @@ impl Session {
             events.extend(self.committed(&change));
             let work = change.commit.into_iter().collect();
             self.record(writer, Batch { summary, messages, work, ..Batch::default() }, events, at, observe)?;
-            if let (Some(commit), Ok(at)) = (change.commit, &change.branch) {
+            if let (Some(commit), Ok(at), true) = (change.commit, &change.branch, self.carries_turns()) {
                 self.move_branch(*at, commit)?;
             }
             Ok(change)
@@ -141,6 +145,9 @@ impl Session {
     }
 
     fn committed(&self, change: &Change) -> Option<Event> {
+        if !self.carries_turns() {
+            return None;
+        }
         let copy_name = self.started.branches.keys().next()?;
         let branch = self.started.branches.values().next()?;
         let turn = TurnId { context: ContextId::main(), number: self.state.turns + 1 };
@@ -166,7 +173,7 @@ impl Session {
         observe: Observer<'_>,
     ) -> Result<(), Error> {
         tokio::task::block_in_place(|| {
-            let Finished { copy, result, effect, duration, warnings, response } = finished;
+            let Finished { copy, result, effect, duration, warnings, response, step } = finished;
             self.copy = Some(copy);
             let mut broken = self.mend_record()?;
             let outcome = match result {
@@ -180,7 +187,7 @@ impl Session {
                 Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::fail(error.to_string()),
                 Err(Stopped::Broken(error)) => return Err(error.into()),
             };
-            let mut ending = self.effect(effect, conversation);
+            let mut ending = Ending { step, ..self.effect(effect, conversation) };
             let trees = self.trees(ending.change.as_ref())?;
             let mut decision = route::decide(&self.pipeline, &self.state, visit, outcome, &trees);
             // Nothing can be built on a branch that is somebody else's now, so there is nowhere to go from here.
@@ -224,27 +231,42 @@ impl Session {
         ending: Ending,
         observe: Observer<'_>,
     ) -> Result<(), Error> {
-        let Ending { events, messages, change } = ending;
+        let Ending { events, messages, change, step } = ending;
         let at = clock::now();
+        let copy = self.copy.as_ref().expect("the worker gave the working copy back");
+        let (mut branch, tip) = (Ok(copy.at().branch), copy.at().tip);
+        let (mut writer, made, tree) = match change {
+            Some(change) => {
+                branch = change.branch;
+                (change.writer, change.commit, change.tree)
+            }
+            None => (self.repo.writer(), None, copy.tree()?),
+        };
         // The checkpoint describes the state after the events before it.
         let mut events = self.fold(events, at)?;
+        let mut stepped = None;
         if *route != Route::Retry {
+            let passed = outcome.status.is_success();
+            stepped = self.node_step(node, passed, step, &mut writer, (tree, made.unwrap_or(tip)))?;
+            let step = stepped.iter().map(|(step, _)| Event::from(step.clone())).collect();
+            events.extend(self.fold(step, at)?);
             let last = self.last_events(node, route);
             events.extend(self.fold(last, at)?);
         }
         let summary = format!("{} {}: {}", node.id, outcome.status, route_words(route));
-        let (writer, moved) = match change {
-            Some(change) => (change.writer, change.commit.map(|commit| (change.branch.ok(), commit, change.tree))),
-            None => (self.repo.writer(), None),
-        };
-        let work = moved.iter().map(|(_, commit, _)| *commit).collect();
+        let step = stepped.map(|(step, tree)| (step.git_sha, tree));
+        let work = made.into_iter().chain(step.map(|(commit, _)| commit)).collect();
         self.write(writer, Batch { summary, messages, work, events, ..Batch::default() }, observe)?;
-        if let Some((Some(old), commit, _)) = moved {
+        let on_branch = step.map(|(commit, _)| commit).or(made.filter(|_| self.carries_turns()));
+        if let (Ok(old), Some(commit)) = (branch, on_branch) {
             self.move_branch(old, commit)?;
         }
         let copy = self.copy.as_mut().expect("the worker gave the working copy back");
-        if let Some((_, commit, tree)) = moved {
+        if let Some(commit) = made {
             copy.take(commit, tree)?;
+        }
+        if let Some((commit, tree)) = step {
+            copy.take_step(commit, tree)?;
         }
         copy.follow()?;
         Ok(())
@@ -282,13 +304,13 @@ impl Session {
                 execution.output = Some(self.recorder.next_message());
                 let mut events = vec![execution.into()];
                 events.extend(self.committed(&tool.change));
-                Ending { events, messages: vec![tool.output], change: Some(tool.change) }
+                Ending { events, messages: vec![tool.output], change: Some(tool.change), step: None }
             }
             Effect::Leftover(report) => {
                 self.remember(conversation, &report.messages);
                 let mut events = vec![self.numbered(report.turn, report.messages.len()).into()];
                 events.extend(self.committed(&report.change));
-                Ending { events, messages: report.messages, change: Some(report.change) }
+                Ending { events, messages: report.messages, change: Some(report.change), step: None }
             }
         }
     }

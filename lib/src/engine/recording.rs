@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Error, Observer, Session};
-use crate::event::{Event, Recorded};
+use crate::event::{Commits, Event, Recorded};
 use crate::git::Writer;
 use crate::ids::CommitId;
 use crate::record::Batch;
@@ -67,6 +67,11 @@ impl Session {
         self.recorder.append(writer, &batch)?;
         batch.events.iter().for_each(observe);
         Ok(())
+    }
+
+    /// Whether the session's branch carries the commits of turns.
+    pub(super) fn carries_turns(&self) -> bool {
+        self.started.task.as_ref().is_none_or(|task| task.commits == Commits::Turns)
     }
 
     pub(super) fn move_branch(&self, old: CommitId, new: CommitId) -> Result<(), Error> {

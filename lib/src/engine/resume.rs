@@ -47,8 +47,17 @@ pub(super) struct Found {
     pub state: State,
 }
 
-/// Reads a session that is to be written to. The caller holds its locks.
+/// Reads a session that is to go on. The caller holds its locks.
 pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
+    let found = read(repo, id)?;
+    if !matches!(found.state.phase, Phase::Running | Phase::Paused { .. }) {
+        return Err(Error::Over { session: id.clone(), phase: found.state.phase.word() });
+    }
+    Ok(found)
+}
+
+/// Reads a session that is to be written to. The caller holds its locks.
+pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
     let history = History::newest(repo, id, &ContextId::main())?;
     // These refs are this session's alone, so a lock on one of them was left by a killed run.
     repo.release_stale_lock(&context_ref(id, &ContextId::main()))?;
@@ -57,31 +66,37 @@ pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
     }
     let pipeline = recorded_pipeline(&history.started)?;
     let state = recorded_state(&history, &pipeline)?;
-    if !matches!(state.phase, Phase::Running | Phase::Paused { .. }) {
-        return Err(Error::Over { session: id.clone(), phase: state.phase.word() });
-    }
     Ok(Found { history, pipeline, state })
 }
 
 impl Session {
     /// Takes a session up again. Returns it, and where uncommitted work of the killed process was saved.
     pub async fn resume(engine: Arc<Engine>, repo: Repo, id: &SessionId) -> Result<(Self, Option<String>), Error> {
-        let mut session = tokio::task::block_in_place(|| Self::open(engine, repo, id))?;
-        session.record_resumed()?;
-        let kept = session.make_copy().await?;
-        session.load_interrupted()?;
-        session.degrade = true;
+        let mut session = tokio::task::block_in_place(|| {
+            let (locks, found) = Locks::take(&repo, id)?.with(|| find(&repo, id))?;
+            Self::open(engine, repo, locks, found)
+        })?;
+        let kept = session.go_on().await?;
         Ok((session, kept))
     }
 
-    fn open(engine: Arc<Engine>, repo: Repo, id: &SessionId) -> Result<Self, Error> {
-        let (locks, found) = Locks::take(&repo, id)?.with(|| find(&repo, id))?;
+    /// Brings branch and working copy to the newest record, and records that the session goes on.
+    pub(super) async fn go_on(&mut self) -> Result<Option<String>, Error> {
+        self.record_resumed()?;
+        let kept = self.make_copy().await?;
+        self.load_interrupted()?;
+        self.degrade = true;
+        Ok(kept)
+    }
+
+    pub(super) fn open(engine: Arc<Engine>, repo: Repo, locks: Locks, found: Found) -> Result<Self, Error> {
         let Found { history, pipeline, state } = found;
         let start_node = start_node(&pipeline)?;
+        let id = history.session.clone();
         let newest = (history.first, history.tip, state.messages);
         let recorder = Recorder::resume(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone(), newest);
         let events = history.events().count();
-        let (id, started) = (id.clone(), history.started);
+        let started = history.started;
         let mut session = Self::new(engine, repo, Opened { id, started, pipeline, state, start_node, recorder, locks });
         session.events_since_state = events;
         Ok(session)

@@ -132,6 +132,7 @@ impl Session {
             copy,
             lock: self.locks.worktree.clone(),
             next_turn: self.state.turns + 1,
+            job: self.job.clone(),
             reports,
         };
         let running = tokio::spawn(worker.run(work));

@@ -8,16 +8,17 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::locks::Locks;
+use super::task::{TaskStart, shared_copy};
 use super::{Engine, Error, Opened, Session};
 use crate::clock;
-use crate::event::{Event, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated};
+use crate::event::{Commits, Event, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated};
 use crate::git::{Repo, Worktree};
 use crate::ids::{CommitId, ContextId, RepoName, SessionId};
 use crate::plan::pipeline::Pipeline;
 use crate::process::{Command, Exit, Limits};
 use crate::record::{self, Batch, Recorder};
 use crate::state::State;
-use crate::workspace::{self, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch};
+use crate::workspace::{self, Position, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch};
 
 /// A file in a working copy's git directory, which git removes with it: its ignored files and its setup are there.
 const SET_UP: &str = "pleach-set-up";
@@ -51,26 +52,38 @@ impl Session {
     /// Starts a session. Nothing of it runs yet.
     pub async fn start(engine: Arc<Engine>, request: StartRequest) -> Result<Self, Error> {
         request.refuse_secrets(&engine)?;
-        let mut session = tokio::task::block_in_place(|| Self::open_new(engine, request))?;
+        let mut session = tokio::task::block_in_place(|| Self::open_new(engine, request, None))?;
         session.make_copy().await?;
         Ok(session)
     }
 
-    fn open_new(engine: Arc<Engine>, request: StartRequest) -> Result<Self, Error> {
+    /// Makes the first record, which is the session.
+    pub(super) fn open_new(
+        engine: Arc<Engine>,
+        request: StartRequest,
+        task: Option<&TaskStart>,
+    ) -> Result<Self, Error> {
         let repo = request.repo.clone();
         let start_node = start_node(&request.pipeline)?;
         loop {
             let id = new_session_id();
-            let started = request.started(&repo, &id)?;
-            let locks = Locks::take(&repo, &id)?;
+            let (started, locks) = match task {
+                Some(task) => (task.started(&request)?, Locks::beside(&repo, &id, task.seat.lock.clone())?),
+                None => (request.started(&repo, &id)?, Locks::take(&repo, &id)?),
+            };
             let mut recorder = Recorder::create(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone());
-            let event = Recorded { at: clock::now(), event: started.clone().into() };
+            let at = clock::now();
+            let mut events = vec![Recorded { at, event: started.clone().into() }];
+            events.extend(task.map(|task| Recorded { at, event: task.attempt.clone().into() }));
             let mut state = State::new(start_node.clone());
-            state.apply(&event)?;
+            for event in &events {
+                state.apply(event)?;
+            }
             let batch = Batch {
                 summary: format!("start {}", started.name),
-                events: vec![event.clone()],
                 work: started.base.values().copied().collect(),
+                files: task.map(|task| ("task-tree.json".to_owned(), task.document.clone())).into_iter().collect(),
+                events,
                 ..Batch::default()
             };
             match recorder.append(repo.writer(), &batch) {
@@ -79,8 +92,8 @@ impl Session {
             };
             let opened = Opened { id, started, pipeline: request.pipeline, state, start_node, recorder, locks };
             let mut session = Self::new(engine, repo, opened);
-            session.unseen.push(event);
-            session.events_since_state = 1;
+            session.events_since_state = batch.events.len();
+            session.unseen = batch.events;
             return Ok(session);
         }
     }
@@ -91,13 +104,23 @@ impl Session {
         let (name, branch) = self.started.branches.iter().next().expect("every session has a branch");
         let (name, branch) = (name.clone(), branch.clone());
         let base_of = |snapshot: &Snapshot| *snapshot.get(&name).expect("every snapshot names the repository");
-        let tip = base_of(&self.state.work);
-        let head = base_of(&self.node_base());
         let base = base_of(&self.state.base);
+        let at = Position {
+            base: base_of(&self.node_base()),
+            tip: base_of(&self.state.work),
+            branch: base_of(&self.state.on_branches()),
+        };
         let mut events: Vec<Event> = Vec::new();
-        if self.bring_branch(&branch, tip)? {
+        if self.bring_branch(&branch, at.branch)? {
             let (repo, branch) = (name.clone(), branch.clone());
             events.push(SessionBranchCreated { repo, branch, base, extra: Default::default() }.into());
+        }
+        if let Some(mut copy) = self.copy.take() {
+            // A session before this one worked here, in this process.
+            let kept = tokio::task::block_in_place(|| copy.hand_over(self.id.clone(), branch, at))?;
+            self.copy = Some(copy);
+            self.record_making(events)?;
+            return Ok(kept);
         }
         self.engine.worktrees.hide_base(&self.repo)?;
         let path = self.copy_path(&name);
@@ -109,13 +132,14 @@ impl Session {
                 if path.symlink_metadata().is_err() {
                     Worktree::remove(&self.repo, &path)?;
                 }
-                Worktree::add(&self.repo, &path, head)
+                Worktree::add(&self.repo, &path, at.base)
             }
         })?;
         worktree.exclude(&self.engine.worktrees.never_commit());
         let set_up = worktree.git_dir().join(SET_UP);
+        let carries = self.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);
         let mut copy =
-            WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (head, tip))?;
+            WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (carries, at))?;
         let kept = tokio::task::block_in_place(|| copy.recover())?;
         self.copy = Some(copy);
         // A working copy whose setup failed or was cut short is there, but not ready.
@@ -131,14 +155,20 @@ impl Session {
             let repo = self.started.branches.keys().next().expect("every session has a branch").clone();
             events.push(WorktreeCreated { repo, name, extra: Default::default() }.into());
         }
-        if !events.is_empty() {
-            let mut seen = Vec::new();
-            let batch = Batch { summary: "make the session's branch and working copy".into(), ..Batch::default() };
-            let writer = self.repo.writer();
-            self.record(writer, batch, events, clock::now(), &mut |event| seen.push(event.clone()))?;
-            self.unseen.extend(seen);
-        }
+        self.record_making(events)?;
         Ok(kept)
+    }
+
+    fn record_making(&mut self, events: Vec<Event>) -> Result<(), Error> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let mut seen = Vec::new();
+        let batch = Batch { summary: "make the session's branch and working copy".into(), ..Batch::default() };
+        let writer = self.repo.writer();
+        self.record(writer, batch, events, clock::now(), &mut |event| seen.push(event.clone()))?;
+        self.unseen.extend(seen);
+        Ok(())
     }
 
     fn main_copy_name(&self) -> String {
@@ -146,9 +176,12 @@ impl Session {
     }
 
     fn copy_path(&self, name: &RepoName) -> PathBuf {
-        let base = self.engine.worktrees.base.clone();
-        let base = base.unwrap_or_else(|| default_worktree_base(&self.engine.state_dir, &self.repo.common_dir(), name));
-        base.join(self.id.as_str()).join(self.main_copy_name())
+        let base = self.engine.worktree_base(&self.repo, name);
+        match &self.started.task {
+            // The tasks of a target are worked on one after another, and share what git ignores: caches, builds.
+            Some(task) => base.join(shared_copy(&task.target)),
+            None => base.join(self.id.as_str()).join(self.main_copy_name()),
+        }
     }
 
     /// Creates the session branch, or moves it forward to the newest record. A branch that stands anywhere else is
@@ -192,6 +225,14 @@ impl Session {
     }
 }
 
+impl Engine {
+    /// Where the working copies of a repository live.
+    pub(super) fn worktree_base(&self, repo: &Repo, name: &RepoName) -> PathBuf {
+        let base = self.worktrees.base.clone();
+        base.unwrap_or_else(|| default_worktree_base(&self.state_dir, &repo.common_dir(), name))
+    }
+}
+
 impl StartRequest {
     fn started(&self, repo: &Repo, id: &SessionId) -> Result<PipelineStarted, Error> {
         let head = repo.head()?;
@@ -211,6 +252,7 @@ impl StartRequest {
             branches: BTreeMap::from([(self.repo_name.clone(), branch)]),
             target: head.branch,
             simulated: self.simulated,
+            task: None,
             extra: Default::default(),
         })
     }

@@ -70,6 +70,14 @@ impl Repo {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// The same with a summary per file before it: the summary, then the patch.
+    pub fn patch_with_stat(&self, old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<(String, String), Error> {
+        let bytes = self.diff_tree(&["--patch-with-stat"], old, new, paths)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let at = text.find("\ndiff --git ").map_or(text.len(), |at| at + 1);
+        Ok((text[..at].trim_end().to_owned(), text[at..].to_owned()))
+    }
+
     /// Lines added and removed per file.
     pub fn stat(&self, old: TreeId, new: TreeId) -> Result<Vec<FileStat>, Error> {
         let bytes = self.diff_tree(&["--numstat", "--no-renames", "-z"], old, new, &[])?;

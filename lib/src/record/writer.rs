@@ -28,6 +28,8 @@ pub struct Batch {
     pub work: Vec<CommitId>,
     /// The folded state after the events, where it is worth keeping.
     pub state: Option<Value>,
+    /// Files that belong to the events and are too large for them, by name.
+    pub files: Vec<(String, String)>,
 }
 
 /// The one writer of a chain of records. Holding one is what the session's lock is for.
@@ -183,6 +185,9 @@ impl Recorder {
                 put(writer, &path, text.as_bytes())?;
             }
             put(writer, &message::path(number), message.to_string().as_bytes())?;
+        }
+        for (name, text) in &batch.files {
+            put(writer, name, self.redactor.text(text).as_bytes())?;
         }
         if let (Some(state), Some(first)) = (&batch.state, self.first) {
             let mut cache = serde_json::json!({"version": RECORD_VERSION, "first": first, "state": state});

@@ -4,6 +4,8 @@
 //! While a node runs, HEAD and index stay at the node's base, so an agent sees its work as uncommitted changes; only
 //! the session branch moves, turn by turn. At the node's end HEAD and index follow.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -11,6 +13,7 @@ use jiff::Timestamp;
 use super::guard::{Guard, Watch};
 use super::names::branch_ref;
 use super::{Error, keep};
+use crate::event::Commits;
 use crate::git::{CommitSpec, Head, Limits, Person, Repo, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
 use crate::trailer::{Message, TurnFacts};
@@ -26,11 +29,29 @@ pub struct WorkingCopy {
     pub branch: BranchName,
     session: SessionId,
     worktree: Worktree,
-    base: CommitId,
-    tip: CommitId,
+    carries: Commits,
+    at: Position,
     watch: Watch,
     /// What was seen when the last node ended, which is what the next one begins with.
     seen: Option<Guard>,
+}
+
+/// The commits a working copy stands at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// What HEAD and index are at: where the running node began.
+    pub base: CommitId,
+    /// The newest recorded commit, whose files it has.
+    pub tip: CommitId,
+    /// What the branch carries of them.
+    pub branch: CommitId,
+}
+
+impl Position {
+    /// Everything at one commit.
+    pub fn all(commit: CommitId) -> Self {
+        Self { base: commit, tip: commit, branch: commit }
+    }
 }
 
 /// What a turn changed, as objects that are not yet written.
@@ -73,17 +94,26 @@ impl std::fmt::Debug for Author<'_> {
 }
 
 impl WorkingCopy {
-    /// A working copy whose files are those of `tip` and whose HEAD is at `base`.
+    /// A working copy that stands at these commits, and whose branch carries those of turns, or of steps alone.
     pub fn new(
         repo: Repo,
         name: RepoName,
         branch: BranchName,
         session: SessionId,
         worktree: Worktree,
-        (base, tip): (CommitId, CommitId),
+        (carries, at): (Commits, Position),
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
-        Ok(Self { repo, name, branch, session, worktree, base, tip, watch, seen: None })
+        Ok(Self { repo, name, branch, session, worktree, carries, at, watch, seen: None })
+    }
+
+    /// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
+    /// has is saved for the session before. Returns the ref it was saved under.
+    pub fn hand_over(&mut self, session: SessionId, branch: BranchName, at: Position) -> Result<Option<String>, Error> {
+        let kept = self.keep_uncommitted("the working copy goes to another session")?;
+        (self.session, self.branch, self.at) = (session, branch, at);
+        self.worktree.reset_to(at.base, self.tree()?)?;
+        Ok(kept.map(|(name, _)| name))
     }
 
     /// What agents must leave alone, as it is now.
@@ -114,24 +144,19 @@ impl WorkingCopy {
         self.worktree.root()
     }
 
-    /// The newest recorded commit.
-    pub fn tip(&self) -> CommitId {
-        self.tip
-    }
-
-    /// The commit HEAD stands at while a node runs.
-    pub fn base(&self) -> CommitId {
-        self.base
+    /// The commits it stands at.
+    pub fn at(&self) -> Position {
+        self.at
     }
 
     /// The tree of the newest recorded commit.
     pub fn tree(&self) -> Result<TreeId, Error> {
-        Ok(self.repo.tree_of(self.tip)?)
+        Ok(self.repo.tree_of(self.at.tip)?)
     }
 
     /// Whether the running node has changed anything that is recorded.
     pub fn has_changed(&self) -> Result<bool, Error> {
-        Ok(self.tip != self.base && self.repo.tree_of(self.base)? != self.repo.tree_of(self.tip)?)
+        Ok(self.at.tip != self.at.base && self.repo.tree_of(self.at.base)? != self.repo.tree_of(self.at.tip)?)
     }
 
     /// Finds out what changed since the newest recorded commit and prepares a commit of it. `candidates` are the only
@@ -170,7 +195,7 @@ impl WorkingCopy {
         let who = format!("{} ({})", author.facts.node, author.facts.model);
         let commit = change.writer.commit(&CommitSpec {
             tree: change.tree,
-            parents: std::iter::once(self.tip).chain(change.agent_head).collect(),
+            parents: std::iter::once(self.at.tip).chain(change.agent_head).collect(),
             author: Person::new(who, "orchestra@local"),
             committer: Person::pleach(),
             at: author.at,
@@ -185,18 +210,18 @@ impl WorkingCopy {
     /// that checked the session branch out and committed there has its commit adopted and its HEAD detached again;
     /// a branch that moved in any other way is left where it is.
     fn agent_commits(&mut self) -> Result<(Option<CommitId>, Result<CommitId, String>), Error> {
-        let head = self.worktree.agent_head()?.unwrap_or(Head { commit: self.base, branch: None });
+        let head = self.worktree.agent_head()?.unwrap_or(Head { commit: self.at.base, branch: None });
         let branch_at = self.repo.reference(&branch_ref(&self.branch))?;
         let on_branch = head.branch.as_ref() == Some(&self.branch);
         if on_branch {
             self.worktree.detach()?;
         }
         let branch = match branch_at {
-            Some(at) if at == self.tip || on_branch => Ok(at),
-            Some(to) => Err(Error::BranchMoved { branch: self.branch.clone(), to, tip: self.tip }.to_string()),
-            None => Err(Error::BranchGone { branch: self.branch.clone(), tip: self.tip }.to_string()),
+            Some(at) if at == self.at.branch || on_branch => Ok(at),
+            Some(to) => Err(Error::BranchMoved { branch: self.branch.clone(), to, tip: self.at.branch }.to_string()),
+            None => Err(Error::BranchGone { branch: self.branch.clone(), tip: self.at.branch }.to_string()),
         };
-        let foreign = head.commit != self.base && !self.repo.is_ancestor(head.commit, self.tip)?;
+        let foreign = head.commit != self.at.base && !self.repo.is_ancestor(head.commit, self.at.tip)?;
         Ok((foreign.then_some(head.commit), branch))
     }
 
@@ -209,7 +234,7 @@ impl WorkingCopy {
             paths: Vec::new(),
             agent_head: None,
             message: None,
-            branch: Ok(self.tip),
+            branch: Ok(self.at.branch),
             warnings: Vec::new(),
         })
     }
@@ -224,24 +249,66 @@ impl WorkingCopy {
 
     /// Ends a node: HEAD and index follow to the newest recorded commit.
     pub fn follow(&mut self) -> Result<(), Error> {
-        let at_base = Some(Head { commit: self.base, branch: None });
-        if self.base != self.tip || self.worktree.agent_head()? != at_base {
-            self.worktree.follow(self.tip)?;
-            self.base = self.tip;
+        let at_base = Some(Head { commit: self.at.base, branch: None });
+        if self.at.base != self.at.tip || self.worktree.agent_head()? != at_base {
+            self.worktree.follow(self.at.tip)?;
+            self.at.base = self.at.tip;
         }
         Ok(())
     }
 
     /// Takes a commit that was prepared here and is recorded by now.
     pub fn take(&mut self, commit: CommitId, tree: TreeId) -> Result<(), Error> {
-        self.tip = commit;
+        self.at.tip = commit;
+        if self.carries == Commits::Turns {
+            self.at.branch = commit;
+        }
         self.worktree.accept(tree)?;
         Ok(())
+    }
+
+    /// Takes the commit of a step, which is recorded by now. The branch carries it.
+    pub fn take_step(&mut self, commit: CommitId, tree: TreeId) -> Result<(), Error> {
+        self.at.branch = commit;
+        self.take(commit, tree)
     }
 
     /// Undoes what a node that must not write has written, after saving it. Returns the ref it was saved under and
     /// the paths.
     pub fn undo(&mut self, node: &NodeId) -> Result<Option<(String, Vec<RepoPath>)>, Error> {
+        let kept = self.keep_uncommitted(&format!("`{node}` must not write"))?;
+        if kept.is_some() {
+            self.worktree.reset_to(self.at.base, self.tree()?)?;
+        }
+        Ok(kept)
+    }
+
+    /// The commit HEAD stands at, when only HEAD leads to it: an agent's own, which a reset would lose.
+    fn lost_head(&self) -> Result<Option<CommitId>, Error> {
+        let head = self.worktree.agent_head()?.map_or(self.at.base, |head| head.commit);
+        let known = head == self.at.base || head == self.at.tip || self.repo.is_ancestor(head, self.at.tip)?;
+        Ok((!known).then_some(head))
+    }
+
+    /// Makes sure that nobody moved the session branch.
+    pub fn check_branch(&self) -> Result<(), Error> {
+        match self.repo.reference(&branch_ref(&self.branch))? {
+            Some(at) if at == self.at.branch => Ok(()),
+            Some(to) => Err(Error::BranchMoved { branch: self.branch.clone(), to, tip: self.at.branch }),
+            None => Err(Error::BranchGone { branch: self.branch.clone(), tip: self.at.branch }),
+        }
+    }
+
+    /// Brings files, HEAD and index to the newest recorded commit after a crash, saving first what is not in it.
+    /// Returns the ref it was saved under.
+    pub fn recover(&mut self) -> Result<Option<String>, Error> {
+        let kept = self.keep_uncommitted("resume after a crash")?;
+        self.worktree.reset_to(self.at.base, self.tree()?)?;
+        Ok(kept.map(|(name, _)| name))
+    }
+
+    /// Saves what no recorded commit has. Returns the ref, and the paths.
+    fn keep_uncommitted(&mut self, reason: &str) -> Result<Option<(String, Vec<RepoPath>)>, Error> {
         let mut writer = self.repo.writer();
         let scan = self.worktree.scan()?;
         let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
@@ -249,51 +316,15 @@ impl WorkingCopy {
         if written.tree == self.tree()? && own.is_none() {
             return Ok(None);
         }
-        let reason = format!("`{node}` must not write");
-        let parents: Vec<CommitId> = std::iter::once(self.tip).chain(own).collect();
-        let kept = keep::save(&self.repo, writer, &self.session, written.tree, &parents, &reason)?;
-        self.worktree.reset_to(self.base, self.tree()?)?;
-        Ok(Some((kept, written.paths)))
-    }
-
-    /// The commit HEAD stands at, when only HEAD leads to it: an agent's own, which a reset would lose.
-    fn lost_head(&self) -> Result<Option<CommitId>, Error> {
-        let head = self.worktree.agent_head()?.map_or(self.base, |head| head.commit);
-        let known = head == self.base || head == self.tip || self.repo.is_ancestor(head, self.tip)?;
-        Ok((!known).then_some(head))
-    }
-
-    /// Makes sure that nobody moved the session branch.
-    pub fn check_branch(&self) -> Result<(), Error> {
-        match self.repo.reference(&branch_ref(&self.branch))? {
-            Some(at) if at == self.tip => Ok(()),
-            Some(to) => Err(Error::BranchMoved { branch: self.branch.clone(), to, tip: self.tip }),
-            None => Err(Error::BranchGone { branch: self.branch.clone(), tip: self.tip }),
-        }
-    }
-
-    /// Brings files, HEAD and index to the newest recorded commit after a crash, saving first what is not in it.
-    /// Returns the ref it was saved under.
-    pub fn recover(&mut self) -> Result<Option<String>, Error> {
-        let mut writer = self.repo.writer();
-        let scan = self.worktree.scan()?;
-        let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
-        let own = self.lost_head()?;
-        let dirty = written.tree != self.tree()?;
-        let kept = if dirty || own.is_some() {
-            let parents: Vec<CommitId> = std::iter::once(self.tip).chain(own).collect();
-            Some(keep::save(&self.repo, writer, &self.session, written.tree, &parents, "resume after a crash")?)
-        } else {
-            None
-        };
-        self.worktree.reset_to(self.base, self.tree()?)?;
-        Ok(kept)
+        let parents: Vec<CommitId> = std::iter::once(self.at.tip).chain(own).collect();
+        let name = keep::save(&self.repo, writer, &self.session, written.tree, &parents, reason)?;
+        Ok(Some((name, written.paths)))
     }
 
     /// A commit on top of the newest one whose files are those of the running node's base, for an agent that has to
     /// start over. None when nothing was committed since the base.
     pub fn restoring_commit(&self, node: &NodeId, at: Timestamp) -> Result<Option<(Writer, CommitId)>, Error> {
-        if self.tip == self.base {
+        if self.at.tip == self.at.base {
             return Ok(None);
         }
         let mut writer = self.repo.writer();
@@ -304,8 +335,8 @@ impl WorkingCopy {
             trailers: vec![("Orchestra-Session".into(), self.session.to_string())],
         };
         let commit = writer.commit(&CommitSpec {
-            tree: self.repo.tree_of(self.base)?,
-            parents: vec![self.tip],
+            tree: self.repo.tree_of(self.at.base)?,
+            parents: vec![self.at.tip],
             author: Person::pleach(),
             committer: Person::pleach(),
             at,
@@ -314,10 +345,34 @@ impl WorkingCopy {
         Ok(Some((writer, commit)))
     }
 
+    /// Lays the files of a tree over the working copy. They are what the next turn finds changed.
+    pub fn lay(&mut self, tree: TreeId) -> Result<(), Error> {
+        self.worktree.restore(tree)?;
+        Ok(())
+    }
+
+    /// Writes a file of pleach's own, which is about to be committed. A place an agent's link leads away from is left
+    /// alone: the file is in the commit, and the next reset puts it where it belongs.
+    pub fn put(&self, path: &RepoPath, bytes: &[u8]) -> Result<(), Error> {
+        let root = self.worktree.root();
+        let place = root.join(OsStr::from_bytes(path.as_bytes()));
+        let Some(above) = place.parent() else { return Ok(()) };
+        let inside = above.ancestors().take_while(|dir| *dir != root);
+        if inside.chain([place.as_path()]).any(|dir| dir.is_symlink()) {
+            return Ok(());
+        }
+        let io = |doing, source| Error::Io { doing, path: place.clone(), source };
+        std::fs::create_dir_all(above).map_err(|source| io("make room for", source))?;
+        std::fs::write(&place, bytes).map_err(|source| io("write", source))
+    }
+
     /// Makes `commit`, which is recorded, the base and the files of the working copy.
     pub fn rebase_to(&mut self, commit: CommitId) -> Result<(), Error> {
-        self.base = commit;
-        self.tip = commit;
+        self.at.base = commit;
+        self.at.tip = commit;
+        if self.carries == Commits::Turns {
+            self.at.branch = commit;
+        }
         self.worktree.reset_to(commit, self.repo.tree_of(commit)?)?;
         Ok(())
     }

@@ -7,7 +7,7 @@ mod lock;
 mod names;
 mod settings;
 
-pub use copy::{Author, Change, WorkingCopy};
+pub use copy::{Author, Change, Position, WorkingCopy};
 pub use guard::{Guard, Trespass, Watch};
 pub use keep::{KEEP, save as keep};
 pub use lock::{Holder, Lock, LockError};

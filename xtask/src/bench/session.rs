@@ -4,13 +4,13 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
-use pleach::event::{AgentTurn, Event, MessageRange, Recorded, Snapshot, ToolCall, TurnCommitted};
+use pleach::event::{AgentTurn, Commits, Event, MessageRange, Recorded, Snapshot, ToolCall, TurnCommitted};
 use pleach::git::{CommitSpec, Durability, Limits, Person, Repo, Worktree};
 use pleach::ids::{BranchName, CommitId, ContextId, NodeId, PipelineName, RepoName, RepoPath, SessionId, TurnId};
 use pleach::record::{Batch, Recorder};
 use pleach::redact::Redactor;
 use pleach::trailer::TurnFacts;
-use pleach::workspace::{Author, WorkingCopy, branch_ref};
+use pleach::workspace::{Author, Position, WorkingCopy, branch_ref};
 use serde_json::{Value, json};
 
 use super::samples::Samples;
@@ -58,7 +58,7 @@ impl Session {
             repo.swap(reference, None, head, "bench")?;
         }
         let id = SessionId::new("benchaaa")?;
-        let copy = WorkingCopy::new(repo.clone(), name, branch, id.clone(), worktree, (head, head))?;
+        let copy = WorkingCopy::new(repo.clone(), name, branch, id.clone(), worktree, (Commits::Turns, Position::all(head)))?;
         let worktree = Worktree::open(&repo, &path)?;
         let redactor = Redactor::new(Vec::<(String, String)>::new());
         Ok(Self { repo, id, redactor, chain: None, turns: 0, copy, worktree, parts_tip: head })

@@ -12,6 +12,7 @@ use crate::clock;
 use crate::engine::assignment::AgentWork;
 use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason};
 use crate::ids::RepoPath;
+use crate::llm::Message;
 use crate::plan::pipeline::WritePolicy;
 use crate::workspace::Author;
 
@@ -27,19 +28,51 @@ impl Worker {
     ) -> Result<Outcome, Stopped> {
         let status_file = self.status_file()?;
         let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
+        let kind = work.agent.kind();
+        let mut spoken = work.history.clone();
+        let mut reply = self.converse(&work, (work.prompt.clone(), work.continues), &mut spoken, cancel, end).await?;
+        if let Ok(Reply { text, end: End::Done }) = &reply
+            && self.verdict_is_missing(text)
+        {
+            // An answer nobody can read is asked for once more.
+            let again = crate::step::prompt::review_again(&work.prompt, text, work.agent.can_continue());
+            reply = self.converse(&work, (again, false), &mut spoken, cancel, end).await?;
+        }
+        let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
+        let outcome = self.may_not_write(outcome, &mut end.warnings)?;
+        if let Some(leftover) = self.leftover(kind, &model)? {
+            end.warnings.extend(leftover.change.warnings.iter().cloned());
+            end.effect = Effect::Leftover(Box::new(leftover));
+        }
+        let wrote = matches!(end.effect, Effect::Leftover(_)) || block(|| self.copy.has_changed())?;
+        let outcome = self.must_write(outcome, wrote);
+        Ok(self.agent_step(outcome, end))
+    }
+
+    /// Lets the agent work on one prompt, and takes in its turns. `spoken` is the conversation, before and after.
+    async fn converse(
+        &mut self,
+        work: &AgentWork,
+        (prompt, continues): (String, bool),
+        spoken: &mut Vec<Message>,
+        cancel: &NodeCancel,
+        end: &mut Ending,
+    ) -> Result<Result<Reply, AgentError>, Stopped> {
+        let status_file = self.status_file()?;
+        let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
         let job = Job {
             node: self.node.id.clone(),
             visit: self.visit.visit,
             attempt: self.visit.attempt,
-            prompt: work.prompt,
+            prompt,
             root: self.copy.path().to_owned(),
             cwd: self.copy.path().to_owned(),
             model: self.node.llm_model.clone(),
             provider: self.node.llm_provider.clone(),
             effort: self.node.reasoning_effort.clone(),
             tools: self.node.tools,
-            history: work.history,
-            continues: work.continues,
+            history: spoken.clone(),
+            continues,
             env: self.environment(&model, &status_file),
             timeout: self.node.timeout,
             status_file: status_file.clone(),
@@ -51,26 +84,19 @@ impl Worker {
         let kind = agent.kind();
         let running = agent.run(job, &turns, &cancel.cancel);
         tokio::pin!(running);
-        let reply = loop {
+        Ok(loop {
             tokio::select! {
                 // A turn that was reported is recorded before the agent's end is looked at.
                 biased;
                 Some((turn, answer)) = incoming.recv() => {
+                    spoken.extend(turn.messages.iter().cloned());
                     let verdict = self.turn(kind, turn, &mut end.warnings).await?;
                     // An agent that is gone already does not wait for the answer.
                     let _ = answer.send(verdict);
                 }
                 reply = &mut running => break reply,
             }
-        };
-        let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
-        let outcome = self.may_not_write(outcome, &mut end.warnings)?;
-        if let Some(leftover) = self.leftover(kind, &model)? {
-            end.warnings.extend(leftover.change.warnings.iter().cloned());
-            end.effect = Effect::Leftover(Box::new(leftover));
-        }
-        let wrote = matches!(end.effect, Effect::Leftover(_)) || block(|| self.copy.has_changed())?;
-        Ok(self.must_write(outcome, wrote))
+        })
     }
 
     fn agent_outcome(

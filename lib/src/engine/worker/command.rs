@@ -63,6 +63,7 @@ impl Worker {
                 self.within_time(Outcome::fail(format!("{exit}{last}")), cancel)
             }
         };
+        self.command_step(&outcome, (&stdout, &stderr), end);
         let seen = tail(stdout.trim_end(), OUTPUT_IN_CONTEXT);
         outcome.context_updates.entry("tool.output".into()).or_insert(seen.into());
         outcome.context_updates.insert("last_stage".into(), self.node.id.as_str().into());

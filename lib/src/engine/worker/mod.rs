@@ -4,6 +4,8 @@ mod agent;
 mod cancel;
 mod command;
 mod human;
+mod step;
+mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -17,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::cancel::NodeCancel;
 use self::command::CommandRun;
 use super::assignment::Work;
+use super::task::{StepReport, TaskJob};
 use super::{Engine, status_file};
 use crate::agent::Verdict;
 use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution};
@@ -72,6 +75,8 @@ pub struct Finished {
     pub warnings: Vec<String>,
     /// The answer of an agent.
     pub response: Option<String>,
+    /// What is to be told of the step of a task it stands for.
+    pub step: Option<StepReport>,
 }
 
 /// Why a node has no outcome.
@@ -120,6 +125,7 @@ pub struct Worker {
     pub copy: WorkingCopy,
     pub lock: Lock,
     pub next_turn: u64,
+    pub job: Option<Arc<TaskJob>>,
     pub run_dir: PathBuf,
     pub reports: mpsc::Sender<Report>,
 }
@@ -128,9 +134,9 @@ impl Worker {
     /// Carries the work out. Everything is reported; nothing is returned.
     pub async fn run(mut self, work: Work) {
         let begun = Instant::now();
-        let mut node = Ending { effect: Effect::None, warnings: Vec::new(), response: None };
+        let mut node = Ending { effect: Effect::None, warnings: Vec::new(), response: None, step: None };
         let result = match work {
-            Work::Tool(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
+            Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
             Work::Pass(outcome) => Ok(outcome),
             waits => {
                 self.copy.forget_look();
@@ -144,6 +150,7 @@ impl Worker {
             duration: begun.elapsed(),
             warnings: node.warnings,
             response: node.response,
+            step: node.step,
         };
         // The loop is gone only when the run has failed with an error of its own.
         let _ = self.reports.send(Report::Done(Box::new(finished))).await;
@@ -170,6 +177,7 @@ impl Worker {
             },
             Work::Human(question) => self.ask(&question, end).await,
             Work::Tool(command) => self.tool(command, &cancel, end).await,
+            Work::Tests(commands) => self.tests(commands, &cancel, end).await,
             Work::Agent(work) => self.agent(work, &cancel, end).await,
             Work::Custom(handler, mut context) => {
                 context.cancel = cancel.cancel.clone();
@@ -330,6 +338,7 @@ struct Ending {
     effect: Effect,
     warnings: Vec<String>,
     response: Option<String>,
+    step: Option<StepReport>,
 }
 
 /// Work on the repository, which blocks.

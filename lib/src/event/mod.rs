@@ -4,11 +4,15 @@
 //! The JSON shape of each is fixed (`docs/records.md`): fields are only ever added, and a reader keeps the fields it
 //! does not know in `extra`.
 
+mod task;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+pub use task::{AttemptStarted, Commits, Feedback, FeedbackKind, Landed, Landing, StepFinished, TaskOf};
 
 use crate::ids::{BranchName, CommitId, NodeId, PipelineName, RepoName, RepoPath, TurnId};
 
@@ -144,6 +148,14 @@ events! {
     Checkpoint,
     /// The commits the workspace stood at, at a checkpoint that changed them.
     SnapshotRecorded,
+    /// The next pass through a task's pipeline begins.
+    AttemptStarted,
+    /// A step of a task ended, and this is its commit.
+    StepFinished,
+    /// The target is about to move over a task's commits.
+    Landing,
+    /// The target has moved.
+    Landed,
     /// The run stopped and can be resumed.
     PipelinePaused,
     /// The run reached its exit.
@@ -235,6 +247,9 @@ pub struct PipelineStarted {
     /// No agent was configured: agent nodes only pretend.
     #[serde(default)]
     pub simulated: bool,
+    /// The task of a tree it works on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskOf>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

@@ -1,0 +1,410 @@
+//! A session that works on a task of a tree: a budget of attempts on the task's own branch.
+//!
+//! Each attempt is a pass through the task's pipeline. A node that stands for a step ends with a step commit, which is
+//! what the branch carries; what became of the task is read from those commits alone.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use super::locks::Locks;
+use super::resume::{Found, read};
+use super::{Engine, Error, Observer, Session, StartRequest};
+use crate::clock;
+use crate::event::{
+    AttemptStarted, Commits, Event, Landed, Landing, PipelineStarted, Snapshot, StepFinished, TaskOf,
+};
+use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
+use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
+use crate::plan::pipeline::Node;
+use crate::plan::tree::{TaskNode, TestCommand, TestKind};
+use crate::record::Batch;
+use crate::state::Phase;
+use crate::step::{self, Attempt, Step, StepKind, TestFacts};
+use crate::trailer::Message;
+use crate::workspace::{Lock, WorkingCopy, branch_key};
+
+/// What a session has to know of its task.
+#[derive(Debug, Clone)]
+pub struct TaskJob {
+    /// The task.
+    pub task: TaskNode,
+    /// What tests it; nothing means that it is not tested.
+    pub tests: Vec<TestCommand>,
+    /// Where logs go, from the root of the repository.
+    pub logs: String,
+    /// Where reports go, likewise.
+    pub reports: String,
+    /// Whether logs and reports are committed; otherwise the record alone has them.
+    pub commit_logs: bool,
+}
+
+/// The working copy the tasks of a target share, one after another.
+#[derive(Debug)]
+pub struct Seat {
+    /// Held as long as anything runs in it.
+    pub lock: Lock,
+    /// The working copy, once it is open.
+    pub copy: Option<WorkingCopy>,
+}
+
+/// What a session on a task is started with, beside its pipeline.
+#[derive(Debug)]
+pub struct TaskStart {
+    /// The task, as the record has it.
+    pub of: TaskOf,
+    /// What the session has to know of it.
+    pub job: Arc<TaskJob>,
+    /// The tree's file, as it is run.
+    pub document: String,
+    /// The task's branch.
+    pub branch: BranchName,
+    /// Where the session begins.
+    pub base: CommitId,
+    /// The first attempt.
+    pub attempt: AttemptStarted,
+    /// Where it works.
+    pub seat: Seat,
+}
+
+/// What a node's worker found out about the step it stands for.
+#[derive(Debug, Default)]
+pub struct StepReport {
+    /// The text of the commit.
+    pub body: String,
+    /// The log, where one is written.
+    pub log: Option<String>,
+    /// The facts of a test.
+    pub test: Option<TestFacts>,
+}
+
+/// A step that is to be committed.
+struct Making {
+    facts: Step,
+    body: String,
+    attempt: Option<Attempt>,
+    /// Files that are committed with it.
+    files: Vec<(RepoPath, String)>,
+}
+
+/// Where the working copy of a target's tasks lies, below that of all working copies.
+pub(super) fn shared_copy(target: &BranchName) -> PathBuf {
+    Path::new("tasks").join(branch_key(target))
+}
+
+impl Seat {
+    /// Takes the working copy of a target's tasks, or says who has it.
+    pub fn take(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
+        let name = format!("worktree-tasks-{}", branch_key(target));
+        let what = format!("the working copy of the tasks on `{target}`");
+        Ok(Self { lock: Lock::take(&repo.common_dir(), &name, &what)?, copy: None })
+    }
+}
+
+impl TaskStart {
+    pub(super) fn started(&self, request: &StartRequest) -> Result<PipelineStarted, Error> {
+        let name = request.pipeline.name().map_err(|error| Error::Name(error.to_string()))?;
+        Ok(PipelineStarted {
+            name,
+            goal: request.pipeline.goal.clone(),
+            dot: request.dot.clone(),
+            dot_path: request.dot_path.clone(),
+            files: request.files.clone(),
+            inputs: request.inputs.clone(),
+            config: request.config.clone(),
+            base: Snapshot::from([(request.repo_name.clone(), self.base)]),
+            branches: [(request.repo_name.clone(), self.branch.clone())].into(),
+            target: Some(self.of.target.clone()),
+            simulated: request.simulated,
+            task: Some(self.of.clone()),
+            extra: Default::default(),
+        })
+    }
+}
+
+impl Session {
+    /// Starts a session on a task. Returns where work was saved that lay in the working copy.
+    pub async fn start_task(
+        engine: Arc<Engine>,
+        request: StartRequest,
+        start: TaskStart,
+    ) -> Result<(Self, Option<String>), Error> {
+        request.refuse_secrets(&engine)?;
+        let mut session = tokio::task::block_in_place(|| Self::open_new(engine, request, Some(&start)))?;
+        session.job = Some(start.job);
+        session.copy = start.seat.copy;
+        let kept = session.make_copy().await?;
+        Ok((session, kept))
+    }
+
+    /// Takes a session on a task up again, also between two attempts. Returns where work was saved that lay in the
+    /// working copy.
+    pub async fn resume_task(
+        engine: Arc<Engine>,
+        repo: Repo,
+        id: &SessionId,
+        job: Arc<TaskJob>,
+        seat: Seat,
+    ) -> Result<(Self, Option<String>), Error> {
+        let mut session = tokio::task::block_in_place(|| {
+            let locks = Locks::beside(&repo, id, seat.lock.clone())?;
+            let found: Found = read(&repo, id)?;
+            Self::open(engine, repo, locks, found)
+        })?;
+        session.job = Some(job);
+        session.copy = seat.copy;
+        let kept = match session.state.phase {
+            Phase::Running | Phase::Paused { .. } => session.go_on().await?,
+            _ => session.make_copy().await?,
+        };
+        Ok((session, kept))
+    }
+
+    /// Gives the working copy back.
+    pub fn leave(self) -> Seat {
+        Seat { lock: self.locks.worktree, copy: self.copy }
+    }
+
+    /// Lays files over the working copy without committing them.
+    pub fn lay(&mut self, tree: TreeId) -> Result<(), Error> {
+        Ok(self.copy.as_mut().expect("the working copy is back when no node runs").lay(tree)?)
+    }
+
+    /// Begins the next attempt.
+    pub fn begin_attempt(&mut self, attempt: AttemptStarted, observe: Observer<'_>) -> Result<(), Error> {
+        let summary = format!("attempt {} of {}", attempt.number, attempt.of);
+        // A new attempt is a pass of its own: it is told what went wrong, and nothing else.
+        (self.responses, self.threads, self.interrupted) = Default::default();
+        let writer = self.repo.writer();
+        self.record(writer, Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now(), observe)
+    }
+
+    /// Records that the target is about to move.
+    pub fn record_landing(&mut self, from: CommitId, to: CommitId, observe: Observer<'_>) -> Result<(), Error> {
+        let target = self.task_of().target.clone();
+        let summary = format!("land on {target}");
+        let event = Landing { target, from, to, extra: Default::default() };
+        let (writer, work) = (self.repo.writer(), vec![to]);
+        self.record(writer, Batch { summary, work, ..Batch::default() }, vec![event.into()], clock::now(), observe)
+    }
+
+    /// Records that the target has moved.
+    pub fn record_landed(&mut self, commit: CommitId, observe: Observer<'_>) -> Result<(), Error> {
+        let target = self.task_of().target.clone();
+        let summary = format!("landed on {target}");
+        let event = Landed { target, commit, extra: Default::default() };
+        let writer = self.repo.writer();
+        self.record(writer, Batch { summary, ..Batch::default() }, vec![event.into()], clock::now(), observe)
+    }
+
+    /// Ends the task: its last step, with the report where it is complete.
+    pub fn end_task(
+        &mut self,
+        facts: Step,
+        body: String,
+        attempt: Option<Attempt>,
+        files: Vec<(RepoPath, String)>,
+        observe: Observer<'_>,
+    ) -> Result<CommitId, Error> {
+        tokio::task::block_in_place(|| {
+            let tree = self.working().tree()?;
+            let parent = self.working().at().branch;
+            let mut writer = self.repo.writer();
+            let making = Making { facts, body, attempt, files };
+            let (step, tree) = self.make_step(&mut writer, making, (tree, parent), clock::now())?;
+            let commit = step.git_sha;
+            let batch = Batch { summary: step.subject.clone(), work: vec![commit], ..Batch::default() };
+            let date = step.date;
+            self.record(writer, batch, vec![step.into()], date, observe)?;
+            self.move_branch(parent, commit)?;
+            let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+            copy.take_step(commit, tree)?;
+            copy.follow()?;
+            Ok(commit)
+        })
+    }
+
+    pub(super) fn task_of(&self) -> &TaskOf {
+        self.started.task.as_ref().expect("only sessions on tasks do this")
+    }
+
+    fn working(&self) -> &WorkingCopy {
+        self.copy.as_ref().expect("the working copy is back when no node runs")
+    }
+
+    /// The step a node's end stands for, with its commit in `writer`. The tree is that of the working copy.
+    pub(super) fn node_step(
+        &mut self,
+        node: &Node,
+        passed: bool,
+        report: Option<StepReport>,
+        writer: &mut Writer,
+        (tree, tip): (TreeId, CommitId),
+    ) -> Result<Option<(StepFinished, TreeId)>, Error> {
+        let (Some(job), Some(name), Some(report)) = (self.job.clone(), &node.step, report) else { return Ok(None) };
+        let Some(attempt) = self.state.task.as_ref().and_then(|task| task.attempt.clone()) else { return Ok(None) };
+        let kind = StepKind::from_word(name);
+        let at = clock::now();
+        let mut facts = Step { passed, retry: Some(attempt.retry), ..self.facts(kind.clone()) };
+        let mut files = Vec::new();
+        facts.test = report.test;
+        if let Some(log) = report.log {
+            let named = if job.commit_logs {
+                let path = self.free_path(&format!("{}/{}", job.logs, step::report::log_name(&job.task.id, name, at)), tree)?;
+                files.push((RepoPath::from(path.as_str()), log));
+                path
+            } else {
+                self.recorder.reference()
+            };
+            match (&mut facts.test, &kind) {
+                (Some(test), StepKind::Test) => test.log = Some(named),
+                (_, StepKind::Review) => facts.review_log = Some(named),
+                _ => {}
+            }
+        }
+        let attempt = Attempt { number: attempt.number, of: attempt.of };
+        let parent = match self.task_of().commits {
+            Commits::Steps => self.working().at().branch,
+            Commits::Turns => tip,
+        };
+        // A gate is no attempt at anything.
+        let attempt = self.is_leaf_task().then_some(attempt);
+        let making = Making { facts, body: report.body, attempt, files };
+        self.make_step(writer, making, (tree, parent), at).map(Some)
+    }
+
+    /// What a test step runs: its own command, or what tests the task. None for every other node.
+    pub(super) fn step_tests(&self, node: &Node) -> Option<Vec<TestCommand>> {
+        let job = self.job.as_ref().filter(|_| node.step.as_deref() == Some("test"))?;
+        let own = |command: &String| TestCommand {
+            kind: TestKind::Unit,
+            command: command.clone(),
+            framework: None,
+            timeout: node.timeout.unwrap_or(TestCommand::DEFAULT_TIMEOUT),
+        };
+        Some(node.tool_command.as_ref().map_or_else(|| job.tests.clone(), |command| vec![own(command)]))
+    }
+
+    /// What the agent of a step is asked: the task, with what went wrong before; or for its verdict on the changes.
+    /// A prompt of the pipeline's own stands in place of the first part.
+    pub(super) fn step_prompt(&self, node: &Node) -> Result<Option<String>, Error> {
+        let (Some(job), Some(step)) = (&self.job, node.step.as_deref()) else { return Ok(None) };
+        let own = node.attrs.get("prompt").is_some().then_some(node.prompt.as_str());
+        Ok(match step {
+            "review" => {
+                let (stat, diff) = self.task_diff(job)?;
+                Some(step::prompt::review(&job.task, own, &stat, &diff))
+            }
+            "implement" => {
+                let attempt = self.state.task.as_ref().and_then(|task| task.attempt.as_ref());
+                let feedback = attempt.map(|attempt| attempt.feedback.as_slice()).unwrap_or_default();
+                Some(step::prompt::implement(&job.task, own, &job.tests, feedback))
+            }
+            _ => None,
+        })
+    }
+
+    /// Everything the task has changed since before its first attempt, but for what pleach wrote itself.
+    fn task_diff(&self, job: &TaskJob) -> Result<(String, String), Error> {
+        let (old, new) = (self.repo.tree_of(self.task_of().base)?, self.working().tree()?);
+        let changes = self.repo.changes(old, new)?;
+        let own = [format!("{}/", job.logs), format!("{}/", job.reports)];
+        let is_own = |path: &RepoPath| own.iter().any(|dir| path.as_bytes().starts_with(dir.as_bytes()));
+        let paths: Vec<RepoPath> =
+            changes.into_iter().map(|change| change.path).filter(|path| !is_own(path)).collect();
+        if paths.is_empty() {
+            return Ok(Default::default());
+        }
+        // Too many names for one command line: then pleach's own files are shown with the rest.
+        let paths = if paths.len() > 1_000 { &[] } else { &paths[..] };
+        Ok(self.repo.patch_with_stat(old, new, paths)?)
+    }
+
+    fn is_leaf_task(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.task.children.is_empty())
+    }
+
+    /// The facts every step of the session shares.
+    pub fn facts(&self, kind: StepKind) -> Step {
+        let of = self.task_of();
+        Step {
+            task: Some(of.id.clone()),
+            session: Some(self.id.clone()),
+            tree: Some(of.tree.clone()),
+            name: Some(of.name.clone()),
+            ..Step::of(kind)
+        }
+    }
+
+    fn make_step(
+        &mut self,
+        writer: &mut Writer,
+        making: Making,
+        (tree, parent): (TreeId, CommitId),
+        date: Timestamp,
+    ) -> Result<(StepFinished, TreeId), Error> {
+        let Making { facts, body, attempt, files } = making;
+        let of = self.task_of();
+        let mut edits = Vec::new();
+        for (path, text) in files {
+            let text = self.engine.redactor.text(&text).into_owned();
+            self.working().put(&path, text.as_bytes())?;
+            edits.push(TreeEdit::Put(path, EntryKind::File, writer.blob(text.as_bytes())?));
+        }
+        let tree = if edits.is_empty() { tree } else { writer.tree(Some(tree), &edits)? };
+        let redactor = &self.engine.redactor;
+        let subject = facts.subject(of.target.as_str(), &of.name, attempt);
+        let message = Message {
+            subject: redactor.text(&subject).into_owned(),
+            body: redactor.text(&body).into_owned(),
+            trailers: facts.trailers(),
+        };
+        let date = to_the_second(date);
+        let commit = writer.commit(&CommitSpec {
+            tree,
+            parents: vec![parent],
+            author: Person::pleach(),
+            committer: Person::pleach(),
+            at: date,
+            message: message.write().into_bytes(),
+        })?;
+        let finished = StepFinished {
+            task: of.id.clone(),
+            step: facts.kind.as_str().to_owned(),
+            status: facts.status(),
+            attempt: facts.retry,
+            parent,
+            tree: CommitId::from_bytes(*tree.as_bytes()),
+            subject: message.subject,
+            body: message.body,
+            trailers: message.trailers,
+            date,
+            git_sha: commit,
+            extra: Default::default(),
+        };
+        Ok((finished, tree))
+    }
+
+    /// A path nothing in the tree has: two steps can end in the same second.
+    pub(super) fn free_path(&self, path: &str, tree: TreeId) -> Result<String, Error> {
+        let (stem, extension) = path.rsplit_once('.').unwrap_or((path, "log"));
+        let mut free = path.to_owned();
+        let mut number = 2;
+        while self.repo.tree_entry(tree, &RepoPath::from(free.as_str()))?.is_some() {
+            free = format!("{stem}-{number}.{extension}");
+            number += 1;
+        }
+        Ok(free)
+    }
+}
+
+/// Commits know no smaller unit, and the step is found again by its date.
+fn to_the_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
+
+/// The events that are only of interest to who runs the tree.
+pub fn is_of_task(event: &Event) -> bool {
+    matches!(event, Event::AttemptStarted(_) | Event::StepFinished(_) | Event::Landing(_) | Event::Landed(_))
+}

@@ -1,0 +1,132 @@
+//! Test steps: the commands of a task, one after another, with what they said.
+
+use std::time::{Duration, Instant};
+
+use super::cancel::NodeCancel;
+use super::command::CommandRun;
+use super::{Ending, Stopped, Worker};
+use crate::event::{Outcome, PauseReason};
+use crate::plan::tree::{TestCommand, TestKind};
+use crate::process::{Cancel, Command, Exit, Limits};
+use crate::step::{Counts, RanTest, TestFacts, counts, report, text};
+
+/// The limit on what is kept of a test's output, per stream.
+const OUTPUT_KEPT: usize = 4 * 1024 * 1024;
+
+impl Worker {
+    /// Runs the setup, the tests and, whatever happened, the teardown of a task.
+    pub(super) async fn tests(
+        &mut self,
+        commands: Vec<TestCommand>,
+        cancel: &NodeCancel,
+        end: &mut Ending,
+    ) -> Result<Outcome, Stopped> {
+        let begun = Instant::now();
+        let mut ran: Vec<RanTest> = Vec::new();
+        let mut stopped = None;
+        let (teardown, tests): (Vec<_>, Vec<_>) =
+            commands.into_iter().partition(|command| command.kind == TestKind::Teardown);
+        let (setup, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|command| command.kind == TestKind::Setup);
+        for command in setup.iter().chain(&tests) {
+            if command.kind != TestKind::Setup && ran.iter().any(|ran| !ran.passed) && setup_failed(&ran) {
+                break;
+            }
+            match self.test(command, &cancel.cancel).await {
+                Ok(test) => ran.push(test),
+                Err(why) => {
+                    stopped = Some(why);
+                    break;
+                }
+            }
+        }
+        // A test that was interrupted still gets cleaned up after, unless there is no time left for anything.
+        if !self.engine.cancel.is_killed() {
+            let (_canceller, undisturbed) = Cancel::new();
+            for command in &teardown {
+                if let Ok(test) = self.test(command, &undisturbed).await {
+                    if !test.passed {
+                        end.warnings.push(format!("the teardown `{}` failed ({})", command.command, test.exit));
+                    }
+                    ran.push(test);
+                }
+            }
+        }
+        if let Some(why) = stopped {
+            return match cancel.timed_out() {
+                true => Ok(self.within_time(Outcome::success(), cancel)),
+                false => Err(why),
+            };
+        }
+        let failed: Vec<&RanTest> = ran.iter().filter(|ran| !ran.passed && ran.kind != TestKind::Teardown).collect();
+        let outcome = match failed.first() {
+            None => Outcome::success(),
+            Some(test) => Outcome::fail(format!("`{}` failed ({})", test.command, test.exit)),
+        };
+        end.step = Some(super::StepReport {
+            body: text::tests(&ran),
+            log: (!failed.is_empty()).then(|| report::test_log(&ran)),
+            test: Some(facts(&ran)),
+        });
+        let run = CommandRun {
+            command: ran.iter().map(|ran| ran.command.as_str()).collect::<Vec<_>>().join("\n"),
+            exit: failed.first().map_or_else(|| "exit 0".to_owned(), |test| test.exit.clone()),
+            output: report::test_log(&ran),
+            begun,
+        };
+        self.finish_command(run, outcome, end)
+    }
+
+    async fn test(&self, test: &TestCommand, cancel: &Cancel) -> Result<RanTest, Stopped> {
+        let status_file = self.status_file()?;
+        let mut command = Command::shell(&test.command, self.copy.path());
+        command.env = self.environment("test", &status_file);
+        command.limits = Limits { output: OUTPUT_KEPT, wall: Some(test.timeout), ..Limits::default() };
+        command.lock = Some(self.lock.file());
+        let ran = |exit: String, passed, (stdout, stderr): (String, String), runtime| RanTest {
+            kind: test.kind,
+            command: test.command.clone(),
+            framework: test.framework.clone(),
+            exit,
+            passed,
+            stdout,
+            stderr,
+            runtime,
+        };
+        let output = match self.engine.spawner.run(command, cancel, &mut |_, _| {}).await {
+            Ok(output) => output,
+            // A command that cannot be started at all has failed, and this is what it said.
+            Err(error) => {
+                let said = (String::new(), error.to_string());
+                return Ok(ran("did not run".to_owned(), false, said, Duration::ZERO));
+            }
+        };
+        let passed = output.exit == Exit::Code(0);
+        let exit = match output.exit {
+            Exit::Cancelled => return Err(Stopped::Paused(PauseReason::Interrupted)),
+            other => other.to_string(),
+        };
+        let redact = |text: String| self.engine.redactor.text(&text).into_owned();
+        let said = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
+        Ok(ran(exit, passed, said, output.duration))
+    }
+}
+
+fn setup_failed(ran: &[RanTest]) -> bool {
+    ran.iter().any(|ran| ran.kind == TestKind::Setup && !ran.passed)
+}
+
+/// The kind of the first test, the counts of all tests of that kind, the time of everything.
+fn facts(ran: &[RanTest]) -> TestFacts {
+    let is_test = |ran: &&RanTest| !matches!(ran.kind, TestKind::Setup | TestKind::Teardown);
+    let kind = ran.iter().find(is_test).map_or(TestKind::Unit, |ran| ran.kind);
+    let counted = ran.iter().filter(|ran| ran.kind == kind);
+    let counted = counted.filter_map(|ran| {
+        counts::parse(ran.framework.as_deref(), &format!("{}\n{}", ran.stdout, ran.stderr))
+    });
+    let sum = |all: Counts, one: Counts| Counts {
+        passed: all.passed + one.passed,
+        failed: all.failed + one.failed,
+        skipped: all.skipped + one.skipped,
+    };
+    TestFacts { kind, counts: counted.reduce(sum), runtime: ran.iter().map(|ran| ran.runtime).sum(), log: None }
+}

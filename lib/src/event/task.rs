@@ -1,0 +1,150 @@
+//! What happens to a task of a tree, beside what happens inside the passes of its pipeline.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::{Extra, to_the_millisecond};
+use crate::ids::{BranchName, CommitId, NodeId, TaskId};
+
+/// The task a session works on. A session is one budget of attempts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskOf {
+    /// The branch the run was started on.
+    pub target: BranchName,
+    /// The tree's file, from the root of the repository.
+    pub tree: String,
+    /// The task.
+    pub id: TaskId,
+    /// Its name.
+    pub name: String,
+    /// The commit its branch began at.
+    pub base: CommitId,
+    /// What its branch carries.
+    #[serde(default)]
+    pub commits: Commits,
+}
+
+/// What the branch of a task carries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Commits {
+    /// A commit per step; what the turns committed is reached from the record.
+    #[default]
+    Steps,
+    /// The turns' commits as well.
+    Turns,
+}
+
+/// What an earlier attempt is told to the next one.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feedback {
+    /// What went wrong.
+    pub kind: FeedbackKind,
+    /// In which words.
+    pub text: String,
+}
+
+/// What went wrong in an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FeedbackKind {
+    /// A review rejected it.
+    Rejected,
+    /// A test or another step failed.
+    TestFailure,
+    /// The agent failed.
+    RunnerError,
+}
+
+/// See [`super::Event::AttemptStarted`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct AttemptStarted {
+    /// Counted from 0 over everything that was tried on the task.
+    pub retry: u32,
+    /// Counted from 1 in the session's budget.
+    pub number: u32,
+    /// The attempts of the budget.
+    pub of: u32,
+    /// The node the pass begins at: the pipeline's start, or the one after the newest step.
+    pub start: NodeId,
+    /// The code it begins with: the tree without the logs and reports of pleach's own.
+    pub code: CommitId,
+    /// What went wrong before the session.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub feedback: Vec<Feedback>,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// See [`super::Event::StepFinished`]. The step's commit is built from this alone.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StepFinished {
+    /// The task.
+    pub task: TaskId,
+    /// The step: `implement`, `test`, …
+    pub step: String,
+    /// What became of it: `implement-pass`, `test-fail`, …
+    pub status: String,
+    /// The attempt it belongs to, from 0; none for the end of a task.
+    pub attempt: Option<u32>,
+    /// The commit before it.
+    pub parent: CommitId,
+    /// Its tree.
+    pub tree: CommitId,
+    /// The commit's first line.
+    pub subject: String,
+    /// The text below it.
+    pub body: String,
+    /// The facts at its end.
+    pub trailers: Vec<(String, String)>,
+    /// When it ended.
+    #[serde(serialize_with = "to_the_millisecond")]
+    pub date: Timestamp,
+    /// The commit.
+    pub git_sha: CommitId,
+    /// The tree without the logs and reports of pleach's own: by it attempts are compared.
+    pub code: CommitId,
+    /// The tests that failed, where their names could be read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failing: Vec<String>,
+    /// What the next attempt is told, where the step failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<Feedback>,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+impl StepFinished {
+    /// Whether it ended its attempt without success.
+    pub fn failed_attempt(&self) -> bool {
+        self.feedback.is_some()
+    }
+}
+
+/// See [`super::Event::Landing`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Landing {
+    /// The branch that is to move.
+    pub target: BranchName,
+    /// Where it stands.
+    pub from: CommitId,
+    /// Where it is to stand.
+    pub to: CommitId,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// See [`super::Event::Landed`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Landed {
+    /// The branch that moved.
+    pub target: BranchName,
+    /// Where it stands now.
+    pub commit: CommitId,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
