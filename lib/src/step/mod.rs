@@ -1,49 +1,17 @@
 //! The steps of a task: what they ask, how their answers are read, and the commits that tell of them.
 
+pub mod counts;
 mod message;
 pub mod text;
+pub mod verdict;
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::event::{Feedback, FeedbackKind};
+pub use crate::plan::tree::TestKind;
 pub use message::{Attempt, Step, StepKind, shown_name};
-
-/// What a test command is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum TestKind {
-    /// Tests a task alone.
-    Unit,
-    /// Tests how the tasks of a phase fit together.
-    Integration,
-    /// Tests the whole from outside.
-    E2e,
-    /// Runs before the tests.
-    Setup,
-    /// Runs after the tests, whatever they found.
-    Teardown,
-}
-
-impl TestKind {
-    /// The word in trees and trailers.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Unit => "unit",
-            Self::Integration => "integration",
-            Self::E2e => "e2e",
-            Self::Setup => "setup",
-            Self::Teardown => "teardown",
-        }
-    }
-
-    /// The kind a word names.
-    pub fn from_word(word: &str) -> Option<Self> {
-        [Self::Unit, Self::Integration, Self::E2e, Self::Setup, Self::Teardown]
-            .into_iter()
-            .find(|kind| kind.as_str().eq_ignore_ascii_case(word))
-    }
-}
 
 /// How many tests did what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,23 +37,23 @@ pub struct TestFacts {
     pub log: Option<String>,
 }
 
-/// What an earlier attempt tells the next one.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Feedback {
-    /// What went wrong.
-    pub kind: FeedbackKind,
-    /// In whose words.
-    pub text: String,
-}
-
-/// What went wrong in an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FeedbackKind {
-    /// The reviewer said no.
-    Rejected,
-    /// Tests failed, or a step of the pipeline's own.
-    TestFailure,
-    /// The agent could not do its work.
-    RunnerError,
+/// A test command that has run, and what it said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RanTest {
+    /// What the command is for.
+    pub kind: TestKind,
+    /// The command.
+    pub command: String,
+    /// The test framework whose output it prints.
+    pub framework: Option<String>,
+    /// How it ended, for people.
+    pub exit: String,
+    /// Whether it went well.
+    pub passed: bool,
+    /// What it printed.
+    pub stdout: String,
+    /// What it complained about.
+    pub stderr: String,
+    /// How long it took.
+    pub runtime: Duration,
 }
