@@ -1,27 +1,94 @@
 //! The steps of a task: what they ask, how their answers are read, and the commits that tell of them.
 
 pub mod counts;
+mod message;
+pub mod report;
+pub mod text;
 pub mod verdict;
+
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// What an earlier attempt is known to have failed of; the next one is told.
+pub use message::{Attempt, Step, StepKind, shown_name};
+
+/// What a test command is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TestKind {
+    /// Tests a task alone.
+    Unit,
+    /// Tests how the tasks of a phase fit together.
+    Integration,
+    /// Tests the whole from outside.
+    E2e,
+    /// Runs before the tests.
+    Setup,
+    /// Runs after the tests, whatever they found.
+    Teardown,
+}
+
+impl TestKind {
+    /// The word in trees and trailers.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Unit => "unit",
+            Self::Integration => "integration",
+            Self::E2e => "e2e",
+            Self::Setup => "setup",
+            Self::Teardown => "teardown",
+        }
+    }
+
+    /// The kind a word names.
+    pub fn from_word(word: &str) -> Option<Self> {
+        [Self::Unit, Self::Integration, Self::E2e, Self::Setup, Self::Teardown]
+            .into_iter()
+            .find(|kind| kind.as_str().eq_ignore_ascii_case(word))
+    }
+}
+
+/// How many tests did what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Tests that passed.
+    pub passed: u64,
+    /// Tests that failed, errors included.
+    pub failed: u64,
+    /// Tests that were not run.
+    pub skipped: u64,
+}
+
+/// What a test step found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TestFacts {
+    /// The first command's kind.
+    pub kind: TestKind,
+    /// The counts of the commands of that kind, where they could be read.
+    pub counts: Option<Counts>,
+    /// How long all commands took.
+    pub runtime: Duration,
+    /// Where the whole output is.
+    pub log: Option<String>,
+}
+
+/// What an earlier attempt tells the next one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
-    /// Which step said it.
+    /// What went wrong.
     pub kind: FeedbackKind,
-    /// Its words: the review, the output of the tests, the runner's error.
+    /// In whose words.
     pub text: String,
 }
 
-/// Which step gave a [`Feedback`].
+/// What went wrong in an attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FeedbackKind {
-    /// The reviewer rejected the work.
+    /// The reviewer said no.
     Rejected,
-    /// Tests failed.
+    /// Tests failed, or a step of the pipeline's own.
     TestFailure,
-    /// The agent failed to do its work.
+    /// The agent could not do its work.
     RunnerError,
 }

@@ -1,0 +1,106 @@
+//! The bodies of step commits: the end of what a step said, and what of it the next attempt is told.
+
+use super::{Feedback, FeedbackKind, Step, StepKind, TestKind};
+
+/// How much of an agent's or a reviewer's words a body keeps.
+const WORDS: usize = 2000;
+
+/// How much of each stream of a test command a body keeps.
+const STREAM: usize = 1000;
+
+/// What stands above text that was cut.
+const CUT: &str = "[...truncated]";
+
+const RUNNER_OUTPUT: &str = "Runner output (truncated to 2000 chars):";
+const RUNNER_ERROR: &str = "Runner error:";
+const REVIEW: &str = "Review:";
+
+/// The last characters of a text, below a line that says so when there were more.
+pub fn tail(text: &str, max_chars: usize) -> String {
+    match text.char_indices().rev().nth(max_chars) {
+        Some((before, c)) => format!("{CUT}\n{}", &text[before + c.len_utf8()..]),
+        None => text.to_owned(),
+    }
+}
+
+/// The body of an implement step that went well.
+pub fn implement(output: &str) -> String {
+    format!("{RUNNER_OUTPUT}\n{}", tail(output, WORDS))
+}
+
+/// The body of an implement step that failed.
+pub fn runner_error(error: &str) -> String {
+    format!("{RUNNER_ERROR}\n{}", tail(error, WORDS))
+}
+
+/// The body of a review step.
+pub fn review(reply: &str) -> String {
+    format!("{REVIEW}\n{}", tail(reply, WORDS))
+}
+
+/// What a test command said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TestOutput<'a> {
+    /// What the command is for.
+    pub kind: TestKind,
+    /// Whether it went well.
+    pub passed: bool,
+    /// What it printed.
+    pub stdout: &'a str,
+    /// What it complained about.
+    pub stderr: &'a str,
+}
+
+/// The body of a test step: the output of each command, complaints only of those that failed.
+pub fn tests(outputs: &[TestOutput<'_>]) -> String {
+    let of = |output: &TestOutput<'_>| {
+        let what = format!("Test ({})", output.kind.as_str());
+        streams(&what, if output.passed { "" } else { output.stderr }, output.stdout)
+    };
+    outputs.iter().map(of).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The body of a step of the pipeline's own.
+pub fn custom(step: &str, passed: bool, stdout: &str, stderr: &str) -> String {
+    streams(&format!("Step ({step})"), if passed { "" } else { stderr }, stdout)
+}
+
+fn streams(what: &str, stderr: &str, stdout: &str) -> String {
+    [("stderr", stderr), ("stdout", stdout)]
+        .into_iter()
+        .filter(|(_, text)| !text.trim().is_empty())
+        .map(|(stream, text)| format!("{what} {stream} (last {STREAM} chars):\n{}", tail(text.trim_end(), STREAM)))
+        .collect::<Vec<_>>()
+        .join("\n\n")
+}
+
+/// The body of a completed task.
+pub fn complete(attempts: u32, report: Option<&str>) -> String {
+    let report = report.map_or_else(String::new, |path| format!(" Report: {path}"));
+    format!("Completed after {attempts} attempt(s).{report}")
+}
+
+/// What a step's body tells the next attempt; none when the step went well.
+pub fn feedback(step: &Step, body: &str) -> Option<Feedback> {
+    let kind = match step.kind {
+        StepKind::Implement if !step.passed => FeedbackKind::RunnerError,
+        StepKind::Test | StepKind::Custom(_) if !step.passed => FeedbackKind::TestFailure,
+        StepKind::Review if !step.passed => FeedbackKind::Rejected,
+        // Whoever reopens a task says why.
+        StepKind::Reset => FeedbackKind::TestFailure,
+        _ => return None,
+    };
+    let text = without_heading(body.trim());
+    (!text.is_empty()).then(|| Feedback { kind, text: text.to_owned() })
+}
+
+/// A body without its heading, if it has one and no other: two streams keep theirs apart.
+fn without_heading(body: &str) -> &str {
+    let Some((first, rest)) = body.split_once('\n') else { return if is_heading(body) { "" } else { body } };
+    if is_heading(first) && !rest.lines().any(is_heading) { rest.trim() } else { body }
+}
+
+fn is_heading(line: &str) -> bool {
+    let stream = |line: &str| line.starts_with("Test (") || line.starts_with("Step (");
+    [RUNNER_OUTPUT, RUNNER_ERROR, REVIEW].contains(&line) || stream(line) && line.ends_with(" chars):")
+}
