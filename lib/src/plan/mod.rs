@@ -17,6 +17,7 @@ pub mod stylesheet;
 mod tests;
 mod text;
 pub mod transform;
+pub mod tree;
 
 use std::collections::BTreeSet;
 

@@ -1,0 +1,74 @@
+//! A tree as somebody wrote it, before anything about it is known to hold.
+
+use serde_json::{Map, Value};
+
+use super::json::member;
+use super::{TestCommand, Unknown};
+
+/// A tree that is still to be checked.
+#[derive(Debug, Clone, Default)]
+pub(in crate::plan) struct Draft {
+    pub nodes: Vec<DraftNode>,
+    /// What the text says the roots are.
+    pub roots: Vec<String>,
+    /// What the text says the order is; none at all when it is empty.
+    pub order: Vec<Item>,
+    pub spec_files: Vec<String>,
+    pub unknown: Map<String, Value>,
+}
+
+/// A node that is still to be checked.
+#[derive(Debug, Clone, Default)]
+pub(in crate::plan) struct DraftNode {
+    /// The name it goes by in the text, valid or not.
+    pub id: String,
+    /// None when what is there was already told to be wrong.
+    pub name: Option<String>,
+    pub description: String,
+    pub parent: Parent,
+    /// None when the text does not say: then those count that name this node as their parent.
+    pub children: Option<Vec<Item>>,
+    pub depends_on: Vec<Item>,
+    pub source_file: Option<String>,
+    pub source_line: Option<u64>,
+    pub test_commands: Vec<TestCommand>,
+    pub pipeline: Option<String>,
+    pub unknown: Unknown,
+}
+
+/// What a node says about its parent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(in crate::plan) enum Parent {
+    /// Nothing: whoever lists it as a child is.
+    #[default]
+    Unsaid,
+    /// That it has none.
+    None,
+    /// Its name.
+    Named(String),
+}
+
+/// An id in a list, and its index there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::plan) struct Item {
+    pub at: usize,
+    pub id: String,
+}
+
+/// A mistake, before it is known what its place is called in the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::plan) struct Fault {
+    /// The index of the node it is in; none for the tree itself.
+    pub node: Option<usize>,
+    pub field: &'static str,
+    pub item: Option<usize>,
+    pub message: String,
+}
+
+impl Fault {
+    /// Its JSON path, when the nodes are at `places`.
+    pub fn path(&self, places: &[String]) -> String {
+        let path = member(self.node.map_or("", |node| &places[node]), self.field);
+        self.item.map_or(path.clone(), |item| format!("{path}[{item}]"))
+    }
+}
