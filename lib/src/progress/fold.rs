@@ -1,0 +1,164 @@
+//! Which steps count, in which order, and what they add up to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::{Found, OpenBranch, Place, Progress, Seen, Status, TaskState};
+use crate::ids::{CommitId, TaskId};
+use crate::step::StepKind;
+
+/// A task's or phase's branch: its steps that are not in the target's history.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chain {
+    /// The branch.
+    pub branch: OpenBranch,
+    /// Its steps, oldest first.
+    pub steps: Vec<Seen>,
+    /// The commits of the target that are not in the branch's history.
+    pub beside: BTreeSet<CommitId>,
+}
+
+/// What the steps on a target and on the branches ahead of it say about the tree at `tree`.
+///
+/// Steps count from the newest run-start of the tree on, those that name another tree never; one that names none
+/// counts for every tree. A step is its message and its date: copies count once, where they are found first, looking
+/// at the target, then at phases, then at tasks. A branch whose newest step is there already is closed: what it has
+/// beyond is left over from work that landed in another shape.
+pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
+    let of_tree = |seen: &Seen| seen.found.step.tree.as_deref().is_none_or(|named| named == tree);
+    let starts = |seen: &&Seen| seen.found.step.kind == StepKind::RunStart && of_tree(seen);
+    let run_start = target.iter().rev().find(starts).map(|seen| Arc::clone(&seen.found));
+    let counts = |seen: &Seen| {
+        let begun = run_start.as_ref().is_none_or(|start| seen.runs.contains(&start.commit));
+        seen.found.step.kind != StepKind::RunStart && of_tree(seen) && begun && seen.in_scope
+    };
+    let mut prints: BTreeSet<u64> = target.iter().map(|seen| seen.found.print).collect();
+    let mut line = counting(target, &counts, &mut BTreeSet::new());
+    let mut open = Vec::new();
+    let mut chains: Vec<&Chain> = branches.iter().collect();
+    chains.sort_by(|one, two| one.branch.place.cmp(&two.branch.place));
+    for chain in chains {
+        if chain.steps.last().is_none_or(|newest| prints.contains(&newest.found.print)) {
+            continue;
+        }
+        let steps = counting(&chain.steps, &counts, &mut prints);
+        if !steps.is_empty() {
+            open.push(chain.branch.clone());
+            line = merged(line, steps, &chain.beside);
+        }
+    }
+    let mut tasks: BTreeMap<TaskId, TaskState> = BTreeMap::new();
+    let mut attempts: BTreeMap<TaskId, AttemptNow> = BTreeMap::new();
+    for (position, found) in line.into_iter().enumerate() {
+        let Some(task) = &found.step.task else { continue };
+        let state = tasks.entry(task.clone()).or_default();
+        attempts.entry(task.clone()).or_default().apply(state, &found);
+        state.newest = position;
+        apply(state, found);
+    }
+    Progress { run_start, open, tasks, pending: TaskState::default() }
+}
+
+/// The steps that count and are no copies of ones seen before.
+fn counting(steps: &[Seen], counts: &dyn Fn(&Seen) -> bool, prints: &mut BTreeSet<u64>) -> Vec<Arc<Found>> {
+    let fresh = |seen: &&Seen| counts(seen) && prints.insert(seen.found.print);
+    steps.iter().filter(fresh).map(|seen| Arc::clone(&seen.found)).collect()
+}
+
+/// Puts the steps of a branch among the others: behind all it was built on, and by date among those made on the target
+/// since; one of those wins against a step of the same second, because whoever put it there knew the branch.
+fn merged(line: Vec<Arc<Found>>, steps: Vec<Arc<Found>>, beside: &BTreeSet<CommitId>) -> Vec<Arc<Found>> {
+    let below = |found: &Arc<Found>| found.on == Place::Target && !beside.contains(&found.commit);
+    let from = line.iter().rposition(below).map_or(0, |last| last + 1);
+    let mut merged = line;
+    let mut rest = merged.split_off(from).into_iter().peekable();
+    for step in steps {
+        let is_older = |other: &Arc<Found>| match other.on {
+            Place::Target => other.at < step.at,
+            Place::Phase(_) | Place::Task(_) => other.at <= step.at,
+        };
+        while let Some(other) = rest.next_if(is_older) {
+            merged.push(other);
+        }
+        merged.push(step);
+    }
+    merged.extend(rest);
+    merged
+}
+
+fn apply(state: &mut TaskState, found: Arc<Found>) {
+    let step = &found.step;
+    state.status = Status::after(step);
+    state.landed = !matches!(found.on, Place::Task(_));
+    state.untested = step.untested;
+    state.skipped = step.skipped;
+    if step.session.is_some() {
+        state.session.clone_from(&step.session);
+    }
+    if step.name.is_some() {
+        state.name_then.clone_from(&step.name);
+    }
+    state.steps.push(found);
+}
+
+/// The attempt a task is in.
+///
+/// An attempt is told from the next by its number; where a program counted from 0 again after a restart, by the
+/// implement step that follows a result.
+#[derive(Debug, Default)]
+struct AttemptNow {
+    retry: Option<u32>,
+    has_result: bool,
+}
+
+impl AttemptNow {
+    fn apply(&mut self, state: &mut TaskState, found: &Found) {
+        let step = &found.step;
+        match step.kind {
+            StepKind::RunStart => {}
+            StepKind::Reset => self.end(state),
+            StepKind::Complete if !step.passed => self.end(state),
+            StepKind::Complete => {
+                if !step.skipped && state.unfinished > 0 {
+                    self.count(state);
+                }
+                // Should the landing find it broken, that is still the result of the same attempt.
+                self.has_result = true;
+                state.unfinished = 0;
+            }
+            StepKind::Implement | StepKind::Test | StepKind::Review | StepKind::Custom(_) => {
+                if self.has_result && (step.kind == StepKind::Implement || step.retry != self.retry) {
+                    self.has_result = false;
+                }
+                if state.unfinished > 0 && !self.has_result && step.retry != self.retry {
+                    // The attempt before was cut off: its number was given to nobody else, so it does not count.
+                    state.unfinished = 0;
+                }
+                self.retry = step.retry;
+                if self.has_result {
+                    return;
+                }
+                if step.passed {
+                    state.unfinished += 1;
+                } else {
+                    self.count(state);
+                }
+            }
+        }
+    }
+
+    /// The attempt has its result.
+    fn count(&mut self, state: &mut TaskState) {
+        self.has_result = true;
+        state.unfinished = 0;
+        state.attempts += 1;
+        state.in_budget += 1;
+    }
+
+    /// The next step begins an attempt and a budget.
+    fn end(&mut self, state: &mut TaskState) {
+        *self = Self::default();
+        state.unfinished = 0;
+        state.in_budget = 0;
+    }
+}

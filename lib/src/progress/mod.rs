@@ -1,0 +1,232 @@
+//! What has become of a tree's tasks: a fold over their step commits.
+//!
+//! [`Seen`] is a step commit of a target's history; [`fold`] decides which of them count for a tree and what they add
+//! up to. Nothing is stored beside the commits: the newest step of a task is its state.
+
+mod fold;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::ids::{BranchName, CommitId, SessionId, TaskId};
+use crate::step::{Feedback, Step, StepKind, text};
+
+pub use fold::{Chain, fold};
+
+/// Where a step commit is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// In the history of the target.
+    Target,
+    /// On the branch of a phase, not yet merged into the target.
+    Phase(TaskId),
+    /// On the branch of a task, not yet landed.
+    Task(TaskId),
+}
+
+/// A step commit that was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// The commit.
+    pub commit: CommitId,
+    /// When the step was done (the author date).
+    pub at: Timestamp,
+    /// What it says.
+    pub step: Step,
+    /// The body, of steps that tell the next attempt something; of others it is left in the commit.
+    pub body: String,
+    /// Where it is.
+    pub on: Place,
+    /// A hash of message and author date: copies of a step have the same.
+    pub print: u64,
+}
+
+/// A step commit in a history, before it is known whether it counts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// The commit.
+    pub found: Arc<Found>,
+    /// The starts of runs in its history.
+    pub runs: Arc<BTreeSet<CommitId>>,
+    /// Whether it is the target's: not one of the older form, which names no branch, from before the target left the
+    /// base branch.
+    pub in_scope: bool,
+}
+
+/// Tells steps apart, and copies of one step not: message and author date are all that counts (FNV-1a).
+pub fn print(message: &[u8], seconds: i64, offset: i32) -> u64 {
+    let date = seconds.to_le_bytes().into_iter().chain(offset.to_le_bytes());
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    message.iter().copied().chain(date).fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+/// Where a task stands.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Status {
+    /// Nothing was done, or it was reset.
+    #[default]
+    Pending,
+    /// The newest step is implement, or one of the pipeline's own.
+    Implementing,
+    /// The newest step is test.
+    Testing,
+    /// The newest step is review.
+    Reviewing,
+    /// It is done.
+    Complete,
+    /// It was given up.
+    Failed,
+}
+
+impl Status {
+    /// The status a task has after a step.
+    pub fn after(step: &Step) -> Self {
+        match step.kind {
+            StepKind::RunStart | StepKind::Reset => Self::Pending,
+            StepKind::Implement | StepKind::Custom(_) => Self::Implementing,
+            StepKind::Test => Self::Testing,
+            StepKind::Review => Self::Reviewing,
+            StepKind::Complete if step.passed => Self::Complete,
+            StepKind::Complete => Self::Failed,
+        }
+    }
+
+    /// The word people read.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Implementing => "implementing",
+            Self::Testing => "testing",
+            Self::Reviewing => "reviewing",
+            Self::Complete => "complete",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// Whether the task has ended, one way or the other.
+    pub fn is_over(self) -> bool {
+        matches!(self, Self::Complete | Self::Failed)
+    }
+}
+
+/// What has become of one task, or of a phase's gate.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskState {
+    /// Where it stands.
+    pub status: Status,
+    /// Whether its newest step is where its work belongs: on the target or on its phase's branch.
+    pub landed: bool,
+    /// Attempts that had a result, over its whole history: the next `Arborist-Retry`.
+    pub attempts: u32,
+    /// Those since it was last given up or reset.
+    pub in_budget: u32,
+    /// Its steps that count, newest last.
+    pub steps: Vec<Arc<Found>>,
+    /// The session of the newest step that names one.
+    pub session: Option<SessionId>,
+    /// The name it had in its newest step, as [`crate::step::shown_name`] gives it.
+    pub name_then: Option<String>,
+    /// It was completed without a test.
+    pub untested: bool,
+    /// Somebody decided that it counts as complete.
+    pub skipped: bool,
+    /// How many of the last steps belong to an attempt that has no result yet.
+    unfinished: usize,
+    /// Where its newest step stands among the steps of all tasks.
+    newest: usize,
+}
+
+impl TaskState {
+    /// The newest step.
+    pub fn newest(&self) -> Option<&Found> {
+        self.steps.last().map(Arc::as_ref)
+    }
+
+    /// The steps of the attempt that was begun and has no result: a task goes on behind the last of them.
+    pub fn unfinished(&self) -> &[Arc<Found>] {
+        &self.steps[self.steps.len() - self.unfinished..]
+    }
+
+    /// What the attempts so far tell the next one, oldest first; forgotten once the task was complete or reset, but
+    /// for what the reset itself says.
+    pub fn feedback(&self) -> Vec<Feedback> {
+        let fresh = |found: &Arc<Found>| match found.step.kind {
+            StepKind::Complete => found.step.passed,
+            StepKind::Reset => true,
+            _ => false,
+        };
+        let from = self.steps.iter().rposition(fresh).unwrap_or(0);
+        self.steps[from..].iter().filter_map(|found| text::feedback(&found.step, &found.body)).collect()
+    }
+}
+
+/// What has become of a phase's gate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gate {
+    /// How often it ran: the next `Arborist-Retry`.
+    pub runs: u32,
+    /// Its newest run.
+    pub newest: Option<Arc<Found>>,
+    /// Whether that run was green and nothing below has changed since.
+    pub green: bool,
+}
+
+/// A task's or phase's branch with steps the target does not have.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OpenBranch {
+    /// Its name.
+    pub name: BranchName,
+    /// Whose it is.
+    pub place: Place,
+    /// Where it stands.
+    pub tip: CommitId,
+}
+
+/// What has become of a tree on a target.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The start of the run that counts.
+    pub run_start: Option<Arc<Found>>,
+    /// The branches that are ahead of the target.
+    pub open: Vec<OpenBranch>,
+    tasks: BTreeMap<TaskId, TaskState>,
+    pending: TaskState,
+}
+
+impl Progress {
+    /// What has become of a task; one without steps is pending.
+    pub fn task(&self, id: &TaskId) -> &TaskState {
+        self.tasks.get(id).unwrap_or(&self.pending)
+    }
+
+    /// All tasks and phases that have steps, by id.
+    pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
+        self.tasks.iter()
+    }
+
+    /// Whether a run over the tree was begun: by its own start, or by the steps of a program that writes none.
+    pub fn is_begun(&self) -> bool {
+        self.run_start.is_some() || !self.tasks.is_empty()
+    }
+
+    /// The tasks that have ended on their own branch but are not landed, in the order they ended.
+    pub fn waiting_to_land(&self) -> Vec<&TaskId> {
+        let waits = |(_, state): &(&TaskId, &TaskState)| state.status.is_over() && !state.landed;
+        let mut waiting: Vec<_> = self.tasks.iter().filter(waits).collect();
+        waiting.sort_by_key(|(_, state)| state.newest);
+        waiting.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// The gate of an inner node with these leaves below it.
+    pub fn gate<'a>(&self, id: &TaskId, leaves: impl IntoIterator<Item = &'a TaskId>) -> Gate {
+        let own = self.task(id);
+        let tests = own.steps.iter().filter(|found| found.step.kind == StepKind::Test);
+        let runs = u32::try_from(tests.clone().count()).unwrap_or(u32::MAX);
+        let newest = tests.last().cloned();
+        let newer = |leaf: &TaskId| self.tasks.get(leaf).is_some_and(|leaf| leaf.newest > own.newest);
+        let green = newest.as_ref().is_some_and(|found| found.step.passed) && !leaves.into_iter().any(newer);
+        Gate { runs, newest, green }
+    }
+}
