@@ -7,19 +7,9 @@ mod failing;
 
 use std::borrow::Cow;
 
-pub use failing::failing;
-use serde::{Deserialize, Serialize};
+use super::Counts;
 
-/// How many tests ended how.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Counts {
-    /// Passed.
-    pub passed: u64,
-    /// Failed, or could not be run.
-    pub failed: u64,
-    /// Left out, or expected to fail and did.
-    pub skipped: u64,
-}
+pub use failing::failing;
 
 impl Counts {
     /// The sum of two runs.

@@ -1,0 +1,130 @@
+//! What a task leaves behind in files: its report and the logs of its steps.
+
+use jiff::Timestamp;
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use super::Counts;
+use crate::ids::{SessionId, TaskId};
+
+/// What became of a task, for programs that read it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// The task.
+    pub task_id: TaskId,
+    /// Whether it was completed.
+    pub result: Ending,
+    /// Attempts before the one that decided, within the budget.
+    pub retries: u32,
+    /// The task's name.
+    pub name: String,
+    /// All attempts of the budget.
+    pub attempts: u32,
+    /// Whether a test stands behind the result.
+    pub tested: bool,
+    /// What the last test step counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tests: Option<Counts>,
+    /// The session that did the work.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<SessionId>,
+    /// When it ended.
+    pub finished: Timestamp,
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ending {
+    /// Complete.
+    Pass,
+    /// Given up.
+    Fail,
+}
+
+impl Report {
+    /// The text of the report's file.
+    pub fn json(&self) -> String {
+        let text = serde_json::to_string_pretty(self).expect("a report holds nothing JSON cannot");
+        text + "\n"
+    }
+
+    /// The name of the report's file.
+    pub fn file(&self) -> String {
+        format!("{}_run_{}.json", self.task_id, stamp(self.finished))
+    }
+}
+
+/// The name of a step's log.
+pub fn log_file(task: &TaskId, step: &str, at: Timestamp) -> String {
+    format!("{task}_{step}_{}.log", stamp(at))
+}
+
+/// A log: each stream whole, below a line that names it.
+pub fn log<'a>(sections: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
+    let mut log = String::new();
+    for (title, text) in sections {
+        log.push_str(&format!("=== {title} ===\n{text}"));
+        if !text.is_empty() && !text.ends_with('\n') {
+            log.push('\n');
+        }
+    }
+    log
+}
+
+/// A time in a file's name: UTC, to the second.
+fn stamp(at: Timestamp) -> String {
+    at.to_zoned(TimeZone::UTC).strftime("%Y%m%dT%H%M%S").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn task() -> TaskId {
+        TaskId::new("T001").unwrap()
+    }
+
+    #[test]
+    fn a_report_begins_as_the_original_wrote_it() {
+        let report = Report {
+            task_id: task(),
+            result: Ending::Pass,
+            retries: 2,
+            name: "Create \"schema\"".to_owned(),
+            attempts: 3,
+            tested: true,
+            tests: Some(Counts { passed: 15, failed: 0, skipped: 1 }),
+            session: None,
+            finished: "2025-02-16T14:31:30.5Z".parse().unwrap(),
+        };
+        assert_eq!(report.file(), "T001_run_20250216T143130.json");
+        let expected = r#"{
+  "task_id": "T001",
+  "result": "pass",
+  "retries": 2,
+  "name": "Create \"schema\"",
+  "attempts": 3,
+  "tested": true,
+  "tests": {
+    "passed": 15,
+    "failed": 0,
+    "skipped": 1
+  },
+  "finished": "2025-02-16T14:31:30.5Z"
+}
+"#;
+        assert_eq!(report.json(), expected);
+    }
+
+    #[test]
+    fn a_log_holds_every_stream_whole() {
+        let log =
+            log([("unit stdout", "1 passed\n"), ("unit stderr", ""), ("e2e stdout", "no end"), ("e2e stderr", "x\n")]);
+        let expected =
+            "=== unit stdout ===\n1 passed\n=== unit stderr ===\n=== e2e stdout ===\nno end\n=== e2e stderr ===\nx\n";
+        assert_eq!(log, expected);
+        let at = "2025-02-16T14:30:22Z".parse().unwrap();
+        assert_eq!(log_file(&task(), "test", at), "T001_test_20250216T143022.log");
+    }
+}
