@@ -258,7 +258,7 @@ impl StartRequest {
     }
 
     /// The pipeline is recorded as it is, since it must be run again as it was. So it may hold no secret.
-    fn refuse_secrets(&self, engine: &Engine) -> Result<(), Error> {
+    pub(super) fn refuse_secrets(&self, engine: &Engine) -> Result<(), Error> {
         let inputs = self.inputs.iter().map(|(key, value)| (format!("input `{key}`"), value));
         let files = self.files.iter().map(|(name, text)| (format!("`{name}`"), text));
         let texts = std::iter::once((format!("`{}`", self.dot_path), &self.dot)).chain(files).chain(inputs);

@@ -21,9 +21,13 @@ use crate::plan::pipeline::Node;
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::record::Batch;
 use crate::state::Phase;
-use crate::step::{self, Attempt, Step, StepKind, TestFacts};
+use crate::step::prompt::{self, Bounds};
+use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
 use crate::trailer::Message;
 use crate::workspace::{Lock, WorkingCopy, branch_key};
+
+/// How much of what a failed step said is kept for the next attempt, in characters.
+const FEEDBACK: usize = 8_000;
 
 /// What a session has to know of its task.
 #[derive(Debug, Clone)]
@@ -73,8 +77,10 @@ pub struct TaskStart {
 pub struct StepReport {
     /// The text of the commit.
     pub body: String,
-    /// The log, where one is written.
-    pub log: Option<String>,
+    /// Everything that was said.
+    pub said: String,
+    /// Whether that is written to a log.
+    pub logged: bool,
     /// The facts of a test.
     pub test: Option<TestFacts>,
 }
@@ -86,6 +92,8 @@ struct Making {
     attempt: Option<Attempt>,
     /// Files that are committed with it.
     files: Vec<(RepoPath, String)>,
+    /// What the next attempt is told.
+    feedback: Option<Feedback>,
 }
 
 /// Where the working copy of a target's tasks lies, below that of all working copies.
@@ -211,7 +219,7 @@ impl Session {
             let tree = self.working().tree()?;
             let parent = self.working().at().branch;
             let mut writer = self.repo.writer();
-            let making = Making { facts, body, attempt, files };
+            let making = Making { facts, body, attempt, files, feedback: None };
             let (step, tree) = self.make_step(&mut writer, making, (tree, parent), clock::now())?;
             let commit = step.git_sha;
             let batch = Batch { summary: step.subject.clone(), work: vec![commit], ..Batch::default() };
@@ -244,15 +252,17 @@ impl Session {
     ) -> Result<Option<(StepFinished, TreeId)>, Error> {
         let (Some(job), Some(name), Some(report)) = (self.job.clone(), &node.step, report) else { return Ok(None) };
         let Some(attempt) = self.state.task.as_ref().and_then(|task| task.attempt.clone()) else { return Ok(None) };
-        let kind = StepKind::from_word(name);
+        let Some(kind) = StepKind::from_word(name) else { return Ok(None) };
         let at = clock::now();
-        let mut facts = Step { passed, retry: Some(attempt.retry), ..self.facts(kind.clone()) };
+        let mut facts = Step { retry: Some(attempt.retry), ..self.facts(kind.clone(), passed) };
         let mut files = Vec::new();
         facts.test = report.test;
-        if let Some(log) = report.log {
+        let feedback = (!passed).then(|| feedback(&kind, &report.said));
+        if report.logged {
             let named = if job.commit_logs {
-                let path = self.free_path(&format!("{}/{}", job.logs, step::report::log_name(&job.task.id, name, at)), tree)?;
-                files.push((RepoPath::from(path.as_str()), log));
+                let path = format!("{}/{}", job.logs, report::log_file(&job.task.id, name, at));
+                let path = self.free_path(&path, tree)?;
+                files.push((RepoPath::from(path.as_str()), report.said));
                 path
             } else {
                 self.recorder.reference()
@@ -270,7 +280,7 @@ impl Session {
         };
         // A gate is no attempt at anything.
         let attempt = self.is_leaf_task().then_some(attempt);
-        let making = Making { facts, body: report.body, attempt, files };
+        let making = Making { facts, body: report.body, attempt, files, feedback };
         self.make_step(writer, making, (tree, parent), at).map(Some)
     }
 
@@ -281,7 +291,7 @@ impl Session {
             kind: TestKind::Unit,
             command: command.clone(),
             framework: None,
-            timeout: node.timeout.unwrap_or(TestCommand::DEFAULT_TIMEOUT),
+            timeout: node.timeout.unwrap_or(TestCommand::TIMEOUT),
         };
         Some(node.tool_command.as_ref().map_or_else(|| job.tests.clone(), |command| vec![own(command)]))
     }
@@ -294,12 +304,16 @@ impl Session {
         Ok(match step {
             "review" => {
                 let (stat, diff) = self.task_diff(job)?;
-                Some(step::prompt::review(&job.task, own, &stat, &diff))
+                let asked = prompt::review(&job.task, &stat, &diff);
+                Some(own.map_or_else(|| asked.clone(), |own| format!("{own}\n\n{asked}")))
             }
             "implement" => {
-                let attempt = self.state.task.as_ref().and_then(|task| task.attempt.as_ref());
-                let feedback = attempt.map(|attempt| attempt.feedback.as_slice()).unwrap_or_default();
-                Some(step::prompt::implement(&job.task, own, &job.tests, feedback))
+                let feedback = self.state.task.as_ref().map(|task| &task.feedback[..]).unwrap_or_default();
+                let bounds = Bounds::default();
+                Some(match own {
+                    Some(own) => format!("{own}\n{}", prompt::lessons(feedback, bounds)),
+                    None => prompt::implement(&job.task, feedback, &job.tests, bounds),
+                })
             }
             _ => None,
         })
@@ -326,15 +340,20 @@ impl Session {
     }
 
     /// The facts every step of the session shares.
-    pub fn facts(&self, kind: StepKind) -> Step {
+    pub fn facts(&self, kind: StepKind, passed: bool) -> Step {
         let of = self.task_of();
         Step {
-            task: Some(of.id.clone()),
             session: Some(self.id.clone()),
             tree: Some(of.tree.clone()),
             name: Some(of.name.clone()),
-            ..Step::of(kind)
+            ..Step::new(Some(of.id.clone()), kind, passed)
         }
+    }
+
+    /// A tree without what pleach wrote into it, by which attempts are compared.
+    fn code_of(&self, tree: TreeId) -> Result<CommitId, Error> {
+        let job = self.job.as_ref().expect("only sessions on tasks make steps");
+        code_of(&self.repo, tree, job)
     }
 
     fn make_step(
@@ -344,7 +363,8 @@ impl Session {
         (tree, parent): (TreeId, CommitId),
         date: Timestamp,
     ) -> Result<(StepFinished, TreeId), Error> {
-        let Making { facts, body, attempt, files } = making;
+        let Making { facts, body, attempt, files, feedback } = making;
+        let code = self.code_of(tree)?;
         let of = self.task_of();
         let mut edits = Vec::new();
         for (path, text) in files {
@@ -381,6 +401,9 @@ impl Session {
             trailers: message.trailers,
             date,
             git_sha: commit,
+            code,
+            failing: feedback.as_ref().map(|feedback| counts::failing(&feedback.text)).unwrap_or_default(),
+            feedback,
             extra: Default::default(),
         };
         Ok((finished, tree))
@@ -396,6 +419,25 @@ impl Session {
             number += 1;
         }
         Ok(free)
+    }
+}
+
+/// A tree without the logs and reports of tasks, by which attempts are compared.
+pub(super) fn code_of(repo: &Repo, tree: TreeId, job: &TaskJob) -> Result<CommitId, Error> {
+    let own = [&job.logs, &job.reports].map(|dir| TreeEdit::Remove(RepoPath::from(dir.as_str())));
+    // The objects are of no use to anybody and never written.
+    let code = repo.writer().tree(Some(tree), &own)?;
+    Ok(CommitId::from_bytes(*code.as_bytes()))
+}
+
+/// What a failed step tells the next attempt.
+fn feedback(kind: &StepKind, said: &str) -> Feedback {
+    let tail = |kind| Feedback { kind, text: text::tail(said, FEEDBACK) };
+    match kind {
+        StepKind::Review => tail(FeedbackKind::Rejected),
+        StepKind::Test => prompt::test_failure(&text::tail(said, FEEDBACK)),
+        StepKind::Custom(_) => tail(FeedbackKind::TestFailure),
+        _ => tail(FeedbackKind::RunnerError),
     }
 }
 

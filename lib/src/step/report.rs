@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use super::Counts;
+use super::{Counts, RanTest};
 use crate::ids::{SessionId, TaskId};
 
 /// What became of a task, for programs that read it.
@@ -70,6 +70,15 @@ pub fn log<'a>(sections: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
         }
     }
     log
+}
+
+/// The log of a test step: what every command said, in order.
+pub fn test_log(ran: &[RanTest]) -> String {
+    let titled = |test: &RanTest| ["stdout", "stderr"].map(|stream| format!("{} {stream}", test.kind));
+    let titles: Vec<[String; 2]> = ran.iter().map(titled).collect();
+    log(ran.iter().zip(&titles).flat_map(|(test, [out, err])| {
+        [(out.as_str(), test.stdout.as_str()), (err.as_str(), test.stderr.as_str())]
+    }))
 }
 
 /// A time in a file's name: UTC, to the second.

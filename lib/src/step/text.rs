@@ -1,6 +1,6 @@
 //! The bodies of step commits: the end of what a step said, and what of it the next attempt is told.
 
-use super::{Feedback, FeedbackKind, Step, StepKind, TestKind};
+use super::{Feedback, FeedbackKind, RanTest, Step, StepKind};
 
 /// How much of an agent's or a reviewer's words a body keeps.
 const WORDS: usize = 2000;
@@ -38,26 +38,13 @@ pub fn review(reply: &str) -> String {
     format!("{REVIEW}\n{}", tail(reply, WORDS))
 }
 
-/// What a test command said.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TestOutput<'a> {
-    /// What the command is for.
-    pub kind: TestKind,
-    /// Whether it went well.
-    pub passed: bool,
-    /// What it printed.
-    pub stdout: &'a str,
-    /// What it complained about.
-    pub stderr: &'a str,
-}
-
 /// The body of a test step: the output of each command, complaints only of those that failed.
-pub fn tests(outputs: &[TestOutput<'_>]) -> String {
-    let of = |output: &TestOutput<'_>| {
-        let what = format!("Test ({})", output.kind.as_str());
-        streams(&what, if output.passed { "" } else { output.stderr }, output.stdout)
+pub fn tests(ran: &[RanTest]) -> String {
+    let of = |test: &RanTest| {
+        let what = format!("Test ({})", test.kind);
+        streams(&what, if test.passed { "" } else { &test.stderr }, &test.stdout)
     };
-    outputs.iter().map(of).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+    ran.iter().map(of).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
 /// The body of a step of the pipeline's own.

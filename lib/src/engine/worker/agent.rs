@@ -16,6 +16,15 @@ use crate::llm::Message;
 use crate::plan::pipeline::WritePolicy;
 use crate::workspace::Author;
 
+/// Asks for a verdict that can be read. A program has no memory, so it is told everything once more.
+fn review_again(work: &AgentWork, answer: &str) -> String {
+    let again = crate::step::prompt::review_again();
+    match work.agent.can_continue() {
+        true => again,
+        false => format!("{}\n\nYour reply was:\n{answer}\n\n{again}", work.prompt),
+    }
+}
+
 /// How much of an agent's answer the rest of the run can see.
 const RESPONSE_IN_CONTEXT: usize = 200;
 
@@ -35,7 +44,7 @@ impl Worker {
             && self.verdict_is_missing(text)
         {
             // An answer nobody can read is asked for once more.
-            let again = crate::step::prompt::review_again(&work.prompt, text, work.agent.can_continue());
+            let again = review_again(&work, text);
             reply = self.converse(&work, (again, false), &mut spoken, cancel, end).await?;
         }
         let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;

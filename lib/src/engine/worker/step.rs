@@ -3,7 +3,7 @@
 use super::{Ending, Worker};
 use crate::engine::task::StepReport;
 use crate::event::{FailureClass, Outcome};
-use crate::step::verdict;
+use crate::step::verdict::{self, Verdict};
 use crate::step::{report, text};
 
 impl Worker {
@@ -24,9 +24,10 @@ impl Worker {
         let redact = |text: &str| self.engine.redactor.text(text).into_owned();
         let (stdout, stderr) = (redact(stdout), redact(stderr));
         let failed = !outcome.status.is_success();
-        let body = text::command(&stdout, if failed { &stderr } else { "" });
-        let log = failed.then(|| report::agent_log(&stdout, &stderr));
-        end.step = Some(StepReport { body, log, test: None });
+        let name = self.node.step.as_deref().unwrap_or_default();
+        let body = text::custom(name, !failed, &stdout, &stderr);
+        let said = report::log([("stdout", stdout.as_str()), ("stderr", stderr.as_str())]);
+        end.step = Some(StepReport { body, said, logged: failed, test: None });
     }
 
     /// The outcome of an agent's step, and what is told of it.
@@ -40,20 +41,20 @@ impl Worker {
         if !self.is_review() {
             let passed = outcome.status.is_success();
             let body = if passed { text::implement(&answer) } else { text::runner_error(&failure) };
-            let log = Some(report::agent_log(&answer, if passed { "" } else { &failure }));
-            end.step = Some(StepReport { body, log, test: None });
+            let complaint = if passed { "" } else { failure.as_str() };
+            let said = report::log([("stdout", answer.as_str()), ("stderr", complaint)]);
+            end.step = Some(StepReport { body, said, logged: true, test: None });
             return outcome;
         }
         let outcome = match verdict::read(&answer) {
             // A reviewer that broke off has not approved, whatever it said before.
             _ if !outcome.status.is_success() => outcome,
-            Some(verdict) if verdict.approved => outcome,
-            Some(_) => rejected(outcome, "the review rejected it"),
+            Some(Verdict::Approved) => outcome,
+            Some(Verdict::Rejected) => rejected(outcome, "the review rejected it"),
             None => rejected(outcome, "the review gave no verdict, also when asked once more"),
         };
-        let said = if answer.is_empty() { failure.as_str() } else { answer.as_str() };
-        end.step =
-            Some(StepReport { body: text::review(said), log: Some(report::agent_log(said, &failure)), test: None });
+        let said = if answer.is_empty() { failure } else { answer };
+        end.step = Some(StepReport { body: text::review(&said), said, logged: true, test: None });
         outcome
     }
 }

@@ -62,21 +62,23 @@ impl Worker {
             None => Outcome::success(),
             Some(test) => Outcome::fail(format!("`{}` failed ({})", test.command, test.exit)),
         };
+        let said = report::test_log(&ran);
         end.step = Some(super::StepReport {
             body: text::tests(&ran),
-            log: (!failed.is_empty()).then(|| report::test_log(&ran)),
+            said: said.clone(),
+            logged: !failed.is_empty(),
             test: Some(facts(&ran)),
         });
         let run = CommandRun {
             command: ran.iter().map(|ran| ran.command.as_str()).collect::<Vec<_>>().join("\n"),
             exit: failed.first().map_or_else(|| "exit 0".to_owned(), |test| test.exit.clone()),
-            output: report::test_log(&ran),
+            output: said,
             begun,
         };
         self.finish_command(run, outcome, end)
     }
 
-    async fn test(&self, test: &TestCommand, cancel: &Cancel) -> Result<RanTest, Stopped> {
+    async fn test(&mut self, test: &TestCommand, cancel: &Cancel) -> Result<RanTest, Stopped> {
         let status_file = self.status_file()?;
         let mut command = Command::shell(&test.command, self.copy.path());
         command.env = self.environment("test", &status_file);
@@ -123,10 +125,5 @@ fn facts(ran: &[RanTest]) -> TestFacts {
     let counted = counted.filter_map(|ran| {
         counts::parse(ran.framework.as_deref(), &format!("{}\n{}", ran.stdout, ran.stderr))
     });
-    let sum = |all: Counts, one: Counts| Counts {
-        passed: all.passed + one.passed,
-        failed: all.failed + one.failed,
-        skipped: all.skipped + one.skipped,
-    };
-    TestFacts { kind, counts: counted.reduce(sum), runtime: ran.iter().map(|ran| ran.runtime).sum(), log: None }
+    TestFacts { kind, counts: counted.reduce(Counts::plus), runtime: ran.iter().map(|ran| ran.runtime).sum(), log: None }
 }
