@@ -50,8 +50,9 @@ pub struct Seen {
     pub found: Arc<Found>,
     /// The starts of runs in its history.
     pub runs: Arc<BTreeSet<CommitId>>,
-    /// Whether it is the target's: not one of the older form, which names no branch, from before the target left the
-    /// base branch.
+    /// Whether its subject is of the older form, which names no branch.
+    pub is_older_form: bool,
+    /// Whether it is the target's own: a step of the older form from before the target left the base branch is not.
     pub in_scope: bool,
 }
 
