@@ -19,6 +19,7 @@ mod run;
 mod start;
 pub mod status_file;
 pub mod task;
+pub mod tree;
 mod view;
 mod worker;
 

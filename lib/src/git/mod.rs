@@ -13,6 +13,7 @@
 pub mod crash;
 mod diff;
 mod error;
+mod history;
 mod id;
 mod land;
 mod loose;
@@ -28,6 +29,7 @@ mod writer;
 
 pub use diff::{Change, ChangeKind, FileStat};
 pub use error::{Error, OLDEST_GIT, Unsupported};
+pub use history::{Keep, Kept, Parent, Passed};
 pub use id::{BlobId, TreeId};
 pub use land::LandError;
 pub use merge::{Conflict, MergeError};
