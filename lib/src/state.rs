@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::{
-    AttemptStarted, Checkpoint, Commits, Event, Feedback, HumanInteraction, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason,
-    PipelineStarted, Recorded, RetryAt, Route, Snapshot, Status, StepFinished, TaskOf, Usage,
+    AttemptStarted, Checkpoint, Commits, Event, Feedback, HumanInteraction, MessageRange, NodeExecution, NodeStarted,
+    Outcome, PauseReason, PipelineStarted, Recorded, RetryAt, Route, Snapshot, Status, StepFinished, TaskOf, Usage,
 };
 use crate::ids::{CommitId, NodeId, TurnId};
 
@@ -132,10 +132,10 @@ pub struct Attempt {
 pub struct FailedAttempt {
     /// The status of the step that failed.
     pub status: String,
+    /// The code it began with.
+    pub before: CommitId,
     /// The code it left.
-    pub code: CommitId,
-    /// Whether that is other code than it began with.
-    pub changed: bool,
+    pub after: CommitId,
     /// The tests that failed.
     pub failing: Vec<String>,
 }
@@ -149,8 +149,10 @@ pub struct TaskWork {
     pub attempt: Option<Attempt>,
     /// The newest step's commit; where there is none, the commit the session began at.
     pub step: CommitId,
-    /// The status of the newest step of this session.
+    /// The status of the newest step.
     pub status: Option<String>,
+    /// The facts of the newest test step.
+    pub tested: Vec<(String, String)>,
     /// What went wrong so far, for the next attempt.
     pub feedback: Vec<Feedback>,
     /// The attempts of this session that failed.
@@ -358,7 +360,8 @@ impl State {
             of: of.clone(),
             attempt: None,
             step: begun.unwrap_or(of.base),
-            status: None,
+            status: of.status.clone(),
+            tested: Vec::new(),
             feedback: Vec::new(),
             failed: Vec::new(),
             landing: None,
@@ -385,10 +388,9 @@ impl State {
 
     /// An attempt is a pass of its own: it begins with the files of the one before and with nothing else of it.
     fn attempt_started(&mut self, data: &AttemptStarted) -> Result<(), String> {
-        let first = self.task.as_ref().is_some_and(|task| task.attempt.is_none());
         match self.phase {
-            Phase::Running if first => {}
-            Phase::Completed | Phase::Failed { .. } if !first => {}
+            Phase::Running if self.nodes.is_empty() => {}
+            Phase::Completed | Phase::Failed { .. } => {}
             _ => return Err(format!("the session is {}", self.phase.word())),
         }
         self.on_task(|task| {
@@ -414,12 +416,14 @@ impl State {
             task.step = data.git_sha;
             task.status = Some(data.status.clone());
             task.feedback.extend(data.feedback.clone());
+            if data.step == "test" {
+                task.tested = data.trailers.clone();
+            }
             if data.failed_attempt() {
-                let began = task.attempt.as_ref().map(|attempt| attempt.code);
                 task.failed.push(FailedAttempt {
                     status: data.status.clone(),
-                    code: data.code,
-                    changed: began != Some(data.code),
+                    before: task.attempt.as_ref().map_or(data.code, |attempt| attempt.code),
+                    after: data.code,
                     failing: data.failing.clone(),
                 });
             }

@@ -5,16 +5,18 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 
+use super::assignment::Work;
 use super::assignment::conversation;
 use super::node::Start;
-use super::worker::{Recorded as TurnRecorded, Report, Worker};
+use super::worker::{Finished, Recorded as TurnRecorded, Report, Worker};
 use super::{Error, Observer, Pause, Session};
 use crate::agent::Verdict;
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
 use crate::ids::NodeId;
-use crate::plan::pipeline::HandlerKind;
+use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
 use crate::route::{self, Action};
 use crate::state::{Phase, Visit};
@@ -119,23 +121,7 @@ impl Session {
         // Everything that can be wrong with the work is found out before the node counts as started.
         let work = self.work(&node, &visit, &conversation)?;
         tokio::task::block_in_place(|| self.record_start(&node, &visit, start, &conversation, observe))?;
-        let copy = self.copy.take().expect("the working copy is back when no node runs");
-        let (reports, mut incoming) = mpsc::channel(1);
-        let worker = Worker {
-            engine: Arc::clone(&self.engine),
-            session: self.id.clone(),
-            pipeline: self.started.name.clone(),
-            variables: self.variables(),
-            run_dir: copy.path().with_file_name(super::RUN_DIR),
-            node: node.clone(),
-            visit: visit.clone(),
-            copy,
-            lock: self.locks.worktree.clone(),
-            next_turn: self.state.turns + 1,
-            job: self.job.clone(),
-            reports,
-        };
-        let running = tokio::spawn(worker.run(work));
+        let (running, mut incoming) = self.set_to_work(node.clone(), visit.clone(), work);
         while let Some(report) = incoming.recv().await {
             match report {
                 Report::Turn(turn, answer) => {
@@ -152,6 +138,40 @@ impl Session {
         }
         let why = running.await.err().map_or_else(|| "it stopped".to_owned(), |error| error.to_string());
         Err(Error::Worker { node: visit.node, why })
+    }
+
+    /// Hands the working copy and something to do in it to a worker.
+    fn set_to_work(&mut self, node: Node, visit: Visit, work: Work) -> (JoinHandle<()>, mpsc::Receiver<Report>) {
+        let copy = self.copy.take().expect("the working copy is back when no node runs");
+        let (reports, incoming) = mpsc::channel(1);
+        let worker = Worker {
+            engine: Arc::clone(&self.engine),
+            session: self.id.clone(),
+            pipeline: self.started.name.clone(),
+            variables: self.variables(),
+            run_dir: copy.path().with_file_name(super::RUN_DIR),
+            node,
+            visit,
+            copy,
+            lock: self.locks.worktree.clone(),
+            next_turn: self.state.turns + 1,
+            job: self.job.clone(),
+            reports,
+        };
+        (tokio::spawn(worker.run(work)), incoming)
+    }
+
+    /// Lets a worker do something that is no node's visit and of which only the result counts.
+    pub(super) async fn work_aside(&mut self, node: Node, visit: Visit, work: Work) -> Result<Finished, Error> {
+        let name = node.id.clone();
+        let (running, mut incoming) = self.set_to_work(node, visit, work);
+        while let Some(report) = incoming.recv().await {
+            if let Report::Done(finished) = report {
+                return Ok(*finished);
+            }
+        }
+        let why = running.await.err().map_or_else(|| "it stopped".to_owned(), |error| error.to_string());
+        Err(Error::Worker { node: name, why })
     }
 
     /// Records that the run stops here and can be resumed, or not any more when it was called off.

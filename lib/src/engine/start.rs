@@ -18,7 +18,9 @@ use crate::plan::pipeline::Pipeline;
 use crate::process::{Command, Exit, Limits};
 use crate::record::{self, Batch, Recorder};
 use crate::state::State;
-use crate::workspace::{self, Position, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch};
+use crate::workspace::{
+    self, KEEP, Position, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch,
+};
 
 /// A file in a working copy's git directory, which git removes with it: its ignored files and its setup are there.
 const SET_UP: &str = "pleach-set-up";
@@ -199,8 +201,19 @@ impl Session {
                 swap(Some(at), "pleach: resume")?;
                 Ok(false)
             }
+            // Steps that were built anew: what the branch stood at was kept before they were recorded.
+            Some(at) if self.is_kept(at)? => {
+                swap(Some(at), "pleach: resume")?;
+                Ok(false)
+            }
             Some(to) => Err(workspace::Error::BranchMoved { branch: branch.clone(), to, tip }.into()),
         }
+    }
+
+    fn is_kept(&self, commit: CommitId) -> Result<bool, Error> {
+        let Some(task) = &self.started.task else { return Ok(false) };
+        let kept = self.repo.references(&format!("{KEEP}{}-", task.id))?;
+        Ok(kept.iter().any(|(_, kept)| *kept == commit))
     }
 
     async fn set_up(&self, path: &Path) -> Result<(), Error> {

@@ -8,23 +8,23 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
+use super::assignment::Work;
 use super::locks::Locks;
 use super::resume::{Found, read};
+use super::worker::Stopped;
 use super::{Engine, Error, Observer, Session, StartRequest};
 use crate::clock;
-use crate::event::{
-    AttemptStarted, Commits, Event, Landed, Landing, PipelineStarted, Snapshot, StepFinished, TaskOf,
-};
+use crate::event::{AttemptStarted, Commits, Event, Landed, Landing, PipelineStarted, Snapshot, StepFinished, TaskOf};
 use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::plan::pipeline::Node;
+use crate::plan::pipeline::{Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::record::Batch;
-use crate::state::Phase;
+use crate::state::{Phase, TaskWork, Visit};
 use crate::step::prompt::{self, Bounds};
-use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
+use crate::step::{Attempt, Counts, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
 use crate::trailer::Message;
-use crate::workspace::{Lock, WorkingCopy, branch_key};
+use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
 
 /// How much of what a failed step said is kept for the next attempt, in characters.
 const FEEDBACK: usize = 8_000;
@@ -98,7 +98,7 @@ struct Making {
 
 /// Where the working copy of a target's tasks lies, below that of all working copies.
 pub(super) fn shared_copy(target: &BranchName) -> PathBuf {
-    Path::new("tasks").join(branch_key(target))
+    Path::new("tasks").join(branch_key(target)).join("main")
 }
 
 impl Seat {
@@ -206,6 +206,19 @@ impl Session {
         self.record(writer, Batch { summary, ..Batch::default() }, vec![event.into()], clock::now(), observe)
     }
 
+    /// Ends an attempt that failed outside of its steps, so that it counts and the next one is told.
+    pub fn fail_attempt(&mut self, reason: &str, observe: Observer<'_>) -> Result<(), Error> {
+        let attempt = self.state.task.as_ref().and_then(|task| task.attempt.clone());
+        let attempt = attempt.expect("an attempt that failed was begun");
+        let facts = Step { retry: Some(attempt.retry), ..self.facts(StepKind::Implement, false) };
+        let number = Attempt { number: attempt.number, of: attempt.of };
+        let told = Feedback { kind: FeedbackKind::RunnerError, text: text::tail(reason, FEEDBACK) };
+        let body = text::runner_error(reason);
+        let making = Making { facts, body, attempt: Some(number), files: Vec::new(), feedback: Some(told) };
+        self.commit_step(making, observe)?;
+        Ok(())
+    }
+
     /// Ends the task: its last step, with the report where it is complete.
     pub fn end_task(
         &mut self,
@@ -215,17 +228,22 @@ impl Session {
         files: Vec<(RepoPath, String)>,
         observe: Observer<'_>,
     ) -> Result<CommitId, Error> {
+        self.commit_step(Making { facts, body, attempt, files, feedback: None }, observe)
+    }
+
+    /// Commits a step that is no node's.
+    fn commit_step(&mut self, making: Making, observe: Observer<'_>) -> Result<CommitId, Error> {
         tokio::task::block_in_place(|| {
             let tree = self.working().tree()?;
-            let parent = self.working().at().branch;
+            let at = self.working().at();
+            let parent = if self.carries_turns() { at.tip } else { at.branch };
             let mut writer = self.repo.writer();
-            let making = Making { facts, body, attempt, files, feedback: None };
             let (step, tree) = self.make_step(&mut writer, making, (tree, parent), clock::now())?;
             let commit = step.git_sha;
             let batch = Batch { summary: step.subject.clone(), work: vec![commit], ..Batch::default() };
             let date = step.date;
             self.record(writer, batch, vec![step.into()], date, observe)?;
-            self.move_branch(parent, commit)?;
+            self.move_branch(at.branch, commit)?;
             let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
             copy.take_step(commit, tree)?;
             copy.follow()?;
@@ -233,8 +251,105 @@ impl Session {
         })
     }
 
+    /// The task of a session that works on one.
+    pub fn task(&self) -> &TaskOf {
+        self.task_of()
+    }
+
+    /// What has become of it.
+    fn task_work(&self) -> &TaskWork {
+        self.state.task.as_deref().expect("only sessions on tasks do this")
+    }
+
+    /// The newest step's commit, where the task's branch stands.
+    pub fn task_tip(&self) -> CommitId {
+        self.task_work().step
+    }
+
+    /// Whether the task is complete or given up, as far as its branch is concerned.
+    pub fn is_decided(&self) -> bool {
+        matches!(self.task_work().status.as_deref(), Some("complete" | "failed"))
+    }
+
+    /// Where the target stood that is about to move, or has.
+    pub fn landing_from(&self) -> Option<CommitId> {
+        self.task_work().landing.map(|(from, _)| from)
+    }
+
+    /// The number of the newest attempt in its budget.
+    pub fn attempt_number(&self) -> u32 {
+        self.task_work().attempt.as_ref().map_or(0, |attempt| attempt.number)
+    }
+
+    /// What the newest test step counted.
+    pub fn last_counts(&self) -> Option<Counts> {
+        let of = |key: &str| {
+            let found = self.task_work().tested.iter().find(|(name, _)| name == key);
+            found.and_then(|(_, value)| value.parse().ok())
+        };
+        Some(Counts {
+            passed: of("Arborist-Test-Passed")?,
+            failed: of("Arborist-Test-Failed")?,
+            skipped: of("Arborist-Test-Skipped")?,
+        })
+    }
+
+    /// A path for a report that nothing on the branch has.
+    pub fn free_report(&self, path: &str) -> Result<String, Error> {
+        self.free_path(path, self.working().tree()?)
+    }
+
+    /// The ref of the session's record.
+    pub fn record_name(&self) -> String {
+        self.recorder.reference()
+    }
+
     pub(super) fn task_of(&self) -> &TaskOf {
         self.started.task.as_ref().expect("only sessions on tasks do this")
+    }
+
+    /// Runs the task's tests on a commit its steps were built anew as. None when it has no tests; red tests answer
+    /// with what they said, or with nothing when they were interrupted.
+    pub async fn tests_at(&mut self, commit: CommitId) -> Result<Option<Result<(), Option<StepReport>>>, Error> {
+        let job = self.job.clone().expect("only sessions on tasks do this");
+        let step = self.pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
+        let node = step.or_else(|| self.pipeline.start()).expect("a pipeline that ran has a start").clone();
+        let tests = self.step_tests(&node).unwrap_or_else(|| job.tests.clone());
+        if tests.is_empty() {
+            return Ok(None);
+        }
+        let node = Node { write: WritePolicy::Never, ..node };
+        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        let at = Position { branch: copy.at().branch, ..Position::all(commit) };
+        tokio::task::block_in_place(|| copy.hand_over(self.id.clone(), copy.branch.clone(), at))?;
+        let visit = Visit { node: node.id.clone(), visit: 1, attempt: 1, from: None };
+        let finished = self.work_aside(node, visit, Work::Tests(tests)).await?;
+        self.copy = Some(finished.copy);
+        Ok(Some(match finished.result {
+            Ok(outcome) if outcome.status.is_success() => Ok(()),
+            Ok(_) => Err(Some(finished.step.unwrap_or_default())),
+            Err(Stopped::Broken(error)) => return Err(error.into()),
+            Err(_) => Err(None),
+        }))
+    }
+
+    /// Makes the task's branch go on from steps that were built anew, with a test that failed there.
+    pub fn turn_red(&mut self, built: CommitId, report: StepReport, observe: Observer<'_>) -> Result<(), Error> {
+        let old = self.working().at().branch;
+        self.copy.as_mut().expect("the working copy is back when no node runs").place(built);
+        let name = "test".to_owned();
+        let node = Node { step: Some(name), ..self.pipeline.start().expect("a pipeline that ran has a start").clone() };
+        let mut writer = self.repo.writer();
+        let tree = self.repo.tree_of(built)?;
+        let made = self.node_step(&node, false, Some(report), &mut writer, (tree, built))?;
+        let (step, tree) = made.expect("a test of a task is a step of it");
+        let (commit, date) = (step.git_sha, step.date);
+        let batch = Batch { summary: step.subject.clone(), work: vec![commit], ..Batch::default() };
+        self.record(writer, batch, vec![step.into()], date, observe)?;
+        self.move_branch(old, commit)?;
+        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        copy.take_step(commit, tree)?;
+        Ok(copy.follow()?)
     }
 
     fn working(&self) -> &WorkingCopy {
@@ -325,8 +440,7 @@ impl Session {
         let changes = self.repo.changes(old, new)?;
         let own = [format!("{}/", job.logs), format!("{}/", job.reports)];
         let is_own = |path: &RepoPath| own.iter().any(|dir| path.as_bytes().starts_with(dir.as_bytes()));
-        let paths: Vec<RepoPath> =
-            changes.into_iter().map(|change| change.path).filter(|path| !is_own(path)).collect();
+        let paths: Vec<RepoPath> = changes.into_iter().map(|change| change.path).filter(|path| !is_own(path)).collect();
         if paths.is_empty() {
             return Ok(Default::default());
         }

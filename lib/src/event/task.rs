@@ -22,6 +22,9 @@ pub struct TaskOf {
     /// What its branch carries.
     #[serde(default)]
     pub commits: Commits,
+    /// The status of the newest step its branch had when the session began.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<String>,
 }
 
 /// What the branch of a task carries.

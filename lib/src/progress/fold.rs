@@ -1,10 +1,10 @@
 //! Which steps count, in which order, and what they add up to.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::{Found, OpenBranch, Place, Progress, Seen, Status, TaskState};
-use crate::ids::{CommitId, TaskId};
+use crate::ids::CommitId;
 use crate::step::StepKind;
 
 /// A task's or phase's branch: its steps that are not in the target's history.
@@ -47,16 +47,41 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
             line = merged(line, steps, &chain.beside);
         }
     }
-    let mut tasks: BTreeMap<TaskId, TaskState> = BTreeMap::new();
-    let mut attempts: BTreeMap<TaskId, AttemptNow> = BTreeMap::new();
-    for (position, found) in line.into_iter().enumerate() {
-        let Some(task) = &found.step.task else { continue };
-        let state = tasks.entry(task.clone()).or_default();
-        attempts.entry(task.clone()).or_default().apply(state, &found);
-        state.newest = position;
+    let mut progress = Progress { run_start, open, ..Progress::default() };
+    for found in line {
+        progress.apply(found);
+    }
+    progress
+}
+
+impl Progress {
+    /// Takes in a step that has just landed on the target, without reading anything again. One that was known from its
+    /// branch is known to have landed now.
+    pub fn take(&mut self, found: Found) {
+        let known = found.step.task.as_ref().and_then(|task| self.tasks.get_mut(task));
+        let same = known.and_then(|state| {
+            let at = state.steps.iter().rposition(|step| step.print == found.print)?;
+            Some((state, at))
+        });
+        match same {
+            Some((state, at)) => {
+                state.landed = at + 1 == state.steps.len() || state.landed;
+                state.steps[at] = Arc::new(found);
+            }
+            None => self.apply(Arc::new(found)),
+        }
+    }
+
+    fn apply(&mut self, found: Arc<Found>) {
+        let Some(task) = &found.step.task else { return };
+        let state = self.tasks.entry(task.clone()).or_default();
+        let mut now = std::mem::take(&mut state.now);
+        now.apply(state, &found);
+        state.now = now;
+        state.newest = self.steps;
+        self.steps += 1;
         apply(state, found);
     }
-    Progress { run_start, open, tasks, pending: TaskState::default() }
 }
 
 /// The steps that count and are no copies of ones seen before.
@@ -105,8 +130,8 @@ fn apply(state: &mut TaskState, found: Arc<Found>) {
 ///
 /// An attempt is told from the next by its number; where a program counted from 0 again after a restart, by the
 /// implement step that follows a result.
-#[derive(Debug, Default)]
-struct AttemptNow {
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct AttemptNow {
     retry: Option<u32>,
     has_result: bool,
 }

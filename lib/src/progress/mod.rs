@@ -137,6 +137,8 @@ pub struct TaskState {
     unfinished: usize,
     /// Where its newest step stands among the steps of all tasks.
     newest: usize,
+    /// The attempt it is in.
+    now: fold::AttemptNow,
 }
 
 impl TaskState {
@@ -193,6 +195,8 @@ pub struct Progress {
     /// The branches that are ahead of the target.
     pub open: Vec<OpenBranch>,
     tasks: BTreeMap<TaskId, TaskState>,
+    /// How many steps were taken in.
+    steps: usize,
     pending: TaskState,
 }
 

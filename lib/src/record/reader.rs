@@ -57,6 +57,12 @@ impl History {
         Ok(mains.filter_map(|id| id.parse().ok()).collect())
     }
 
+    /// What the newest record of a session's main context says in one line; none when there is no such session.
+    pub fn summary(repo: &Repo, session: &SessionId) -> Result<Option<String>, Error> {
+        let Some(tip) = repo.reference(&context_ref(session, &ContextId::main()))? else { return Ok(None) };
+        Ok(Some(repo.commit(tip)?.text().lines().next().unwrap_or_default().to_owned()))
+    }
+
     /// Reads a whole chain.
     pub fn whole(repo: &Repo, session: &SessionId, context: &ContextId) -> Result<Self, Error> {
         Self::read(repo, session, context, false)

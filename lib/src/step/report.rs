@@ -76,9 +76,10 @@ pub fn log<'a>(sections: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
 pub fn test_log(ran: &[RanTest]) -> String {
     let titled = |test: &RanTest| ["stdout", "stderr"].map(|stream| format!("{} {stream}", test.kind));
     let titles: Vec<[String; 2]> = ran.iter().map(titled).collect();
-    log(ran.iter().zip(&titles).flat_map(|(test, [out, err])| {
-        [(out.as_str(), test.stdout.as_str()), (err.as_str(), test.stderr.as_str())]
-    }))
+    log(ran
+        .iter()
+        .zip(&titles)
+        .flat_map(|(test, [out, err])| [(out.as_str(), test.stdout.as_str()), (err.as_str(), test.stderr.as_str())]))
 }
 
 /// A time in a file's name: UTC, to the second.

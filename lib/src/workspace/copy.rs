@@ -351,6 +351,11 @@ impl WorkingCopy {
         Ok(())
     }
 
+    /// Takes a commit whose files it has as where it stands, while its branch stands elsewhere.
+    pub fn place(&mut self, commit: CommitId) {
+        (self.at.base, self.at.tip, self.at.branch) = (commit, commit, commit);
+    }
+
     /// Writes a file of pleach's own, which is about to be committed. A place an agent's link leads away from is left
     /// alone: the file is in the commit, and the next reset puts it where it belongs.
     pub fn put(&self, path: &RepoPath, bytes: &[u8]) -> Result<(), Error> {

@@ -1,5 +1,108 @@
-//! Runs task trees.
+//! Runs task trees: one task after another, each in a session on a branch of its own, landed on the target when it
+//! ends. What is done is read from the step commits of the target and of the branches ahead of it.
 
+mod land;
 pub mod progress;
+mod run;
 mod step_cache;
 mod step_scan;
+mod work;
+
+pub use run::{Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, target_lock};
+
+use crate::engine;
+use crate::event::Recorded;
+use crate::git::{self, LandError};
+use crate::ids::{BranchName, CommitId, InvalidId, SessionId, TaskId};
+use crate::record;
+use crate::step::Attempt;
+use crate::workspace::LockError;
+
+/// The built-in pipeline of a task.
+pub const TASK_PIPELINE: &str = include_str!("../../../pipelines/task.dot");
+
+/// The built-in pipeline of a phase's tests.
+pub const GATE_PIPELINE: &str = include_str!("../../../pipelines/gate.dot");
+
+/// What a run over a tree tells while it goes on.
+#[derive(Debug)]
+pub enum Note<'a> {
+    /// The run was opened by this commit.
+    RunStarted(CommitId),
+    /// A task, or the tests of a phase, are begun or taken up again.
+    Began {
+        /// The task or phase.
+        task: &'a TaskId,
+        /// Its name.
+        name: &'a str,
+        /// Which attempt; none for the tests of a phase.
+        attempt: Option<Attempt>,
+        /// The session.
+        session: &'a SessionId,
+        /// It was begun by a run before this one.
+        resumed: bool,
+    },
+    /// Something happened in a session.
+    Event {
+        /// The session.
+        session: &'a SessionId,
+        /// What happened.
+        event: &'a Recorded,
+    },
+    /// The target has moved over a task's steps.
+    Landed {
+        /// The task or phase.
+        task: &'a TaskId,
+        /// Where the target stands now.
+        commit: CommitId,
+        /// The branch it landed on: the target, or its phase's.
+        on: &'a BranchName,
+    },
+    /// Something a person should know.
+    Said(String),
+}
+
+/// Is told what a run over a tree does.
+pub type Notes<'a> = &'a mut (dyn FnMut(Note<'_>) + Send);
+
+/// Why a run over a tree could not go on. What was committed and recorded before stays.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A session could not go on.
+    #[error(transparent)]
+    Session(#[from] engine::Error),
+    /// git said no.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+    /// A record could not be read.
+    #[error(transparent)]
+    Record(#[from] record::Error),
+    /// Another run has the target.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// The target could not be moved.
+    #[error(transparent)]
+    Land(#[from] LandError),
+    /// The state could not be read.
+    #[error(transparent)]
+    Progress(#[from] progress::Error),
+    /// The target is not there.
+    #[error("there is no branch `{0}`; `git branch` shows what there is")]
+    NoTarget(BranchName),
+    /// Finished work could not land.
+    #[error("{} waits on `{}`: {}", .0.task, .0.branch, .0.why)]
+    Refused(Refusal),
+    /// A name gives no valid branch.
+    #[error(transparent)]
+    Name(#[from] InvalidId),
+    /// The pipeline of a task cannot be used.
+    #[error("the pipeline `{path}` of task {task} cannot be used: {why}")]
+    Pipeline {
+        /// Its file.
+        path: String,
+        /// The task.
+        task: TaskId,
+        /// What is wrong with it.
+        why: String,
+    },
+}

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::step_scan::{Runs, Scan, Scope};
 use crate::ids::{BranchName, CommitId};
 use crate::progress::{Found, Place, Seen, print};
-use crate::step::{Counts, Step, StepKind, TestFacts, TestKind};
+use crate::step::{Counts, Step, StepKind, TestFacts};
 
 /// Changes whenever the layout does, or what is taken from commits.
 const VERSION: &[u8] = b"pleach steps 1\n";
@@ -249,7 +249,7 @@ impl<'a> Source<'a> {
 
     fn test(&mut self) -> Option<TestFacts> {
         Some(TestFacts {
-            kind: TestKind::from_word(self.text()?)?,
+            kind: self.text()?.parse().ok()?,
             runtime: Duration::from_secs(self.number()?).checked_add(Duration::from_nanos(self.number()?))?,
             log: self.maybe(Self::owned)?,
             counts: self.maybe(|source| {

@@ -122,8 +122,12 @@ fn facts(ran: &[RanTest]) -> TestFacts {
     let is_test = |ran: &&RanTest| !matches!(ran.kind, TestKind::Setup | TestKind::Teardown);
     let kind = ran.iter().find(is_test).map_or(TestKind::Unit, |ran| ran.kind);
     let counted = ran.iter().filter(|ran| ran.kind == kind);
-    let counted = counted.filter_map(|ran| {
-        counts::parse(ran.framework.as_deref(), &format!("{}\n{}", ran.stdout, ran.stderr))
-    });
-    TestFacts { kind, counts: counted.reduce(Counts::plus), runtime: ran.iter().map(|ran| ran.runtime).sum(), log: None }
+    let counted =
+        counted.filter_map(|ran| counts::parse(ran.framework.as_deref(), &format!("{}\n{}", ran.stdout, ran.stderr)));
+    TestFacts {
+        kind,
+        counts: counted.reduce(Counts::plus),
+        runtime: ran.iter().map(|ran| ran.runtime).sum(),
+        log: None,
+    }
 }

@@ -1,0 +1,340 @@
+//! Landing: the target moves over the steps of a task that has ended, rebuilt where it has moved meanwhile.
+
+use super::run::{Refusal, TreeEnded, TreeRun, target_tip};
+use super::work::{Worked, observer};
+use super::{Error, Note, Notes};
+use crate::config::Isolation;
+use crate::engine::landing::{self, RebuildError};
+use crate::engine::{Pause, Session};
+use crate::event::PauseReason;
+use crate::git::{LandError, MergeError};
+use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
+use crate::progress::{self, Found, Place};
+use crate::step::{Attempt, Step};
+use crate::trailer::Message;
+use crate::workspace::{branch_ref, phase_branch};
+
+/// What came of a try to land.
+pub(super) enum Tried {
+    /// It is there.
+    Landed,
+    /// It was built anew on what the target has become, and its tests fail there.
+    Red,
+    /// It cannot, and waits.
+    Refused(Refusal),
+    /// The run stops here.
+    Paused,
+}
+
+/// What a landing brings.
+struct Built {
+    to: CommitId,
+    /// The code is other than what was tested.
+    changed: bool,
+}
+
+impl TreeRun<'_> {
+    /// What a try to land means for the run.
+    pub(super) fn landed(&mut self, session: Session, tried: Tried) -> Worked {
+        let task = session.task().id.clone();
+        let status = session.state.task.as_ref().and_then(|task| task.status.clone()).unwrap_or_default();
+        self.seat = Some(session.leave());
+        match tried {
+            Tried::Landed if status == "failed" => {
+                let reason = format!("`{task}` was given up");
+                Worked::Ended(TreeEnded::Failed { task, reason })
+            }
+            Tried::Landed if status == "test-fail" => Worked::Ended(TreeEnded::GateRed(task)),
+            Tried::Landed if self.plan.tree.is_leaf(&task) => Worked::Done(task),
+            Tried::Landed | Tried::Red => Worked::GoOn,
+            Tried::Refused(refusal) => Worked::Ended(TreeEnded::Refused(refusal)),
+            Tried::Paused => Worked::Ended(TreeEnded::Paused(Pause { reason: PauseReason::Interrupted, node: None })),
+        }
+    }
+
+    /// Moves the target over the steps of a session, as often as somebody else moves it first.
+    pub(super) async fn try_land(&mut self, session: &mut Session, notes: Notes<'_>) -> Result<Tried, Error> {
+        let task = session.task().id.clone();
+        let on = self.lands_on(&task)?;
+        loop {
+            let tip = match self.landing_tip(&task) {
+                Err(Error::NoTarget(target)) => {
+                    let why = format!(
+                        "`{target}` was deleted; make it again with `git branch {target} {}` and run again",
+                        self.seen
+                    );
+                    return self.refuse(&task, why);
+                }
+                other => other?,
+            };
+            let step = session.task_tip();
+            if self.repo.is_ancestor(step, tip)? {
+                // The target moved, and the process ended before it could say so.
+                self.note_landed(session, step, tip, &on, notes)?;
+                return Ok(Tried::Landed);
+            }
+            let built = match self.build(session, tip) {
+                Ok(built) => built,
+                Err(RebuildError::Git(error)) => return Err(error.into()),
+                Err(error @ RebuildError::Conflict { .. }) => {
+                    let why = format!(
+                        "{error}; merge `{on}` into it by hand, or `pleach reset {task}` to have it done again on what is there now"
+                    );
+                    return self.refuse(&task, why);
+                }
+            };
+            if built.changed && self.plan.tree.is_leaf(&task) {
+                match session.tests_at(built.to).await? {
+                    None => {}
+                    Some(Ok(())) => {
+                        notes(Note::Said(format!("{task} was built anew on `{on}` and its tests pass there")))
+                    }
+                    Some(Err(red)) => {
+                        let Some(red) = red else { return Ok(Tried::Paused) };
+                        notes(Note::Said(format!("{task} was built anew on `{on}` and its tests fail there")));
+                        self.keep_branch(session)?;
+                        session.turn_red(built.to, red, &mut observer(&session.id.clone(), notes))?;
+                        return Ok(Tried::Red);
+                    }
+                }
+            }
+            session.record_landing(tip, built.to, &mut observer(&session.id.clone(), notes))?;
+            match self.forward(&on, tip, built.to) {
+                Ok(()) => {
+                    self.note_landed(session, built.to, built.to, &on, notes)?;
+                    return Ok(Tried::Landed);
+                }
+                Err(LandError::Moved { .. }) => continue,
+                Err(LandError::Git(error)) => return Err(error.into()),
+                Err(error) => return self.refuse(&task, error.to_string()),
+            }
+        }
+    }
+
+    /// Lands a task a run before this one has finished.
+    pub(super) async fn land_waiting(&mut self, task: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+        let node = self.plan.tree.node(task).expect("what is next is a task of the tree").clone();
+        let job = std::sync::Arc::new(self.job(&node));
+        let session = match self.take_up(task, &job, notes).await? {
+            Some(session) => session,
+            // The record is gone, the branch is there.
+            None => {
+                let state = self.progress.task(task);
+                let (attempt, retry) = (state.in_budget.max(1), state.attempts.saturating_sub(1));
+                self.begin(&job, Attempt { number: attempt, of: self.plan.limits.max_retries }, retry, notes).await?
+            }
+        };
+        self.see_through(session, &job, notes).await
+    }
+
+    /// The commit a branch would have to move to so that a session's steps are on it.
+    fn build(&self, session: &Session, tip: CommitId) -> Result<Built, RebuildError> {
+        let step = session.task_tip();
+        let base = self.repo.merge_base(step, tip)?.unwrap_or(session.task().base);
+        let is_gate = !self.plan.tree.is_leaf(&session.task().id);
+        let failed = session.state.task.as_ref().and_then(|task| task.status.as_deref()) == Some("failed");
+        let mut writer = self.repo.writer();
+        let built = if failed {
+            let steps = self.steps_only(self.chain(step, base)?)?;
+            let to = landing::without_code(&self.repo, &mut writer, &steps, tip, &self.logs_of(base, step)?)?;
+            Built { to: to.last().copied().unwrap_or(tip), changed: false }
+        } else if is_gate && self.plan.limits.isolation == Isolation::Phase {
+            // It was run on what the merge will be, which is not yet on the phase's branch.
+            let base = session.started.base.values().next().copied().unwrap_or(base);
+            let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
+            Built { to: to.last().copied().unwrap_or(tip), changed: false }
+        } else if base == tip {
+            return Ok(Built { to: step, changed: false });
+        } else {
+            let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
+            Built { to: to.last().copied().unwrap_or(tip), changed: true }
+        };
+        writer.flush()?;
+        Ok(built)
+    }
+
+    /// The commits of a branch behind `base`, oldest first.
+    fn chain(&self, tip: CommitId, base: CommitId) -> Result<Vec<CommitId>, crate::git::Error> {
+        let mut chain = Vec::new();
+        let mut next = Some(tip);
+        while let Some(commit) = next.filter(|commit| *commit != base) {
+            chain.push(commit);
+            next = self.repo.commit(commit)?.parents.first().copied();
+        }
+        chain.reverse();
+        Ok(chain)
+    }
+
+    /// Of some commits those that are steps.
+    fn steps_only(&self, chain: Vec<CommitId>) -> Result<Vec<CommitId>, crate::git::Error> {
+        let mut steps = Vec::new();
+        for commit in chain {
+            if self.found(commit, Place::Target)?.is_some() {
+                steps.push(commit);
+            }
+        }
+        Ok(steps)
+    }
+
+    /// The logs and reports a branch has and its base has not.
+    fn logs_of(&self, base: CommitId, tip: CommitId) -> Result<Vec<RepoPath>, crate::git::Error> {
+        let changes = self.repo.changes(self.repo.tree_of(base)?, self.repo.tree_of(tip)?)?;
+        let own = [format!("{}/", self.plan.logs), format!("{}/", self.plan.reports)];
+        let is_own = |path: &RepoPath| own.iter().any(|dir| path.as_bytes().starts_with(dir.as_bytes()));
+        Ok(changes.into_iter().map(|change| change.path).filter(is_own).collect())
+    }
+
+    /// The step a commit is, read as it will be read from the target.
+    fn found(&self, commit: CommitId, on: Place) -> Result<Option<Found>, crate::git::Error> {
+        let commit = self.repo.commit(commit)?;
+        let message = Message::read(&commit.text());
+        let print = progress::print(&commit.message, commit.at.as_second(), 0);
+        Ok(Step::read(&message, self.plan.target.as_str()).map(|step| Found {
+            commit: commit.id,
+            at: commit.at,
+            step,
+            body: message.body,
+            on,
+            print,
+        }))
+    }
+
+    /// Moves a branch forward; one that is not there yet begins where it was thought to be.
+    fn forward(&self, on: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
+        tokio::task::block_in_place(|| {
+            if *on != self.plan.target && self.repo.reference(&branch_ref(on))?.is_none() {
+                let made = self.repo.swap(&branch_ref(on), None, from, "pleach: a phase begins");
+                made.map_err(crate::git::Error::from)?;
+            }
+            self.repo.fast_forward(on, from, to)
+        })
+    }
+
+    /// Records that a session's steps are on the branch they belong to, and takes them in.
+    fn note_landed(
+        &mut self,
+        session: &mut Session,
+        commit: CommitId,
+        tip: CommitId,
+        on: &BranchName,
+        notes: Notes<'_>,
+    ) -> Result<(), Error> {
+        session.record_landed(commit, &mut observer(&session.id.clone(), notes))?;
+        let task = session.task().id.clone();
+        if *on == self.plan.target && self.target_was(session) {
+            self.take_in(commit)?;
+            self.seen = tip;
+        } else {
+            self.read_again()?;
+        }
+        self.schedule.update(&self.progress, &task);
+        notes(Note::Landed { task: &task, commit, on });
+        if self.plan.delete_branches {
+            let branch = self.branch_of(&task)?;
+            if let Some(at) = self.repo.reference(&branch_ref(&branch))?
+                && self.repo.is_ancestor(at, commit)?
+            {
+                self.repo.delete(&branch_ref(&branch), at, "pleach: landed").map_err(crate::git::Error::from)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the progress in memory was that of the commit a session's landing began at.
+    fn target_was(&self, session: &Session) -> bool {
+        session.landing_from() == Some(self.seen)
+    }
+
+    /// Adds the steps of a landing to the progress: reading everything again would cost more with every task.
+    fn take_in(&mut self, to: CommitId) -> Result<(), Error> {
+        for commit in self.chain(to, self.seen)? {
+            if let Some(found) = self.found(commit, Place::Target)? {
+                self.progress.take(found);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that work waits.
+    fn refuse(&self, task: &TaskId, why: String) -> Result<Tried, Error> {
+        Ok(Tried::Refused(Refusal { task: task.clone(), branch: self.branch_of(task)?, why }))
+    }
+
+    /// Keeps what a task's branch stands at before it is built anew elsewhere.
+    fn keep_branch(&self, session: &Session) -> Result<(), Error> {
+        self.keep(&session.task().id, session.task_tip())?;
+        Ok(())
+    }
+
+    /// What the tests of a phase run on: what is landed; where phases are gathered, what their merge will be.
+    pub(super) fn gate_base(&self, gate: &TaskId) -> Result<CommitId, Error> {
+        let phase = self.plan.tree.phase_of(gate);
+        if self.plan.limits.isolation != Isolation::Phase {
+            return target_tip(&self.repo, &self.plan.target);
+        }
+        self.candidate(phase)
+    }
+
+    /// The merge of a phase into the target as both are now. It is written, and nothing moves.
+    fn candidate(&self, phase: &TaskId) -> Result<CommitId, Error> {
+        let (target, tip) = (target_tip(&self.repo, &self.plan.target)?, self.landing_tip_of_phase(phase)?);
+        let mut writer = self.repo.writer();
+        let at = self.repo.commit(tip)?.at.max(self.repo.commit(target)?.at);
+        let merged = landing::merge_phase(&self.repo, &mut writer, phase, target, tip, at);
+        let commit = match merged {
+            Ok(commit) => commit,
+            Err(MergeError::Git(error)) => return Err(error.into()),
+            Err(MergeError::Conflict(conflict)) => {
+                let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
+                let why = format!(
+                    "{conflict}; merge `{}` into `{branch}` by hand (in a checkout of `{branch}`), and run again",
+                    self.plan.target
+                );
+                return Err(Error::Refused(Refusal { task: phase.clone(), branch, why }));
+            }
+        };
+        writer.flush()?;
+        Ok(commit)
+    }
+
+    fn landing_tip_of_phase(&self, phase: &TaskId) -> Result<CommitId, Error> {
+        let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
+        match self.repo.reference(&branch_ref(&branch))? {
+            Some(tip) => Ok(tip),
+            None => target_tip(&self.repo, &self.plan.target),
+        }
+    }
+
+    /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.
+    pub(super) async fn merge_phase(&mut self, phase: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+        loop {
+            let commit = self.candidate(phase)?;
+            let tree = self.repo.tree_of(commit)?;
+            let gates: Vec<TaskId> = self.plan.tree.gates().into_iter().map(|gate| gate.id.clone()).collect();
+            let of_phase = |gate: &&TaskId| self.plan.tree.phase_of(gate) == phase;
+            let untested = gates.iter().filter(of_phase).find(|gate| self.gated.get(*gate) != Some(&tree)).cloned();
+            if let Some(gate) = untested {
+                match self.gate(&gate, notes).await? {
+                    Worked::GoOn => continue,
+                    other => return Ok(other),
+                }
+            }
+            let from = self.repo.commit(commit)?.parents[0];
+            let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
+            match self.forward(&self.plan.target.clone(), from, commit) {
+                Ok(()) => {
+                    self.read_again()?;
+                    self.schedule.update(&self.progress, phase);
+                    notes(Note::Landed { task: phase, commit, on: &self.plan.target });
+                    return Ok(Worked::GoOn);
+                }
+                Err(LandError::Moved { .. }) => continue,
+                Err(LandError::Git(error)) => return Err(error.into()),
+                Err(error) => {
+                    let refusal = Refusal { task: phase.clone(), branch, why: error.to_string() };
+                    return Ok(Worked::Ended(TreeEnded::Refused(refusal)));
+                }
+            }
+        }
+    }
+}

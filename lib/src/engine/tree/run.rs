@@ -1,0 +1,270 @@
+//! The run over a tree: ask what is next, do it, land it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::progress::Reader;
+use super::work::Worked;
+use super::{Error, Note, Notes};
+use crate::clock;
+use crate::engine::task::{Seat, TaskJob};
+use crate::engine::{Engine, Pause};
+use crate::event::Commits;
+use crate::git::{CommitSpec, LandError, Person, Repo, TreeId};
+use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
+use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
+use crate::progress::Progress;
+use crate::schedule::{Blocked, Limits, Next, Schedule};
+use crate::step::Step;
+use crate::workspace::{Lock, branch_key, branch_ref};
+
+/// A pipeline a task is worked by.
+#[derive(Debug, Clone)]
+pub struct TaskPipeline {
+    /// The DOT text.
+    pub dot: String,
+    /// Where it was read from, for messages.
+    pub path: String,
+    /// The files it names.
+    pub files: BTreeMap<String, String>,
+}
+
+/// A tree, and how it is worked.
+#[derive(Debug, Clone)]
+pub struct TreePlan {
+    /// The tree.
+    pub tree: TaskTree,
+    /// Its file, from the root of the repository.
+    pub path: String,
+    /// What the file holds.
+    pub document: String,
+    /// The branch everything lands on.
+    pub target: BranchName,
+    /// The branch the target was begun on.
+    pub base_branch: Option<BranchName>,
+    /// What pleach's branches begin with.
+    pub branch_prefix: String,
+    /// The repository's name in the workspace.
+    pub repo_name: RepoName,
+    /// Attempts, gates, which task.
+    pub limits: Limits,
+    /// What the branches of tasks carry.
+    pub commits: Commits,
+    /// What tests a task that does not say.
+    pub test: Option<TestCommand>,
+    /// Where logs go, from the root of the repository.
+    pub logs: String,
+    /// Where reports go, likewise.
+    pub reports: String,
+    /// Whether logs and reports are committed.
+    pub commit_logs: bool,
+    /// The pipeline of tasks that do not say.
+    pub pipeline: TaskPipeline,
+    /// The pipelines tasks name, by the name they use.
+    pub pipelines: BTreeMap<String, TaskPipeline>,
+    /// The configuration, without keys and machine paths.
+    pub config: Value,
+    /// Begin again, whatever was done before.
+    pub fresh: bool,
+    /// Remove a task's branch once it has landed.
+    pub delete_branches: bool,
+    /// Stop after one task.
+    pub one: bool,
+}
+
+/// How a run over a tree ended.
+#[derive(Debug)]
+pub enum TreeEnded {
+    /// Every task is complete and every gate green.
+    Done,
+    /// The one task that was asked for is complete.
+    TaskDone(TaskId),
+    /// A task was given up.
+    Failed {
+        /// The task.
+        task: TaskId,
+        /// Why.
+        reason: String,
+    },
+    /// The tests of a phase fail.
+    GateRed(TaskId),
+    /// Nothing can be started: what waits for what.
+    Stalled(Vec<Blocked>),
+    /// It stopped and goes on when it is run again.
+    Paused(Pause),
+    /// Finished work could not land, and waits on its branch.
+    Refused(Refusal),
+}
+
+/// Work that waits to land.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The task or phase.
+    pub task: TaskId,
+    /// Where its work is.
+    pub branch: BranchName,
+    /// Why it did not land, and how to go on.
+    pub why: String,
+}
+
+/// A run over a tree. The one writer of its target's tasks.
+#[derive(Debug)]
+pub struct TreeRun<'p> {
+    pub(super) engine: Arc<Engine>,
+    pub(super) repo: Repo,
+    pub(super) plan: &'p TreePlan,
+    pub(super) reader: Reader,
+    pub(super) progress: Progress,
+    /// What the target stood at when the progress was read, or where this run moved it since.
+    pub(super) seen: CommitId,
+    pub(super) seat: Option<Seat>,
+    pub(super) schedule: Schedule<'p>,
+    /// What the tests of each phase last passed on, in this run.
+    pub(super) gated: BTreeMap<TaskId, TreeId>,
+    /// Sessions of tasks that have not landed, from runs before this one.
+    pub(super) unfinished: BTreeMap<TaskId, SessionId>,
+    _lock: Lock,
+}
+
+/// The name of the lock a run over a target's tasks holds.
+pub fn target_lock(target: &BranchName) -> String {
+    format!("target-{}", branch_key(target))
+}
+
+impl<'p> TreeRun<'p> {
+    /// Takes the target, or says who has it, and reads what was done so far.
+    pub fn open(engine: Arc<Engine>, repo: Repo, plan: &'p TreePlan) -> Result<Self, Error> {
+        let what = format!("the tasks on `{}`", plan.target);
+        let lock = Lock::take(&repo.common_dir(), &target_lock(&plan.target), &what)?;
+        let mut reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
+        let progress = reader.read(&plan.path)?;
+        let seen = target_tip(&repo, &plan.target)?;
+        let seat = Seat::take(&repo, &plan.target).map_err(Error::from)?;
+        let schedule = Schedule::new(&plan.tree, &progress, plan.limits.clone());
+        let mut run = Self {
+            engine,
+            repo,
+            plan,
+            reader,
+            progress,
+            seen,
+            seat: Some(seat),
+            schedule,
+            gated: BTreeMap::new(),
+            unfinished: BTreeMap::new(),
+            _lock: lock,
+        };
+        run.unfinished = run.find_unfinished()?;
+        Ok(run)
+    }
+
+    /// What has become of the tasks so far.
+    pub fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// What would be done first.
+    pub fn next(&self) -> Next {
+        self.schedule.next()
+    }
+
+    /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
+    pub async fn run(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
+        self.start(notes)?;
+        loop {
+            if self.engine.cancel.is_stopped() {
+                let reason = crate::event::PauseReason::Interrupted;
+                return Ok(TreeEnded::Paused(Pause { reason, node: None }));
+            }
+            self.look_again()?;
+            let next = self.next();
+            let worked = match next {
+                Next::Done => return Ok(TreeEnded::Done),
+                Next::Failed(task) => {
+                    return Ok(TreeEnded::Failed { reason: format!("`{task}` failed before"), task });
+                }
+                Next::Stalled(blocked) => return Ok(TreeEnded::Stalled(blocked)),
+                Next::GateRed(gate) => return Ok(TreeEnded::GateRed(gate)),
+                Next::Land(task) => self.land_waiting(&task, notes).await,
+                Next::Gate(gate) => self.gate(&gate, notes).await,
+                Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
+                Next::Work { task, attempt, retry } => self.work(&task, attempt, retry, notes).await,
+                Next::GiveUp { task, reason, .. } => self.give_up(&task, reason, notes).await,
+            };
+            let worked = match worked {
+                Err(Error::Refused(refusal)) => return Ok(TreeEnded::Refused(refusal)),
+                other => other?,
+            };
+            match worked {
+                Worked::GoOn => {}
+                Worked::Done(task) if self.plan.one => return Ok(TreeEnded::TaskDone(task)),
+                Worked::Done(_) => {}
+                Worked::Ended(ended) => return Ok(ended),
+            }
+        }
+    }
+
+    /// Opens the run, where it is not open: one commit on the target that changes no file.
+    fn start(&mut self, notes: Notes<'_>) -> Result<(), Error> {
+        if self.progress.run_start.is_some() && !self.plan.fresh {
+            return Ok(());
+        }
+        loop {
+            let tip = target_tip(&self.repo, &self.plan.target)?;
+            let message = Step::run_start(&self.plan.path).message(self.plan.target.as_str(), "", None, "");
+            let mut writer = self.repo.writer();
+            let commit = writer.commit(&CommitSpec {
+                tree: self.repo.tree_of(tip)?,
+                parents: vec![tip],
+                author: Person::pleach(),
+                committer: Person::pleach(),
+                at: clock::now(),
+                message: message.write().into_bytes(),
+            })?;
+            writer.flush()?;
+            match tokio::task::block_in_place(|| self.repo.fast_forward(&self.plan.target, tip, commit)) {
+                Ok(()) => {
+                    notes(Note::RunStarted(commit));
+                    return self.read_again();
+                }
+                // Somebody committed in this very moment.
+                Err(LandError::Moved { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Reads the progress again if somebody else moved the target.
+    fn look_again(&mut self) -> Result<(), Error> {
+        if target_tip(&self.repo, &self.plan.target)? != self.seen { self.read_again() } else { Ok(()) }
+    }
+
+    pub(super) fn read_again(&mut self) -> Result<(), Error> {
+        self.seen = target_tip(&self.repo, &self.plan.target)?;
+        self.progress = tokio::task::block_in_place(|| self.reader.read(&self.plan.path))?;
+        self.schedule = Schedule::new(&self.plan.tree, &self.progress, self.plan.limits.clone());
+        Ok(())
+    }
+
+    /// What a session has to know of a task.
+    pub(super) fn job(&self, task: &TaskNode) -> TaskJob {
+        let gate = |test: &&TestCommand| task.is_leaf() || test.kind != TestKind::Unit;
+        let own: Vec<TestCommand> = task.test_commands.iter().filter(gate).cloned().collect();
+        let fallback = self.plan.test.iter().filter(|_| own.is_empty() && task.is_leaf()).cloned();
+        let tests = own.iter().cloned().chain(fallback).collect();
+        TaskJob {
+            task: task.clone(),
+            tests,
+            logs: self.plan.logs.clone(),
+            reports: self.plan.reports.clone(),
+            commit_logs: self.plan.commit_logs,
+        }
+    }
+}
+
+/// Where a target stands.
+pub(super) fn target_tip(repo: &Repo, target: &BranchName) -> Result<CommitId, Error> {
+    repo.reference(&branch_ref(target))?.ok_or_else(|| Error::NoTarget(target.clone()))
+}
