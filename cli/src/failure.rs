@@ -1,5 +1,6 @@
 //! What an error of the library means for the person who asked: the exit code, and how to mend it.
 
+use pleach::engine::tree;
 use pleach::plan::diagnostic::Severity;
 use pleach::workspace::LockError;
 use pleach::{engine, git, record, workspace};
@@ -37,6 +38,21 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         Error::State(_) | Error::Message { .. } => plain(Exit::Environment, error)
             .hint("the record was damaged or changed by hand; `git fsck` may show more, nothing was written"),
         Error::Spawn(_) | Error::Worker { .. } => plain(Exit::Environment, error),
+    }
+}
+
+/// An error of a run over a tree.
+pub fn of_tree(error: &tree::Error) -> Failure {
+    use tree::Error;
+    match error {
+        Error::Session(error) => of_engine(error),
+        Error::Git(error) | Error::Progress(tree::progress::Error::Git(error)) => of_git(error),
+        Error::Record(error) => of_record(error),
+        Error::Lock(error) => of_lock(error),
+        Error::Land(git::LandError::Git(error)) => of_git(error),
+        Error::Land(_) | Error::Refused(_) => advised(Exit::LandingRefused, error),
+        Error::Progress(_) | Error::NoTarget(_) => advised(Exit::Usage, error),
+        Error::Name(_) | Error::Pipeline { .. } => plain(Exit::Usage, error),
     }
 }
 

@@ -11,6 +11,7 @@ mod render;
 mod session;
 mod sessions;
 mod settings;
+mod tree;
 mod trust;
 
 use std::process::ExitCode;

@@ -6,6 +6,8 @@ mod config;
 mod demo;
 mod diff;
 mod export;
+mod garden;
+mod gardener;
 mod graph;
 mod help_markdown;
 mod resume;
@@ -41,6 +43,8 @@ pub struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Run(run::RunArgs),
+    Garden(garden::GardenArgs),
+    Gardener(gardener::GardenerArgs),
     Resume(resume::ResumeArgs),
     Status(status::StatusArgs),
     Turns(turns::TurnsArgs),
@@ -130,6 +134,8 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Demo(args) => demo::run(globals, args),
         Command::Run(args) => run::run(globals, args),
+        Command::Garden(args) => garden::run(globals, args),
+        Command::Gardener(args) => gardener::run(globals, args),
         Command::Resume(args) => resume::run(globals, args),
         Command::Status(args) => status::run(globals, args),
         Command::Turns(args) => turns::run(globals, args),

@@ -199,7 +199,7 @@ pub fn require_trust(
 }
 
 /// Agents start from the last commit: what is not committed they do not see.
-fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failure> {
+pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failure> {
     let failed = |error: pleach::workspace::Error| of_engine(&error.into());
     let changes = Watch::new(&place.repo).and_then(|mut watch| watch.changes()).map_err(failed)?;
     if changes.is_empty() || globals.verbosity < 0 {

@@ -120,6 +120,12 @@ pub struct StepFinished {
 }
 
 impl StepFinished {
+    /// The subject without the part that programs read.
+    pub fn subject_alone(&self) -> String {
+        let rest = self.subject.split_once("): ").map_or(self.subject.as_str(), |(_, rest)| rest);
+        format!("{} {}: {rest}", self.task, self.status)
+    }
+
     /// Whether it ended its attempt without success.
     pub fn failed_attempt(&self) -> bool {
         self.feedback.is_some()

@@ -6,9 +6,12 @@
 mod flow;
 mod outcome;
 mod parallel;
+mod tasks;
 #[cfg(test)]
 mod tests;
 mod words;
+
+pub use tasks::task_pipeline;
 
 use std::collections::BTreeSet;
 

@@ -105,7 +105,8 @@ fn needed(node: &Node, found: &mut Vec<Diagnostic>) {
         HandlerKind::Codergen if !has("prompt") && !has("label") => {
             ("prompt_on_llm_nodes", "has neither a prompt nor a label to work from", "add `prompt=\"…\"`")
         }
-        HandlerKind::Tool if node.tool_command.is_none() => {
+        // The test of a task runs what the task says.
+        HandlerKind::Tool if node.tool_command.is_none() && node.step.as_deref() != Some("test") => {
             ("command_on_tool_nodes", "has no command to run and will always fail", "add `tool_command=\"…\"`")
         }
         HandlerKind::Wait if node.duration.is_none() => {

@@ -1,0 +1,25 @@
+//! `pleach garden`
+
+use clap::Args;
+use pleach::ids::TaskId;
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::tree::{TreeArgs, Worked, work};
+
+/// Work one task of a tree: the next that is ready, or a chosen one.
+///
+/// The task is implemented, tested and reviewed on a branch of its own, as often as its budget of attempts allows, and
+/// lands on the branch that is checked out. Every step is a commit; run again after an interruption to go on.
+#[derive(Debug, Args)]
+pub struct GardenArgs {
+    /// Work this task.
+    #[arg(long, value_name = "ID")]
+    task: Option<TaskId>,
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+pub fn run(globals: &Globals, args: GardenArgs) -> Result<Exit, Failure> {
+    work(globals, &args.tree, Worked::One(args.task))
+}

@@ -1,0 +1,22 @@
+//! `pleach gardener`
+
+use clap::Args;
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::tree::{TreeArgs, Worked, work};
+
+/// Work a tree until every task is complete, one failed, or nothing can start.
+///
+/// Tasks are worked one after another in the order their dependencies allow; each lands on the branch that is checked
+/// out when it is complete. What was done is read from the commits of that branch, so the command can be interrupted at
+/// any time and simply be run again.
+#[derive(Debug, Args)]
+pub struct GardenerArgs {
+    #[command(flatten)]
+    tree: TreeArgs,
+}
+
+pub fn run(globals: &Globals, args: GardenerArgs) -> Result<Exit, Failure> {
+    work(globals, &args.tree, Worked::All)
+}

@@ -1,0 +1,85 @@
+//! Which file holds the tree.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use pleach::git::Repo;
+use pleach::ids::RepoPath;
+use pleach::plan::tree::TaskTree;
+
+use crate::exit::{Exit, Failure};
+use crate::failure::of_git;
+
+/// The usual name of a tree's file.
+const NAME: &str = "task-tree.json";
+
+/// A tree and the file it was read from.
+#[derive(Debug)]
+pub struct TreeFile {
+    /// The tree.
+    pub tree: TaskTree,
+    /// What the file holds.
+    pub text: String,
+    /// From the root of the repository; the name alone when it lies outside.
+    pub path: String,
+    /// Where it is.
+    pub place: PathBuf,
+    /// Whether the commit at HEAD has it.
+    pub tracked: bool,
+}
+
+/// Finds and reads the tree: the one asked for, or the one that lies where trees usually lie.
+pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
+    let place = match asked {
+        Some(path) => dir.join(path),
+        None => search(repo.workdir().unwrap_or(dir))?,
+    };
+    let text = fs::read_to_string(&place).map_err(|error| {
+        Failure::new(Exit::Usage, format!("cannot read the tree `{}`", place.display()))
+            .because(&error)
+            .hint("give the path of a task-tree.json with --tree; `pleach build` makes one from markdown")
+    })?;
+    let tree = TaskTree::read(&text).map_err(|errors| {
+        let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
+        let message = format!("`{}` is no valid task tree:\n{}", place.display(), listed.join("\n"));
+        Failure::new(Exit::Usage, message).hint("docs/task-trees.md shows how a tree is written")
+    })?;
+    let path = shown(&place, repo.workdir());
+    let head = repo.head().and_then(|head| repo.tree_of(head.commit)).map_err(|error| of_git(&error))?;
+    let entry = repo.tree_entry(head, &RepoPath::from(path.as_str())).map_err(|error| of_git(&error))?;
+    Ok(TreeFile { tree, text, path, place, tracked: entry.is_some() })
+}
+
+/// The path from the root of the repository; the name alone when the file lies elsewhere.
+fn shown(place: &Path, root: Option<&Path>) -> String {
+    let (place, root) = (place.canonicalize().ok(), root.and_then(|root| root.canonicalize().ok()));
+    let below = place.as_deref().zip(root.as_deref()).and_then(|(place, root)| place.strip_prefix(root).ok());
+    let path = below.or_else(|| place.as_deref()?.file_name().map(Path::new));
+    path.unwrap_or(Path::new(NAME)).display().to_string()
+}
+
+fn search(root: &Path) -> Result<PathBuf, Failure> {
+    let usual = root.join(NAME);
+    if usual.is_file() {
+        return Ok(usual);
+    }
+    let mut found: Vec<PathBuf> = ["openspec/changes", "specs"]
+        .iter()
+        .filter_map(|dir| fs::read_dir(root.join(dir)).ok())
+        .flatten()
+        .filter_map(|entry| Some(entry.ok()?.path().join(NAME)))
+        .filter(|path| path.is_file())
+        .collect();
+    found.sort();
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Failure::new(Exit::Usage, format!("there is no {NAME} in `{}`", root.display()))
+            .hint("name one with --tree, or make one from markdown with `pleach build --spec-dir DIR`")),
+        _ => {
+            let listed: Vec<String> =
+                found.iter().map(|path| format!("  {}", path.strip_prefix(root).unwrap_or(path).display())).collect();
+            let message = format!("there are several trees; which one?\n{}", listed.join("\n"));
+            Err(Failure::new(Exit::Usage, message).hint("name one with --tree"))
+        }
+    }
+}

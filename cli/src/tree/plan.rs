@@ -1,0 +1,416 @@
+//! What settings and flags make of a tree: a plan, and the run over it.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use pleach::config::{Commits as ConfigCommits, Config, Isolation, SuppliedKind, supplied};
+use pleach::engine::tree::{TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun};
+use pleach::event::Commits;
+use pleach::ids::{BranchName, TaskId};
+use pleach::plan::pipeline::HandlerKind;
+use pleach::plan::tree::{TestCommand, TestKind};
+use pleach::plan::{self, lint, print};
+use pleach::schedule::{Limits, Next};
+
+use super::find::{TreeFile, find};
+use super::show::Shown;
+use crate::answers::Answers;
+use crate::commands::Globals;
+use crate::commands::run::{block_on, warn_of_dirty_files};
+use crate::exit::{Exit, Failure};
+use crate::failure::{of_git, of_tree};
+use crate::pipeline_file::{PipelineFile, known};
+use crate::render::Out;
+use crate::session::{Place, build};
+use crate::settings::{self, Search, Settings};
+use crate::trust::{self, Ask, TrustItem};
+
+/// What `garden` and `gardener` take.
+#[derive(Debug, Args)]
+pub struct TreeArgs {
+    /// The tree; without it, the task-tree.json of the repository, of openspec/changes/* or of specs/*.
+    #[arg(long, value_name = "FILE")]
+    pub tree: Option<PathBuf>,
+    /// What tests a task that has no test of its own.
+    #[arg(long, value_name = "COMMAND")]
+    pub test_command: Option<String>,
+    /// How many attempts a task gets.
+    #[arg(long, value_name = "N")]
+    pub max_retries: Option<u32>,
+    /// The agent, as `agent` in pleach.yaml names it.
+    #[arg(long, value_name = "AGENT")]
+    pub runner: Option<String>,
+    /// The model of implementing and reviewing.
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// The branch this one was begun on, for reading older histories.
+    #[arg(long, value_name = "BRANCH")]
+    pub base_branch: Option<String>,
+    /// Where reports go.
+    #[arg(long, value_name = "DIR")]
+    pub report_dir: Option<PathBuf>,
+    /// Where logs go.
+    #[arg(long, value_name = "DIR")]
+    pub log_dir: Option<PathBuf>,
+    /// What has a branch of its own.
+    #[arg(long, value_name = "none|phase")]
+    pub isolation: Option<String>,
+    /// The pipeline that works on a task, in place of the built-in one.
+    #[arg(long, value_name = "FILE")]
+    pub pipeline: Option<PathBuf>,
+    /// Give tasks that failed another budget of attempts.
+    #[arg(long)]
+    pub retry_failed: bool,
+    /// Begin the tree again, whatever was done before.
+    #[arg(long)]
+    pub fresh: bool,
+    /// Work in the repository at this path.
+    #[arg(long, value_name = "PATH")]
+    pub target_repo: Option<PathBuf>,
+    /// Show what would be done, and do nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// Whether one task is worked, or all.
+#[derive(Debug, Clone)]
+pub enum Worked {
+    /// The next one, or this one.
+    One(Option<TaskId>),
+    /// All of them.
+    All,
+}
+
+/// Works a tree.
+pub fn work(globals: &Globals, args: &TreeArgs, worked: Worked) -> Result<Exit, Failure> {
+    let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
+    let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
+    let settings = load_settings(globals, &dir, args)?;
+    let config = &settings.resolved.config;
+    let place = Place::find(&dir, target_repo, &settings)?;
+    let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
+    let plan = make(globals, args, &worked, &settings, &place, file)?;
+    if args.dry_run {
+        return dry_run(globals, &place, &plan);
+    }
+    require_agent(&settings, &plan)?;
+    require_trust(globals, &settings, &place, &plan)?;
+    let built = build(&settings, config, Answers::default())?;
+    warn_of_dirty_files(globals, &place)?;
+    let mut shown = Shown::new(globals, &plan);
+    let repo = place.repo.clone();
+    let ended = block_on(built.canceller, async {
+        let mut run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;
+        shown.begin(&plan, run.progress());
+        let ended = run.run(&mut |note| shown.note(note)).await;
+        let ended = ended.map_err(|error| of_tree(&error));
+        shown.finish();
+        ended
+    })?;
+    shown.ended(&plan, &ended)?;
+    Ok(exit(&ended))
+}
+
+fn exit(ended: &TreeEnded) -> Exit {
+    use pleach::event::PauseReason;
+    match ended {
+        TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
+        TreeEnded::Failed { .. } | TreeEnded::GateRed(_) | TreeEnded::Stalled(_) => Exit::WorkFailed,
+        TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
+        TreeEnded::Paused(_) => Exit::Paused,
+        TreeEnded::Refused(_) => Exit::LandingRefused,
+    }
+}
+
+/// The settings with the flags over them.
+fn load_settings(globals: &Globals, dir: &Path, args: &TreeArgs) -> Result<Settings, Failure> {
+    let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    let given = [
+        ("--test-command", "tree.test_command", args.test_command.clone()),
+        ("--max-retries", "tree.max_retries", args.max_retries.map(|number| number.to_string())),
+        ("--runner", "agent", args.runner.clone()),
+        ("--model", "tree.steps.implement.model", args.model.clone()),
+        ("--model", "tree.steps.review.model", args.model.clone()),
+        ("--base-branch", "tree.base_branch", args.base_branch.clone()),
+        ("--report-dir", "tree.report_dir", text(&args.report_dir)),
+        ("--log-dir", "tree.log_dir", text(&args.log_dir)),
+        ("--isolation", "tree.isolation", args.isolation.clone()),
+        ("--pipeline", "tree.pipeline", text(&args.pipeline)),
+    ];
+    let flags = given.into_iter().filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value?)));
+    let search = Search {
+        from: dir.to_owned(),
+        dir: globals.dir.clone(),
+        config: globals.config.clone(),
+        flags: flags.collect(),
+    };
+    settings::load(globals.environment.clone(), &search)
+}
+
+fn make(
+    globals: &Globals,
+    args: &TreeArgs,
+    worked: &Worked,
+    settings: &Settings,
+    place: &Place,
+    file: TreeFile,
+) -> Result<TreePlan, Failure> {
+    let config = &settings.resolved.config;
+    let target = target(place)?;
+    let tree = &config.tree;
+    if tree.isolation == Isolation::Task {
+        return Err(Failure::new(Exit::Usage, "`isolation: task` is not built yet").hint("use none or phase"));
+    }
+    if tree.isolation == Isolation::Phase
+        && let Some(cycle) = file.tree.phase_cycle()
+    {
+        let names: Vec<&str> = cycle.iter().map(TaskId::as_str).collect();
+        let message = format!("the phases wait for each other: {} → {}", names.join(" → "), names[0]);
+        return Err(Failure::new(Exit::Usage, message).hint("take a dependency away, or work with --isolation none"));
+    }
+    let only = match worked {
+        Worked::One(Some(task)) => Some(task.clone()),
+        _ => None,
+    };
+    if let Some(task) = &only
+        && !file.tree.is_leaf(task)
+    {
+        return Err(Failure::new(Exit::Usage, format!("`{}` has no task `{task}`", file.path))
+            .hint("`pleach status` lists the tasks"));
+    }
+    let base_branch = tree.base_branch.clone().map(BranchName::new).transpose();
+    let base_branch = base_branch.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let own = own_directory(&file);
+    let root = place.repo.workdir();
+    let pipeline = default_pipeline(globals, config)?;
+    let mut pipelines = BTreeMap::new();
+    for name in file.tree.nodes().filter_map(|node| node.pipeline.clone()) {
+        let path = file.place.parent().unwrap_or(Path::new(".")).join(&name);
+        let read = from_file(Path::new(&name), &path, config)?;
+        pipelines.insert(name, read);
+    }
+    Ok(TreePlan {
+        limits: Limits {
+            max_retries: tree.max_retries,
+            isolation: tree.isolation,
+            retry_failed: args.retry_failed,
+            early_stop: tree.early_stop,
+            only,
+        },
+        commits: match config.commits {
+            ConfigCommits::Steps => Commits::Steps,
+            ConfigCommits::Turns => Commits::Turns,
+        },
+        test: tree.test_command.as_ref().filter(|command| !command.trim().is_empty()).map(|command| TestCommand {
+            kind: TestKind::Unit,
+            command: command.clone(),
+            framework: None,
+            timeout: Duration::from_secs(tree.test_timeout),
+        }),
+        logs: in_repo(tree.log_dir.as_deref(), root, "log_dir")?.unwrap_or_else(|| format!("{own}logs")),
+        reports: in_repo(tree.report_dir.as_deref(), root, "report_dir")?.unwrap_or_else(|| format!("{own}reports")),
+        commit_logs: tree.commit_logs,
+        delete_branches: config.worktrees.delete_branches,
+        config: config.recordable(),
+        fresh: args.fresh,
+        one: matches!(worked, Worked::One(_)),
+        branch_prefix: place.branch_prefix.clone(),
+        repo_name: place.name.clone(),
+        base_branch,
+        target,
+        pipeline,
+        pipelines,
+        path: file.path,
+        document: file.text,
+        tree: file.tree,
+    })
+}
+
+/// The branch tasks land on: the one that is checked out.
+pub fn target(place: &Place) -> Result<BranchName, Failure> {
+    let head = place.repo.head().map_err(|error| of_git(&error))?;
+    head.branch.ok_or_else(|| {
+        Failure::new(Exit::Usage, "HEAD is detached, so there is no branch the tasks could land on")
+            .hint("check a branch out with `git switch BRANCH`, or make one with `git switch -c NAME`")
+    })
+}
+
+/// The directory beside the tree, or the usual one when the tree is not committed.
+fn own_directory(file: &TreeFile) -> String {
+    match (file.tracked, file.path.rsplit_once('/')) {
+        (true, Some((dir, _))) => format!("{dir}/"),
+        (true, None) => String::new(),
+        (false, _) => "spec/".to_owned(),
+    }
+}
+
+/// A configured directory, from the root of the repository.
+fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<String>, Failure> {
+    let Some(dir) = dir else { return Ok(None) };
+    let root = root.and_then(|root| root.canonicalize().ok());
+    let absolute = |dir: &Path| {
+        // What does not exist yet lies where its nearest parent that does lies.
+        let there = dir.ancestors().find(|above| above.exists())?;
+        Some(there.canonicalize().ok()?.join(dir.strip_prefix(there).ok()?))
+    };
+    let below = match dir.is_absolute() {
+        true => absolute(dir).zip(root).and_then(|(dir, root)| dir.strip_prefix(root).map(Path::to_owned).ok()),
+        false => Some(dir.to_owned()),
+    };
+    let text = below.filter(|dir| !dir.as_os_str().is_empty()).and_then(|dir| dir.to_str().map(str::to_owned));
+    text.map(Some).ok_or_else(|| {
+        Failure::new(Exit::Usage, format!("`tree.{key}` must be a directory inside the repository"))
+            .hint(format!("`{}` is not", dir.display()))
+    })
+}
+
+fn default_pipeline(globals: &Globals, config: &Config) -> Result<TaskPipeline, Failure> {
+    match &config.tree.pipeline {
+        Some(path) => from_file(path, &globals.path(path), config),
+        None => with_steps(config, TASK_PIPELINE.to_owned(), "task.dot".into(), BTreeMap::new()),
+    }
+}
+
+/// A task pipeline of the user's own. It must be fit for one pass: without circles, and with a step.
+fn from_file(name: &Path, path: &Path, config: &Config) -> Result<TaskPipeline, Failure> {
+    let file = PipelineFile::read(name, path)?;
+    let values = ["task_id", "task_name", "task_description"].map(|key| (key.to_owned(), String::new())).into();
+    let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(values), &known(config));
+    if let Some(pipeline) = &pipeline {
+        found.extend(lint::unsupported(pipeline));
+        found.extend(lint::task_pipeline(pipeline));
+    }
+    if let Some(error) = found.iter().find(|found| found.is_error()) {
+        let message = format!("the pipeline `{}` cannot be used for tasks: {}", name.display(), error.message);
+        return Err(Failure::new(Exit::Usage, message).hint(format!("`pleach validate {}` shows more", name.display())));
+    }
+    with_steps(config, file.source, file.name, file.files)
+}
+
+/// Gives the steps the agents, models and limits the configuration names, where the pipeline does not.
+fn with_steps(
+    config: &Config,
+    dot: String,
+    path: String,
+    files: BTreeMap<String, String>,
+) -> Result<TaskPipeline, Failure> {
+    let inputs = plan::Inputs { files: files.clone(), values: BTreeMap::new() };
+    let (pipeline, _) = plan::load(&dot, &inputs, &[]);
+    let mut statements = String::new();
+    for node in pipeline.iter().flat_map(|pipeline| pipeline.nodes()) {
+        let Some(step) = node.step.as_ref().filter(|_| node.handler == HandlerKind::Codergen) else { continue };
+        let settings = config.tree.steps.get(step);
+        let mut attrs = Vec::new();
+        let mut put = |key: &str, value: String| attrs.push(format!("{key}={}", print::quote(&value)));
+        if let (None, Some(runner)) = (&node.agent, settings.and_then(|step| step.runner.as_ref())) {
+            put("agent", runner.to_string());
+        }
+        if let (None, Some(model)) = (&node.llm_model, settings.and_then(|step| step.model.as_ref())) {
+            put("llm_model", model.clone());
+        }
+        if let (None, Some(seconds)) = (node.timeout, config.tree.runner_timeout) {
+            put("timeout", format!("{seconds}s"));
+        }
+        if !attrs.is_empty() {
+            statements.push_str(&format!("    {} [{}]\n", node.id, attrs.join(", ")));
+        }
+    }
+    let dot = match dot.rfind('}').filter(|_| !statements.is_empty()) {
+        Some(end) => format!("{}{statements}{}", &dot[..end], &dot[end..]),
+        None => dot,
+    };
+    Ok(TaskPipeline { dot, path, files })
+}
+
+/// A tree is never worked by agents that only pretend.
+fn require_agent(settings: &Settings, plan: &TreePlan) -> Result<(), Failure> {
+    use pleach::config::AgentChoice;
+    let config = &settings.resolved.config;
+    let configured = !matches!(config.agent, None | Some(AgentChoice::Simulation));
+    let inputs = |used: &TaskPipeline| plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
+    let used = std::iter::once(&plan.pipeline).chain(plan.pipelines.values());
+    let needs = used.filter_map(|used| plan::load(&used.dot, &inputs(used), &[]).0).any(|pipeline| {
+        pipeline.nodes().iter().any(|node| {
+            let simulated = node.agent.as_deref().is_none_or(|agent| agent == "simulation");
+            node.handler == HandlerKind::Codergen && simulated
+        })
+    });
+    if configured || !needs {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Usage, "no agent is configured, and tasks are never worked by pretending")
+        .hint("set `agent:` in pleach.yaml, or name one with --runner, as in --runner 'command:./my-agent'"))
+}
+
+/// Asks for trust in every command that would be run and came with the repository.
+fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &TreePlan) -> Result<(), Failure> {
+    let mut items: Vec<TrustItem> =
+        supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
+    for node in plan.tree.nodes() {
+        items.extend(node.test_commands.iter().map(|test| TrustItem {
+            kind: SuppliedKind::Command,
+            where_from: format!("{} test of {}, {}", test.kind, node.id, plan.path),
+            text: test.command.clone(),
+        }));
+    }
+    for used in std::iter::once(&plan.pipeline).chain(plan.pipelines.values()) {
+        let inputs = plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
+        let (pipeline, _) = plan::load(&used.dot, &inputs, &[]);
+        let Some(pipeline) = pipeline.filter(|_| used.dot != TASK_PIPELINE) else { continue };
+        items.extend(pipeline.commands().into_iter().map(|command| TrustItem {
+            kind: SuppliedKind::Command,
+            where_from: format!("{}, {}", command.attribute, used.path),
+            text: command.text.to_owned(),
+        }));
+    }
+    let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
+    trust::require(&trust::Store::new(&settings.state_dir), &place.repo.common_dir(), items, ask)
+}
+
+/// What would be done first, and in which order the rest comes.
+fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
+    let progress = pleach::engine::tree::progress::read(
+        &place.repo,
+        &plan.target,
+        &plan.path,
+        &plan.branch_prefix,
+        plan.base_branch.as_ref(),
+    )
+    .map_err(|error| of_tree(&error.into()))?;
+    let next = pleach::schedule::next(&plan.tree, &progress, &plan.limits);
+    let mut out = Out::new();
+    let left: Vec<&TaskId> = plan.tree.order().iter().filter(|task| !progress.task(task).status.is_over()).collect();
+    if globals.json {
+        out.json(&serde_json::json!({
+            "tree": plan.path, "target": plan.target, "next": words(&next), "left": left,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    out.line(format!("would work `{}` on branch `{}`", plan.path, plan.target))?;
+    out.line(format!("next: {}", words(&next)))?;
+    for task in left {
+        let name = plan.tree.node(task).map(|node| node.name.as_str()).unwrap_or_default();
+        out.line(format!("  {task} {name}"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn words(next: &Next) -> String {
+    match next {
+        Next::Land(task) => format!("land {task}, which is finished"),
+        Next::Gate(gate) => format!("run the tests of {gate}"),
+        Next::MergePhase(phase) => format!("merge {phase}"),
+        Next::Work { task, attempt, .. } => format!("work {task}, attempt {} of {}", attempt.number, attempt.of),
+        Next::GiveUp { task, .. } => format!("give {task} up"),
+        Next::Done => "nothing, everything is done".to_owned(),
+        Next::Failed(task) => format!("nothing, {task} failed; --retry-failed gives it another budget"),
+        Next::GateRed(gate) => format!("nothing, the tests of {gate} fail"),
+        Next::Stalled(blocked) => {
+            let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
+            format!("nothing can start: {}", blocked.join("; "))
+        }
+    }
+}

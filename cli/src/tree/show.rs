@@ -1,0 +1,199 @@
+//! How a run over a tree is shown while it goes on, and what is said of it at its end.
+
+use std::io::{IsTerminal as _, Write as _};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use pleach::engine::tree::{Note, TreeEnded, TreePlan};
+use pleach::event::{Event, Recorded};
+use pleach::ids::SessionId;
+use pleach::progress::{Progress, Status};
+use serde_json::json;
+
+use crate::commands::Globals;
+use crate::exit::Failure;
+use crate::render::{Out, counted};
+
+/// Shows a run over a tree.
+#[derive(Debug)]
+pub struct Shown {
+    json: bool,
+    quiet: bool,
+    verbose: bool,
+    bar: Option<ProgressBar>,
+    seq: u64,
+    all: usize,
+    done: usize,
+}
+
+impl Shown {
+    /// Shows a run the way the global options ask for.
+    pub fn new(globals: &Globals, plan: &TreePlan) -> Self {
+        let quiet = globals.json || globals.verbosity < 0;
+        let live = !quiet && std::io::stderr().is_terminal();
+        let all = plan.tree.order().len();
+        Self {
+            json: globals.json,
+            quiet,
+            verbose: globals.verbosity > 0,
+            bar: live.then(|| bar(all)),
+            seq: 0,
+            all,
+            done: 0,
+        }
+    }
+
+    /// Says what is worked, and where.
+    pub fn begin(&mut self, plan: &TreePlan, progress: &Progress) {
+        let complete = |task: &&pleach::ids::TaskId| progress.task(task).status == Status::Complete;
+        self.done = plan.tree.order().iter().filter(complete).count();
+        if let Some(bar) = &self.bar {
+            bar.set_position(self.done as u64);
+        }
+        self.line(format!(
+            "working `{}` on branch `{}`: {} of {} done",
+            plan.path,
+            plan.target,
+            self.done,
+            counted(self.all as u64, "task")
+        ));
+    }
+
+    /// Takes one note.
+    pub fn note(&mut self, note: Note<'_>) {
+        match note {
+            Note::RunStarted(commit) => self.detail(format!("run started ({})", commit.short())),
+            Note::Began { task, name, attempt, session, resumed } => {
+                let attempt = attempt.map(|at| format!(", attempt {} of {}", at.number, at.of)).unwrap_or_default();
+                let how = if resumed { "goes on" } else { "begins" };
+                self.now(&format!("{task} {name}"));
+                self.line(format!("▸ {task} {name} {how} (session {session}{attempt})"));
+            }
+            Note::Event { session, event } => self.event(session, event),
+            Note::Landed { task, commit, on } => {
+                self.done += 1;
+                if let Some(bar) = &self.bar {
+                    bar.set_position(self.done.min(self.all) as u64);
+                }
+                self.line(format!("  {task} landed on {on} ({})", commit.short()));
+            }
+            Note::Said(text) => self.warn(&text),
+        }
+    }
+
+    fn event(&mut self, session: &SessionId, recorded: &Recorded) {
+        if self.json {
+            self.seq += 1;
+            let mut event = recorded.to_json();
+            let line = json!({
+                "v": 1, "seq": self.seq, "at": event["at"], "session": session, "context": "main",
+                "type": event["type"], "data": event["data"].take(),
+            });
+            // A reader that stops reading does not stop the run: its record is what counts.
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+        match &recorded.event {
+            Event::StepFinished(step) => self.line(format!("  {} ({})", step.subject_alone(), step.git_sha.short())),
+            Event::NodeStarted(node) if !matches!(node.handler.as_str(), "start" | "exit") => {
+                self.now(&node.node_id.to_string());
+            }
+            Event::AgentTurn(turn) => {
+                let what = turn.commit_message.as_deref().and_then(|text| text.lines().next()).unwrap_or_default();
+                self.detail(format!("    {} {what}", turn.turn));
+            }
+            Event::NodeExecution(node) => node.warnings.iter().for_each(|warning| self.warn(warning)),
+            _ => {}
+        }
+    }
+
+    /// Takes the live line away.
+    pub fn finish(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+
+    /// Says how the run ended, and how to go on.
+    pub fn ended(&self, plan: &TreePlan, ended: &TreeEnded) -> Result<(), Failure> {
+        if self.json {
+            return Out::new().json(&ended_json(ended));
+        }
+        let mut out = Out::new();
+        match ended {
+            TreeEnded::Done => out.line(format!("done: every task of `{}` is complete", plan.path)),
+            TreeEnded::TaskDone(task) => out.line(format!("done: {task}")),
+            TreeEnded::Failed { task, reason } => {
+                out.line(format!("failed: {task}: {reason}"))?;
+                out.line(format!("look:    pleach inspect {task}"))?;
+                out.line("again:   pleach gardener --retry-failed")
+            }
+            TreeEnded::GateRed(gate) => {
+                out.line(format!("failed: the tests of {gate} fail on `{}`", plan.target))?;
+                out.line(format!("look:    pleach inspect {gate}"))?;
+                out.line("go on:   mend it by hand and run again, or reopen a task with `pleach reset TASK`")
+            }
+            TreeEnded::Stalled(blocked) => {
+                out.line("stalled: nothing can start")?;
+                blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))
+            }
+            TreeEnded::Paused(_) => out.line("paused: run the same command again to go on"),
+            TreeEnded::Refused(refusal) => {
+                out.line(format!("waiting: {} is finished on `{}` and could not land", refusal.task, refusal.branch))?;
+                out.line(&refusal.why)
+            }
+        }
+    }
+
+    fn now(&self, text: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(text.to_owned());
+        }
+    }
+
+    fn detail(&self, text: String) {
+        if self.verbose {
+            self.line(text);
+        }
+    }
+
+    fn warn(&self, text: &str) {
+        self.say(format!("warning: {text}"));
+    }
+
+    fn line(&self, text: String) {
+        if !self.quiet {
+            self.say(text);
+        }
+    }
+
+    fn say(&self, text: String) {
+        match &self.bar {
+            Some(bar) => bar.suspend(|| anstream::eprintln!("{text}")),
+            None => anstream::eprintln!("{text}"),
+        }
+    }
+}
+
+fn bar(all: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{spinner} [{bar:30}] {pos}/{len} {elapsed} {wide_msg}");
+    let bar = ProgressBar::new(all as u64);
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    bar
+}
+
+fn ended_json(ended: &TreeEnded) -> serde_json::Value {
+    match ended {
+        TreeEnded::Done => json!({"ended": "done"}),
+        TreeEnded::TaskDone(task) => json!({"ended": "done", "task": task}),
+        TreeEnded::Failed { task, reason } => json!({"ended": "failed", "task": task, "reason": reason}),
+        TreeEnded::GateRed(gate) => json!({"ended": "gate_red", "task": gate}),
+        TreeEnded::Stalled(blocked) => {
+            let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
+            json!({"ended": "stalled", "blocked": blocked})
+        }
+        TreeEnded::Paused(_) => json!({"ended": "paused"}),
+        TreeEnded::Refused(refusal) => {
+            json!({"ended": "refused", "task": refusal.task, "branch": refusal.branch, "reason": refusal.why})
+        }
+    }
+}
