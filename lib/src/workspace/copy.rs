@@ -112,6 +112,8 @@ impl WorkingCopy {
     pub fn hand_over(&mut self, session: SessionId, branch: BranchName, at: Position) -> Result<Option<String>, Error> {
         let kept = self.keep_uncommitted("the working copy goes to another session")?;
         (self.session, self.branch, self.at) = (session, branch, at);
+        // Between two sessions the target may have moved, by us.
+        self.forget_look();
         self.worktree.reset_to(at.base, self.tree()?)?;
         Ok(kept.map(|(name, _)| name))
     }
