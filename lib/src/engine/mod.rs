@@ -8,6 +8,7 @@ mod assignment;
 mod call_off;
 mod export;
 mod human;
+pub mod landing;
 mod node;
 mod preamble;
 mod recording;

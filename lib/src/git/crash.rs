@@ -26,6 +26,8 @@ pub enum Kind {
     HeadUpdate,
     /// A worktree's index written.
     IndexUpdate,
+    /// A target moved to what was built for it: its ref, and the files of the checkout that has it.
+    Landing,
 }
 
 /// On which side of the write a point lies.
@@ -37,7 +39,7 @@ pub enum When {
     After,
 }
 
-const KINDS: [Kind; 4] = [Kind::ObjectWrite, Kind::RefSwap, Kind::HeadUpdate, Kind::IndexUpdate];
+const KINDS: [Kind; 5] = [Kind::ObjectWrite, Kind::RefSwap, Kind::HeadUpdate, Kind::IndexUpdate, Kind::Landing];
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -46,6 +48,7 @@ impl fmt::Display for Kind {
             Self::RefSwap => "ref-swap",
             Self::HeadUpdate => "head-update",
             Self::IndexUpdate => "index-update",
+            Self::Landing => "landing",
         })
     }
 }
@@ -71,7 +74,7 @@ pub enum Target {
 /// A crash point that cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "`{0}` is not a crash point; write `any:N`, or KIND:WHEN:N with object-write, ref-swap, head-update or index-update, before or after, and N from 1"
+    "`{0}` is not a crash point; write `any:N`, or KIND:WHEN:N with object-write, ref-swap, head-update, index-update or landing, before or after, and N from 1"
 )]
 pub struct InvalidTarget(String);
 
@@ -98,7 +101,7 @@ struct Plan {
     target: Option<Target>,
     trace: Option<PathBuf>,
     /// Points passed, per kind and side.
-    passed: [AtomicU64; 8],
+    passed: [AtomicU64; KINDS.len() * 2],
     /// Orders the points of several threads, so that their numbers and the trace agree.
     turnstile: Mutex<u64>,
 }

@@ -7,13 +7,16 @@
 //! - [`Repo::swap`] moves a ref if and only if it still is where the caller thinks it is.
 //! - [`Worktree`] is a checkout an agent works in: what changed there, as a tree; and bringing HEAD, index and files
 //!   to a given state.
+//! - [`Repo::fast_forward`] moves a branch people may have checked out; [`Repo::merge_trees`] merges without a checkout.
 //! - [`crash`] has the points at which tests let the process die.
 
 pub mod crash;
 mod diff;
 mod error;
 mod id;
+mod land;
 mod loose;
+mod merge;
 mod object;
 mod open;
 mod pack;
@@ -26,6 +29,8 @@ mod writer;
 pub use diff::{Change, ChangeKind, FileStat};
 pub use error::{Error, OLDEST_GIT, Unsupported};
 pub use id::{BlobId, TreeId};
+pub use land::LandError;
+pub use merge::{Conflict, MergeError};
 pub use object::{Commit, EntryKind, Person, TreeEntry};
 pub use open::Durability;
 pub use refs::{Move, SwapError};

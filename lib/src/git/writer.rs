@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use gix::bstr::BStr;
+use gix::bstr::{BStr, ByteSlice as _};
 use gix::objs::{Kind as ObjectKind, Write as _};
 use jiff::Timestamp;
 
@@ -115,6 +115,16 @@ impl Writer {
         Ok(from_gix(&id))
     }
 
+    /// A commit again, on other parents and with another tree. Everything else stays byte for byte: message, author,
+    /// committer and both dates. A signature is left out, because it would no longer be true.
+    pub fn commit_again(&mut self, original: CommitId, tree: TreeId, parents: &[CommitId]) -> Result<CommitId, Error> {
+        let id = to_gix(original);
+        let found = self.memory.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
+        let bytes = transplant(&found.data, tree, parents);
+        let copy = self.memory.objects.write_buf(ObjectKind::Commit, &bytes).doing("build a commit")?;
+        Ok(from_gix(&copy))
+    }
+
     /// The content of a blob that may not be flushed yet.
     pub fn read_blob(&self, id: BlobId) -> Result<Vec<u8>, Error> {
         let id = id.to_gix();
@@ -157,7 +167,53 @@ fn components(path: &RepoPath) -> Result<Vec<&BStr>, Error> {
     }
 }
 
+/// The bytes of a commit with other parents and another tree. Worked on as bytes, because what is read and written
+/// again by parts may come out differently: odd time zones, unknown headers.
+fn transplant(commit: &[u8], tree: TreeId, parents: &[CommitId]) -> Vec<u8> {
+    const REPLACED: [&[u8]; 2] = [b"tree", b"parent"];
+    // What speaks of the old parents or of the whole old commit.
+    const LEFT_OUT: [&[u8]; 3] = [b"gpgsig", b"gpgsig-sha256", b"mergetag"];
+    let mut copy = format!("tree {tree}\n").into_bytes();
+    parents.iter().for_each(|parent| copy.extend(format!("parent {parent}\n").bytes()));
+    let header_end = commit.find(b"\n\n").map_or(commit.len(), |end| end + 1);
+    let mut is_kept = true;
+    for line in commit[..header_end].split_inclusive(|byte| *byte == b'\n') {
+        // A line that begins with a space goes on with the header before it.
+        if !line.starts_with(b" ") {
+            let key = line.split(|byte| *byte == b' ').next().unwrap_or(line);
+            is_kept = !REPLACED.contains(&key) && !LEFT_OUT.contains(&key);
+        }
+        if is_kept {
+            copy.extend_from_slice(line);
+        }
+    }
+    copy.extend_from_slice(&commit[header_end..]);
+    copy
+}
+
 /// A header line ends at a line break and an address at an angle bracket, so these cannot be part of a name.
 fn header_text(text: &str) -> String {
     text.chars().map(|c| if matches!(c, '<' | '>' | '\n' | '\0') { ' ' } else { c }).collect::<String>().trim().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_made_again_differs_in_tree_and_parents_alone() {
+        let (tree, parent) = ([1; 20], [2; 20]);
+        let (tree_id, parent_id) = (TreeId::from_bytes(tree), CommitId::from_bytes(parent));
+        let original = b"tree 0\nparent 0\nparent 1\nauthor A <a@b> 1700000000 +0545\ncommitter C <c@d> 1700000009 -051800\n\
+            gpgsig -----BEGIN\n \n x\n -----END\nencoding latin1\nodd header\n more\n\ntree 9\n\nparent \xe4\n gpgsig\n";
+        let expected = [
+            format!("tree {tree_id}\nparent {parent_id}\n").as_bytes(),
+            b"author A <a@b> 1700000000 +0545\ncommitter C <c@d> 1700000009 -051800\nencoding latin1\nodd header\n more\n",
+            b"\ntree 9\n\nparent \xe4\n gpgsig\n",
+        ]
+        .concat();
+        assert_eq!(transplant(original, tree_id, &[parent_id]), expected);
+        let bare = transplant(b"tree 0\nauthor A <a@b> 1 +0000\n\n", tree_id, &[]);
+        assert_eq!(bare, format!("tree {tree_id}\nauthor A <a@b> 1 +0000\n\n").as_bytes());
+    }
 }

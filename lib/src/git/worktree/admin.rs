@@ -129,7 +129,7 @@ impl Worktree {
 }
 
 /// The git directory the worktree's `.git` file names, none if it has no such file.
-pub(super) fn linked_git_dir(root: &Path) -> Result<Option<PathBuf>, Error> {
+pub(in crate::git) fn linked_git_dir(root: &Path) -> Result<Option<PathBuf>, Error> {
     let link = root.join(".git");
     if link.is_dir() {
         return Ok(Some(link));

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use gix::bstr::BString;
 
 pub use admin::Listed;
+pub(super) use admin::linked_git_dir;
 pub use files::{Held, HeldBack, Limits, Written};
 pub use restore::Restored;
 pub use scan::Scan;

@@ -1,0 +1,349 @@
+//! Moving a branch people work on. Where a checkout has it, the git program moves branch, index and files together and
+//! refuses to overwrite anything; where none has it, its ref is swapped.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::crash::{self, Kind, When};
+use super::error::{Error, IoContext as _};
+use super::merge::listed;
+use super::open::Durability;
+use super::program::Finished;
+use super::refs::{SwapError, lock_path};
+use super::repo::Repo;
+use super::worktree::{Worktree, linked_git_dir};
+use crate::ids::{BranchName, CommitId, RepoPath};
+
+/// How long what is in the way of a landing is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How often it is looked at meanwhile.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Why a branch was not moved. Unless it says otherwise, nothing was touched.
+#[derive(Debug, thiserror::Error)]
+pub enum LandError {
+    /// Somebody else moved it.
+    #[error("`{target}` has moved to {} since the work was built on it; run again to have it rebuilt there", now.short())]
+    Moved {
+        /// The branch.
+        target: BranchName,
+        /// Where it is.
+        now: CommitId,
+    },
+    /// It does not exist any more.
+    #[error("`{target}` was deleted; make it again with `git branch {target} {from}` and run again")]
+    Gone {
+        /// The branch.
+        target: BranchName,
+        /// Where it was.
+        from: CommitId,
+    },
+    /// Files of a checkout would be overwritten.
+    #[error(
+        "`{target}` cannot move: that would overwrite what is not committed in `{}`: {}; commit it or move it away and run again, or take the work there with `git merge --ff-only {}`",
+        checkout.display(), listed(paths), to.short()
+    )]
+    LocalChanges {
+        /// The branch.
+        target: BranchName,
+        /// The checkout.
+        checkout: PathBuf,
+        /// The files in the way, as git names them.
+        paths: Vec<RepoPath>,
+        /// Where it was to go.
+        to: CommitId,
+    },
+    /// Something else goes on, and has for as long as was waited.
+    #[error("`{target}` cannot move: {what}; then run again, or take the work with `git merge --ff-only {}`", to.short())]
+    Busy {
+        /// The branch.
+        target: BranchName,
+        /// What goes on, and how to end it.
+        what: String,
+        /// Where it was to go.
+        to: CommitId,
+    },
+    /// More than one checkout has it, and only one can follow.
+    #[error(
+        "`{target}` cannot move: it is checked out in {}; run `git switch --detach` in all but one and run again",
+        checkouts.iter().map(|path| format!("`{}`", path.display())).collect::<Vec<_>>().join(" and ")
+    )]
+    SeveralCheckouts {
+        /// The branch.
+        target: BranchName,
+        /// The checkouts.
+        checkouts: Vec<PathBuf>,
+    },
+    /// What it should move to is not built on where it is.
+    #[error("`{target}` cannot move from {from} to {to}, which is not built on it")]
+    NotForward {
+        /// The branch.
+        target: BranchName,
+        /// Where it is.
+        from: CommitId,
+        /// Where it was to go.
+        to: CommitId,
+    },
+    /// Anything else, in git's own words.
+    #[error(transparent)]
+    Git(#[from] Error),
+}
+
+impl Repo {
+    /// The checkouts that have a branch checked out: the main one, linked worktrees. Those that were deleted without
+    /// telling git are left out.
+    pub fn checkouts_of(&self, branch: &BranchName) -> Result<Vec<PathBuf>, Error> {
+        let name = full_name(branch);
+        let all = Worktree::list(self)?.into_iter().enumerate();
+        let has_it = all.filter(|(_, one)| one.branch.as_ref() == Some(&name) && one.prunable.is_none());
+        Ok(has_it.map(|(index, one)| if index == 0 { self.main_checkout(one.path) } else { one.path }).collect())
+    }
+
+    /// git takes the place of the git directory for that of the files, which is wrong in a submodule.
+    fn main_checkout(&self, listed: PathBuf) -> PathBuf {
+        let is_own = self.git_dir().canonicalize().is_ok_and(|own| own == self.common_dir());
+        self.workdir().filter(|_| is_own).map_or(listed, Path::to_owned)
+    }
+
+    /// Moves a branch forward, with index and files of the checkout that has it. It must still be at `from`; if it has
+    /// `to` already, there is nothing to do. Waits ten seconds for what is in the way; blocks meanwhile.
+    pub fn fast_forward(&self, target: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
+        self.fast_forward_within(target, from, to, PATIENCE)
+    }
+
+    /// As [`Repo::fast_forward`], with another limit to the waiting.
+    pub fn fast_forward_within(
+        &self,
+        target: &BranchName,
+        from: CommitId,
+        to: CommitId,
+        patience: Duration,
+    ) -> Result<(), LandError> {
+        if !self.is_ancestor(from, to)? {
+            return Err(LandError::NotForward { target: target.clone(), from, to });
+        }
+        let landing = Landing { repo: self, target, name: full_name(target), from, to };
+        let begun = Instant::now();
+        crash::point(Kind::Landing, When::Before);
+        loop {
+            let is_last = begun.elapsed() >= patience;
+            match landing.attempt()? {
+                Attempt::Landed => break,
+                Attempt::Blocked(what) if is_last => return Err(LandError::Busy { target: target.clone(), what, to }),
+                Attempt::Blocked(_) => std::thread::sleep(POLL.min(patience.saturating_sub(begun.elapsed()))),
+            }
+        }
+        crash::point(Kind::Landing, When::After);
+        Ok(())
+    }
+}
+
+fn full_name(branch: &BranchName) -> String {
+    format!("refs/heads/{branch}")
+}
+
+struct Landing<'a> {
+    repo: &'a Repo,
+    target: &'a BranchName,
+    name: String,
+    from: CommitId,
+    to: CommitId,
+}
+
+enum Attempt {
+    Landed,
+    /// Something that may pass: what it is and how to end it.
+    Blocked(String),
+}
+
+impl Landing<'_> {
+    /// Looks where everything stands now and moves it if nothing is in the way. What the ref says decides alone, so
+    /// that this may be done again after anything.
+    fn attempt(&self) -> Result<Attempt, LandError> {
+        if self.has_landed()? {
+            return Ok(Attempt::Landed);
+        }
+        if let Some(what) = self.rebase()? {
+            return Ok(Attempt::Blocked(what));
+        }
+        match self.repo.checkouts_of(self.target)?.as_slice() {
+            [] => self.swap(),
+            [checkout] => self.merge(checkout),
+            several => Err(LandError::SeveralCheckouts { target: self.target.clone(), checkouts: several.to_vec() }),
+        }
+    }
+
+    /// Whether the target has what is to land; an error if it is neither there nor where the work was built.
+    fn has_landed(&self) -> Result<bool, LandError> {
+        match self.repo.reference(&self.name)? {
+            None => Err(LandError::Gone { target: self.target.clone(), from: self.from }),
+            Some(tip) if tip == self.from && tip != self.to => Ok(false),
+            Some(tip) if self.repo.is_ancestor(self.to, tip)? => Ok(true),
+            Some(now) => Err(LandError::Moved { target: self.target.clone(), now }),
+        }
+    }
+
+    fn swap(&self) -> Result<Attempt, LandError> {
+        match self.repo.swap(&self.name, Some(self.from), self.to, "pleach: land") {
+            Ok(()) => Ok(Attempt::Landed),
+            Err(SwapError::Locked { lock, .. }) => Ok(Attempt::Blocked(locked(&lock))),
+            // Somebody was faster. If it is gone or elsewhere, that is an error.
+            Err(SwapError::Stale { .. }) => Ok(match self.has_landed()? {
+                true => Attempt::Landed,
+                false => {
+                    Attempt::Blocked(format!("`{}` is being moved by another git process; wait for it", self.name))
+                }
+            }),
+            Err(error) => Err(Error::from(error).into()),
+        }
+    }
+
+    /// Moves branch, index and files of the checkout that has the target.
+    fn merge(&self, checkout: &Path) -> Result<Attempt, LandError> {
+        if !checkout.is_dir() {
+            let place = checkout.display();
+            let what =
+                format!("it is checked out in `{place}`, which is not there now; mount it or prune the worktree");
+            return Ok(Attempt::Blocked(what));
+        }
+        let git_dir = linked_git_dir(checkout)?.ok_or_else(|| Error::NotARepository { path: checkout.to_owned() })?;
+        let locks = [git_dir.join("index"), git_dir.join("HEAD"), self.repo.common_dir().join(&self.name)];
+        let lock = locks.iter().map(|path| lock_path(path)).find(|lock| lock.exists());
+        if let Some(what) = in_progress(&git_dir, checkout).or(lock.map(|lock| locked(&lock))) {
+            return Ok(Attempt::Blocked(what));
+        }
+        let finished = self.repo.shared.program.run(checkout, self.arguments())?;
+        match finished.code {
+            Some(0) if self.has_landed()? => Ok(Attempt::Landed),
+            // The user changed to another branch at that very moment.
+            Some(0) => {
+                Ok(Attempt::Blocked(format!("another git process works in `{}`; wait for it", checkout.display())))
+            }
+            _ => self.refusal(finished, checkout),
+        }
+    }
+
+    /// Everything that could have git do something else than move forward and touch nothing else is switched off.
+    fn arguments(&self) -> Vec<OsString> {
+        let mut settings = vec!["submodule.recurse=false".to_owned(), format!("branch.{}.mergeOptions=", self.target)];
+        if self.repo.durability == Durability::Fsync {
+            settings.push("core.fsync=reference,index".to_owned());
+        }
+        let options = ["--ff-only", "--no-autostash", "--no-overwrite-ignore", "--no-verify-signatures", "--no-squash"];
+        let settings = settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]);
+        let command = ["merge", "-q"].into_iter().chain(options).map(str::to_owned);
+        settings.chain(command).chain([self.to.to_string()]).map(OsString::from).collect()
+    }
+
+    /// What git's refusal means. Its words are the only thing that tells: the codes are few and shared.
+    fn refusal(&self, finished: Finished, checkout: &Path) -> Result<Attempt, LandError> {
+        let place = checkout.display();
+        let words = &finished.stderr;
+        let overwritten = |paths| LandError::LocalChanges {
+            target: self.target.clone(),
+            checkout: checkout.to_owned(),
+            paths,
+            to: self.to,
+        };
+        let paths = refused_paths(words);
+        if !paths.is_empty() {
+            return Err(overwritten(paths));
+        }
+        if words.contains("unmerged files") {
+            return Err(overwritten(self.unmerged(checkout)?));
+        }
+        let blocked = if words.contains("cannot lock ref") {
+            // Index and files are done by now and only the ref is missing; the same call again completes it.
+            format!(
+                "the files in `{place}` are up to date already, but a ref is locked ({words}); end the git process that holds it, or delete the lock if none runs"
+            )
+        } else if words.contains("index.lock") {
+            format!("another git process works in `{place}` ({words}); wait for it, or delete the lock if none runs")
+        } else if words.contains("You have not concluded your") {
+            format!("a merge or cherry-pick is in progress in `{place}`; conclude or abort it")
+        } else if words.contains("Not possible to fast-forward") {
+            // The next look at the ref tells.
+            format!("git does not find {} ahead of what `{place}` has checked out", self.to)
+        } else {
+            return Err(finished.failure().into());
+        };
+        Ok(Attempt::Blocked(blocked))
+    }
+
+    fn unmerged(&self, checkout: &Path) -> Result<Vec<RepoPath>, Error> {
+        let args = ["diff", "--name-only", "--diff-filter=U", "-z"];
+        let names = self.repo.shared.program.run(checkout, args)?.success()?;
+        Ok(names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(RepoPath::new).collect())
+    }
+
+    /// A rebase of the target, in any checkout. HEAD is detached meanwhile, and at its end the rebase expects the
+    /// branch where it was.
+    fn rebase(&self) -> Result<Option<String>, Error> {
+        let common = self.repo.common_dir();
+        let linked = common.join("worktrees");
+        let mut git_dirs = vec![common];
+        match std::fs::read_dir(&linked) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            entries => {
+                for entry in entries.at("list", &linked)? {
+                    git_dirs.push(entry.at("list", &linked)?.path());
+                }
+            }
+        }
+        const HOLDERS: [&str; 3] = ["rebase-merge/head-name", "rebase-apply/head-name", "rebase-merge/update-refs"];
+        let names_it = |path: PathBuf| {
+            std::fs::read(path)
+                .is_ok_and(|text| text.split(|byte| *byte == b'\n').any(|line| line == self.name.as_bytes()))
+        };
+        let is_rebased = git_dirs.iter().any(|dir| HOLDERS.iter().any(|holder| names_it(dir.join(holder))));
+        Ok(is_rebased
+            .then(|| "a rebase of it is in progress; end it with `git rebase --continue` or `--abort`".to_owned()))
+    }
+}
+
+/// What the user has begun in a checkout and not concluded.
+fn in_progress(git_dir: &Path, checkout: &Path) -> Option<String> {
+    const MARKS: [(&str, &str, &str); 5] = [
+        ("MERGE_HEAD", "a merge", "git merge"),
+        ("CHERRY_PICK_HEAD", "a cherry-pick", "git cherry-pick"),
+        ("REVERT_HEAD", "a revert", "git revert"),
+        ("rebase-merge", "a rebase", "git rebase"),
+        ("rebase-apply", "a rebase or `git am`", "git rebase (or git am)"),
+    ];
+    let (_, what, command) = MARKS.iter().find(|(mark, ..)| git_dir.join(mark).exists())?;
+    let place = checkout.display();
+    Some(format!("{what} is in progress in `{place}`; end it with `{command} --continue` or `--abort`"))
+}
+
+fn locked(lock: &Path) -> String {
+    format!(
+        "another git process works here, or one was killed; wait for it, or delete `{}` if none runs",
+        lock.display()
+    )
+}
+
+/// The files git lists in a refusal: each on a line of its own, after a tab.
+fn refused_paths(words: &str) -> Vec<RepoPath> {
+    let mut paths: Vec<RepoPath> =
+        words.lines().filter_map(|line| line.strip_prefix('\t')).map(RepoPath::new).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_files_are_read_from_all_of_gits_lists() {
+        let words = "error: Your local changes to the following files would be overwritten by merge:\n\tb c\n\ta\n\
+            Please commit your changes or stash them before you merge.\n\
+            error: The following untracked working tree files would be overwritten by merge:\n\tnew/file\n\
+            Please move or remove them before you merge.\nAborting";
+        assert_eq!(refused_paths(words), ["a".into(), "b c".into(), "new/file".into()]);
+        assert_eq!(refused_paths("fatal: Not possible to fast-forward, aborting."), []);
+    }
+}
