@@ -45,9 +45,13 @@ impl Repo {
         }
         let mut config = snapshot(&entries, environment);
         let mut own = config.clone();
-        if entries.iter().any(|(key, _)| key == "core.worktree") {
-            let top = program.run(dir, ["rev-parse", "--show-toplevel"])?.success()?;
-            own.push([b"core.worktree=", top.strip_suffix(b"\n").unwrap_or(&top)].concat().into());
+        if entries.iter().any(|(key, _)| key == "core.worktree") || lies_apart(&git_dir) {
+            let top = program.run(dir, ["rev-parse", "--show-toplevel"])?;
+            // A bare repository has no files, and says so by failing.
+            if let (Some(0), top) = (top.code, &top.stdout) {
+                own.push([b"core.worktree=", top.strip_suffix(b"\n").unwrap_or(top)].concat().into());
+                own.push("core.bare=false".into());
+            }
         }
         config.shrink_to_fit();
         let handle = open_with(&git_dir, own)?;
@@ -88,6 +92,11 @@ fn git_dir(program: &Program, dir: &Path) -> Result<PathBuf, Error> {
         _ if found.stderr.contains("not a git repository") => Err(Error::NotARepository { path: dir.to_owned() }),
         _ => Err(Error::Refused { path: dir.to_owned(), detail: found.stderr }),
     }
+}
+
+/// Whether the place of a git directory does not tell where the files are: in a submodule, or made that way.
+fn lies_apart(git_dir: &Path) -> bool {
+    git_dir.file_name() != Some(OsStr::new(".git")) && !git_dir.join("commondir").exists()
 }
 
 type Entry = (String, BString);
