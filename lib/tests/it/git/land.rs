@@ -502,6 +502,10 @@ fn land_a_file(sandbox: &Sandbox, checkout: &str) {
     let to = advance(&repo, from, &[("x", Some("x\n"))], "x");
     repo.fast_forward(&main(), from, to).unwrap();
     assert_eq!(fs::read(path.join("x")).unwrap(), b"x\n");
+    // And the files are seen there.
+    fs::write(path.join("x"), "changed\n").unwrap();
+    let scan = pleach::git::Worktree::open(&repo, &path).unwrap().scan().unwrap();
+    assert!(scan.paths().any(|path| path == "x".into()), "{scan:?}");
 }
 
 #[test]
