@@ -218,7 +218,15 @@ impl Landing<'_> {
             return Ok(Attempt::Blocked(what));
         }
         let program = self.repo.shared.program.clone().with_variable(NOTHING, "");
-        let finished = program.run(checkout, self.arguments())?;
+        let mut finished = program.run(checkout, self.arguments())?;
+        let in_the_way = refused_paths(&finished.stderr);
+        if finished.code != Some(0) && !in_the_way.is_empty() {
+            let paths = self.repo.adopt(checkout, &in_the_way, self.repo.tree_of(self.to)?)?;
+            if !paths.is_empty() {
+                return Err(self.local_changes(checkout, paths));
+            }
+            finished = program.run(checkout, self.arguments())?;
+        }
         match finished.code {
             Some(0) if self.has_landed()? => Ok(Attempt::Landed),
             // The user changed to another branch at that very moment.
@@ -227,6 +235,10 @@ impl Landing<'_> {
             }
             _ => self.refusal(finished, checkout),
         }
+    }
+
+    fn local_changes(&self, checkout: &Path, paths: Vec<RepoPath>) -> LandError {
+        LandError::LocalChanges { target: self.target.clone(), checkout: checkout.to_owned(), paths, to: self.to }
     }
 
     /// Everything that could have git do something else than move forward and touch nothing else is switched off.
@@ -246,18 +258,12 @@ impl Landing<'_> {
     fn refusal(&self, finished: Finished, checkout: &Path) -> Result<Attempt, LandError> {
         let place = checkout.display();
         let words = &finished.stderr;
-        let overwritten = |paths| LandError::LocalChanges {
-            target: self.target.clone(),
-            checkout: checkout.to_owned(),
-            paths,
-            to: self.to,
-        };
         let paths = refused_paths(words);
         if !paths.is_empty() {
-            return Err(overwritten(paths));
+            return Err(self.local_changes(checkout, paths));
         }
         if words.contains("unmerged files") {
-            return Err(overwritten(self.unmerged(checkout)?));
+            return Err(self.local_changes(checkout, self.unmerged(checkout)?));
         }
         let blocked = if words.contains("cannot lock ref") {
             // Index and files are done by now and only the ref is missing; the same call again completes it.

@@ -214,6 +214,46 @@ fn files_in_the_way_are_named_and_nothing_moves() {
 }
 
 #[test]
+fn files_that_hold_what_lands_are_not_in_the_way() {
+    // A power cut in the middle: files written, the old index, its lock left behind.
+    let script =
+        "merge:1) cd \"$repo\"; echo landed >a.txt; mkdir new; echo new >new/file; : >.git/index.lock; kill -9 $$;;";
+    let world = World::new().with_git_that(script);
+    world.sandbox.write("repo/src/b.txt", "dirty\n");
+    let killed = world.land_at_once().unwrap_err();
+    assert!(killed.to_string().contains("killed"), "{killed}");
+    assert!(busy(world.land_at_once()).contains("index.lock"));
+    fs::remove_file(world.sandbox.path("repo/.git/index.lock")).unwrap();
+    world.land_at_once().unwrap();
+    world.assert_landed_in("repo");
+    assert_eq!(world.status(), " M src/b.txt");
+    // One that differs is named alone, in whatever way it does, and the others are not staged.
+    type Arrange = fn(&Path);
+    let differences: [Arrange; 4] = [
+        |file| fs::write(file, "mine\n").unwrap(),
+        |file| fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap(),
+        |file| {
+            fs::rename(file, file.with_file_name("aside")).unwrap();
+            std::os::unix::fs::symlink("aside", file).unwrap();
+        },
+        |file| {
+            fs::remove_file(file).unwrap();
+            fs::create_dir(file).unwrap();
+            fs::write(file.join("x"), "x").unwrap();
+        },
+    ];
+    for arrange in differences {
+        let world = World::new();
+        world.sandbox.write("repo/a.txt", "landed\n");
+        world.sandbox.write("repo/new/file", "new\n");
+        arrange(&world.sandbox.path("repo/new/file"));
+        let before = world.everything();
+        assert_eq!(refused(world.land()), ["new/file"]);
+        assert_eq!(world.everything(), before);
+    }
+}
+
+#[test]
 fn conflicts_the_user_has_not_resolved_are_named() {
     let world = World::new();
     world.sandbox.write("repo/src/b.txt", "stashed\n");
