@@ -21,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is looked at meanwhile.
 const POLL: Duration = Duration::from_millis(50);
 
+/// A variable without a value, to set what the user has set back to nothing.
+const NOTHING: &str = "PLEACH_NOTHING";
+
 /// Why a branch was not moved. Unless it says otherwise, nothing was touched.
 #[derive(Debug, thiserror::Error)]
 pub enum LandError {
@@ -214,7 +217,16 @@ impl Landing<'_> {
         if let Some(what) = in_progress(&git_dir, checkout).or(lock.map(|lock| locked(&lock))) {
             return Ok(Attempt::Blocked(what));
         }
-        let finished = self.repo.shared.program.run(checkout, self.arguments())?;
+        let program = self.repo.shared.program.clone().with_variable(NOTHING, "");
+        let mut finished = program.run(checkout, self.arguments())?;
+        let in_the_way = refused_paths(&finished.stderr);
+        if finished.code != Some(0) && !in_the_way.is_empty() {
+            let paths = self.repo.adopt(checkout, &in_the_way, self.repo.tree_of(self.to)?)?;
+            if !paths.is_empty() {
+                return Err(self.local_changes(checkout, paths));
+            }
+            finished = program.run(checkout, self.arguments())?;
+        }
         match finished.code {
             Some(0) if self.has_landed()? => Ok(Attempt::Landed),
             // The user changed to another branch at that very moment.
@@ -225,34 +237,33 @@ impl Landing<'_> {
         }
     }
 
+    fn local_changes(&self, checkout: &Path, paths: Vec<RepoPath>) -> LandError {
+        LandError::LocalChanges { target: self.target.clone(), checkout: checkout.to_owned(), paths, to: self.to }
+    }
+
     /// Everything that could have git do something else than move forward and touch nothing else is switched off.
     fn arguments(&self) -> Vec<OsString> {
-        let mut settings = vec!["submodule.recurse=false".to_owned(), format!("branch.{}.mergeOptions=", self.target)];
+        let mut settings = vec!["-c".to_owned(), "submodule.recurse=false".to_owned()];
         if self.repo.durability == Durability::Fsync {
-            settings.push("core.fsync=reference,index".to_owned());
+            settings.extend(["-c", "core.fsync=reference,index"].map(str::to_owned));
         }
-        let options = ["--ff-only", "--no-autostash", "--no-overwrite-ignore", "--no-verify-signatures", "--no-squash"];
-        let settings = settings.into_iter().flat_map(|setting| ["-c".to_owned(), setting]);
+        // By way of a variable, because a branch may have a `=` in its name.
+        settings.push(format!("--config-env=branch.{}.mergeOptions={NOTHING}", self.target));
+        let options = ["--ff-only", "--no-autostash", "--no-overwrite-ignore", "--no-verify-signatures"];
         let command = ["merge", "-q"].into_iter().chain(options).map(str::to_owned);
-        settings.chain(command).chain([self.to.to_string()]).map(OsString::from).collect()
+        settings.into_iter().chain(command).chain([self.to.to_string()]).map(OsString::from).collect()
     }
 
     /// What git's refusal means. Its words are the only thing that tells: the codes are few and shared.
     fn refusal(&self, finished: Finished, checkout: &Path) -> Result<Attempt, LandError> {
         let place = checkout.display();
         let words = &finished.stderr;
-        let overwritten = |paths| LandError::LocalChanges {
-            target: self.target.clone(),
-            checkout: checkout.to_owned(),
-            paths,
-            to: self.to,
-        };
         let paths = refused_paths(words);
         if !paths.is_empty() {
-            return Err(overwritten(paths));
+            return Err(self.local_changes(checkout, paths));
         }
         if words.contains("unmerged files") {
-            return Err(overwritten(self.unmerged(checkout)?));
+            return Err(self.local_changes(checkout, self.unmerged(checkout)?));
         }
         let blocked = if words.contains("cannot lock ref") {
             // Index and files are done by now and only the ref is missing; the same call again completes it.

@@ -10,6 +10,7 @@
 //! - [`Repo::fast_forward`] moves a branch people may have checked out; [`Repo::merge_trees`] merges without a checkout.
 //! - [`crash`] has the points at which tests let the process die.
 
+mod adopt;
 pub mod crash;
 mod diff;
 mod error;

@@ -44,13 +44,11 @@ impl Repo {
             return Err(Error::Unsupported { path: dir.to_owned(), feature });
         }
         let mut config = snapshot(&entries, environment);
-        let mut own = config.clone();
-        if entries.iter().any(|(key, _)| key == "core.worktree") {
-            let top = program.run(dir, ["rev-parse", "--show-toplevel"])?.success()?;
-            own.push([b"core.worktree=", top.strip_suffix(b"\n").unwrap_or(&top)].concat().into());
-        }
         config.shrink_to_fit();
-        let handle = open_with(&git_dir, own)?;
+        let mut handle = open_with(&git_dir, config.clone())?;
+        if entries.iter().any(|(key, _)| key == "core.worktree") || lies_apart(&git_dir) {
+            handle = with_files(&program, dir, handle)?;
+        }
         let repo =
             Self { shared: Arc::new(Shared { handle, program, version, config }), durability: Durability::Fsync };
         match repo.local().head().doing("read HEAD")?.id() {
@@ -88,6 +86,24 @@ fn git_dir(program: &Program, dir: &Path) -> Result<PathBuf, Error> {
         _ if found.stderr.contains("not a git repository") => Err(Error::NotARepository { path: dir.to_owned() }),
         _ => Err(Error::Refused { path: dir.to_owned(), detail: found.stderr }),
     }
+}
+
+/// Whether the place of a git directory does not tell where the files are: in a submodule, or made that way.
+fn lies_apart(git_dir: &Path) -> bool {
+    git_dir.file_name() != Some(OsStr::new(".git")) && !git_dir.join("commondir").exists()
+}
+
+/// The handle with the directory git finds its files in; a bare repository has none, and git says so by failing.
+fn with_files(
+    program: &Program,
+    dir: &Path,
+    handle: gix::ThreadSafeRepository,
+) -> Result<gix::ThreadSafeRepository, Error> {
+    let top = program.run(dir, ["rev-parse", "--show-toplevel"])?;
+    let (Some(0), Some(path)) = (top.code, top.stdout.strip_suffix(b"\n")) else { return Ok(handle) };
+    let mut repo = handle.to_thread_local();
+    repo.set_workdir(Path::new(OsStr::from_bytes(path)).to_owned()).doing("open the checkout")?;
+    Ok(repo.into_sync())
 }
 
 type Entry = (String, BString);

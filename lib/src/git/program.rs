@@ -55,6 +55,12 @@ impl Program {
         Self { environment: passed_on.chain(fixed).collect() }
     }
 
+    /// The same with one more variable.
+    pub fn with_variable(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.into(), Some(value.into())));
+        self
+    }
+
     /// Runs git in `dir` and waits for it. It is never killed: a call that is cut short could leave half a checkout.
     pub fn run<A: AsRef<OsStr>>(&self, dir: &Path, args: impl IntoIterator<Item = A>) -> Result<Finished, Error> {
         self.run_with_stdin(dir, args, &[])

@@ -2,8 +2,10 @@
 
 mod crash;
 mod filters;
+mod land;
 mod objects;
 mod pack;
+mod rebuild;
 mod refs;
 mod repo;
 mod restore;

@@ -8,7 +8,7 @@ use super::Worktree;
 use super::cache::Cache;
 use super::restore::remove_directory;
 use crate::git::crash::{self, Kind, When};
-use crate::git::error::{Error, IoContext as _};
+use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::{TreeId, from_gix};
 use crate::git::open::open_with;
 use crate::git::repo::{Repo, head_of};
@@ -75,6 +75,10 @@ impl Worktree {
         let handle = open_with(&git_dir, repo.shared.config.clone())?;
         let mut handle = handle.to_thread_local();
         handle.object_cache_size_if_unset(4 * 1024 * 1024);
+        if handle.workdir().is_none() {
+            // Its git directory lies elsewhere and does not tell.
+            handle.set_workdir(root.clone()).doing("open the worktree")?;
+        }
         if same_file(handle.common_dir(), &repo.common_dir()) {
             let head = head_of(&handle)?;
             let mut worktree = Self {

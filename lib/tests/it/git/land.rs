@@ -1,0 +1,695 @@
+//! A branch people work on moves forward with their files, or not at all.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+use pleach::config::Environment;
+use pleach::git::{EntryKind, LandError, Repo, TreeEdit, crash};
+use pleach::ids::{BranchName, CommitId};
+
+use super::{Sandbox, names, spec};
+
+/// Long enough that only what never ends runs into it.
+const LONG: Duration = Duration::from_secs(60);
+const SHORT: Duration = Duration::from_millis(200);
+
+/// A commit on `parent` with other files; `None` removes one.
+pub fn advance(repo: &Repo, parent: CommitId, files: &[(&str, Option<&str>)], message: &str) -> CommitId {
+    let mut writer = repo.writer();
+    let mut edits = Vec::new();
+    for (path, content) in files {
+        edits.push(match content {
+            Some(text) => TreeEdit::Put((*path).into(), EntryKind::File, writer.blob(text.as_bytes()).unwrap()),
+            None => TreeEdit::Remove((*path).into()),
+        });
+    }
+    let tree = writer.tree(Some(repo.tree_of(parent).unwrap()), &edits).unwrap();
+    let commit = writer.commit(&spec(tree, &[parent], message)).unwrap();
+    writer.flush().unwrap();
+    commit
+}
+
+fn main() -> BranchName {
+    BranchName::new("main").unwrap()
+}
+
+/// A repository with `main` checked out, and work of two commits to land on it: `a.txt` changed, `new/file` added,
+/// `run.sh` removed.
+struct World {
+    sandbox: Sandbox,
+    repo: Repo,
+    from: CommitId,
+    to: CommitId,
+}
+
+impl World {
+    fn new() -> Self {
+        Self::of(Sandbox::new())
+    }
+
+    fn of(sandbox: Sandbox) -> Self {
+        let repo = sandbox.open("repo");
+        let from = repo.resolve("main").unwrap();
+        let step = advance(&repo, from, &[("a.txt", Some("landed\n")), ("run.sh", None)], "one");
+        let to = advance(&repo, step, &[("new/file", Some("new\n"))], "two");
+        Self { sandbox, repo, from, to }
+    }
+
+    fn land(&self) -> Result<(), LandError> {
+        self.repo.fast_forward_within(&main(), self.from, self.to, LONG)
+    }
+
+    fn land_at_once(&self) -> Result<(), LandError> {
+        self.repo.fast_forward_within(&main(), self.from, self.to, SHORT)
+    }
+
+    fn tip(&self) -> CommitId {
+        self.repo.reference("refs/heads/main").unwrap().unwrap()
+    }
+
+    fn status(&self) -> String {
+        self.sandbox.git("repo", &["status", "--porcelain", "-uall"])
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.sandbox.path(path)).unwrap()
+    }
+
+    /// What nothing may have changed: the ref, the index, the files.
+    fn everything(&self) -> (CommitId, String, String, String) {
+        let index = self.sandbox.git("repo", &["ls-files", "-s"]);
+        let diff = self.sandbox.git("repo", &["diff", "HEAD"]);
+        (self.tip(), index, diff, self.status())
+    }
+
+    fn assert_landed_in(&self, checkout: &str) {
+        assert_eq!(self.tip(), self.to);
+        assert_eq!(self.sandbox.git(checkout, &["symbolic-ref", "HEAD"]), "refs/heads/main");
+        assert_eq!(self.sandbox.git(checkout, &["write-tree"]), self.repo.tree_of(self.to).unwrap().to_string());
+        assert_eq!(self.read(&format!("{checkout}/a.txt")), "landed\n");
+        assert_eq!(self.read(&format!("{checkout}/new/file")), "new\n");
+        assert!(!self.sandbox.path(checkout).join("run.sh").exists());
+    }
+
+    /// Opens the repository anew with a git that runs `script` before it does what it is called for. The script knows
+    /// `$command`, its number `$n` among those of the command, `$repo`, and the real `$git`.
+    fn with_git_that(mut self, script: &str) -> Self {
+        let variables = self.sandbox.variables();
+        let path = variables.iter().find(|(name, _)| *name == "PATH").unwrap().1.clone();
+        let git = std::env::split_paths(&path).map(|dir| dir.join("git")).find(|git| git.is_file()).unwrap();
+        let wrapper = format!(
+            "#!/bin/sh\ngit='{}' repo='{}' counts='{}' command=none\n\
+             for word in \"$@\"; do case $word in merge|worktree) command=$word; break;; esac; done\n\
+             echo >>\"$counts-$command\"; n=$(wc -l <\"$counts-$command\" | tr -d ' ')\n\
+             case $command:$n in\n{script}\nesac\nexec \"$git\" \"$@\"\n",
+            git.display(),
+            self.sandbox.path("repo").display(),
+            self.sandbox.path("count").display(),
+        );
+        self.sandbox.write("bin/git", wrapper);
+        fs::set_permissions(self.sandbox.path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
+        let path = format!("{}:{path}", self.sandbox.path("bin").display());
+        let variables = variables.into_iter().filter(|(name, _)| *name != "PATH").chain([("PATH", path)]);
+        let environment = Environment::from_pairs(variables);
+        self.repo = Repo::discover(&self.sandbox.path("repo"), &environment).unwrap();
+        self
+    }
+
+    fn calls(&self, command: &str) -> usize {
+        fs::read_to_string(self.sandbox.path(&format!("count-{command}"))).map_or(0, |text| text.lines().count())
+    }
+}
+
+fn refused(landed: Result<(), LandError>) -> Vec<String> {
+    let error = landed.unwrap_err();
+    let LandError::LocalChanges { paths, .. } = &error else { panic!("{error:?}") };
+    for path in names(paths) {
+        assert!(error.to_string().contains(&path), "{error}");
+    }
+    names(paths)
+}
+
+fn busy(landed: Result<(), LandError>) -> String {
+    match landed.unwrap_err() {
+        error @ LandError::Busy { .. } => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_checkout_that_has_the_branch_moves_with_it() {
+    let world = World::new();
+    assert_eq!(world.repo.checkouts_of(&main()).unwrap(), [world.sandbox.path("repo").canonicalize().unwrap()]);
+    world.repo.fast_forward(&main(), world.from, world.to).unwrap();
+    world.assert_landed_in("repo");
+    assert_eq!(world.status(), "");
+    // A second time there is nothing to do, and neither is there when the user has gone on.
+    world.land().unwrap();
+    world.sandbox.write("repo/mine", "x");
+    world.sandbox.commit("repo", "mine");
+    let mine = world.tip();
+    world.land().unwrap();
+    assert_eq!(world.tip(), mine);
+}
+
+#[test]
+fn what_the_user_has_not_committed_stays() {
+    let world = World::new();
+    world.sandbox.write("repo/src/b.txt", "dirty\n");
+    world.sandbox.write("repo/staged", "staged\n");
+    world.sandbox.git("repo", &["add", "staged"]);
+    world.sandbox.write("repo/untracked", "untracked\n");
+    world.land().unwrap();
+    assert_eq!(world.tip(), world.to);
+    assert_eq!(world.status(), " M src/b.txt\nA  staged\n?? untracked");
+    assert_eq!(world.read("repo/a.txt"), "landed\n");
+    assert_eq!(world.read("repo/src/b.txt"), "dirty\n");
+}
+
+#[test]
+fn files_in_the_way_are_named_and_nothing_moves() {
+    type Arrange = fn(&World);
+    let cases: [(&str, Arrange, &[&str]); 7] = [
+        ("changed", |w| w.sandbox.write("repo/a.txt", "mine\n"), &["a.txt"]),
+        (
+            "staged",
+            |w| {
+                w.sandbox.write("repo/a.txt", "mine\n");
+                w.sandbox.git("repo", &["add", "-A"]);
+            },
+            &["a.txt"],
+        ),
+        ("changed where it is removed", |w| w.sandbox.write("repo/run.sh", "mine\n"), &["run.sh"]),
+        ("untracked", |w| w.sandbox.write("repo/new/file", "mine\n"), &["new/file"]),
+        (
+            "ignored",
+            |w| {
+                w.sandbox.write("repo/.git/info/exclude", "new/\n");
+                w.sandbox.write("repo/new/file", "mine\n");
+            },
+            &["new/file"],
+        ),
+        ("a file for a directory", |w| w.sandbox.write("repo/new", "mine\n"), &["new"]),
+        (
+            "several",
+            |w| {
+                w.sandbox.write("repo/a.txt", "mine\n");
+                w.sandbox.write("repo/new/file", "mine\n");
+            },
+            &["a.txt", "new/file"],
+        ),
+    ];
+    for (name, arrange, expected) in cases {
+        let world = World::new();
+        arrange(&world);
+        let before = world.everything();
+        assert_eq!(refused(world.land()), expected, "{name}");
+        assert_eq!(world.everything(), before, "{name}");
+        assert_eq!(world.tip(), world.from, "{name}");
+    }
+}
+
+#[test]
+fn files_that_hold_what_lands_are_not_in_the_way() {
+    // A power cut in the middle: files written, the old index, its lock left behind.
+    let script =
+        "merge:1) cd \"$repo\"; echo landed >a.txt; mkdir new; echo new >new/file; : >.git/index.lock; kill -9 $$;;";
+    let world = World::new().with_git_that(script);
+    world.sandbox.write("repo/src/b.txt", "dirty\n");
+    let killed = world.land_at_once().unwrap_err();
+    assert!(killed.to_string().contains("killed"), "{killed}");
+    assert!(busy(world.land_at_once()).contains("index.lock"));
+    fs::remove_file(world.sandbox.path("repo/.git/index.lock")).unwrap();
+    world.land_at_once().unwrap();
+    world.assert_landed_in("repo");
+    assert_eq!(world.status(), " M src/b.txt");
+    // One that differs is named alone, in whatever way it does, and the others are not staged.
+    type Arrange = fn(&Path);
+    let differences: [Arrange; 4] = [
+        |file| fs::write(file, "mine\n").unwrap(),
+        |file| fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap(),
+        |file| {
+            fs::rename(file, file.with_file_name("aside")).unwrap();
+            std::os::unix::fs::symlink("aside", file).unwrap();
+        },
+        |file| {
+            fs::remove_file(file).unwrap();
+            fs::create_dir(file).unwrap();
+            fs::write(file.join("x"), "x").unwrap();
+        },
+    ];
+    for arrange in differences {
+        let world = World::new();
+        world.sandbox.write("repo/a.txt", "landed\n");
+        world.sandbox.write("repo/new/file", "new\n");
+        arrange(&world.sandbox.path("repo/new/file"));
+        let before = world.everything();
+        assert_eq!(refused(world.land()), ["new/file"]);
+        assert_eq!(world.everything(), before);
+    }
+}
+
+#[test]
+fn conflicts_the_user_has_not_resolved_are_named() {
+    let world = World::new();
+    world.sandbox.write("repo/src/b.txt", "stashed\n");
+    world.sandbox.git("repo", &["stash"]);
+    world.sandbox.write("repo/src/b.txt", "other\n");
+    world.sandbox.commit("repo", "other");
+    assert!(world.sandbox.try_git("repo", &["stash", "pop"]).is_err());
+    let world = World { from: world.tip(), to: advance(&world.repo, world.tip(), &[("x", Some("x"))], "x"), ..world };
+    assert_eq!(refused(world.land()), ["src/b.txt"]);
+    assert_eq!(world.tip(), world.from);
+}
+
+#[test]
+fn a_lock_on_the_index_is_waited_for() {
+    // The second look at the checkouts is the second attempt: the first has met the lock.
+    let world = World::new().with_git_that("worktree:2) rm \"$repo/.git/index.lock\";;");
+    world.sandbox.write("repo/.git/index.lock", "");
+    world.land().unwrap();
+    world.assert_landed_in("repo");
+    assert_eq!((world.calls("worktree"), world.calls("merge")), (2, 1));
+
+    // It comes just before git wants it.
+    let script = "merge:1) : >\"$repo/.git/index.lock\";;\nworktree:2) rm \"$repo/.git/index.lock\";;";
+    let world = World::new().with_git_that(script);
+    world.land().unwrap();
+    world.assert_landed_in("repo");
+    assert_eq!((world.calls("worktree"), world.calls("merge")), (2, 2));
+}
+
+#[test]
+fn a_lock_that_stays_ends_the_waiting() {
+    let world = World::new();
+    let before = world.everything();
+    for lock in ["index.lock", "HEAD.lock", "refs/heads/main.lock"] {
+        world.sandbox.write(&format!("repo/.git/{lock}"), "");
+        let begun = Instant::now();
+        let words = busy(world.land_at_once());
+        assert!(begun.elapsed() >= SHORT);
+        assert!(words.contains(lock), "{words}");
+        fs::remove_file(world.sandbox.path(&format!("repo/.git/{lock}"))).unwrap();
+        assert_eq!(world.everything(), before, "{lock}");
+    }
+    world.land_at_once().unwrap();
+}
+
+#[test]
+fn what_the_user_has_begun_is_waited_for() {
+    let begin = |world: &World, command: &[&str]| {
+        let sandbox = &world.sandbox;
+        sandbox.git("repo", &["switch", "-q", "-c", "side"]);
+        sandbox.write("repo/src/b.txt", "side\n");
+        sandbox.commit("repo", "side");
+        sandbox.git("repo", &["switch", "-q", "main"]);
+        sandbox.write("repo/src/b.txt", "main\n");
+        sandbox.commit("repo", "main");
+        assert!(sandbox.try_git("repo", command).is_err(), "{command:?} should stop at a conflict");
+    };
+    let cases: [(&[&str], &str); 4] = [
+        (&["merge", "side"], "merge"),
+        (&["cherry-pick", "side"], "cherry-pick"),
+        (&["revert", "--no-edit", "HEAD~0", "HEAD~1"], "revert"),
+        (&["rebase", "side"], "rebase"),
+    ];
+    for (command, what) in cases {
+        let mut world = World::new();
+        if what == "revert" {
+            // Reverting the first commit conflicts with the second.
+            world.sandbox.write("repo/src/b.txt", "second\n");
+            world.sandbox.commit("repo", "second");
+            world.sandbox.write("repo/src/b.txt", "third\n");
+            world.sandbox.commit("repo", "third");
+            assert!(world.sandbox.try_git("repo", &["revert", "--no-edit", "HEAD~1"]).is_err());
+        } else {
+            begin(&world, command);
+        }
+        world.from = world.tip();
+        world.to = advance(&world.repo, world.from, &[("x", Some("x"))], "x");
+        let before = world.everything();
+        let words = busy(world.land_at_once());
+        assert!(words.contains(&format!("a {what} ")) && words.contains("--abort"), "{words}");
+        assert_eq!(world.everything(), before, "{what}");
+        world.sandbox.git("repo", &[what, "--abort"]);
+        world.land_at_once().unwrap();
+        assert_eq!((world.tip(), world.status()), (world.to, String::new()), "{what}");
+    }
+}
+
+#[test]
+fn a_rebase_that_will_move_the_branch_is_waited_for_wherever_it_is() {
+    for on_top in [false, true] {
+        let mut world = World::new();
+        world.sandbox.write("repo/main", "main\n");
+        world.sandbox.commit("repo", "main");
+        (world.from, world.to) = (world.tip(), advance(&world.repo, world.tip(), &[], "work"));
+        world.sandbox.git("repo", &["switch", "-q", "--detach"]);
+        let branch: &[&str] = if on_top { &["-b", "top", "../linked", "main"] } else { &["../linked", "main"] };
+        world.sandbox.git("repo", &[&["worktree", "add", "-q"], branch].concat());
+        world.sandbox.write("linked/more", "more\n");
+        if on_top {
+            world.sandbox.commit("linked", "more");
+        }
+        // It stops at once, with HEAD detached, and would move `main` at its end.
+        let onto = if on_top { "HEAD~2" } else { "HEAD~1" };
+        let rebase = ["-c", "sequence.editor=sed -i 1ibreak", "rebase", "-q", "-i", "--update-refs", onto];
+        world.sandbox.git("linked", &rebase);
+        assert!(world.repo.checkouts_of(&main()).unwrap().is_empty());
+        assert!(busy(world.land_at_once()).contains("rebase"), "{on_top}");
+        assert_eq!(world.tip(), world.from);
+        world.sandbox.git("linked", &["rebase", "--abort"]);
+        world.land_at_once().unwrap();
+        assert_eq!(world.tip(), world.to);
+    }
+}
+
+#[test]
+fn a_linked_worktree_that_has_the_branch_moves_with_it() {
+    let world = World::new();
+    world.sandbox.git("repo", &["switch", "-q", "-c", "elsewhere"]);
+    world.sandbox.git("repo", &["worktree", "add", "-q", "../linked here", "main"]);
+    let before = world.sandbox.git("repo", &["ls-files", "-s"]);
+    let linked = world.sandbox.path("linked here").canonicalize().unwrap();
+    assert_eq!(world.repo.checkouts_of(&main()).unwrap(), [linked]);
+    // A lock of the checkout that does not have it is in nobody's way, but one of its own is.
+    world.sandbox.write("repo/.git/index.lock", "");
+    world.sandbox.write("repo/.git/worktrees/linked-here/index.lock", "");
+    assert!(busy(world.land_at_once()).contains("worktrees/linked-here/index.lock"));
+    fs::remove_file(world.sandbox.path("repo/.git/worktrees/linked-here/index.lock")).unwrap();
+    world.land_at_once().unwrap();
+    world.assert_landed_in("linked here");
+    assert_eq!(world.sandbox.git("linked here", &["status", "--porcelain"]), "");
+    assert_eq!(world.sandbox.git("repo", &["ls-files", "-s"]), before);
+    assert_eq!(world.read("repo/a.txt"), "a\n");
+}
+
+#[test]
+fn a_branch_nobody_has_checked_out_is_swapped() {
+    let detach: &[&str] = &["switch", "-q", "--detach"];
+    let switch: &[&str] = &["switch", "-q", "-c", "other"];
+    for leave in [detach, switch] {
+        let world = World::new();
+        world.sandbox.git("repo", leave);
+        world.sandbox.write("repo/a.txt", "mine\n");
+        let before = world.status();
+        assert!(world.repo.checkouts_of(&main()).unwrap().is_empty());
+        world.land().unwrap();
+        assert_eq!((world.tip(), world.status()), (world.to, before));
+        assert_eq!(world.read("repo/a.txt"), "mine\n");
+        assert_eq!(world.sandbox.git("repo", &["reflog", "-1", "--format=%gs", "main"]), "pleach: land");
+        // With a lock that stays.
+        let next = advance(&world.repo, world.to, &[], "next");
+        world.sandbox.write("repo/.git/refs/heads/main.lock", "");
+        let landed = world.repo.fast_forward_within(&main(), world.to, next, SHORT);
+        assert!(busy(landed).contains("main.lock"));
+        assert_eq!(world.tip(), world.to);
+    }
+}
+
+#[test]
+fn a_bare_repository_has_only_refs() {
+    let sandbox = Sandbox::new();
+    sandbox.git(".", &["clone", "-q", "--bare", "repo", "bare.git"]);
+    let repo = sandbox.open("bare.git");
+    let from = repo.head().unwrap().commit;
+    let to = advance(&repo, from, &[("x", Some("x"))], "x");
+    repo.fast_forward(&main(), from, to).unwrap();
+    assert_eq!(repo.reference("refs/heads/main").unwrap(), Some(to));
+}
+
+#[test]
+fn a_branch_that_moved_is_left_where_it_is() {
+    // Before, and just before git gets to it.
+    for script in ["none:0) ;;", "merge:1) echo x >\"$repo/x\"; \"$git\" add x; \"$git\" commit -qm mine;;"] {
+        let world = World::new().with_git_that(script);
+        if script.starts_with("none") {
+            world.sandbox.write("repo/x", "x\n");
+            world.sandbox.commit("repo", "mine");
+        }
+        let moved = world.land();
+        let mine = world.tip();
+        assert_ne!(mine, world.from);
+        assert!(matches!(&moved, Err(LandError::Moved { now, .. }) if *now == mine), "{moved:?}");
+        assert_eq!((world.status(), world.read("repo/a.txt")), (String::new(), "a\n".to_owned()));
+        // Whoever has it checked out.
+        world.sandbox.git("repo", &["switch", "-q", "--detach"]);
+        assert!(matches!(world.land(), Err(LandError::Moved { now, .. }) if now == mine));
+    }
+}
+
+#[test]
+fn a_user_who_changes_branches_at_the_last_moment_does_not_stop_it() {
+    let world = World::new().with_git_that("merge:1) \"$git\" -C \"$repo\" switch -q --detach HEAD;;");
+    world.land().unwrap();
+    assert_eq!(world.tip(), world.to);
+    let world = World::new().with_git_that("merge:1) \"$git\" -C \"$repo\" switch -q --orphan empty;;");
+    world.land().unwrap();
+    assert_eq!(world.tip(), world.to);
+}
+
+#[test]
+fn a_branch_that_is_gone_stays_so() {
+    let world = World::new();
+    world.sandbox.git("repo", &["switch", "-q", "--detach"]);
+    world.sandbox.git("repo", &["branch", "-q", "-D", "main"]);
+    let gone = world.land().unwrap_err();
+    assert!(matches!(gone, LandError::Gone { .. }), "{gone:?}");
+    assert!(gone.to_string().contains(&format!("git branch main {}", world.from)), "{gone}");
+    assert_eq!(world.repo.reference("refs/heads/main").unwrap(), None);
+}
+
+#[test]
+fn a_branch_never_moves_back_or_aside() {
+    let world = World::new();
+    let aside = advance(&world.repo, world.from, &[("x", Some("x"))], "aside");
+    for detached in [false, true] {
+        if detached {
+            world.sandbox.git("repo", &["switch", "-q", "--detach"]);
+        }
+        let sideways = world.repo.fast_forward(&main(), world.to, aside);
+        assert!(matches!(sideways, Err(LandError::NotForward { .. })), "{sideways:?}");
+        assert_eq!(world.tip(), world.from);
+    }
+}
+
+#[test]
+fn a_branch_two_checkouts_have_is_not_moved_under_one_of_them() {
+    let world = World::new();
+    world.sandbox.git("repo", &["worktree", "add", "-q", "--force", "../second", "main"]);
+    let before = world.everything();
+    let several = world.land().unwrap_err();
+    assert!(matches!(&several, LandError::SeveralCheckouts { checkouts, .. } if checkouts.len() == 2), "{several:?}");
+    assert!(several.to_string().contains("second"), "{several}");
+    assert_eq!(world.everything(), before);
+}
+
+#[test]
+fn a_worktree_whose_files_are_away_counts_only_while_it_is_locked() {
+    let world = World::new();
+    world.sandbox.git("repo", &["switch", "-q", "--detach"]);
+    world.sandbox.git("repo", &["worktree", "add", "-q", "../stick", "main"]);
+    world.sandbox.git("repo", &["worktree", "lock", "../stick"]);
+    fs::rename(world.sandbox.path("stick"), world.sandbox.path("unplugged")).unwrap();
+    assert!(busy(world.land_at_once()).contains("stick"));
+    assert_eq!(world.tip(), world.from);
+    world.sandbox.git("repo", &["worktree", "unlock", "../stick"]);
+    world.land_at_once().unwrap();
+    assert_eq!(world.tip(), world.to);
+}
+
+#[test]
+fn submodules_are_left_alone() {
+    let sandbox = Sandbox::new();
+    sandbox.git(".", &["clone", "-q", "repo", "library"]);
+    let add = ["-c", "protocol.file.allow=always", "submodule", "add", "-q", "../library", "sub"];
+    sandbox.git("repo", &add);
+    sandbox.commit("repo", "add a submodule");
+    sandbox.git("repo", &["config", "submodule.recurse", "true"]);
+    sandbox.write("repo/sub/a.txt", "dirty in the submodule\n");
+    let mut world = World::of(sandbox);
+    // The work moves the link as well, to a commit the submodule does not have.
+    let mut writer = world.repo.writer();
+    let link = pleach::git::BlobId::from_bytes([7; 20]);
+    let edit = TreeEdit::Put("sub".into(), EntryKind::Submodule, link);
+    let tree = writer.tree(Some(world.repo.tree_of(world.to).unwrap()), &[edit]).unwrap();
+    world.to = writer.commit(&spec(tree, &[world.to], "link")).unwrap();
+    writer.flush().unwrap();
+    world.land().unwrap();
+    world.assert_landed_in("repo");
+    assert_eq!(world.read("repo/sub/a.txt"), "dirty in the submodule\n");
+    assert_eq!(world.status(), " M sub");
+
+    land_a_file(&world.sandbox, "repo/sub");
+}
+
+#[test]
+fn a_git_directory_that_lies_elsewhere_does_not_hide_the_checkout() {
+    let sandbox = Sandbox::new();
+    sandbox.git(".", &["clone", "-q", "--separate-git-dir=apart.git", "repo", "files"]);
+    land_a_file(&sandbox, "files");
+}
+
+fn land_a_file(sandbox: &Sandbox, checkout: &str) {
+    let repo = sandbox.open(checkout);
+    let path = sandbox.path(checkout).canonicalize().unwrap();
+    assert_eq!((repo.checkouts_of(&main()).unwrap(), repo.workdir()), (vec![path.clone()], Some(path.as_path())));
+    let from = repo.head().unwrap().commit;
+    let to = advance(&repo, from, &[("x", Some("x\n"))], "x");
+    repo.fast_forward(&main(), from, to).unwrap();
+    assert_eq!(fs::read(path.join("x")).unwrap(), b"x\n");
+    // And the files are seen there.
+    fs::write(path.join("x"), "changed\n").unwrap();
+    let scan = pleach::git::Worktree::open(&repo, &path).unwrap().scan().unwrap();
+    assert!(scan.paths().any(|path| path == "x".into()), "{scan:?}");
+}
+
+#[test]
+fn hooks_of_the_user_never_run() {
+    let world = World::new();
+    let hooks = [
+        "post-merge",
+        "reference-transaction",
+        "pre-commit",
+        "pre-merge-commit",
+        "post-checkout",
+        "post-index-change",
+        "post-rewrite",
+        "update",
+    ];
+    for hook in hooks {
+        let path = world.sandbox.path(&format!("repo/.git/hooks/{hook}"));
+        fs::write(&path, format!("#!/bin/sh\necho {hook} >>'{}'\nexit 1\n", world.sandbox.path("ran").display()))
+            .unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    world.land().unwrap();
+    world.assert_landed_in("repo");
+    let next = advance(&world.repo, world.to, &[("a.txt", Some("next\n"))], "next");
+    world.repo.merge_commits(next, world.to).unwrap();
+    assert!(!world.sandbox.path("ran").exists(), "{}", world.read("ran"));
+    // They would have.
+    let _ = world.sandbox.try_git("repo", &["merge", "-q", "--ff-only", &next.to_string()]);
+    assert!(world.sandbox.path("ran").exists());
+}
+
+#[test]
+fn settings_of_the_user_make_no_difference() {
+    let settings = [
+        ("merge.verifySignatures", "true"),
+        ("merge.ff", "false"),
+        ("merge.autostash", "true"),
+        ("merge.stat", "true"),
+        ("commit.gpgSign", "true"),
+        ("branch.main.mergeOptions", "--no-ff --squash"),
+        ("branch.main.mergeOptions", "-s ours --no-commit"),
+        ("user.useConfigOnly", "true"),
+        ("core.logAllRefUpdates", "false"),
+        ("advice.resolveConflict", "false"),
+    ];
+    for (key, value) in settings {
+        let world = World::new();
+        world.sandbox.git("repo", &["config", key, value]);
+        world.sandbox.write("repo/src/b.txt", "dirty\n");
+        world.land().unwrap_or_else(|error| panic!("{key}: {error}"));
+        world.assert_landed_in("repo");
+        assert_eq!(world.status(), " M src/b.txt", "{key}");
+        assert_eq!(world.sandbox.git("repo", &["stash", "list"]), "", "{key}");
+    }
+    let world = World::new();
+    world.sandbox.git("repo", &["config", "merge.autostash", "true"]);
+    world.sandbox.write("repo/a.txt", "mine\n");
+    assert_eq!(refused(world.land()), ["a.txt"]);
+    assert_eq!(world.read("repo/a.txt"), "mine\n");
+}
+
+#[test]
+fn nobody_needs_a_name_to_land() {
+    let world = World::new();
+    world.sandbox.git("repo", &["config", "user.useConfigOnly", "true"]);
+    let variables =
+        world.sandbox.variables().into_iter().filter(|(name, _)| !name.contains("_NAME") && !name.contains("_EMAIL"));
+    let environment = Environment::from_pairs(variables);
+    let world = World { repo: Repo::discover(&world.sandbox.path("repo"), &environment).unwrap(), ..world };
+    world.land().unwrap();
+    world.assert_landed_in("repo");
+}
+
+#[test]
+fn a_ref_that_was_locked_while_the_files_moved_is_moved_by_the_same_call() {
+    for lock in ["HEAD.lock", "refs/heads/main.lock"] {
+        // Held when git comes to the ref, gone when pleach looks again.
+        let script = format!("merge:1) : >\"$repo/.git/{lock}\";;\nworktree:2) rm \"$repo/.git/{lock}\";;");
+        let world = World::new().with_git_that(&script);
+        world.sandbox.write("repo/src/b.txt", "dirty\n");
+        world.land().unwrap();
+        assert_eq!(world.calls("merge"), 2, "{lock}");
+        world.assert_landed_in("repo");
+        assert_eq!(world.status(), " M src/b.txt", "{lock}");
+
+        // Held until the waiting ends; the next run completes it.
+        let world = World::new().with_git_that(&format!("merge:1) : >\"$repo/.git/{lock}\";;"));
+        let words = busy(world.land_at_once());
+        assert!(words.contains(lock), "{words}");
+        assert_eq!((world.tip(), world.read("repo/a.txt")), (world.from, "landed\n".to_owned()), "{lock}");
+        fs::remove_file(world.sandbox.path(&format!("repo/.git/{lock}"))).unwrap();
+        world.land_at_once().unwrap();
+        world.assert_landed_in("repo");
+        assert_eq!(world.status(), "", "{lock}");
+    }
+}
+
+#[test]
+fn branches_with_odd_names_land() {
+    for name in ["feature/a=b", "a@b", "umlaut-ä", "it's"] {
+        let world = World::new();
+        world.sandbox.git("repo", &["switch", "-q", "-c", name]);
+        let branch = BranchName::new(name).unwrap();
+        world.repo.fast_forward(&branch, world.from, world.to).unwrap();
+        assert_eq!(world.repo.reference(&format!("refs/heads/{name}")).unwrap(), Some(world.to));
+        assert_eq!((world.tip(), world.status()), (world.from, String::new()));
+    }
+}
+
+/// One landing. Runs in the process that is to die.
+#[test]
+#[ignore = "is started by the test beside it"]
+fn child() {
+    let environment = Environment::capture();
+    let Some(dir) = environment.get("PLEACH_TEST_REPO") else { return };
+    crash::install(&environment).unwrap();
+    let repo = Repo::discover(Path::new(dir), &environment).unwrap();
+    let commit = |name: &str| environment.get(name).unwrap().parse().unwrap();
+    repo.fast_forward(&main(), commit("PLEACH_TEST_FROM"), commit("PLEACH_TEST_TO")).unwrap();
+}
+
+#[expect(clippy::disallowed_methods, reason = "a process that dies cannot be this one")]
+fn run_child(world: &World, crash: &str) -> ExitStatus {
+    let ids = [("PLEACH_TEST_FROM", world.from.to_string()), ("PLEACH_TEST_TO", world.to.to_string())];
+    Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "git::land::child", "--ignored", "--quiet"])
+        .env_clear()
+        .envs(world.sandbox.variables())
+        .envs(ids)
+        .env("PLEACH_TEST_REPO", world.sandbox.path("repo"))
+        .env(OsStr::new("PLEACH_CRASH"), crash)
+        .output()
+        .unwrap()
+        .status
+}
+
+#[test]
+fn a_landing_cut_short_is_done_again() {
+    for (point, has_landed) in [("landing:before:1", false), ("landing:after:1", true)] {
+        let world = World::new();
+        assert!(!run_child(&world, point).success());
+        assert_eq!(world.tip() == world.to, has_landed, "{point}");
+        assert!(run_child(&world, "").success());
+        world.assert_landed_in("repo");
+        assert_eq!(world.status(), "", "{point}");
+    }
+}
