@@ -1,7 +1,10 @@
-//! From text to a pipeline that may be run. Everything here is pure: no file is read and nothing is spawned.
+//! From text to a pipeline or a task tree that may be run. Everything here is pure: no file is read and nothing is spawned.
 //!
 //! [`dot::parse`] gives a document with spans, [`graph`] flattens it, [`transform`] fills it in, [`build`] makes the
 //! typed [`pipeline::Pipeline`] of it. [`load`] does all four, [`lint`] says what is wrong with the result.
+//!
+//! [`tree`] is the other kind of plan: tasks and what they wait for, from a file, from markdown ([`spec`]) or from a model
+//! ([`planner`]).
 
 mod alias;
 pub mod build;
@@ -11,7 +14,9 @@ pub mod dot;
 pub mod graph;
 pub mod lint;
 pub mod pipeline;
+pub mod planner;
 pub mod print;
+pub mod spec;
 pub mod stylesheet;
 #[cfg(test)]
 mod tests;

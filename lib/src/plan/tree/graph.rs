@@ -1,5 +1,6 @@
 //! What waits for what, as indices. No walk is recursive and none visits an edge twice, however deep or wide the tree.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Groups of vertices that reach each other, each sorted; groups in the order of their smallest vertex.
@@ -58,8 +59,8 @@ pub(super) fn shortest_cycle(edges: &[Vec<usize>], component: &[usize], start: u
                 cycle.reverse();
                 return cycle;
             }
-            if !reached_from.contains_key(&to) {
-                reached_from.insert(to, vertex);
+            if let Entry::Vacant(entry) = reached_from.entry(to) {
+                entry.insert(vertex);
                 queue.push_back(to);
             }
         }
@@ -121,7 +122,7 @@ impl Waits<'_> {
         for (vertex, waits) in before.iter().enumerate() {
             waits.iter().for_each(|other| after[*other].push(vertex));
         }
-        let is_leaf_start = |vertex: usize| vertex % 2 == 0 && self.children[vertex / 2].is_empty();
+        let is_leaf_start = |vertex: usize| vertex == start(vertex / 2) && self.children[vertex / 2].is_empty();
         // Follows what has happened as far as it goes without a leaf being worked.
         let mut follow = |mut happened: Vec<usize>| {
             let mut freed = Vec::new();
@@ -156,7 +157,7 @@ impl Waits<'_> {
         let groups = components(&before).into_iter().filter(|group| group.len() > 1);
         let cycles = groups.map(|group| {
             let depends = |vertex: &&usize| {
-                **vertex % 2 == 0
+                **vertex == start(**vertex / 2)
                     && self.depends_on[**vertex / 2].iter().any(|other| group.binary_search(&done(*other)).is_ok())
             };
             let first = group.iter().find(depends).copied().unwrap_or(group[0]);

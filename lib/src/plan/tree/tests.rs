@@ -306,9 +306,7 @@ fn cycles_are_told_link_by_link() {
     nodes.A.depends_on[0]: a cycle, of which nothing can be first: `A` depends on `C`, `C` depends on `B`, `B` depends on `A`
     nodes.X.depends_on[0]: a cycle, of which nothing can be first: `X` depends on `Y`, `Y` depends on `X`
     "#);
-    insta::assert_snapshot!(found("p - -\nA p C\nq - p\nC q -"), @r#"
-    nodes.A.depends_on[0]: a cycle, of which nothing can be first: `A` depends on `C`, `C` is part of `q`, `q` depends on `p`, `p` holds `A`
-    "#);
+    insta::assert_snapshot!(found("p - -\nA p C\nq - p\nC q -"), @"nodes.A.depends_on[0]: a cycle, of which nothing can be first: `A` depends on `C`, `C` is part of `q`, `q` depends on `p`, `p` holds `A`");
     insta::assert_snapshot!(found("p - A\nA p -\nB - B"), @r#"
     nodes.p.depends_on[0]: `A` is part of it and cannot be done before it starts
     nodes.B.depends_on[0]: it cannot depend on itself

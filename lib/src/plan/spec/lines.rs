@@ -1,0 +1,165 @@
+//! What a single line of a spec is.
+
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use crate::ids::TaskId;
+
+fn pattern(text: &str) -> Regex {
+    Regex::new(text).expect("the pattern is a constant that the tests use")
+}
+
+/// How a line counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text,
+    /// The mark that opens or closes a code fence.
+    Fence,
+    /// Inside of a code fence.
+    Code,
+    Comment,
+}
+
+pub(super) struct Line<'t> {
+    /// From 1.
+    pub number: u64,
+    pub kind: Kind,
+    pub text: &'t str,
+}
+
+/// The lines of a text, with fences and comments told from the rest.
+pub(super) struct Lines<'t> {
+    lines: std::iter::Zip<std::ops::RangeFrom<u64>, std::str::Lines<'t>>,
+    open: Option<Open<'t>>,
+}
+
+/// What was opened and is not closed yet, and in which line.
+enum Open<'t> {
+    Fence(&'t str, u64),
+    Comment(u64),
+}
+
+impl<'t> Lines<'t> {
+    pub fn new(text: &'t str) -> Self {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        Self { lines: (1..).zip(text.lines()), open: None }
+    }
+
+    /// What is wrong at the end of the text: a fence or a comment that hides all the rest of it.
+    pub fn never_closed(&self) -> Option<(u64, String)> {
+        let (line, what) = match self.open.as_ref()? {
+            Open::Fence(_, line) => (line, "code fence"),
+            Open::Comment(line) => (line, "comment"),
+        };
+        Some((*line, format!("this {what} is never closed, so that everything below it is passed over")))
+    }
+
+    fn kind(&mut self, number: u64, text: &'t str) -> Kind {
+        let trimmed = text.trim();
+        match self.open {
+            Some(Open::Fence(mark, _)) => {
+                let closes = trimmed.starts_with(mark) && trimmed.trim_start_matches(&mark[..1]).is_empty();
+                if closes {
+                    self.open = None;
+                }
+                if closes { Kind::Fence } else { Kind::Code }
+            }
+            Some(Open::Comment(_)) => {
+                if trimmed.contains("-->") {
+                    self.open = None;
+                }
+                Kind::Comment
+            }
+            None => {
+                if let Some(mark) = fence(trimmed) {
+                    self.open = Some(Open::Fence(mark, number));
+                    return Kind::Fence;
+                }
+                let Some(comment) = trimmed.strip_prefix("<!--") else { return Kind::Text };
+                if !comment.contains("-->") {
+                    self.open = Some(Open::Comment(number));
+                }
+                Kind::Comment
+            }
+        }
+    }
+}
+
+impl<'t> Iterator for Lines<'t> {
+    type Item = Line<'t>;
+
+    fn next(&mut self) -> Option<Line<'t>> {
+        let (number, text) = self.lines.next()?;
+        Some(Line { number, kind: self.kind(number, text), text })
+    }
+}
+
+/// The mark of a fence this line opens.
+pub(in crate::plan) fn fence(line: &str) -> Option<&str> {
+    let mark = ["`", "~"].into_iter().find(|mark| line.starts_with(mark))?;
+    let info = line.trim_start_matches(mark);
+    let length = line.len() - info.len();
+    // Three backticks on both sides are a word in the line, not a block.
+    (length >= 3 && !(mark == "`" && info.contains('`'))).then(|| &line[..length])
+}
+
+/// The level and the title of a heading.
+pub(super) fn heading(line: &str) -> Option<(usize, &str)> {
+    static HEADING: LazyLock<Regex> = LazyLock::new(|| pattern(r"^ {0,3}(#{1,6})(?:\s+(.*?))??(?:\s+#+)?\s*$"));
+    let found = HEADING.captures(line)?;
+    Some((found[1].len(), found.get(2).map_or("", |title| title.as_str())))
+}
+
+/// The number and the name of a phase, from its heading.
+pub(super) fn phase(title: &str) -> Option<(&str, &str)> {
+    static PHASE: LazyLock<Regex> =
+        LazyLock::new(|| pattern(r"^(?i:phase)\s+(\d+(?:\.\d+)*[A-Za-z]?)(?:\s*[:.–—-]\s*|\s+|$)(.*)$"));
+    let (_, [number, name]) = PHASE.captures(title)?.extract();
+    Some((number, name))
+}
+
+/// Whether a heading of the second level begins the dependencies.
+pub(super) fn is_dependencies(title: &str) -> bool {
+    let first = title.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+    first.eq_ignore_ascii_case("dependencies")
+}
+
+/// A line with a box.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Task<'t> {
+    pub done: bool,
+    pub indent: usize,
+    pub id: Option<TaskId>,
+    pub title: &'t str,
+}
+
+/// The task a line is. An id has a digit in it, so that the first word of a title is not taken for one.
+pub(super) fn task(line: &str) -> Option<Task<'_>> {
+    static TASK: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*[-*+]\s*\[(\s*|[xX])\](?:\s+(.*?))?\s*$"));
+    let found = TASK.captures(line)?;
+    let text = found.get(2).map_or("", |text| text.as_str());
+    let (word, title) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let word = word.trim_matches(['*', '`']).trim_end_matches(':').trim_matches(['*', '`']);
+    let id = TaskId::new(word).ok().filter(|_| word.contains(|c: char| c.is_ascii_digit()));
+    let title = title.trim_start();
+    let title = title.strip_prefix("[P]").unwrap_or(title).trim_start();
+    Some(Task { done: !found[1].trim().is_empty(), indent: indent(line), id, title })
+}
+
+/// How far a line is indented; a tab goes to the next multiple of four.
+pub(super) fn indent(line: &str) -> usize {
+    let blanks = line.chars().take_while(|c| c.is_whitespace());
+    blanks.fold(0, |width, c| if c == '\t' { width + 4 - width % 4 } else { width + 1 })
+}
+
+/// A text without the indentation all of its lines share, and without blank lines around it.
+pub(super) fn unindented(text: &str) -> String {
+    let full = || text.lines().filter(|line| !line.trim().is_empty());
+    let blanks = |line: &str| line.len() - line.trim_start().len();
+    let shared = full().map(blanks).min().unwrap_or(0);
+    // Lines that mix tabs and blanks may be cut in the middle of a wider character.
+    let cut = |line: &str| line.get(shared..).unwrap_or_else(|| line.trim_start()).trim_end().to_owned();
+    let lines: Vec<String> = text.lines().map(cut).collect();
+    lines.join("\n").trim_matches('\n').to_owned()
+}

@@ -1,0 +1,108 @@
+//! A task tree from markdown, read by fixed rules: the same text gives the same tree, without a model in between.
+//!
+//! | line | what it gives |
+//! |---|---|
+//! | `## Phase 2: Title` | the phase `phase2` |
+//! | `### Title` … `###### Title` | a group `group1`, `group2`, … in the phase or group above it |
+//! | `- [ ] T001 Title` | a task; a `[P]` after the id means nothing here; what is indented below describes it |
+//! | `- [x] T001 Title` | nothing: it is finished |
+//! | below `## Dependencies`: `A → B, C` | B and C wait for A |
+//! | below `## Dependencies`: `A -> B, C` | A waits for B and C |
+//!
+//! Code fences and comments are passed over, except that dependencies may stand in a fence.
+
+mod dependencies;
+mod lines;
+mod outline;
+#[cfg(test)]
+mod tests;
+
+use crate::plan::tree::{Draft, DraftNode, Fault, Item, Parent, TaskTree, check};
+use dependencies::Waits;
+pub(in crate::plan) use lines::fence;
+use outline::{Outline, Place};
+
+/// A mistake in a spec and its place.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}:{line}: {message}")]
+pub struct SpecError {
+    /// The name of the file.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u64,
+    /// What is wrong and how to mend it.
+    pub message: String,
+}
+
+/// Reads a tree from files, given by name and text. They are read in the order of their names, as one.
+pub fn read(files: &[(String, String)]) -> Result<TaskTree, Vec<SpecError>> {
+    let mut files: Vec<&(String, String)> = files.iter().collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+    let outline = Outline::read(&files);
+    let (waits, unresolved) = dependencies::resolve(&outline);
+    let mut errors: Vec<(Place, String)> = outline.errors.iter().cloned().chain(unresolved).collect();
+    if errors.is_empty() && !outline.nodes.iter().any(|node| node.is_task) {
+        errors.push((Place { file: 0, line: 1 }, NO_TASK.to_owned()));
+    }
+    let (draft, places) = draft(&outline, &waits, &names);
+    let checked = check(draft);
+    if let Err(faults) = &checked {
+        errors.extend(faults.iter().filter_map(|fault| placed(fault, &places)));
+    }
+    match checked {
+        Ok(tree) if errors.is_empty() => Ok(tree),
+        _ => {
+            errors.sort_by_key(|(place, _)| *place);
+            let file = |at: usize| names.get(at).copied().unwrap_or("spec").to_owned();
+            let told =
+                |(place, message): (Place, String)| SpecError { file: file(place.file), line: place.line, message };
+            Err(errors.into_iter().map(told).collect())
+        }
+    }
+}
+
+const NO_TASK: &str = "there is no open task in the spec: tasks look like `- [ ] T001 Title`";
+
+/// Where a node stands, its own line and the line each of its dependencies is from.
+struct NodePlaces<'o> {
+    id: &'o str,
+    own: Place,
+    depends_on: Vec<Place>,
+}
+
+/// Phases and groups without an open task are left out: taken for leaves, they would be worked as tasks.
+fn draft<'o>(outline: &'o Outline, waits: &Waits, names: &[&str]) -> (Draft, Vec<NodePlaces<'o>>) {
+    let kept = outline.with_open_tasks();
+    let mut draft = Draft { spec_files: names.iter().map(|name| (*name).to_owned()).collect(), ..Draft::default() };
+    let mut places = Vec::new();
+    for (at, node) in outline.nodes.iter().enumerate().filter(|(at, _)| kept[*at]) {
+        let on: Vec<_> = waits.get(&at).into_iter().flatten().filter(|(other, _)| kept[*other]).collect();
+        let items = on.iter().enumerate().map(|(at, (other, _))| Item { at, id: outline.nodes[*other].id.clone() });
+        draft.nodes.push(DraftNode {
+            id: node.id.clone(),
+            name: Some(node.name.clone()),
+            description: lines::unindented(&node.description),
+            parent: node.parent.map_or(Parent::None, |parent| Parent::Named(outline.nodes[parent].id.clone())),
+            depends_on: items.collect(),
+            source_file: Some(names[node.place.file].to_owned()),
+            source_line: Some(node.place.line),
+            ..DraftNode::default()
+        });
+        let depends_on = on.into_iter().map(|(_, place)| *place).collect();
+        places.push(NodePlaces { id: &node.id, own: node.place, depends_on });
+    }
+    (draft, places)
+}
+
+/// What the check of the whole found, at its line. That there is no task is told apart, in the words of a spec.
+fn placed(fault: &Fault, places: &[NodePlaces]) -> Option<(Place, String)> {
+    let node = &places[fault.node?];
+    let message = match fault.field {
+        "name" => format!("`{}` has no title: say in a few words what it is", node.id),
+        "depends_on" => format!("`{}`: {}", node.id, fault.message),
+        _ => fault.message.clone(),
+    };
+    let line = fault.item.filter(|_| fault.field == "depends_on").and_then(|item| node.depends_on.get(item));
+    Some((line.copied().unwrap_or(node.own), message))
+}

@@ -1,0 +1,184 @@
+//! The headings, tasks and dependencies of all files, before they are made a tree.
+
+use std::collections::BTreeMap;
+
+use super::dependencies::{self, Link};
+use super::lines::{self, Kind, Lines, Task};
+
+/// A line of one of the files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub file: usize,
+    pub line: u64,
+}
+
+/// A phase, a group or an open task.
+pub(super) struct Node {
+    pub place: Place,
+    pub is_task: bool,
+    pub id: String,
+    pub name: String,
+    pub description: String,
+    pub parent: Option<usize>,
+}
+
+/// What an id stands for.
+pub(super) struct Used {
+    pub place: Place,
+    /// None for a finished task.
+    pub node: Option<usize>,
+}
+
+#[derive(Default)]
+pub(super) struct Outline {
+    pub nodes: Vec<Node>,
+    pub ids: BTreeMap<String, Used>,
+    pub links: Vec<Link>,
+    pub errors: Vec<(Place, String)>,
+    files: Vec<String>,
+    groups: usize,
+}
+
+/// Where in a file the reader is.
+#[derive(Default)]
+struct Position {
+    /// The open headings: their levels and nodes.
+    headings: Vec<(usize, usize)>,
+    in_dependencies: bool,
+    /// The task whose description may go on, and how far its line is indented.
+    task: Option<(usize, usize)>,
+}
+
+impl Position {
+    fn node(&self) -> Option<usize> {
+        self.headings.last().map(|(_, node)| *node)
+    }
+}
+
+impl Outline {
+    /// Reads files, which are given by name and text.
+    pub fn read(files: &[&(String, String)]) -> Self {
+        let mut outline = Self { files: files.iter().map(|(name, _)| name.clone()).collect(), ..Self::default() };
+        for (file, (_, text)) in files.iter().enumerate() {
+            outline.file(file, text);
+        }
+        outline
+    }
+
+    /// Which nodes are open tasks or hold any.
+    pub fn with_open_tasks(&self) -> Vec<bool> {
+        let mut kept: Vec<bool> = self.nodes.iter().map(|node| node.is_task).collect();
+        // A parent comes before its parts.
+        for (at, node) in self.nodes.iter().enumerate().rev() {
+            if let Some(parent) = node.parent.filter(|_| kept[at]) {
+                kept[parent] = true;
+            }
+        }
+        kept
+    }
+
+    fn file(&mut self, file: usize, text: &str) {
+        let mut position = Position::default();
+        let mut lines = Lines::new(text);
+        for line in lines.by_ref() {
+            let place = Place { file, line: line.number };
+            match line.kind {
+                Kind::Comment => {}
+                Kind::Code if position.in_dependencies => self.dependency(place, line.text),
+                Kind::Fence | Kind::Code => self.describe(&position, line.text),
+                Kind::Text => {
+                    if let Some((level, title)) = lines::heading(line.text) {
+                        self.heading(place, &mut position, level, title);
+                    } else if position.in_dependencies {
+                        self.dependency(place, line.text);
+                    } else {
+                        self.text(place, &mut position, line.text);
+                    }
+                }
+            }
+        }
+        if let Some((line, message)) = lines.never_closed() {
+            self.errors.push((Place { file, line }, message));
+        }
+    }
+
+    fn heading(&mut self, place: Place, position: &mut Position, level: usize, title: &str) {
+        position.task = None;
+        position.headings.retain(|(open, _)| *open < level);
+        if level <= 2 {
+            position.in_dependencies = level == 2 && lines::is_dependencies(title);
+            if let Some((number, name)) = lines::phase(title).filter(|_| level == 2) {
+                let name = if name.is_empty() { title } else { name };
+                let node = self.add(place, format!("phase{number}"), name, None, false);
+                position.headings.extend(node.map(|node| (level, node)));
+            }
+        } else if !position.in_dependencies {
+            // Every heading counts, with tasks or without: ticking one off must not rename the groups after it.
+            self.groups += 1;
+            let id = format!("group{}", self.groups);
+            let node = self.add(place, id, title, position.node(), false);
+            position.headings.extend(node.map(|node| (level, node)));
+        }
+    }
+
+    /// A line that is a task, belongs to the one above, or is prose.
+    fn text(&mut self, place: Place, position: &mut Position, line: &str) {
+        let below = position.task.is_some_and(|(_, indent)| lines::indent(line) > indent);
+        match lines::task(line) {
+            Some(Task { id: Some(id), done: true, .. }) => {
+                position.task = None;
+                self.claim(place, id.as_str(), None);
+            }
+            Some(Task { id: Some(id), indent, title, .. }) => {
+                let node = self.add(place, id.into(), title, position.node(), true);
+                position.task = node.map(|node| (node, indent));
+            }
+            // Outside of all phases and groups it is somebody's checklist.
+            Some(Task { id: None, done: false, .. }) if !below && position.node().is_some() => {
+                let rule = "letters, digits, `.`, `_` and `-`, one digit at least";
+                let message =
+                    format!("a task needs an id ({rule}), as in `- [ ] T001 Title`; take out the box if it is none");
+                self.errors.push((place, message));
+            }
+            _ if below || line.trim().is_empty() => self.describe(position, line),
+            _ => position.task = None,
+        }
+    }
+
+    fn describe(&mut self, position: &Position, line: &str) {
+        if let Some((node, indent)) = position.task
+            && (line.trim().is_empty() || lines::indent(line) > indent)
+        {
+            let description = &mut self.nodes[node].description;
+            description.push_str(line);
+            description.push('\n');
+        }
+    }
+
+    fn dependency(&mut self, place: Place, line: &str) {
+        match dependencies::read(place, line) {
+            Ok(links) => self.links.extend(links),
+            Err(message) => self.errors.push((place, message)),
+        }
+    }
+
+    /// Adds a node; none when its id is taken, which is told.
+    fn add(&mut self, place: Place, id: String, name: &str, parent: Option<usize>, is_task: bool) -> Option<usize> {
+        let node = self.nodes.len();
+        self.claim(place, &id, Some(node)).then(|| {
+            self.nodes.push(Node { place, is_task, id, name: name.to_owned(), description: String::new(), parent });
+            node
+        })
+    }
+
+    fn claim(&mut self, place: Place, id: &str, node: Option<usize>) -> bool {
+        if let Some(first) = self.ids.get(id) {
+            let (file, line) = (&self.files[first.place.file], first.place.line);
+            let message = format!("`{id}` is there already, at {file}:{line}; give one of them another id");
+            self.errors.push((place, message));
+            return false;
+        }
+        self.ids.insert(id.to_owned(), Used { place, node });
+        true
+    }
+}

@@ -1,0 +1,206 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::ids::TaskId;
+
+fn files(files: &[(&str, &str)]) -> Vec<(String, String)> {
+    files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+}
+
+fn tree(text: &str) -> TaskTree {
+    read(&files(&[("tasks.md", text)])).unwrap_or_else(|errors| panic!("{errors:?}"))
+}
+
+fn errors(given: &[(&str, &str)]) -> String {
+    let errors = read(&files(given)).expect_err("a mistake");
+    errors.iter().map(SpecError::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// Each node in a line: id, parent, what it depends on, name.
+fn shown(tree: &TaskTree) -> String {
+    let ids = |ids: &[TaskId]| ids.iter().map(TaskId::as_str).collect::<Vec<_>>().join(",");
+    let line = |node: &crate::plan::tree::TaskNode| {
+        let parent = node.parent.as_ref().map_or("-", TaskId::as_str);
+        format!("{} {parent} [{}] {}", node.id, ids(&node.depends_on), node.name)
+    };
+    tree.nodes().map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn order(tree: &TaskTree) -> String {
+    tree.order().iter().map(TaskId::as_str).collect::<Vec<_>>().join(" ")
+}
+
+const THREE: &str = "- [ ] A1 a\n- [ ] B1 b\n- [ ] C1 c\n\n## Dependencies\n\n";
+
+#[test]
+fn phases_groups_and_tasks_become_a_tree() {
+    let tree = tree(
+        "# Tasks: shop\n\nSome words.\n\n## Phase 1: Database Layer\nPersistence.\n\n- [ ] T001 Create schema\n\
+         - [ ] T002 [P] Write `migrations.sql`\n\n### Seeds ###\n\n- [ ] T003 [P] [US1] Seed users\n#### Deeper\n\
+         * [ ] T004: Seed orders\n### Beside\n- [ ] **T005** Index\n\n---\n\n## Phase 2 — API\n- [ ] T006 Endpoints\n\
+         ## Notes\n- [ ] look at this later\n- [ ] T007 Release\n",
+    );
+    insta::assert_snapshot!(shown(&tree), @r"
+    phase1 - [] Database Layer
+    T001 phase1 [] Create schema
+    T002 phase1 [] Write `migrations.sql`
+    group1 phase1 [] Seeds
+    T003 group1 [] [US1] Seed users
+    group2 group1 [] Deeper
+    T004 group2 [] Seed orders
+    group3 phase1 [] Beside
+    T005 group3 [] Index
+    phase2 - [] API
+    T006 phase2 [] Endpoints
+    T007 - [] Release
+    ");
+    assert_eq!(order(&tree), "T001 T002 T003 T004 T005 T006 T007");
+    let schema = tree.node(&TaskId::new("T001").unwrap()).unwrap();
+    assert_eq!((schema.source_file.as_deref(), schema.source_line), (Some("tasks.md"), Some(8)));
+    assert_eq!(tree.spec_files(), ["tasks.md"]);
+    assert_eq!(TaskTree::read(&tree.write()).unwrap(), tree);
+}
+
+#[test]
+fn the_arrow_puts_left_before_right_and_the_ascii_one_says_depends() {
+    let arrow = tree(&format!("{THREE}A1 → B1, C1"));
+    assert_eq!(shown(&arrow), "A1 - [] a\nB1 - [A1] b\nC1 - [A1] c");
+    let ascii = tree(&format!("{THREE}A1 -> B1, C1"));
+    assert_eq!(shown(&ascii), "A1 - [B1,C1] a\nB1 - [] b\nC1 - [] c");
+    assert_eq!((order(&arrow), order(&ascii)), ("A1 B1 C1".into(), "B1 C1 A1".into()));
+}
+
+#[test]
+fn arrows_chain_and_take_lists_on_both_sides() {
+    assert_eq!(shown(&tree(&format!("{THREE}A1 → B1 → C1"))), "A1 - [] a\nB1 - [A1] b\nC1 - [B1] c");
+    assert_eq!(shown(&tree(&format!("{THREE}- `C1` -> **B1** -> A1\n"))), "A1 - [] a\nB1 - [A1] b\nC1 - [B1] c");
+    let both = tree(&format!("{THREE}A1, B1 → C1  # both first\nA1 → C1 # said twice\n"));
+    assert_eq!(shown(&both), "A1 - [] a\nB1 - [] b\nC1 - [A1,B1] c");
+}
+
+#[test]
+fn every_task_of_a_phase_waits_for_every_task_of_another() {
+    let text = "## Phase 1: One\n- [ ] T1 a\n- [ ] T2 b\n## Phase 2: Two\n### G\n- [ ] T3 c\n- [ ] T4 d\n\
+                ## Dependencies\n```\nPhase 2 → Phase 1\n\nWithin Phase 1:\nT2 → T1\n```\n---\nT4 → group1x, T1\n";
+    assert_eq!(errors(&[("t.md", text)]), "t.md:16: there is no task, phase or group `group1x` in the spec");
+    let tree = tree(&text.replace("group1x, ", ""));
+    assert_eq!(order(&tree), "T3 T4 T2 T1");
+    for leaf in ["T1", "T2"] {
+        let leaf = TaskId::new(leaf).unwrap();
+        let on = tree.dependencies(&leaf).into_iter().flat_map(|on| tree.leaves_below(on));
+        let on: std::collections::BTreeSet<_> = on.map(TaskId::as_str).collect();
+        assert!(on.is_superset(&["T3", "T4"].into()), "{leaf} {on:?}");
+    }
+}
+
+#[test]
+fn finished_tasks_are_left_out_with_all_that_names_them() {
+    let tree = tree(
+        "## Phase 1: Done\n- [x] T1 a\n- [X] T2 b\n### Also done\n- [x] T3 c\n## Phase 2: Open\n### Here\n- [ ] T4 d\n\
+         ## Dependencies\nPhase 1 → Phase 2\nT3 → T4\nT4 → T1\ngroup1 → T4\n",
+    );
+    assert_eq!(shown(&tree), "phase2 - [] Open\ngroup2 phase2 [] Here\nT4 group2 [] d");
+}
+
+#[test]
+fn code_fences_and_comments_are_passed_over() {
+    let tree = tree(
+        "## Phase 1: One\n```markdown\n## Phase 9: Not this\n- [ ] T9 nor this\n~~~\n```\n<!-- - [ ] T8 no -->\n<!--\n\
+         - [ ] T7 no\n-->\n~~~~\n```\n- [ ] T6 no\n~~~\n~~~~\n- [ ] T1 yes\n```inline``` words\n- [ ] T2 yes\n",
+    );
+    assert_eq!(shown(&tree), "phase1 - [] One\nT1 phase1 [] yes\nT2 phase1 [] yes");
+    let open = "## Phase 1: One\n- [ ] T1 a\n```\n- [ ] T2 b\n";
+    insta::assert_snapshot!(errors(&[("t.md", open)]),
+        @"t.md:3: this code fence is never closed, so that everything below it is passed over");
+}
+
+#[test]
+fn what_is_indented_below_a_task_describes_it() {
+    let tree = tree(
+        "## Phase 1: One\r\n- [ ] T1 Parser\r\n  Reads the file:\r\n\r\n  - keep spans\r\n    - [ ] nested note\r\n  ```\r\n  \
+         - [ ] T9 code\r\n  ```\r\n\r\nProse of the phase.\r\n  not T1's any more\r\n- [ ] T2 Printer\r\n\t- [ ] T3 Below\r\n",
+    );
+    assert_eq!(shown(&tree), "phase1 - [] One\nT1 phase1 [] Parser\nT2 phase1 [] Printer\nT3 phase1 [] Below");
+    let parser = tree.nodes().nth(1).unwrap();
+    let expected = "Reads the file:\n\n- keep spans\n  - [ ] nested note\n```\n- [ ] T9 code\n```";
+    assert_eq!(parser.description, expected);
+    assert!(tree.nodes().skip(2).all(|node| node.description.is_empty()));
+}
+
+#[test]
+fn several_files_are_read_by_name_as_one() {
+    let one = ("b.md", "## Phase 2: Two\n### G\n- [ ] T2 b\n");
+    let two = ("a.md", "## Phase 1: One\n### G\n- [ ] T1 a\n## Dependencies\nT2 → T1\n");
+    let tree = read(&files(&[one, two])).unwrap();
+    insta::assert_snapshot!(shown(&tree), @r"
+    phase1 - [] One
+    group1 phase1 [] G
+    T1 group1 [T2] a
+    phase2 - [] Two
+    group2 phase2 [] G
+    T2 group2 [] b
+    ");
+    assert_eq!(tree.spec_files(), ["a.md", "b.md"]);
+}
+
+#[test]
+fn ids_that_are_there_twice_are_told_with_both_places() {
+    let one = "## Phase 1: One\n- [ ] T1 a\n- [x] T2 b\n- [ ] T1 again\n";
+    let two = "## Phase 1: One more\n- [ ] T2 b\n- [ ] phase1 c\n";
+    insta::assert_snapshot!(errors(&[("a.md", one), ("b.md", two)]), @r"
+    a.md:4: `T1` is there already, at a.md:2; give one of them another id
+    b.md:1: `phase1` is there already, at a.md:1; give one of them another id
+    b.md:2: `T2` is there already, at a.md:3; give one of them another id
+    b.md:3: `phase1` is there already, at a.md:1; give one of them another id
+    ");
+}
+
+#[test]
+fn a_line_of_the_dependencies_that_fits_nothing_is_an_error_with_its_place() {
+    let lines = "A1 before B1\nA1 → \nA1 → B1 -> C1\nA1 → B1 and C1\nPhase 7 → A1\nA1 → A1\nB1 → C1\nC1 → B1\n\n### Notes\n- just a note";
+    insta::assert_snapshot!(errors(&[("t.md", &format!("{THREE}{lines}"))]), @r"
+    t.md:7: `A1 before B1` is no dependency: write `A → B, C` to put A before B and C
+    t.md:8: a name is missing beside an arrow or a comma
+    t.md:9: `→` and `->` in one line: `A → B` puts A before B, `A -> B` lets A depend on B
+    t.md:10: `B1 and C1` is neither a task nor a phase: write `T001`, `Phase 1` or the like, with commas between
+    t.md:11: there is no task, phase or group `phase7` in the spec
+    t.md:12: `A1`: it cannot depend on itself
+    t.md:14: `B1`: a cycle, of which nothing can be first: `B1` depends on `C1`, `C1` depends on `B1`
+    t.md:17: `just a note` is no dependency: write `A → B, C` to put A before B and C
+    ");
+}
+
+#[test]
+fn tasks_without_an_id_or_a_title_are_told() {
+    let text = "- [ ] a checklist, not ours\n## Phase 1: One\n- [ ] Create the schema\n- [ ] T1\n- [ ] T2 [P]\n- [ ] T/3 c\n- [x] old\n### \n- [ ] T4 d\n";
+    insta::assert_snapshot!(errors(&[("t.md", text)]), @r"
+    t.md:3: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; take out the box if it is none
+    t.md:4: `T1` has no title: say in a few words what it is
+    t.md:5: `T2` has no title: say in a few words what it is
+    t.md:6: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; take out the box if it is none
+    t.md:8: `group1` has no title: say in a few words what it is
+    ");
+}
+
+#[test]
+fn a_spec_without_an_open_task_is_an_error() {
+    let none = "there is no open task in the spec: tasks look like `- [ ] T001 Title`";
+    assert_eq!(errors(&[("t.md", "## Phase 1: One\n- [x] T1 done\n")]), format!("t.md:1: {none}"));
+    assert_eq!(errors(&[]), format!("spec:1: {none}"));
+}
+
+proptest! {
+    #[test]
+    fn no_text_makes_the_reader_panic(lines in prop::collection::vec(prop_oneof![
+        "\\PC{0,20}",
+        "#{1,7} ?(Phase [0-9]{0,2}:?|Dependencies)? ?[a-z#]{0,5}",
+        "[ \t\u{3000}]{0,6}- \\[[ x]?\\] ?(T[0-3])? ?(\\[P\\])?[a-z ]{0,4}",
+        "(T[0-3]|Phase [0-2]|group1)( ?(→|->|,) ?(T[0-3]|phase1)){0,3}",
+        "(```|~~~|<!--|-->|  )[a-z ]{0,4}",
+    ], 0..20)) {
+        let text = lines.join("\n");
+        if let Ok(tree) = read(&files(&[("t.md", &text)])) {
+            prop_assert_eq!(TaskTree::read(&tree.write()), Ok(tree));
+        }
+    }
+}
