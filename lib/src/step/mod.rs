@@ -2,6 +2,7 @@
 
 pub mod counts;
 mod message;
+pub mod prompt;
 pub mod report;
 pub mod text;
 pub mod verdict;

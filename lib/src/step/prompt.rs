@@ -1,0 +1,238 @@
+//! What an agent is asked: to implement a task, to review what was done, to give a verdict that can be read.
+
+use super::{Feedback, FeedbackKind, text};
+use crate::plan::tree::{TaskNode, TestCommand, TestKind};
+use crate::step::counts;
+
+/// How much of what earlier attempts left behind the next one is told, in characters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Bounds {
+    /// Of one feedback; its end is kept.
+    pub each: usize,
+    /// Of all of them; the newest are kept.
+    pub all: usize,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self { each: 8_000, all: 40_000 }
+    }
+}
+
+/// How much of a diff a reviewer is shown.
+const DIFF: usize = 8_000;
+
+/// How much of the list of changed files a reviewer is shown.
+const STAT: usize = 4_000;
+
+/// How many failing tests a feedback names.
+const NAMES: usize = 50;
+
+/// Asks an agent to do a task. `tests` are the commands its work will be checked with, `feedback` is what came of the
+/// attempts so far, oldest first.
+pub fn implement(task: &TaskNode, feedback: &[Feedback], tests: &[TestCommand], bounds: Bounds) -> String {
+    let mut prompt = opening("Implement task", task);
+    prompt.push_str("\nWork in the current directory. Make all necessary file changes.\n");
+    let mut checks = tests.iter().filter(|test| !matches!(test.kind, TestKind::Setup | TestKind::Teardown)).peekable();
+    if checks.peek().is_some() {
+        prompt.push_str("\nThe work is checked with:\n");
+        for test in checks {
+            prompt.push_str(&format!("- {}: {}\n", test.kind.as_str(), test.command.trim()));
+        }
+    }
+    prompt.push_str(&lessons(feedback, bounds));
+    prompt
+}
+
+/// What earlier attempts failed of, oldest first. Where that is too much, the newest is worth the most.
+fn lessons(feedback: &[Feedback], bounds: Bounds) -> String {
+    let mut blocks = Vec::new();
+    let mut room = bounds.all;
+    for one in feedback.iter().rev() {
+        let words = text::tail(one.text.trim(), bounds.each);
+        let length = words.chars().count();
+        if length > room && !blocks.is_empty() {
+            break;
+        }
+        room = room.saturating_sub(length);
+        blocks.push(format!("\n{}\n{words}\n", heading(one.kind)));
+    }
+    if blocks.is_empty() {
+        return String::new();
+    }
+    let older = match feedback.len() - blocks.len() {
+        0 => String::new(),
+        older => format!("\n[...{older} older left out]\n"),
+    };
+    blocks.reverse();
+    format!("\nPrevious feedback from failed attempts:\n{older}{}", blocks.concat())
+}
+
+fn heading(kind: FeedbackKind) -> &'static str {
+    match kind {
+        FeedbackKind::Rejected => "--- Previous review (rejected) ---",
+        FeedbackKind::TestFailure => "--- Previous test failure ---",
+        FeedbackKind::RunnerError => "--- Previous runner error ---",
+    }
+}
+
+/// What the whole output of failed tests tells the next attempt. The names of the failing tests come last, where
+/// cutting the text never takes them away.
+pub fn test_failure(output: &str) -> Feedback {
+    let mut text = output.trim_end().to_owned();
+    let names = counts::failing(output);
+    if !names.is_empty() {
+        text.push_str("\n\nTests that failed:\n");
+        for name in names.iter().take(NAMES) {
+            text.push_str(&format!("- {name}\n"));
+        }
+        if names.len() > NAMES {
+            text.push_str(&format!("and {} more\n", names.len() - NAMES));
+        }
+    }
+    Feedback { kind: FeedbackKind::TestFailure, text }
+}
+
+/// Asks for a review of a task's whole diff. `stat` lists the changed files.
+pub fn review(task: &TaskNode, stat: &str, diff: &str) -> String {
+    let mut prompt = opening("Review the changes for task", task);
+    if !stat.trim().is_empty() {
+        prompt.push_str(&format!("\nChanged files:\n{}\n", head(stat.trim_end(), STAT)));
+    }
+    let diff = if diff.trim().is_empty() { "(nothing was changed)" } else { diff.trim_end() };
+    prompt.push_str(&format!("\nDiff:\n{}\n", head(diff, DIFF)));
+    prompt.push_str("\nReply APPROVED if the code is correct, or REJECTED with reasons.\n");
+    prompt.push_str(LAST_LINE);
+    prompt
+}
+
+const LAST_LINE: &str = "End with the verdict on a last line of its own: either just APPROVED, or REJECTED: and the main \
+                         reason.\n";
+
+/// Asks a reviewer once more whose reply held no verdict.
+pub fn review_again() -> String {
+    format!("Your reply does not end with a verdict that can be read.\n{LAST_LINE}")
+}
+
+/// Whose task it is and what it is about.
+fn opening(request: &str, task: &TaskNode) -> String {
+    let name = task.name.split_whitespace().collect::<Vec<_>>().join(" ");
+    let description = match task.description.trim() {
+        "" => String::new(),
+        description => format!("\nDescription: {description}\n"),
+    };
+    format!("{request} {}: {name}\n{description}", task.id)
+}
+
+/// The first characters of a text, with a line that says so when there are more.
+fn head(text: &str, max_chars: usize) -> String {
+    match text.char_indices().nth(max_chars) {
+        Some((end, _)) => {
+            let rest = text[end..].chars().count();
+            format!("{}\n[...truncated: {rest} more characters, to be read in the files themselves]", &text[..end])
+        }
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::TaskId;
+    use crate::plan::tree::TaskTree;
+    use crate::step::verdict;
+
+    fn task(description: &str, tests: &str) -> TaskNode {
+        let json = format!(
+            r#"{{"nodes": {{"T001": {{"id": "T001", "name": "Create\nschema", "description": {description:?},
+                "test_commands": {tests}}}}}}}"#
+        );
+        let tree = TaskTree::read(&json).unwrap();
+        tree.node(&TaskId::new("T001").unwrap()).unwrap().clone()
+    }
+
+    fn feedback(kind: FeedbackKind, text: &str) -> Feedback {
+        Feedback { kind, text: text.to_owned() }
+    }
+
+    #[test]
+    fn the_first_attempt_is_told_the_task_and_its_tests() {
+        let tests = r#"[{"type": "setup", "command": "make db"}, {"type": "unit", "command": "pytest -x"}]"#;
+        let task = task("Tables for users and posts.", tests);
+        let expected = "Implement task T001: Create schema\n\
+                        \n\
+                        Description: Tables for users and posts.\n\
+                        \n\
+                        Work in the current directory. Make all necessary file changes.\n\
+                        \n\
+                        The work is checked with:\n\
+                        - unit: pytest -x\n";
+        assert_eq!(implement(&task, &[], &task.test_commands, Bounds::default()), expected);
+    }
+
+    #[test]
+    fn a_later_attempt_is_told_what_the_earlier_ones_failed_of() {
+        let feedback = [
+            feedback(FeedbackKind::RunnerError, "no model\n"),
+            feedback(FeedbackKind::TestFailure, "FAILED test_user"),
+            feedback(FeedbackKind::Rejected, "No foreign keys."),
+        ];
+        let expected = "Implement task T001: Create schema\n\
+                        \n\
+                        Work in the current directory. Make all necessary file changes.\n\
+                        \n\
+                        Previous feedback from failed attempts:\n\
+                        \n\
+                        --- Previous runner error ---\n\
+                        no model\n\
+                        \n\
+                        --- Previous test failure ---\n\
+                        FAILED test_user\n\
+                        \n\
+                        --- Previous review (rejected) ---\n\
+                        No foreign keys.\n";
+        assert_eq!(implement(&task("", "[]"), &feedback, &[], Bounds::default()), expected);
+    }
+
+    #[test]
+    fn feedback_is_cut_to_its_end_and_to_the_newest() {
+        let long = "x".repeat(100) + "the end";
+        let feedback: Vec<_> = (0..5).map(|n| feedback(FeedbackKind::Rejected, &format!("{n} {long}"))).collect();
+        let prompt = implement(&task("", "[]"), &feedback, &[], Bounds { each: 10, all: 60 });
+        assert_eq!(prompt.matches("[...truncated]\nxxxthe end\n").count(), 2, "{prompt}");
+        assert!(prompt.contains("[...3 older left out]"), "{prompt}");
+        let tiny = implement(&task("", "[]"), &feedback, &[], Bounds { each: 10, all: 1 });
+        assert_eq!(tiny.matches("the end").count(), 1, "the newest is always told: {tiny}");
+        let names = test_failure(&("FAILED t.py::test_x - no\n".to_owned() + &"noise\n".repeat(9_000)));
+        let prompt = implement(&task("", "[]"), &[names], &[], Bounds::default());
+        assert!(prompt.ends_with("\n\nTests that failed:\n- t.py::test_x\n"), "names survive the cut");
+    }
+
+    #[test]
+    fn a_reviewer_is_shown_the_diff_and_asked_for_a_verdict() {
+        let prompt = review(&task("Tables.", "[]"), " a.sql | 2 ++\n", "diff --git a/a.sql b/a.sql\n+x\n");
+        let expected = "Review the changes for task T001: Create schema\n\
+                        \n\
+                        Description: Tables.\n\
+                        \n\
+                        Changed files:\n a.sql | 2 ++\n\
+                        \n\
+                        Diff:\ndiff --git a/a.sql b/a.sql\n+x\n\
+                        \n\
+                        Reply APPROVED if the code is correct, or REJECTED with reasons.\n\
+                        End with the verdict on a last line of its own: either just APPROVED, or REJECTED: and the main reason.\n";
+        assert_eq!(prompt, expected);
+        assert_eq!(verdict::read(&prompt), None, "a reviewer that repeats the question says nothing");
+        assert_eq!(verdict::read(&review_again()), None);
+    }
+
+    #[test]
+    fn a_long_diff_is_cut_with_a_mark() {
+        let prompt = review(&task("", "[]"), "", &"\u{e4}".repeat(8_005));
+        assert!(prompt.contains(&("\u{e4}".repeat(8_000) + "\n[...truncated: 5 more characters")), "{prompt}");
+        assert!(!prompt.contains(&"\u{e4}".repeat(8_001)));
+        let whole = review(&task("", "[]"), "", &"y".repeat(8_000));
+        assert!(!whole.contains("truncated"), "{whole}");
+        assert!(review(&task("", "[]"), "", "").contains("Diff:\n(nothing was changed)\n"));
+    }
+}
