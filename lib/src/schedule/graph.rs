@@ -1,0 +1,516 @@
+//! The tree as a run sees it: who waits for whom, counted, so that a change costs only what it touches.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Blocked, Limits, Next, Reason, Wait, Why};
+use crate::config::Isolation;
+use crate::ids::TaskId;
+use crate::plan::tree::{TaskNode, TaskTree};
+use crate::progress::{Gate, Place, Progress, Status, TaskState};
+use crate::step::Attempt;
+
+/// What became of a leaf, as far as others depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is to be worked.
+    Open {
+        /// Attempts that had a result, over its whole history.
+        attempts: u32,
+        /// Those of the budget.
+        in_budget: u32,
+        /// An attempt was begun and has no result.
+        begun: bool,
+    },
+    /// It has ended on its own branch.
+    Waiting { failed: bool },
+    /// It was given up, and the target says so.
+    Failed { attempts: u32 },
+    /// It is done: on the branch of its phase, or on the target.
+    Complete { on_target: bool },
+}
+
+impl Standing {
+    fn of(state: &TaskState) -> Self {
+        let on_target = state.newest().is_some_and(|found| found.on == Place::Target);
+        match state.status {
+            Status::Complete | Status::Failed if !state.landed => {
+                Self::Waiting { failed: state.status == Status::Failed }
+            }
+            Status::Complete => Self::Complete { on_target },
+            Status::Failed => Self::Failed { attempts: state.attempts },
+            Status::Pending | Status::Implementing | Status::Testing | Status::Reviewing => Self::Open {
+                attempts: state.attempts,
+                in_budget: state.in_budget,
+                begun: !state.unfinished().is_empty(),
+            },
+        }
+    }
+
+    fn is_there(self, level: Level) -> bool {
+        match self {
+            Self::Complete { on_target } => on_target || level == Level::Landed,
+            _ => false,
+        }
+    }
+
+    fn has_failed(self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Waiting { failed: true })
+    }
+}
+
+/// What became of a gate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct GateState {
+    pub(super) runs: u32,
+    pub(super) green: bool,
+    /// Its newest run failed.
+    pub(super) red: bool,
+}
+
+impl GateState {
+    fn of(gate: &Gate) -> Self {
+        let red = gate.newest.as_ref().is_some_and(|found| !found.step.passed);
+        Self { runs: gate.runs, green: gate.green, red }
+    }
+}
+
+/// How far a dependency must have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Level {
+    /// Landed on the branch of its phase, or on the target.
+    Landed = 0,
+    /// On the target.
+    OnTarget = 1,
+}
+
+const LEVELS: [Level; 2] = [Level::Landed, Level::OnTarget];
+
+#[derive(Debug)]
+struct Item<'t> {
+    id: &'t TaskId,
+    parent: Option<usize>,
+    phase: usize,
+    is_leaf: bool,
+    /// Its place in the order, if it is a leaf that has one.
+    position: Option<usize>,
+    standing: Standing,
+    gate: Option<GateState>,
+    /// Per level: leaves at or below that are not there, and gates at or below that are not green.
+    missing: [u32; 2],
+    /// Per level: the leaves and phases that wait for it.
+    dependents: [Vec<usize>; 2],
+    /// How many of the dependencies of a leaf, or in phase mode of a whole phase, are not met.
+    unmet: u32,
+}
+
+/// A run over a tree: what it may do, and what happened in it.
+#[derive(Debug)]
+pub struct Schedule<'t> {
+    tree: &'t TaskTree,
+    limits: Limits,
+    index: BTreeMap<&'t TaskId, usize>,
+    items: Vec<Item<'t>>,
+    /// Leaves by their position.
+    order: Vec<usize>,
+    ready: BTreeSet<usize>,
+    /// Leaves that have ended on their own branch, by position.
+    waiting: BTreeSet<(usize, usize)>,
+    /// Gates to run, the red ones first.
+    due: BTreeSet<(bool, usize)>,
+    /// Phases to merge.
+    merges: BTreeSet<usize>,
+    /// Leaves that had failed when the run began and were not worked since.
+    failed_before: BTreeSet<usize>,
+    /// The first leaf that failed in this run.
+    failed: Option<usize>,
+    /// The first gate that was red in this run.
+    red: Option<usize>,
+}
+
+impl<'t> Schedule<'t> {
+    /// The schedule of a run that starts now.
+    pub fn new(tree: &'t TaskTree, progress: &Progress, limits: Limits) -> Self {
+        let standing = |id: &TaskId| Standing::of(progress.task(id));
+        let gate = |id: &TaskId| GateState::of(&progress.gate(id, tree.leaves_below(id)));
+        Self::build(tree, limits, &standing, &gate)
+    }
+
+    /// Takes in the new steps of a task, a gate or, once it is merged, a phase.
+    pub fn update(&mut self, progress: &Progress, id: &TaskId) {
+        let Some(&node) = self.index.get(id) else { return };
+        let tree = self.tree;
+        let leaves = if self.items[node].is_leaf { vec![id] } else { tree.leaves_below(id) };
+        for leaf in &leaves {
+            self.set(leaf, Standing::of(progress.task(leaf)));
+        }
+        let mut above = Some(node);
+        while let Some(inner) = above {
+            if let Some(before) = self.items[inner].gate {
+                let mut gate = GateState::of(&progress.gate(self.items[inner].id, leaves.iter().copied()));
+                // Only its own run makes a gate green; of the leaves below, only these were looked at.
+                gate.green &= inner == node || before.green;
+                self.set_gate_at(inner, gate);
+            }
+            above = self.items[inner].parent;
+        }
+    }
+
+    /// The tasks that may be worked now, in their order.
+    pub fn ready(&self) -> impl Iterator<Item = &'t TaskId> {
+        self.ready.iter().map(|position| self.items[self.order[*position]].id)
+    }
+
+    /// What to do now.
+    pub fn next(&self) -> Next {
+        let id = |node: usize| self.items[node].id.clone();
+        if let Some(leaf) = self.failed {
+            return Next::Failed(id(leaf));
+        }
+        if let Some(gate) = self.red {
+            return Next::GateRed(id(gate));
+        }
+        if let Some((_, leaf)) = self.waiting.first() {
+            return Next::Land(id(*leaf));
+        }
+        if let Some((fresh, gate)) = self.due.first()
+            && (!fresh || self.limits.only.is_none())
+        {
+            return Next::Gate(id(*gate));
+        }
+        if let Some(only) = &self.limits.only {
+            return self.next_of(only);
+        }
+        if let Some(phase) = self.merges.first() {
+            return Next::MergePhase(id(*phase));
+        }
+        match self.ready.first() {
+            Some(position) => self.work(self.order[*position]),
+            None => self.end(),
+        }
+    }
+
+    /// What to do for one task: work it, then what its end brings about, and nothing else.
+    fn next_of(&self, only: &TaskId) -> Next {
+        let stalled = |waits_for| Next::Stalled(vec![Blocked { task: only.clone(), waits_for }]);
+        let itself = |why| vec![Wait { on: only.clone(), why }];
+        let leaf = self.index.get(only).filter(|node| self.items[**node].is_leaf);
+        let Some(&leaf) = leaf else { return stalled(itself(Why::NoTask)) };
+        let item = &self.items[leaf];
+        if let Standing::Complete { .. } = item.standing {
+            let above = |gate: &&(bool, usize)| self.is_above(gate.1, leaf);
+            return match self.due.iter().find(above) {
+                Some((_, gate)) => Next::Gate(self.items[*gate].id.clone()),
+                None if self.merges.contains(&item.phase) => Next::MergePhase(self.items[item.phase].id.clone()),
+                None => Next::Done,
+            };
+        }
+        let Some(position) = item.position else { return stalled(itself(Why::LeftOut)) };
+        if self.ready.contains(&position) {
+            self.work(leaf)
+        } else if item.standing.has_failed() && !self.may_retry(leaf) {
+            Next::Failed(only.clone())
+        } else {
+            stalled(self.waits_of(leaf))
+        }
+    }
+
+    fn work(&self, leaf: usize) -> Next {
+        let task = self.items[leaf].id.clone();
+        let max = self.limits.max_retries;
+        let (attempts, in_budget, begun) = match self.items[leaf].standing {
+            Standing::Open { attempts, in_budget, begun } => (attempts, in_budget, begun),
+            Standing::Failed { attempts } => (attempts, 0, false),
+            Standing::Waiting { .. } | Standing::Complete { .. } => unreachable!("only open tasks are ready"),
+        };
+        if in_budget >= max && !begun {
+            return Next::GiveUp { task, retries: in_budget, reason: Reason::OutOfAttempts };
+        }
+        let number = in_budget.saturating_add(1);
+        Next::Work { task, attempt: Attempt { number, of: max.max(number) }, retry: attempts }
+    }
+
+    /// Nothing can be worked any more: whether that is success, failure or a stall.
+    fn end(&self) -> Next {
+        let has_failed = |leaf: &&usize| self.items[**leaf].standing.has_failed();
+        let is_open = |leaf: &&usize| matches!(self.items[**leaf].standing, Standing::Open { .. });
+        let blocked = |leaf: &usize| Blocked { task: self.items[*leaf].id.clone(), waits_for: self.waits_of(*leaf) };
+        let stuck: Vec<_> = self.order.iter().filter(is_open).map(blocked).collect();
+        match self.order.iter().find(has_failed) {
+            _ if !stuck.is_empty() => Next::Stalled(stuck),
+            Some(leaf) => Next::Failed(self.items[*leaf].id.clone()),
+            None => Next::Done,
+        }
+    }
+
+    fn is_above(&self, inner: usize, node: usize) -> bool {
+        std::iter::successors(Some(node), |node| self.items[*node].parent).any(|above| above == inner)
+    }
+}
+
+/// Building, and taking in changes.
+impl<'t> Schedule<'t> {
+    pub(super) fn build(
+        tree: &'t TaskTree,
+        limits: Limits,
+        standing: &dyn Fn(&TaskId) -> Standing,
+        gate: &dyn Fn(&TaskId) -> GateState,
+    ) -> Self {
+        let index: BTreeMap<&TaskId, usize> = tree.nodes().enumerate().map(|(at, node)| (&node.id, at)).collect();
+        let open = Standing::Open { attempts: 0, in_budget: 0, begun: false };
+        let item = |node: &'t TaskNode| Item {
+            id: &node.id,
+            parent: node.parent.as_ref().map(|parent| index[parent]),
+            phase: index[tree.phase_of(&node.id)],
+            is_leaf: node.is_leaf(),
+            position: None,
+            standing: open,
+            gate: None,
+            missing: [0; 2],
+            dependents: [Vec::new(), Vec::new()],
+            unmet: 0,
+        };
+        let items = tree.nodes().map(item).collect();
+        let order: Vec<usize> = tree.order().iter().map(|id| index[id]).collect();
+        let mut schedule = Self {
+            tree,
+            limits,
+            index,
+            items,
+            order,
+            ready: BTreeSet::new(),
+            waiting: BTreeSet::new(),
+            due: BTreeSet::new(),
+            merges: BTreeSet::new(),
+            failed_before: BTreeSet::new(),
+            failed: None,
+            red: None,
+        };
+        schedule.count_all_as_missing();
+        schedule.connect();
+        for node in 0..schedule.items.len() {
+            let id = schedule.items[node].id;
+            if schedule.items[node].is_leaf {
+                let standing = standing(id);
+                schedule.failed_before.extend(standing.has_failed().then_some(node));
+                schedule.set_at(node, standing);
+            } else if schedule.items[node].gate.is_some() {
+                schedule.set_gate_at(node, gate(id));
+            }
+        }
+        // What was red before this run is tried again.
+        schedule.red = None;
+        schedule
+    }
+
+    /// Nothing is done yet: every leaf that is to be worked is missing to all above it, every gate too.
+    fn count_all_as_missing(&mut self) {
+        for (position, leaf) in self.order.clone().into_iter().enumerate() {
+            self.items[leaf].position = Some(position);
+            self.shift_missing(leaf, LEVELS.map(|_| 1));
+        }
+        for gate in self.tree.gates() {
+            let gate = self.index[&gate.id];
+            self.items[gate].gate = Some(GateState::default());
+            self.shift_missing(gate, LEVELS.map(|_| 1));
+        }
+        // What is never worked is never there, but nothing above it is held up by that.
+        for item in &mut self.items {
+            item.missing = item.missing.map(|missing| missing.max(1));
+        }
+    }
+
+    /// Ties leaves, and in phase mode whole phases, to what they wait for. A phase starts on the target: what any of its
+    /// tasks needs from elsewhere must be there before the first of them.
+    fn connect(&mut self) {
+        let by_phase = self.limits.isolation == Isolation::Phase;
+        let mut tied = BTreeSet::new();
+        for leaf in self.order.clone() {
+            for dependency in self.tree.dependencies(self.items[leaf].id) {
+                let dependency = self.index[dependency];
+                let phase = self.items[leaf].phase;
+                let inside = self.items[dependency].phase == phase;
+                let (waits, level) = match (by_phase, inside) {
+                    (true, true) => (leaf, Level::Landed),
+                    (true, false) => (phase, Level::OnTarget),
+                    (false, _) => (leaf, Level::OnTarget),
+                };
+                if waits == leaf || tied.insert((waits, dependency)) {
+                    self.items[dependency].dependents[level as usize].push(waits);
+                    self.items[waits].unmet += 1;
+                }
+            }
+        }
+    }
+
+    /// Takes in what became of a leaf.
+    pub(super) fn set(&mut self, leaf: &TaskId, standing: Standing) {
+        if let Some(&leaf) = self.index.get(leaf) {
+            let failed = standing.has_failed();
+            if !failed {
+                self.failed_before.remove(&leaf);
+            } else if matches!(standing, Standing::Failed { .. }) && !self.failed_before.contains(&leaf) {
+                self.failed.get_or_insert(leaf);
+            }
+            self.set_at(leaf, standing);
+        }
+    }
+
+    fn set_at(&mut self, leaf: usize, standing: Standing) {
+        let before = std::mem::replace(&mut self.items[leaf].standing, standing);
+        let change = |level| i64::from(before.is_there(level)) - i64::from(standing.is_there(level));
+        self.shift_missing(leaf, LEVELS.map(change));
+        let position = self.items[leaf].position.unwrap_or(usize::MAX);
+        keep(&mut self.waiting, (position, leaf), matches!(standing, Standing::Waiting { .. }));
+        self.refresh_leaf(leaf);
+    }
+
+    /// Takes in what became of a gate.
+    #[cfg(test)]
+    pub(super) fn set_gate(&mut self, gate: &TaskId, state: GateState) {
+        if let Some(&gate) = self.index.get(gate) {
+            self.set_gate_at(gate, state);
+        }
+    }
+
+    fn set_gate_at(&mut self, gate: usize, state: GateState) {
+        let Some(before) = self.items[gate].gate.replace(state) else { return };
+        if state.red && state.runs > before.runs {
+            self.red.get_or_insert(gate);
+        }
+        self.due.remove(&(!before.red, gate));
+        let change = i64::from(before.green) - i64::from(state.green);
+        self.shift_missing(gate, LEVELS.map(|_| change));
+        self.refresh_inner(gate);
+    }
+
+    /// Adds to what is missing at a node and above it, and tells those who wait.
+    fn shift_missing(&mut self, node: usize, changes: [i64; 2]) {
+        let mut at = Some(node);
+        while let Some(current) = at {
+            for (level, change) in changes.into_iter().enumerate() {
+                let before = self.items[current].missing[level];
+                let after = u32::try_from(i64::from(before) + change).expect("no more is taken away than was counted");
+                self.items[current].missing[level] = after;
+                if (before == 0) != (after == 0) {
+                    self.tell_dependents(current, level, after == 0);
+                }
+            }
+            self.refresh_inner(current);
+            // A leaf nobody works is missing to those who name it, not to what it is part of.
+            let counts = !self.items[current].is_leaf || self.items[current].position.is_some();
+            at = self.items[current].parent.filter(|_| counts);
+        }
+    }
+
+    fn tell_dependents(&mut self, node: usize, level: usize, met: bool) {
+        let dependents = std::mem::take(&mut self.items[node].dependents[level]);
+        for &waiting in &dependents {
+            let unmet = &mut self.items[waiting].unmet;
+            let before = *unmet;
+            *unmet = if met { before - 1 } else { before + 1 };
+            if (before == 0) != (*unmet == 0) {
+                self.refresh_below(waiting);
+            }
+        }
+        self.items[node].dependents[level] = dependents;
+    }
+
+    /// A leaf's dependencies, or those of a whole phase, were met or are so no more.
+    fn refresh_below(&mut self, node: usize) {
+        if self.items[node].is_leaf {
+            return self.refresh_leaf(node);
+        }
+        for leaf in self.tree.leaves_below(self.items[node].id) {
+            self.refresh_leaf(self.index[leaf]);
+        }
+    }
+
+    fn refresh_leaf(&mut self, leaf: usize) {
+        let item = &self.items[leaf];
+        let Some(position) = item.position else { return };
+        let open = matches!(item.standing, Standing::Open { .. }) || self.may_retry(leaf);
+        let ready = open && item.unmet == 0 && self.items[item.phase].unmet == 0;
+        keep(&mut self.ready, position, ready);
+    }
+
+    fn may_retry(&self, leaf: usize) -> bool {
+        let failed = matches!(self.items[leaf].standing, Standing::Failed { .. });
+        failed && self.limits.retry_failed && self.failed_before.contains(&leaf)
+    }
+
+    /// Whether a gate is to be run, a phase to be merged.
+    fn refresh_inner(&mut self, node: usize) {
+        let item = &self.items[node];
+        if item.is_leaf {
+            return;
+        }
+        let [landed, on_target] = item.missing;
+        let merge = item.parent.is_none() && landed == 0 && on_target > 0;
+        let gate = item.gate.map(|gate| ((!gate.red, node), !gate.green && landed == 1));
+        keep(&mut self.merges, node, merge);
+        if let Some((key, due)) = gate {
+            keep(&mut self.due, key, due);
+        }
+    }
+}
+
+/// What keeps a task.
+impl Schedule<'_> {
+    fn waits_of(&self, leaf: usize) -> Vec<Wait> {
+        let item = &self.items[leaf];
+        let mut waits = Vec::new();
+        let mut seen = BTreeSet::new();
+        let by_phase = self.limits.isolation == Isolation::Phase;
+        let leaves = if by_phase { self.tree.leaves_below(self.items[item.phase].id) } else { vec![item.id] };
+        // Its own dependencies come first, then what its phase waits for on behalf of others.
+        for other in [item.id].into_iter().chain(leaves) {
+            for dependency in self.tree.dependencies(other) {
+                let dependency = self.index[dependency];
+                let inside = self.items[dependency].phase == item.phase;
+                if inside && other != item.id || !seen.insert(dependency) {
+                    continue;
+                }
+                let level = if by_phase && inside { Level::Landed } else { Level::OnTarget };
+                let on = self.items[dependency].id;
+                waits.extend(self.why(dependency, level).map(|why| Wait { on: on.clone(), why }));
+            }
+        }
+        waits
+    }
+
+    /// Why a dependency is not met; none when it is.
+    fn why(&self, node: usize, level: Level) -> Option<Why> {
+        let item = &self.items[node];
+        let [landed, _] = item.missing;
+        if item.missing[level as usize] == 0 {
+            return None;
+        }
+        if item.is_leaf {
+            return Some(match item.standing {
+                Standing::Failed { .. } => Why::Failed,
+                Standing::Waiting { .. } => Why::NotLanded,
+                Standing::Complete { .. } => Why::NotMerged,
+                Standing::Open { .. } if item.position.is_none() => Why::LeftOut,
+                Standing::Open { .. } => Why::NotDone,
+            });
+        }
+        let leaves = self.tree.leaves_below(item.id);
+        let failed = |leaf: &&TaskId| self.items[self.index[*leaf]].standing.has_failed();
+        Some(match item.gate {
+            _ if leaves.is_empty() => Why::LeftOut,
+            _ if leaves.iter().any(failed) => Why::Failed,
+            _ if landed == 0 => Why::NotMerged,
+            Some(gate) if landed == 1 && gate.red && !gate.green => Why::GateRed,
+            Some(gate) if landed == 1 && !gate.green => Why::GateNotRun,
+            _ => Why::NotDone,
+        })
+    }
+}
+
+fn keep<T: Ord>(set: &mut BTreeSet<T>, value: T, inside: bool) {
+    if inside {
+        set.insert(value);
+    } else {
+        set.remove(&value);
+    }
+}

@@ -1,0 +1,148 @@
+//! What a tree's run does next: which task, which attempt, which gate, and why nothing more.
+//!
+//! Pure: a [`Schedule`] is made from the tree and from what the commits say, told of every task that got a new step, and
+//! asked what to do. Making it costs what the tree is long; an answer costs what has changed.
+
+mod attempts;
+mod graph;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use crate::config::Isolation;
+use crate::ids::TaskId;
+use crate::plan::tree::TaskTree;
+use crate::progress::Progress;
+use crate::step::Attempt;
+
+pub use attempts::{After, Ended, Failure, MAX_CRASHES, Reason, after, crashes_end_attempt};
+pub use graph::Schedule;
+
+/// What a run was told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// How many attempts a budget has.
+    pub max_retries: u32,
+    /// What finished tasks land on.
+    pub isolation: Isolation,
+    /// Tasks that were given up before this run get a new budget.
+    pub retry_failed: bool,
+    /// Tasks that get nowhere are given up before their budget is used up.
+    pub early_stop: bool,
+    /// Work this task and no other.
+    pub only: Option<TaskId>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_retries: 5, isolation: Isolation::None, retry_failed: false, early_stop: true, only: None }
+    }
+}
+
+/// What a run does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Next {
+    /// Land a task that has ended on its own branch, complete or failed. Nothing else starts before.
+    Land(TaskId),
+    /// Run the tests of an inner node, all of whose leaves are done.
+    Gate(TaskId),
+    /// Merge the branch of a phase into the target: its leaves are done and its gates green.
+    MergePhase(TaskId),
+    /// Work a task. An attempt that was cut off goes on; whether an early stop is due is for [`after`] to say.
+    Work {
+        /// The task.
+        task: TaskId,
+        /// Which attempt of its budget.
+        attempt: Attempt,
+        /// The number of the attempt over the task's whole history, from 0.
+        retry: u32,
+    },
+    /// Give a task up.
+    GiveUp {
+        /// The task.
+        task: TaskId,
+        /// How many attempts it had.
+        retries: u32,
+        /// Why no more.
+        reason: Reason,
+    },
+    /// Everything asked for is done.
+    Done,
+    /// A task failed: in this run, or before and nothing is left but such tasks.
+    Failed(TaskId),
+    /// A gate was red in this run.
+    GateRed(TaskId),
+    /// Nothing can be worked: what is left waits for something this run cannot bring.
+    Stalled(Vec<Blocked>),
+}
+
+/// A task that cannot be worked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Blocked {
+    /// The task.
+    pub task: TaskId,
+    /// What keeps it.
+    pub waits_for: Vec<Wait>,
+}
+
+/// Something a task waits for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wait {
+    /// A task or an inner node.
+    pub on: TaskId,
+    /// Why it is not there.
+    pub why: Why,
+}
+
+/// Why something a task waits for is not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// It was given up.
+    Failed,
+    /// A given `execution_order` leaves it out, so that it is never worked.
+    LeftOut,
+    /// It is not done.
+    NotDone,
+    /// It is done and waits to land.
+    NotLanded,
+    /// It is done on the branch of its phase, which is not merged.
+    NotMerged,
+    /// Its tests failed.
+    GateRed,
+    /// Its tests have not been run on what is there now.
+    GateNotRun,
+    /// The tree has no such task to work.
+    NoTask,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Failed => "failed",
+            Self::LeftOut => "left out of execution_order",
+            Self::NotDone => "not done",
+            Self::NotLanded => "waits to land",
+            Self::NotMerged => "its phase is not merged",
+            Self::GateRed => "its tests failed",
+            Self::GateNotRun => "its tests have not run",
+            Self::NoTask => "no task of this tree",
+        })
+    }
+}
+
+impl fmt::Display for Blocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} waits for ", self.task)?;
+        for (index, wait) in self.waits_for.iter().enumerate() {
+            let between = if index == 0 { "" } else { ", " };
+            write!(f, "{between}{} ({})", wait.on, wait.why)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a run that starts now does first. A run that goes on keeps a [`Schedule`], which knows what failed in it.
+pub fn next(tree: &TaskTree, progress: &Progress, limits: &Limits) -> Next {
+    Schedule::new(tree, progress, limits.clone()).next()
+}

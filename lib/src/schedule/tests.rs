@@ -1,0 +1,617 @@
+//! Runs over small trees, by hand and at random, against commits folded as those of a real run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::graph::{GateState, Standing};
+use super::*;
+use crate::ids::{BranchName, CommitId};
+use crate::progress::{Chain, Found, OpenBranch, Place, Seen, Status, fold};
+use crate::step::{Step, StepKind};
+
+fn id(text: &str) -> TaskId {
+    TaskId::new(text).unwrap()
+}
+
+/// A tree from lines `id parent depends,on [gate]`, with `-` for nothing; the given order, if any, limits the leaves.
+fn tree(lines: &[&str], order: Option<&[&str]>) -> TaskTree {
+    let mut nodes = serde_json::Map::new();
+    for line in lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let depends_on: Vec<&str> = words[2].split(',').filter(|word| *word != "-").collect();
+        let parent = Some(words[1]).filter(|word| *word != "-");
+        let gate = words.get(3).map(|_| json!({"type": "integration", "command": "make check"}));
+        let tests: Vec<Value> = gate.into_iter().collect();
+        let children: Vec<&str> =
+            lines.iter().filter(|other| other.split(' ').nth(1) == Some(words[0])).map(|other| first(other)).collect();
+        let node = json!({"id": words[0], "name": words[0], "parent": parent, "children": children,
+                          "depends_on": depends_on, "test_commands": tests});
+        nodes.insert(words[0].to_owned(), node);
+    }
+    let mut tree = json!({"nodes": nodes});
+    if let Some(order) = order {
+        tree["execution_order"] = json!(order);
+    }
+    TaskTree::read(&tree.to_string()).unwrap()
+}
+
+fn first(line: &str) -> &str {
+    line.split(' ').next().unwrap_or(line)
+}
+
+/// The commits of a run, where they are.
+#[derive(Default)]
+struct World {
+    phase_mode: bool,
+    target: Vec<Seen>,
+    phases: BTreeMap<TaskId, Vec<Seen>>,
+    tasks: BTreeMap<TaskId, Vec<Seen>>,
+    clock: u32,
+}
+
+impl World {
+    fn step(&mut self, task: &TaskId, kind: StepKind, passed: bool, retry: u32, on: Place) -> Seen {
+        self.clock += 1;
+        let mut bytes = [0; 20];
+        bytes[..4].copy_from_slice(&self.clock.to_be_bytes());
+        let mut step = Step::new(Some(task.clone()), kind, passed);
+        step.retry = Some(retry);
+        let found = Found {
+            commit: CommitId::from_bytes(bytes),
+            at: Timestamp::from_second(i64::from(self.clock)).unwrap(),
+            step,
+            body: String::new(),
+            on,
+            print: u64::from(self.clock),
+        };
+        Seen { found: Arc::new(found), runs: Arc::default(), in_scope: true }
+    }
+
+    fn on_branch(&mut self, task: &str, kind: StepKind, passed: bool, retry: u32) {
+        let step = self.step(&id(task), kind, passed, retry, Place::Task(id(task)));
+        self.tasks.entry(id(task)).or_default().push(step);
+    }
+
+    /// An attempt that came so far and no further.
+    fn attempt(&mut self, task: &str, retry: u32, steps: &[(StepKind, bool)]) {
+        for (kind, passed) in steps {
+            self.on_branch(task, kind.clone(), *passed, retry);
+        }
+    }
+
+    fn complete(&mut self, tree: &TaskTree, task: &str) {
+        self.attempt(task, 0, &PASSED);
+        self.land(tree, &id(task));
+    }
+
+    fn fail(&mut self, tree: &TaskTree, task: &str, attempts: u32) {
+        for retry in 0..attempts {
+            self.attempt(task, retry, &[(StepKind::Implement, true), (StepKind::Test, false)]);
+        }
+        self.on_branch(task, StepKind::Complete, false, 0);
+        self.land(tree, &id(task));
+    }
+
+    fn land(&mut self, tree: &TaskTree, task: &TaskId) {
+        let steps = self.tasks.remove(task).unwrap_or_default();
+        let phase = tree.phase_of(task).clone();
+        if self.phase_mode && phase != *task {
+            let on = Place::Phase(phase.clone());
+            self.phases.entry(phase).or_default().extend(steps.iter().map(|seen| moved(seen, &on)));
+        } else {
+            self.target.extend(steps.iter().map(|seen| moved(seen, &Place::Target)));
+        }
+    }
+
+    fn gate(&mut self, tree: &TaskTree, gate: &TaskId, passed: bool) {
+        let phase = tree.phase_of(gate).clone();
+        let on = if self.phases.contains_key(&phase) { Place::Phase(phase.clone()) } else { Place::Target };
+        let step = self.step(gate, StepKind::Test, passed, 0, on.clone());
+        if on == Place::Target { self.target.push(step) } else { self.phases.entry(phase).or_default().push(step) }
+    }
+
+    fn merge(&mut self, phase: &TaskId) {
+        let steps = self.phases.remove(phase).unwrap_or_default();
+        self.target.extend(steps.iter().map(|seen| moved(seen, &Place::Target)));
+    }
+
+    fn progress(&self) -> Progress {
+        let chain = |place: Place, steps: &Vec<Seen>| Chain {
+            branch: OpenBranch { name: BranchName::new("b").unwrap(), place, tip: steps[0].found.commit },
+            steps: steps.clone(),
+            beside: self.target.iter().map(|seen| seen.found.commit).collect(),
+        };
+        let phases = self.phases.iter().map(|(phase, steps)| chain(Place::Phase(phase.clone()), steps));
+        let tasks = self.tasks.iter().map(|(task, steps)| chain(Place::Task(task.clone()), steps));
+        fold(&self.target, &phases.chain(tasks).collect::<Vec<_>>(), "")
+    }
+
+    fn next(&self, tree: &TaskTree, limits: &Limits) -> Next {
+        next(tree, &self.progress(), limits)
+    }
+}
+
+const PASSED: [(StepKind, bool); 4] =
+    [(StepKind::Implement, true), (StepKind::Test, true), (StepKind::Review, true), (StepKind::Complete, true)];
+
+fn moved(seen: &Seen, on: &Place) -> Seen {
+    let found = Found { on: on.clone(), ..(*seen.found).clone() };
+    Seen { found: Arc::new(found), ..seen.clone() }
+}
+
+fn work(task: &str, number: u32, retry: u32) -> Next {
+    Next::Work { task: id(task), attempt: Attempt { number, of: 5 }, retry }
+}
+
+fn only(task: &str) -> Limits {
+    Limits { only: Some(id(task)), ..Limits::default() }
+}
+
+fn stalled(next: Next) -> Vec<String> {
+    match next {
+        Next::Stalled(blocked) => blocked.iter().map(Blocked::to_string).collect(),
+        other => panic!("not a stall: {other:?}"),
+    }
+}
+
+const DIAMOND: [&str; 4] = ["A - -", "B - A", "C - A", "D - B,C"];
+
+#[test]
+fn a_diamond_is_worked_from_its_top() {
+    let tree = tree(&DIAMOND, None);
+    let mut world = World::default();
+    let mut schedule = Schedule::new(&tree, &world.progress(), Limits::default());
+    let mut ready = Vec::new();
+    for task in ["A", "B", "C", "D"] {
+        ready.push(schedule.ready().map(TaskId::as_str).collect::<Vec<_>>().join(" "));
+        assert_eq!(schedule.next(), work(task, 1, 0));
+        world.complete(&tree, task);
+        schedule.update(&world.progress(), &id(task));
+    }
+    assert_eq!(ready, ["A", "B C", "C", "D"]);
+    assert_eq!(schedule.next(), Next::Done);
+    assert_eq!(world.next(&tree, &Limits::default()), Next::Done, "the next run has nothing to do");
+}
+
+const PHASES: [&str; 5] = ["p1 - - gate", "A p1 -", "p2 - p1", "B p2 -", "C - -"];
+
+#[test]
+fn a_phase_that_is_not_green_holds_up_those_who_wait_for_it() {
+    let tree = tree(&PHASES, Some(&["A", "B", "C"]));
+    let mut world = World::default();
+    world.complete(&tree, "A");
+    let mut schedule = Schedule::new(&tree, &world.progress(), Limits::default());
+    assert_eq!(schedule.next(), Next::Gate(id("p1")));
+    assert_eq!(schedule.ready().collect::<Vec<_>>(), [&id("C")], "B waits for the gate");
+    world.gate(&tree, &id("p1"), true);
+    schedule.update(&world.progress(), &id("p1"));
+    assert_eq!(schedule.next(), work("B", 1, 0));
+}
+
+#[test]
+fn a_red_gate_ends_the_run_and_is_tried_first_by_the_next() {
+    let tree = tree(&PHASES, None);
+    let mut world = World::default();
+    world.complete(&tree, "A");
+    world.gate(&tree, &id("p1"), false);
+    for limits in [Limits::default(), only("C")] {
+        let mut schedule = Schedule::new(&tree, &world.progress(), limits);
+        assert_eq!(schedule.next(), Next::Gate(id("p1")));
+        world.gate(&tree, &id("p1"), false);
+        schedule.update(&world.progress(), &id("p1"));
+        assert_eq!(schedule.next(), Next::GateRed(id("p1")));
+    }
+}
+
+#[test]
+fn a_leaf_reopened_below_a_gate_is_worked_and_the_gate_run_again() {
+    let tree = tree(&PHASES, None);
+    let mut world = World::default();
+    world.complete(&tree, "A");
+    world.gate(&tree, &id("p1"), true);
+    let mut schedule = Schedule::new(&tree, &world.progress(), Limits::default());
+    let reset = world.step(&id("A"), StepKind::Reset, true, 0, Place::Target);
+    world.target.push(reset);
+    schedule.update(&world.progress(), &id("A"));
+    assert_eq!(schedule.next(), work("A", 1, 1));
+    assert!(!schedule.ready().any(|task| *task == id("B")));
+    world.complete(&tree, "A");
+    schedule.update(&world.progress(), &id("A"));
+    assert_eq!(schedule.next(), Next::Gate(id("p1")));
+}
+
+#[test]
+fn gates_run_from_the_inside_out() {
+    let tree = tree(&["p - - gate", "g p - gate", "A g -", "B p -"], None);
+    let mut world = World::default();
+    world.complete(&tree, "A");
+    assert_eq!(world.next(&tree, &Limits::default()), Next::Gate(id("g")));
+    world.complete(&tree, "B");
+    assert_eq!(world.next(&tree, &Limits::default()), Next::Gate(id("g")));
+    world.gate(&tree, &id("g"), true);
+    assert_eq!(world.next(&tree, &Limits::default()), Next::Gate(id("p")));
+    world.gate(&tree, &id("p"), true);
+    assert_eq!(world.next(&tree, &Limits::default()), Next::Done);
+}
+
+#[test]
+fn what_waits_to_land_comes_first() {
+    let tree = tree(&PHASES, None);
+    let mut world = World::default();
+    world.complete(&tree, "A");
+    world.gate(&tree, &id("p1"), false);
+    world.attempt("C", 0, &PASSED);
+    for limits in [Limits::default(), only("B"), only("C")] {
+        assert_eq!(world.next(&tree, &limits), Next::Land(id("C")));
+    }
+}
+
+#[test]
+fn a_task_that_waits_to_land_meets_no_dependency() {
+    let tree = tree(&DIAMOND, None);
+    let mut world = World::default();
+    world.attempt("A", 0, &PASSED);
+    let schedule = Schedule::new(&tree, &world.progress(), Limits::default());
+    assert_eq!(schedule.next(), Next::Land(id("A")));
+    assert_eq!(schedule.ready().count(), 0);
+}
+
+#[test]
+fn a_stall_names_what_blocks_what() {
+    let tree = tree(&["A - -", "B - A", "C - B,X", "X - -"], Some(&["A", "B", "C"]));
+    let mut world = World::default();
+    world.fail(&tree, "A", 5);
+    let told = stalled(world.next(&tree, &Limits::default()));
+    assert_eq!(told, ["B waits for A (failed)", "C waits for B (not done), X (left out of execution_order)"]);
+}
+
+#[test]
+fn a_phase_may_block_too() {
+    let lines = ["p1 - - gate", "A p1 -", "X p1 -", "p2 - p1", "B p2 -", "p3 - -", "Y p3 -", "C - p3"];
+    let tree = tree(&lines, Some(&["A", "B", "C"]));
+    let mut world = World::default();
+    world.fail(&tree, "A", 1);
+    let told = stalled(world.next(&tree, &Limits::default()));
+    assert_eq!(told, ["B waits for p1 (failed)", "C waits for p3 (left out of execution_order)"]);
+    let mut world = World::default();
+    world.complete(&tree, "A");
+    world.gate(&tree, &id("p1"), false);
+    let told = Schedule::new(&tree, &world.progress(), Limits::default());
+    assert_eq!(told.next(), Next::Gate(id("p1")), "X is left out and does not hold up the gate");
+    world.complete(&tree, "Y");
+    world.gate(&tree, &id("p1"), true);
+    assert_eq!(world.next(&tree, &Limits::default()), work("B", 1, 0));
+}
+
+#[test]
+fn a_failed_task_ends_the_run_it_fails_in_and_no_later_one() {
+    let tree = tree(&["A - -", "B - -"], None);
+    let mut world = World::default();
+    let mut schedule = Schedule::new(&tree, &world.progress(), Limits::default());
+    for retry in 0..5 {
+        assert_eq!(schedule.next(), work("A", retry + 1, retry));
+        world.attempt("A", retry, &[(StepKind::Implement, false)]);
+        schedule.update(&world.progress(), &id("A"));
+    }
+    let given_up = Next::GiveUp { task: id("A"), retries: 5, reason: Reason::OutOfAttempts };
+    assert_eq!(schedule.next(), given_up);
+    world.on_branch("A", StepKind::Complete, false, 0);
+    schedule.update(&world.progress(), &id("A"));
+    assert_eq!(schedule.next(), Next::Land(id("A")), "what was tried is told on the target");
+    world.land(&tree, &id("A"));
+    schedule.update(&world.progress(), &id("A"));
+    assert_eq!(schedule.next(), Next::Failed(id("A")));
+    assert_eq!(world.next(&tree, &Limits::default()), work("B", 1, 0));
+    world.complete(&tree, "B");
+    assert_eq!(world.next(&tree, &Limits::default()), Next::Failed(id("A")));
+    assert_eq!(world.next(&tree, &only("A")), Next::Failed(id("A")));
+}
+
+#[test]
+fn a_failed_task_gets_a_new_budget_once_per_run_when_asked_for() {
+    let tree = tree(&["A - -", "B - A"], None);
+    let mut world = World::default();
+    world.fail(&tree, "A", 2);
+    let limits = Limits { max_retries: 2, retry_failed: true, ..Limits::default() };
+    let mut schedule = Schedule::new(&tree, &world.progress(), limits.clone());
+    for (number, retry) in [(1, 2), (2, 3)] {
+        let attempt = Attempt { number, of: 2 };
+        assert_eq!(schedule.next(), Next::Work { task: id("A"), attempt, retry });
+        world.attempt("A", retry, &[(StepKind::Implement, true), (StepKind::Review, false)]);
+        schedule.update(&world.progress(), &id("A"));
+    }
+    assert!(matches!(schedule.next(), Next::GiveUp { retries: 2, .. }));
+    let begun = Limits { max_retries: 3, ..Limits::default() };
+    let goes_on = Next::Work { task: id("A"), attempt: Attempt { number: 3, of: 3 }, retry: 4 };
+    assert_eq!(world.next(&tree, &begun), goes_on, "a budget once opened goes on without being asked for");
+    world.on_branch("A", StepKind::Complete, false, 0);
+    schedule.update(&world.progress(), &id("A"));
+    let later = Schedule::new(&tree, &world.progress(), limits.clone());
+    world.land(&tree, &id("A"));
+    schedule.update(&world.progress(), &id("A"));
+    assert_eq!(schedule.next(), Next::Failed(id("A")), "not over and over in one run");
+    assert_eq!(later.next(), Next::Land(id("A")));
+    let mut later = later;
+    later.update(&world.progress(), &id("A"));
+    assert!(matches!(later.next(), Next::Work { retry: 4, .. }), "it had failed before that run: {:?}", later.next());
+}
+
+#[test]
+fn attempts_are_counted_over_restarts_and_only_with_a_result() {
+    let tree = tree(&["A - -"], None);
+    let mut world = World::default();
+    for retry in 0..4 {
+        world.attempt("A", retry, &[(StepKind::Implement, true), (StepKind::Test, false)]);
+        assert_eq!(world.next(&tree, &Limits::default()), work("A", retry + 2, retry + 1));
+    }
+    world.attempt("A", 4, &PASSED[..3]);
+    assert_eq!(world.next(&tree, &Limits::default()), work("A", 5, 4), "approved but not yet complete");
+    let fewer = Limits { max_retries: 2, ..Limits::default() };
+    let finish = Next::Work { task: id("A"), attempt: Attempt { number: 5, of: 5 }, retry: 4 };
+    assert_eq!(world.next(&tree, &fewer), finish, "what is begun is finished");
+    world.attempt("A", 4, &[(StepKind::Review, false)]);
+    let given_up = Next::GiveUp { task: id("A"), retries: 5, reason: Reason::OutOfAttempts };
+    assert_eq!(world.next(&tree, &Limits::default()), given_up);
+}
+
+#[test]
+fn a_chosen_task_is_worked_alone_and_says_what_it_waits_for() {
+    let lines = ["p - - gate", "A p -", "B p A", "C - B", "X - -"];
+    let tree = tree(&lines, Some(&["A", "B", "C"]));
+    let mut world = World::default();
+    assert_eq!(stalled(world.next(&tree, &only("C"))), ["C waits for B (not done)"]);
+    assert_eq!(stalled(world.next(&tree, &only("X"))), ["X waits for X (left out of execution_order)"]);
+    assert_eq!(stalled(world.next(&tree, &only("p"))), ["p waits for p (no task of this tree)"]);
+    assert_eq!(stalled(world.next(&tree, &only("nope"))), ["nope waits for nope (no task of this tree)"]);
+    world.complete(&tree, "A");
+    assert_eq!(world.next(&tree, &only("A")), Next::Done);
+    assert_eq!(world.next(&tree, &only("B")), work("B", 1, 0));
+    world.complete(&tree, "B");
+    assert_eq!(world.next(&tree, &only("B")), Next::Gate(id("p")), "its end brings the gate about");
+    assert_eq!(world.next(&tree, &only("C")), work("C", 1, 0), "a gate that was never red is not C's");
+    world.gate(&tree, &id("p"), true);
+    assert_eq!(world.next(&tree, &only("B")), Next::Done);
+}
+
+#[test]
+fn phases_are_merged_whole_and_start_with_all_they_need() {
+    let lines = ["p1 - - gate", "A p1 -", "B p1 A", "p2 - -", "C p2 -", "D p2 B", "E - C"];
+    let tree = tree(&lines, None);
+    let limits = Limits { isolation: Isolation::Phase, ..Limits::default() };
+    let mut world = World { phase_mode: true, ..World::default() };
+    let mut schedule = Schedule::new(&tree, &world.progress(), limits.clone());
+    let mut did = Vec::new();
+    loop {
+        let step = schedule.next();
+        let (word, task) = match &step {
+            Next::Work { task, .. } => ("work", task.clone()),
+            Next::Gate(task) => ("gate", task.clone()),
+            Next::MergePhase(task) => ("merge", task.clone()),
+            _ => break,
+        };
+        match word {
+            "work" => world.complete(&tree, task.as_str()),
+            "gate" => world.gate(&tree, &task, true),
+            _ => world.merge(&task),
+        }
+        did.push(format!("{word} {task}"));
+        schedule.update(&world.progress(), &task);
+    }
+    let expected = "work A, work B, gate p1, merge p1, work C, work D, merge p2, work E";
+    assert_eq!(did.join(", "), expected);
+    assert_eq!(schedule.next(), Next::Done);
+}
+
+#[test]
+fn in_phase_mode_a_phase_waits_for_the_merge_of_another() {
+    let tree = tree(&["p1 - -", "A p1 -", "B p1 -", "p2 - -", "C p2 -", "D p2 A"], None);
+    let limits = Limits { isolation: Isolation::Phase, ..Limits::default() };
+    let mut world = World { phase_mode: true, ..World::default() };
+    world.complete(&tree, "A");
+    world.fail(&tree, "B", 1);
+    let told = stalled(world.next(&tree, &limits));
+    assert_eq!(told, ["C waits for A (its phase is not merged)", "D waits for A (its phase is not merged)"]);
+}
+
+/// A thousand tasks in ten phases, each phase waiting for the one before it task by task, with a gate each.
+#[test]
+fn a_thousand_tasks_are_scheduled_in_no_time() {
+    let mut lines = Vec::new();
+    for phase in 0..10 {
+        lines.push(format!("p{phase} - - gate"));
+        let earlier: Vec<String> = (0..100).map(|n| format!("T{}x{n}", phase - 1)).collect();
+        let depends_on = if phase == 0 { "-".to_owned() } else { earlier.join(",") };
+        lines.extend((0..100).map(|n| format!("T{phase}x{n} p{phase} {depends_on}")));
+    }
+    let mut nodes = serde_json::Map::new();
+    for line in &lines {
+        let words: Vec<&str> = line.split(' ').collect();
+        let depends_on: Vec<&str> = words[2].split(',').filter(|word| *word != "-").collect();
+        let mut node = json!({"id": words[0], "name": words[0], "depends_on": depends_on});
+        if words[1] == "-" {
+            node["test_commands"] = json!([{"type": "e2e", "command": "x"}]);
+        } else {
+            node["parent"] = json!(words[1]);
+        }
+        nodes.insert(words[0].to_owned(), node);
+    }
+    let tree = TaskTree::read(&json!({"nodes": nodes}).to_string()).unwrap();
+    let started = Instant::now();
+    let open = |_: &TaskId| Standing::Open { attempts: 0, in_budget: 0, begun: false };
+    let mut schedule = Schedule::build(&tree, Limits::default(), &open, &|_| GateState::default());
+    let (mut tasks, mut gates) = (0, 0);
+    loop {
+        match schedule.next() {
+            Next::Work { task, .. } => {
+                schedule.set(&task, Standing::Waiting { failed: false });
+                tasks += 1;
+            }
+            Next::Land(task) => schedule.set(&task, Standing::Complete { on_target: true }),
+            Next::Gate(gate) => {
+                schedule.set_gate(&gate, GateState { runs: 1, green: true, red: false });
+                gates += 1;
+            }
+            Next::Done => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!((tasks, gates), (1000, 10));
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+}
+
+/// A tree at random: leaves in order, cut into phases, some with a group inside, some with gates, each waiting for what
+/// came before it.
+fn any_tree() -> impl Strategy<Value = TaskTree> {
+    let leaf = (any::<[bool; 6]>(), any::<bool>(), any::<bool>(), any::<u8>());
+    proptest::collection::vec(leaf, 1..9).prop_map(|leaves| {
+        let mut lines: Vec<String> = Vec::new();
+        let mut earlier: Vec<String> = Vec::new();
+        let (mut phase, mut group) = ("-".to_owned(), "-".to_owned());
+        let mut order = Vec::new();
+        let mut seen: Vec<String> = Vec::new();
+        for (number, (depends, new_phase, new_group, chance)) in leaves.into_iter().enumerate() {
+            let gate = if chance % 3 == 0 { " gate" } else { "" };
+            let mut picks = depends.into_iter();
+            if new_phase {
+                seen.append(&mut earlier);
+                phase = format!("p{number}");
+                let on: Vec<String> =
+                    seen.iter().rev().take(2).filter(|_| picks.next() == Some(true)).cloned().collect();
+                let on = if on.is_empty() { "-".to_owned() } else { on.join(",") };
+                lines.push(format!("{phase} - {on}{gate}"));
+                seen.push(phase.clone());
+                group.clone_from(&phase);
+            } else if new_group && phase != "-" {
+                group = format!("g{number}");
+                lines.push(format!("{group} {phase} -{gate}"));
+            }
+            let picked = earlier.iter().chain(&seen).filter(|other| **other != phase && picks.next() == Some(true));
+            let on: Vec<&str> = picked.map(String::as_str).collect();
+            let on = if on.is_empty() { "-".to_owned() } else { on.join(",") };
+            let leaf = format!("T{number}");
+            lines.push(format!("{leaf} {group} {on}"));
+            earlier.push(leaf.clone());
+            if chance < 230 {
+                order.push(leaf);
+            }
+        }
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let order: Vec<&str> = order.iter().map(String::as_str).collect();
+        tree(&lines, Some(&order).filter(|order| !order.is_empty()).map(Vec::as_slice))
+    })
+}
+
+/// Whether a dependency of a task is met, said in the plainest way.
+fn is_met(tree: &TaskTree, progress: &Progress, task: &TaskId, dependency: &TaskId, phase_mode: bool) -> bool {
+    let here = phase_mode && tree.phase_of(task) == tree.phase_of(dependency);
+    let there = |leaf: &TaskId| {
+        let state = progress.task(leaf);
+        let on_target = state.newest().is_some_and(|found| found.on == Place::Target);
+        state.status == Status::Complete && if here { state.landed } else { on_target }
+    };
+    let below = |node: &TaskId| {
+        let mut above = Some(node.clone());
+        while let Some(current) = above {
+            if current == *dependency {
+                return true;
+            }
+            above = tree.node(&current).and_then(|node| node.parent.clone());
+        }
+        false
+    };
+    let leaves = tree.leaves_below(dependency);
+    let gates = tree.gates();
+    let mut gates = gates.iter().filter(|gate| below(&gate.id));
+    !leaves.is_empty()
+        && leaves.iter().all(|leaf| there(leaf))
+        && gates.all(|gate| progress.gate(&gate.id, tree.leaves_below(&gate.id)).green)
+}
+
+/// Does what the schedule says, with results at random.
+fn act(world: &mut World, tree: &TaskTree, next: &Next, random: &mut fastrand::Rng) -> Option<TaskId> {
+    let task = match next {
+        Next::Work { task, retry, .. } => {
+            let failing = random.usize(0..3);
+            let steps = match random.u8(0..10) {
+                0..5 => PASSED.to_vec(),
+                5..7 => PASSED[..=failing].to_vec(),
+                _ => [&PASSED[..failing], &[(PASSED[failing].0.clone(), false)]].concat(),
+            };
+            world.attempt(task.as_str(), *retry, &steps);
+            task
+        }
+        Next::GiveUp { task, .. } => {
+            world.on_branch(task.as_str(), StepKind::Complete, false, 0);
+            task
+        }
+        Next::Land(task) => {
+            world.land(tree, task);
+            task
+        }
+        Next::Gate(gate) => {
+            world.gate(tree, gate, random.u8(0..4) > 0);
+            gate
+        }
+        Next::MergePhase(phase) => {
+            world.merge(phase);
+            phase
+        }
+        Next::Done | Next::Failed(_) | Next::GateRed(_) | Next::Stalled(_) => return None,
+    };
+    Some(task.clone())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+    #[test]
+    fn every_run_ends_and_never_works_a_task_too_early(
+        tree in any_tree(),
+        seed in any::<u64>(),
+        phase_mode in any::<bool>(),
+        retry_failed in any::<bool>(),
+        max_retries in 1..4_u32,
+    ) {
+        let isolation = if phase_mode { Isolation::Phase } else { Isolation::None };
+        let limits = Limits { max_retries, isolation, retry_failed, ..Limits::default() };
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut world = World { phase_mode, ..World::default() };
+        for _run in 0..4 {
+            let mut schedule = Schedule::new(&tree, &world.progress(), limits.clone());
+            let mut steps = 0;
+            loop {
+                steps += 1;
+                prop_assert!(steps < 3_000, "the run does not end");
+                let next = schedule.next();
+                let progress = world.progress();
+                if let Next::Work { task, attempt, retry } = &next {
+                    for dependency in tree.dependencies(task) {
+                        prop_assert!(is_met(&tree, &progress, task, dependency, phase_mode), "{task} needs {dependency}");
+                    }
+                    prop_assert!(attempt.number <= max_retries);
+                    prop_assert_eq!(*retry, progress.task(task).attempts);
+                    let fresh = Schedule::new(&tree, &progress, limits.clone());
+                    prop_assert!(schedule.ready().eq(fresh.ready()), "a run that starts now sees the same");
+                    prop_assert_eq!(fresh.next(), next.clone());
+                }
+                if next == Next::Done {
+                    let done = |task: &TaskId| is_met(&tree, &progress, &id("nobody"), task, false);
+                    prop_assert!(tree.order().iter().all(done));
+                    let green = |gate: &&crate::plan::tree::TaskNode| progress.gate(&gate.id, tree.leaves_below(&gate.id)).green;
+                    prop_assert!(tree.gates().iter().all(green));
+                }
+                match act(&mut world, &tree, &next, &mut random) {
+                    Some(task) => schedule.update(&world.progress(), &task),
+                    None => break,
+                }
+                if random.u8(0..20) == 0 {
+                    break;
+                }
+            }
+        }
+    }
+}
