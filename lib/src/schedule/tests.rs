@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::graph::{GateState, Standing};
+use super::standing::{GateState, Standing};
 use super::*;
 use crate::ids::{BranchName, CommitId};
 use crate::progress::{Chain, Found, OpenBranch, Place, Seen, Status, fold};
