@@ -123,6 +123,10 @@ impl<'e> Fields<'e> {
         let value = self.take_some(key)?;
         match &value {
             Json::Scalar(number) if number.as_u64().is_some() => number.as_u64(),
+            Json::Scalar(Value::Number(number)) => {
+                self.error(key, format!("must be a whole number from 0, and is {number}"));
+                None
+            }
             other => {
                 self.wrong(key, "a whole number from 0", other);
                 None

@@ -9,6 +9,7 @@ mod draft;
 mod graph;
 mod json;
 mod read;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod write;

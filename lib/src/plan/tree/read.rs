@@ -26,6 +26,8 @@ impl TaskTree {
             Ok(tree) if errors.is_empty() => Ok(tree),
             Ok(_) => Err(errors),
             Err(found) => {
+                let told = |error: &TreeError| error.path == "nodes" && errors.iter().any(|told| told.path == "nodes");
+                let found: Vec<_> = found.into_iter().filter(|error| !told(error)).collect();
                 errors.extend(found);
                 Err(errors)
             }
