@@ -16,6 +16,7 @@ mod resume;
 mod run;
 mod start;
 pub mod status_file;
+pub mod tree;
 mod view;
 mod worker;
 

@@ -12,6 +12,7 @@
 pub mod crash;
 mod diff;
 mod error;
+mod history;
 mod id;
 mod loose;
 mod object;
@@ -25,6 +26,7 @@ mod writer;
 
 pub use diff::{Change, ChangeKind, FileStat};
 pub use error::{Error, OLDEST_GIT, Unsupported};
+pub use history::{Keep, Kept, Parent, Passed};
 pub use id::{BlobId, TreeId};
 pub use object::{Commit, EntryKind, Person, TreeEntry};
 pub use open::Durability;

@@ -50,8 +50,9 @@ pub struct Seen {
     pub found: Arc<Found>,
     /// The starts of runs in its history.
     pub runs: Arc<BTreeSet<CommitId>>,
-    /// Whether it is the target's: not one of the older form, which names no branch, from before the target left the
-    /// base branch.
+    /// Whether its subject is of the older form, which names no branch.
+    pub is_older_form: bool,
+    /// Whether it is the target's own: a step of the older form from before the target left the base branch is not.
     pub in_scope: bool,
 }
 
@@ -222,9 +223,9 @@ impl Progress {
     /// The gate of an inner node with these leaves below it.
     pub fn gate<'a>(&self, id: &TaskId, leaves: impl IntoIterator<Item = &'a TaskId>) -> Gate {
         let own = self.task(id);
-        let tests = own.steps.iter().filter(|found| found.step.kind == StepKind::Test);
+        let mut tests = own.steps.iter().filter(|found| found.step.kind == StepKind::Test);
         let runs = u32::try_from(tests.clone().count()).unwrap_or(u32::MAX);
-        let newest = tests.last().cloned();
+        let newest = tests.next_back().cloned();
         let newer = |leaf: &TaskId| self.tasks.get(leaf).is_some_and(|leaf| leaf.newest > own.newest);
         let green = newest.as_ref().is_some_and(|found| found.step.passed) && !leaves.into_iter().any(newer);
         Gate { runs, newest, green }

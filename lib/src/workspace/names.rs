@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use crate::ids::{BASE32, BranchName, InvalidId, PipelineName, RepoName, SESSION_ID_LEN, SessionId};
+use crate::ids::{BASE32, BranchName, InvalidId, PipelineName, RepoName, SESSION_ID_LEN, SessionId, TaskId};
 
 /// A session id nobody has used, as far as chance goes; creating the session's ref decides.
 pub fn new_session_id() -> SessionId {
@@ -19,6 +19,37 @@ pub fn session_branch(prefix: &str, pipeline: &PipelineName, session: &SessionId
 /// A branch's full ref name.
 pub fn branch_ref(branch: &BranchName) -> String {
     format!("refs/heads/{branch}")
+}
+
+/// A branch as one component of a path or ref: `/` is `%2F`, `%` is `%25`.
+pub fn branch_key(branch: &BranchName) -> String {
+    branch.as_str().replace('%', "%25").replace('/', "%2F")
+}
+
+/// The branch a key stands for; none when no branch has that key.
+pub fn branch_of_key(key: &str) -> Option<BranchName> {
+    let branch = BranchName::new(key.replace("%2F", "/").replace("%25", "%")).ok()?;
+    (branch_key(&branch) == key).then_some(branch)
+}
+
+/// The branch a task's steps are committed on until they land on `target`.
+pub fn task_branch(prefix: &str, target: &BranchName, task: &TaskId) -> Result<BranchName, InvalidId> {
+    BranchName::new(format!("{}{task}", task_branches(prefix, target)))
+}
+
+/// The branch the finished tasks of a phase are gathered on until it is merged into `target`.
+pub fn phase_branch(prefix: &str, target: &BranchName, phase: &TaskId) -> Result<BranchName, InvalidId> {
+    BranchName::new(format!("{}{phase}", phase_branches(prefix, target)))
+}
+
+/// What the names of all task branches of a target begin with.
+pub fn task_branches(prefix: &str, target: &BranchName) -> String {
+    format!("{prefix}tasks/{}/", branch_key(target))
+}
+
+/// What the names of all phase branches of a target begin with.
+pub fn phase_branches(prefix: &str, target: &BranchName) -> String {
+    format!("{prefix}phase/{}/", branch_key(target))
 }
 
 /// A repository's name when the configuration gives none: its directory's.
@@ -54,6 +85,24 @@ mod tests {
         let branch = session_branch("orchestra/", &pipeline, &session).unwrap();
         assert_eq!(branch.as_str(), format!("orchestra/test-git/{session}"));
         assert!(session_branch("bad prefix ", &pipeline, &session).is_err());
+    }
+
+    #[test]
+    fn a_target_is_one_component_of_its_branches() {
+        let task = TaskId::new("T001").unwrap();
+        for (target, key) in
+            [("main", "main"), ("feature/x", "feature%2Fx"), ("100%/a%2Fb", "100%25%2Fa%252Fb"), ("a@b)c", "a@b)c")]
+        {
+            let target = BranchName::new(target).unwrap();
+            assert_eq!(branch_key(&target), key);
+            assert_eq!(branch_of_key(key), Some(target.clone()));
+            assert_eq!(task_branch("pleach/", &target, &task).unwrap(), format!("pleach/tasks/{key}/T001").as_str());
+            assert_eq!(phase_branch("pleach/", &target, &task).unwrap(), format!("pleach/phase/{key}/T001").as_str());
+        }
+        for nobody in ["a/b", "50%", "%2f", "%41"] {
+            assert_eq!(branch_of_key(nobody), None, "{nobody}");
+        }
+        assert!(task_branch("bad prefix ", &BranchName::new("main").unwrap(), &task).is_err());
     }
 
     #[test]

@@ -1,0 +1,260 @@
+//! Reads from git what has become of a tree: the target's history, the branches ahead of it, and a cache of what was
+//! read before.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::step_cache;
+use super::step_scan::{Runs, Scan, Scope, gather, is_candidate, limit};
+use crate::git::{self, Parent, Passed, Repo};
+use crate::ids::{BranchName, CommitId, TaskId};
+use crate::progress::{Chain, OpenBranch, Place, Progress, fold, print};
+use crate::workspace::{branch_ref, phase_branches, task_branches};
+
+/// As many new commits are read again each time before the cache is written anew.
+const WORTH_CACHING: usize = 100;
+
+/// The base branch when nobody names one: the first of these that exists.
+const USUAL_BASES: [&str; 2] = ["main", "master"];
+
+/// Why the state of a tree could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// git said no.
+    #[error(transparent)]
+    Git(#[from] git::Error),
+    /// The target is not there.
+    #[error("there is no branch `{0}`; `git branch` shows what there is")]
+    NoTarget(BranchName),
+    /// The base branch is not there.
+    #[error("there is no base branch `{0}`; name one with `--base-branch` or `tree.base_branch` in pleach.yaml")]
+    NoBase(BranchName),
+}
+
+/// Reads the state of trees on a target. Held, it reads only what is new since it last looked.
+#[derive(Debug)]
+pub struct Reader {
+    repo: Repo,
+    target: BranchName,
+    prefix: String,
+    base: Option<BranchName>,
+    scan: Option<Scan>,
+    /// How many commits were read that the file on disk does not know.
+    uncached: usize,
+}
+
+/// What has become of the tree at `tree` on `target`. `prefix` is what pleach's branches begin with, `base` the branch
+/// the target was begun on, which only matters for steps of the older form.
+pub fn read(
+    repo: &Repo,
+    target: &BranchName,
+    tree: &str,
+    prefix: &str,
+    base: Option<&BranchName>,
+) -> Result<Progress, Error> {
+    Reader::new(repo, target, prefix, base).read(tree)
+}
+
+impl Reader {
+    /// A reader that has not looked yet.
+    pub fn new(repo: &Repo, target: &BranchName, prefix: &str, base: Option<&BranchName>) -> Self {
+        Self {
+            repo: repo.clone(),
+            target: target.clone(),
+            prefix: prefix.to_owned(),
+            base: base.cloned(),
+            scan: None,
+            uncached: 0,
+        }
+    }
+
+    /// What has become of a tree by now.
+    pub fn read(&mut self, tree: &str) -> Result<Progress, Error> {
+        let tip = self.repo.reference(&branch_ref(&self.target))?;
+        let tip = tip.ok_or_else(|| Error::NoTarget(self.target.clone()))?;
+        let known = match self.scan.take() {
+            Some(scan) => Some(scan),
+            None => step_cache::load(&self.repo.common_dir(), &self.target),
+        };
+        let scan = match known.map(|scan| self.go_on(scan, tip)).transpose()?.flatten() {
+            Some(scan) => scan,
+            None => self.begin(tip)?,
+        };
+        if self.uncached >= WORTH_CACHING {
+            step_cache::save(&self.repo.common_dir(), &self.target, &scan);
+            self.uncached = 0;
+        }
+        let chains = self.chains(&scan)?;
+        let progress = fold(&scan.steps, &chains, tree);
+        self.scan = Some(scan);
+        Ok(progress)
+    }
+
+    fn keep(&self) -> impl Fn(&[u8]) -> bool + use<'_> {
+        |message| is_candidate(message, self.target.as_str())
+    }
+
+    /// Reads the whole history.
+    fn begin(&mut self, tip: CommitId) -> Result<Scan, Error> {
+        let commits = self.repo.history(tip, &self.keep())?;
+        let nothing = &mut |_| Ok::<_, Error>(Runs::default());
+        let mut gathered = gather(&commits, &Place::Target, self.target.as_str(), nothing)?;
+        let scope = if gathered.has_older_form { self.scope(tip)? } else { Scope::Unneeded };
+        if let Scope::After(base) = scope {
+            limit(&commits, &mut gathered.steps, base);
+        }
+        self.uncached = commits.len();
+        let steps = gathered.steps.into_iter().map(|(_, seen)| seen).collect();
+        Ok(Scan { tip, steps, runs: gathered.runs, scope })
+    }
+
+    /// Reads what came since `scan`; none when the target did not simply go on from there.
+    fn go_on(&mut self, mut scan: Scan, tip: CommitId) -> Result<Option<Scan>, Error> {
+        let mut older_form = scan.scope != Scope::Unneeded;
+        if tip != scan.tip {
+            // What is cached may name a commit that is gone.
+            let Ok([new, gone]) = self.repo.apart(tip, scan.tip, &self.keep()) else { return Ok(None) };
+            if !gone.is_empty() || !goes_on_from(&new, scan.tip) {
+                return Ok(None);
+            }
+            let (repo, from, runs) = (self.repo.clone(), scan.tip, Arc::clone(&scan.runs));
+            let outside = &mut |id| if id == from { Ok(Arc::clone(&runs)) } else { runs_below(&repo, &runs, id) };
+            let gathered = gather(&new, &Place::Target, self.target.as_str(), outside)?;
+            older_form |= gathered.has_older_form;
+            // Where clocks were wrong, a commit can look new that is not.
+            let mut fresh: BTreeSet<CommitId> = gathered.steps.iter().map(|(_, seen)| seen.found.commit).collect();
+            scan.steps.iter().filter(|_| !gathered.steps.is_empty()).for_each(|seen| {
+                fresh.remove(&seen.found.commit);
+            });
+            let steps = gathered.steps.into_iter().map(|(_, seen)| seen);
+            scan.steps.extend(steps.filter(|seen| fresh.contains(&seen.found.commit)));
+            scan.tip = tip;
+            scan.runs = gathered.runs;
+            self.uncached += new.len();
+        }
+        let same_scope = !older_form || self.scope(tip)? == scan.scope;
+        Ok(same_scope.then_some(scan))
+    }
+
+    /// Where steps of the older form count.
+    fn scope(&self, tip: CommitId) -> Result<Scope, Error> {
+        let Some((name, base)) = self.base()? else { return Ok(Scope::All) };
+        if name == self.target {
+            return Ok(Scope::All);
+        }
+        Ok(self.repo.merge_base(tip, base)?.map_or(Scope::All, Scope::After))
+    }
+
+    /// The base branch and where it stands; in a clone that has no such branch, where the remote's stood.
+    fn base(&self) -> Result<Option<(BranchName, CommitId)>, Error> {
+        let find = |name: &BranchName| -> Result<Option<CommitId>, Error> {
+            Ok(match self.repo.reference(&branch_ref(name))? {
+                Some(tip) => Some(tip),
+                None => self.repo.reference(&format!("refs/remotes/origin/{name}"))?,
+            })
+        };
+        if let Some(name) = &self.base {
+            let tip = find(name)?.ok_or_else(|| Error::NoBase(name.clone()))?;
+            return Ok(Some((name.clone(), tip)));
+        }
+        for name in USUAL_BASES.iter().filter_map(|name| BranchName::new(*name).ok()) {
+            if let Some(tip) = find(&name)? {
+                return Ok(Some((name, tip)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The task and phase branches that may be ahead of the target.
+    fn chains(&self, scan: &Scan) -> Result<Vec<Chain>, Error> {
+        let phases = (phase_branches(&self.prefix, &self.target), Place::Phase as fn(TaskId) -> Place);
+        let tasks = (task_branches(&self.prefix, &self.target), Place::Task as fn(TaskId) -> Place);
+        let mut chains = Vec::new();
+        let mut landed: Option<Landed> = None;
+        for (prefix, place) in [phases, tasks] {
+            for (name, tip) in self.repo.references(&format!("refs/heads/{prefix}"))? {
+                let Some(branch) = name.strip_prefix("refs/heads/").and_then(|name| BranchName::new(name).ok()) else {
+                    continue;
+                };
+                let Some(id) = branch.as_str().strip_prefix(&prefix).and_then(|id| TaskId::new(id).ok()) else {
+                    continue;
+                };
+                let landed = landed.get_or_insert_with(|| Landed::new(scan));
+                if tip != scan.tip && !landed.has(&self.repo, tip)? {
+                    chains.extend(self.chain(scan, OpenBranch { name: branch, place: place(id), tip })?);
+                }
+            }
+        }
+        Ok(chains)
+    }
+
+    /// The steps of a branch that the target does not have; none if there are none.
+    fn chain(&self, scan: &Scan, branch: OpenBranch) -> Result<Option<Chain>, Error> {
+        let [beside, own] = self.repo.apart(scan.tip, branch.tip, &self.keep())?;
+        let beside: BTreeSet<CommitId> = beside.iter().map(|commit| commit.id).collect();
+        let outside: BTreeSet<CommitId> = own.iter().flat_map(|commit| &commit.parents).filter_map(outside).collect();
+        let shared: Runs = Arc::new(scan.runs.difference(&beside).copied().collect());
+        let repo = self.repo.clone();
+        // All that a branch with one beginning shares with the target lies below that beginning.
+        let runs = &mut |id| if outside.len() == 1 { Ok(Arc::clone(&shared)) } else { runs_below(&repo, &shared, id) };
+        let gathered = gather(&own, &branch.place, self.target.as_str(), runs)?;
+        let steps: Vec<_> = gathered.steps.into_iter().map(|(_, seen)| seen).collect();
+        Ok((!steps.is_empty()).then_some(Chain { branch, steps, beside }))
+    }
+}
+
+/// The steps a target has, to tell at a glance that a branch brings nothing new.
+struct Landed {
+    commits: BTreeSet<CommitId>,
+    prints: BTreeSet<u64>,
+}
+
+impl Landed {
+    fn new(scan: &Scan) -> Self {
+        let found = || scan.steps.iter().map(|seen| &seen.found);
+        Self {
+            commits: found().map(|found| found.commit).collect(),
+            prints: found().map(|found| found.print).collect(),
+        }
+    }
+
+    /// Whether the commit a branch ends in, which nearly always is its newest step, is on the target or has a copy there.
+    fn has(&self, repo: &Repo, tip: CommitId) -> Result<bool, Error> {
+        if self.commits.contains(&tip) {
+            return Ok(true);
+        }
+        let newest = repo.message_of(tip)?;
+        Ok(self.prints.contains(&print(&newest.message, newest.seconds, newest.offset)))
+    }
+}
+
+fn outside(parent: &Parent) -> Option<CommitId> {
+    match parent {
+        Parent::Outside(id) => Some(*id),
+        Parent::Passed(_) => None,
+    }
+}
+
+/// Whether the first parents of what is new lead to `from`.
+fn goes_on_from(new: &[Passed], from: CommitId) -> bool {
+    let mut at = new.len().checked_sub(1);
+    while let Some(place) = at {
+        match new[place].parents.first() {
+            Some(Parent::Passed(parent)) => at = Some(*parent),
+            Some(Parent::Outside(id)) => return *id == from,
+            None => return false,
+        }
+    }
+    false
+}
+
+/// Which of the starts of runs a commit has in its history.
+fn runs_below(repo: &Repo, runs: &Runs, id: CommitId) -> Result<Runs, Error> {
+    let mut below = BTreeSet::new();
+    for run in runs.iter() {
+        if repo.is_ancestor(*run, id)? {
+            below.insert(*run);
+        }
+    }
+    Ok(Arc::new(below))
+}

@@ -1,0 +1,260 @@
+//! What was read of a target's history, kept in a file below the git directory. It may be deleted at any time, and one
+//! that is damaged, of another version or of another branch is as good as none: the commits are the truth.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::step_scan::{Runs, Scan, Scope};
+use crate::ids::{BranchName, CommitId};
+use crate::progress::{Found, Place, Seen, print};
+use crate::step::{Counts, Step, StepKind, TestFacts, TestKind};
+
+/// Changes whenever the layout does, or what is taken from commits.
+const VERSION: &[u8] = b"pleach steps 1\n";
+
+/// What is known of a target from before; none if there is no use in it.
+pub fn load(common_dir: &Path, target: &BranchName) -> Option<Scan> {
+    let bytes = std::fs::read(path(common_dir, target)).ok()?;
+    let (content, sum) = bytes.split_at_checked(bytes.len().checked_sub(8)?)?;
+    if checksum(content).to_le_bytes() != sum {
+        return None;
+    }
+    let mut source = Source(content.strip_prefix(VERSION)?);
+    let scan = (source.text()? == target.as_str()).then(|| source.scan())??;
+    source.0.is_empty().then_some(scan)
+}
+
+/// Keeps what is known of a target. A disk that is full or may not be written costs time, never a result.
+pub fn save(common_dir: &Path, target: &BranchName, scan: &Scan) {
+    let mut sink = Sink(VERSION.to_vec());
+    sink.text(target.as_str());
+    sink.scan(scan);
+    sink.0.extend(checksum(&sink.0).to_le_bytes());
+    let path = path(common_dir, target);
+    let beside = path.with_extension(format!("{}", std::process::id()));
+    let written = std::fs::create_dir_all(path.with_file_name("")).and_then(|()| std::fs::write(&beside, &sink.0));
+    if written.and_then(|()| std::fs::rename(&beside, &path)).is_err() {
+        // Nothing depends on it.
+        let _ = std::fs::remove_file(&beside);
+    }
+}
+
+/// By a hash of the branch's name, which may be longer than a file's.
+fn path(common_dir: &Path, target: &BranchName) -> PathBuf {
+    common_dir.join("pleach/cache").join(format!("steps-{:016x}", print(target.as_str().as_bytes(), 0, 0)))
+}
+
+/// Finds files that were cut off or never reached the disk.
+fn checksum(bytes: &[u8]) -> u64 {
+    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let words = bytes.chunks_exact(8);
+    let rest = words.remainder().iter().fold(bytes.len() as u64, |hash, byte| mix(hash, u64::from(*byte)));
+    words.fold(rest, |hash, word| mix(hash, word.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))))
+}
+
+struct Sink(Vec<u8>);
+
+impl Sink {
+    fn number(&mut self, number: u64) {
+        // Seven bits a byte: nearly all numbers are small.
+        let mut rest = number;
+        while rest >= 0x80 {
+            self.0.push(rest as u8 | 0x80);
+            rest >>= 7;
+        }
+        self.0.push(rest as u8);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.number(text.len() as u64);
+        self.0.extend(text.as_bytes());
+    }
+
+    fn maybe<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Self, T)) {
+        self.0.push(u8::from(value.is_some()));
+        if let Some(value) = value {
+            put(self, value);
+        }
+    }
+
+    fn commit(&mut self, commit: CommitId) {
+        self.0.extend(commit.as_bytes());
+    }
+
+    fn runs(&mut self, runs: &Runs) {
+        self.number(runs.len() as u64);
+        runs.iter().for_each(|run| self.commit(*run));
+    }
+
+    fn scan(&mut self, scan: &Scan) {
+        self.commit(scan.tip);
+        match scan.scope {
+            Scope::Unneeded => self.0.push(0),
+            Scope::All => self.0.push(1),
+            Scope::After(base) => {
+                self.0.push(2);
+                self.commit(base);
+            }
+        }
+        self.runs(&scan.runs);
+        self.number(scan.steps.len() as u64);
+        let mut last: Option<&Runs> = None;
+        for seen in &scan.steps {
+            // The same from step to step, but for starts of runs and merges.
+            let changed = Some(&seen.runs).filter(|runs| last != Some(*runs));
+            self.maybe(changed, Self::runs);
+            last = Some(&seen.runs);
+            self.0.push(u8::from(seen.is_older_form) | u8::from(seen.in_scope) << 1);
+            self.found(&seen.found);
+        }
+    }
+
+    fn found(&mut self, found: &Found) {
+        self.commit(found.commit);
+        self.0.extend(found.print.to_le_bytes());
+        self.0.extend(found.at.as_second().to_le_bytes());
+        self.text(&found.body);
+        let step = &found.step;
+        self.text(step.kind.as_str());
+        self.0.push(u8::from(step.passed) | u8::from(step.skipped) << 1 | u8::from(step.untested) << 2);
+        self.maybe(step.task.as_ref(), |sink, task| sink.text(task.as_str()));
+        self.maybe(step.retry, |sink, retry| sink.number(retry.into()));
+        self.maybe(step.session.as_ref(), |sink, session| sink.text(session.as_str()));
+        for text in [&step.review_log, &step.report, &step.tree, &step.name] {
+            self.maybe(text.as_deref(), Self::text);
+        }
+        self.maybe(step.test.as_ref(), |sink, test| {
+            sink.text(test.kind.as_str());
+            sink.number(test.runtime.as_secs());
+            sink.number(test.runtime.subsec_nanos().into());
+            sink.maybe(test.log.as_deref(), Self::text);
+            sink.maybe(test.counts, |sink, counts| {
+                [counts.passed, counts.failed, counts.skipped].into_iter().for_each(|count| sink.number(count));
+            });
+        });
+        self.number(step.extra.len() as u64);
+        for (key, value) in &step.extra {
+            self.text(key);
+            self.text(value);
+        }
+    }
+}
+
+struct Source<'a>(&'a [u8]);
+
+impl<'a> Source<'a> {
+    fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (bytes, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*bytes)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.bytes().map(|[byte]| byte)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        let mut number = 0;
+        for shift in (0..64).step_by(7) {
+            let byte = self.byte()?;
+            number |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    fn text(&mut self) -> Option<&'a str> {
+        let length = self.number()?.try_into().ok()?;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        std::str::from_utf8(text).ok()
+    }
+
+    fn maybe<T>(&mut self, take: impl FnOnce(&mut Self) -> Option<T>) -> Option<Option<T>> {
+        if self.byte()? == 0 { Some(None) } else { take(self).map(Some) }
+    }
+
+    fn owned(&mut self) -> Option<String> {
+        self.text().map(str::to_owned)
+    }
+
+    fn commit(&mut self) -> Option<CommitId> {
+        self.bytes().map(CommitId::from_bytes)
+    }
+
+    fn runs(&mut self) -> Option<Runs> {
+        let count = self.number()?;
+        (0..count).map(|_| self.commit()).collect::<Option<BTreeSet<_>>>().map(Arc::new)
+    }
+
+    fn scan(&mut self) -> Option<Scan> {
+        let tip = self.commit()?;
+        let scope = match self.byte()? {
+            0 => Scope::Unneeded,
+            1 => Scope::All,
+            2 => Scope::After(self.commit()?),
+            _ => return None,
+        };
+        let runs = self.runs()?;
+        let count = self.number()?;
+        let mut steps = Vec::new();
+        let mut last = Runs::default();
+        for _ in 0..count {
+            if let Some(changed) = self.maybe(Self::runs)? {
+                last = changed;
+            }
+            let flags = self.byte()?;
+            steps.push(Seen {
+                runs: Arc::clone(&last),
+                is_older_form: flags & 1 != 0,
+                in_scope: flags & 2 != 0,
+                found: Arc::new(self.found()?),
+            });
+        }
+        Some(Scan { tip, steps, runs, scope })
+    }
+
+    fn found(&mut self) -> Option<Found> {
+        let commit = self.commit()?;
+        let print = u64::from_le_bytes(self.bytes()?);
+        let at = Timestamp::from_second(i64::from_le_bytes(self.bytes()?)).ok()?;
+        let body = self.owned()?;
+        let kind = StepKind::from_word(self.text()?)?;
+        let flags = self.byte()?;
+        let step = Step {
+            task: self.maybe(|source| source.text()?.parse().ok())?,
+            kind,
+            passed: flags & 1 != 0,
+            skipped: flags & 2 != 0,
+            untested: flags & 4 != 0,
+            retry: self.maybe(|source| source.number()?.try_into().ok())?,
+            session: self.maybe(|source| source.text()?.parse().ok())?,
+            review_log: self.maybe(Self::owned)?,
+            report: self.maybe(Self::owned)?,
+            tree: self.maybe(Self::owned)?,
+            name: self.maybe(Self::owned)?,
+            test: self.maybe(Self::test)?,
+            extra: (0..self.number()?)
+                .map(|_| Some((self.owned()?, self.owned()?)))
+                .collect::<Option<Vec<(String, String)>>>()?,
+        };
+        Some(Found { commit, at, step, body, on: Place::Target, print })
+    }
+
+    fn test(&mut self) -> Option<TestFacts> {
+        Some(TestFacts {
+            kind: TestKind::from_word(self.text()?)?,
+            runtime: Duration::from_secs(self.number()?).checked_add(Duration::from_nanos(self.number()?))?,
+            log: self.maybe(Self::owned)?,
+            counts: self.maybe(|source| {
+                Some(Counts { passed: source.number()?, failed: source.number()?, skipped: source.number()? })
+            })?,
+        })
+    }
+}

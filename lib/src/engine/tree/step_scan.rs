@@ -1,0 +1,140 @@
+//! The step commits of a history, with what is known only while passing it: which runs they belong to, and whether
+//! they lie before the base branch was left.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+
+use crate::git::{Kept, Parent, Passed};
+use crate::ids::CommitId;
+use crate::progress::{Found, Place, Seen, print};
+use crate::step::{Step, StepKind};
+use crate::trailer::Message;
+
+/// The starts of runs a commit has in its history.
+pub type Runs = Arc<BTreeSet<CommitId>>;
+
+/// What is known about a target's history up to some commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scan {
+    /// That commit.
+    pub tip: CommitId,
+    /// All step commits made for the target, whichever their tree, oldest first.
+    pub steps: Vec<Seen>,
+    /// The starts of runs among them that the tip descends from: all.
+    pub runs: Runs,
+    /// Where steps of the older form begin to count.
+    pub scope: Scope,
+}
+
+/// Where in a history steps of the older form count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// There are none.
+    Unneeded,
+    /// Everywhere: the target is the base branch itself, or has nothing in common with it.
+    All,
+    /// Only in what this commit does not have in its history.
+    After(CommitId),
+}
+
+/// The steps of a part of a history.
+#[derive(Debug)]
+pub struct Gathered {
+    /// The steps, oldest first, each with its place in that part.
+    pub steps: Vec<(usize, Seen)>,
+    /// The starts of runs the last commit has in its history, itself included.
+    pub runs: Runs,
+    /// Whether a step is of the older form.
+    pub has_older_form: bool,
+}
+
+/// Whether a message may be that of a step made for `target`: a look at its first bytes, because nearly all are not.
+pub fn is_candidate(message: &[u8], target: &str) -> bool {
+    let Some(rest) = message.trim_ascii_start().strip_prefix(b"task(") else { return false };
+    let named = rest.strip_prefix(target.as_bytes()).is_some_and(|rest| rest.starts_with(b"@"));
+    named || rest.iter().find(|byte| !is_id(**byte)) == Some(&b')')
+}
+
+fn is_id(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
+}
+
+/// Takes the steps out of a part of a history. `outside` tells the runs of a commit the part begins on.
+pub fn gather<E>(
+    commits: &[Passed],
+    on: &Place,
+    target: &str,
+    outside: &mut dyn FnMut(CommitId) -> Result<Runs, E>,
+) -> Result<Gathered, E> {
+    let none = Runs::default();
+    let mut all: Vec<Runs> = Vec::with_capacity(commits.len());
+    let mut gathered = Gathered { steps: Vec::new(), runs: none.clone(), has_older_form: false };
+    for (place, commit) in commits.iter().enumerate() {
+        let mut runs: Option<Runs> = None;
+        for parent in &commit.parents {
+            let of_parent = match parent {
+                Parent::Passed(place) => Arc::clone(&all[*place]),
+                Parent::Outside(id) => outside(*id)?,
+            };
+            runs = Some(match runs {
+                None => of_parent,
+                Some(runs) if Arc::ptr_eq(&runs, &of_parent) || of_parent.is_subset(&runs) => runs,
+                Some(runs) => Arc::new(runs.union(&of_parent).copied().collect()),
+            });
+        }
+        let mut runs = runs.unwrap_or_else(|| none.clone());
+        if let Some((step, body, is_older_form)) = commit.kept.as_ref().and_then(|kept| read(kept, on, target)) {
+            gathered.has_older_form |= is_older_form;
+            let kept = commit.kept.as_ref().expect("a step was read from it");
+            let is_start = step.kind == StepKind::RunStart;
+            let found = Arc::new(Found {
+                commit: commit.id,
+                at: Timestamp::from_second(kept.seconds).unwrap_or(Timestamp::UNIX_EPOCH),
+                print: print(&kept.message, kept.seconds, kept.offset),
+                step,
+                body,
+                on: on.clone(),
+            });
+            gathered.steps.push((place, Seen { found, runs: Arc::clone(&runs), in_scope: true, is_older_form }));
+            if is_start {
+                runs = Arc::new(runs.iter().copied().chain([commit.id]).collect());
+            }
+        }
+        all.push(runs);
+    }
+    gathered.runs = all.pop().unwrap_or(none);
+    Ok(gathered)
+}
+
+/// The step a commit tells of, the part of its body that is of use later, and whether it is of the older form. That
+/// form names no branch, so it is read on the target alone.
+fn read(kept: &Kept, on: &Place, target: &str) -> Option<(Step, String, bool)> {
+    let message = Message::read(&String::from_utf8_lossy(&kept.message));
+    let (step, is_older_form) = match Step::read(&message, target) {
+        Some(step) => (step, false),
+        None if *on == Place::Target => (Step::read_old(&message)?, true),
+        None => return None,
+    };
+    let told = !step.passed || step.kind == StepKind::Reset;
+    Some((step, if told { message.body } else { String::new() }, is_older_form))
+}
+
+/// Lets steps of the older form count only where the base branch's history does not reach: above `base`.
+pub fn limit(commits: &[Passed], steps: &mut [(usize, Seen)], base: CommitId) {
+    let mut below = vec![false; commits.len()];
+    for (place, commit) in commits.iter().enumerate().rev() {
+        below[place] |= commit.id == base;
+        if below[place] {
+            for parent in &commit.parents {
+                if let Parent::Passed(parent) = parent {
+                    below[*parent] = true;
+                }
+            }
+        }
+    }
+    for (place, seen) in steps {
+        seen.in_scope = !(seen.is_older_form && below[*place]);
+    }
+}

@@ -1,0 +1,186 @@
+//! A branch's whole history in one pass, each commit read once.
+//!
+//! Commits come oldest first, and what a merge brought in comes behind all that was there before it: the history of a
+//! first parent is always a beginning of its child's. So a reader who knows a history up to some commit can go on from
+//! there and ends where one who began anew ends; no clock has a say in it.
+
+use std::collections::BinaryHeap;
+
+use gix::ObjectId;
+use gix::hashtable::{HashMap, HashSet};
+
+use super::error::{Error, LibraryContext as _, explain};
+use super::id::{from_gix, to_gix};
+use super::repo::Repo;
+use crate::ids::CommitId;
+
+/// A commit that was passed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Passed {
+    /// The commit.
+    pub id: CommitId,
+    /// The commits it was made on.
+    pub parents: Vec<Parent>,
+    /// What it says, if the caller wanted to know.
+    pub kept: Option<Kept>,
+}
+
+/// A parent of a commit that was passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parent {
+    /// It was passed as well, at this place.
+    Passed(usize),
+    /// It lies outside of what was asked for.
+    Outside(CommitId),
+}
+
+/// Message and date of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The author date in seconds.
+    pub seconds: i64,
+    /// Its offset from UTC in seconds.
+    pub offset: i32,
+    /// The whole message, byte for byte.
+    pub message: Vec<u8>,
+}
+
+/// Decides by its message whether a commit is kept.
+pub type Keep<'a> = &'a dyn Fn(&[u8]) -> bool;
+
+impl Repo {
+    /// All commits `tip` has in its history, itself included, oldest first.
+    pub fn history(&self, tip: CommitId, keep: Keep<'_>) -> Result<Vec<Passed>, Error> {
+        let reader = Reader::new(self)?;
+        reader.pass(to_gix(tip), &|_| true, keep)
+    }
+
+    /// Message and date of one commit.
+    pub fn message_of(&self, id: CommitId) -> Result<Kept, Error> {
+        Reader::new(self)?.read(to_gix(id), |commit, _| kept(commit))
+    }
+
+    /// The commits only one of two has in its history, each oldest first. Takes time with what sets them apart, not
+    /// with what they share.
+    pub fn apart(&self, one: CommitId, two: CommitId, keep: Keep<'_>) -> Result<[Vec<Passed>; 2], Error> {
+        let reader = Reader::new(self)?;
+        let tips = [to_gix(one), to_gix(two)];
+        let sides = reader.paint(tips)?;
+        let only = |tip: ObjectId, side: u8| reader.pass(tip, &|id| sides.get(id) == Some(&side), keep);
+        Ok([only(tips[0], ONE)?, only(tips[1], TWO)?])
+    }
+}
+
+const ONE: u8 = 1;
+const TWO: u8 = 2;
+const BOTH: u8 = ONE | TWO;
+
+struct Reader {
+    repo: gix::Repository,
+    /// The commits whose parents a shallow clone left behind.
+    shallow: HashSet<ObjectId>,
+}
+
+impl Reader {
+    fn new(repo: &Repo) -> Result<Self, Error> {
+        let repo = repo.local();
+        let shallow = repo.shallow_commits().doing("read where the history was cut off")?;
+        let shallow = shallow.map(|commits| commits.iter().copied().collect()).unwrap_or_default();
+        Ok(Self { repo, shallow })
+    }
+
+    fn read<T>(
+        &self,
+        id: ObjectId,
+        take: impl FnOnce(&gix::objs::CommitRef<'_>, Vec<ObjectId>) -> T,
+    ) -> Result<T, Error> {
+        let damaged = |error: &gix::Error| Error::object("commit", &id, explain(error));
+        let commit = self.repo.find_commit(id).map_err(|error| damaged(&error))?;
+        let commit = commit.decode().map_err(|error| damaged(&error))?;
+        let parents = if self.shallow.contains(&id) { Vec::new() } else { commit.parents().collect() };
+        Ok(take(&commit, parents))
+    }
+
+    /// The commits below `tip` that are `inside`, down the first parent first; each comes when all its parents have.
+    fn pass(&self, tip: ObjectId, inside: &dyn Fn(&ObjectId) -> bool, keep: Keep<'_>) -> Result<Vec<Passed>, Error> {
+        let mut passed: Vec<Passed> = Vec::new();
+        // Where a commit was passed; none while its parents are still being looked at.
+        let mut places: HashMap<ObjectId, Option<usize>> = HashMap::default();
+        let mut descent: Vec<Descent> = Vec::new();
+        let mut next = inside(&tip).then_some(tip);
+        loop {
+            if let Some(id) = next.take() {
+                places.insert(id, None);
+                let take =
+                    |commit: &gix::objs::CommitRef<'_>, parents| (keep(commit.message).then(|| kept(commit)), parents);
+                let (kept, parents) = self.read(id, take)?;
+                descent.push(Descent { id, parents, at: 0, kept });
+            }
+            let Some(last) = descent.last_mut() else { return Ok(passed) };
+            while let Some(parent) = last.parents.get(last.at) {
+                last.at += 1;
+                if inside(parent) && !places.contains_key(parent) {
+                    next = Some(*parent);
+                    break;
+                }
+            }
+            if next.is_none()
+                && let Some(done) = descent.pop()
+            {
+                let parent = |id: &ObjectId| match places.get(id).copied().flatten() {
+                    Some(place) => Parent::Passed(place),
+                    None => Parent::Outside(from_gix(id)),
+                };
+                let parents = done.parents.iter().map(parent).collect();
+                places.insert(done.id, Some(passed.len()));
+                passed.push(Passed { id: from_gix(&done.id), parents, kept: done.kept });
+            }
+        }
+    }
+
+    /// Which of two commits have which others in their histories, as far down as it takes to know what they share.
+    fn paint(&self, tips: [ObjectId; 2]) -> Result<HashMap<ObjectId, u8>, Error> {
+        let mut sides: HashMap<ObjectId, u8> = HashMap::default();
+        let mut known: HashMap<ObjectId, (i64, Vec<ObjectId>)> = HashMap::default();
+        let mut queue: BinaryHeap<(i64, ObjectId)> = BinaryHeap::new();
+        let mut next: Vec<(ObjectId, u8)> = vec![(tips[0], ONE), (tips[1], TWO)];
+        loop {
+            for (id, side) in next.drain(..) {
+                let painted = sides.entry(id).or_default();
+                if *painted & side == side {
+                    continue;
+                }
+                *painted |= side;
+                if !known.contains_key(&id) {
+                    let read = |commit: &gix::objs::CommitRef<'_>, parents| (time(commit), parents);
+                    known.insert(id, self.read(id, read)?);
+                }
+                queue.push((known[&id].0, id));
+            }
+            if queue.iter().all(|(_, id)| sides[id] == BOTH) {
+                return Ok(sides);
+            }
+            let Some((_, id)) = queue.pop() else { return Ok(sides) };
+            let side = sides[&id];
+            next.extend(known[&id].1.iter().map(|parent| (*parent, side)));
+        }
+    }
+}
+
+/// A commit whose parents are being looked at.
+struct Descent {
+    id: ObjectId,
+    parents: Vec<ObjectId>,
+    at: usize,
+    kept: Option<Kept>,
+}
+
+fn kept(commit: &gix::objs::CommitRef<'_>) -> Kept {
+    // A date nobody can read is no reason to lose a commit.
+    let date = commit.author().ok().and_then(|author| author.time().ok()).unwrap_or_default();
+    Kept { seconds: date.seconds, offset: date.offset, message: commit.message.to_vec() }
+}
+
+fn time(commit: &gix::objs::CommitRef<'_>) -> i64 {
+    commit.time().map_or(0, |time| time.seconds)
+}
