@@ -108,7 +108,7 @@ mod tests {
     fn two_attempts_that_change_nothing_end_the_task() {
         let idle = ended(1, 1, Failure::Other);
         check(&[idle.clone(), idle.clone()], After::GiveUp(Reason::NothingChanged));
-        check(&[idle.clone()], After::Again);
+        check(std::slice::from_ref(&idle), After::Again);
         check(&[idle.clone(), ended(1, 2, Failure::Other)], After::Again);
         check(&[idle.clone(), ended(1, 2, Failure::Other), ended(2, 2, Failure::Other)], After::Again);
         check(&[ended(0, 1, Failure::Other), idle.clone(), idle], After::GiveUp(Reason::NothingChanged));

@@ -2,114 +2,39 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::standing::{GateState, LEVELS, Level, Standing};
 use super::{Blocked, Limits, Next, Reason, Wait, Why};
 use crate::config::Isolation;
 use crate::ids::TaskId;
 use crate::plan::tree::{TaskNode, TaskTree};
-use crate::progress::{Gate, Place, Progress, Status, TaskState};
+use crate::progress::Progress;
 use crate::step::Attempt;
 
-/// What became of a leaf, as far as others depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It is to be worked.
-    Open {
-        /// Attempts that had a result, over its whole history.
-        attempts: u32,
-        /// Those of the budget.
-        in_budget: u32,
-        /// An attempt was begun and has no result.
-        begun: bool,
-    },
-    /// It has ended on its own branch.
-    Waiting { failed: bool },
-    /// It was given up, and the target says so.
-    Failed { attempts: u32 },
-    /// It is done: on the branch of its phase, or on the target.
-    Complete { on_target: bool },
-}
-
-impl Standing {
-    fn of(state: &TaskState) -> Self {
-        let on_target = state.newest().is_some_and(|found| found.on == Place::Target);
-        match state.status {
-            Status::Complete | Status::Failed if !state.landed => {
-                Self::Waiting { failed: state.status == Status::Failed }
-            }
-            Status::Complete => Self::Complete { on_target },
-            Status::Failed => Self::Failed { attempts: state.attempts },
-            Status::Pending | Status::Implementing | Status::Testing | Status::Reviewing => Self::Open {
-                attempts: state.attempts,
-                in_budget: state.in_budget,
-                begun: !state.unfinished().is_empty(),
-            },
-        }
-    }
-
-    fn is_there(self, level: Level) -> bool {
-        match self {
-            Self::Complete { on_target } => on_target || level == Level::Landed,
-            _ => false,
-        }
-    }
-
-    fn has_failed(self) -> bool {
-        matches!(self, Self::Failed { .. } | Self::Waiting { failed: true })
-    }
-}
-
-/// What became of a gate.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct GateState {
-    pub(super) runs: u32,
-    pub(super) green: bool,
-    /// Its newest run failed.
-    pub(super) red: bool,
-}
-
-impl GateState {
-    fn of(gate: &Gate) -> Self {
-        let red = gate.newest.as_ref().is_some_and(|found| !found.step.passed);
-        Self { runs: gate.runs, green: gate.green, red }
-    }
-}
-
-/// How far a dependency must have come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Level {
-    /// Landed on the branch of its phase, or on the target.
-    Landed = 0,
-    /// On the target.
-    OnTarget = 1,
-}
-
-const LEVELS: [Level; 2] = [Level::Landed, Level::OnTarget];
-
 #[derive(Debug)]
-struct Item<'t> {
-    id: &'t TaskId,
-    parent: Option<usize>,
-    phase: usize,
-    is_leaf: bool,
+pub(super) struct Item<'t> {
+    pub(super) id: &'t TaskId,
+    pub(super) parent: Option<usize>,
+    pub(super) phase: usize,
+    pub(super) is_leaf: bool,
     /// Its place in the order, if it is a leaf that has one.
-    position: Option<usize>,
-    standing: Standing,
-    gate: Option<GateState>,
+    pub(super) position: Option<usize>,
+    pub(super) standing: Standing,
+    pub(super) gate: Option<GateState>,
     /// Per level: leaves at or below that are not there, and gates at or below that are not green.
-    missing: [u32; 2],
+    pub(super) missing: [u32; 2],
     /// Per level: the leaves and phases that wait for it.
-    dependents: [Vec<usize>; 2],
+    pub(super) dependents: [Vec<usize>; 2],
     /// How many of the dependencies of a leaf, or in phase mode of a whole phase, are not met.
-    unmet: u32,
+    pub(super) unmet: u32,
 }
 
 /// A run over a tree: what it may do, and what happened in it.
 #[derive(Debug)]
 pub struct Schedule<'t> {
-    tree: &'t TaskTree,
-    limits: Limits,
-    index: BTreeMap<&'t TaskId, usize>,
-    items: Vec<Item<'t>>,
+    pub(super) tree: &'t TaskTree,
+    pub(super) limits: Limits,
+    pub(super) index: BTreeMap<&'t TaskId, usize>,
+    pub(super) items: Vec<Item<'t>>,
     /// Leaves by their position.
     order: Vec<usize>,
     ready: BTreeSet<usize>,
@@ -451,59 +376,6 @@ impl<'t> Schedule<'t> {
         if let Some((key, due)) = gate {
             keep(&mut self.due, key, due);
         }
-    }
-}
-
-/// What keeps a task.
-impl Schedule<'_> {
-    fn waits_of(&self, leaf: usize) -> Vec<Wait> {
-        let item = &self.items[leaf];
-        let mut waits = Vec::new();
-        let mut seen = BTreeSet::new();
-        let by_phase = self.limits.isolation == Isolation::Phase;
-        let leaves = if by_phase { self.tree.leaves_below(self.items[item.phase].id) } else { vec![item.id] };
-        // Its own dependencies come first, then what its phase waits for on behalf of others.
-        for other in [item.id].into_iter().chain(leaves) {
-            for dependency in self.tree.dependencies(other) {
-                let dependency = self.index[dependency];
-                let inside = self.items[dependency].phase == item.phase;
-                if inside && other != item.id || !seen.insert(dependency) {
-                    continue;
-                }
-                let level = if by_phase && inside { Level::Landed } else { Level::OnTarget };
-                let on = self.items[dependency].id;
-                waits.extend(self.why(dependency, level).map(|why| Wait { on: on.clone(), why }));
-            }
-        }
-        waits
-    }
-
-    /// Why a dependency is not met; none when it is.
-    fn why(&self, node: usize, level: Level) -> Option<Why> {
-        let item = &self.items[node];
-        let [landed, _] = item.missing;
-        if item.missing[level as usize] == 0 {
-            return None;
-        }
-        if item.is_leaf {
-            return Some(match item.standing {
-                Standing::Failed { .. } => Why::Failed,
-                Standing::Waiting { .. } => Why::NotLanded,
-                Standing::Complete { .. } => Why::NotMerged,
-                Standing::Open { .. } if item.position.is_none() => Why::LeftOut,
-                Standing::Open { .. } => Why::NotDone,
-            });
-        }
-        let leaves = self.tree.leaves_below(item.id);
-        let failed = |leaf: &&TaskId| self.items[self.index[*leaf]].standing.has_failed();
-        Some(match item.gate {
-            _ if leaves.is_empty() => Why::LeftOut,
-            _ if leaves.iter().any(failed) => Why::Failed,
-            _ if landed == 0 => Why::NotMerged,
-            Some(gate) if landed == 1 && gate.red && !gate.green => Why::GateRed,
-            Some(gate) if landed == 1 && !gate.green => Why::GateNotRun,
-            _ => Why::NotDone,
-        })
     }
 }
 

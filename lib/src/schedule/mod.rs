@@ -5,8 +5,10 @@
 
 mod attempts;
 mod graph;
+mod standing;
 #[cfg(test)]
 mod tests;
+mod waits;
 
 use std::fmt;
 

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::graph::{GateState, Standing};
+use super::standing::{GateState, Standing};
 use super::*;
 use crate::ids::{BranchName, CommitId};
 use crate::progress::{Chain, Found, OpenBranch, Place, Seen, Status, fold};
@@ -69,7 +69,7 @@ impl World {
             on,
             print: u64::from(self.clock),
         };
-        Seen { found: Arc::new(found), runs: Arc::default(), in_scope: true }
+        Seen { found: Arc::new(found), runs: Arc::default(), in_scope: true, is_older_form: false }
     }
 
     fn on_branch(&mut self, task: &str, kind: StepKind, passed: bool, retry: u32) {

@@ -13,5 +13,6 @@ mod git;
 mod process;
 mod records_page;
 mod repository;
+mod steps;
 mod structure;
 mod trailer;

@@ -1,0 +1,79 @@
+//! What the commits say about a node, cut down to what decides.
+
+use crate::progress::{Gate, Place, Status, TaskState};
+
+/// What became of a leaf, as far as others depend on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is to be worked.
+    Open {
+        /// Attempts that had a result, over its whole history.
+        attempts: u32,
+        /// Those of the budget.
+        in_budget: u32,
+        /// An attempt was begun and has no result.
+        begun: bool,
+    },
+    /// It has ended on its own branch.
+    Waiting { failed: bool },
+    /// It was given up, and the target says so.
+    Failed { attempts: u32 },
+    /// It is done: on the branch of its phase, or on the target.
+    Complete { on_target: bool },
+}
+
+impl Standing {
+    pub(super) fn of(state: &TaskState) -> Self {
+        let on_target = state.newest().is_some_and(|found| found.on == Place::Target);
+        match state.status {
+            Status::Complete | Status::Failed if !state.landed => {
+                Self::Waiting { failed: state.status == Status::Failed }
+            }
+            Status::Complete => Self::Complete { on_target },
+            Status::Failed => Self::Failed { attempts: state.attempts },
+            Status::Pending | Status::Implementing | Status::Testing | Status::Reviewing => Self::Open {
+                attempts: state.attempts,
+                in_budget: state.in_budget,
+                begun: !state.unfinished().is_empty(),
+            },
+        }
+    }
+
+    pub(super) fn is_there(self, level: Level) -> bool {
+        match self {
+            Self::Complete { on_target } => on_target || level == Level::Landed,
+            _ => false,
+        }
+    }
+
+    pub(super) fn has_failed(self) -> bool {
+        matches!(self, Self::Failed { .. } | Self::Waiting { failed: true })
+    }
+}
+
+/// What became of a gate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct GateState {
+    pub(super) runs: u32,
+    pub(super) green: bool,
+    /// Its newest run failed.
+    pub(super) red: bool,
+}
+
+impl GateState {
+    pub(super) fn of(gate: &Gate) -> Self {
+        let red = gate.newest.as_ref().is_some_and(|found| !found.step.passed);
+        Self { runs: gate.runs, green: gate.green, red }
+    }
+}
+
+/// How far a dependency must have come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Level {
+    /// Landed on the branch of its phase, or on the target.
+    Landed = 0,
+    /// On the target.
+    OnTarget = 1,
+}
+
+pub(super) const LEVELS: [Level; 2] = [Level::Landed, Level::OnTarget];

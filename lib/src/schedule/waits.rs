@@ -1,0 +1,62 @@
+//! What keeps a task.
+
+use std::collections::BTreeSet;
+
+use super::graph::Schedule;
+use super::standing::{Level, Standing};
+use super::{Wait, Why};
+use crate::config::Isolation;
+use crate::ids::TaskId;
+
+impl Schedule<'_> {
+    /// What a task waits for that is not there.
+    pub(super) fn waits_of(&self, leaf: usize) -> Vec<Wait> {
+        let item = &self.items[leaf];
+        let mut waits = Vec::new();
+        let mut seen = BTreeSet::new();
+        let by_phase = self.limits.isolation == Isolation::Phase;
+        let leaves = if by_phase { self.tree.leaves_below(self.items[item.phase].id) } else { vec![item.id] };
+        // Its own dependencies come first, then what its phase waits for on behalf of others.
+        for other in [item.id].into_iter().chain(leaves) {
+            for dependency in self.tree.dependencies(other) {
+                let dependency = self.index[dependency];
+                let inside = self.items[dependency].phase == item.phase;
+                if inside && other != item.id || !seen.insert(dependency) {
+                    continue;
+                }
+                let level = if by_phase && inside { Level::Landed } else { Level::OnTarget };
+                let on = self.items[dependency].id;
+                waits.extend(self.why(dependency, level).map(|why| Wait { on: on.clone(), why }));
+            }
+        }
+        waits
+    }
+
+    /// Why a dependency is not met; none when it is.
+    fn why(&self, node: usize, level: Level) -> Option<Why> {
+        let item = &self.items[node];
+        let [landed, _] = item.missing;
+        if item.missing[level as usize] == 0 {
+            return None;
+        }
+        if item.is_leaf {
+            return Some(match item.standing {
+                Standing::Failed { .. } => Why::Failed,
+                Standing::Waiting { .. } => Why::NotLanded,
+                Standing::Complete { .. } => Why::NotMerged,
+                Standing::Open { .. } if item.position.is_none() => Why::LeftOut,
+                Standing::Open { .. } => Why::NotDone,
+            });
+        }
+        let leaves = self.tree.leaves_below(item.id);
+        let failed = |leaf: &&TaskId| self.items[self.index[*leaf]].standing.has_failed();
+        Some(match item.gate {
+            _ if leaves.is_empty() => Why::LeftOut,
+            _ if leaves.iter().any(failed) => Why::Failed,
+            _ if landed == 0 => Why::NotMerged,
+            Some(gate) if landed == 1 && gate.red && !gate.green => Why::GateRed,
+            Some(gate) if landed == 1 && !gate.green => Why::GateNotRun,
+            _ => Why::NotDone,
+        })
+    }
+}

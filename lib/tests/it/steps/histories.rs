@@ -1,0 +1,487 @@
+//! What histories add up to, in real repositories.
+
+use pleach::ids::BranchName;
+use pleach::progress::{Place, Status};
+use pleach::step::FeedbackKind;
+
+use super::world::{TREE, World, git, old, open, run_start, step, step_of, task};
+
+#[test]
+fn the_newest_step_is_the_state() {
+    let table = [
+        ("implement-pass", Status::Implementing),
+        ("implement-fail", Status::Implementing),
+        ("lint-fail", Status::Implementing),
+        ("test-pass", Status::Testing),
+        ("test-fail", Status::Testing),
+        ("review-approved", Status::Reviewing),
+        ("review-rejected", Status::Reviewing),
+        ("complete", Status::Complete),
+        ("skipped", Status::Complete),
+        ("failed", Status::Failed),
+        ("reset", Status::Pending),
+    ];
+    let world = World::new();
+    assert_eq!(world.status("main", "T001"), Status::Pending);
+    for (status, expected) in table {
+        world.say("main", step("main", "T001", status, 0));
+        world.say("main", "something else");
+        let state = world.task("main", "T001");
+        assert_eq!((state.status, state.skipped), (expected, status == "skipped"), "{status}");
+    }
+    let steps = world.task("main", "T001").steps;
+    assert_eq!(steps.len(), table.len(), "the latest wins, and the others are still told");
+    world.say("main", "task(main@T002@complete): complete \"N\"\n\nArborist-Step: complete\n");
+    assert_eq!(world.status("main", "T002"), Status::Complete, "no result is a good one");
+}
+
+#[test]
+fn ids_are_compared_whole() {
+    let world = World::new();
+    world.say("main", step("main", "T0010", "complete", 0));
+    world.say("main", old("T00100", "complete", "Arborist-Result: pass"));
+    assert_eq!(world.status("main", "T001"), Status::Pending);
+    assert_eq!(world.status("main", "T0010"), Status::Complete);
+    assert_eq!(world.status("main", "T00100"), Status::Complete);
+}
+
+#[test]
+fn a_hundred_and_thirty_tasks_on_main_are_all_found() {
+    let world = World::new();
+    for number in 0..130 {
+        world.say("main", step("main", &format!("T{number}"), "implement-pass", 0));
+        world.say("main", step("main", &format!("T{number}"), "complete", 0));
+    }
+    for again in ["cold", "from the cache"] {
+        let progress = world.progress("main");
+        let complete = progress.tasks().filter(|(_, state)| state.status == Status::Complete).count();
+        assert_eq!(complete, 130, "{again}");
+        assert_eq!(progress.task(&task("T99")).attempts, 1);
+        assert_eq!(world.cache_files().len(), 1);
+    }
+}
+
+#[test]
+fn a_repository_without_main_works_too() {
+    let world = World::on("master");
+    world.say("master", step("master", "T001", "complete", 0));
+    world.say("master", old("T002", "complete", "Arborist-Result: fail"));
+    assert_eq!(world.status("master", "T001"), Status::Complete);
+    assert_eq!(world.status("master", "T002"), Status::Failed);
+    let trunk = World::on("trunk");
+    trunk.say("trunk", old("T002", "complete", "Arborist-Result: pass"));
+    assert_eq!(trunk.status("trunk", "T002"), Status::Complete, "without a base branch all history counts");
+}
+
+#[test]
+fn branches_do_not_see_each_others_steps() {
+    let names = ["main", "feature/x", "a@b", "x)", "main@T001"];
+    let world = World::new();
+    for name in names.iter().skip(1) {
+        world.place(name, world.tip("main"));
+    }
+    // All on one line of history, so that nothing but the name keeps them apart.
+    for name in names {
+        world.say("main", step(name, "T001", "complete", 0));
+        world.say("main", step(name, &format!("only-{}", name.len()), "test-pass", 0));
+    }
+    for name in names {
+        world.place(name, world.tip("main"));
+        let found: Vec<_> = world.progress(name).tasks().map(|(id, _)| id.to_string()).collect();
+        assert_eq!(found, ["T001".to_owned(), format!("only-{}", name.len())], "{name}");
+    }
+}
+
+#[test]
+fn a_feature_branch_keeps_its_steps_when_it_was_merged() {
+    let world = World::new();
+    world.place("feature/x", world.tip("main"));
+    world.say("feature/x", step("feature/x", "T001", "complete", 0));
+    world.say("feature/x", old("T002", "complete", "Arborist-Result: pass"));
+    world.say("main", "meanwhile");
+    let both = |branch| [world.status(branch, "T001"), world.status(branch, "T002")];
+    assert_eq!(both("feature/x"), [Status::Complete, Status::Complete]);
+    assert_eq!(both("main"), [Status::Pending, Status::Pending]);
+    world.merge("main", "feature/x");
+    // The older form is the base branch's from now on, and no longer what the feature branch is ahead by.
+    assert_eq!(both("feature/x"), [Status::Complete, Status::Pending]);
+    assert_eq!(both("main"), [Status::Pending, Status::Complete]);
+}
+
+#[test]
+fn the_older_form_counts_since_the_base_branch_was_left() {
+    let world = World::new();
+    world.say("main", old("T001", "complete", "Arborist-Result: pass"));
+    world.place("feature", world.tip("main"));
+    world.say("feature", old("T002", "complete", "Arborist-Result: pass"));
+    assert_eq!(world.status("feature", "T001"), Status::Pending);
+    assert_eq!(world.status("feature", "T002"), Status::Complete);
+    world.say("main", old("T003", "complete", "Arborist-Result: pass"));
+    world.merge("feature", "main");
+    world.say("feature", old("T004", "test", "Arborist-Test: pass"));
+    let found: Vec<_> = world.progress("feature").tasks().map(|(id, _)| id.to_string()).collect();
+    assert_eq!(found, ["T002", "T004"]);
+    assert!(world.read("feature", TREE, Some("develop")).unwrap_err().to_string().contains("`develop`"));
+    world.place("develop", world.tip("feature"));
+    assert_eq!(world.read("feature", TREE, Some("develop")).unwrap().tasks().count(), 0);
+    assert!(world.read("gone", TREE, None).unwrap_err().to_string().contains("`gone`"));
+}
+
+#[test]
+fn each_tree_has_its_own_run() {
+    let world = World::new();
+    world.say("main", run_start("main", "one.json"));
+    world.say("main", step_of("one.json", "main", "T001", "complete", 0));
+    world.say("main", run_start("main", "two.json"));
+    world.say("main", step_of("two.json", "main", "T001", "test-fail", 0));
+    world.say("main", step_of("one.json", "main", "T002", "implement-pass", 0));
+    let status = |tree: &str, id: &str| world.read("main", tree, None).unwrap().task(&task(id)).status;
+    assert_eq!(status("one.json", "T001"), Status::Complete);
+    assert_eq!(status("one.json", "T002"), Status::Implementing);
+    assert_eq!(status("two.json", "T001"), Status::Testing);
+    assert_eq!(status("two.json", "T002"), Status::Pending);
+    assert!(!world.read("main", "three.json", None).unwrap().is_begun());
+    // Started over: what was before is before.
+    let again = world.say("main", run_start("main", "one.json"));
+    assert_eq!(status("one.json", "T001"), Status::Pending);
+    assert_eq!(status("two.json", "T001"), Status::Testing);
+    assert_eq!(world.read("main", "one.json", None).unwrap().run_start.unwrap().commit, again);
+    // One that names no tree is a start for all.
+    world.say("main", "task(main@@run-start): run started\n\nArborist-Step: run-start\n");
+    assert_eq!(status("two.json", "T001"), Status::Pending);
+    world.say("main", "task(main@T001@complete): complete \"N\"\n\nArborist-Step: complete\n");
+    assert_eq!(status("two.json", "T001"), Status::Complete);
+    assert_eq!(status("one.json", "T001"), Status::Complete);
+}
+
+#[test]
+fn a_step_from_before_the_run_counts_not_even_when_it_is_merged_later() {
+    let world = World::new();
+    world.place("side", world.tip("main"));
+    world.say("side", step("main", "T001", "complete", 0));
+    world.say("main", run_start("main", TREE));
+    world.merge("main", "side");
+    assert_eq!(world.status("main", "T001"), Status::Pending);
+    world.say("main", step("main", "T002", "complete", 0));
+    assert_eq!(world.status("main", "T002"), Status::Complete);
+}
+
+#[test]
+fn histories_of_the_original_are_gone_on_with() {
+    let world = World::new();
+    world.say("main", "task(main@T001@test-fail): tests fail for \"A\" (attempt 1/5)\n\nArborist-Step: test\nArborist-Test: fail\nArborist-Retry: 0\n");
+    world.say("main", "task(main@T001@complete): complete \"A\"\n\nArborist-Step: complete\nArborist-Result: pass\n");
+    world.say("main", old("T002", "implement", "Arborist-Result: pass\nArborist-Retry: 0"));
+    let progress = world.progress("main");
+    assert!(progress.is_begun() && progress.run_start.is_none());
+    assert_eq!(progress.task(&task("T001")).status, Status::Complete);
+    assert_eq!(progress.task(&task("T002")).status, Status::Implementing);
+    world.say("main", step("main", "T002", "complete", 0));
+    assert_eq!(world.status("main", "T002"), Status::Complete);
+}
+
+#[test]
+fn messages_are_read_however_they_were_written() {
+    let world = World::new();
+    let trailers = "Arborist-Step: test\nArborist-Test: fail\nArborist-Retry: 0\n";
+    let body = "Arborist-Step: complete\nArborist-Result: pass\n\n--- FAIL: TestA\n---\nmore";
+    world.say("main", format!("task(main@T001@test-fail): t \"A\"\n\n{body}\n\n{trailers}"));
+    world.say("main", format!("task(main@T002@test-fail): t \"A\"\n\n{body}\n\n{trailers}").replace('\n', "\r\n"));
+    let latin = format!("task(main@T003@test-fail): caf\u{e9}\n\ncaf\u{e9}\n\n{trailers}");
+    world.say("main", latin.chars().map(|c| c as u8).collect::<Vec<u8>>());
+    world.say("main", format!("\n\ntask(main@T004@test-fail): t\n\n\n\n{trailers}\n\n"));
+    for id in ["T001", "T002", "T003", "T004"] {
+        let state = world.task("main", id);
+        assert_eq!((state.status, state.attempts), (Status::Testing, 1), "{id}");
+    }
+    let feedback = world.task("main", "T001").feedback();
+    assert_eq!(feedback, world.task("main", "T002").feedback());
+    assert_eq!(feedback[0].text, body);
+    assert_eq!(world.task("main", "T003").feedback()[0].text, "caf\u{fffd}");
+}
+
+/// One letter a step: implement, test, review, complete, failed, reset; capital letters went wrong.
+fn work(world: &World, branch: &str, id: &str, steps: &str) {
+    for letters in steps.split(' ') {
+        let (letters, retry) = letters.split_at(letters.find(|c: char| c.is_ascii_digit()).unwrap_or(letters.len()));
+        for letter in letters.chars() {
+            let status = match letter {
+                'i' => "implement-pass",
+                'I' => "implement-fail",
+                't' => "test-pass",
+                'T' => "test-fail",
+                'r' => "review-approved",
+                'R' => "review-rejected",
+                'c' => "complete",
+                'F' => "failed",
+                'z' => "reset",
+                's' => "skipped",
+                other => panic!("{other}"),
+            };
+            world.say(branch, step("main", id, status, retry.parse().unwrap_or_default()));
+        }
+    }
+}
+
+#[test]
+fn attempts_are_counted_by_their_results() {
+    // Steps, attempts in all, in the budget, steps of the attempt that is not over.
+    let table = [
+        ("i0", 0, 0, 1),
+        ("it0", 0, 0, 2),
+        ("iT0", 1, 1, 0),
+        ("I0", 1, 1, 0),
+        ("iT0 i1", 1, 1, 1),
+        ("iT0 itR1 itr2", 2, 2, 3),
+        ("iT0 itr1 c", 2, 2, 0),
+        ("iT0 I1 F", 2, 0, 0),
+        ("iT0 I1 F iT2", 3, 1, 0),
+        ("iT0 I1 F i2", 2, 0, 1),
+        ("itr0 c z", 1, 0, 0),
+        ("itr0 c z iT1", 2, 1, 0),
+        ("s", 0, 0, 0),
+        // The original counts from 0 again when it is started again, and may test what was not implemented.
+        ("IT0 itr1 c", 2, 2, 0),
+        ("iT0 iT0 i0", 2, 2, 1),
+        ("iT0 iT1 F iT0 iT1 F", 4, 0, 0),
+        // The landing finds the completed task broken: still the same attempt's result.
+        ("itr0 c T0", 1, 1, 0),
+        ("itr0 c T0 i1", 1, 1, 1),
+        // A crash in mid-attempt, and the step done again.
+        ("i0 it0", 0, 0, 3),
+    ];
+    let world = World::new();
+    for (number, (steps, attempts, in_budget, unfinished)) in table.into_iter().enumerate() {
+        let id = format!("T{number}");
+        work(&world, "main", &id, steps);
+        let state = world.task("main", &id);
+        let found = (state.attempts, state.in_budget, state.unfinished().len());
+        assert_eq!(found, (attempts, in_budget, unfinished), "{steps}");
+    }
+}
+
+#[test]
+fn feedback_is_told_until_the_task_is_complete_or_reset() {
+    let world = World::new();
+    let told = || world.task("main", "T1").feedback().iter().map(|told| told.kind).collect::<Vec<_>>();
+    work(&world, "main", "T1", "I0 iT1 itR2 F");
+    let all = [FeedbackKind::RunnerError, FeedbackKind::TestFailure, FeedbackKind::Rejected];
+    assert_eq!(told(), all, "a new budget learns from the old one");
+    work(&world, "main", "T1", "itr3 c");
+    assert_eq!(told(), []);
+    work(&world, "main", "T1", "z");
+    assert_eq!(told(), [FeedbackKind::TestFailure], "the reset says why");
+    assert_eq!(world.task("main", "T1").feedback()[0].text, "words about reset 0");
+    work(&world, "main", "T1", "iT4");
+    assert_eq!(told(), [FeedbackKind::TestFailure; 2]);
+}
+
+#[test]
+fn a_task_branch_is_read_until_its_newest_step_is_on_the_target() {
+    let world = World::new();
+    world.say("main", run_start("main", TREE));
+    let branch = "pleach/tasks/main/T001";
+    world.place(branch, world.tip("main"));
+    work(&world, branch, "T001", "iT0 itr1");
+    let progress = world.progress("main");
+    let state = progress.task(&task("T001"));
+    assert_eq!((state.status, state.landed, state.attempts), (Status::Reviewing, false, 1));
+    assert_eq!(state.newest().unwrap().on, Place::Task(task("T001")));
+    assert_eq!(progress.open[0].name, BranchName::new(branch).unwrap());
+    assert!(progress.waiting_to_land().is_empty(), "it is not done");
+    work(&world, branch, "T001", "c1");
+    assert_eq!(world.progress("main").waiting_to_land(), [&task("T001")]);
+    // Landed in the same shape.
+    world.place("main", world.tip(branch));
+    let progress = world.progress("main");
+    assert!(progress.task(&task("T001")).landed && progress.open.is_empty());
+    assert_eq!(progress.task(&task("T001")).steps.len(), 6);
+    assert!(progress.waiting_to_land().is_empty());
+}
+
+#[test]
+fn copies_of_steps_count_once() {
+    let world = World::new();
+    world.say("main", run_start("main", TREE));
+    let branch = "pleach/tasks/main/T001";
+    world.place(branch, world.tip("main"));
+    work(&world, branch, "T001", "iT0 itr1 c1");
+    world.say("main", "somebody else's work");
+    let copies: Vec<_> = world.task("main", "T001").steps.iter().map(|found| found.commit).collect();
+    for original in &copies {
+        let commit = world.repo.commit(*original).unwrap();
+        let copy = world.commit(&[world.tip("main")], &commit.message, commit.at.as_second());
+        world.place("main", copy);
+    }
+    let progress = world.progress("main");
+    let state = progress.task(&task("T001"));
+    assert_eq!((state.steps.len(), state.attempts, state.landed), (6, 2, true));
+    assert!(state.steps.iter().all(|found| found.on == Place::Target));
+    assert!(progress.open.is_empty(), "the branch is closed");
+    // Merged beside its originals after all, by somebody who wanted to be sure.
+    work(&world, "main", "T001", "z");
+    world.merge("main", branch);
+    let state = world.task("main", "T001");
+    assert_eq!((state.steps.len(), state.status), (7, Status::Pending));
+}
+
+#[test]
+fn a_closed_branch_is_left_alone_whatever_else_it_has() {
+    let world = World::new();
+    let branch = "pleach/tasks/main/T001";
+    world.place(branch, world.tip("main"));
+    work(&world, branch, "T001", "iT0");
+    let newest = world.say(branch, step("main", "T001", "failed", 0));
+    // Only the end of it was taken over.
+    let commit = world.repo.commit(newest).unwrap();
+    let copy = world.commit(&[world.tip("main")], &commit.message, commit.at.as_second());
+    world.place("main", copy);
+    assert_eq!(world.task("main", "T001").steps.len(), 1);
+    // Also when something that is no step came after it.
+    world.say(branch, "an afterthought");
+    assert_eq!(world.task("main", "T001").steps.len(), 1);
+    // A step after it opens the branch again.
+    work(&world, branch, "T001", "i1");
+    assert_eq!(world.status("main", "T001"), Status::Implementing);
+}
+
+#[test]
+fn branches_of_other_targets_and_runs_are_not_read() {
+    let world = World::new();
+    world.place("feature/x", world.tip("main"));
+    let own = "pleach/tasks/feature%2Fx/T001";
+    world.place(own, world.tip("main"));
+    world.say(own, step("feature/x", "T001", "test-fail", 0));
+    world.place("pleach/tasks/main/T001", world.tip("main"));
+    world.say("pleach/tasks/main/T001", step("main", "T001", "complete", 0));
+    world.say("main", run_start("main", TREE));
+    assert_eq!(world.status("feature/x", "T001"), Status::Testing);
+    assert_eq!(world.status("main", "T001"), Status::Pending, "its branch is of a run before this one");
+    world.merge("pleach/tasks/main/T001", "main");
+    assert_eq!(world.status("main", "T001"), Status::Pending, "and stays so");
+    world.say("pleach/tasks/main/T001", step("main", "T001", "implement-pass", 1));
+    assert_eq!(world.status("main", "T001"), Status::Implementing);
+    assert_eq!(world.task("main", "T001").steps.len(), 1);
+}
+
+#[test]
+fn a_reset_is_newer_than_the_branch_it_speaks_of() {
+    let world = World::new();
+    let branch = "pleach/tasks/main/T001";
+    world.place(branch, world.tip("main"));
+    work(&world, branch, "T001", "itr0 c0");
+    world.now.set(world.now.get() - 1);
+    work(&world, "main", "T001", "z");
+    assert_eq!(world.status("main", "T001"), Status::Pending, "also in the same second");
+    work(&world, branch, "T001", "T1");
+    assert_eq!(world.status("main", "T001"), Status::Testing);
+}
+
+#[test]
+fn a_branch_is_newer_than_what_it_was_built_on_whatever_the_clock_says() {
+    let world = World::new();
+    work(&world, "main", "T001", "iT0 F");
+    world.now.set(1_500_000_000);
+    let branch = "pleach/tasks/main/T001";
+    world.place(branch, world.tip("main"));
+    work(&world, branch, "T001", "i1");
+    assert_eq!(world.status("main", "T001"), Status::Implementing);
+}
+
+#[test]
+fn tasks_land_on_their_phase_first() {
+    let world = World::new();
+    world.say("main", run_start("main", TREE));
+    let phase = "pleach/phase/main/phase1";
+    let branch = "pleach/tasks/main/T001";
+    world.place(phase, world.tip("main"));
+    world.place(branch, world.tip("main"));
+    work(&world, branch, "T001", "itr0 c0");
+    assert_eq!(world.progress("main").waiting_to_land(), [&task("T001")]);
+    world.place(phase, world.tip(branch));
+    let progress = world.progress("main");
+    let state = progress.task(&task("T001"));
+    assert_eq!((state.landed, state.newest().unwrap().on.clone()), (true, Place::Phase(task("phase1"))));
+    assert_eq!(progress.open.iter().map(|open| open.name.as_str()).collect::<Vec<_>>(), [phase]);
+    work(&world, phase, "phase1", "t0");
+    assert!(world.progress("main").gate(&task("phase1"), [&task("T001")]).green);
+    world.merge("main", phase);
+    let progress = world.progress("main");
+    assert_eq!(progress.task(&task("T001")).newest().unwrap().on, Place::Target);
+    assert!(progress.gate(&task("phase1"), [&task("T001")]).green);
+}
+
+#[test]
+fn a_gate_is_green_until_something_below_it_changes() {
+    let world = World::new();
+    let gate = || {
+        let gate = world.progress("main").gate(&task("phase1"), [&task("T1"), &task("T2")]);
+        (gate.runs, gate.newest.is_some(), gate.green)
+    };
+    work(&world, "main", "T1", "itr0 c0");
+    assert_eq!(gate(), (0, false, false));
+    work(&world, "main", "phase1", "T0");
+    assert_eq!(gate(), (1, true, false));
+    work(&world, "main", "phase1", "t1");
+    work(&world, "main", "T9", "i0");
+    assert_eq!(gate(), (2, true, true));
+    work(&world, "main", "T2", "z");
+    assert_eq!(gate(), (2, true, false));
+    work(&world, "main", "phase1", "t2");
+    assert_eq!(gate(), (3, true, true));
+}
+
+#[test]
+fn a_task_tells_the_name_it_had() {
+    let world = World::new();
+    work(&world, "main", "T1", "itr0 c0");
+    assert_eq!(world.task("main", "T1").name_then.as_deref(), Some("Name"));
+    let untested = "task(main@T2@complete): complete \"B\"\n\nArborist-Step: complete\nArborist-Result: pass\n\
+                    Pleach-Tested: none\nPleach-Session: abcdefgh\n";
+    world.say("main", untested);
+    let state = world.task("main", "T2");
+    assert_eq!((state.untested, state.session.unwrap().as_str()), (true, "abcdefgh"));
+}
+
+#[test]
+fn a_cut_off_history_is_read_as_far_as_it_goes() {
+    let world = World::new();
+    work(&world, "main", "T1", "itr0 c0");
+    work(&world, "main", "T2", "i0");
+    let clone = tempfile::tempdir().unwrap();
+    let from = format!("file://{}", world.path().display());
+    git(clone.path(), &["clone", "-q", "--depth", "2", &from, "."], b"");
+    let repo = open(clone.path());
+    let main = BranchName::new("main").unwrap();
+    let progress = pleach::engine::tree::progress::read(&repo, &main, TREE, "pleach/", None).unwrap();
+    assert_eq!(
+        progress.tasks().map(|(id, state)| (id.as_str(), state.steps.len())).collect::<Vec<_>>(),
+        [("T1", 1), ("T2", 1)]
+    );
+}
+
+#[test]
+fn the_cache_may_be_deleted_or_damaged_at_any_time() {
+    let world = World::new();
+    work(&world, "main", "T1", "iT0 itr1 c1");
+    (0..120).for_each(|number| drop(world.say("main", format!("commit {number}"))));
+    let first = world.progress("main");
+    let file = world.cache_files().pop().unwrap();
+    let good = std::fs::read(&file).unwrap();
+    for number in 0..good.len() {
+        let mut bad = good.clone();
+        bad[number] ^= 0x55;
+        std::fs::write(&file, bad).unwrap();
+        assert_eq!(world.progress("main"), first, "byte {number}");
+    }
+    for length in [0, 7, 8, 30, good.len() - 1] {
+        std::fs::write(&file, &good[..length]).unwrap();
+        assert_eq!(world.progress("main"), first, "{length} bytes");
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(world.progress("main"), first);
+    assert_eq!(std::fs::read(&file).unwrap(), good);
+    // A target that was moved back has not done what the cache knows.
+    world.git(&["update-ref", "refs/heads/main", &first.task(&task("T1")).steps[1].commit.to_string()]);
+    assert_eq!(world.status("main", "T1"), Status::Testing);
+}
