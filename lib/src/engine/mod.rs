@@ -130,6 +130,8 @@ pub struct Session {
     recorder: Recorder,
     copy: Option<WorkingCopy>,
     worktree_lock: Lock,
+    /// The end of the last node, until it is written.
+    unwritten: Option<recording::Ended>,
     /// Events that were recorded before anybody could observe them.
     unseen: Vec<Recorded>,
     /// The newest answer of each node, read from the record when a node first needs it.

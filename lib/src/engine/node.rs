@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::assignment::Conversation;
+use super::recording::Ended;
 use super::worker::{Effect, Finished, Stopped, TurnReport};
 use super::{Error, Observer, Session};
 use crate::clock;
@@ -61,35 +62,39 @@ impl Session {
             thread: conversation.thread.clone().filter(|_| is_agent),
             extra: Default::default(),
         };
-        let mut writer = self.repo.writer();
-        let mut restored = None;
         if start != Start::First {
             started.base = self.node_base();
-        }
-        if start == Start::Over {
-            started.starts_over = true;
-            let copy = self.copy.as_ref().expect("the working copy is back when no node runs");
-            if let Some((with_commit, commit)) = copy.restoring_commit(&node.id, clock::now())? {
-                writer = with_commit;
-                restored = Some((copy.tip(), commit));
-                started.base = Snapshot::from([(copy.name.clone(), commit)]);
-            }
         }
         let what = match start {
             Start::First => "start",
             Start::Continued => "continue",
             Start::Over => "start over with",
         };
-        let batch = Batch {
-            summary: format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt),
-            work: restored.map(|(_, commit)| commit).into_iter().collect(),
-            ..Batch::default()
-        };
-        self.record(writer, batch, vec![started.into()], clock::now(), observe)?;
-        if let Some((old, commit)) = restored {
-            self.move_branch(old, commit)?;
-            self.copy.as_mut().expect("the working copy is back when no node runs").rebase_to(commit)?;
+        let summary = format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt);
+        match start {
+            Start::First | Start::Continued => self.write_start(summary, started.into(), observe),
+            Start::Over => self.record_start_over(started, summary, observe),
         }
+    }
+
+    /// Records that a node begins anew, with the files it began with.
+    fn record_start_over(
+        &mut self,
+        mut started: NodeStarted,
+        summary: String,
+        observe: Observer<'_>,
+    ) -> Result<(), Error> {
+        started.starts_over = true;
+        let copy = self.copy.as_ref().expect("the working copy is back when no node runs");
+        let Some((writer, commit)) = copy.restoring_commit(&started.node_id, clock::now())? else {
+            return self.write_start(summary, started.into(), observe);
+        };
+        let old = copy.tip();
+        started.base = Snapshot::from([(copy.name.clone(), commit)]);
+        let batch = Batch { summary, work: vec![commit], ..Batch::default() };
+        self.record(writer, batch, vec![started.into()], clock::now(), observe)?;
+        self.move_branch(old, commit)?;
+        self.copy.as_mut().expect("the working copy is back when no node runs").rebase_to(commit)?;
         Ok(())
     }
 
@@ -212,18 +217,12 @@ impl Session {
             if let Some(delay) = decision.delay {
                 ending.events.push(self.retry_at(visit, delay).into());
             }
-            self.record_end(node, &decision.outcome, &decision.route, ending, observe)
+            self.fold_end(node, &decision.outcome, &decision.route, ending)
         })
     }
 
-    fn record_end(
-        &mut self,
-        node: &Node,
-        outcome: &Outcome,
-        route: &Route,
-        ending: Ending,
-        observe: Observer<'_>,
-    ) -> Result<(), Error> {
+    /// Folds the end of a node. It is written with the start of the next one, or when there is none.
+    fn fold_end(&mut self, node: &Node, outcome: &Outcome, route: &Route, ending: Ending) -> Result<(), Error> {
         let Ending { events, messages, change } = ending;
         let at = clock::now();
         // The checkpoint describes the state after the events before it.
@@ -238,15 +237,8 @@ impl Session {
             None => (self.repo.writer(), None),
         };
         let work = moved.iter().map(|(_, commit, _)| *commit).collect();
-        self.write(writer, Batch { summary, messages, work, events, ..Batch::default() }, observe)?;
-        if let Some((Some(old), commit, _)) = moved {
-            self.move_branch(old, commit)?;
-        }
-        let copy = self.copy.as_mut().expect("the worker gave the working copy back");
-        if let Some((_, commit, tree)) = moved {
-            copy.take(commit, tree)?;
-        }
-        copy.follow()?;
+        let batch = Batch { summary, messages, work, events, ..Batch::default() };
+        self.unwritten = Some(Ended { writer, batch, moved });
         Ok(())
     }
 

@@ -92,6 +92,7 @@ impl Session {
             recorder,
             copy: None,
             worktree_lock,
+            unwritten: None,
             unseen: Vec::new(),
             responses: BTreeMap::new(),
             threads: BTreeMap::new(),

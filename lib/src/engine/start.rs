@@ -87,6 +87,7 @@ impl Session {
                 recorder,
                 copy: None,
                 worktree_lock,
+                unwritten: None,
                 unseen: vec![event],
                 responses: BTreeMap::new(),
                 threads: BTreeMap::new(),
