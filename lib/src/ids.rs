@@ -2,9 +2,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 /// A text that is not a valid id of the kind it was read as.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -15,19 +16,20 @@ pub struct InvalidId {
     text: String,
 }
 
+// The text is shared: a checkpoint names every node of the run so far.
 macro_rules! text_id {
     ($(#[$doc:meta])* $name:ident, $kind:literal, $rule:literal, $valid:expr) => {
         $(#[$doc])*
-        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-        #[serde(try_from = "String", into = "String")]
-        pub struct $name(String);
+        #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+        #[serde(try_from = "String")]
+        pub struct $name(Arc<str>);
 
         impl $name {
             /// Checks `text` and takes it as an id.
             pub fn new(text: impl Into<String>) -> Result<Self, InvalidId> {
                 let text = text.into();
                 let valid: fn(&str) -> bool = $valid;
-                if valid(&text) { Ok(Self(text)) } else { Err(InvalidId { kind: $kind, rule: $rule, text }) }
+                if valid(&text) { Ok(Self(text.into())) } else { Err(InvalidId { kind: $kind, rule: $rule, text }) }
             }
 
             /// The id as text.
@@ -58,7 +60,13 @@ macro_rules! text_id {
 
         impl From<$name> for String {
             fn from(id: $name) -> String {
-                id.0
+                id.as_str().to_owned()
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.0)
             }
         }
 
@@ -76,13 +84,13 @@ macro_rules! text_id {
 
         impl PartialEq<str> for $name {
             fn eq(&self, other: &str) -> bool {
-                self.0 == other
+                *self.0 == *other
             }
         }
 
         impl PartialEq<&str> for $name {
             fn eq(&self, other: &&str) -> bool {
-                self.0 == *other
+                *self.0 == **other
             }
         }
     };

@@ -4,10 +4,11 @@ use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use jiff::Timestamp;
 use pleach::engine::Session;
-use pleach::event::{Event, NodeExecution, Recorded, Route, Snapshot};
+use pleach::event::{Event, NodeExecution, Recorded, Route, Snapshot, to_the_millisecond};
 use pleach::ids::{RepoPath, SessionId};
-use serde_json::json;
+use serde::Serialize;
 
 use super::{counted, duration, tokens};
 use crate::commands::Globals;
@@ -27,6 +28,20 @@ pub struct Progress {
     tokens: u64,
     /// Turns and tokens of the node that runs.
     node: (u64, u64),
+}
+
+/// An event as `--json` prints it.
+#[derive(Serialize)]
+struct Line<'a> {
+    v: u32,
+    seq: u64,
+    #[serde(serialize_with = "to_the_millisecond")]
+    at: Timestamp,
+    session: &'a SessionId,
+    context: &'a str,
+    #[serde(rename = "type")]
+    kind: &'a str,
+    data: &'a Event,
 }
 
 impl Progress {
@@ -54,11 +69,10 @@ impl Progress {
     pub fn event(&mut self, recorded: &Recorded) {
         if self.json {
             self.seq += 1;
-            let mut event = recorded.to_json();
-            let line = json!({
-                "v": 1, "seq": self.seq, "at": event["at"], "session": self.session, "context": "main",
-                "type": event["type"], "data": event["data"].take(),
-            });
+            let (at, event) = (recorded.at, &recorded.event);
+            let session = &self.session;
+            let line = Line { v: 1, seq: self.seq, at, session, context: "main", kind: event.kind(), data: event };
+            let line = serde_json::to_string(&line).expect("events are structs with text keys, which always serialise");
             // A reader that stops reading does not stop the run: its record is what counts.
             let _ = writeln!(std::io::stdout(), "{line}");
         }

@@ -673,3 +673,40 @@ fn manual_resume_at_node_boundary() {
     assert_eq!(env.committed("three"), "1\n1");
     assert_eq!(env.committed("README.md"), "# A repository");
 }
+
+#[test]
+fn commands_one_after_another_are_a_record_each() {
+    let env = TestEnv::with_repo();
+    let body = tool("first", "echo 1 > one") + &tool("second", "echo 2 > two") + "start -> first -> second -> exit";
+    env.run(&graph("chain", &body), &[]).expect(0);
+    let record = format!("refs/pleach/sessions/{}/main", env.session());
+    let subjects = env.git(&["log", "--first-parent", "--reverse", "--format=%s", &format!("main..{record}")]);
+    let subjects: Vec<&str> = subjects.lines().collect();
+    let expected = [
+        "start start (visit 1, attempt 1)",
+        "start success: to first; start first (visit 1, attempt 1)",
+        "first success: to second; start second (visit 1, attempt 1)",
+        "second success: to exit; start exit (visit 1, attempt 1)",
+        "exit success: the end",
+    ];
+    assert!(subjects.ends_with(&expected), "{subjects:#?}");
+}
+
+#[test]
+fn a_command_killed_right_after_its_start_is_run_on_the_files_it_was_to_find() {
+    let env = TestEnv::with_repo();
+    let body =
+        tool("first", "echo 1 > one") + &tool("second", "cat one one > two") + "start -> first -> second -> exit";
+    env.pipeline(&graph("chain", &body));
+    // Dies with the end of `first` and the start of `second` recorded, before branch, HEAD and index follow.
+    let died = env.command(&["-y", "run", "../pipeline.dot"]).env("PLEACH_CRASH", "ref-swap:after:6").output();
+    assert!(!died.expect("pleach starts").status.success());
+    let sid = env.session();
+    let record = format!("refs/pleach/sessions/{sid}/main");
+    let subject = env.git(&["log", "-1", "--format=%s", &record]);
+    assert_eq!(subject, "first success: to second; start second (visit 1, attempt 1)");
+    env.pleach(&["-y", "resume", &sid]).expect(0);
+    let branch = format!("pleach/chain/{sid}");
+    assert_eq!(env.git(&["show", &format!("{branch}:two")]), "1\n1");
+    assert_eq!(env.git(&["rev-list", "--count", &format!("main..{branch}")]), "2");
+}

@@ -137,6 +137,8 @@ pub struct Session {
     recorder: Recorder,
     copy: Option<WorkingCopy>,
     locks: Locks,
+    /// The end of the last node, until it is written.
+    unwritten: Option<recording::Ended>,
     /// Events that were recorded before anybody could observe them.
     unseen: Vec<Recorded>,
     /// The newest answer of each node, read from the record when a node first needs it.
@@ -177,6 +179,7 @@ impl Session {
             recorder,
             copy: None,
             locks,
+            unwritten: None,
             unseen: Vec::new(),
             responses: BTreeMap::new(),
             threads: BTreeMap::new(),

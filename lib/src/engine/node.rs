@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::assignment::Conversation;
+use super::recording::Ended;
 use super::task::StepReport;
 use super::worker::{Effect, Finished, Stopped, TurnReport};
 use super::{Error, Observer, Session};
@@ -63,37 +64,41 @@ impl Session {
             thread: conversation.thread.clone().filter(|_| is_agent),
             extra: Default::default(),
         };
-        let mut writer = self.repo.writer();
-        let mut restored = None;
         if start != Start::First {
             started.base = self.node_base();
-        }
-        if start == Start::Over {
-            started.starts_over = true;
-            let copy = self.copy.as_ref().expect("the working copy is back when no node runs");
-            if let Some((with_commit, commit)) = copy.restoring_commit(&node.id, clock::now())? {
-                writer = with_commit;
-                restored = Some((copy.at().branch, commit));
-                started.base = Snapshot::from([(copy.name.clone(), commit)]);
-            }
         }
         let what = match start {
             Start::First => "start",
             Start::Continued => "continue",
             Start::Over => "start over with",
         };
-        let batch = Batch {
-            summary: format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt),
-            work: restored.map(|(_, commit)| commit).into_iter().collect(),
-            ..Batch::default()
-        };
-        self.record(writer, batch, vec![started.into()], clock::now(), observe)?;
-        if let Some((old, commit)) = restored {
-            if self.carries_turns() {
-                self.move_branch(old, commit)?;
-            }
-            self.copy.as_mut().expect("the working copy is back when no node runs").rebase_to(commit)?;
+        let summary = format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt);
+        match start {
+            Start::First | Start::Continued => self.write_start(summary, started.into(), observe),
+            Start::Over => self.record_start_over(started, summary, observe),
         }
+    }
+
+    /// Records that a node begins anew, with the files it began with.
+    fn record_start_over(
+        &mut self,
+        mut started: NodeStarted,
+        summary: String,
+        observe: Observer<'_>,
+    ) -> Result<(), Error> {
+        started.starts_over = true;
+        let copy = self.copy.as_ref().expect("the working copy is back when no node runs");
+        let Some((writer, commit)) = copy.restoring_commit(&started.node_id, clock::now())? else {
+            return self.write_start(summary, started.into(), observe);
+        };
+        let old = copy.at().branch;
+        started.base = Snapshot::from([(copy.name.clone(), commit)]);
+        let batch = Batch { summary, work: vec![commit], ..Batch::default() };
+        self.record(writer, batch, vec![started.into()], clock::now(), observe)?;
+        if self.carries_turns() {
+            self.move_branch(old, commit)?;
+        }
+        self.copy.as_mut().expect("the working copy is back when no node runs").rebase_to(commit)?;
         Ok(())
     }
 
@@ -219,18 +224,12 @@ impl Session {
             if let Some(delay) = decision.delay {
                 ending.events.push(self.retry_at(visit, delay).into());
             }
-            self.record_end(node, &decision.outcome, &decision.route, ending, observe)
+            self.fold_end(node, &decision.outcome, &decision.route, ending)
         })
     }
 
-    fn record_end(
-        &mut self,
-        node: &Node,
-        outcome: &Outcome,
-        route: &Route,
-        ending: Ending,
-        observe: Observer<'_>,
-    ) -> Result<(), Error> {
+    /// Folds the end of a node. It is written with the start of the next one, or when there is none.
+    fn fold_end(&mut self, node: &Node, outcome: &Outcome, route: &Route, ending: Ending) -> Result<(), Error> {
         let Ending { events, messages, change, step } = ending;
         let at = clock::now();
         let copy = self.copy.as_ref().expect("the worker gave the working copy back");
@@ -256,19 +255,9 @@ impl Session {
         let summary = format!("{} {}: {}", node.id, outcome.status, route_words(route));
         let step = stepped.map(|(step, tree)| (step.git_sha, tree));
         let work = made.into_iter().chain(step.map(|(commit, _)| commit)).collect();
-        self.write(writer, Batch { summary, messages, work, events, ..Batch::default() }, observe)?;
-        let on_branch = step.map(|(commit, _)| commit).or(made.filter(|_| self.carries_turns()));
-        if let (Ok(old), Some(commit)) = (branch, on_branch) {
-            self.move_branch(old, commit)?;
-        }
-        let copy = self.copy.as_mut().expect("the worker gave the working copy back");
-        if let Some(commit) = made {
-            copy.take(commit, tree)?;
-        }
-        if let Some((commit, tree)) = step {
-            copy.take_step(commit, tree)?;
-        }
-        copy.follow()?;
+        let batch = Batch { summary, messages, work, events, ..Batch::default() };
+        let made = made.map(|commit| (commit, tree));
+        self.unwritten = Some(Ended { writer, batch, branch: branch.ok(), made, step });
         Ok(())
     }
 

@@ -3,8 +3,9 @@
 use jiff::Timestamp;
 
 use super::{Error, Observer, Session};
+use crate::clock;
 use crate::event::{Commits, Event, Recorded};
-use crate::git::Writer;
+use crate::git::{TreeId, Writer};
 use crate::ids::CommitId;
 use crate::record::Batch;
 use crate::workspace::branch_ref;
@@ -12,7 +13,57 @@ use crate::workspace::branch_ref;
 /// So many events are folded anew at a resume before the state is worth keeping with a checkpoint.
 const KEEP_STATE_AFTER: usize = 200;
 
+/// The end of a node: folded, and not yet written. Where another node begins at once, both go into one record.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub writer: Writer,
+    pub batch: Batch,
+    /// What the session branch is moved from; none when it is somebody else's now.
+    pub branch: Option<CommitId>,
+    /// The node's last commit, with its tree.
+    pub made: Option<(CommitId, TreeId)>,
+    /// The commit of the step it stands for, likewise.
+    pub step: Option<(CommitId, TreeId)>,
+}
+
 impl Session {
+    /// Writes the end of the last node, if that is still to be done.
+    pub(super) fn settle(&mut self, observe: Observer<'_>) -> Result<(), Error> {
+        match self.unwritten.take() {
+            Some(ended) => self.write_end(ended, observe),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes the end of a node; the session branch, HEAD and index follow.
+    fn write_end(&mut self, ended: Ended, observe: Observer<'_>) -> Result<(), Error> {
+        let Ended { writer, batch, branch, made, step } = ended;
+        self.write(writer, batch, observe)?;
+        if let (Some(old), Some((commit, _))) = (branch, step.or(made.filter(|_| self.carries_turns()))) {
+            self.move_branch(old, commit)?;
+        }
+        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        if let Some((commit, tree)) = made {
+            copy.take(commit, tree)?;
+        }
+        if let Some((commit, tree)) = step {
+            copy.take_step(commit, tree)?;
+        }
+        copy.follow()?;
+        Ok(())
+    }
+
+    /// Writes the start of a node, in one record with the end of the node before it if that is not written yet.
+    pub(super) fn write_start(&mut self, summary: String, event: Event, observe: Observer<'_>) -> Result<(), Error> {
+        let events = self.fold(vec![event], clock::now())?;
+        let Some(mut ended) = self.unwritten.take() else {
+            return self.write(self.repo.writer(), Batch { summary, events, ..Batch::default() }, observe);
+        };
+        ended.batch.summary = format!("{}; {summary}", ended.batch.summary);
+        ended.batch.events.extend(events);
+        self.write_end(ended, observe)
+    }
+
     /// Writes events to the record, then folds and shows them. Whatever `writer` holds is written with them.
     pub(super) fn record(
         &mut self,
@@ -56,7 +107,8 @@ impl Session {
         }))
     }
 
-    pub(super) fn write(&mut self, writer: Writer, mut batch: Batch, observe: Observer<'_>) -> Result<(), Error> {
+    fn write(&mut self, writer: Writer, mut batch: Batch, observe: Observer<'_>) -> Result<(), Error> {
+        debug_assert!(self.unwritten.is_none(), "records are written in the order in which they were folded");
         self.events_since_state += batch.events.len();
         let at_checkpoint = batch.events.iter().any(|recorded| matches!(recorded.event, Event::Checkpoint(_)));
         if at_checkpoint && self.events_since_state > KEEP_STATE_AFTER {

@@ -51,13 +51,19 @@ impl Session {
 
     async fn run_loop(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
         loop {
+            let action = route::next(&self.state, clock::now()).into_iter().next();
+            let stopped = self.engine.cancel.is_stopped();
+            // The end of a node waits for the start of the next one, and for nothing else.
+            if stopped || !self.starts_at_once(action.as_ref()) {
+                tokio::task::block_in_place(|| self.settle(observe))?;
+            }
             if let Some(ended) = self.ended() {
                 return Ok(ended);
             }
-            let Some(action) = route::next(&self.state, clock::now()).into_iter().next() else {
+            let Some(action) = action else {
                 return Err(Error::Worker { node: self.here(), why: "nothing is left to do".into() });
             };
-            if self.engine.cancel.is_stopped() {
+            if stopped {
                 self.pause(PauseReason::Interrupted, observe)?;
                 continue;
             }
@@ -67,6 +73,12 @@ impl Session {
                 Action::Continue(visit) => self.perform(visit, true, observe).await?,
             }
         }
+    }
+
+    /// Whether a node is started now, without a look into the record. Agents are told what the record holds.
+    fn starts_at_once(&self, action: Option<&Action>) -> bool {
+        let Some(Action::Start(visit)) = action else { return false };
+        self.pipeline.node(&visit.node).is_some_and(|node| node.handler != HandlerKind::Codergen)
     }
 
     fn ended(&self) -> Option<Ended> {

@@ -9,7 +9,7 @@ mod task;
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
 pub use task::{AttemptStarted, Commits, Feedback, FeedbackKind, Landed, Landing, StepFinished, TaskOf};
@@ -89,19 +89,7 @@ macro_rules! events {
 
             /// The event's data as JSON.
             pub fn data(&self) -> Value {
-                match self {
-                    $(Self::$name(data) => serde_json::to_value(data)
-                        .expect("event data are structs with text keys, which always serialise"),)+
-                    Self::Unknown { data, .. } => data.clone(),
-                }
-            }
-
-            /// The event's data as they are written, without a copy in between.
-            fn data_text(&self) -> serde_json::Result<String> {
-                match self {
-                    $(Self::$name(data) => serde_json::to_string(data),)+
-                    Self::Unknown { data, .. } => serde_json::to_string(data),
-                }
+                serde_json::to_value(self).expect("event data are structs with text keys, which always serialise")
             }
 
             /// Whether it only repeats what events before it have told: such an event holds nothing new that would
@@ -116,6 +104,16 @@ macro_rules! events {
                     _ => return Ok(Self::Unknown { kind, data }),
                 };
                 read.map_err(|source| EventError::Malformed { kind, source })
+            }
+        }
+
+        /// As its data.
+        impl Serialize for Event {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self {
+                    $(Self::$name(data) => data.serialize(serializer),)+
+                    Self::Unknown { data, .. } => data.serialize(serializer),
+                }
             }
         }
     };
@@ -166,48 +164,45 @@ events! {
     PipelineCancelled,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Envelope {
     #[serde(rename = "type")]
     kind: String,
     version: u32,
-    #[serde(serialize_with = "to_the_millisecond")]
     at: Timestamp,
     data: Value,
 }
 
 /// Writes a time with its three digits of milliseconds, zeros included; with more where it has more.
-fn to_the_millisecond<S: serde::Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
+pub fn to_the_millisecond<S: Serializer>(at: &Timestamp, serializer: S) -> Result<S::Ok, S::Error> {
     let whole = at.subsec_nanosecond() % 1_000_000 == 0;
     if whole { serializer.collect_str(&format_args!("{at:.3}")) } else { at.serialize(serializer) }
 }
 
-impl Recorded {
-    /// The JSON object records hold.
-    pub fn to_json(&self) -> Value {
-        serde_json::to_value(Envelope {
-            kind: self.event.kind().to_owned(),
-            version: VERSION,
-            at: self.at,
-            data: self.event.data(),
-        })
-        .expect("an envelope is a struct with text keys, which always serialises")
-    }
-
-    /// What [`Recorded::to_json`] gives, as text.
-    pub fn to_text(&self) -> String {
+impl Serialize for Recorded {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct Head<'a> {
+        struct Written<'a> {
             #[serde(rename = "type")]
             kind: &'a str,
             version: u32,
             #[serde(serialize_with = "to_the_millisecond")]
             at: Timestamp,
+            data: &'a Event,
         }
-        let head = Head { kind: self.event.kind(), version: VERSION, at: self.at };
-        let head = serde_json::to_string(&head).expect("a head is a struct with text keys, which always serialises");
-        let data = self.event.data_text().expect("event data are structs with text keys, which always serialise");
-        format!("{},\"data\":{data}}}", head.trim_end_matches('}'))
+        Written { kind: self.event.kind(), version: VERSION, at: self.at, data: &self.event }.serialize(serializer)
+    }
+}
+
+impl Recorded {
+    /// The JSON object records hold.
+    pub fn to_json(&self) -> Value {
+        serde_json::to_value(self).expect("events are structs with text keys, which always serialise")
+    }
+
+    /// What [`Recorded::to_json`] gives, as text.
+    pub fn to_text(&self) -> String {
+        serde_json::to_string(self).expect("events are structs with text keys, which always serialise")
     }
 
     /// Reads what [`Recorded::to_json`] wrote.
@@ -484,8 +479,8 @@ pub struct HumanInteraction {
 }
 
 /// How a node's attempt ended.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Status {
     /// It did what it was asked to.
     Success,
@@ -523,6 +518,12 @@ impl Status {
 impl std::fmt::Display for Status {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.pad(self.as_str())
+    }
+}
+
+impl Serialize for Status {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use gix::objs::Kind as ObjectKind;
+use gix::zlib::stream::deflate::{Compress, FlushCompress};
 
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _};
@@ -23,48 +24,79 @@ const ROUND: usize = 64;
 /// a turn of many objects as durable as one of few in about the same time.
 const WAITING: usize = 8;
 
+/// Up to so many files are waited for one after another: a thread costs more processor time than the wait it saves.
+const FEW: usize = 4;
+
 /// Writes objects into the store of `repo` that it does not have whole.
 pub(super) fn write(repo: &gix::Repository, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
-    let root = repo.objects.store_ref().path();
-    let mut directories = BTreeSet::new();
+    let mut store = Store { repo, root: repo.objects.store_ref().path(), directories: BTreeSet::new(), deflate: None };
     for round in objects.chunks(ROUND) {
-        write_round(repo, root, round, durability, &mut directories)?;
+        store.write_round(round, durability)?;
     }
+    let directories = store.directories;
     let directories = directories.into_iter().map(|path| File::open(&path).at("open", &path).map(|file| (file, path)));
     sync(directories.collect::<Result<_, _>>()?, durability)
 }
 
-fn write_round(
-    repo: &gix::Repository,
-    root: &Path,
-    objects: &[Object<'_>],
-    durability: Durability,
-    directories: &mut BTreeSet<PathBuf>,
-) -> Result<(), Error> {
-    let mut new = Vec::new();
-    let mut files = Vec::new();
-    for (id, kind, bytes) in objects {
-        let path = loose_path(root, id);
-        let file = match existing(repo, &path, id, *kind, bytes)? {
-            Existing::Packed => continue,
-            // It may have come from a git that did not wait for the disk.
-            Existing::Loose => File::open(&path).at("open", &path)?,
-            Existing::None => {
-                let (temporary, file) = Temporary::write(root, &path, *kind, bytes, directories)?;
-                new.push((temporary, path.clone()));
-                file
+/// The loose objects of a repository, while some are written.
+struct Store<'r> {
+    repo: &'r gix::Repository,
+    root: &'r Path,
+    /// Directories that were changed.
+    directories: BTreeSet<PathBuf>,
+    /// Made for the first object and used for all: its tables are far larger than most objects.
+    deflate: Option<Compress>,
+}
+
+impl Store<'_> {
+    fn write_round(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+        let mut new = Vec::new();
+        let mut files = Vec::new();
+        for (id, kind, bytes) in objects {
+            let path = loose_path(self.root, id);
+            let file = match existing(self.repo, &path, id, *kind, bytes)? {
+                Existing::Packed => continue,
+                // It may have come from a git that did not wait for the disk.
+                Existing::Loose => File::open(&path).at("open", &path)?,
+                Existing::None => {
+                    let (temporary, file) = self.write_beside(&path, *kind, bytes)?;
+                    new.push((temporary, path.clone()));
+                    file
+                }
+            };
+            self.directories.extend(path.parent().map(Path::to_owned));
+            files.push((file, path));
+        }
+        sync(files, durability)?;
+        for (temporary, path) in new {
+            crash::point(Kind::ObjectWrite, When::Before);
+            temporary.move_to(&path)?;
+            crash::point(Kind::ObjectWrite, When::After);
+        }
+        Ok(())
+    }
+
+    /// Writes the content of an object beside its place.
+    fn write_beside(&mut self, path: &Path, kind: ObjectKind, bytes: &[u8]) -> Result<(Temporary, File), Error> {
+        let directory = path.parent().unwrap_or(self.root);
+        let temporary = Temporary(directory.join(format!("tmp_obj_{:016x}", fastrand::u64(..))));
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o444);
+        let mut file = match options.open(&temporary.0) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(directory).at("create", directory)?;
+                self.directories.insert(self.root.to_owned());
+                options.open(&temporary.0)
             }
-        };
-        directories.extend(path.parent().map(Path::to_owned));
-        files.push((file, path));
+            file => file,
+        }
+        .at("create", &temporary.0)?;
+        // git's own level for loose objects.
+        let deflate = self.deflate.get_or_insert_with(|| Compress::new(gix::zlib::Compression::BEST_SPEED));
+        let content = compressed(deflate, kind, bytes).map_err(|error| Error::library("compress an object", error))?;
+        file.write_all(&content).at("write", &temporary.0)?;
+        Ok((temporary, file))
     }
-    sync(files, durability)?;
-    for (temporary, path) in new {
-        crash::point(Kind::ObjectWrite, When::Before);
-        temporary.move_to(&path)?;
-        crash::point(Kind::ObjectWrite, When::After);
-    }
-    Ok(())
 }
 
 enum Existing {
@@ -110,32 +142,6 @@ fn loose_path(root: &Path, id: &gix::ObjectId) -> PathBuf {
 struct Temporary(PathBuf);
 
 impl Temporary {
-    /// Writes the content of an object beside its place. `directories` gets those that are changed by that.
-    fn write(
-        root: &Path,
-        path: &Path,
-        kind: ObjectKind,
-        bytes: &[u8],
-        directories: &mut BTreeSet<PathBuf>,
-    ) -> Result<(Self, File), Error> {
-        let directory = path.parent().unwrap_or(root);
-        let temporary = Self(directory.join(format!("tmp_obj_{:016x}", fastrand::u64(..))));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o444);
-        let mut file = match options.open(&temporary.0) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(directory).at("create", directory)?;
-                directories.insert(root.to_owned());
-                options.open(&temporary.0)
-            }
-            file => file,
-        }
-        .at("create", &temporary.0)?;
-        let content = deflate(kind, bytes).at("compress", path)?;
-        file.write_all(&content).at("write", &temporary.0)?;
-        Ok((temporary, file))
-    }
-
     fn move_to(mut self, path: &Path) -> Result<(), Error> {
         std::fs::rename(&self.0, path).at("write", path)?;
         // It is the object now, and not to be removed.
@@ -153,14 +159,24 @@ impl Drop for Temporary {
     }
 }
 
-fn deflate(kind: ObjectKind, bytes: &[u8]) -> std::io::Result<Vec<u8>> {
-    // git's own level for loose objects.
-    let level = gix::zlib::Compression::BEST_SPEED;
-    let mut deflate = gix::zlib::stream::deflate::Write::new(Vec::with_capacity(bytes.len() / 2 + 64), level);
-    deflate.write_all(&gix::objs::encode::loose_header(kind, bytes.len() as u64))?;
-    deflate.write_all(bytes)?;
-    deflate.flush()?;
-    Ok(deflate.into_inner())
+/// An object as its loose file holds it.
+fn compressed(deflate: &mut Compress, kind: ObjectKind, bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
+    let object = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
+    deflate.reset();
+    let mut content = vec![0; object.len() / 2 + 64];
+    loop {
+        let (read, written) = (position(deflate.total_in()), position(deflate.total_out()));
+        let status = deflate.compress(&object[read..], &mut content[written..], FlushCompress::Finish)?;
+        if status == gix::zlib::Status::StreamEnd {
+            content.truncate(position(deflate.total_out()));
+            return Ok(content);
+        }
+        content.resize(content.len() * 2, 0);
+    }
+}
+
+fn position(total: u64) -> usize {
+    usize::try_from(total).expect("a place in a buffer that is in memory")
 }
 
 /// Waits until all files are on disk.
@@ -170,6 +186,9 @@ fn sync(files: Vec<(File, PathBuf)>, durability: Durability) -> Result<(), Error
     if durability == Durability::None || files.is_empty() {
         return Ok(());
     }
+    if files.len() <= FEW {
+        return sync_each(&files);
+    }
     let (mine, others) = files.split_at(files.len().div_ceil(WAITING));
     std::thread::scope(|scope| {
         let size = others.len().div_ceil(WAITING - 1).max(1);
@@ -178,4 +197,21 @@ fn sync(files: Vec<(File, PathBuf)>, durability: Durability) -> Result<(), Error
         let others = waiting.into_iter().map(|thread| thread.join().expect("waiting for the disk does not panic"));
         others.fold(mine, Result::and)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_of_any_kind_of_bytes_is_whole_when_it_is_compressed() {
+        let mut deflate = Compress::new(gix::zlib::Compression::BEST_SPEED);
+        let mut random = fastrand::Rng::with_seed(7);
+        let noise: Vec<u8> = (0..100_000).map(|_| random.u8(..)).collect();
+        for bytes in [&b""[..], b"one", &[b'a'; 100_000], &noise] {
+            let file = compressed(&mut deflate, ObjectKind::Blob, bytes).expect("compresses");
+            assert!(is_whole(&file, ObjectKind::Blob, bytes), "{} bytes", bytes.len());
+            assert!(!is_whole(&file[..file.len() - 1], ObjectKind::Blob, bytes), "{} bytes, cut off", bytes.len());
+        }
+    }
 }

@@ -15,6 +15,9 @@ use super::Worktree;
 use crate::git::error::{Error, LibraryContext as _};
 use crate::ids::RepoPath;
 
+/// Below so many files, starting threads costs more than they save.
+const FILES_WORTH_THREADS: usize = 2_000;
+
 /// What a look at the files found.
 #[derive(Debug, Clone, Default)]
 pub struct Scan {
@@ -48,6 +51,7 @@ impl Worktree {
         let mut options = self.handle.dirwalk_options().doing("set up the scan")?;
         options.set_emit_untracked(gix::dir::walk::EmissionMode::Matching);
         let mut found = Found { scan: Scan::default() };
+        let thread_limit = (index.entries().len() < FILES_WORTH_THREADS).then_some(1);
         self.handle
             .index_worktree_status(
                 index,
@@ -61,7 +65,7 @@ impl Worktree {
                     sorting: None,
                     dirwalk_options: Some(options),
                     rewrites: None,
-                    thread_limit: None,
+                    thread_limit,
                 },
             )
             .doing("scan the worktree")?;
