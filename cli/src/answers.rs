@@ -103,7 +103,7 @@ impl Interviewer for Console {
                 let Some(line) = lines.recv().await else { return Answer::Nobody };
                 match question.choice(&line) {
                     Some(index) => return Answer::Choice { index, source: "console" },
-                    None => text = format!("please answer with one of: {}\n", question.listed()),
+                    None => text = format!("please answer with one of: {}\n", question.choices_in_words()),
                 }
             }
         })

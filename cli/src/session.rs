@@ -12,6 +12,7 @@ use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
 use pleach::llm::{Provider, Script};
 use pleach::process::{Cancel, Canceller, Spawner};
+use pleach::text::counted;
 use pleach::workspace::{WorktreeSettings, repo_name};
 
 use crate::answers::{Answers, Console};
@@ -19,7 +20,7 @@ use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::render::progress::Progress;
-use crate::render::{Out, counted, duration, tokens};
+use crate::render::{Out, duration, tokens};
 use crate::settings::Settings;
 
 /// A repository and how a session uses it.
@@ -195,7 +196,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
                 .node(node)
                 .map(|node| pleach::engine::Question::of(&session.pipeline, node, session.state.visits(&node.id)));
             if let Some(question) = question {
-                out.line(format!("`{node}` asks: {} ({})", question.text, question.listed()))?;
+                out.line(format!("`{node}` asks: {} ({})", question.text, question.choices_in_words()))?;
             }
             out.line(format!("answer:  pleach resume {id} --answer {node}=CHOICE"))
         }

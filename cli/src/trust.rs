@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use pleach::config::{Supplied, SuppliedKind};
 use pleach::redact::Redactor;
+use pleach::text::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
@@ -192,7 +193,7 @@ fn require_with(
     if new.is_empty() {
         return Ok(());
     }
-    let things = if new.len() == 1 { "one thing".to_owned() } else { format!("{} things", new.len()) };
+    let things = counted(new.len(), "thing");
     if !ask.yes {
         let _ = err.write_all(shown(&repo, &new).as_bytes());
         if !ask.terminal {

@@ -22,5 +22,6 @@ pub mod route;
 pub mod schedule;
 pub mod state;
 pub mod step;
+pub mod text;
 pub mod trailer;
 pub mod workspace;

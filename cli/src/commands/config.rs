@@ -109,7 +109,7 @@ fn explain(asked: &str, rows: Vec<Row>) -> Result<Vec<Row>, Failure> {
     }
     if found.is_empty() {
         let failure = Failure::new(Exit::Usage, format!("there is no setting `{asked}`"));
-        return Err(match config::closest(asked, known.iter().map(String::as_str)) {
+        return Err(match pleach::text::closest(asked, known.iter().map(String::as_str)) {
             Some(near) => failure.hint(format!("did you mean `{near}`?")),
             None => failure.hint("`pleach config` lists all settings"),
         });

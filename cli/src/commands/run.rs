@@ -5,12 +5,14 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use pleach::config::{Config, SuppliedKind, supplied};
+use pleach::agent::Roster;
+use pleach::config::{AgentChoice, Config, SuppliedKind, supplied};
 use pleach::engine::{Session, StartRequest};
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::plan::{self, lint};
 use pleach::process::Canceller;
+use pleach::text::{counted, first_line, listed};
 use pleach::workspace::Watch;
 use serde_json::{Value, json};
 
@@ -19,7 +21,7 @@ use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::pipeline_file::{PipelineFile, known};
-use crate::render::{Out, Source, counted};
+use crate::render::{Out, Source};
 use crate::session::{Place, SIMULATED, build, see_through, stop_on_signals};
 use crate::settings::{self, Search, Settings};
 use crate::trust::{self, Ask, TrustItem};
@@ -55,15 +57,18 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let file = PipelineFile::read(&args.file, &path)?;
     let pipeline = runnable(globals, &file, inputs.clone(), config)?;
     let place = Place::find(&globals.dir, args.repo.map(|repo| globals.path(&repo)), &settings)?;
-    if args.dry_run {
-        return dry_run(globals, &pipeline, &place);
-    }
-    require_trust(globals, &settings, &place, &pipeline, &args.file)?;
     check_answers(&pipeline, &answers)?;
+    if !args.dry_run {
+        require_trust(globals, &settings, &place, &pipeline, &args.file)?;
+    }
     let built = build(&settings, config, answers)?;
-    let simulated = built.engine.agents.simulates() && has_agent_nodes(&pipeline);
+    let agents = &built.engine.agents;
+    let simulated = agent_nodes(&pipeline).any(|node| agents.simulates(node));
     if simulated {
         say_simulated();
+    }
+    if args.dry_run {
+        return dry_run(globals, &pipeline, &place, agents);
     }
     warn_of_unused_inputs(&file.source, &inputs);
     warn_of_dirty_files(globals, &place)?;
@@ -172,8 +177,8 @@ fn read_inputs(inputs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     inputs.iter().map(read).collect()
 }
 
-fn has_agent_nodes(pipeline: &Pipeline) -> bool {
-    pipeline.nodes().iter().any(|node| node.handler == HandlerKind::Codergen && node.agent.is_none())
+fn agent_nodes(pipeline: &Pipeline) -> impl Iterator<Item = &Node> {
+    pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Codergen)
 }
 
 /// Asks for trust in every command that would be run and came with the repository.
@@ -205,21 +210,23 @@ pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failu
     if changes.is_empty() || globals.verbosity < 0 {
         return Ok(());
     }
-    let mut names: Vec<String> = changes.keys().take(5).map(|path| format!("`{path}`")).collect();
-    if changes.len() > names.len() {
-        names.push(format!("{} more", changes.len() - names.len()));
-    }
-    anstream::eprintln!("warning: not committed, so agents do not see it: {}", names.join(", "));
+    let names = listed(changes.keys().map(|path| format!("`{path}`")), 5);
+    anstream::eprintln!("warning: not committed, so agents do not see it: {names}");
     Ok(())
 }
 
-/// What would be run, without running it.
-fn dry_run(globals: &Globals, pipeline: &Pipeline, place: &Place) -> Result<Exit, Failure> {
+/// What would be run, and by whom, without running it.
+fn dry_run(globals: &Globals, pipeline: &Pipeline, place: &Place, agents: &Roster) -> Result<Exit, Failure> {
     let mut out = Out::new();
     let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
     let name = pipeline.name().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    // A node nobody can run is found out before anything is said about the others.
+    for node in agent_nodes(pipeline) {
+        let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
+        agents.of(node).map_err(cannot)?;
+    }
     if globals.json {
-        let nodes: Vec<Value> = pipeline.nodes().iter().map(|node| planned(pipeline, node)).collect();
+        let nodes: Vec<Value> = pipeline.nodes().iter().map(|node| planned(pipeline, node, agents)).collect();
         out.json(&json!({
             "pipeline": name, "repo": place.name, "base": head.commit, "branch_prefix": place.branch_prefix,
             "nodes": nodes,
@@ -229,7 +236,8 @@ fn dry_run(globals: &Globals, pipeline: &Pipeline, place: &Place) -> Result<Exit
     out.line(format!("would run `{name}` on `{}` at {}", place.name, head.commit.short()))?;
     out.line(format!("branch {}{name}/SESSION", place.branch_prefix))?;
     for node in pipeline.nodes() {
-        out.line(format!("{} ({}) {}", node.id, node.handler.as_str(), work_of(node)).trim_end())?;
+        let by = agent_of(node, agents).map(|agent| format!(" by {agent}")).unwrap_or_default();
+        out.line(format!("{} ({}{by}) {}", node.id, node.handler.as_str(), work_of(node)).trim_end())?;
         for edge in pipeline.outgoing(&node.id) {
             let when = edge.condition.as_ref().map(|condition| format!(" when {condition}")).unwrap_or_default();
             out.line(format!("  → {}{when}", edge.to))?;
@@ -238,18 +246,31 @@ fn dry_run(globals: &Globals, pipeline: &Pipeline, place: &Place) -> Result<Exit
     Ok(Exit::Done)
 }
 
+/// The agent that would work on a node, in words; none for nodes that need none.
+fn agent_of(node: &Node, agents: &Roster) -> Option<String> {
+    let choice = agents.choice(node).ok().filter(|_| node.handler == HandlerKind::Codergen)?;
+    Some(match choice {
+        AgentChoice::Simulation => "SIMULATION".to_owned(),
+        choice => choice.to_string(),
+    })
+}
+
 /// What a node would do, in one line.
 fn work_of(node: &Node) -> String {
     match &node.handler {
         HandlerKind::Tool => node.tool_command.clone().unwrap_or_default(),
-        HandlerKind::Codergen => node.prompt.lines().next().unwrap_or_default().to_owned(),
+        HandlerKind::Codergen => first_line(&node.prompt).to_owned(),
         _ => String::new(),
     }
 }
 
-fn planned(pipeline: &Pipeline, node: &Node) -> Value {
+fn planned(pipeline: &Pipeline, node: &Node, agents: &Roster) -> Value {
     let edges = pipeline.outgoing(&node.id).map(|edge| {
         json!({"to": edge.to, "condition": edge.condition.as_ref().map(ToString::to_string), "label": edge.label})
     });
-    json!({"id": node.id, "type": node.handler.as_str(), "work": work_of(node), "edges": edges.collect::<Vec<_>>()})
+    let agent = agents.choice(node).ok().filter(|_| node.handler == HandlerKind::Codergen);
+    json!({
+        "id": node.id, "type": node.handler.as_str(), "agent": agent, "work": work_of(node),
+        "edges": edges.collect::<Vec<_>>(),
+    })
 }

@@ -1,6 +1,7 @@
 //! `pleach trust`
 
 use clap::Args;
+use pleach::text::first_line;
 use serde_json::json;
 
 use crate::commands::Globals;
@@ -44,7 +45,7 @@ pub fn run(globals: &Globals, args: TrustArgs) -> Result<Exit, Failure> {
         out.line("Nothing to take back.")?;
     }
     for agreement in revoked.iter().filter(|_| !globals.json) {
-        out.line(format!("Taken back: {} {}", short(agreement), first_line(agreement)))?;
+        out.line(format!("Taken back: {} {}", short(agreement), headline(agreement)))?;
     }
     Ok(Exit::Done)
 }
@@ -64,7 +65,7 @@ fn list(globals: &Globals, agreements: &[Agreement]) -> Result<(), Failure> {
             visible(&agreement.repo),
             agreement.kind.clone(),
             visible(&agreement.where_from),
-            first_line(agreement),
+            headline(agreement),
         ]);
     }
     out.line(table)
@@ -74,10 +75,9 @@ fn short(agreement: &Agreement) -> String {
     agreement.key.chars().take(SHOWN_KEY).collect()
 }
 
-fn first_line(agreement: &Agreement) -> String {
-    let mut lines = agreement.text.lines();
-    let first = visible(lines.next().unwrap_or_default());
-    if lines.next().is_some() { format!("{first} …") } else { first }
+fn headline(agreement: &Agreement) -> String {
+    let first = visible(first_line(&agreement.text));
+    if agreement.text.trim().lines().nth(1).is_some() { format!("{first} …") } else { first }
 }
 
 /// The one agreement a key stands for.

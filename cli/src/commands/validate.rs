@@ -7,13 +7,14 @@ use clap::Args;
 use pleach::plan::diagnostic::{Diagnostic, Severity};
 use pleach::plan::lint::{Known, unsupported};
 use pleach::plan::validate;
+use pleach::text::counted;
 use serde_json::{Value, json};
 
 use crate::commands::Globals;
 use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
 use crate::pipeline_file::{PipelineFile, known};
-use crate::render::{Out, Source, counted};
+use crate::render::{Out, Source};
 
 /// Check pipelines without running them.
 ///

@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 pub use self::{
     diagnostics::Source,
     table::Table,
-    units::{counted, duration, tokens},
+    units::{duration, tokens},
 };
 use crate::exit::{Exit, Failure};
 

@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use pleach::engine::Session;
 use pleach::event::{Event, NodeExecution, Recorded, Route, Snapshot, to_the_millisecond};
 use pleach::ids::{RepoPath, SessionId};
+use pleach::text::counted;
 use serde::Serialize;
 
-use super::{counted, duration, tokens};
+use super::{duration, tokens};
 use crate::commands::Globals;
 
 /// Shows the events of a run.

@@ -7,6 +7,7 @@ use pleach::engine::{Deed, Milestone, Moment, Standing, Summary, Turn, View};
 use pleach::event::PauseReason;
 use pleach::ids::{CommitId, SessionId};
 use pleach::llm::{Message, Part, Role};
+use pleach::text::{first_line, shorten};
 use serde_json::{Value, json};
 
 use super::{Table, duration, tokens};
@@ -55,7 +56,7 @@ pub fn sessions(all: &[(SessionId, Result<Summary, String>)], now: Timestamp) ->
                 summary.branch().map(|(_, branch)| branch.to_string()).unwrap_or_default(),
                 age(summary.started_at, now),
             ]),
-            Err(why) => table.row([id.to_string(), String::new(), "unreadable".into(), first_line(why, WHAT)]),
+            Err(why) => table.row([id.to_string(), String::new(), "unreadable".into(), headline(why, WHAT)]),
         }
     }
     table.to_string()
@@ -148,14 +149,14 @@ fn whither(checkpoint: &Milestone) -> String {
 /// What a turn did, on one line: its commit's subject, its tools, or its command.
 fn what(turn: &Turn) -> String {
     let text = match (&turn.deed, &turn.message) {
-        (Deed::Tool { command, exit, .. }, _) => format!("{} ({exit})", first_line(command, WHAT - 16)),
-        (_, Some(message)) => message.trim().lines().next().unwrap_or_default().to_owned(),
+        (Deed::Tool { command, exit, .. }, _) => format!("{} ({exit})", headline(command, WHAT - 16)),
+        (_, Some(message)) => first_line(message).to_owned(),
         (Deed::Agent { tool_calls, .. }, None) if tool_calls.is_empty() => "answer".to_owned(),
         (Deed::Agent { tool_calls, .. }, None) => {
             tool_calls.iter().map(|call| call.name.as_str()).collect::<Vec<_>>().join(", ")
         }
     };
-    first_line(&text, WHAT)
+    headline(&text, WHAT)
 }
 
 fn count(number: u64) -> String {
@@ -166,11 +167,11 @@ fn short(commit: Option<CommitId>) -> String {
     commit.map(|commit| commit.short()).unwrap_or_default()
 }
 
-fn first_line(text: &str, width: usize) -> String {
-    let mut lines = text.trim().lines();
-    let line = plain(lines.next().unwrap_or_default());
-    let cut: String = line.chars().take(width).collect();
-    if cut.len() < line.len() || lines.next().is_some() { format!("{} …", cut.trim_end()) } else { cut }
+/// The first line of a text, and a mark when there is more of it.
+fn headline(text: &str, width: usize) -> String {
+    let text = plain(text.trim());
+    let line = shorten(first_line(&text), width);
+    if line.ends_with('…') || text.lines().nth(1).is_none() { line } else { format!("{line} …") }
 }
 
 /// What agents and tools say goes to a terminal without what would steer it.
@@ -249,9 +250,9 @@ mod tests {
 
     #[test]
     fn one_line_is_one_line() {
-        assert_eq!(first_line("make\ntest", 10), "make …");
-        assert_eq!(first_line("make all the tests", 8), "make all …");
-        assert_eq!(first_line(" make ", 8), "make");
+        assert_eq!(headline("make\ntest", 10), "make …");
+        assert_eq!(headline("make all the tests", 8), "make all…");
+        assert_eq!(headline(" make ", 8), "make");
     }
 
     #[test]

@@ -15,12 +15,6 @@ pub fn duration(length: Duration) -> String {
     }
 }
 
-/// `1 turn`, `3 turns`.
-pub fn counted(count: impl TryInto<u64>, word: &str) -> String {
-    let count = count.try_into().unwrap_or(u64::MAX);
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
-}
-
 /// `950`, `12.3k`, `4.5M`.
 pub fn tokens(count: u64) -> String {
     match count {

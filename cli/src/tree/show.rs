@@ -11,7 +11,9 @@ use serde_json::json;
 
 use crate::commands::Globals;
 use crate::exit::Failure;
-use crate::render::{Out, counted};
+use pleach::text::counted;
+
+use crate::render::Out;
 
 /// Shows a run over a tree.
 #[derive(Debug)]

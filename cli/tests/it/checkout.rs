@@ -2,6 +2,7 @@
 //! their own account.
 
 use std::fs;
+use std::process::Stdio;
 
 use serde_json::Value;
 
@@ -418,7 +419,8 @@ fn what_is_called_off_finishes_its_turn() {
     let dot = waiting_agent(&env, &gate);
     let mut run = env.start(&dot, &[]);
     let held = gate.reached(&mut run);
-    let cancel = env.command(&["cancel", &env.session(), "--grace", "600", "-q"]).spawn().expect("pleach can start");
+    let mut cancel = env.command(&["cancel", &env.session(), "--grace", "600"]);
+    let cancel = cancel.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pleach can be started");
     run.wait_for("called off");
     gate.open(held);
     run.end().expect(1);

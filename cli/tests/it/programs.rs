@@ -144,3 +144,53 @@ fn an_input_nothing_uses_is_pointed_out() {
     let ran = env.run(&dot, &["nmae=x"]).expect(0);
     assert!(ran.stderr.contains("does not use the input `nmae`"), "{ran}");
 }
+
+#[test]
+fn a_dry_run_says_which_agent_would_work() {
+    let env = TestEnv::with_repo();
+    let body = "code [prompt=\"Write it\"] check [prompt=\"Check it\", agent=checker] \
+                test [shape=parallelogram, tool_command=\"make test\"] start -> code -> check -> test -> exit";
+    let dot = graph("one", body);
+    env.configure("agents: {checker: {runner: 'command:sh check.sh'}}\n");
+    insta::assert_snapshot!(env.run(&dot, &["--dry-run"]), @"
+    exit: 0
+    --- stdout
+    would run `one` on `repo` at [SHA]
+    branch pleach/one/SESSION
+    start (start)
+      → code
+    exit (exit)
+    code (codergen by SIMULATION) Write it
+      → check
+    check (codergen by command:sh check.sh) Check it
+      → test
+    test (tool) make test
+      → exit
+    --- stderr
+    warning: SIMULATION: no agent is configured, so agent nodes only pretend; set `agent:` in pleach.yaml to run for real
+    ");
+    env.configure("agents: {checker: {runner: 'command:sh check.sh'}}\nagent: 'command:true'\n");
+    let sure = env.run(&dot, &["--dry-run", "--json"]).expect(0);
+    assert!(!sure.stderr.contains("SIMULATION"), "{sure}");
+    let agents: Vec<_> = sure.json()["nodes"].as_array().unwrap().iter().map(|node| node["agent"].clone()).collect();
+    let agents: Vec<_> = agents.iter().map(|agent| agent.as_str().unwrap_or("-")).collect();
+    assert_eq!(agents, ["-", "-", "command:true", "command:sh check.sh", "-"]);
+    env.configure("agent: builtin\n");
+    let refused = env.run(&dot, &["--dry-run"]).expect(7);
+    assert!(refused.stderr.contains("`code` cannot run: the built-in agent has no model provider"), "{refused}");
+    assert!(env.sessions().is_empty());
+}
+
+#[test]
+fn a_long_command_stands_unwrapped_in_its_commit() {
+    let env = TestEnv::with_repo();
+    let command = format!("printf '%s' {} > told", "word ".repeat(40).trim());
+    let body = format!("work [shape=parallelogram, tool_command=\"{command}\"] start -> work -> exit");
+    env.run(&graph("one", &body), &[]).expect(0);
+    let message = env.git(&["log", "-1", "--format=%B", &format!("pleach/one/{}", env.session())]);
+    let lines: Vec<&str> = message.lines().collect();
+    assert!(lines[0].starts_with("Run ") && lines[0].chars().count() <= 72, "{message}");
+    assert_eq!(lines[2], format!("    {command}"));
+    assert_eq!(lines[4], "Changes told.");
+    assert!(lines[6].starts_with("Orchestra-Model: tool"), "{message}");
+}

@@ -245,3 +245,22 @@ fn agents_and_models_are_looked_up_in_the_configuration() {
     assert!(json["errors"][0].as_str().unwrap().contains("unknown key `agnet`"), "{json}");
     assert_eq!((&json["valid"], &json["files"][0]["valid"]), (&false.into(), &true.into()));
 }
+
+#[test]
+fn a_misspelt_shape_is_a_warning_with_a_fix() {
+    let env = env();
+    env.write("shape.dot", GOOD.replace("work [", "work [shape=hexagn, "));
+    assert_snapshot!(env.pleach(&["validate", "shape.dot"]), @r#"
+    exit: 0
+    --- stdout
+    warning[shape_spelling]: there is no shape `hexagn`, so it says nothing about what the node does
+     --> shape.dot:3:11
+      |
+    3 |     work [shape=hexagn, prompt="@prompts/work.md"]
+      |           ^^^^^^^^^^^^
+      |
+      = help: did you mean `shape=hexagon`?
+
+    shape.dot: ok, 3 nodes, 2 edges, 1 warning
+    "#);
+}

@@ -7,6 +7,7 @@ use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turn, Turns, Verdict};
 use crate::llm::Message;
 use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner, Stdin};
+use crate::text::tail;
 
 /// How much of what a program says is kept.
 const OUTPUT: usize = 1 << 20;
@@ -99,12 +100,6 @@ impl CommandAgent {
     }
 }
 
-/// The last `limit` characters.
-fn tail(text: &str, limit: usize) -> &str {
-    let start = text.char_indices().rev().nth(limit.saturating_sub(1)).map_or(0, |(at, _)| at);
-    &text[start..]
-}
-
 impl Agent for CommandAgent {
     fn kind(&self) -> &'static str {
         "command"
@@ -116,17 +111,5 @@ impl Agent for CommandAgent {
 
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
         Box::pin(self.turn(job, turns, cancel))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_complaint_is_cut_from_the_front() {
-        assert_eq!(tail("abc", 5), "abc");
-        assert_eq!(tail("a\u{e4}c", 2), "\u{e4}c");
-        assert_eq!(tail("", 2), "");
     }
 }

@@ -2,12 +2,16 @@
 
 use super::intent::sentences;
 use crate::ids::RepoPath;
+use crate::text::{counted, first_line};
 
 /// The most characters of a first line.
 const SUBJECT: usize = 72;
 
 /// The most characters of a line below it.
 const WIDTH: usize = 72;
+
+/// How many lines of a command a message shows.
+const COMMAND_LINES: usize = 30;
 
 /// How many paths a message names.
 const PATHS: usize = 10;
@@ -16,7 +20,7 @@ const PATHS: usize = 10;
 /// the first line has 1 to 72 characters, no line looks like a trailer, and there are no control characters.
 pub fn commit_message(intent: &str, paths: &[RepoPath]) -> String {
     let words = clean(intent);
-    let order = sentences(&words).find_map(imperative).map(|text| shorten(&text));
+    let order = sentences(&words).find_map(imperative).map(|text| cut_subject(&text));
     let spoken = order.filter(|text| text.contains(' ') && guard(text) == *text);
     let subject = spoken.unwrap_or_else(|| subject_of_paths(paths));
     let mut body = Vec::new();
@@ -30,6 +34,40 @@ pub fn commit_message(intent: &str, paths: &[RepoPath]) -> String {
     }
     let body: Vec<String> = body.iter().map(|paragraph| wrap(paragraph)).filter(|text| !text.is_empty()).collect();
     [subject].into_iter().chain(body).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The message of a commit that a command made. The command stands in it as it was written, indented and never wrapped:
+/// it may be copied from there.
+pub fn command_message(command: &str, paths: &[RepoPath]) -> String {
+    let command = visible(command.trim());
+    let words = command.split_whitespace().collect::<Vec<_>>().join(" ");
+    let whole = format!("Run `{words}`");
+    let says_all = whole.chars().count() <= SUBJECT && command == words;
+    let subject = match (says_all, words.is_empty()) {
+        (_, true) => subject_of_paths(paths),
+        (true, false) => whole,
+        (false, false) => {
+            let subject = cut_subject(&format!("Run `{}`", first_line(&command)));
+            if guard(&subject) == subject { subject } else { "Run a command".into() }
+        }
+    };
+    let mut parts = vec![subject];
+    if !says_all && !words.is_empty() {
+        parts.push(indented(&command));
+    }
+    if !paths.is_empty() {
+        parts.push(wrap(&list_of_paths(paths)));
+    }
+    parts.join("\n\n")
+}
+
+/// The lines that say something, below each other.
+fn indented(command: &str) -> String {
+    let lines: Vec<&str> = command.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
+    let shown = lines.iter().take(COMMAND_LINES).map(|line| format!("    {line}"));
+    let more = lines.len().saturating_sub(COMMAND_LINES);
+    let more = (more > 0).then(|| format!("    … {}", counted(more, "more line")));
+    shown.chain(more).collect::<Vec<_>>().join("\n")
 }
 
 /// Words without markdown, and without what [`visible`] takes out.
@@ -191,7 +229,7 @@ fn is_form_of(word: &str, verb: &str, doubles: bool) -> bool {
 }
 
 /// Cuts a subject to its length, at a pause where there is one.
-fn shorten(text: &str) -> String {
+fn cut_subject(text: &str) -> String {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut short = text.as_str();
     if let Some((limit, _)) = text.char_indices().nth(SUBJECT) {
@@ -369,7 +407,39 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_command_stands_as_it_was_written() {
+        let message = |command: &str| command_message(command, &paths(&["a.txt"]));
+        assert_eq!(message("make **/*.o"), "Run `make **/*.o`\n\nChanges a.txt.");
+        let long = format!("printf '%s\\n' {} > a.txt && git status --porcelain", "word ".repeat(30).trim());
+        assert!(message(&long).contains(&format!("\n\n    {long}\n\nChanges a.txt.")), "{}", message(&long));
+        insta::assert_snapshot!(message("set -e\n\nfor f in *; do\n  echo \"Signed-off-by: $f\"\n---\ndone\n"), @r#"
+        Run `set -e`
+
+            set -e
+            for f in *; do
+              echo "Signed-off-by: $f"
+            ---
+            done
+
+        Changes a.txt.
+        "#);
+        assert!(message(&format!(": {}", "x ".repeat(40))).starts_with("Run a command\n\n    : x"));
+        assert!(message(&"x\n".repeat(40)).contains("    … 10 more lines"));
+    }
+
     proptest! {
+        #[test]
+        fn every_message_of_a_command_is_fit_for_git(command in prop_oneof!["\\PC{0,300}", any::<String>()]) {
+            let message = command_message(&command, &paths(&["x:y"]));
+            let lines: Vec<&str> = message.split('\n').collect();
+            prop_assert!((1..=SUBJECT).contains(&lines[0].chars().count()), "{message:?}");
+            prop_assert!(lines.len() == 1 || lines[1].is_empty());
+            prop_assert!(!message.chars().any(|c| c.is_control() && c != '\n'), "{message:?}");
+            prop_assert!(!message.contains("\n\n\n") && !message.ends_with('\n'), "{message:?}");
+            prop_assert!(lines.iter().all(|line| guard(line) == *line), "{message:?}");
+        }
+
         #[test]
         fn every_message_is_fit_for_git(
             intent in prop_oneof!["\\PC{0,300}", "(I'll|Added|Fix|Let me write) [a-z`,.: \n\t\u{7}-]{0,200}", any::<String>()],

@@ -25,7 +25,7 @@ use crate::process::Cancel;
 
 pub use builtin::Builtin;
 pub use command::CommandAgent;
-pub use commit_message::commit_message;
+pub use commit_message::{command_message, commit_message};
 pub use roster::{NoAgent, Roster};
 pub use simulated::Simulated;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Agent, Builtin, CommandAgent, Simulated};
-use crate::config::{AgentChoice, Config};
+use crate::config::{AgentChoice, Config, InvalidAgent};
 use crate::llm::Provider;
 use crate::plan::pipeline::Node;
 use crate::process::Spawner;
@@ -39,30 +39,31 @@ impl Roster {
         Self { default: config.agent.clone(), named, provider, spawner }
     }
 
-    /// Whether nodes that name no agent are only simulated.
-    pub fn simulates(&self) -> bool {
-        matches!(self.default, None | Some(AgentChoice::Simulation))
+    /// Whether a node is only simulated.
+    pub fn simulates(&self, node: &Node) -> bool {
+        self.choice(node).is_ok_and(|choice| choice == AgentChoice::Simulation)
     }
 
-    /// The agent of a node: the one it names, else the configured one, else the simulated one.
+    /// What kind of agent a node has: the one it names, else the configured one, else the simulated one.
+    pub fn choice(&self, node: &Node) -> Result<AgentChoice, NoAgent> {
+        let default = || self.default.clone().unwrap_or(AgentChoice::Simulation);
+        let Some(name) = &node.agent else { return Ok(default()) };
+        match self.named.get(name) {
+            Some(runner) => Ok(runner.clone().unwrap_or_else(default)),
+            None => name.parse().map_err(|error: InvalidAgent| NoAgent::Unknown(error.to_string())),
+        }
+    }
+
+    /// The agent of a node.
     pub fn of(&self, node: &Node) -> Result<Arc<dyn Agent>, NoAgent> {
-        let choice = match &node.agent {
-            None => self.default.clone(),
-            Some(name) => match self.named.get(name) {
-                Some(runner) => runner.clone().or_else(|| self.default.clone()),
-                None => Some(
-                    name.parse().map_err(|error: crate::config::InvalidAgent| NoAgent::Unknown(error.to_string()))?,
-                ),
-            },
-        };
-        match choice {
-            None | Some(AgentChoice::Simulation) => Ok(Arc::new(Simulated)),
-            Some(AgentChoice::Builtin) => {
+        match self.choice(node)? {
+            AgentChoice::Simulation => Ok(Arc::new(Simulated)),
+            AgentChoice::Builtin => {
                 let provider = self.provider.clone().ok_or(NoAgent::NoProvider)?;
                 Ok(Arc::new(Builtin::new(provider, self.spawner.clone())))
             }
-            Some(AgentChoice::Command(argv)) => Ok(Arc::new(CommandAgent::new(argv, self.spawner.clone()))),
-            Some(other) => Err(NoAgent::Unsupported(other.to_string())),
+            AgentChoice::Command(argv) => Ok(Arc::new(CommandAgent::new(argv, self.spawner.clone()))),
+            other => Err(NoAgent::Unsupported(other.to_string())),
         }
     }
 }

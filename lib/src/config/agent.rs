@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::node::Node;
 use super::read::{Reading, Setting};
-use super::suggest::closest;
+use crate::text::closest;
 
 /// An agent, as `agent: …` names it.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -11,8 +11,8 @@ use super::error::{ConfigError, Level, Source};
 use super::model::Config;
 use super::node::{Entry, Form, Kind, Node, Place, parse};
 use super::read::{Origin, Reading, Setting};
-use super::suggest::closest;
 use super::{Environment, arborist, check};
+use crate::text::closest;
 
 /// One source of settings.
 #[derive(Debug, Clone)]

@@ -16,7 +16,6 @@ mod model;
 mod node;
 mod read;
 mod record;
-mod suggest;
 mod supplied;
 #[cfg(test)]
 mod tests;
@@ -33,5 +32,4 @@ pub use model::{
 };
 pub use read::Key;
 pub use record::RecordedConfigError;
-pub use suggest::closest;
 pub use supplied::{Supplied, SuppliedKind, supplied};

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::error::{ConfigError, Source};
 use super::node::{Entry, Form, Kind, Node, Place, parse};
-use super::suggest::closest;
+use crate::text::closest;
 
 /// A source of settings: what it is called, its text for excerpts, and the directory its relative paths start from.
 #[derive(Debug, Clone, PartialEq)]

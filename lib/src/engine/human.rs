@@ -9,6 +9,7 @@ use crate::ids::NodeId;
 use crate::plan::pipeline::{Node, Pipeline};
 use crate::process::Cancel;
 use crate::route::{accelerator, normalise_label};
+use crate::text::listed;
 
 /// One way on from a gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,8 +64,8 @@ impl Question {
     }
 
     /// The choices in one line, for messages.
-    pub fn listed(&self) -> String {
-        self.choices.iter().map(|choice| choice.label.as_str()).collect::<Vec<_>>().join(", ")
+    pub fn choices_in_words(&self) -> String {
+        listed(self.choices.iter().map(|choice| &choice.label), usize::MAX)
     }
 }
 

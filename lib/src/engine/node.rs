@@ -186,7 +186,7 @@ impl Session {
                 Err(Stopped::Paused(reason)) => return self.pause(reason, observe),
                 Err(Stopped::UnknownAnswer(answer)) => {
                     self.pause(PauseReason::WaitsForPerson, observe)?;
-                    let choices = super::Question::of(&self.pipeline, node, visit.visit).listed();
+                    let choices = super::Question::of(&self.pipeline, node, visit.visit).choices_in_words();
                     return Err(Error::UnknownAnswer { node: node.id.clone(), answer, choices });
                 }
                 Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::fail(error.to_string()),

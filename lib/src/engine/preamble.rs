@@ -7,6 +7,7 @@ use crate::ids::{NodeId, SessionId};
 use crate::plan::pipeline::{Edge, Fidelity, HandlerKind, Node, Pipeline};
 use crate::route::text_of;
 use crate::state::State;
+use crate::text::shorten;
 
 /// Characters per token, as a rule of thumb.
 const CHARS_PER_TOKEN: usize = 4;
@@ -114,13 +115,5 @@ fn push_responses(text: &mut String, state: &State, responses: &BTreeMap<NodeId,
     if !parts.is_empty() {
         text.push_str("What was answered:\n");
         text.extend(parts.into_iter().rev());
-    }
-}
-
-/// The first `max` characters, with a mark where the rest is left out.
-pub fn shorten(text: &str, max: usize) -> String {
-    match text.char_indices().nth(max) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }

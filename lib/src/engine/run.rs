@@ -10,7 +10,7 @@ use tokio::task::JoinHandle;
 use super::assignment::Work;
 use super::assignment::conversation;
 use super::node::Start;
-use super::worker::{Finished, Recorded as TurnRecorded, Report, Worker};
+use super::worker::{Finished, Report, TurnAnswer, Worker};
 use super::{Error, Observer, Pause, Session};
 use crate::agent::Verdict;
 use crate::clock;
@@ -141,7 +141,7 @@ impl Session {
                     let stop = self.engine.cancel.is_stopped() || change.branch.is_err();
                     let verdict = if stop { Verdict::Stop } else { Verdict::Go };
                     // The worker waits for this; if it is gone its end is reported below.
-                    let _ = answer.send(TurnRecorded { change, verdict });
+                    let _ = answer.send(TurnAnswer { change, verdict });
                 }
                 Report::Done(finished) => {
                     return self.node_ended(&node, &visit, *finished, &conversation, observe);

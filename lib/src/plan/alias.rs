@@ -157,6 +157,19 @@ pub(crate) fn is_cosmetic(key: &str) -> bool {
     COSMETIC.split_whitespace().any(|word| word == key)
 }
 
+/// Whether Graphviz can draw this shape. Such a shape was meant, also when it says nothing about what a node does.
+pub(crate) fn is_drawn(shape: &str) -> bool {
+    DRAWN.split_whitespace().any(|word| word == shape)
+}
+
+const DRAWN: &str = "
+    Mcircle Mdiamond Mrecord Msquare assembly box box3d cds circle component cylinder diamond doublecircle
+    doubleoctagon egg ellipse fivepoverhang folder hexagon house insulator invhouse invtrapezium invtriangle larrow
+    lpromoter none note noverhang octagon oval parallelogram pentagon plain plaintext point polygon primersite
+    promoter proteasesite proteinstab rarrow record rect rectangle restrictionsite ribosite rnastab rpromoter
+    septagon signature square star tab terminator threepoverhang trapezium triangle tripleoctagon underline utr
+";
+
 const COSMETIC: &str = "
     arrowhead arrowsize arrowtail bb bgcolor center charset clusterrank color colorscheme comment compound
     concentrate constraint decorate dir distortion dpi edgeURL edgehref edgetooltip fillcolor fixedsize fontcolor

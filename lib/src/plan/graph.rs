@@ -7,7 +7,7 @@ use crate::ids::NodeId;
 use crate::plan::alias;
 use crate::plan::diagnostic::{Diagnostic, Span};
 use crate::plan::dot::{AttrValue, Document, Entry, Ident, Statement, Target};
-use crate::plan::text::Suggestions;
+use crate::plan::suggestions::Suggestions;
 
 /// An attribute with the place it was written at. Two are equal when their values are.
 #[derive(Debug, Clone)]

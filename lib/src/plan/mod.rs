@@ -18,9 +18,9 @@ pub mod planner;
 pub mod print;
 pub mod spec;
 pub mod stylesheet;
+mod suggestions;
 #[cfg(test)]
 mod tests;
-mod text;
 pub mod transform;
 pub mod tree;
 

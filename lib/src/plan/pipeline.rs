@@ -78,20 +78,24 @@ impl HandlerKind {
 
     /// The handler a shape stands for; none for `box` and for shapes that say nothing.
     pub fn from_shape(shape: &str) -> Option<Self> {
-        Some(match shape {
-            "Mdiamond" | "circle" => Self::Start,
-            "Msquare" | "doublecircle" => Self::Exit,
-            "hexagon" => Self::WaitHuman,
-            "diamond" => Self::Conditional,
-            "component" => Self::Parallel,
-            "tripleoctagon" => Self::FanIn,
-            "parallelogram" => Self::Tool,
-            "house" => Self::ManagerLoop,
-            "insulator" => Self::Wait,
-            "tab" => Self::Codergen,
-            _ => return None,
-        })
+        Self::SHAPES.into_iter().find(|(name, _)| *name == shape).map(|(_, kind)| kind)
     }
+
+    /// Every shape that says what a node does.
+    pub const SHAPES: [(&str, Self); 12] = [
+        ("Mdiamond", Self::Start),
+        ("circle", Self::Start),
+        ("Msquare", Self::Exit),
+        ("doublecircle", Self::Exit),
+        ("hexagon", Self::WaitHuman),
+        ("diamond", Self::Conditional),
+        ("component", Self::Parallel),
+        ("tripleoctagon", Self::FanIn),
+        ("parallelogram", Self::Tool),
+        ("house", Self::ManagerLoop),
+        ("insulator", Self::Wait),
+        ("tab", Self::Codergen),
+    ];
 }
 
 /// How much of the run so far an agent is told.

@@ -69,7 +69,7 @@ impl Spawner {
         let mut streams = Streams::of(&mut child, command.limits.output, on_output);
         let lost = |(what, source)| SpawnError::Pipe { what, program: program.clone(), source };
 
-        let mut ending = Ending { limits: &command.limits, begun, last_output: begun, killed: None };
+        let mut watchdog = Watchdog { limits: &command.limits, begun, last_output: begun, killed: None };
         let mut feeding = pin!(feed(stdin, &command.stdin));
         let mut fed = false;
         let mut kill_asked = pin!(cancel.killed());
@@ -77,16 +77,16 @@ impl Spawner {
             tokio::select! {
                 more = streams.next(), if streams.open() => {
                     more.map_err(lost)?;
-                    ending.last_output = Instant::now();
+                    watchdog.last_output = Instant::now();
                 }
                 written = &mut feeding, if !fed => {
                     written.map_err(|e| lost(("standard input", e)))?;
                     fed = true;
                 }
                 status = child.wait() => break status.map_err(|e| self.broken(&program, e.to_string()))?,
-                () = &mut kill_asked, if ending.killed.is_none() => ending.kill(Exit::Cancelled, &socket),
-                end = ending.expired() => match end {
-                    Some(timeout) => ending.kill(Exit::TimedOut(timeout), &socket),
+                () = &mut kill_asked, if watchdog.killed.is_none() => watchdog.kill(Exit::Cancelled, &socket),
+                end = watchdog.expired() => match end {
+                    Some(timeout) => watchdog.kill(Exit::TimedOut(timeout), &socket),
                     None => return Err(SpawnError::Unkillable { program }),
                 },
             }
@@ -98,7 +98,7 @@ impl Spawner {
         }
         streams.drain().await.map_err(lost)?;
         let [stdout, stderr] = streams.keepers.map(Keeper::finish);
-        let killed = ending.killed.map(|(exit, _)| exit);
+        let killed = watchdog.killed.map(|(exit, _)| exit);
         let exit = match report {
             Some(Report::NotStarted(errno)) => {
                 return Err(SpawnError::Program { program, source: io::Error::from_raw_os_error(errno) });
@@ -196,7 +196,7 @@ async fn feed(pipe: Option<ChildStdin>, stdin: &Stdin) -> io::Result<()> {
 }
 
 /// When a command is to end, and whether it was told to.
-struct Ending<'a> {
+struct Watchdog<'a> {
     limits: &'a Limits,
     begun: Instant,
     last_output: Instant,
@@ -204,7 +204,7 @@ struct Ending<'a> {
     killed: Option<(Exit, Option<Instant>)>,
 }
 
-impl Ending<'_> {
+impl Watchdog<'_> {
     /// Waits for the limit that is reached first: the timeout, or nothing if killing has taken too long.
     async fn expired(&self) -> Option<Timeout> {
         let after =

@@ -193,7 +193,7 @@ impl WorkingCopy {
         trailers.extend(author.trailers.iter().cloned());
         // Only our own trailers are trailers: what an agent's words look like stays text.
         let (subject, body) = text.split_once('\n').unwrap_or((&text, ""));
-        let message = Message { subject: subject.to_owned(), body: body.trim().to_owned(), trailers };
+        let message = Message { subject: subject.to_owned(), body: body.trim_matches('\n').to_owned(), trailers };
         let who = format!("{} ({})", author.facts.node, author.facts.model);
         let commit = change.writer.commit(&CommitSpec {
             tree: change.tree,

@@ -7,7 +7,8 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 21] = [
+const ORDER: [&str; 22] = [
+    "text",
     "ids",
     "redact",
     "config",
@@ -218,6 +219,7 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod redact;
     pub mod route;
     pub mod state;
+    pub mod text;
     pub mod trailer;
     pub mod workspace;
     ");

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use anstyle::{AnsiColor, Style};
+use pleach::text::shorten;
 
 use crate::render::graph::{Diagram, Link};
 
@@ -19,7 +20,7 @@ pub fn text(diagram: &Diagram) -> String {
     let order = diagram.order();
     let mut out = format!("{NAME}{}{NAME:#}", diagram.name);
     if !diagram.goal.is_empty() {
-        let _ = write!(out, "  {}", cut(&diagram.goal));
+        let _ = write!(out, "  {}", shorten(&diagram.goal, LABEL));
     }
     out.push('\n');
     let mut leaving = vec![Vec::new(); diagram.nodes.len()];
@@ -30,7 +31,7 @@ pub fn text(diagram: &Diagram) -> String {
         let node = &diagram.nodes[index];
         let _ = write!(out, "\n{NAME}{}{NAME:#}", node.id);
         if let Some(label) = node.own_label() {
-            let _ = write!(out, "  {}", cut(label));
+            let _ = write!(out, "  {}", shorten(label, LABEL));
         }
         let _ = write!(out, " {KIND}({}){KIND:#}", node.kind.as_str());
         let width = leaving[index].iter().map(|(link, _)| diagram.nodes[link.to].id.len()).max().unwrap_or(0);
@@ -49,10 +50,10 @@ pub fn text(diagram: &Diagram) -> String {
 fn arrow(link: &Link, to: &str, width: usize, back: bool) -> String {
     let mut words = Vec::new();
     if !link.label.is_empty() {
-        words.push(format!("\"{}\"", cut(&link.label)));
+        words.push(format!("\"{}\"", shorten(&link.label, LABEL)));
     }
     if !link.condition.is_empty() {
-        words.push(format!("when {WHEN}{}{WHEN:#}", cut(&link.condition)));
+        words.push(format!("when {WHEN}{}{WHEN:#}", shorten(&link.condition, LABEL)));
     }
     if link.restarts {
         words.push(format!("{BACK}begins again{BACK:#}"));
@@ -61,25 +62,4 @@ fn arrow(link: &Link, to: &str, width: usize, back: bool) -> String {
         words.push(format!("{BACK}↺{BACK:#}"));
     }
     format!("  → {to:width$}   {}", words.join("   "))
-}
-
-fn cut(text: &str) -> String {
-    if text.chars().count() <= LABEL {
-        return text.to_owned();
-    }
-    let kept: String = text.chars().take(LABEL - 1).collect();
-    format!("{}…", kept.trim_end())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn long_labels_are_cut_between_characters() {
-        assert_eq!(cut("kurz"), "kurz");
-        let long = cut(&"ä".repeat(10_000));
-        assert_eq!(long.chars().count(), LABEL);
-        assert!(long.ends_with("ä…"));
-    }
 }

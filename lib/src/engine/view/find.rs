@@ -3,6 +3,7 @@
 use crate::git::{self, Listed, Repo, Worktree};
 use crate::ids::SessionId;
 use crate::record::{self, History};
+use crate::text::listed;
 
 /// The working copies of a session that git knows of: `{base}/{session}/{name}`.
 pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<Listed>, git::Error> {
@@ -25,7 +26,7 @@ pub enum NoSession {
         known: Vec<SessionId>,
     },
     /// More than one.
-    #[error("`{given}` is the beginning of several sessions: {}", listed(candidates))]
+    #[error("`{given}` is the beginning of several sessions: {}", listed(candidates, usize::MAX))]
     Ambiguous {
         /// What was asked for.
         given: String,
@@ -35,10 +36,6 @@ pub enum NoSession {
     /// They could not be listed.
     #[error(transparent)]
     Record(#[from] record::Error),
-}
-
-fn listed(ids: &[SessionId]) -> String {
-    ids.iter().map(SessionId::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// The session whose id begins with `given`.

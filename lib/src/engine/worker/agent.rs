@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::cancel::NodeCancel;
-use super::{Effect, Ending, Report, Stopped, TurnReport, Worker, block};
+use super::{Effect, Gathered, Report, Stopped, TurnReport, Worker, block};
 use crate::agent::{AgentError, End, Job, Reply, Turn, Turns, Verdict, commit_message};
 use crate::clock;
 use crate::engine::assignment::AgentWork;
@@ -33,7 +33,7 @@ impl Worker {
         &mut self,
         work: AgentWork,
         cancel: &NodeCancel,
-        end: &mut Ending,
+        end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         let status_file = self.status_file()?;
         let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
@@ -65,7 +65,7 @@ impl Worker {
         (prompt, continues): (String, bool),
         spoken: &mut Vec<Message>,
         cancel: &NodeCancel,
-        end: &mut Ending,
+        end: &mut Gathered,
     ) -> Result<Result<Reply, AgentError>, Stopped> {
         let status_file = self.status_file()?;
         let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
@@ -113,7 +113,7 @@ impl Worker {
         reply: Result<Reply, AgentError>,
         status_file: &Path,
         cancel: &NodeCancel,
-        end: &mut Ending,
+        end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         let failed = |reason: String, class| Outcome { failure_class: class, ..Outcome::fail(reason) };
         let outcome = match reply {

@@ -3,13 +3,13 @@
 use std::time::Instant;
 
 use super::cancel::NodeCancel;
-use super::{Effect, Ending, Stopped, ToolEffect, Worker, block, millis};
-use crate::agent::commit_message;
+use super::{Effect, Gathered, Stopped, ToolEffect, Worker, block, millis};
+use crate::agent::command_message;
 use crate::clock;
-use crate::engine::preamble::shorten;
 use crate::event::{Outcome, PauseReason, ToolExecution};
 use crate::ids::RepoPath;
 use crate::process::{Command, Exit, Limits};
+use crate::text::{shorten, tail};
 use crate::workspace::Author;
 
 /// How much of a command's output the rest of the run can see; the record has all that was kept.
@@ -35,7 +35,7 @@ impl Worker {
         &mut self,
         script: String,
         cancel: &NodeCancel,
-        end: &mut Ending,
+        end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         if script.trim().is_empty() {
             return Ok(Outcome::fail("the tool node has no command"));
@@ -64,7 +64,7 @@ impl Worker {
             }
         };
         self.command_step(&outcome, (&stdout, &stderr), end);
-        let seen = tail(stdout.trim_end(), OUTPUT_IN_CONTEXT);
+        let seen = seen_by_others(stdout.trim_end());
         outcome.context_updates.entry("tool.output".into()).or_insert(seen.into());
         outcome.context_updates.insert("last_stage".into(), self.node.id.as_str().into());
         let exit = if cancel.timed_out() { "timed out".to_owned() } else { output.exit.to_string() };
@@ -77,13 +77,13 @@ impl Worker {
         &mut self,
         run: CommandRun,
         outcome: Outcome,
-        end: &mut Ending,
+        end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         let turn = self.turn_id();
         let at = clock::now();
         let command = self.engine.redactor.text(&run.command).into_owned();
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
-        let message = |paths: &[RepoPath]| commit_message(&format!("Run `{}`", first_line(&command)), paths);
+        let message = |paths: &[RepoPath]| command_message(&command, paths);
         let author = Author { facts: self.facts("tool", "local"), trailers: Vec::new(), at, message: &message };
         let change = block(|| self.copy.prepare(&author, None))?;
         end.warnings.extend(change.warnings.iter().cloned());
@@ -109,14 +109,8 @@ impl Worker {
     }
 }
 
-fn first_line(text: &str) -> &str {
-    text.trim().lines().next().unwrap_or_default()
-}
-
-/// The last `max` characters, with a mark where something is left out.
-fn tail(text: &str, max: usize) -> String {
-    match text.char_indices().rev().nth(max.saturating_sub(1)) {
-        Some((start, _)) if start > 0 => format!("[...truncated]\n{}", &text[start..]),
-        _ => text.to_owned(),
-    }
+/// The end of what a command printed, with a mark where something is left out.
+fn seen_by_others(text: &str) -> String {
+    let end = tail(text, OUTPUT_IN_CONTEXT);
+    if end.len() < text.len() { format!("[...truncated]\n{end}") } else { end.to_owned() }
 }

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{Effect, Ending, Stopped, Worker};
+use super::{Effect, Gathered, Stopped, Worker};
 use crate::engine::human::{Answer, Question};
 use crate::event::{HumanInteraction, Outcome, PauseReason};
 
 impl Worker {
-    pub(super) async fn ask(&mut self, question: &Question, end: &mut Ending) -> Result<Outcome, Stopped> {
+    pub(super) async fn ask(&mut self, question: &Question, end: &mut Gathered) -> Result<Outcome, Stopped> {
         if question.choices.is_empty() {
             return Ok(Outcome::fail("the gate has no edge to choose"));
         }

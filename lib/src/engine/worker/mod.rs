@@ -26,6 +26,7 @@ use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, 
 use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::state::Visit;
+use crate::text::listed;
 use crate::trailer::TurnFacts;
 use crate::workspace::{Change, Error, Guard, Lock, WorkingCopy, branch_ref};
 
@@ -44,7 +45,7 @@ pub struct TurnReport {
 
 /// What the loop answers once a turn is on disk.
 #[derive(Debug)]
-pub struct Recorded {
+pub struct TurnAnswer {
     /// The change, to be taken as the new state of the working copy.
     pub change: Change,
     /// Whether to go on.
@@ -55,7 +56,7 @@ pub struct Recorded {
 #[derive(Debug)]
 pub enum Report {
     /// A turn ended.
-    Turn(Box<TurnReport>, oneshot::Sender<Recorded>),
+    Turn(Box<TurnReport>, oneshot::Sender<TurnAnswer>),
     /// The node ended.
     Done(Box<Finished>),
 }
@@ -134,7 +135,7 @@ impl Worker {
     /// Carries the work out. Everything is reported; nothing is returned.
     pub async fn run(mut self, work: Work) {
         let begun = Instant::now();
-        let mut node = Ending { effect: Effect::None, warnings: Vec::new(), response: None, step: None };
+        let mut node = Gathered { effect: Effect::None, warnings: Vec::new(), response: None, step: None };
         let result = match work {
             Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
             Work::Pass(outcome) => Ok(outcome),
@@ -157,13 +158,13 @@ impl Worker {
     }
 
     /// Carries out work that can reach beyond the working copy.
-    async fn watched(&mut self, work: Work, end: &mut Ending) -> Result<Outcome, Stopped> {
+    async fn watched(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
         let before = block(|| self.copy.look_before())?;
         let result = self.carry_out(work, end).await;
         self.check_bounds(&before, result, &mut end.warnings)
     }
 
-    async fn carry_out(&mut self, work: Work, end: &mut Ending) -> Result<Outcome, Stopped> {
+    async fn carry_out(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
         let engine = Arc::clone(&self.engine);
         let cancel = NodeCancel::new(&engine.cancel, self.node.timeout.filter(|_| !matches!(work, Work::Human(_))));
         match work {
@@ -248,13 +249,14 @@ impl Worker {
             warnings.push(format!(
                 "changed while `{}` ran, by it or by somebody else: {}",
                 self.node.id,
-                listed(&trespass.foreign)
+                listed(&trespass.foreign, NAMED)
             ));
         }
         self.copy.keep_look(after);
         match result {
             Ok(_) if !trespass.control.is_empty() => {
-                let reason = format!("the repository's own settings were changed: {}", listed(&trespass.control));
+                let reason =
+                    format!("the repository's own settings were changed: {}", listed(&trespass.control, NAMED));
                 Ok(Outcome::fail(reason))
             }
             other => other,
@@ -333,8 +335,11 @@ impl Worker {
     }
 }
 
+/// How many things a message names.
+const NAMED: usize = 10;
+
 /// What is collected on the way to a node's end.
-struct Ending {
+struct Gathered {
     effect: Effect,
     warnings: Vec<String>,
     response: Option<String>,
@@ -348,13 +353,4 @@ fn block<T>(work: impl FnOnce() -> Result<T, Error>) -> Result<T, Stopped> {
 
 fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// Up to ten things in one line.
-fn listed(things: &[String]) -> String {
-    let mut text = things.iter().take(10).cloned().collect::<Vec<_>>().join(", ");
-    if things.len() > 10 {
-        text.push_str(&format!(" and {} more", things.len() - 10));
-    }
-    text
 }

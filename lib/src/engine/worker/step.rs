@@ -1,6 +1,6 @@
 //! Nodes that stand for a step of a task: what their end tells of it.
 
-use super::{Ending, Worker};
+use super::{Gathered, Worker};
 use crate::engine::task::StepReport;
 use crate::event::{FailureClass, Outcome};
 use crate::step::verdict::{self, Verdict};
@@ -17,7 +17,7 @@ impl Worker {
     }
 
     /// What is told of a step that is a command.
-    pub(super) fn command_step(&self, outcome: &Outcome, (stdout, stderr): (&str, &str), end: &mut Ending) {
+    pub(super) fn command_step(&self, outcome: &Outcome, (stdout, stderr): (&str, &str), end: &mut Gathered) {
         if self.job.is_none() || self.node.step.is_none() {
             return;
         }
@@ -31,7 +31,7 @@ impl Worker {
     }
 
     /// The outcome of an agent's step, and what is told of it.
-    pub(super) fn agent_step(&self, outcome: Outcome, end: &mut Ending) -> Outcome {
+    pub(super) fn agent_step(&self, outcome: Outcome, end: &mut Gathered) -> Outcome {
         if self.job.is_none() || self.node.step.is_none() {
             return outcome;
         }

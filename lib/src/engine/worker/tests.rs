@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::cancel::NodeCancel;
 use super::command::CommandRun;
-use super::{Ending, Stopped, Worker};
+use super::{Gathered, Stopped, Worker};
 use crate::event::{Outcome, PauseReason};
 use crate::plan::tree::{TestCommand, TestKind};
 use crate::process::{Cancel, Command, Exit, Limits};
@@ -19,7 +19,7 @@ impl Worker {
         &mut self,
         commands: Vec<TestCommand>,
         cancel: &NodeCancel,
-        end: &mut Ending,
+        end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         let begun = Instant::now();
         let mut ran: Vec<RanTest> = Vec::new();

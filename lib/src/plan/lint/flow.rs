@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::ids::NodeId;
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{Attrs, HandlerKind, Node, Pipeline};
-use crate::plan::text::Suggestions;
+use crate::plan::suggestions::Suggestions;
 
 pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
     exactly_one(pipeline, HandlerKind::Start, found);

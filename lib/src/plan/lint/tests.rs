@@ -245,6 +245,28 @@ a -> exit [conditon=\"outcome=success\", penwidth=2]",
 }
 
 #[test]
+fn misspelt_shapes_are_pointed_out_and_shapes_of_graphviz_are_not() {
+    let source = around(
+        "a [shape=parallelogramm, label=a]
+b [shape=hexagn, label=b]
+c [shape=mdiamond, label=c]
+d [shape=square, label=d]
+e [shape=Mcircle, label=e]
+f [shape=ellipse, label=f]
+g [shape=blob, label=g]
+start -> a -> b -> c -> d -> e -> f -> g -> exit",
+    );
+    assert_snapshot!(findings(&source), @"
+    4:4 warning shape_spelling [a]: there is no shape `parallelogramm`, so it says nothing about what the node does
+        fix: did you mean `shape=parallelogram`?
+    5:4 warning shape_spelling [b]: there is no shape `hexagn`, so it says nothing about what the node does
+        fix: did you mean `shape=hexagon`?
+    6:4 warning shape_spelling [c]: there is no shape `mdiamond`, so it says nothing about what the node does
+        fix: did you mean `shape=Mdiamond`?
+    ");
+}
+
+#[test]
 fn nodes_have_what_they_need() {
     let source = around(
         "a

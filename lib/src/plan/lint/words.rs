@@ -8,7 +8,7 @@ use crate::plan::condition::{Expr, Op};
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::dot::Target;
 use crate::plan::pipeline::{Attrs, Edge, HandlerKind, Node, Pipeline};
-use crate::plan::text::closest;
+use crate::text::{closest, listed};
 
 /// The outcomes the engine itself gives. An agent may write others into its status file.
 pub const CORE_OUTCOMES: [&str; 5] = ["success", "partial_success", "retry", "fail", "skipped"];
@@ -44,6 +44,7 @@ pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnost
     for node in pipeline.nodes() {
         spelling.check(Target::Node, &node.attrs, |warning| found.push(warning.at_node(&node.id)));
         let mut warnings = Vec::new();
+        spelling.shape(node, &mut warnings);
         handler_type(node, known, &mut warnings);
         needed(node, &mut warnings);
         choices(node, &mut warnings);
@@ -61,6 +62,7 @@ pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnost
 #[derive(Default)]
 struct Spelling {
     seen: BTreeMap<(u8, String), Option<&'static str>>,
+    shapes: BTreeMap<String, Option<&'static str>>,
 }
 
 impl Spelling {
@@ -73,12 +75,28 @@ impl Spelling {
             let meant = *self
                 .seen
                 .entry((target as u8, key.clone()))
-                .or_insert_with(|| if alias::is_cosmetic(key) { None } else { closest(key, known) });
+                .or_insert_with(|| if alias::is_cosmetic(key) { None } else { closest(key, known.iter().copied()) });
             if let Some(meant) = meant {
                 let message = format!("`{key}` means nothing here");
                 let fix = format!("did you mean `{meant}`?");
                 report(Diagnostic::warning("attribute_spelling", message, attr.span).with_fix(fix));
             }
+        }
+    }
+}
+
+impl Spelling {
+    /// A misspelt shape does not fail: it silently makes an agent of what should be a tool or a gate.
+    fn shape(&mut self, node: &Node, found: &mut Vec<Diagnostic>) {
+        let Some(attr) = node.attrs.get("shape") else { return };
+        let meant = *self.shapes.entry(node.shape.clone()).or_insert_with(|| match alias::is_drawn(&node.shape) {
+            true => None,
+            false => closest(&node.shape, HandlerKind::SHAPES.into_iter().map(|(shape, _)| shape)),
+        });
+        if let Some(meant) = meant {
+            let message = format!("there is no shape `{}`, so it says nothing about what the node does", node.shape);
+            let warning = Diagnostic::warning("shape_spelling", message, attr.span);
+            found.push(warning.with_fix(format!("did you mean `shape={meant}`?")));
         }
     }
 }
@@ -90,10 +108,9 @@ fn handler_type(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
     }
     let span = node.attrs.get("type").map_or(node.span.0, |attr| attr.span);
     let message = format!("no handler is registered for `type={name}`");
-    let names: Vec<&str> = known.handlers.iter().map(String::as_str).collect();
-    let built_in: Vec<&str> = HandlerKind::BUILT_IN.iter().map(HandlerKind::as_str).collect();
+    let built_in = HandlerKind::BUILT_IN.iter().map(HandlerKind::as_str);
     let mut warning = Diagnostic::warning("type_known", message, span);
-    let meant = closest(name, &built_in).or_else(|| closest(name, &names));
+    let meant = closest(name, built_in).or_else(|| closest(name, known.handlers.iter().map(String::as_str)));
     warning.fix = meant.map(|name| format!("did you mean `{name}`?"));
     found.push(warning);
 }
@@ -150,7 +167,7 @@ fn configured(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
         let on_the_spot = agent.starts_with("command:") || agent.starts_with("acp:");
         if !on_the_spot && !agents.contains(agent) {
             let message = format!("the agent `{agent}` is not configured");
-            let fix = format!("add it under `agents:` in pleach.yaml, or use one of {}", list(agents));
+            let fix = format!("add it under `agents:` in pleach.yaml, or use one of {}", listed(agents, usize::MAX));
             found.push(Diagnostic::warning("agent_configured", message, place("agent")).with_fix(fix));
         }
     }
@@ -158,13 +175,9 @@ fn configured(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
         && !models.contains(model)
     {
         let message = format!("the model `{model}` is not configured");
-        let fix = format!("add it under `providers:` in pleach.yaml, or use one of {}", list(models));
+        let fix = format!("add it under `providers:` in pleach.yaml, or use one of {}", listed(models, usize::MAX));
         found.push(Diagnostic::warning("model_configured", message, place("llm_model")).with_fix(fix));
     }
-}
-
-fn list(words: &BTreeSet<String>) -> String {
-    words.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
 /// Outcomes that are almost, but not quite, one the engine gives.
@@ -178,7 +191,7 @@ fn outcome_spelling(edge: &Edge, found: &mut Vec<Diagnostic>) {
         let lower = literal.to_lowercase();
         let lookalike = LOOKALIKES.iter().find(|(other, _)| *other == lower).map(|(_, real)| *real);
         let same = CORE_OUTCOMES.into_iter().find(|word| *word == lower);
-        if let Some(meant) = same.or(lookalike).or_else(|| closest(&lower, &CORE_OUTCOMES)) {
+        if let Some(meant) = same.or(lookalike).or_else(|| closest(&lower, CORE_OUTCOMES)) {
             let span = edge.attrs.get("condition").map_or(edge.span.0, |attr| attr.span);
             let message =
                 format!("`{literal}` is no outcome of the engine; only an agent that writes it itself has it");

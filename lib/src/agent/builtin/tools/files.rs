@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::Answer;
 use crate::agent::builtin::jail::Jail;
+use crate::text::counted;
 
 /// Lines read when the model does not say.
 const LINES: usize = 2_000;
@@ -136,7 +137,7 @@ pub(super) fn edit(jail: &Jail, args: EditArgs) -> Answer {
         Ok(done) => done,
         Err(why) => return Answer::error(why),
     };
-    let places = if count == 1 { "1 place".into() } else { format!("{count} places") };
+    let places = counted(count, "place");
     match jail.write(path, &bytes) {
         Ok(written) => Answer::ok(format!("Edited {path} in {places}")).wrote(written),
         Err(error) => Answer::error(error.to_string()),

@@ -1,0 +1,111 @@
+//! Small things about words, for messages to people.
+
+/// The first line of a text that says anything, without the space around the text.
+pub fn first_line(text: &str) -> &str {
+    text.trim().lines().next().unwrap_or_default()
+}
+
+/// The first `max` characters, with a mark where the rest is left out.
+pub fn shorten(text: &str, max: usize) -> String {
+    match text.char_indices().nth(max) {
+        Some((end, _)) => format!("{}…", text[..end].trim_end()),
+        None => text.to_owned(),
+    }
+}
+
+/// The last `max` characters.
+pub fn tail(text: &str, max: usize) -> &str {
+    match max.checked_sub(1) {
+        Some(others) => text.char_indices().rev().nth(others).map_or(text, |(start, _)| &text[start..]),
+        None => "",
+    }
+}
+
+/// `a, b, c`; of more than `most` things only so many, and how many more there are.
+pub fn listed<T: ToString>(things: impl IntoIterator<Item = T>, most: usize) -> String {
+    let mut things = things.into_iter();
+    let mut text = things.by_ref().take(most).map(|thing| thing.to_string()).collect::<Vec<_>>().join(", ");
+    let more = things.count();
+    if more > 0 {
+        text.push_str(&format!(" and {more} more"));
+    }
+    text
+}
+
+/// `1 turn`, `3 turns`.
+pub fn counted(count: impl TryInto<u64>, word: &str) -> String {
+    let count = count.try_into().unwrap_or(u64::MAX);
+    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The word most like `word`, when one is close enough to be what was meant.
+pub fn closest<'a>(word: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let letters: Vec<char> = word.chars().take(64).collect();
+    let limit = match letters.len() {
+        0..=2 => return None,
+        3..=5 => 1,
+        _ => 2,
+    };
+    let near = words.into_iter().filter(|other| other.chars().count().abs_diff(letters.len()) <= limit);
+    let scored = near.map(|other| (distance(&letters, &other.chars().collect::<Vec<_>>()), other));
+    scored.filter(|(distance, _)| *distance <= limit).min().map(|(_, other)| other)
+}
+
+/// How many letters must be added, removed, changed or swapped with their neighbour to get from `a` to `b`.
+fn distance(a: &[char], b: &[char]) -> usize {
+    let mut before = vec![0; b.len() + 1];
+    let mut last: Vec<usize> = (0..=b.len()).collect();
+    for i in 0..a.len() {
+        let mut row = vec![i + 1; b.len() + 1];
+        for j in 0..b.len() {
+            let change = last[j] + usize::from(a[i] != b[j]);
+            row[j + 1] = change.min(last[j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                row[j + 1] = row[j + 1].min(before[j - 1] + 1);
+            }
+        }
+        before = std::mem::replace(&mut last, row);
+    }
+    last[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(shorten("a\u{e4}c", 2), "a\u{e4}…");
+        assert_eq!(shorten("a\u{e4}c", 3), "a\u{e4}c");
+        assert_eq!(tail("a\u{e4}c", 2), "\u{e4}c");
+        assert_eq!([tail("abc", 5), tail("", 2), tail("abc", 0)], ["abc", "", ""]);
+    }
+
+    #[test]
+    fn the_first_line_is_the_first_with_words() {
+        assert_eq!(first_line("\n  one \ntwo"), "one ");
+        assert_eq!(first_line(""), "");
+    }
+
+    #[test]
+    fn long_lists_say_how_much_they_leave_out() {
+        assert_eq!(listed(["a", "b"], 2), "a, b");
+        assert_eq!(listed(1..=12, 3), "1, 2, 3 and 9 more");
+        assert_eq!(listed::<&str>([], 3), "");
+    }
+
+    #[test]
+    fn one_is_not_many() {
+        assert_eq!([0, 1, 2].map(|count| counted(count, "turn")), ["0 turns", "1 turn", "2 turns"]);
+    }
+
+    #[test]
+    fn what_was_meant_is_close() {
+        let words = ["hexagon", "Mdiamond", "diamond", "box"];
+        let meant = |word| closest(word, words);
+        assert_eq!(meant("hexagn"), Some("hexagon"));
+        assert_eq!(meant("mdiamond"), Some("Mdiamond"));
+        assert_eq!(meant("daimond"), Some("diamond"));
+        assert_eq!([meant("ellipse"), meant("bo"), meant("\u{e4}\u{e4}\u{e4}")], [None, None, None]);
+    }
+}
