@@ -67,15 +67,14 @@ pub(in crate::plan) struct Fields<'e> {
 
 impl<'e> Fields<'e> {
     pub fn new(path: String, entries: Vec<(String, Json)>, errors: &'e mut Vec<TreeError>) -> Self {
-        let mut seen = BTreeSet::new();
+        let first = first_of_their_name(&entries);
         let mut kept = Vec::with_capacity(entries.len());
-        for (key, value) in entries {
-            if seen.contains(&key) {
+        for ((key, value), is_first) in entries.into_iter().zip(first) {
+            if is_first {
+                kept.push((key, value));
+            } else {
                 let message = format!("`{key}` is there twice; keep one");
                 errors.push(TreeError { path: member(&path, &key), message });
-            } else {
-                seen.insert(key.clone());
-                kept.push((key, value));
             }
         }
         Self { path, entries: kept, errors }
@@ -207,6 +206,12 @@ impl<'e> Fields<'e> {
         });
         values.collect()
     }
+}
+
+/// Which entries have a key that none before them has.
+fn first_of_their_name(entries: &[(String, Json)]) -> Vec<bool> {
+    let mut seen = BTreeSet::new();
+    entries.iter().map(|(key, _)| seen.insert(key.as_str())).collect()
 }
 
 impl<'de> Deserialize<'de> for Json {
