@@ -28,7 +28,7 @@ fn examples_read_back_as_they_are_written() {
 fn every_event_has_an_example() {
     let shown: BTreeSet<String> =
         examples().iter().filter_map(|value| value["type"].as_str()).map(Into::into).collect();
-    let source = read("lib/src/event.rs");
+    let source = read("lib/src/event/mod.rs");
     let list =
         source.split("\nevents! {").nth(1).and_then(|rest| rest.split("\n}").next()).expect("the list of events");
     let names =

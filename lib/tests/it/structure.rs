@@ -215,10 +215,13 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod llm;
     pub mod plan;
     pub mod process;
+    pub mod progress;
     pub mod record;
     pub mod redact;
     pub mod route;
+    pub mod schedule;
     pub mod state;
+    pub mod step;
     pub mod text;
     pub mod trailer;
     pub mod workspace;

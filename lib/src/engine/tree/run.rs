@@ -123,6 +123,8 @@ pub struct TreeRun<'p> {
     pub(super) schedule: Schedule<'p>,
     /// What the tests of each phase last passed on, in this run.
     pub(super) gated: BTreeMap<TaskId, TreeId>,
+    /// The one task that was worked, where one was asked for.
+    chosen: Option<TaskId>,
     /// Sessions of tasks that have not landed, from runs before this one.
     pub(super) unfinished: BTreeMap<TaskId, SessionId>,
     _lock: Lock,
@@ -153,6 +155,7 @@ impl<'p> TreeRun<'p> {
             seat: Some(seat),
             schedule,
             gated: BTreeMap::new(),
+            chosen: None,
             unfinished: BTreeMap::new(),
             _lock: lock,
         };
@@ -181,7 +184,12 @@ impl<'p> TreeRun<'p> {
             self.look_again()?;
             let next = self.next();
             let worked = match next {
-                Next::Done => return Ok(TreeEnded::Done),
+                Next::Done => {
+                    return Ok(match (self.plan.one, self.chosen.take()) {
+                        (true, Some(task)) => TreeEnded::TaskDone(task),
+                        _ => TreeEnded::Done,
+                    });
+                }
                 Next::Failed(task) => {
                     return Ok(TreeEnded::Failed { reason: format!("`{task}` failed before"), task });
                 }
@@ -199,7 +207,12 @@ impl<'p> TreeRun<'p> {
             };
             match worked {
                 Worked::GoOn => {}
-                Worked::Done(task) if self.plan.one => return Ok(TreeEnded::TaskDone(task)),
+                // The tests and the merge of its phase belong to the task that completes it.
+                Worked::Done(task) if self.plan.one && self.chosen.is_none() => {
+                    let limits = Limits { only: Some(task.clone()), ..self.plan.limits.clone() };
+                    self.schedule = Schedule::new(&self.plan.tree, &self.progress, limits);
+                    self.chosen = Some(task);
+                }
                 Worked::Done(_) => {}
                 Worked::Ended(ended) => return Ok(ended),
             }
@@ -244,7 +257,9 @@ impl<'p> TreeRun<'p> {
     pub(super) fn read_again(&mut self) -> Result<(), Error> {
         self.seen = target_tip(&self.repo, &self.plan.target)?;
         self.progress = tokio::task::block_in_place(|| self.reader.read(&self.plan.path))?;
-        self.schedule = Schedule::new(&self.plan.tree, &self.progress, self.plan.limits.clone());
+        let only = self.chosen.clone().or_else(|| self.plan.limits.only.clone());
+        let limits = Limits { only, ..self.plan.limits.clone() };
+        self.schedule = Schedule::new(&self.plan.tree, &self.progress, limits);
         Ok(())
     }
 

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::diagnostic::Diagnostic;
-use super::super::pipeline::{Node, Pipeline};
 use crate::ids::{NodeId, StepName};
+use crate::plan::diagnostic::Diagnostic;
+use crate::plan::pipeline::{Node, Pipeline};
 
 /// Why a pipeline cannot be one attempt at a task; empty when it can.
 ///

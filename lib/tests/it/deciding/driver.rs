@@ -117,6 +117,7 @@ pub fn started(pipeline: &Pipeline) -> PipelineStarted {
         branches: BTreeMap::new(),
         target: None,
         simulated: false,
+        task: None,
         extra: Default::default(),
     }
 }

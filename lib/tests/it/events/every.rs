@@ -1,9 +1,10 @@
 //! One event of each type, most with every field filled; some a second time with as little as possible.
 
 use pleach::event::{
-    AgentTurn, Checkpoint, Event, FailureClass, HumanInteraction, MessageRange, NodeExecution, NodeStarted, Outcome,
-    PauseReason, PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, Recorded,
-    Resumed, RetryAt, Route, SessionBranchCreated, Snapshot, SnapshotRecorded, Status, ToolCall, ToolExecution,
+    AgentTurn, AttemptStarted, Checkpoint, Commits, Event, FailureClass, Feedback, FeedbackKind, HumanInteraction,
+    Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason, PipelineCancelled,
+    PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, Recorded, Resumed, RetryAt, Route,
+    SessionBranchCreated, Snapshot, SnapshotRecorded, Status, StepFinished, TaskOf, ToolCall, ToolExecution,
     TurnCommitted, Usage, WorktreeCreated,
 };
 use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
@@ -38,7 +39,7 @@ fn map<V>(pairs: impl IntoIterator<Item = (&'static str, V)>) -> std::collection
 }
 
 pub fn every_event() -> Vec<Recorded> {
-    let events = [session(), nodes(), turns(), checkpoints()].concat();
+    let events = [session(), nodes(), turns(), checkpoints(), tasks()].concat();
     let begin: jiff::Timestamp = "2026-11-15T01:02:03.450Z".parse().unwrap();
     let at = |index: usize| begin + jiff::SignedDuration::from_millis(i64::try_from(index).unwrap() * 25);
     events.into_iter().enumerate().map(|(index, event)| Recorded { at: at(index), event }).collect()
@@ -58,6 +59,7 @@ fn session() -> Vec<Event> {
             branches: [(repo(), branch())].into(),
             target: Some("main".parse().unwrap()),
             simulated: true,
+            task: None,
             extra: Default::default(),
         }
         .into(),
@@ -232,4 +234,51 @@ fn checkpoints() -> Vec<Event> {
     };
     let recorded = SnapshotRecorded { workspace_snapshot: at(4), extra: Default::default() };
     vec![full.into(), least.into(), recorded.into()]
+}
+
+fn tasks() -> Vec<Event> {
+    let task = TaskOf {
+        target: "main".parse().unwrap(),
+        tree: "spec/task-tree.json".into(),
+        id: "T001".parse().unwrap(),
+        name: "Create schema".into(),
+        base: commit(1),
+        commits: Commits::Steps,
+        status: Some("test-fail".into()),
+    };
+    let Event::PipelineStarted(started) = session().swap_remove(0) else { unreachable!("a session begins so") };
+    let feedback = Feedback { kind: FeedbackKind::TestFailure, text: "1 failed\n".into() };
+    vec![
+        PipelineStarted { task: Some(task), ..started }.into(),
+        AttemptStarted {
+            retry: 1,
+            number: 2,
+            of: 5,
+            start: node("start"),
+            code: commit(5),
+            feedback: vec![feedback.clone()],
+            extra: Default::default(),
+        }
+        .into(),
+        StepFinished {
+            task: "T001".parse().unwrap(),
+            step: "test".into(),
+            status: "test-fail".into(),
+            attempt: Some(1),
+            parent: commit(1),
+            tree: commit(6),
+            subject: "task(main@T001@test-fail): tests fail for \"Create schema\" (attempt 2/5)".into(),
+            body: "Test (unit) stdout (last 1000 chars):\n1 failed".into(),
+            trailers: vec![("Arborist-Step".into(), "test".into()), ("Arborist-Test".into(), "fail".into())],
+            date: "2026-11-15T01:02:03Z".parse().unwrap(),
+            git_sha: commit(7),
+            code: commit(5),
+            failing: vec!["test_schema".into()],
+            feedback: Some(feedback),
+            extra: Default::default(),
+        }
+        .into(),
+        Landing { target: "main".parse().unwrap(), from: commit(1), to: commit(7), extra: Default::default() }.into(),
+        Landed { target: "main".parse().unwrap(), commit: commit(7), extra: Default::default() }.into(),
+    ]
 }

@@ -205,6 +205,18 @@ fn fill(mut event: Event, with: Filling) -> Event {
             (data.next_node, data.workspace_snapshot, data.extra) = (with.other, with.maybe_commits, with.extra);
         }
         Event::SnapshotRecorded(data) => (data.workspace_snapshot, data.extra) = (with.commits, with.extra),
+        Event::AttemptStarted(data) => {
+            (data.retry, data.number, data.of) = (with.small, with.small, with.small);
+            (data.start, data.code, data.extra) = (with.node, with.commit, with.extra);
+        }
+        Event::StepFinished(data) => {
+            (data.step, data.status, data.body) = (with.text.clone(), with.text.clone(), with.text);
+            (data.parent, data.tree, data.git_sha) = (with.commit, with.commit, with.commit);
+            (data.trailers, data.date) = (with.words.clone().into_iter().collect(), with.time);
+            (data.failing, data.extra) = (with.words.into_keys().collect(), with.extra);
+        }
+        Event::Landing(data) => (data.from, data.to, data.extra) = (with.commit, with.commit, with.extra),
+        Event::Landed(data) => (data.commit, data.extra) = (with.commit, with.extra),
         Event::PipelinePaused(data) => (data.node_id, data.extra) = (with.other, with.extra),
         Event::PipelineCompleted(data) => (data.workspace_snapshot, data.extra) = (with.commits, with.extra),
         Event::PipelineFailed(data) => (data.reason, data.node_id, data.extra) = (with.text, with.other, with.extra),

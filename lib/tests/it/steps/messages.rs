@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use pleach::ids::{SessionId, StepName, TaskId};
-use pleach::step::text::{self, TestOutput};
-use pleach::step::{Attempt, Counts, FeedbackKind, Step, StepKind, TestFacts, TestKind, shown_name};
+use pleach::step::{Attempt, Counts, FeedbackKind, RanTest, Step, StepKind, TestFacts, TestKind, shown_name, text};
 use pleach::trailer::Message;
 use proptest::collection::vec;
 use proptest::option;
@@ -248,7 +247,16 @@ fn bodies_keep_the_end_of_what_was_said() {
     assert_eq!(text::review("APPROVED"), "Review:\nAPPROVED");
     assert_eq!(text::complete(2, Some("r.json")), "Completed after 2 attempt(s). Report: r.json");
     assert_eq!(text::complete(1, None), "Completed after 1 attempt(s).");
-    let run = |kind, passed| TestOutput { kind, passed, stdout: "out\n", stderr: "err\n" };
+    let run = |kind, passed| RanTest {
+        kind,
+        command: "make test".into(),
+        framework: None,
+        exit: "exit 0".into(),
+        passed,
+        stdout: "out\n".into(),
+        stderr: "err\n".into(),
+        runtime: Duration::ZERO,
+    };
     assert_eq!(
         text::tests(&[run(TestKind::Unit, true), run(TestKind::E2e, false)]),
         "Test (unit) stdout (last 1000 chars):\nout\n\nTest (e2e) stderr (last 1000 chars):\nerr\n\n\
