@@ -25,7 +25,7 @@ const ROUND: usize = 64;
 const WAITING: usize = 8;
 
 /// Up to so many files are waited for one after another: a thread costs more processor time than the wait it saves.
-const FEW: usize = 4;
+const FEW: usize = 3;
 
 /// Writes objects into the store of `repo` that it does not have whole.
 pub(super) fn write(repo: &gix::Repository, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
