@@ -32,9 +32,10 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
         let begun = run_start.as_ref().is_none_or(|start| seen.runs.contains(&start.commit));
         seen.found.step.kind != StepKind::RunStart && of_tree(seen) && begun && seen.in_scope
     };
-    let mut prints: BTreeSet<u64> = target.iter().map(|seen| seen.found.print).collect();
     let mut line = counting(target, &counts, &mut BTreeSet::new());
     let mut open = Vec::new();
+    let on_target = target.iter().filter(|_| !branches.is_empty());
+    let mut prints: BTreeSet<u64> = on_target.map(|seen| seen.found.print).collect();
     let mut chains: Vec<&Chain> = branches.iter().collect();
     chains.sort_by(|one, two| one.branch.place.cmp(&two.branch.place));
     for chain in chains {
@@ -47,16 +48,23 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
             line = merged(line, steps, &chain.beside);
         }
     }
-    let mut tasks: BTreeMap<TaskId, TaskState> = BTreeMap::new();
-    let mut attempts: BTreeMap<TaskId, AttemptNow> = BTreeMap::new();
+    Progress { run_start, open, tasks: states(line), pending: TaskState::default() }
+}
+
+/// What becomes of each task, step by step.
+fn states(line: Vec<Arc<Found>>) -> BTreeMap<TaskId, TaskState> {
+    let mut tasks: BTreeMap<TaskId, (TaskState, AttemptNow)> = BTreeMap::new();
     for (position, found) in line.into_iter().enumerate() {
         let Some(task) = &found.step.task else { continue };
-        let state = tasks.entry(task.clone()).or_default();
-        attempts.entry(task.clone()).or_default().apply(state, &found);
+        if !tasks.contains_key(task) {
+            tasks.insert(task.clone(), Default::default());
+        }
+        let Some((state, attempt)) = tasks.get_mut(task) else { continue };
+        attempt.apply(state, &found);
         state.newest = position;
         apply(state, found);
     }
-    Progress { run_start, open, tasks, pending: TaskState::default() }
+    tasks.into_iter().map(|(task, (state, _))| (task, state)).collect()
 }
 
 /// The steps that count and are no copies of ones seen before.

@@ -280,7 +280,7 @@ fn test_facts(message: &Message) -> TestFacts {
     let [passed, failed, skipped] = counts.map(Option::unwrap_or_default);
     let runtime = message.trailer("Arborist-Test-Runtime").and_then(|value| value.parse().ok());
     TestFacts {
-        kind: message.trailer("Arborist-Test-Type").and_then(TestKind::from_word).unwrap_or(TestKind::Unit),
+        kind: message.trailer("Arborist-Test-Type").and_then(|word| word.parse().ok()).unwrap_or(TestKind::Unit),
         counts: counts.iter().any(Option::is_some).then_some(Counts { passed, failed, skipped }),
         runtime: runtime.and_then(|value| Duration::try_from_secs_f64(value).ok()).unwrap_or_default(),
         log: message.trailer("Arborist-Test-Log").map(str::to_owned),

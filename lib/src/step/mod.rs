@@ -3,6 +3,7 @@
 mod message;
 pub mod text;
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -36,12 +37,20 @@ impl TestKind {
             Self::Teardown => "teardown",
         }
     }
+}
 
-    /// The kind a word names.
-    pub fn from_word(word: &str) -> Option<Self> {
+/// A word that is no kind of test.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no kind of test command: use unit, integration, e2e, setup or teardown")]
+pub struct UnknownKind(String);
+
+impl FromStr for TestKind {
+    type Err = UnknownKind;
+    fn from_str(word: &str) -> Result<Self, UnknownKind> {
         [Self::Unit, Self::Integration, Self::E2e, Self::Setup, Self::Teardown]
             .into_iter()
-            .find(|kind| kind.as_str().eq_ignore_ascii_case(word))
+            .find(|kind| kind.as_str() == word)
+            .ok_or_else(|| UnknownKind(word.to_owned()))
     }
 }
 
