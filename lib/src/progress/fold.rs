@@ -32,7 +32,8 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
         let begun = run_start.as_ref().is_none_or(|start| seen.runs.contains(&start.commit));
         seen.found.step.kind != StepKind::RunStart && of_tree(seen) && begun && seen.in_scope
     };
-    let mut line = counting(target, &counts, &mut BTreeSet::new());
+    let mut line =
+        without_copies(target.iter().filter(|seen| counts(seen)).map(|seen| Arc::clone(&seen.found)).collect());
     let mut open = Vec::new();
     let on_target = target.iter().filter(|_| !branches.is_empty());
     let mut prints: BTreeSet<u64> = on_target.map(|seen| seen.found.print).collect();
@@ -48,23 +49,41 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
             line = merged(line, steps, &chain.beside);
         }
     }
-    Progress { run_start, open, tasks: states(line), pending: TaskState::default() }
+    Progress { run_start, open, tasks: states(&line), pending: TaskState::default() }
 }
 
 /// What becomes of each task, step by step.
-fn states(line: Vec<Arc<Found>>) -> BTreeMap<TaskId, TaskState> {
+fn states(line: &[Arc<Found>]) -> BTreeMap<TaskId, TaskState> {
     let mut tasks: BTreeMap<TaskId, (TaskState, AttemptNow)> = BTreeMap::new();
-    for (position, found) in line.into_iter().enumerate() {
-        let Some(task) = &found.step.task else { continue };
+    let mut position = 0;
+    // A task's steps mostly stand together, so it is looked up once for all of them.
+    for steps in line.chunk_by(|one, two| one.step.task == two.step.task) {
+        let Some(task) = steps.first().and_then(|found| found.step.task.as_ref()) else { continue };
         if !tasks.contains_key(task) {
             tasks.insert(task.clone(), Default::default());
         }
         let Some((state, attempt)) = tasks.get_mut(task) else { continue };
-        attempt.apply(state, &found);
+        for found in steps {
+            attempt.apply(state, found);
+            apply(state, Arc::clone(found));
+        }
+        position += steps.len();
         state.newest = position;
-        apply(state, found);
     }
-    tasks.into_iter().map(|(task, (state, _))| (task, state)).collect()
+    tasks.into_iter().map(|(task, (state, _))| (task, settle(state))).collect()
+}
+
+/// The steps without those that are copies of an earlier one.
+fn without_copies(mut steps: Vec<Arc<Found>>) -> Vec<Arc<Found>> {
+    let mut prints: Vec<u64> = steps.iter().map(|found| found.print).collect();
+    prints.sort_unstable();
+    // Nearly always there are none, and then nothing is looked up.
+    let mut copied: BTreeMap<u64, bool> =
+        prints.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| (pair[0], false)).collect();
+    if !copied.is_empty() {
+        steps.retain(|found| copied.get_mut(&found.print).is_none_or(|seen| !std::mem::replace(seen, true)));
+    }
+    steps
 }
 
 /// The steps that count and are no copies of ones seen before.
@@ -100,13 +119,16 @@ fn apply(state: &mut TaskState, found: Arc<Found>) {
     state.landed = !matches!(found.on, Place::Task(_));
     state.untested = step.untested;
     state.skipped = step.skipped;
-    if step.session.is_some() {
-        state.session.clone_from(&step.session);
-    }
-    if step.name.is_some() {
-        state.name_then.clone_from(&step.name);
-    }
     state.steps.push(found);
+}
+
+/// What only the newest step that tells it decides.
+fn settle(mut state: TaskState) -> TaskState {
+    let newest_first = || state.steps.iter().rev().map(|found| &found.step);
+    let session = newest_first().find_map(|step| step.session.clone());
+    let name_then = newest_first().find_map(|step| step.name.clone());
+    (state.session, state.name_then) = (session, name_then);
+    state
 }
 
 /// The attempt a task is in.

@@ -51,9 +51,9 @@ fn path(common_dir: &Path, target: &BranchName) -> PathBuf {
 /// Finds files that were cut off or never reached the disk.
 fn checksum(bytes: &[u8]) -> u64 {
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    let words = bytes.chunks_exact(8);
-    let rest = words.remainder().iter().fold(bytes.len() as u64, |hash, byte| mix(hash, u64::from(*byte)));
-    words.fold(rest, |hash, word| mix(hash, word.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))))
+    let (words, rest) = bytes.as_chunks::<8>();
+    let rest = rest.iter().fold(bytes.len() as u64, |hash, byte| mix(hash, u64::from(*byte)));
+    words.iter().fold(rest, |hash, word| mix(hash, u64::from_le_bytes(*word)))
 }
 
 struct Sink(Vec<u8>);
@@ -203,7 +203,7 @@ impl<'a> Source<'a> {
         };
         let runs = self.runs()?;
         let count = self.number()?;
-        let mut steps = Vec::new();
+        let mut steps = Vec::with_capacity(self.0.len() / 200);
         let mut last = Runs::default();
         for _ in 0..count {
             if let Some(changed) = self.maybe(Self::runs)? {
