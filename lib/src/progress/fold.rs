@@ -1,6 +1,6 @@
 //! Which steps count, in which order, and what they add up to.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::{Found, OpenBranch, Place, Progress, Seen, Status, TaskState};
@@ -32,9 +32,11 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
         let begun = run_start.as_ref().is_none_or(|start| seen.runs.contains(&start.commit));
         seen.found.step.kind != StepKind::RunStart && of_tree(seen) && begun && seen.in_scope
     };
-    let mut prints: BTreeSet<u64> = target.iter().map(|seen| seen.found.print).collect();
-    let mut line = counting(target, &counts, &mut BTreeSet::new());
+    let mut line =
+        without_copies(target.iter().filter(|seen| counts(seen)).map(|seen| Arc::clone(&seen.found)).collect());
     let mut open = Vec::new();
+    let on_target = target.iter().filter(|_| !branches.is_empty());
+    let mut prints: BTreeSet<u64> = on_target.map(|seen| seen.found.print).collect();
     let mut chains: Vec<&Chain> = branches.iter().collect();
     chains.sort_by(|one, two| one.branch.place.cmp(&two.branch.place));
     for chain in chains {
@@ -48,8 +50,12 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
         }
     }
     let mut progress = Progress { run_start, open, ..Progress::default() };
-    for found in line {
-        progress.apply(found);
+    // A task's steps mostly stand together, so it is looked up once for all of them.
+    for steps in line.chunk_by(|one, two| one.step.task == two.step.task) {
+        progress.apply(steps);
+    }
+    for state in progress.tasks.values_mut() {
+        settle(state);
     }
     progress
 }
@@ -58,8 +64,8 @@ impl Progress {
     /// Takes in a step that has just landed on the target, without reading anything again. One that was known from its
     /// branch is known to have landed now.
     pub fn take(&mut self, found: Found) {
-        let known = found.step.task.as_ref().and_then(|task| self.tasks.get_mut(task));
-        let same = known.and_then(|state| {
+        let Some(task) = found.step.task.clone() else { return };
+        let same = self.tasks.get_mut(&task).and_then(|state| {
             let at = state.steps.iter().rposition(|step| step.print == found.print)?;
             Some((state, at))
         });
@@ -68,20 +74,42 @@ impl Progress {
                 state.landed = at + 1 == state.steps.len() || state.landed;
                 state.steps[at] = Arc::new(found);
             }
-            None => self.apply(Arc::new(found)),
+            None => {
+                self.apply(&[Arc::new(found)]);
+                self.tasks.get_mut(&task).map(settle).unwrap_or_default();
+            }
         }
     }
 
-    fn apply(&mut self, found: Arc<Found>) {
-        let Some(task) = &found.step.task else { return };
-        let state = self.tasks.entry(task.clone()).or_default();
-        let mut now = std::mem::take(&mut state.now);
-        now.apply(state, &found);
-        state.now = now;
+    /// Takes in steps of one task.
+    fn apply(&mut self, steps: &[Arc<Found>]) {
+        let Some(task) = steps.first().and_then(|found| found.step.task.as_ref()) else { return };
+        if !self.tasks.contains_key(task) {
+            self.tasks.insert(task.clone(), TaskState::default());
+        }
+        let Some(state) = self.tasks.get_mut(task) else { return };
+        let mut attempt = std::mem::take(&mut state.now);
+        for found in steps {
+            attempt.apply(state, found);
+            apply(state, Arc::clone(found));
+        }
+        state.now = attempt;
+        self.steps += steps.len();
         state.newest = self.steps;
-        self.steps += 1;
-        apply(state, found);
     }
+}
+
+/// The steps without those that are copies of an earlier one.
+fn without_copies(mut steps: Vec<Arc<Found>>) -> Vec<Arc<Found>> {
+    let mut prints: Vec<u64> = steps.iter().map(|found| found.print).collect();
+    prints.sort_unstable();
+    // Nearly always there are none, and then nothing is looked up.
+    let mut copied: BTreeMap<u64, bool> =
+        prints.windows(2).filter(|pair| pair[0] == pair[1]).map(|pair| (pair[0], false)).collect();
+    if !copied.is_empty() {
+        steps.retain(|found| copied.get_mut(&found.print).is_none_or(|seen| !std::mem::replace(seen, true)));
+    }
+    steps
 }
 
 /// The steps that count and are no copies of ones seen before.
@@ -117,13 +145,15 @@ fn apply(state: &mut TaskState, found: Arc<Found>) {
     state.landed = !matches!(found.on, Place::Task(_));
     state.untested = step.untested;
     state.skipped = step.skipped;
-    if step.session.is_some() {
-        state.session.clone_from(&step.session);
-    }
-    if step.name.is_some() {
-        state.name_then.clone_from(&step.name);
-    }
     state.steps.push(found);
+}
+
+/// What only the newest step that tells it decides.
+fn settle(state: &mut TaskState) {
+    let newest_first = || state.steps.iter().rev().map(|found| &found.step);
+    let session = newest_first().find_map(|step| step.session.clone());
+    let name_then = newest_first().find_map(|step| step.name.clone());
+    (state.session, state.name_then) = (session, name_then);
 }
 
 /// The attempt a task is in.

@@ -8,6 +8,7 @@ mod options;
 mod samples;
 mod scan;
 mod session;
+mod status;
 mod turn_commit;
 mod validate;
 mod verdict;
@@ -36,6 +37,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
     let verdicts = match name {
         "turn-commit" => turn_commit::run(&options)?,
         "nodes" => nodes::run(&pleach(root)?, &options)?,
+        "status" => status::run(&options)?,
         "validate" => validate::run(&pleach(root)?, &options)?,
         _ => return Err(crate::USAGE.into()),
     };

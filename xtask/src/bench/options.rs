@@ -13,12 +13,23 @@ pub struct Options {
     pub rounds: usize,
     /// Nodes of the generated pipeline, where it is not the usual number.
     pub nodes: Option<usize>,
+    /// Commits of the generated history.
+    pub commits: usize,
+    /// Tasks whose steps are among them.
+    pub tasks: usize,
 }
 
 impl Options {
     /// Reads the arguments after the benchmark's name.
     pub fn read(args: &[&str]) -> Result<Self, Box<dyn Error>> {
-        let mut options = Self { sizes: vec![1_000, 20_000, 100_000], turns: 10_000, rounds: 15, nodes: None };
+        let mut options = Self {
+            sizes: vec![1_000, 20_000, 100_000],
+            turns: 10_000,
+            rounds: 15,
+            nodes: None,
+            commits: 100_000,
+            tasks: 1_000,
+        };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let mut value = || args.next().copied().ok_or_else(|| format!("{arg} needs a value"));
@@ -27,6 +38,8 @@ impl Options {
                 "--sizes" => options.sizes = value()?.split(',').map(number).collect::<Result<_, _>>()?,
                 "--turns" => options.turns = number(value()?)?,
                 "--rounds" => options.rounds = number(value()?)?,
+                "--commits" => options.commits = number(value()?)?,
+                "--tasks" => options.tasks = number(value()?)?,
                 "--nodes" => options.nodes = Some(number(value()?)?),
                 _ => return Err(crate::USAGE.into()),
             }

@@ -179,10 +179,10 @@ impl Reader {
                 let Some(id) = branch.as_str().strip_prefix(&prefix).and_then(|id| TaskId::new(id).ok()) else {
                     continue;
                 };
-                let landed = landed.get_or_insert_with(|| Landed::new(scan));
-                if tip != scan.tip && !landed.has(&self.repo, tip)? {
-                    chains.extend(self.chain(scan, OpenBranch { name: branch, place: place(id), tip })?);
+                if tip == scan.tip || landed.get_or_insert_with(|| Landed::new(scan)).has(&self.repo, tip)? {
+                    continue;
                 }
+                chains.extend(self.chain(scan, OpenBranch { name: branch, place: place(id), tip })?);
             }
         }
         Ok(chains)

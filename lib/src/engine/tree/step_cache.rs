@@ -51,9 +51,9 @@ fn path(common_dir: &Path, target: &BranchName) -> PathBuf {
 /// Finds files that were cut off or never reached the disk.
 fn checksum(bytes: &[u8]) -> u64 {
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    let words = bytes.chunks_exact(8);
-    let rest = words.remainder().iter().fold(bytes.len() as u64, |hash, byte| mix(hash, u64::from(*byte)));
-    words.fold(rest, |hash, word| mix(hash, word.iter().fold(0, |word, byte| word << 8 | u64::from(*byte))))
+    let (words, rest) = bytes.as_chunks::<8>();
+    let rest = rest.iter().fold(bytes.len() as u64, |hash, byte| mix(hash, u64::from(*byte)));
+    words.iter().fold(rest, |hash, word| mix(hash, u64::from_le_bytes(*word)))
 }
 
 struct Sink(Vec<u8>);
@@ -203,7 +203,7 @@ impl<'a> Source<'a> {
         };
         let runs = self.runs()?;
         let count = self.number()?;
-        let mut steps = Vec::new();
+        let mut steps = Vec::with_capacity(self.0.len() / 200);
         let mut last = Runs::default();
         for _ in 0..count {
             if let Some(changed) = self.maybe(Self::runs)? {
@@ -256,5 +256,88 @@ impl<'a> Source<'a> {
                 Some(Counts { passed: source.number()?, failed: source.number()?, skipped: source.number()? })
             })?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::step::TestKind;
+
+    fn commit(byte: u8) -> CommitId {
+        CommitId::from_bytes([byte; 20])
+    }
+
+    fn seen(byte: u8, step: Step, runs: &[u8]) -> Seen {
+        let at = Timestamp::from_second(-1 + i64::from(byte)).unwrap();
+        let body = "\u{e4}\n".repeat(byte.into());
+        let found =
+            Found { commit: commit(byte), at, step, body, on: Place::Target, print: u64::MAX - u64::from(byte) };
+        let runs = Arc::new(runs.iter().map(|byte| commit(*byte)).collect());
+        Seen { found: Arc::new(found), runs, is_older_form: byte % 2 == 0, in_scope: byte % 3 == 0 }
+    }
+
+    fn scan() -> Scan {
+        let counts = Some(Counts { passed: u64::MAX, failed: 0, skipped: 128 });
+        let facts = TestFacts { kind: TestKind::E2e, counts, runtime: Duration::new(7, 999_999_999), log: None };
+        let task = || "T1".parse().ok();
+        let full = Step {
+            retry: Some(u32::MAX),
+            test: Some(TestFacts { log: Some("l".into()), ..facts.clone() }),
+            review_log: Some("r".into()),
+            report: Some(String::new()),
+            skipped: true,
+            untested: true,
+            session: "abcdefgh".parse().ok(),
+            tree: Some("t.json".into()),
+            name: Some("N \"q\"".into()),
+            extra: vec![("Arborist-X".into(), "y".into()), (String::new(), String::new())],
+            ..Step::new(task(), StepKind::Complete, true)
+        };
+        let steps = vec![
+            seen(1, Step::run_start("t.json"), &[]),
+            seen(2, full, &[1]),
+            seen(3, Step { test: Some(facts), ..Step::new(task(), StepKind::Test, false) }, &[1]),
+            seen(4, Step::new(task(), StepKind::Custom("lint".parse().unwrap()), false), &[]),
+            seen(200, Step::new(task(), StepKind::Reset, true), &[1, 9]),
+        ];
+        Scan { tip: commit(9), steps, runs: Arc::new([commit(1)].into()), scope: Scope::After(commit(5)) }
+    }
+
+    #[test]
+    fn what_is_kept_is_what_was_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let main = BranchName::new("main").unwrap();
+        assert_eq!(load(dir.path(), &main), None);
+        for scope in [Scope::After(commit(5)), Scope::All, Scope::Unneeded] {
+            let scan = Scan { scope, ..scan() };
+            save(dir.path(), &main, &scan);
+            assert_eq!(load(dir.path(), &main), Some(scan));
+        }
+        assert_eq!(std::fs::read_dir(dir.path().join("pleach/cache")).unwrap().count(), 1);
+        // Another branch's file under this one's name is of no use.
+        let other = BranchName::new("other").unwrap();
+        std::fs::copy(path(dir.path(), &main), path(dir.path(), &other)).unwrap();
+        assert_eq!(load(dir.path(), &other), None);
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_not_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("pleach"), "in the way").unwrap();
+        let main = BranchName::new("main").unwrap();
+        save(dir.path(), &main, &scan());
+        assert_eq!(load(dir.path(), &main), None);
+    }
+
+    #[test]
+    fn half_a_file_is_none() {
+        let mut sink = Sink(Vec::new());
+        sink.scan(&scan());
+        for length in 0..sink.0.len() {
+            // Without its checksum, so that the reader itself has to notice.
+            assert_eq!(Source(&sink.0[..length]).scan(), None, "{length}");
+        }
+        assert_eq!(Source(&sink.0).scan(), Some(scan()));
     }
 }
