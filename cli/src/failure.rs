@@ -33,8 +33,7 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         Error::CalledOff { session } => {
             plain(Exit::WorkFailed, error).hint(format!("`pleach rm {session}` removes what is left of it"))
         }
-        Error::Agent { .. } => plain(Exit::Environment, error)
-            .hint("`pleach config` shows which agents are configured; `agent` in pleach.yaml names one"),
+        Error::Agent { .. } => advised(Exit::Environment, error),
         Error::State(_) | Error::Message { .. } => plain(Exit::Environment, error)
             .hint("the record was damaged or changed by hand; `git fsck` may show more, nothing was written"),
         Error::Spawn(_) | Error::Worker { .. } => plain(Exit::Environment, error),

@@ -7,6 +7,7 @@ use std::path::Path;
 use pleach::config::Config;
 use pleach::plan::lint::Known;
 use pleach::plan::{Inputs, files_named};
+use pleach::text::listed;
 
 use crate::exit::{Exit, Failure};
 
@@ -27,9 +28,9 @@ impl PipelineFile {
         let source = fs::read_to_string(path).map_err(|error| {
             Failure::new(Exit::Usage, format!("cannot read `{}`", name.display()))
                 .because(&error)
-                .hint("give the path of a pipeline, a text file in the DOT language")
+                .hint(what_to_read(name, path))
         })?;
-        let dir = path.parent().unwrap_or(Path::new(""));
+        let dir = parent(path);
         let named = files_named(&source).into_iter();
         let files =
             named.filter_map(|file| fs::read_to_string(dir.join(&file)).ok().map(|text| (file, text))).collect();
@@ -40,6 +41,29 @@ impl PipelineFile {
     pub fn inputs(&self, values: BTreeMap<String, String>) -> Inputs {
         Inputs { files: self.files.clone(), values }
     }
+}
+
+/// The pipelines that may have been meant by a path that is none.
+fn what_to_read(name: &Path, path: &Path) -> String {
+    let with_ending = path.with_added_extension("dot");
+    if with_ending.is_file() {
+        return format!("did you mean `{}.dot`?", name.display());
+    }
+    // Of a directory its own pipelines, of a missing file its neighbours.
+    let (dir, shown) = if path.is_dir() { (path, name) } else { (parent(path), parent(name)) };
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let pipelines =
+        entries.map(|entry| entry.file_name()).filter(|file| Path::new(file).extension() == Some("dot".as_ref()));
+    let mut pipelines: Vec<String> = pipelines.map(|file| format!("`{}`", shown.join(file).display())).collect();
+    pipelines.sort();
+    match pipelines.is_empty() || path.is_file() {
+        true => "give the path of a pipeline, a text file in the DOT language".to_owned(),
+        false => format!("give the path of a pipeline; there is {}", listed(pipelines, 5)),
+    }
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new(""))
 }
 
 /// The agents and models a configuration knows.

@@ -199,9 +199,9 @@ fn require_with(
         if !ask.terminal {
             return Err(Failure::new(
                 Exit::WaitsForPerson,
-                format!("{things} of this repository nobody has agreed to"),
+                format!("this repository supplies {things} you have not agreed to"),
             )
-            .hint("read them above; then run the command again with -y, or in a terminal to be asked"));
+            .hint("read what is shown above; then run the command again with -y, or in a terminal to be asked"));
         }
         let agreed = answer("Agree to all of this? [y/N] ").map_err(|error| {
             Failure::new(Exit::WaitsForPerson, "the answer cannot be read").because(&error).hint("agree with -y")
@@ -321,7 +321,7 @@ mod tests {
             second
         "#);
         let failure = result.unwrap_err();
-        assert_eq!(failure.message, "2 things of this repository nobody has agreed to");
+        assert_eq!(failure.message, "this repository supplies 2 things you have not agreed to");
         assert!(failure.hint.unwrap().contains("-y"));
         assert_eq!(store.list().unwrap(), []);
     }

@@ -158,13 +158,30 @@ fn tell(dir: &Path, history: &History) -> Result<(), Failure> {
         }
     }
     let id = &history.session;
-    let dir = dir.display();
-    out.line(format!("\nLook further:\n  cd {dir}"))?;
-    out.line(format!("  pleach status {id}        # the session, its turns and checkpoints"))?;
-    out.line(format!("  pleach show {id}/main.5    # one turn: messages, tools, diff"))?;
-    out.line(format!("  pleach diff {id}          # all it changed"))?;
-    out.line(format!(
-        "  git log --stat {}    # the same as git sees it",
-        history.started.branches.values().next().map_or("", |branch| branch.as_str())
-    ))
+    let branch = history.started.branches.values().next().map_or("", |branch| branch.as_str());
+    out.line(format!("\nLook further:\n  cd {}", dir.display()))?;
+    if let Some(program) = program_elsewhere() {
+        out.line(format!("  alias pleach='{}'", program.display()))?;
+    }
+    // The first turn that wrote something has a diff to show.
+    let wrote = history.events().find_map(|recorded| match &recorded.event {
+        Event::AgentTurn(turn) => turn.git_sha.as_ref().map(|_| turn.turn.to_string()),
+        _ => None,
+    });
+    let show = wrote.map(|turn| (format!("pleach show {id}/{turn}"), "one turn: messages, tools, diff"));
+    let commands = [(format!("pleach status {id}"), "the session, its turns and checkpoints")].into_iter().chain(show);
+    let commands = commands.chain([
+        (format!("pleach diff {id}"), "all it changed"),
+        (format!("git log --stat {branch}"), "the same as git sees it"),
+    ]);
+    let commands: Vec<_> = commands.collect();
+    let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    commands.iter().try_for_each(|(command, what)| out.line(format!("  {command:width$}  # {what}")))
+}
+
+/// This program, when it was started by a path as `cargo run` does: then a shell may not find `pleach`.
+fn program_elsewhere() -> Option<PathBuf> {
+    let called = std::env::args_os().next().map(PathBuf::from)?;
+    let by_path = called.components().count() > 1;
+    by_path.then(std::env::current_exe)?.ok()
 }

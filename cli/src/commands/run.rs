@@ -64,6 +64,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let built = build(&settings, config, answers)?;
     let agents = &built.engine.agents;
     let simulated = agent_nodes(&pipeline).any(|node| agents.simulates(node));
+    check_agents(&pipeline, agents)?;
     if simulated {
         say_simulated();
     }
@@ -110,6 +111,15 @@ pub fn check_answers(pipeline: &Pipeline, answers: &Answers) -> Result<(), Failu
     Err(Failure::new(Exit::Usage, format!("the pipeline has no gate `{unknown}`")).hint(hint))
 }
 
+/// A node nobody can work on would end the run when it comes there, with everything before it done in vain.
+fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
+    for node in agent_nodes(pipeline) {
+        let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
+        agents.of(node).map_err(cannot)?;
+    }
+    Ok(())
+}
+
 /// Said before everything else and again at the end.
 pub fn say_simulated() {
     anstream::eprintln!("warning: {SIMULATED}");
@@ -140,7 +150,8 @@ pub fn runnable(
     }
     pipeline.filter(|_| errors == 0).ok_or_else(|| {
         let message = format!("`{}` cannot be run: {}", file.name, counted(errors, "error"));
-        Failure::new(Exit::Usage, message).hint(format!("mend them; `pleach validate {}` checks again", file.name))
+        Failure::new(Exit::Usage, message)
+            .hint(format!("mend what is shown above; `pleach validate {}` checks again", file.name))
     })
 }
 
@@ -220,11 +231,6 @@ fn dry_run(globals: &Globals, pipeline: &Pipeline, place: &Place, agents: &Roste
     let mut out = Out::new();
     let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
     let name = pipeline.name().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-    // A node nobody can run is found out before anything is said about the others.
-    for node in agent_nodes(pipeline) {
-        let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
-        agents.of(node).map_err(cannot)?;
-    }
     if globals.json {
         let nodes: Vec<Value> = pipeline.nodes().iter().map(|node| planned(pipeline, node, agents)).collect();
         out.json(&json!({

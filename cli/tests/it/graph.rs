@@ -255,7 +255,7 @@ fn what_cannot_be_read_is_told_in_one_error() {
     exit: 2
     --- stderr
     error: cannot read `.`: Is a directory (os error 21)
-    hint: give the path of a pipeline, a text file in the DOT language
+    hint: give the path of a pipeline; there is `./bytes.dot`
     ");
 }
 

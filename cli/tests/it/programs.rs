@@ -194,3 +194,33 @@ fn a_long_command_stands_unwrapped_in_its_commit() {
     assert_eq!(lines[4], "Changes told.");
     assert!(lines[6].starts_with("Orchestra-Model: tool"), "{message}");
 }
+
+#[test]
+fn an_agent_that_cannot_work_is_found_out_before_a_session_is_made() {
+    let env = TestEnv::with_repo();
+    env.configure("agent: claude\n");
+    let dot = graph("one", "code [prompt=\"Write it\"] start -> code -> exit");
+    insta::assert_snapshot!(env.run(&dot, &[]), @"
+    exit: 7
+    --- stderr
+    error: `code` cannot run: agent `claude` cannot be run by this version of pleach
+    hint: use builtin, simulation or command:PROGRAM
+    ");
+    assert!(env.sessions().is_empty());
+}
+
+#[test]
+fn a_path_that_is_no_pipeline_is_answered_with_those_there_are() {
+    let env = TestEnv::with_repo();
+    let hint = |path: &str| {
+        let ran = env.pleach(&["run", path]).expect(2);
+        ran.stderr.lines().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(hint("work.dot"), "hint: give the path of a pipeline, a text file in the DOT language");
+    env.write("repo/pipes/one.dot", graph("one", "start -> exit"));
+    env.write("repo/pipes/two.dot", b"\xff\xfe");
+    assert_eq!(hint("pipes/one"), "hint: did you mean `pipes/one.dot`?");
+    assert_eq!(hint("pipes"), "hint: give the path of a pipeline; there is `pipes/one.dot`, `pipes/two.dot`");
+    assert_eq!(hint("pipes/on.dot"), "hint: give the path of a pipeline; there is `pipes/one.dot`, `pipes/two.dot`");
+    assert_eq!(hint("pipes/two.dot"), "hint: give the path of a pipeline, a text file in the DOT language");
+}

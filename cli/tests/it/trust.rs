@@ -88,8 +88,8 @@ fn what_a_repository_supplies_is_asked_about_once() {
       command (tool_command of `work`, g.dot)
         printf done > made
 
-    error: 2 things of this repository nobody has agreed to
-    hint: read them above; then run the command again with -y, or in a terminal to be asked
+    error: this repository supplies 2 things you have not agreed to
+    hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
     "#);
     assert_eq!(env.git_in(&repo, &["for-each-ref", "refs/pleach", "refs/heads/pleach"]), "", "nothing was begun");
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
