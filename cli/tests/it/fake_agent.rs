@@ -48,7 +48,9 @@ impl Play {
     #[expect(clippy::disallowed_methods, reason = "the test runs the agent by itself")]
     fn start(&self, prompt: &str) -> Child {
         let mut agent = Command::new(path());
-        agent.args(["script", "first"]).env("COLOUR", "green").env_remove("NOTHING").current_dir(self.dir.path());
+        agent.args(["script", "first"]).current_dir(self.dir.path());
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        agent.env_clear().env("PATH", path).env("HOME", self.dir.path()).env("COLOUR", "green");
         agent.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut agent = agent.spawn().expect("the agent starts");
         // An agent with a broken script does not read its prompt.

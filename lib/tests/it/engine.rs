@@ -53,7 +53,8 @@ impl World {
             .args(["-c", "user.name=t", "-c", "user.email=t@example.org"])
             .args(args)
             .current_dir(dir)
-            .env("HOME", self.dir.path().join("home"))
+            .env_clear()
+            .envs(self.environment().iter())
             .output()
             .unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));

@@ -163,7 +163,10 @@ async fn a_broken_pipe_ends_a_writer_as_usual() {
 #[tokio::test]
 async fn what_cannot_be_started_is_named() {
     let dir = dir();
-    let error = run_error(Command::new(["no-such-program-here", "x"], dir.path())).await;
+    let mut missing = Command::new(["no-such-program-here", "x"], dir.path());
+    // A directory on PATH that may not be looked into would be another error.
+    missing.env = vec![("PATH".into(), Some(dir.path().into()))];
+    let error = run_error(missing).await;
     assert!(matches!(&error, SpawnError::Program { source, .. } if source.kind() == std::io::ErrorKind::NotFound));
     assert!(error.to_string().contains("`no-such-program-here`") && error.to_string().contains("PATH"), "{error}");
 

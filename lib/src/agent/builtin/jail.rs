@@ -12,7 +12,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, readlinkat, unlinkat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, fchmod, fstat, openat, readlinkat, unlinkat};
 use rustix::io::Errno;
 
 /// How files are opened to read; a pipe must not make the reader wait.
@@ -173,7 +173,7 @@ impl Jail {
             Err(JailError::Missing(_)) => None,
             Err(error) => return Err(error),
         };
-        let mut mode = Mode::from_raw_mode(0o666);
+        let mut kept_mode = None;
         if let Some(file) = old {
             check_regular(&file, path)?;
             let stat = fstat(&file).map_err(|errno| io(errno.into()))?;
@@ -182,11 +182,15 @@ impl Jail {
                 return Ok(Some(place.path()));
             }
             // Other names of the same file may lie anywhere: give this name a file of its own.
-            mode = Mode::from_raw_mode(stat.st_mode);
+            kept_mode = Some(Mode::from_raw_mode(stat.st_mode));
             let name = place.name.as_deref().ok_or_else(|| JailError::Directory(path.into()))?;
             unlinkat(&place.dir, name, AtFlags::empty()).map_err(|errno| io(errno.into()))?;
         }
-        let file = create_at(&place, mode, path)?;
+        let file = create_at(&place, kept_mode.unwrap_or(Mode::from_raw_mode(0o666)), path)?;
+        if let Some(mode) = kept_mode {
+            // The umask is for new files, and this one is not.
+            fchmod(&file, mode).map_err(|errno| io(errno.into()))?;
+        }
         overwrite(file, content).map_err(io)?;
         Ok(Some(place.path()))
     }
