@@ -219,9 +219,10 @@ impl TreeRun<'_> {
         on: &BranchName,
         notes: Notes<'_>,
     ) -> Result<(), Error> {
+        let known = *on == self.plan.target && session.landing_from() == Some(self.seen);
         session.record_landed(commit, &mut observer(&session.id.clone(), notes))?;
         let task = session.task().id.clone();
-        if *on == self.plan.target && self.target_was(session) {
+        if known {
             self.take_in(commit)?;
             self.seen = tip;
         } else {
@@ -238,11 +239,6 @@ impl TreeRun<'_> {
             }
         }
         Ok(())
-    }
-
-    /// Whether the progress in memory was that of the commit a session's landing began at.
-    fn target_was(&self, session: &Session) -> bool {
-        session.landing_from() == Some(self.seen)
     }
 
     /// Adds the steps of a landing to the progress: reading everything again would cost more with every task.
