@@ -212,7 +212,7 @@ impl Session {
         let attempt = attempt.expect("an attempt that failed was begun");
         let facts = Step { retry: Some(attempt.retry), ..self.facts(StepKind::Implement, false) };
         let number = Attempt { number: attempt.number, of: attempt.of };
-        let told = Feedback { kind: FeedbackKind::RunnerError, text: text::tail(reason, FEEDBACK) };
+        let told = Feedback { kind: FeedbackKind::RunnerError, text: text::cut(reason, FEEDBACK) };
         let body = text::runner_error(reason);
         let making = Making { facts, body, attempt: Some(number), files: Vec::new(), feedback: Some(told) };
         self.commit_step(making, observe)?;
@@ -415,7 +415,7 @@ impl Session {
     /// A prompt of the pipeline's own stands in place of the first part.
     pub(super) fn step_prompt(&self, node: &Node) -> Result<Option<String>, Error> {
         let (Some(job), Some(step)) = (&self.job, node.step.as_deref()) else { return Ok(None) };
-        let own = node.attrs.get("prompt").is_some().then_some(node.prompt.as_str());
+        let own = node.attrs.contains_key("prompt").then_some(node.prompt.as_str());
         Ok(match step {
             "review" => {
                 let (stat, diff) = self.task_diff(job)?;
@@ -546,10 +546,10 @@ pub(super) fn code_of(repo: &Repo, tree: TreeId, job: &TaskJob) -> Result<Commit
 
 /// What a failed step tells the next attempt.
 fn feedback(kind: &StepKind, said: &str) -> Feedback {
-    let tail = |kind| Feedback { kind, text: text::tail(said, FEEDBACK) };
+    let tail = |kind| Feedback { kind, text: text::cut(said, FEEDBACK) };
     match kind {
         StepKind::Review => tail(FeedbackKind::Rejected),
-        StepKind::Test => prompt::test_failure(&text::tail(said, FEEDBACK)),
+        StepKind::Test => prompt::test_failure(&text::cut(said, FEEDBACK)),
         StepKind::Custom(_) => tail(FeedbackKind::TestFailure),
         _ => tail(FeedbackKind::RunnerError),
     }

@@ -108,12 +108,7 @@ fn parse(output: &[u8]) -> Option<(TreeId, Conflict)> {
 
 /// Paths for a sentence: the first few, and how many more.
 pub(super) fn listed(paths: &[RepoPath]) -> String {
-    const SHOWN: usize = 10;
-    let shown: Vec<String> = paths.iter().take(SHOWN).map(|path| format!("`{path}`")).collect();
-    match paths.len().saturating_sub(SHOWN) {
-        0 => shown.join(", "),
-        more => format!("{} and {more} more", shown.join(", ")),
-    }
+    crate::text::listed(paths.iter().map(|path| format!("`{path}`")), 10)
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub fn lessons(feedback: &[Feedback], bounds: Bounds) -> String {
     let mut blocks = Vec::new();
     let mut room = bounds.all;
     for one in feedback.iter().rev() {
-        let words = text::tail(one.text.trim(), bounds.each);
+        let words = text::cut(one.text.trim(), bounds.each);
         let length = words.chars().count();
         if length > room && !blocks.is_empty() {
             break;

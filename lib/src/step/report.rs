@@ -13,7 +13,7 @@ pub struct Report {
     /// The task.
     pub task_id: TaskId,
     /// Whether it was completed.
-    pub result: Ending,
+    pub result: TaskResult,
     /// Attempts before the one that decided, within the budget.
     pub retries: u32,
     /// The task's name.
@@ -35,7 +35,7 @@ pub struct Report {
 /// How a task ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Ending {
+pub enum TaskResult {
     /// Complete.
     Pass,
     /// Given up.
@@ -99,7 +99,7 @@ mod tests {
     fn a_report_begins_as_the_original_wrote_it() {
         let report = Report {
             task_id: task(),
-            result: Ending::Pass,
+            result: TaskResult::Pass,
             retries: 2,
             name: "Create \"schema\"".to_owned(),
             attempts: 3,

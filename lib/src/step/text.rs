@@ -1,6 +1,7 @@
 //! The bodies of step commits: the end of what a step said, and what of it the next attempt is told.
 
 use super::{Feedback, FeedbackKind, RanTest, Step, StepKind};
+use crate::text::tail;
 
 /// How much of an agent's or a reviewer's words a body keeps.
 const WORDS: usize = 2000;
@@ -16,26 +17,26 @@ const RUNNER_ERROR: &str = "Runner error:";
 const REVIEW: &str = "Review:";
 
 /// The last characters of a text, below a line that says so when there were more.
-pub fn tail(text: &str, max_chars: usize) -> String {
-    match text.char_indices().rev().nth(max_chars) {
-        Some((before, c)) => format!("{CUT}\n{}", &text[before + c.len_utf8()..]),
-        None => text.to_owned(),
+pub fn cut(text: &str, max_chars: usize) -> String {
+    match tail(text, max_chars) {
+        whole if whole.len() == text.len() => text.to_owned(),
+        end => format!("{CUT}\n{end}"),
     }
 }
 
 /// The body of an implement step that went well.
 pub fn implement(output: &str) -> String {
-    format!("{RUNNER_OUTPUT}\n{}", tail(output, WORDS))
+    format!("{RUNNER_OUTPUT}\n{}", cut(output, WORDS))
 }
 
 /// The body of an implement step that failed.
 pub fn runner_error(error: &str) -> String {
-    format!("{RUNNER_ERROR}\n{}", tail(error, WORDS))
+    format!("{RUNNER_ERROR}\n{}", cut(error, WORDS))
 }
 
 /// The body of a review step.
 pub fn review(reply: &str) -> String {
-    format!("{REVIEW}\n{}", tail(reply, WORDS))
+    format!("{REVIEW}\n{}", cut(reply, WORDS))
 }
 
 /// The body of a test step: the output of each command, complaints only of those that failed.
@@ -56,7 +57,7 @@ fn streams(what: &str, stderr: &str, stdout: &str) -> String {
     [("stderr", stderr), ("stdout", stdout)]
         .into_iter()
         .filter(|(_, text)| !text.trim().is_empty())
-        .map(|(stream, text)| format!("{what} {stream} (last {STREAM} chars):\n{}", tail(text.trim_end(), STREAM)))
+        .map(|(stream, text)| format!("{what} {stream} (last {STREAM} chars):\n{}", cut(text.trim_end(), STREAM)))
         .collect::<Vec<_>>()
         .join("\n\n")
 }

@@ -20,7 +20,7 @@ use crate::record::History;
 use crate::route;
 use crate::schedule::{self, After, Failure, Reason};
 use crate::state::{Phase, State};
-use crate::step::report::{Ending, Report};
+use crate::step::report::{Report, TaskResult};
 use crate::step::{Attempt, Step, StepKind, text};
 use crate::workspace::{KEEP, branch_ref, phase_branch, task_branch};
 
@@ -367,7 +367,7 @@ impl TreeRun<'_> {
         let attempts = session.attempt_number();
         let report = Report {
             task_id: job.task.id.clone(),
-            result: Ending::Pass,
+            result: TaskResult::Pass,
             retries: attempts.saturating_sub(1),
             name: job.task.name.clone(),
             attempts,

@@ -237,10 +237,10 @@ fn names_are_shown_on_one_line_and_cut() {
 
 #[test]
 fn bodies_keep_the_end_of_what_was_said() {
-    assert_eq!(text::tail("abc", 3), "abc");
-    assert_eq!(text::tail("abcd", 3), "[...truncated]\nbcd");
-    assert_eq!(text::tail("\u{e4}\u{f6}\u{fc}", 1), "[...truncated]\n\u{fc}");
-    assert_eq!(text::tail("a", 0), "[...truncated]\n");
+    assert_eq!(text::cut("abc", 3), "abc");
+    assert_eq!(text::cut("abcd", 3), "[...truncated]\nbcd");
+    assert_eq!(text::cut("\u{e4}\u{f6}\u{fc}", 1), "[...truncated]\n\u{fc}");
+    assert_eq!(text::cut("a", 0), "[...truncated]\n");
     assert_eq!(text::implement("done"), "Runner output (truncated to 2000 chars):\ndone");
     let megabyte = "0123456789".repeat(100_000);
     assert_eq!(text::runner_error(&megabyte).len(), "Runner error:\n[...truncated]\n".len() + 2000);
