@@ -301,12 +301,27 @@ impl WorkingCopy {
         }
     }
 
-    /// Brings files, HEAD and index to the newest recorded commit after a crash, saving first what is not in it.
-    /// Returns the ref it was saved under.
+    /// Brings files, HEAD and index to the newest recorded commit after a crash, or after work for another task,
+    /// saving first what is not committed. Returns the ref it was saved under.
     pub fn recover(&mut self) -> Result<Option<String>, Error> {
-        let kept = self.keep_uncommitted("resume after a crash")?;
+        let kept = match self.stands_at_a_step()? {
+            true => None,
+            false => self.keep_uncommitted("resume after a crash")?,
+        };
         self.worktree.reset_to(self.at.base, self.tree()?)?;
         Ok(kept.map(|(name, _)| name))
+    }
+
+    /// Whether HEAD is a step of some task and the files are those of that step: the record of its session has them.
+    fn stands_at_a_step(&mut self) -> Result<bool, Error> {
+        let Some(Head { commit, branch: None }) = self.worktree.agent_head()? else { return Ok(false) };
+        let commit = self.repo.commit(commit)?;
+        if Message::read(&commit.text()).trailer("Arborist-Step").is_none() {
+            return Ok(false);
+        }
+        let mut writer = self.repo.writer();
+        let scan = self.worktree.scan()?;
+        Ok(self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?.tree == commit.tree)
     }
 
     /// Saves what no recorded commit has. Returns the ref, and the paths.
