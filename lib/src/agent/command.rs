@@ -92,8 +92,9 @@ impl CommandAgent {
         };
         match output.exit {
             Exit::Code(0) => Ok(()),
-            Exit::Code(TRY_AGAIN) => Err(AgentError::Transient(complaint())),
-            Exit::Code(_) | Exit::Signal(_) => Err(AgentError::Terminal(complaint())),
+            // Whoever is killed has not given up.
+            Exit::Code(TRY_AGAIN) | Exit::Signal(_) => Err(AgentError::Transient(complaint())),
+            Exit::Code(_) => Err(AgentError::Terminal(complaint())),
             Exit::TimedOut(_) => Err(AgentError::TimedOut(complaint())),
             Exit::Cancelled => Err(AgentError::Cancelled),
         }
