@@ -103,13 +103,20 @@ impl Worker {
             }
         };
         let passed = output.exit == Exit::Code(0);
+        let exited = matches!(output.exit, Exit::Code(_));
         let exit = match output.exit {
             Exit::Cancelled => return Err(Stopped::Paused(PauseReason::Interrupted)),
             other => other.to_string(),
         };
         let redact = |text: String| self.engine.redactor.text(&text).into_owned();
-        let said = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
-        Ok(ran(exit, passed, said, output.duration))
+        let (stdout, mut stderr) = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
+        let said_nothing = stdout.trim().is_empty() && stderr.trim().is_empty();
+        if !passed && (said_nothing || !exited) {
+            // Nobody else would tell the next attempt.
+            let line = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
+            stderr.push_str(&format!("{line}[{exit}]\n"));
+        }
+        Ok(ran(exit, passed, (stdout, stderr), output.duration))
     }
 }
 
