@@ -125,6 +125,12 @@ pub struct Attempt {
     pub of: u32,
     /// The code it began with.
     pub code: CommitId,
+    /// The commit whose files were laid over the working copy before it.
+    #[serde(default)]
+    pub laid: Option<CommitId>,
+    /// It has failed, and a step says so.
+    #[serde(default)]
+    pub has_failed: bool,
 }
 
 /// How an attempt ended that did not succeed.
@@ -394,8 +400,8 @@ impl State {
             _ => return Err(format!("the session is {}", self.phase.word())),
         }
         self.on_task(|task| {
-            let &AttemptStarted { retry, number, of, code, .. } = data;
-            task.attempt = Some(Attempt { retry, number, of, code });
+            let &AttemptStarted { retry, number, of, code, laid, .. } = data;
+            task.attempt = Some(Attempt { retry, number, of, code, laid, has_failed: false });
             task.feedback.extend(data.feedback.iter().cloned());
         })?;
         self.restart();

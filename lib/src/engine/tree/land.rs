@@ -203,6 +203,10 @@ impl TreeRun<'_> {
     /// Moves a branch forward; one that is not there yet begins where it was thought to be.
     fn forward(&self, on: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
         tokio::task::block_in_place(|| {
+            if *on != self.plan.target {
+                // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
+                self.repo.release_stale_lock(&branch_ref(on))?;
+            }
             if *on != self.plan.target && self.repo.reference(&branch_ref(on))?.is_none() {
                 let made = self.repo.swap(&branch_ref(on), None, from, "pleach: a phase begins");
                 made.map_err(crate::git::Error::from)?;

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Ended, Session, StartRequest};
 use crate::event::{AttemptStarted, Outcome, TaskOf};
-use crate::git::{MergeError, TreeId};
+use crate::git::{CommitSpec, MergeError, Person, SwapError};
 use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoPath, SessionId, TaskId};
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
@@ -47,7 +47,7 @@ struct Beginning {
     /// What the newest step on the branch says.
     status: Option<String>,
     /// Files of an earlier budget, laid over the base.
-    laid: Option<TreeId>,
+    laid: Option<CommitId>,
 }
 
 impl TreeRun<'_> {
@@ -175,6 +175,7 @@ impl TreeRun<'_> {
             of: attempt.of,
             start,
             code,
+            laid: beginning.laid,
             feedback: self.progress.task(&task.id).feedback(),
             extra: Default::default(),
         };
@@ -208,10 +209,7 @@ impl TreeRun<'_> {
             attempt: first,
             seat: self.seat.take().expect("the working copy is back when no task is worked"),
         };
-        let (mut session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
-        if let Some(tree) = beginning.laid {
-            tokio::task::block_in_place(|| session.lay(tree))?;
-        }
+        let (session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
         tell_kept(kept, notes);
         tell_began(&session, job, false, notes);
         Ok(session)
@@ -221,6 +219,8 @@ impl TreeRun<'_> {
     fn beginning(&self, task: &TaskId, notes: Notes<'_>) -> Result<Beginning, Error> {
         let branch = self.branch_of(task)?;
         let name = branch_ref(&branch);
+        // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
+        self.repo.release_stale_lock(&name)?;
         let state = self.progress.task(task);
         let is_leaf = self.plan.tree.is_leaf(task);
         let base = if is_leaf { self.landing_tip(task)? } else { self.gate_base(task)? };
@@ -233,12 +233,13 @@ impl TreeRun<'_> {
             let status = state.newest().map(|found| found.step.status());
             return Ok(Beginning { branch, base: tip, task_base, after, status, laid: None });
         }
-        // The branch belongs to work that has ended. It is made anew; what only it has is kept.
+        // The branch belongs to work that has ended. It is made anew once the session is recorded; what only it has is
+        // kept, by which the session knows that it may be moved.
         let mut laid = None;
         if !self.repo.is_ancestor(tip, base)? {
             let kept = self.keep(task, tip)?;
             if state.status == Status::Failed {
-                laid = self.old_code(tip, base)?;
+                laid = self.old_code(task, tip, base)?;
                 notes(Note::Said(match laid {
                     Some(_) => format!("{task} goes on with the code of its last attempt ({kept})"),
                     None => format!(
@@ -248,32 +249,57 @@ impl TreeRun<'_> {
                 }));
             }
         }
-        self.repo.swap(&name, Some(tip), base, "pleach: a new budget").map_err(crate::git::Error::from)?;
         Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid })
     }
 
-    /// The files of an earlier budget on another base; none when they do not fit.
-    fn old_code(&self, tip: CommitId, base: CommitId) -> Result<Option<TreeId>, Error> {
+    /// A commit with the files of an earlier budget on another base; none when they do not fit.
+    fn old_code(&self, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<CommitId>, Error> {
         let Some(old_base) = self.repo.merge_base(tip, base)? else { return Ok(None) };
         let tree = |commit| self.repo.tree_of(commit);
-        match self.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
-            Ok(merged) => Ok(Some(merged)),
-            Err(MergeError::Conflict(_)) => Ok(None),
-            Err(MergeError::Git(error)) => Err(error.into()),
-        }
+        let merged = match self.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
+            Ok(merged) => merged,
+            Err(MergeError::Conflict(_)) => return Ok(None),
+            Err(MergeError::Git(error)) => return Err(error.into()),
+        };
+        // Only the session's record leads to it, so that it is there when the session goes on after a crash.
+        let mut writer = self.repo.writer();
+        let laid = writer.commit(&CommitSpec {
+            tree: merged,
+            parents: vec![base],
+            author: Person::pleach(),
+            committer: Person::pleach(),
+            at: clock::now(),
+            message: format!("Lay the code of the budget before under {task}\n").into_bytes(),
+        })?;
+        writer.flush()?;
+        Ok(Some(laid))
     }
 
     /// Keeps a commit only a branch leads to that is about to be moved.
     pub(super) fn keep(&self, task: &TaskId, commit: CommitId) -> Result<String, Error> {
+        if let Some(name) = self.kept(task, commit)? {
+            return Ok(name);
+        }
         let prefix = format!("{KEEP}{task}-");
         let taken = self.repo.references(&prefix)?;
-        if let Some((name, _)) = taken.iter().find(|(_, kept)| *kept == commit) {
-            return Ok(name.clone());
-        }
         let used = taken.iter().filter_map(|(name, _)| name.strip_prefix(&prefix)?.parse::<u32>().ok());
-        let name = format!("{prefix}{}", used.max().unwrap_or(0) + 1);
-        self.repo.swap(&name, None, commit, "pleach: keep").map_err(crate::git::Error::from)?;
-        Ok(name)
+        let first = used.max().unwrap_or(0) + 1;
+        let mut number = first;
+        loop {
+            let name = format!("{prefix}{number}");
+            match self.repo.swap(&name, None, commit, "pleach: keep") {
+                Ok(()) => return Ok(name),
+                // A killed run left its lock there; the next name will do.
+                Err(SwapError::Locked { .. }) if number < first + 9 => number += 1,
+                Err(error) => return Err(crate::git::Error::from(error).into()),
+            }
+        }
+    }
+
+    /// Under which name a commit of a task is kept.
+    fn kept(&self, task: &TaskId, commit: CommitId) -> Result<Option<String>, Error> {
+        let all = self.repo.references(&format!("{KEEP}{task}-"))?;
+        Ok(all.into_iter().find(|(_, kept)| *kept == commit).map(|(name, _)| name))
     }
 
     /// Runs attempts until the task is complete or given up, and lands it.
@@ -356,6 +382,7 @@ impl TreeRun<'_> {
             of: self.plan.limits.max_retries,
             start,
             code,
+            laid: None,
             feedback: Vec::new(),
             extra: Default::default(),
         };
