@@ -426,6 +426,7 @@ impl State {
                 task.tested = data.trailers.clone();
             }
             if data.failed_attempt() {
+                task.attempt.iter_mut().for_each(|attempt| attempt.has_failed = true);
                 task.failed.push(FailedAttempt {
                     status: data.status.clone(),
                     before: task.attempt.as_ref().map_or(data.code, |attempt| attempt.code),
@@ -436,6 +437,10 @@ impl State {
         })?;
         for commit in self.work.values_mut() {
             *commit = data.git_sha;
+        }
+        // The tests failed on what was to land: the pass that had reached its exit has not succeeded after all.
+        if data.failed_attempt() && self.phase == Phase::Completed {
+            self.phase = Phase::Failed { reason: data.subject_alone() };
         }
         Ok(())
     }

@@ -485,10 +485,9 @@ fn ended(failed: &crate::state::FailedAttempt) -> schedule::Ended {
     schedule::Ended { before: failed.before, after: failed.after, failure }
 }
 
-/// Whether the newest attempt ended with a step that says so.
+/// Whether the newest attempt failed with a step that says so.
 fn attempt_has_result(session: &Session) -> bool {
-    let status = session.state.task.as_ref().and_then(|task| task.status.as_deref());
-    status.is_some_and(|status| status.ends_with("-fail") || status.ends_with("-rejected") || status == "failed")
+    session.state.task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.has_failed)
 }
 
 /// Passes a session's events on.
