@@ -171,6 +171,17 @@ impl Session {
         Ok((session, kept))
     }
 
+    /// Records of a session on a task, which a run before this one left, that the target has moved over its steps.
+    pub fn close_landed(engine: Arc<Engine>, repo: Repo, id: &SessionId, seat: &Seat) -> Result<(), Error> {
+        let locks = Locks::beside(&repo, id, seat.lock.clone())?;
+        let found = read(&repo, id)?;
+        let mut session = Self::open(engine, repo, locks, found)?;
+        match session.task_work().landing {
+            Some((_, to)) => session.record_landed(to, &mut |_| {}),
+            None => Ok(()),
+        }
+    }
+
     /// Gives the working copy back.
     pub fn leave(self) -> Seat {
         Seat { lock: self.locks.worktree, copy: self.copy }

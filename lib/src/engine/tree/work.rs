@@ -62,20 +62,35 @@ impl TreeRun<'_> {
             // A session nobody can read is none this run could go on with; its own commands say what is wrong with it.
             let Ok(history) = History::newest(&self.repo, &id, &ContextId::main()) else { continue };
             let Some(task) = history.started.task.as_ref() else { continue };
-            if task.target != self.plan.target || task.tree != self.plan.path {
-                continue;
-            }
-            let Ok(state) = state_of(&history) else { continue };
-            let landed = state.task.as_ref().is_some_and(|task| task.landed.is_some());
-            if landed || state.phase == Phase::Cancelled {
-                continue;
-            }
             let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
-            if newer {
+            if self.is_unfinished(&history, task)? && newer {
                 found.insert(task.id.clone(), (history.started_at, id));
             }
         }
         Ok(found.into_iter().map(|(task, (_, id))| (task, id)).collect())
+    }
+
+    /// Whether a session is one this run may go on with. Where its task has landed, and its process ended before it could
+    /// say so, that is recorded now.
+    fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
+        if task.target != self.plan.target || task.tree != self.plan.path {
+            return Ok(false);
+        }
+        let Ok(state) = state_of(history) else { return Ok(false) };
+        let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
+        if let (Some((_, to)), Some(seat)) = (work.landing, &self.seat)
+            && self.is_on_target(&task.id, to)?
+        {
+            Session::close_landed(self.engine.clone(), self.repo.clone(), &history.session, seat)?;
+            return Ok(false);
+        }
+        // What was begun before the run that counts is none of this run's.
+        let base = history.started.base.values().next().copied().unwrap_or(task.base);
+        let is_of_run = match &self.progress.run_start {
+            Some(start) => self.repo.is_ancestor(start.commit, base)?,
+            None => true,
+        };
+        Ok(is_of_run && !self.plan.fresh && state.phase != Phase::Cancelled)
     }
 
     /// Works a task until it is complete or given up, and lands it.
@@ -129,10 +144,7 @@ impl TreeRun<'_> {
     ) -> Result<Option<Session>, Error> {
         let Some(id) = self.unfinished.remove(task) else { return Ok(None) };
         let history = History::newest(&self.repo, &id, &ContextId::main())?;
-        let has_steps = state_of(&history)?.task.is_some_and(|task| task.status.is_some());
-        let branch = self.branch_of(task)?;
-        // Whoever removed the branch wants it done again.
-        if has_steps && self.repo.reference(&branch_ref(&branch))?.is_none() {
+        if !self.fits(task, &state_of(&history)?)? {
             return Ok(None);
         }
         let seat = self.seat.take().expect("the working copy is back when no task is worked");
@@ -141,6 +153,22 @@ impl TreeRun<'_> {
         tell_kept(kept, notes);
         tell_began(&session, job, true, notes);
         Ok(Some(session))
+    }
+
+    /// Whether a task's branch stands where a session has left it, or was about to move it from. Else the branch counts:
+    /// somebody has removed it to have the task done again, or has worked on it since.
+    fn fits(&self, task: &TaskId, state: &State) -> Result<bool, Error> {
+        let Some(tip) = state.on_branches().values().next().copied() else { return Ok(false) };
+        match self.repo.reference(&branch_ref(&self.branch_of(task)?))? {
+            None => Ok(state.task.as_ref().is_some_and(|task| task.status.is_none())),
+            Some(at) => Ok(self.repo.is_ancestor(at, tip)? || self.kept(task, at)?.is_some()),
+        }
+    }
+
+    /// Whether a commit is on the branch a task lands on, or on the target.
+    fn is_on_target(&self, task: &TaskId, commit: CommitId) -> Result<bool, Error> {
+        let (on, target) = (self.landing_tip(task)?, target_tip(&self.repo, &self.plan.target)?);
+        Ok(self.repo.is_ancestor(commit, on)? || (on != target && self.repo.is_ancestor(commit, target)?))
     }
 
     /// A new session on a task, with what is there of it already.
