@@ -125,6 +125,12 @@ pub struct Attempt {
     pub of: u32,
     /// The code it began with.
     pub code: CommitId,
+    /// The commit whose files were laid over the working copy before it.
+    #[serde(default)]
+    pub laid: Option<CommitId>,
+    /// It has failed, and a step says so.
+    #[serde(default)]
+    pub has_failed: bool,
 }
 
 /// How an attempt ended that did not succeed.
@@ -394,8 +400,8 @@ impl State {
             _ => return Err(format!("the session is {}", self.phase.word())),
         }
         self.on_task(|task| {
-            let &AttemptStarted { retry, number, of, code, .. } = data;
-            task.attempt = Some(Attempt { retry, number, of, code });
+            let &AttemptStarted { retry, number, of, code, laid, .. } = data;
+            task.attempt = Some(Attempt { retry, number, of, code, laid, has_failed: false });
             task.feedback.extend(data.feedback.iter().cloned());
         })?;
         self.restart();
@@ -420,6 +426,7 @@ impl State {
                 task.tested = data.trailers.clone();
             }
             if data.failed_attempt() {
+                task.attempt.iter_mut().for_each(|attempt| attempt.has_failed = true);
                 task.failed.push(FailedAttempt {
                     status: data.status.clone(),
                     before: task.attempt.as_ref().map_or(data.code, |attempt| attempt.code),
@@ -430,6 +437,10 @@ impl State {
         })?;
         for commit in self.work.values_mut() {
             *commit = data.git_sha;
+        }
+        // The tests failed on what was to land: the pass that had reached its exit has not succeeded after all.
+        if data.failed_attempt() && self.phase == Phase::Completed {
+            self.phase = Phase::Failed { reason: data.subject_alone() };
         }
         Ok(())
     }

@@ -143,6 +143,7 @@ impl Session {
         session.job = Some(start.job);
         session.copy = start.seat.copy;
         let kept = session.make_copy().await?;
+        session.lay()?;
         Ok((session, kept))
     }
 
@@ -166,7 +167,19 @@ impl Session {
             Phase::Running | Phase::Paused { .. } => session.go_on().await?,
             _ => session.make_copy().await?,
         };
+        session.lay()?;
         Ok((session, kept))
+    }
+
+    /// Records of a session on a task, which a run before this one left, that the target has moved over its steps.
+    pub fn close_landed(engine: Arc<Engine>, repo: Repo, id: &SessionId, seat: &Seat) -> Result<(), Error> {
+        let locks = Locks::beside(&repo, id, seat.lock.clone())?;
+        let found = read(&repo, id)?;
+        let mut session = Self::open(engine, repo, locks, found)?;
+        match session.task_work().landing {
+            Some((_, to)) => session.record_landed(to, &mut |_| {}),
+            None => Ok(()),
+        }
     }
 
     /// Gives the working copy back.
@@ -174,9 +187,14 @@ impl Session {
         Seat { lock: self.locks.worktree, copy: self.copy }
     }
 
-    /// Lays files over the working copy without committing them.
-    pub fn lay(&mut self, tree: TreeId) -> Result<(), Error> {
-        Ok(self.copy.as_mut().expect("the working copy is back when no node runs").lay(tree)?)
+    /// Lays the code of the budget before over the working copy, as long as nothing was committed since.
+    fn lay(&mut self) -> Result<(), Error> {
+        let laid = self.state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid);
+        let Some(laid) = laid.filter(|_| self.state.work == self.state.base) else { return Ok(()) };
+        tokio::task::block_in_place(|| {
+            let tree = self.repo.tree_of(laid)?;
+            Ok(self.copy.as_mut().expect("the working copy is back when no node runs").lay(tree)?)
+        })
     }
 
     /// Begins the next attempt.

@@ -72,6 +72,9 @@ pub struct AttemptStarted {
     pub start: NodeId,
     /// The code it begins with: the tree without the logs and reports of pleach's own.
     pub code: CommitId,
+    /// A commit whose files lie over the base, uncommitted: the code of the budget before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub laid: Option<CommitId>,
     /// What went wrong before the session.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub feedback: Vec<Feedback>,

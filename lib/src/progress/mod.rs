@@ -224,14 +224,17 @@ impl Progress {
         waiting.into_iter().map(|(id, _)| id).collect()
     }
 
-    /// The gate of an inner node with these leaves below it.
+    /// The gate of an inner node with these leaves below it. A run that has not landed is none yet: landing it, or
+    /// running it again, is still to be done.
     pub fn gate<'a>(&self, id: &TaskId, leaves: impl IntoIterator<Item = &'a TaskId>) -> Gate {
         let own = self.task(id);
-        let mut tests = own.steps.iter().filter(|found| found.step.kind == StepKind::Test);
-        let runs = u32::try_from(tests.clone().count()).unwrap_or(u32::MAX);
-        let newest = tests.next_back().cloned();
+        let is_run = |found: &&Arc<Found>| found.step.kind == StepKind::Test && !matches!(found.on, Place::Task(_));
+        let mut runs_of = own.steps.iter().filter(is_run);
+        let runs = u32::try_from(runs_of.clone().count()).unwrap_or(u32::MAX);
+        let newest = runs_of.next_back().cloned();
         let newer = |leaf: &TaskId| self.tasks.get(leaf).is_some_and(|leaf| leaf.newest > own.newest);
-        let green = newest.as_ref().is_some_and(|found| found.step.passed) && !leaves.into_iter().any(newer);
+        let passed = own.landed && newest.as_ref().is_some_and(|found| found.step.passed);
+        let green = passed && !leaves.into_iter().any(newer);
         Gate { runs, newest, green }
     }
 }

@@ -7,9 +7,10 @@ use crate::config::Isolation;
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::{Pause, Session};
 use crate::event::PauseReason;
-use crate::git::{LandError, MergeError};
-use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
+use crate::git::{LandError, MergeError, TreeId};
+use crate::ids::{BranchName, CommitId, ContextId, RepoPath, TaskId};
 use crate::progress::{self, Found, Place};
+use crate::record::History;
 use crate::step::{Attempt, Step};
 use crate::trailer::Message;
 use crate::workspace::{branch_ref, phase_branch};
@@ -202,6 +203,10 @@ impl TreeRun<'_> {
     /// Moves a branch forward; one that is not there yet begins where it was thought to be.
     fn forward(&self, on: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
         tokio::task::block_in_place(|| {
+            if *on != self.plan.target {
+                // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
+                self.repo.release_stale_lock(&branch_ref(on))?;
+            }
             if *on != self.plan.target && self.repo.reference(&branch_ref(on))?.is_none() {
                 let made = self.repo.swap(&branch_ref(on), None, from, "pleach: a phase begins");
                 made.map_err(crate::git::Error::from)?;
@@ -301,6 +306,20 @@ impl TreeRun<'_> {
         }
     }
 
+    /// The files the tests of a phase last passed on, where this run or the record of an earlier one tells.
+    fn tested_on(&self, gate: &TaskId) -> Result<Option<TreeId>, Error> {
+        if let Some(tree) = self.gated.get(gate) {
+            return Ok(Some(*tree));
+        }
+        let run = self.progress.gate(gate, self.plan.tree.leaves_below(gate));
+        let session =
+            run.newest.filter(|found| run.green && found.step.passed).and_then(|found| found.step.session.clone());
+        let Some(session) = session else { return Ok(None) };
+        // A record that is not there tells nothing, and the tests run again.
+        let Ok(history) = History::newest(&self.repo, &session, &ContextId::main()) else { return Ok(None) };
+        Ok(history.started.base.values().next().map(|base| self.repo.tree_of(*base)).transpose()?)
+    }
+
     /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.
     pub(super) async fn merge_phase(&mut self, phase: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
         loop {
@@ -308,7 +327,13 @@ impl TreeRun<'_> {
             let tree = self.repo.tree_of(commit)?;
             let gates: Vec<TaskId> = self.plan.tree.gates().into_iter().map(|gate| gate.id.clone()).collect();
             let of_phase = |gate: &&TaskId| self.plan.tree.phase_of(gate) == phase;
-            let untested = gates.iter().filter(of_phase).find(|gate| self.gated.get(*gate) != Some(&tree)).cloned();
+            let mut untested = None;
+            for gate in gates.iter().filter(of_phase) {
+                if self.tested_on(gate)? != Some(tree) {
+                    untested = Some(gate.clone());
+                    break;
+                }
+            }
             if let Some(gate) = untested {
                 match self.gate(&gate, notes).await? {
                     Worked::GoOn => continue,

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Ended, Session, StartRequest};
 use crate::event::{AttemptStarted, Outcome, TaskOf};
-use crate::git::{MergeError, TreeId};
+use crate::git::{CommitSpec, MergeError, Person, SwapError};
 use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoPath, SessionId, TaskId};
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
@@ -47,7 +47,7 @@ struct Beginning {
     /// What the newest step on the branch says.
     status: Option<String>,
     /// Files of an earlier budget, laid over the base.
-    laid: Option<TreeId>,
+    laid: Option<CommitId>,
 }
 
 impl TreeRun<'_> {
@@ -62,20 +62,35 @@ impl TreeRun<'_> {
             // A session nobody can read is none this run could go on with; its own commands say what is wrong with it.
             let Ok(history) = History::newest(&self.repo, &id, &ContextId::main()) else { continue };
             let Some(task) = history.started.task.as_ref() else { continue };
-            if task.target != self.plan.target || task.tree != self.plan.path {
-                continue;
-            }
-            let Ok(state) = state_of(&history) else { continue };
-            let landed = state.task.as_ref().is_some_and(|task| task.landed.is_some());
-            if landed || state.phase == Phase::Cancelled {
-                continue;
-            }
             let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
-            if newer {
+            if self.is_unfinished(&history, task)? && newer {
                 found.insert(task.id.clone(), (history.started_at, id));
             }
         }
         Ok(found.into_iter().map(|(task, (_, id))| (task, id)).collect())
+    }
+
+    /// Whether a session is one this run may go on with. Where its task has landed, and its process ended before it could
+    /// say so, that is recorded now.
+    fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
+        if task.target != self.plan.target || task.tree != self.plan.path {
+            return Ok(false);
+        }
+        let Ok(state) = state_of(history) else { return Ok(false) };
+        let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
+        if let (Some((_, to)), Some(seat)) = (work.landing, &self.seat)
+            && self.is_on_target(&task.id, to)?
+        {
+            Session::close_landed(self.engine.clone(), self.repo.clone(), &history.session, seat)?;
+            return Ok(false);
+        }
+        // What was begun before the run that counts is none of this run's.
+        let base = history.started.base.values().next().copied().unwrap_or(task.base);
+        let is_of_run = match &self.progress.run_start {
+            Some(start) => self.repo.is_ancestor(start.commit, base)?,
+            None => true,
+        };
+        Ok(is_of_run && !self.plan.fresh && state.phase != Phase::Cancelled)
     }
 
     /// Works a task until it is complete or given up, and lands it.
@@ -129,10 +144,7 @@ impl TreeRun<'_> {
     ) -> Result<Option<Session>, Error> {
         let Some(id) = self.unfinished.remove(task) else { return Ok(None) };
         let history = History::newest(&self.repo, &id, &ContextId::main())?;
-        let has_steps = state_of(&history)?.task.is_some_and(|task| task.status.is_some());
-        let branch = self.branch_of(task)?;
-        // Whoever removed the branch wants it done again.
-        if has_steps && self.repo.reference(&branch_ref(&branch))?.is_none() {
+        if !self.fits(task, &state_of(&history)?)? {
             return Ok(None);
         }
         let seat = self.seat.take().expect("the working copy is back when no task is worked");
@@ -141,6 +153,22 @@ impl TreeRun<'_> {
         tell_kept(kept, notes);
         tell_began(&session, job, true, notes);
         Ok(Some(session))
+    }
+
+    /// Whether a task's branch stands where a session has left it, or was about to move it from. Else the branch counts:
+    /// somebody has removed it to have the task done again, or has worked on it since.
+    fn fits(&self, task: &TaskId, state: &State) -> Result<bool, Error> {
+        let Some(tip) = state.on_branches().values().next().copied() else { return Ok(false) };
+        match self.repo.reference(&branch_ref(&self.branch_of(task)?))? {
+            None => Ok(state.task.as_ref().is_some_and(|task| task.status.is_none())),
+            Some(at) => Ok(self.repo.is_ancestor(at, tip)? || self.kept(task, at)?.is_some()),
+        }
+    }
+
+    /// Whether a commit is on the branch a task lands on, or on the target.
+    fn is_on_target(&self, task: &TaskId, commit: CommitId) -> Result<bool, Error> {
+        let (on, target) = (self.landing_tip(task)?, target_tip(&self.repo, &self.plan.target)?);
+        Ok(self.repo.is_ancestor(commit, on)? || (on != target && self.repo.is_ancestor(commit, target)?))
     }
 
     /// A new session on a task, with what is there of it already.
@@ -175,6 +203,7 @@ impl TreeRun<'_> {
             of: attempt.of,
             start,
             code,
+            laid: beginning.laid,
             feedback: self.progress.task(&task.id).feedback(),
             extra: Default::default(),
         };
@@ -208,10 +237,7 @@ impl TreeRun<'_> {
             attempt: first,
             seat: self.seat.take().expect("the working copy is back when no task is worked"),
         };
-        let (mut session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
-        if let Some(tree) = beginning.laid {
-            tokio::task::block_in_place(|| session.lay(tree))?;
-        }
+        let (session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
         tell_kept(kept, notes);
         tell_began(&session, job, false, notes);
         Ok(session)
@@ -221,6 +247,8 @@ impl TreeRun<'_> {
     fn beginning(&self, task: &TaskId, notes: Notes<'_>) -> Result<Beginning, Error> {
         let branch = self.branch_of(task)?;
         let name = branch_ref(&branch);
+        // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
+        self.repo.release_stale_lock(&name)?;
         let state = self.progress.task(task);
         let is_leaf = self.plan.tree.is_leaf(task);
         let base = if is_leaf { self.landing_tip(task)? } else { self.gate_base(task)? };
@@ -233,12 +261,13 @@ impl TreeRun<'_> {
             let status = state.newest().map(|found| found.step.status());
             return Ok(Beginning { branch, base: tip, task_base, after, status, laid: None });
         }
-        // The branch belongs to work that has ended. It is made anew; what only it has is kept.
+        // The branch belongs to work that has ended. It is made anew once the session is recorded; what only it has is
+        // kept, by which the session knows that it may be moved.
         let mut laid = None;
         if !self.repo.is_ancestor(tip, base)? {
             let kept = self.keep(task, tip)?;
             if state.status == Status::Failed {
-                laid = self.old_code(tip, base)?;
+                laid = self.old_code(task, tip, base)?;
                 notes(Note::Said(match laid {
                     Some(_) => format!("{task} goes on with the code of its last attempt ({kept})"),
                     None => format!(
@@ -248,32 +277,57 @@ impl TreeRun<'_> {
                 }));
             }
         }
-        self.repo.swap(&name, Some(tip), base, "pleach: a new budget").map_err(crate::git::Error::from)?;
         Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid })
     }
 
-    /// The files of an earlier budget on another base; none when they do not fit.
-    fn old_code(&self, tip: CommitId, base: CommitId) -> Result<Option<TreeId>, Error> {
+    /// A commit with the files of an earlier budget on another base; none when they do not fit.
+    fn old_code(&self, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<CommitId>, Error> {
         let Some(old_base) = self.repo.merge_base(tip, base)? else { return Ok(None) };
         let tree = |commit| self.repo.tree_of(commit);
-        match self.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
-            Ok(merged) => Ok(Some(merged)),
-            Err(MergeError::Conflict(_)) => Ok(None),
-            Err(MergeError::Git(error)) => Err(error.into()),
-        }
+        let merged = match self.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
+            Ok(merged) => merged,
+            Err(MergeError::Conflict(_)) => return Ok(None),
+            Err(MergeError::Git(error)) => return Err(error.into()),
+        };
+        // Only the session's record leads to it, so that it is there when the session goes on after a crash.
+        let mut writer = self.repo.writer();
+        let laid = writer.commit(&CommitSpec {
+            tree: merged,
+            parents: vec![base],
+            author: Person::pleach(),
+            committer: Person::pleach(),
+            at: clock::now(),
+            message: format!("Lay the code of the budget before under {task}\n").into_bytes(),
+        })?;
+        writer.flush()?;
+        Ok(Some(laid))
     }
 
     /// Keeps a commit only a branch leads to that is about to be moved.
     pub(super) fn keep(&self, task: &TaskId, commit: CommitId) -> Result<String, Error> {
+        if let Some(name) = self.kept(task, commit)? {
+            return Ok(name);
+        }
         let prefix = format!("{KEEP}{task}-");
         let taken = self.repo.references(&prefix)?;
-        if let Some((name, _)) = taken.iter().find(|(_, kept)| *kept == commit) {
-            return Ok(name.clone());
-        }
         let used = taken.iter().filter_map(|(name, _)| name.strip_prefix(&prefix)?.parse::<u32>().ok());
-        let name = format!("{prefix}{}", used.max().unwrap_or(0) + 1);
-        self.repo.swap(&name, None, commit, "pleach: keep").map_err(crate::git::Error::from)?;
-        Ok(name)
+        let first = used.max().unwrap_or(0) + 1;
+        let mut number = first;
+        loop {
+            let name = format!("{prefix}{number}");
+            match self.repo.swap(&name, None, commit, "pleach: keep") {
+                Ok(()) => return Ok(name),
+                // A killed run left its lock there; the next name will do.
+                Err(SwapError::Locked { .. }) if number < first + 9 => number += 1,
+                Err(error) => return Err(crate::git::Error::from(error).into()),
+            }
+        }
+    }
+
+    /// Under which name a commit of a task is kept.
+    fn kept(&self, task: &TaskId, commit: CommitId) -> Result<Option<String>, Error> {
+        let all = self.repo.references(&format!("{KEEP}{task}-"))?;
+        Ok(all.into_iter().find(|(_, kept)| *kept == commit).map(|(name, _)| name))
     }
 
     /// Runs attempts until the task is complete or given up, and lands it.
@@ -356,6 +410,7 @@ impl TreeRun<'_> {
             of: self.plan.limits.max_retries,
             start,
             code,
+            laid: None,
             feedback: Vec::new(),
             extra: Default::default(),
         };
@@ -458,10 +513,9 @@ fn ended(failed: &crate::state::FailedAttempt) -> schedule::Ended {
     schedule::Ended { before: failed.before, after: failed.after, failure }
 }
 
-/// Whether the newest attempt ended with a step that says so.
+/// Whether the newest attempt failed with a step that says so.
 fn attempt_has_result(session: &Session) -> bool {
-    let status = session.state.task.as_ref().and_then(|task| task.status.as_deref());
-    status.is_some_and(|status| status.ends_with("-fail") || status.ends_with("-rejected") || status == "failed")
+    session.state.task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.has_failed)
 }
 
 /// Passes a session's events on.

@@ -256,6 +256,7 @@ fn tasks() -> Vec<Event> {
             of: 5,
             start: node("start"),
             code: commit(5),
+            laid: None,
             feedback: vec![feedback.clone()],
             extra: Default::default(),
         }
