@@ -145,7 +145,8 @@ impl TreeRun<'_> {
             let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
             Built { to: to.last().copied().unwrap_or(tip), changed: false }
         } else if base == tip {
-            return Ok(Built { to: step, changed: false });
+            // What does not end in a step of its own was made to fit by hand, and nobody has tested that.
+            return Ok(Built { to: step, changed: self.found(step, Place::Target)?.is_none() });
         } else {
             let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
             Built { to: to.last().copied().unwrap_or(tip), changed: true }
@@ -154,13 +155,20 @@ impl TreeRun<'_> {
         Ok(built)
     }
 
-    /// The commits of a branch behind `base`, oldest first.
+    /// The commits of a branch behind `base`, oldest first; of merges those of the branch itself.
     fn chain(&self, tip: CommitId, base: CommitId) -> Result<Vec<CommitId>, crate::git::Error> {
         let mut chain = Vec::new();
         let mut next = Some(tip);
+        let mut merged = false;
         while let Some(commit) = next.filter(|commit| *commit != base) {
+            // Somebody who merged the base into the branch has it beside, not below.
+            if merged && self.repo.is_ancestor(commit, base)? {
+                break;
+            }
             chain.push(commit);
-            next = self.repo.commit(commit)?.parents.first().copied();
+            let parents = self.repo.commit(commit)?.parents;
+            merged |= parents.len() > 1;
+            next = parents.first().copied();
         }
         chain.reverse();
         Ok(chain)

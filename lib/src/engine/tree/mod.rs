@@ -1,6 +1,7 @@
 //! Runs task trees: one task after another, each in a session on a branch of its own, landed on the target when it
 //! ends. What is done is read from the step commits of the target and of the branches ahead of it.
 
+mod begin;
 mod land;
 pub mod progress;
 mod run;

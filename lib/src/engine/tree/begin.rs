@@ -1,0 +1,358 @@
+//! Where work on a task begins: in the session an earlier run left, or in a new one with what is there already.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::run::{TaskPipeline, TreeRun, target_tip};
+use super::work::start_after;
+use super::{Error, GATE_PIPELINE, Note, Notes};
+use crate::clock;
+use crate::engine::task::{TaskJob, TaskStart, code_of};
+use crate::engine::{Session, StartRequest};
+use crate::event::{AttemptStarted, TaskOf};
+use crate::git::{CommitSpec, MergeError, Person, SwapError};
+use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
+use crate::plan::diagnostic::Severity;
+use crate::plan::pipeline::Pipeline;
+use crate::plan::{self, Inputs};
+use crate::progress::{Status, TaskState};
+use crate::record::History;
+use crate::state::{Phase, State, TaskWork};
+use crate::step::{Attempt, StepKind};
+use crate::workspace::{KEEP, branch_ref};
+
+/// Where a session on a task begins.
+struct Beginning {
+    branch: BranchName,
+    /// What the session is built on.
+    base: CommitId,
+    /// What the task was built on before its first attempt.
+    task_base: CommitId,
+    /// The step after which it goes on.
+    after: Option<StepKind>,
+    /// What the newest step on the branch says.
+    status: Option<String>,
+    /// Files of an earlier budget, laid over the base.
+    laid: Option<CommitId>,
+}
+
+impl TreeRun<'_> {
+    /// The sessions of this tree's tasks that have not landed, by their records.
+    pub(super) fn find_unfinished(&self) -> Result<BTreeMap<TaskId, SessionId>, Error> {
+        let mut found: BTreeMap<TaskId, (jiff::Timestamp, SessionId)> = BTreeMap::new();
+        for id in History::sessions(&self.repo)? {
+            // Most have landed, and their last record says so in its first line.
+            if History::summary(&self.repo, &id)?.is_some_and(|line| line.starts_with("landed on ")) {
+                continue;
+            }
+            // A session nobody can read is none this run could go on with; its own commands say what is wrong with it.
+            let Ok(history) = History::newest(&self.repo, &id, &ContextId::main()) else { continue };
+            let Some(task) = history.started.task.as_ref() else { continue };
+            let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
+            if self.is_unfinished(&history, task)? && newer {
+                found.insert(task.id.clone(), (history.started_at, id));
+            }
+        }
+        Ok(found.into_iter().map(|(task, (_, id))| (task, id)).collect())
+    }
+
+    /// Whether a session is one this run may go on with. Where its task has landed, and its process ended before it could
+    /// say so, that is recorded now.
+    fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
+        if task.target != self.plan.target || task.tree != self.plan.path {
+            return Ok(false);
+        }
+        let Ok(state) = state_of(history) else { return Ok(false) };
+        let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
+        if let (Some((_, to)), Some(seat)) = (work.landing, &self.seat)
+            && self.is_on_target(&task.id, to)?
+        {
+            Session::close_landed(self.engine.clone(), self.repo.clone(), &history.session, seat)?;
+            return Ok(false);
+        }
+        // What was begun before the run that counts is none of this run's.
+        let base = history.started.base.values().next().copied().unwrap_or(task.base);
+        let is_of_run = match &self.progress.run_start {
+            Some(start) => self.repo.is_ancestor(start.commit, base)?,
+            None => true,
+        };
+        Ok(is_of_run && !self.plan.fresh && state.phase != Phase::Cancelled)
+    }
+
+    /// The session an earlier run left, if there is one that can go on.
+    pub(super) async fn take_up(
+        &mut self,
+        task: &TaskId,
+        job: &Arc<TaskJob>,
+        notes: Notes<'_>,
+    ) -> Result<Option<Session>, Error> {
+        let Some(id) = self.unfinished.remove(task) else { return Ok(None) };
+        let history = History::newest(&self.repo, &id, &ContextId::main())?;
+        let state = state_of(&history)?;
+        let Some(work) = &state.task else { return Ok(None) };
+        if !self.fits(task, &state)? || !self.is_newest(task, &history, work)? {
+            return Ok(None);
+        }
+        let seat = self.seat.take().expect("the working copy is back when no task is worked");
+        let resumed = Session::resume_task(self.engine.clone(), self.repo.clone(), &id, job.clone(), seat).await;
+        let (session, kept) = resumed?;
+        tell_kept(kept, notes);
+        tell_began(&session, job, true, notes);
+        Ok(Some(session))
+    }
+
+    /// Whether a session is still what its task is at. Since it was left, the task may have been reset, skipped or worked
+    /// by another session.
+    fn is_newest(&self, task: &TaskId, history: &History, work: &TaskWork) -> Result<bool, Error> {
+        let has_steps = history.started.base.values().next().is_some_and(|base| *base != work.step);
+        let tip = self.repo.reference(&branch_ref(&self.branch_of(task)?))?;
+        // Killed between record and branch, it has a step nobody else knows of.
+        let is_known = has_steps && tip == Some(work.step);
+        let state = self.progress.task(task);
+        Ok(state.newest().is_none_or(|newest| match newest.step.session.as_ref() {
+            Some(session) if *session == history.session => !state.landed,
+            _ => !is_known && newest.at <= history.started_at,
+        }))
+    }
+
+    /// Whether a task's branch stands where a session has left it, or was about to move it from. Else the branch counts:
+    /// somebody has removed it to have the task done again, or has worked on it since.
+    fn fits(&self, task: &TaskId, state: &State) -> Result<bool, Error> {
+        let Some(tip) = state.on_branches().values().next().copied() else { return Ok(false) };
+        match self.repo.reference(&branch_ref(&self.branch_of(task)?))? {
+            None => Ok(state.task.as_ref().is_some_and(|task| task.status.is_none())),
+            Some(at) => Ok(self.repo.is_ancestor(at, tip)? || self.kept(task, at)?.is_some()),
+        }
+    }
+
+    /// Whether a commit is on the branch a task lands on, or on the target.
+    fn is_on_target(&self, task: &TaskId, commit: CommitId) -> Result<bool, Error> {
+        let (on, target) = (self.landing_tip(task)?, target_tip(&self.repo, &self.plan.target)?);
+        Ok(self.repo.is_ancestor(commit, on)? || (on != target && self.repo.is_ancestor(commit, target)?))
+    }
+
+    /// A new session on a task, with what is there of it already.
+    pub(super) async fn begin(
+        &mut self,
+        job: &Arc<TaskJob>,
+        attempt: Attempt,
+        retry: u32,
+        notes: Notes<'_>,
+    ) -> Result<Session, Error> {
+        let task = &job.task;
+        let beginning = self.beginning(&task.id, notes)?;
+        let used = match (&task.pipeline, task.is_leaf()) {
+            (_, false) => built_in("gate.dot", GATE_PIPELINE),
+            (Some(name), true) => self.plan.pipelines.get(name).unwrap_or(&self.plan.pipeline).clone(),
+            (None, true) => self.plan.pipeline.clone(),
+        };
+        let inputs: BTreeMap<String, String> =
+            [("task_id", task.id.as_str()), ("task_name", &task.name), ("task_description", &task.description)]
+                .map(|(key, value)| (key.to_owned(), value.to_owned()))
+                .into();
+        let pipeline = load(&used, &inputs, &task.id)?;
+        let start = start_after(&pipeline, beginning.after.as_ref()).ok_or_else(|| Error::Pipeline {
+            path: used.path.clone(),
+            task: task.id.clone(),
+            why: "it has no start".into(),
+        })?;
+        let code = code_of(&self.repo, self.repo.tree_of(beginning.base)?, job)?;
+        let first = AttemptStarted {
+            retry,
+            number: attempt.number,
+            of: attempt.of,
+            start,
+            code,
+            laid: beginning.laid,
+            feedback: self.progress.task(&task.id).feedback(),
+            extra: Default::default(),
+        };
+        let request = StartRequest {
+            repo: self.repo.clone(),
+            repo_name: self.plan.repo_name.clone(),
+            branch_prefix: self.plan.branch_prefix.clone(),
+            pipeline,
+            dot: used.dot,
+            dot_path: used.path,
+            files: used.files,
+            inputs,
+            config: self.plan.config.clone(),
+            simulated: false,
+        };
+        let of = TaskOf {
+            target: self.plan.target.clone(),
+            tree: self.plan.path.clone(),
+            id: task.id.clone(),
+            name: task.name.clone(),
+            base: beginning.task_base,
+            commits: self.plan.commits,
+            status: beginning.status,
+        };
+        let start = TaskStart {
+            of,
+            job: job.clone(),
+            document: self.plan.document.clone(),
+            branch: beginning.branch,
+            base: beginning.base,
+            attempt: first,
+            seat: self.seat.take().expect("the working copy is back when no task is worked"),
+        };
+        let (session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
+        tell_kept(kept, notes);
+        tell_began(&session, job, false, notes);
+        Ok(session)
+    }
+
+    /// Where a new session on a task begins: where its branch was left, or anew on the tip it will land on.
+    fn beginning(&self, task: &TaskId, notes: Notes<'_>) -> Result<Beginning, Error> {
+        let branch = self.branch_of(task)?;
+        let name = branch_ref(&branch);
+        // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
+        self.repo.release_stale_lock(&name)?;
+        let state = self.progress.task(task);
+        let is_leaf = self.plan.tree.is_leaf(task);
+        if is_leaf {
+            self.bring_phase(task, notes)?;
+        }
+        let base = if is_leaf { self.landing_tip(task)? } else { self.gate_base(task)? };
+        let Some(tip) = self.repo.reference(&name)? else {
+            return Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid: None });
+        };
+        if is_leaf && is_open(state) {
+            let task_base = self.repo.merge_base(tip, base)?.unwrap_or(base);
+            let after = state.unfinished().last().map(|found| found.step.kind.clone());
+            let status = state.newest().map(|found| found.step.status());
+            return Ok(Beginning { branch, base: tip, task_base, after, status, laid: None });
+        }
+        // The branch belongs to work that has ended. It is made anew once the session is recorded; what only it has is
+        // kept, by which the session knows that it may be moved.
+        let mut laid = None;
+        if !self.repo.is_ancestor(tip, base)? {
+            let kept = self.keep(task, tip)?;
+            if state.status == Status::Failed {
+                laid = self.old_code(task, tip, base)?;
+                notes(Note::Said(match laid {
+                    Some(_) => format!("{task} goes on with the code of its last attempt ({kept})"),
+                    None => format!(
+                        "{task} starts clean: the code of its last attempt does not fit to `{}` any more; it is kept at {kept}",
+                        self.plan.target
+                    ),
+                }));
+            }
+        }
+        Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid })
+    }
+
+    /// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged. What a
+    /// run before this one left unmerged is kept.
+    fn bring_phase(&self, task: &TaskId, notes: Notes<'_>) -> Result<(), Error> {
+        let on = self.lands_on(task)?;
+        if on == self.plan.target {
+            return Ok(());
+        }
+        let (name, target) = (branch_ref(&on), target_tip(&self.repo, &self.plan.target)?);
+        let tip = self.repo.reference(&name)?;
+        if let Some(tip) = tip {
+            let is_merged = self.repo.is_ancestor(tip, target)?;
+            let is_of_run = match &self.progress.run_start {
+                Some(run) => self.repo.is_ancestor(run.commit, tip)?,
+                None => true,
+            };
+            if tip == target || is_of_run && !is_merged {
+                return Ok(());
+            }
+            if !is_merged {
+                let kept = self.keep(self.plan.tree.phase_of(task), tip)?;
+                notes(Note::Said(format!("`{on}` begins anew; what a run before left on it is kept at {kept}")));
+            }
+        }
+        Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
+    }
+
+    /// A commit with the files of an earlier budget on another base; none when they do not fit.
+    fn old_code(&self, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<CommitId>, Error> {
+        let Some(old_base) = self.repo.merge_base(tip, base)? else { return Ok(None) };
+        let tree = |commit| self.repo.tree_of(commit);
+        let merged = match self.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
+            Ok(merged) => merged,
+            Err(MergeError::Conflict(_)) => return Ok(None),
+            Err(MergeError::Git(error)) => return Err(error.into()),
+        };
+        // Only the session's record leads to it, so that it is there when the session goes on after a crash.
+        let mut writer = self.repo.writer();
+        let laid = writer.commit(&CommitSpec {
+            tree: merged,
+            parents: vec![base],
+            author: Person::pleach(),
+            committer: Person::pleach(),
+            at: clock::now(),
+            message: format!("Lay the code of the budget before under {task}\n").into_bytes(),
+        })?;
+        writer.flush()?;
+        Ok(Some(laid))
+    }
+
+    /// Keeps a commit only a branch leads to that is about to be moved.
+    pub(super) fn keep(&self, task: &TaskId, commit: CommitId) -> Result<String, Error> {
+        if let Some(name) = self.kept(task, commit)? {
+            return Ok(name);
+        }
+        let prefix = format!("{KEEP}{task}-");
+        let taken = self.repo.references(&prefix)?;
+        let used = taken.iter().filter_map(|(name, _)| name.strip_prefix(&prefix)?.parse::<u32>().ok());
+        let first = used.max().unwrap_or(0) + 1;
+        let mut number = first;
+        loop {
+            let name = format!("{prefix}{number}");
+            match self.repo.swap(&name, None, commit, "pleach: keep") {
+                Ok(()) => return Ok(name),
+                // A killed run left its lock there; the next name will do.
+                Err(SwapError::Locked { .. }) if number < first + 9 => number += 1,
+                Err(error) => return Err(crate::git::Error::from(error).into()),
+            }
+        }
+    }
+
+    /// Under which name a commit of a task is kept.
+    fn kept(&self, task: &TaskId, commit: CommitId) -> Result<Option<String>, Error> {
+        let all = self.repo.references(&format!("{KEEP}{task}-"))?;
+        Ok(all.into_iter().find(|(_, kept)| *kept == commit).map(|(name, _)| name))
+    }
+}
+
+/// A task whose newest step is on its branch.
+fn is_open(state: &TaskState) -> bool {
+    !state.landed && !state.steps.is_empty()
+}
+
+fn tell_kept(kept: Option<String>, notes: Notes<'_>) {
+    if let Some(name) = kept {
+        notes(Note::Said(format!("work nobody had committed was in the working copy; it is kept at {name}")));
+    }
+}
+
+fn tell_began(session: &Session, job: &TaskJob, resumed: bool, notes: Notes<'_>) {
+    let attempt = session.state.task.as_ref().and_then(|task| task.attempt.as_ref());
+    let attempt = attempt.filter(|_| job.task.is_leaf()).map(|at| Attempt { number: at.number, of: at.of });
+    notes(Note::Began { task: &job.task.id, name: &job.task.name, attempt, session: &session.id, resumed });
+}
+
+fn built_in(path: &str, dot: &str) -> TaskPipeline {
+    TaskPipeline { dot: dot.to_owned(), path: path.to_owned(), files: BTreeMap::new() }
+}
+
+fn load(used: &TaskPipeline, inputs: &BTreeMap<String, String>, task: &TaskId) -> Result<Pipeline, Error> {
+    let given = Inputs { files: used.files.clone(), values: inputs.clone() };
+    let (pipeline, found) = plan::load(&used.dot, &given, &[]);
+    let wrong = found.iter().find(|found| found.severity == Severity::Error).map(|found| found.message.clone());
+    let unusable = |why| Error::Pipeline { path: used.path.clone(), task: task.clone(), why };
+    match (pipeline, wrong) {
+        (Some(pipeline), None) => Ok(pipeline),
+        (_, wrong) => Err(unusable(wrong.unwrap_or_else(|| "it holds no graph".into()))),
+    }
+}
+
+fn state_of(history: &History) -> Result<State, Error> {
+    let pipeline = crate::engine::recorded_pipeline(&history.started)?;
+    Ok(crate::engine::recorded_state(history, &pipeline)?)
+}
