@@ -20,6 +20,7 @@ mod shell;
 mod support;
 mod terminal;
 mod tree_crash;
+mod trees;
 mod trust;
 mod validate;
 mod workspace;

@@ -1,0 +1,243 @@
+//! Attempts: what the next one is told, when there is none, and what is left of a task that was given up.
+
+use super::garden::{APPROVES, Garden, StepCommit, Tree, WRITES};
+use crate::sessions::Gate;
+
+/// What an agent does that changes something each time and never the right thing.
+const TRIES: &str = "echo \"$n\" > \"try$n\"; echo \"try $n\"";
+
+fn retries(steps: &[StepCommit]) -> Vec<&str> {
+    steps.iter().filter_map(|step| step.trailer("Arborist-Retry")).collect()
+}
+
+#[test]
+fn every_kind_of_failure_reaches_the_next_prompt() {
+    let test = "unit: echo 'FAILED tests/a.py::test_name - assert 0'; test -e two";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
+    garden.agent(
+        "case $n in 1) echo 'no model today' >&2; exit 1;; 2) echo 1 > one;; 3) echo 2 > two;; *) echo 3 > three;; esac",
+        "test $n = 1 && { echo 'Too short.'; echo 'REJECTED: too short'; } || echo APPROVED",
+    );
+    garden.gardener(&[]).expect(0);
+    assert!(!garden.asked("T001", "implement", 1).contains("Previous feedback"));
+    let last = garden.asked("T001", "implement", 4);
+    let told = last.split_once("Previous feedback from failed attempts:\n").expect("feedback").1;
+    let places = [
+        "--- Previous runner error ---",
+        "no model today",
+        "--- Previous test failure ---",
+        "FAILED tests/a.py::test_name",
+        "Tests that failed:\n- tests/a.py::test_name",
+        "--- Previous review (rejected) ---\nToo short.\nREJECTED: too short",
+    ]
+    .map(|text| told.find(text));
+    assert!(places[0].is_some() && places.is_sorted() && places[5].is_some(), "{told}");
+}
+
+#[test]
+fn a_budget_that_is_used_up_fails_the_task_and_keeps_its_code_away() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]).tests("T001", &["unit: echo red; false"]));
+    garden.agent(TRIES, APPROVES);
+    let ran = garden.gardener(&["--max-retries", "2"]).expect(1);
+    assert!(ran.stdout.contains("failed: T001") && ran.stdout.contains("--retry-failed"), "{ran}");
+    let told = ["T001 implement-pass", "T001 test-fail", "T001 implement-pass", "T001 test-fail", "T001 failed"]
+        .map(String::from);
+    assert_eq!(garden.told("main"), told);
+    assert_eq!(garden.told("pleach/tasks/main/T001"), told);
+    let failed = garden.newest("main", "T001 failed");
+    assert_eq!(failed.subject, "task(main@T001@failed): failed \"Grow T001\" after 2 retries");
+    assert_eq!(failed.trailers[..2], [("Arborist-Step", "complete"), ("Arborist-Result", "fail")].map(owned));
+    assert_eq!(failed.body, "");
+    assert_eq!(garden.files("main"), ["README.md", "task-tree.json"], "the code is not on the target");
+    assert_eq!(garden.files("pleach/tasks/main/T001"), ["README.md", "task-tree.json", "try1", "try2"]);
+    let log = garden.newest("main", "T001 test-fail").trailer("Arborist-Test-Log").unwrap().to_owned();
+    assert!(garden.file("main", &log).contains("red"), "logs are");
+    assert_eq!(garden.times_asked("T002", "implement"), 0, "nothing is worked after a failure");
+    let dates = |branch| garden.env.git(&["log", "--format=%at", "--grep=Arborist-Step", branch]);
+    assert_eq!(dates("main"), dates("pleach/tasks/main/T001"), "copies have the date of their step");
+}
+
+fn owned((key, value): (&str, &str)) -> (String, String) {
+    (key.to_owned(), value.to_owned())
+}
+
+#[test]
+fn a_failed_task_is_left_alone_until_it_is_asked_for() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]).tests("T001", &["unit: test -e mended"]));
+    garden.agent(TRIES, APPROVES);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert_eq!(garden.completed(), ["T002"], "what does not depend on it is worked: {ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
+fn a_new_budget_goes_on_with_the_old_code_and_the_old_feedback() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: echo it-was-red; test -e mended"]));
+    garden.agent(TRIES, APPROVES);
+    garden.gardener(&["--max-retries", "2"]).expect(1);
+    let old = garden.env.git(&["rev-parse", "pleach/tasks/main/T001"]);
+    garden.agent("ls > seen; echo 1 > mended", APPROVES);
+    let ran = garden.gardener(&["--max-retries", "2", "--retry-failed"]).expect(0);
+    assert!(ran.stderr.contains("goes on with the code of its last attempt"), "{ran}");
+    let kept = garden.refs("refs/pleach/keep/");
+    assert_eq!(kept, ["refs/pleach/keep/T001-1"]);
+    assert_eq!(garden.env.git(&["rev-parse", &kept[0]]), old);
+    let seen = garden.file("main", "seen");
+    assert!(seen.contains("try1") && seen.contains("try2"), "{seen}");
+    assert_eq!(garden.files("main"), ["README.md", "mended", "seen", "task-tree.json", "try1", "try2"]);
+    assert!(garden.asked("T001", "implement", 3).contains("it-was-red"));
+    assert_eq!(retries(&garden.steps("main")), ["0", "0", "1", "1", "2", "2", "2"]);
+    let done = garden.newest("main", "T001 complete");
+    assert!(done.body.starts_with("Completed after 1 attempt(s)."), "the budget counts: {}", done.body);
+}
+
+#[test]
+fn old_code_that_does_not_fit_any_more_is_kept_and_left_out() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
+    garden.agent("echo agent > README.md", APPROVES);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    garden.commit("README.md", "# By the user\n");
+    garden.agent("cat README.md > seen; echo 1 > mended", APPROVES);
+    let ran = garden.gardener(&["--max-retries", "1", "--retry-failed"]).expect(0);
+    assert!(ran.stderr.contains("starts clean") && ran.stderr.contains("refs/pleach/keep/T001-1"), "{ran}");
+    assert_eq!(garden.file("main", "seen"), "# By the user");
+    assert_eq!(garden.file("refs/pleach/keep/T001-1", "README.md"), "agent");
+}
+
+#[test]
+fn two_attempts_that_change_nothing_end_the_task_early() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent("echo 'I would rather not.'", "echo 'REJECTED: nothing is there'");
+    garden.gardener(&[]).expect(1);
+    let failed = garden.newest("main", "T001 failed");
+    assert_eq!(failed.subject, "task(main@T001@failed): failed \"Grow T001\" after 2 retries");
+    assert!(failed.body.contains("two attempts in a row changed nothing"), "{}", failed.body);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+}
+
+#[test]
+fn two_failures_of_the_same_tests_on_the_same_files_end_the_task_early() {
+    let test = "unit: echo 'FAILED a.py::test_a - no'; false";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
+    garden.agent("echo same > same", APPROVES);
+    garden.gardener(&[]).expect(1);
+    let failed = garden.newest("main", "T001 failed");
+    assert!(failed.body.contains("failed the same tests on the same files"), "{}", failed.body);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+}
+
+#[test]
+fn early_stops_can_be_turned_off() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("tree: {early_stop: false, max_retries: 4}\n");
+    garden.agent("true", "echo 'REJECTED: nothing is there'");
+    garden.gardener(&[]).expect(1);
+    assert_eq!(garden.times_asked("T001", "implement"), 4);
+    let failed = garden.newest("main", "T001 failed");
+    assert_eq!((failed.subject.contains("after 4 retries"), failed.body.as_str()), (true, ""));
+}
+
+#[test]
+fn three_crashes_in_a_row_end_the_attempt() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent("test $n -le 3 && kill -9 $$; echo 1 > one", APPROVES);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 4);
+    let told = ["T001 implement-fail", "T001 implement-pass", "T001 review-approved", "T001 complete"];
+    assert_eq!(garden.told("main"), told);
+    let body = garden.newest("main", "T001 implement-fail").body;
+    assert!(body.contains("signal 9"), "{body}");
+}
+
+#[test]
+fn a_reviewer_that_crashes_is_asked_again() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(WRITES, "test $n -le 2 && kill -9 $$; echo APPROVED");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+    assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T001", "review")), (1, 3));
+}
+
+#[test]
+fn a_verdict_nobody_can_read_is_asked_for_once_more() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(WRITES, "test $n = 1 && echo 'I think it is fine' || echo APPROVED");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+    let again = garden.asked("T001", "review", 2);
+    assert!(again.contains("I think it is fine") && again.contains("does not end with a verdict"), "{again}");
+}
+
+#[test]
+fn a_verdict_nobody_can_read_twice_is_a_rejection() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(WRITES, "test $n -le 2 && echo 'NOT APPROVED' || echo APPROVED");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.told("main")[1], "T001 review-rejected");
+    assert_eq!(garden.newest("main", "T001 review-rejected").body, "Review:\nNOT APPROVED");
+    assert_eq!(garden.times_asked("T001", "review"), 3);
+}
+
+#[test]
+fn attempts_are_counted_on_after_a_kill() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("test $n = 1 && echo 1 > one || {{ echo 2 > half; {}; }}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    garden.env.assert_no_process_left();
+    gate.stay_open();
+    garden.agent("ls > \"$W/seen\"; echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let told = garden.told("main");
+    assert_eq!(told[..3], ["T001 implement-pass", "T001 test-fail", "T001 implement-pass"]);
+    assert_eq!(retries(&garden.steps("main")), ["0", "0", "1", "1", "1"]);
+    assert!(garden.newest("main", "T001 complete").body.starts_with("Completed after 2 attempt(s)."));
+    let kept = garden.refs("refs/pleach/keep/");
+    assert_eq!(garden.file(&kept[0], "half"), "2", "work of the killed attempt is kept");
+    assert!(garden.env.read("seen").contains("one"), "the attempt begins with what the last one left");
+    assert!(garden.asked("T001", "implement", 3).contains("Previous test failure"));
+}
+
+#[test]
+fn a_killed_run_goes_on_behind_its_newest_step() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "review");
+    garden.agent(WRITES, &format!("{}; echo APPROVED", gate.command()));
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    garden.env.assert_no_process_left();
+    gate.stay_open();
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+}
+
+#[test]
+fn a_task_whose_record_is_lost_goes_on_from_its_branch() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("test $n = 1 && echo 1 > one || {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    garden.env.assert_no_process_left();
+    gate.stay_open();
+    for name in garden.refs("refs/pleach/") {
+        garden.env.git(&["update-ref", "-d", &name]);
+    }
+    garden.agent("echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(retries(&garden.steps("main")), ["0", "0", "1", "1", "1"]);
+    assert_eq!(garden.files("main"), ["README.md", "mended", "one", "task-tree.json"]);
+    assert!(garden.asked("T001", "implement", 3).contains("Previous test failure"));
+}

@@ -1,0 +1,252 @@
+//! Landing: the target moves over a task's steps, whatever its user does meanwhile.
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+use crate::sessions::{Gate, Held, Running};
+
+/// A garden with one task whose agent waits, and a run over it that has come to that place.
+struct Waiting<'g> {
+    garden: &'g Garden,
+    run: Running<'g>,
+    gate: Gate,
+    held: Held,
+}
+
+impl<'g> Waiting<'g> {
+    fn new(garden: &'g Garden, implement: &str) -> Self {
+        let gate = Gate::new(&garden.env, "agent");
+        garden.agent(&format!("{implement}; {}", gate.command()), APPROVES);
+        let mut run = garden.env.spawn(&["-y", "gardener"]);
+        let held = gate.reached(&mut run);
+        Self { garden, run, gate, held }
+    }
+
+    fn go_on(self) -> crate::support::Ran {
+        self.gate.open(self.held);
+        let ran = self.run.end();
+        self.garden.assert_in_order();
+        ran
+    }
+}
+
+#[test]
+fn a_dirty_file_that_is_not_in_the_way_stays_as_it_is() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.write("repo/README.md", "my own words\n");
+    garden.env.write("repo/untracked", "mine\n");
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("README.md"), "agents do not see it, so it is named: {ran}");
+    assert_eq!(garden.env.read("repo/README.md"), "my own words\n");
+    assert_eq!(garden.env.read("repo/T001.txt"), "T001 1\n");
+    assert_eq!(garden.completed(), ["T001"]);
+}
+
+#[test]
+fn a_file_in_the_way_leaves_the_work_on_its_branch_and_the_next_run_lands_it() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.env.write("repo/T001.txt", "mine\n");
+    let ran = garden.gardener(&[]).expect(5);
+    assert!(ran.stdout.contains("pleach/tasks/main/T001"), "{ran}");
+    assert!(ran.stdout.contains("T001.txt") && ran.stdout.contains("run again"), "{ran}");
+    assert_eq!(garden.env.read("repo/T001.txt"), "mine\n");
+    assert_eq!(garden.told("main"), [""; 0], "nothing landed");
+    assert_eq!(garden.told("pleach/tasks/main/T001").last().unwrap(), "T001 complete");
+    assert_eq!(garden.times_asked("T002", "implement"), 0);
+    garden.gardener(&[]).expect(5);
+    assert_eq!(garden.times_asked("T002", "implement"), 0, "nothing starts before it has landed");
+    std::fs::remove_file(garden.env.root().join("repo/T001.txt")).unwrap();
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 1, "what is done is not done again");
+    assert_eq!(garden.env.read("repo/T001.txt"), "T001 1\n");
+}
+
+#[test]
+fn work_is_rebuilt_on_what_the_user_committed_meanwhile() {
+    let test = "unit: ls; echo ran >> \"$HOME/ran\"";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
+    let waiting = Waiting::new(&garden, WRITES);
+    garden.commit("mine", "by the user\n");
+    let mine = garden.env.git(&["rev-parse", "HEAD"]);
+    let ran = waiting.go_on().expect(0);
+    assert!(ran.stderr.contains("built anew"), "{ran}");
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "mine", "task-tree.json"]);
+    assert_eq!(garden.env.git(&["rev-list", "--merges", "main"]), "", "history stays linear");
+    let parents = garden.env.git(&["rev-parse", "main~4"]);
+    assert_eq!(parents, mine, "the four steps follow the user's commit");
+    assert_eq!(garden.env.read("home/ran"), "ran\nran\n", "and were tested there");
+    assert_eq!(garden.told("main").len(), 4);
+    assert_eq!(garden.env.git(&["status", "--porcelain"]), "");
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("1 of 1 task done"), "copies of steps count once: {ran}");
+}
+
+#[test]
+fn work_that_breaks_on_the_new_tip_gets_another_attempt() {
+    let test = "unit: test ! -e mine || test -e mended";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("test $n = 1 && echo 1 > one || echo 1 > mended; {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    garden.commit("mine", "by the user\n");
+    gate.open(held);
+    run.end().expect(0);
+    garden.assert_in_order();
+    let told = garden.told("main");
+    assert_eq!(
+        told,
+        [
+            "T001 implement-pass",
+            "T001 test-pass",
+            "T001 review-approved",
+            "T001 complete",
+            "T001 test-fail",
+            "T001 implement-pass",
+            "T001 test-pass",
+            "T001 review-approved",
+            "T001 complete"
+        ]
+    );
+    let retries: Vec<String> =
+        garden.steps("main").iter().filter_map(|step| step.trailer("Arborist-Retry").map(str::to_owned)).collect();
+    assert_eq!(retries, ["0", "0", "0", "0", "1", "1", "1"]);
+    assert_eq!(garden.files("main"), ["README.md", "mended", "mine", "one", "task-tree.json"]);
+    assert!(garden.asked("T001", "implement", 2).contains("--- Previous test failure ---"));
+    assert!(!garden.refs("refs/pleach/keep/").is_empty(), "the branch was kept before it was built anew");
+}
+
+#[test]
+fn work_that_conflicts_waits_on_its_branch() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let waiting = Waiting::new(&garden, "echo agent > README.md");
+    garden.commit("README.md", "user\n");
+    let ran = waiting.go_on().expect(5);
+    assert!(ran.stdout.contains("README.md") && ran.stdout.contains("pleach/tasks/main/T001"), "{ran}");
+    assert!(ran.stdout.contains("pleach reset T001"), "{ran}");
+    assert_eq!(garden.file("main", "README.md"), "user");
+    assert_eq!(garden.file("pleach/tasks/main/T001", "README.md"), "agent");
+    assert_eq!(garden.told("main"), [""; 0]);
+    garden.gardener(&[]).expect(5);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+    assert_eq!(garden.times_asked("T002", "implement"), 0);
+}
+
+#[test]
+fn a_conflict_merged_by_hand_lands() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let waiting = Waiting::new(&garden, "echo agent > README.md");
+    garden.commit("README.md", "user\n");
+    waiting.go_on().expect(5);
+    let side = garden.env.root().join("side");
+    let place = side.to_str().unwrap();
+    garden.env.git(&["worktree", "add", "--quiet", place, "pleach/tasks/main/T001"]);
+    garden.env.git_in(&side, &["merge", "--quiet", "-s", "ours", "-m", "Merge by hand", "main"]);
+    garden.env.git(&["worktree", "remove", place]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.file("main", "README.md"), "agent");
+    assert_eq!(garden.completed(), ["T001"]);
+}
+
+#[test]
+fn what_was_merged_by_hand_is_tested_before_it_lands() {
+    let test = "unit: grep -q agent README.md; echo ran >> \"$HOME/ran\"; ! grep -q broken README.md";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
+    let waiting = Waiting::new(&garden, "echo \"agent $n\" > README.md");
+    garden.commit("README.md", "user\n");
+    waiting.go_on().expect(5);
+    let side = garden.env.root().join("side");
+    let place = side.to_str().unwrap();
+    garden.env.git(&["worktree", "add", "--quiet", place, "pleach/tasks/main/T001"]);
+    garden.env.git_in(&side, &["merge", "--quiet", "-s", "ours", "--no-commit", "main"]);
+    garden.env.write("side/README.md", "broken\n");
+    garden.env.git_in(&side, &["commit", "--quiet", "-am", "Merge by hand"]);
+    garden.env.git(&["worktree", "remove", place]);
+    garden.gardener(&[]).expect(0);
+    let told = garden.told("main");
+    assert_eq!(told[3..5], ["T001 complete", "T001 test-fail"], "{told:?}");
+    assert_eq!(told.last().unwrap(), "T001 complete");
+    assert_eq!(garden.file("main", "README.md"), "agent 2");
+}
+
+#[test]
+fn a_task_in_conflict_can_be_reset_and_done_again() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let waiting = Waiting::new(&garden, "echo agent > README.md");
+    garden.commit("README.md", "user\n");
+    waiting.go_on().expect(5);
+    let message = "task(main@T001@reset): reset \"Grow T001\"\n\nArborist-Step: reset\nPleach-Tree: task-tree.json\n";
+    let message = garden.env.write("tmp/reset", message);
+    let mut reset = garden.env.program("git", &garden.env.repo_path());
+    reset.args(["-c", "user.name=a", "-c", "user.email=a@b"]);
+    let done = reset.args(["commit", "-q", "--allow-empty", "-F"]).arg(message).status().unwrap();
+    assert!(done.success());
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.file("main", "README.md"), "agent");
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    assert!(!garden.refs("refs/pleach/keep/").is_empty(), "the first work is kept");
+}
+
+#[test]
+fn a_target_nobody_has_checked_out_any_more_still_gets_the_work() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let waiting = Waiting::new(&garden, WRITES);
+    garden.env.git(&["switch", "--quiet", "-c", "elsewhere"]);
+    waiting.go_on().expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+    assert_eq!(garden.env.git(&["branch", "--show-current"]), "elsewhere");
+    assert_eq!(garden.env.git(&["status", "--porcelain"]), "");
+    assert!(!garden.env.repo_path().join("T001.txt").exists(), "the checkout is somebody else's");
+}
+
+#[test]
+fn a_deleted_target_leaves_the_work_on_its_branch() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let waiting = Waiting::new(&garden, WRITES);
+    garden.env.git(&["switch", "--quiet", "-c", "elsewhere"]);
+    let tip = garden.env.git(&["rev-parse", "main"]);
+    garden.env.git(&["branch", "--quiet", "-D", "main"]);
+    let ran = waiting.go_on().expect(5);
+    assert!(ran.stdout.contains(&format!("git branch main {tip}")), "{ran}");
+    assert_eq!(garden.told("pleach/tasks/main/T001").last().unwrap(), "T001 complete");
+    garden.env.git(&["branch", "main", &tip]);
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
+fn a_locked_index_is_waited_for_and_then_said() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let waiting = Waiting::new(&garden, WRITES);
+    garden.env.write("repo/.git/index.lock", "");
+    let ran = waiting.go_on().expect(5);
+    assert!(ran.stdout.contains("index.lock"), "{ran}");
+    std::fs::remove_file(garden.env.root().join("repo/.git/index.lock")).unwrap();
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
+fn a_merge_under_way_in_the_checkout_is_not_disturbed() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.git(&["branch", "other"]);
+    let waiting = Waiting::new(&garden, WRITES);
+    garden.env.write("repo/.git/MERGE_HEAD", garden.env.git(&["rev-parse", "other"]) + "\n");
+    let ran = waiting.go_on().expect(5);
+    assert!(ran.stdout.contains("merge"), "{ran}");
+    assert!(garden.env.repo_path().join(".git/MERGE_HEAD").exists());
+    std::fs::remove_file(garden.env.root().join("repo/.git/MERGE_HEAD")).unwrap();
+    garden.gardener(&[]).expect(0);
+}
+
+#[test]
+fn hooks_of_the_user_do_not_run() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    for hook in ["post-merge", "pre-merge-commit", "post-checkout", "reference-transaction", "post-commit"] {
+        garden.env.write_program(format!("repo/.git/hooks/{hook}"), "#!/bin/sh\necho ran >> \"$HOME/hooked\"\n");
+    }
+    garden.gardener(&[]).expect(0);
+    assert!(!garden.env.root().join("home/hooked").exists());
+}

@@ -1,0 +1,66 @@
+//! Output nobody planned for: long, broken, foreign, and looking like what it is not.
+
+use super::garden::{APPROVES, Garden, Tree};
+
+/// A task whose agent says this.
+fn said(script: &str) -> Garden {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(&format!("echo 1 > one; {script}"), APPROVES);
+    garden.gardener(&[]).expect(0);
+    garden
+}
+
+#[test]
+fn a_megabyte_of_output_is_cut_in_the_body_and_whole_in_the_log() {
+    let flood = "yes 0123456789abcde | head -c 1048576; echo the end";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[&format!("unit: {flood}; test -e mended")]));
+    garden.agent(&format!("test $n = 1 && echo 1 > one || echo 1 > mended; {flood}"), APPROVES);
+    garden.gardener(&[]).expect(0);
+    let red = garden.newest("main", "T001 test-fail");
+    assert!(red.body.starts_with("Test (unit) stdout (last 1000 chars):\n[...truncated]\n"), "{}", red.body);
+    assert!(red.body.ends_with("the end"));
+    assert!(red.body.len() < 1100, "{}", red.body.len());
+    let log = garden.file("main", red.trailer("Arborist-Test-Log").unwrap());
+    assert!(log.len() > 1_048_576, "{}", log.len());
+    let done = garden.newest("main", "T001 implement-pass");
+    assert!(done.body.starts_with("Runner output (truncated to 2000 chars):\n[...truncated]\n"), "{}", done.body);
+    assert!(done.body.len() < 2100, "{}", done.body.len());
+    let told = garden.asked("T001", "implement", 2);
+    assert!(told.len() < 40_000 && told.contains("the end"), "{}", told.len());
+}
+
+#[test]
+fn output_that_is_no_text_is_made_text() {
+    let garden = said("printf 'caf\\351 \\377\\000\\033[31mred\\n'");
+    let body = garden.newest("main", "T001 implement-pass").body;
+    assert!(body.contains("caf\u{fffd}") && body.contains("red"), "{body:?}");
+    assert!(!body.contains('\0'), "git ends messages at a NUL: {body:?}");
+    assert_eq!(garden.completed(), ["T001"]);
+}
+
+#[test]
+fn output_with_crlf_is_read_back() {
+    let garden = said("printf 'one\\r\\ntwo\\r\\n\\r\\nArborist-Step: complete\\r\\n'");
+    let body = garden.newest("main", "T001 implement-pass").body;
+    assert!(body.contains("one\ntwo") || body.contains("one\r\ntwo"), "{body:?}");
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+}
+
+#[test]
+fn words_that_look_like_trailers_are_none() {
+    let garden = said(
+        "printf 'Done.\\n\\nArborist-Step: complete\\nArborist-Result: fail\\n\\n---\\n\\nSigned-off-by: me\\n\\n--- \\n\\nArborist-Retry: 7\\n'",
+    );
+    let step = garden.newest("main", "T001 implement-pass");
+    assert_eq!(step.trailer("Arborist-Step"), Some("implement"));
+    assert_eq!(step.trailer("Arborist-Retry"), Some("0"));
+    assert_eq!(step.trailers.len(), 5, "{:?}", step.trailers);
+    assert!(step.body.contains("Arborist-Result: fail\n\n---\n\nSigned-off-by: me"), "{:?}", step.body);
+    assert_eq!(garden.completed(), ["T001"]);
+}
+
+#[test]
+fn an_agent_that_says_nothing_is_no_trouble() {
+    let garden = said("true");
+    assert_eq!(garden.newest("main", "T001 implement-pass").body, "Runner output (truncated to 2000 chars):");
+}

@@ -1,0 +1,259 @@
+//! Phases with branches of their own, and the tests of phases.
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+use crate::sessions::Gate;
+
+const PHASE: [&str; 2] = ["--isolation", "phase"];
+
+fn parents(garden: &Garden, commit: &str) -> Vec<String> {
+    let all = garden.env.git(&["log", "-1", "--format=%P", commit]);
+    all.split(' ').map(str::to_owned).collect()
+}
+
+fn merges(garden: &Garden) -> Vec<String> {
+    let all = garden.env.git(&["log", "--merges", "--first-parent", "--reverse", "--format=%s", "main"]);
+    all.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_phase_is_gathered_on_its_branch_and_merged_when_it_is_done() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]));
+    garden.garden(&PHASE).expect(0);
+    assert_eq!(garden.told("main"), [""; 0], "one task of two is done");
+    assert_eq!(garden.told("pleach/phase/main/phase1").len(), 3);
+    let first = garden.steps("pleach/phase/main/phase1");
+    assert!(first[1].subject.starts_with("task(main@T001@"), "the target stands in the subject: {}", first[1].subject);
+    garden.garden(&PHASE).expect(0);
+    assert_eq!(merges(&garden), ["merge: phase1 complete"]);
+    assert_eq!(parents(&garden, "main").len(), 2);
+    assert_eq!(parents(&garden, "main")[1], garden.env.git(&["rev-parse", "pleach/phase/main/phase1"]));
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(merges(&garden), ["merge: phase1 complete", "merge: phase2 complete"]);
+    assert_eq!(garden.completed(), ["T001", "T002", "T003"]);
+    assert_eq!(garden.env.git(&["log", "-1", "--format=%an <%ae>", "main"]), "pleach <pleach@local>");
+    let ran = garden.gardener(&PHASE).expect(0);
+    assert!(ran.stderr.contains("3 of 3 tasks done"), "{ran}");
+}
+
+#[test]
+fn the_gate_of_a_phase_runs_on_the_tree_the_merge_will_have() {
+    let tree = Tree::default().phase("phase1", &["T001"]).tests("phase1", &["integration: ls | tee \"$HOME/saw\""]);
+    let garden = Garden::new(&tree);
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener", "--isolation", "phase"]);
+    let held = gate.reached(&mut run);
+    // The task lands on its phase's branch, so this is first met by the merge.
+    garden.commit("mine", "by the user\n");
+    gate.open(held);
+    run.end().expect(0);
+    garden.assert_in_order();
+    let saw = garden.env.read("home/saw");
+    assert!(saw.contains("T001.txt") && saw.contains("mine"), "{saw}");
+    assert_eq!(merges(&garden), ["merge: phase1 complete"]);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "mine", "task-tree.json"]);
+    let step = garden.newest("main", "phase1 test-pass");
+    assert_eq!(step.subject, "task(main@phase1@test-pass): tests pass for \"Phase phase1\"");
+    let on_phase = garden.newest("pleach/phase/main/phase1", "phase1 test-pass");
+    assert_eq!(on_phase.id, step.id, "its step is on the branch of the phase");
+    let files = garden.files("pleach/phase/main/phase1");
+    assert_eq!(files, ["README.md", "T001.txt", "task-tree.json"], "the step brings nothing of the target along");
+}
+
+#[test]
+fn a_red_gate_keeps_the_phase_from_the_target() {
+    let tree =
+        Tree::default().phase("phase1", &["T001"]).tests("phase1", &["e2e: echo broken; test -e \"$HOME/fixed\""]);
+    let garden = Garden::new(&tree);
+    let ran = garden.gardener(&PHASE).expect(1);
+    assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+    assert_eq!(merges(&garden), [""; 0]);
+    assert_eq!(garden.told("main"), [""; 0]);
+    let red = garden.newest("pleach/phase/main/phase1", "phase1 test-fail");
+    assert_eq!(red.trailer("Arborist-Retry"), Some("0"));
+    assert_eq!(red.trailer("Arborist-Test-Type"), Some("e2e"));
+    garden.env.write("home/fixed", "");
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(merges(&garden), ["merge: phase1 complete"]);
+    assert_eq!(garden.newest("main", "phase1 test-pass").trailer("Arborist-Retry"), Some("1"));
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
+fn a_conflict_at_the_merge_of_a_phase_leaves_its_branch() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("echo agent > README.md; {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener", "--isolation", "phase"]);
+    let held = gate.reached(&mut run);
+    garden.commit("README.md", "user\n");
+    gate.open(held);
+    let ran = run.end().expect(5);
+    garden.assert_in_order();
+    assert!(ran.stdout.contains("README.md") && ran.stdout.contains("pleach/phase/main/phase1"), "{ran}");
+    assert_eq!(garden.file("main", "README.md"), "user");
+    assert_eq!(garden.file("pleach/phase/main/phase1", "README.md"), "agent");
+    let side = garden.env.root().join("side");
+    let place = side.to_str().unwrap();
+    garden.env.git(&["worktree", "add", "--quiet", place, "pleach/phase/main/phase1"]);
+    garden.env.git_in(&side, &["merge", "--quiet", "-s", "ours", "-m", "Merge by hand", "main"]);
+    garden.env.git(&["worktree", "remove", place]);
+    garden.agent(WRITES, APPROVES);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.file("main", "README.md"), "agent");
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+}
+
+#[test]
+fn a_phase_that_was_merged_goes_on_from_the_target() {
+    let tree = Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]);
+    let garden = Garden::new(&tree);
+    garden.gardener(&PHASE).expect(0);
+    garden.plant(&Tree::default().phase("phase1", &["T001", "T003: T002"]).phase("phase2", &["T002"]));
+    garden.agent("ls > saw; echo 1 > $task", APPROVES);
+    garden.gardener(&PHASE).expect(0);
+    assert!(garden.file("main", "saw").contains("T002.txt"), "what it depends on is there");
+    assert_eq!(garden.completed(), ["T001", "T002", "T003"]);
+    assert_eq!(merges(&garden).last().unwrap(), "merge: phase1 complete");
+}
+
+#[test]
+fn a_fresh_run_does_not_build_on_what_an_earlier_one_left_on_a_phase() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
+    garden.garden(&PHASE).expect(0);
+    let old = garden.env.git(&["rev-parse", "pleach/phase/main/phase1"]);
+    let ran = garden.gardener(&["--isolation", "phase", "--fresh"]).expect(0);
+    assert!(ran.stderr.contains("refs/pleach/keep/phase1-1"), "{ran}");
+    assert_eq!(garden.env.git(&["rev-parse", "refs/pleach/keep/phase1-1"]), old);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+}
+
+#[test]
+fn phases_follow_the_dependencies_of_their_tasks() {
+    let tree = Tree::default().phase("late", &["A1", "A2: B1"]).phase("early", &["B1"]);
+    let garden = Garden::new(&tree);
+    garden.agent("ls > \"$task.saw\"", APPROVES);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(merges(&garden), ["merge: early complete", "merge: late complete"]);
+    assert!(garden.file("main", "A1.saw").contains("B1.saw"), "a phase begins on the target that has what it needs");
+}
+
+#[test]
+fn a_task_can_wait_for_a_whole_phase() {
+    let tree = Tree::default()
+        .phase("phase2", &["B1: phase1"])
+        .phase("phase1", &["A1", "A2"])
+        .tests("phase1", &["integration: echo gated >> \"$HOME/order\""]);
+    let garden = Garden::new(&tree);
+    garden.agent("echo $task >> \"$HOME/order\"; echo 1 > $task", APPROVES);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.env.read("home/order").lines().collect::<Vec<_>>(), ["A1", "A2", "gated", "B1"]);
+}
+
+#[test]
+fn phases_that_wait_for_each_other_are_refused() {
+    let garden = Garden::new(&Tree::default().phase("one", &["A1", "A2: B1"]).phase("two", &["B1: A1"]));
+    let ran = garden.gardener(&PHASE).expect(2);
+    assert!(ran.stderr.contains("wait for each other: one → two → one"), "{ran}");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["A1", "B1", "A2"]);
+}
+
+#[test]
+fn a_task_without_a_phase_lands_on_the_target() {
+    let garden = Garden::new(&Tree::of(&["T001"]).phase("phase1", &["T002"]));
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(merges(&garden), ["merge: phase1 complete"]);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+    assert_eq!(garden.refs("refs/heads/pleach/phase/"), ["refs/heads/pleach/phase/main/phase1"]);
+}
+
+#[test]
+fn a_gate_runs_on_the_landed_tree_when_the_last_task_below_is_done() {
+    let tree = Tree::default()
+        .phase("phase1", &["T001", "T002"])
+        .tests("phase1", &["integration: ls T001.txt T002.txt", "e2e: echo e2e"])
+        .phase("phase2", &["T003"]);
+    let garden = Garden::new(&tree);
+    garden.gardener(&[]).expect(0);
+    let told = garden.told("main");
+    let gate = told.iter().position(|status| status == "phase1 test-pass").expect("the gate's step");
+    assert_eq!(told[gate - 1], "T002 complete");
+    assert_eq!(told[gate + 1], "T003 implement-pass");
+    let step = garden.newest("main", "phase1 test-pass");
+    assert_eq!(step.trailer("Arborist-Test-Type"), Some("integration"));
+    assert_eq!(step.trailer("Arborist-Retry"), Some("0"));
+    let times = told.iter().filter(|status| status.starts_with("phase1")).count();
+    assert_eq!(times, 1);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.told("main").len(), told.len(), "what is green stays green");
+}
+
+#[test]
+fn a_red_gate_ends_the_run_and_is_tried_first_the_next_time() {
+    let tree = Tree::default()
+        .phase("phase1", &["T001"])
+        .tests("phase1", &["integration: echo the-gate-said; test -e \"$HOME/fixed\""])
+        .phase("phase2", &["T002"]);
+    let garden = Garden::new(&tree);
+    let ran = garden.gardener(&[]).expect(1);
+    assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+    assert_eq!(garden.times_asked("T002", "implement"), 0);
+    let red = garden.newest("main", "phase1 test-fail");
+    assert_eq!(red.subject, "task(main@phase1@test-fail): tests fail for \"Phase phase1\"");
+    let log = red.trailer("Arborist-Test-Log").expect("a log");
+    assert!(garden.file("main", log).contains("the-gate-said"));
+    garden.gardener(&[]).expect(1);
+    assert_eq!(garden.newest("main", "phase1 test-fail").trailer("Arborist-Retry"), Some("1"));
+    assert_eq!(garden.times_asked("T002", "implement"), 0, "the gate comes first");
+    garden.env.write("home/fixed", "");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+}
+
+#[test]
+fn a_task_that_was_reset_is_told_what_the_gate_said() {
+    let tree = Tree::default()
+        .phase("phase1", &["T001"])
+        .tests("phase1", &["integration: echo the-gate-said; test -e mended"]);
+    let garden = Garden::new(&tree);
+    garden.gardener(&[]).expect(1);
+    let said = garden.newest("main", "phase1 test-fail").body;
+    let message = format!(
+        "task(main@T001@reset): reset \"Grow T001\"\n\n{said}\n\nArborist-Step: reset\nPleach-Tree: task-tree.json\n"
+    );
+    let message = garden.env.write("tmp/reset", message);
+    garden.env.git(&["commit", "--quiet", "--allow-empty", "-F", message.to_str().unwrap()]);
+    garden.agent("echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let asked = garden.asked("T001", "implement", 2);
+    assert!(asked.contains("the-gate-said"), "{asked}");
+    let told = garden.told("main");
+    let after = told.iter().position(|status| status == "T001 reset").expect("the reset");
+    assert_eq!(told[after + 1..], ["T001 implement-pass", "T001 review-approved", "T001 complete", "phase1 test-pass"]);
+    assert_eq!(garden.newest("main", "T001 implement-pass").trailer("Arborist-Retry"), Some("1"));
+    assert_eq!(garden.newest("main", "phase1 test-pass").trailer("Arborist-Retry"), Some("1"));
+}
+
+#[test]
+fn gates_of_inner_groups_run_from_the_inside_out() {
+    let tree = Tree::default()
+        .phase("group1", &["T001"])
+        .tests("group1", &["integration: echo group1 >> \"$HOME/order\""])
+        .phase("phase1", &["group1", "T002"])
+        .tests("phase1", &["e2e: echo phase1 >> \"$HOME/order\""])
+        .with("group1", "children", serde_json::json!(["T001"]))
+        .with("group1", "name", "Group".into())
+        .tests("group1", &["integration: echo group1 >> \"$HOME/order\""]);
+    let garden = Garden::new(&tree);
+    garden.agent("echo $task >> \"$HOME/order\"; echo 1 > $task", APPROVES);
+    for isolation in ["none", "phase"] {
+        let _ = std::fs::remove_file(garden.env.root().join("home/order"));
+        garden.gardener(&["--isolation", isolation, "--fresh"]).expect(0);
+        let order = garden.env.read("home/order");
+        let order: Vec<&str> = order.lines().collect();
+        assert_eq!(order[..4], ["T001", "group1", "T002", "phase1"], "{isolation}: {order:?}");
+    }
+}

@@ -1,0 +1,249 @@
+//! What a step commit says: subject, body, trailers, and the files beside it.
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+
+/// Trailers without the session, which differs, and with it checked.
+#[track_caller]
+fn shown(garden: &Garden, step: &super::garden::StepCommit) -> String {
+    let sessions = garden.env.sessions();
+    let mut text = format!("{}\n\n{}\n", step.subject, step.body);
+    for (key, value) in &step.trailers {
+        let value = if sessions.contains(value) { "[SID]" } else { value };
+        text.push_str(&format!("\n{key}: {value}"));
+    }
+    let stamp = Regex::new(r"\d{8}T\d{6}").unwrap();
+    let runtime = Regex::new(r"Test-Runtime: \d+(\.\d{1,3})?").unwrap();
+    let text = stamp.replace_all(&text, "[STAMP]").into_owned();
+    runtime.replace_all(&text, "Test-Runtime: [S]").into_owned()
+}
+
+#[test]
+fn a_task_is_told_in_five_commits() {
+    let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo '3 passed, 1 skipped in 0.01s'"]);
+    let garden = Garden::new(&tree);
+    garden.gardener(&[]).expect(0);
+    let steps = garden.steps("main");
+    let told: Vec<String> = steps.iter().map(|step| shown(&garden, step)).collect();
+    assert_eq!(
+        told,
+        [
+            "task(main@@run-start): run started\n\n\n\nArborist-Step: run-start\nPleach-Tree: task-tree.json",
+            "task(main@T001@implement-pass): implement \"Grow T001\"\n\n\
+             Runner output (truncated to 2000 chars):\nWrote T001.txt.\n\n\
+             Arborist-Step: implement\nArborist-Result: pass\nArborist-Retry: 0\n\
+             Pleach-Session: [SID]\nPleach-Tree: task-tree.json",
+            "task(main@T001@test-pass): tests pass for \"Grow T001\"\n\n\
+             Test (unit) stdout (last 1000 chars):\n3 passed, 1 skipped in 0.01s\n\n\
+             Arborist-Step: test\nArborist-Test: pass\nArborist-Retry: 0\nArborist-Test-Type: unit\n\
+             Arborist-Test-Runtime: [S]\nArborist-Test-Passed: 3\nArborist-Test-Failed: 0\nArborist-Test-Skipped: 1\n\
+             Pleach-Session: [SID]\nPleach-Tree: task-tree.json",
+            "task(main@T001@review-approved): review approved for \"Grow T001\"\n\n\
+             Review:\nLooks right.\nAPPROVED\n\n\
+             Arborist-Step: review\nArborist-Review: approved\nArborist-Retry: 0\n\
+             Arborist-Review-Log: logs/T001_review_[STAMP].log\n\
+             Pleach-Session: [SID]\nPleach-Tree: task-tree.json",
+            "task(main@T001@complete): complete \"Grow T001\"\n\n\
+             Completed after 1 attempt(s). Report: reports/T001_run_[STAMP].json\n\n\
+             Arborist-Step: complete\nArborist-Result: pass\nArborist-Report: reports/T001_run_[STAMP].json\n\
+             Pleach-Session: [SID]\nPleach-Tree: task-tree.json",
+        ]
+    );
+    let author = garden.env.git(&["log", "-1", "--format=%an <%ae>|%cn <%ce>"]);
+    assert_eq!(author, "pleach <pleach@local>|pleach <pleach@local>");
+    let merges = garden.env.git(&["rev-list", "--merges", "main"]);
+    assert_eq!(merges, "", "history is linear");
+    assert_eq!(garden.file("main", "T001.txt"), "T001 1");
+}
+
+#[test]
+fn what_fails_is_told_with_its_attempt_and_its_log() {
+    let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo said; echo 'no good' >&2; test -e mended"]);
+    let garden = Garden::new(&tree);
+    garden.agent(
+        "case $n in 1) echo half > half; echo 'no model' >&2; exit 3;; 2) echo bad > bad;; *) echo x > mended;; esac",
+        "case $n in 1) echo 'The name is wrong.'; echo 'REJECTED: the name';; *) echo APPROVED;; esac",
+    );
+    garden.gardener(&[]).expect(0);
+    let steps = garden.steps("main");
+    let told: Vec<&str> = steps.iter().map(|step| step.subject.as_str()).collect();
+    assert_eq!(
+        told[1..],
+        [
+            "task(main@T001@implement-fail): implement \"Grow T001\" (failed, attempt 1/5)",
+            "task(main@T001@implement-pass): implement \"Grow T001\"",
+            "task(main@T001@test-fail): tests fail for \"Grow T001\" (attempt 2/5)",
+            "task(main@T001@implement-pass): implement \"Grow T001\"",
+            "task(main@T001@test-pass): tests pass for \"Grow T001\"",
+            "task(main@T001@review-rejected): review rejected for \"Grow T001\" (attempt 3/5)",
+            "task(main@T001@implement-pass): implement \"Grow T001\"",
+            "task(main@T001@test-pass): tests pass for \"Grow T001\"",
+            "task(main@T001@review-approved): review approved for \"Grow T001\"",
+            "task(main@T001@complete): complete \"Grow T001\"",
+        ]
+    );
+    let retries: Vec<Option<&str>> = steps.iter().map(|step| step.trailer("Arborist-Retry")).collect();
+    let counted =
+        [None, Some("0"), Some("1"), Some("1"), Some("2"), Some("2"), Some("2"), Some("3"), Some("3"), Some("3"), None];
+    assert_eq!(retries, counted);
+    assert!(steps[1].body.starts_with("Runner error:\n"), "{}", steps[1].body);
+    assert!(steps[1].body.contains("no model"), "{}", steps[1].body);
+    let red = &steps[3];
+    assert_eq!(
+        red.body,
+        "Test (unit) stderr (last 1000 chars):\nno good\n\nTest (unit) stdout (last 1000 chars):\nsaid"
+    );
+    let order: Vec<&str> = red.trailers.iter().map(|(key, _)| key.as_str()).collect();
+    assert_eq!(
+        order,
+        [
+            "Arborist-Step",
+            "Arborist-Test",
+            "Arborist-Retry",
+            "Arborist-Test-Log",
+            "Arborist-Test-Type",
+            "Arborist-Test-Runtime",
+            "Pleach-Session",
+            "Pleach-Tree"
+        ]
+    );
+    let log = red.trailer("Arborist-Test-Log").unwrap();
+    assert!(Regex::new(r"^logs/T001_test_\d{8}T\d{6}\.log$").unwrap().is_match(log), "{log}");
+    assert_eq!(garden.file(&red.id, log), "=== unit stdout ===\nsaid\n=== unit stderr ===\nno good");
+    assert_eq!(steps[6].body, "Review:\nThe name is wrong.\nREJECTED: the name");
+    let done = steps.last().unwrap();
+    assert!(done.body.starts_with("Completed after 4 attempt(s). Report: reports/T001_run_"), "{}", done.body);
+}
+
+#[test]
+fn logs_and_reports_lie_beside_the_tree_and_say_everything() {
+    let tree = Tree::of(&["T001"]).tests("T001", &["unit: true"]);
+    let garden = Garden::new(&Tree::of(&["X"]));
+    garden.commit("spec/task-tree.json", &tree.json());
+    garden.gardener(&["--tree", "spec/task-tree.json"]).expect(0);
+    let all = garden.env.git(&["ls-tree", "-r", "--name-only", "main", "spec/"]);
+    let stamp = Regex::new(r"\d{8}T\d{6}").unwrap();
+    let names = stamp.replace_all(&all, "[STAMP]").into_owned();
+    assert_eq!(
+        names.lines().collect::<Vec<_>>(),
+        [
+            "spec/logs/T001_implement_[STAMP].log",
+            "spec/logs/T001_review_[STAMP].log",
+            "spec/reports/T001_run_[STAMP].json",
+            "spec/task-tree.json"
+        ],
+        "no log of tests that pass"
+    );
+    let log = garden.newest("main", "T001 review-approved").trailer("Arborist-Review-Log").unwrap().to_owned();
+    assert_eq!(garden.file("main", &log), "Looks right.\nAPPROVED");
+    let implement = all.lines().find(|path| path.contains("_implement_")).unwrap();
+    assert_eq!(garden.file("main", implement), "=== stdout ===\nWrote T001.txt.\n=== stderr ===");
+    let first = garden.newest("main", "T001 implement-pass").id;
+    let with_first = garden.env.git(&["ls-tree", "-r", "--name-only", &first, "spec/logs/"]);
+    assert_eq!(with_first, implement, "the log goes with its step");
+    let report = all.lines().find(|path| path.contains("_run_")).unwrap();
+    let report: Value = serde_json::from_str(&garden.file("main", report)).unwrap();
+    assert_eq!(report["task_id"], "T001");
+    assert_eq!(report["result"], "pass");
+    assert_eq!(report["retries"], 0);
+    assert_eq!(report["tested"], true);
+}
+
+#[test]
+fn directories_of_logs_and_reports_can_be_chosen() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.gardener(&["--log-dir", "said", "--report-dir", "out/done"]).expect(0);
+    let done = garden.newest("main", "T001 complete");
+    let report = done.trailer("Arborist-Report").unwrap();
+    assert!(report.starts_with("out/done/T001_run_"), "{report}");
+    garden.file("main", report);
+    let review = garden.newest("main", "T001 review-approved");
+    assert!(review.trailer("Arborist-Review-Log").unwrap().starts_with("said/T001_review_"));
+}
+
+#[test]
+fn logs_that_are_not_committed_are_named_by_their_record() {
+    let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo the-output; test -e mended"]);
+    let garden = Garden::new(&tree);
+    garden.configure("tree: {commit_logs: false}\n");
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let record = format!("refs/pleach/sessions/{}/main", garden.env.session());
+    for (status, key) in [
+        ("T001 test-fail", "Arborist-Test-Log"),
+        ("T001 review-approved", "Arborist-Review-Log"),
+        ("T001 complete", "Arborist-Report"),
+    ] {
+        assert_eq!(garden.newest("main", status).trailer(key), Some(record.as_str()), "{status}");
+    }
+    let files = garden.env.git(&["ls-tree", "-r", "--name-only", "main"]);
+    assert_eq!(files.lines().collect::<Vec<_>>(), ["README.md", "mended", "one", "task-tree.json"]);
+    assert!(garden.env.story().whole_text(&garden.env).contains("the-output"));
+}
+
+#[test]
+fn ignored_logs_are_committed_all_the_same() {
+    let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo noise > build.log; test -e mended"]);
+    let garden = Garden::new(&tree);
+    garden.commit(".gitignore", "*.log\n*.json\n");
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let red = garden.newest("main", "T001 test-fail");
+    assert!(garden.file("main", red.trailer("Arborist-Test-Log").unwrap()).starts_with("=== unit stdout ==="));
+    let done = garden.newest("main", "T001 complete");
+    assert!(garden.file("main", done.trailer("Arborist-Report").unwrap()).contains("\"task_id\": \"T001\""));
+    assert!(!garden.env.git(&["ls-tree", "-r", "--name-only", "main"]).contains("build.log"));
+    let kept = garden.refs("refs/pleach/keep/");
+    assert!(kept.is_empty(), "what is ignored is no change of a test: {kept:?}");
+}
+
+#[test]
+fn a_name_with_quotes_and_newlines_is_one_line_in_subjects() {
+    let name = "Say \"hello\"\nto everybody who has ever been to the old harbour town";
+    let tree = Tree::of(&["T001"]).with("T001", "name", name.into());
+    let garden = Garden::new(&tree);
+    garden.gardener(&[]).expect(0);
+    let shown = "\"Say \"hello\" to everybody who has ever been to t...\"";
+    assert_eq!(garden.newest("main", "T001 complete").subject, format!("task(main@T001@complete): complete {shown}"));
+    assert_eq!(garden.completed(), ["T001"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001"], "it is known to be complete");
+    let prompt = garden.asked("T001", "implement", 1);
+    assert!(prompt.starts_with(&format!("Implement task T001: {}\n", name.replace('\n', " "))), "{prompt}");
+}
+
+#[test]
+fn prompts_say_what_is_asked_and_how_it_is_checked() {
+    let tree = Tree::of(&["T001"]).tests("T001", &["setup: true", "unit: test -e T001.txt"]);
+    let garden = Garden::new(&tree);
+    garden.agent(WRITES, APPROVES);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(
+        garden.asked("T001", "implement", 1),
+        "Implement task T001: Grow T001\n\nDescription: Make T001 grow.\n\n\
+         Work in the current directory. Make all necessary file changes.\n\n\
+         The work is checked with:\n- unit: test -e T001.txt\n"
+    );
+    let review = garden.asked("T001", "review", 1);
+    assert!(review.starts_with("Review the changes for task T001: Grow T001\n"), "{review}");
+    assert!(review.contains("Diff:\ndiff --git a/T001.txt b/T001.txt\n"), "{review}");
+    assert!(review.contains("+T001 1\n"), "{review}");
+    assert!(!review.contains("_implement_"), "pleach's own files are nobody's work: {review}");
+    assert!(review.contains("Reply APPROVED if the code is correct, or REJECTED with reasons."), "{review}");
+}
+
+#[test]
+fn a_review_is_shown_the_whole_diff_of_all_attempts_and_no_more_than_fits() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(
+        "echo $n > part$n; test $n = 2 && for i in $(seq 2000); do echo line $i; done > long; true",
+        "test $n = 1 && echo 'REJECTED: more' || echo APPROVED",
+    );
+    garden.gardener(&[]).expect(0);
+    let second = garden.asked("T001", "review", 2);
+    assert!(second.contains(" part1 ") && second.contains(" part2 ") && second.contains(" long "), "{second}");
+    assert!(second.contains("[...truncated: "), "{second}");
+    assert!(second.chars().count() < 12_000, "{}", second.len());
+}

@@ -1,0 +1,150 @@
+//! What tests a task: commands at three levels, counts, setup and teardown, timeouts.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+
+fn counts(garden: &Garden, status: &str) -> [Option<String>; 3] {
+    let step = garden.newest("main", status);
+    ["Passed", "Failed", "Skipped"].map(|what| step.trailer(&format!("Arborist-Test-{what}")).map(str::to_owned))
+}
+
+#[test]
+fn a_task_s_own_test_comes_before_the_one_for_all() {
+    let tree = Tree::of(&["T001", "T002"]).tests("T001", &["unit: echo own > ran; git add ran; echo own"]);
+    let garden = Garden::new(&tree);
+    garden.gardener(&["--test-command", "echo for-all"]).expect(0);
+    assert!(garden.newest("main", "T001 test-pass").body.ends_with("\nown"));
+    assert!(garden.newest("main", "T002 test-pass").body.ends_with("\nfor-all"));
+}
+
+#[test]
+fn the_test_for_all_is_found_in_the_settings() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("tree: {test_command: 'echo configured'}\n");
+    garden.gardener(&[]).expect(0);
+    assert!(garden.newest("main", "T001 test-pass").body.ends_with("\nconfigured"));
+}
+
+#[test]
+fn a_task_without_a_test_is_untested_and_says_so() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+    let done = garden.newest("main", "T001 complete");
+    assert_eq!(done.trailer("Pleach-Tested"), Some("none"));
+    let report = garden.file("main", done.trailer("Arborist-Report").unwrap());
+    assert!(report.contains("\"tested\": false"), "{report}");
+}
+
+#[test]
+fn counts_of_pytest_are_in_the_trailers() {
+    let output = "printf '==== 1 failed, 2 passed, 3 skipped in 0.12s ====\\n'; test -e mended";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[&format!("unit: {output}")]));
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(counts(&garden, "T001 test-fail"), [Some("2".into()), Some("1".into()), Some("3".into())]);
+    let report = garden.newest("main", "T001 complete");
+    let report = garden.file("main", report.trailer("Arborist-Report").unwrap());
+    assert!(report.contains("\"passed\": 2"), "{report}");
+}
+
+#[test]
+fn counts_of_cargo_are_summed_over_its_programs() {
+    let line = |passed, ignored| {
+        format!("echo 'test result: ok. {passed} passed; 0 failed; {ignored} ignored; 0 measured; 0 filtered out'")
+    };
+    let tests = [format!("unit: {}", line(4, 1)), format!("unit: {}", line(2, 0)), format!("e2e: {}", line(9, 9))];
+    let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &tests));
+    garden.gardener(&[]).expect(0);
+    assert_eq!(counts(&garden, "T001 test-pass"), [Some("6".into()), Some("0".into()), Some("1".into())]);
+    assert_eq!(garden.newest("main", "T001 test-pass").trailer("Arborist-Test-Type"), Some("unit"));
+}
+
+#[test]
+fn output_nobody_can_count_leaves_the_counts_out() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["integration: echo fine"]));
+    garden.gardener(&[]).expect(0);
+    assert_eq!(counts(&garden, "T001 test-pass"), [None, None, None]);
+    assert_eq!(garden.newest("main", "T001 test-pass").trailer("Arborist-Test-Type"), Some("integration"));
+}
+
+#[test]
+fn setup_comes_first_and_teardown_last_whatever_happens() {
+    let note = |what: &str| format!("echo {what} >> \"$HOME/order\"");
+    let tests = [
+        format!("teardown: {}; false", note("teardown")),
+        format!("unit: {}; test -e mended", note("unit")),
+        format!("e2e: {}", note("e2e")),
+        format!("setup: {}", note("setup")),
+    ];
+    let tests: Vec<&str> = tests.iter().map(String::as_str).collect();
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &tests));
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    let ran = garden.gardener(&[]).expect(0);
+    let order = garden.env.read("home/order");
+    let once = ["setup", "unit", "e2e", "teardown"];
+    assert_eq!(order.lines().collect::<Vec<_>>(), [once, once].concat());
+    assert_eq!(garden.told("main")[1], "T001 test-fail");
+    assert!(ran.stderr.contains("the teardown") && ran.stderr.contains("failed (exit 1)"), "{ran}");
+    let red = garden.newest("main", "T001 test-fail");
+    let log = garden.file("main", red.trailer("Arborist-Test-Log").unwrap());
+    let places = ["setup stdout", "unit stdout", "e2e stdout", "teardown stdout"].map(|title| log.find(title));
+    assert!(places.is_sorted() && places[0].is_some(), "{log}");
+}
+
+#[test]
+fn a_failed_setup_fails_the_step_and_nothing_is_tested() {
+    let tests = [
+        "setup: echo no database >&2; test -e mended",
+        "unit: echo ran >> \"$HOME/ran\"",
+        "teardown: echo swept >> \"$HOME/swept\"",
+    ];
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &tests));
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let red = garden.newest("main", "T001 test-fail");
+    assert!(red.body.contains("Test (setup) stderr (last 1000 chars):\nno database"), "{}", red.body);
+    assert_eq!(garden.env.read("home/ran"), "ran\n", "only once the setup worked");
+    assert_eq!(garden.env.read("home/swept"), "swept\nswept\n");
+    assert!(garden.asked("T001", "implement", 2).contains("no database"));
+}
+
+#[test]
+fn a_test_that_takes_too_long_is_killed_with_all_it_started() {
+    let test = json!([{"type": "unit", "timeout": 1,
+        "command": "echo before; test -e mended && exit 0; (sleep 600; echo never) & echo $! > \"$HOME/pid\"; wait"}]);
+    let garden = Garden::new(&Tree::of(&["T001"]).with("T001", "test_commands", test));
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    let begun = Instant::now();
+    garden.gardener(&[]).expect(0);
+    assert!(begun.elapsed() < Duration::from_secs(60));
+    let red = garden.newest("main", "T001 test-fail");
+    assert!(red.body.contains("before"), "output up to the kill is kept: {}", red.body);
+    let log = garden.file("main", red.trailer("Arborist-Test-Log").unwrap());
+    assert!(log.contains("before") && !log.contains("never"), "{log}");
+    let feedback = garden.asked("T001", "implement", 2);
+    assert!(feedback.contains("timed out after 1s"), "the next attempt is told why: {feedback}");
+}
+
+#[test]
+fn a_test_command_that_is_not_there_fails_the_step() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: no-such-program-at-all"]));
+    garden.agent("test $n = 1 && echo 1 > one || echo 2 > two; true", APPROVES);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 test-fail", "T001 failed"]);
+    assert!(garden.newest("main", "T001 test-fail").body.contains("no-such-program-at-all"));
+}
+
+#[test]
+fn tests_run_on_the_task_s_own_files_and_never_in_the_checkout() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: pwd; cat T001.txt"]));
+    garden.agent(WRITES, APPROVES);
+    garden.gardener(&[]).expect(0);
+    let body = garden.newest("main", "T001 test-pass").body;
+    assert!(body.contains("T001 1"), "{body}");
+    assert!(!body.contains(&format!("{}\n", garden.env.repo_path().display())), "{body}");
+}
