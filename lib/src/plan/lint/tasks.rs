@@ -1,6 +1,6 @@
 //! What a pipeline needs to work on tasks of a tree.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{NodeId, StepName};
 use crate::plan::diagnostic::Diagnostic;
@@ -49,5 +49,11 @@ fn circle(pipeline: &Pipeline) -> Option<&Node> {
             }
         }
     }
-    pipeline.nodes().iter().find(|node| waiting.contains_key(&node.id))
+    // What is left is in a circle or behind one. Against the edges the way leads into it, and round.
+    let mut at = *waiting.keys().next()?;
+    let mut passed = BTreeSet::new();
+    while passed.insert(at) {
+        at = pipeline.incoming(at).map(|edge| &edge.from).find(|from| waiting.contains_key(from)).unwrap_or(at);
+    }
+    pipeline.nodes().iter().find(|node| node.id == *at)
 }
