@@ -3,9 +3,14 @@
 mod garden;
 
 mod attempts;
+mod built_in;
+mod commands;
 mod landing;
+mod order;
 mod output;
 mod phases;
+mod pipelines;
 mod read_only;
+mod repositories;
 mod steps;
 mod tests;

@@ -1,0 +1,217 @@
+//! `garden` and `gardener`: which tree, which task, who else is at it, and what they say.
+
+use serde_json::Value;
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+use crate::sessions::Gate;
+
+#[test]
+fn garden_works_one_task_and_ends() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    let ran = garden.garden(&[]).expect(0);
+    assert!(ran.stderr.starts_with("working `task-tree.json` on branch `main`: 0 of 3 tasks done\n"), "{ran}");
+    assert_eq!(ran.stdout, "done: T001\n");
+    assert_eq!(garden.completed(), ["T001"]);
+    garden.garden(&["--task", "T003"]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T003"]);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("2 of 3 tasks done"), "{ran}");
+    assert_eq!(garden.completed(), ["T001", "T003", "T002"]);
+    assert_eq!(ran.stdout, "done: every task of `task-tree.json` is complete\n");
+}
+
+#[test]
+fn a_tree_that_is_done_stays_as_it_is() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.gardener(&[]).expect(0);
+    let tip = garden.env.git(&["rev-parse", "main"]);
+    garden.gardener(&[]).expect(0);
+    garden.garden(&[]).expect(0);
+    garden.garden(&["--task", "T001"]).expect(0);
+    assert_eq!(garden.env.git(&["rev-parse", "main"]), tip);
+}
+
+#[test]
+fn a_task_that_is_not_ready_says_what_it_waits_for() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+    let ran = garden.garden(&["--task", "T002"]).expect(1);
+    assert!(ran.stdout.contains("T002 waits for T001 (not done)"), "{ran}");
+    assert_eq!(garden.times_asked("T002", "implement"), 0);
+    let ran = garden.garden(&["--task", "T009"]).expect(2);
+    assert!(ran.stderr.contains("has no task `T009`"), "{ran}");
+}
+
+#[test]
+fn a_stall_names_what_blocks_what() {
+    let tree = Tree::of(&["T001", "T002: T001", "T003: T002"]).tests("T001", &["unit: false"]);
+    let garden = Garden::new(&tree);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert!(ran.stdout.starts_with("stalled: nothing can start\n"), "{ran}");
+    assert!(ran.stdout.contains("T002 waits for T001 (failed)"), "{ran}");
+    assert!(ran.stdout.contains("T003 waits for T002 (not done)"), "{ran}");
+    let ran = garden.gardener(&["--json"]).expect(1);
+    let last: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last["ended"], "stalled");
+}
+
+#[test]
+fn a_second_gardener_on_the_branch_is_told_who_has_it() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    let second = garden.env.pleach(&["-y", "gardener"]).expect(6);
+    assert!(second.stderr.contains(&run.id().to_string()), "names the process: {second}");
+    assert!(second.stderr.contains("the tasks on `main`"), "{second}");
+    garden.env.git(&["switch", "--quiet", "-c", "beside"]);
+    let ran = garden.env.pleach(&["-y", "gardener", "--dry-run"]).expect(0);
+    assert!(ran.stdout.contains("on branch `beside`"), "{ran}");
+    gate.open(held);
+    run.end().expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+}
+
+#[test]
+fn two_branches_of_one_repository_are_worked_at_the_same_time() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    garden.agent(WRITES, APPROVES);
+    garden.env.git(&["switch", "--quiet", "-c", "beside"]);
+    garden.env.pleach(&["-y", "gardener"]).expect(0);
+    gate.open(held);
+    run.end().expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.told("beside").last().unwrap(), "T001 complete");
+    assert!(garden.newest("beside", "T001 complete").subject.starts_with("task(beside@T001@complete): "));
+}
+
+#[test]
+fn without_an_agent_nothing_is_pretended() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    for config in ["", "agent: simulation\n"] {
+        garden.env.configure(config);
+        let ran = garden.gardener(&[]).expect(2);
+        assert!(ran.stderr.contains("no agent is configured"), "{ran}");
+        assert!(ran.stderr.contains("--runner"), "{ran}");
+    }
+    assert_eq!(garden.env.git(&["log", "--format=%s", "--grep=run-start"]), "");
+    let runner = format!("command:{}", garden.env.root().join("agent.sh").display());
+    garden.gardener(&["--runner", &runner]).expect(0);
+}
+
+#[test]
+fn commands_of_the_repository_are_asked_for_first() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: echo from-the-repository"]));
+    let ran = garden.env.pleach(&["gardener"]).expect(4);
+    assert!(ran.stderr.contains("echo from-the-repository"), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 0);
+}
+
+#[test]
+fn a_detached_head_is_refused_with_a_way_out() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.git(&["switch", "--quiet", "--detach"]);
+    let ran = garden.gardener(&[]).expect(2);
+    assert!(ran.stderr.contains("HEAD is detached") && ran.stderr.contains("git switch"), "{ran}");
+}
+
+#[test]
+fn a_tree_is_found_where_trees_lie() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.git(&["mv", "task-tree.json", "elsewhere.json"]);
+    garden.env.git(&["commit", "--quiet", "-m", "Move it"]);
+    let ran = garden.gardener(&["--dry-run"]).expect(2);
+    assert!(ran.stderr.contains("there is no task-tree.json") && ran.stderr.contains("--tree"), "{ran}");
+    garden.commit("openspec/changes/one/task-tree.json", &Tree::of(&["A1"]).json());
+    let ran = garden.gardener(&["--dry-run"]).expect(0);
+    assert!(ran.stdout.contains("would work `openspec/changes/one/task-tree.json`"), "{ran}");
+    garden.commit("specs/two/task-tree.json", &Tree::of(&["B1"]).json());
+    let ran = garden.gardener(&["--dry-run"]).expect(2);
+    assert!(ran.stderr.contains("which one?"), "{ran}");
+    assert!(ran.stderr.contains("openspec/changes/one/task-tree.json"), "{ran}");
+    assert!(ran.stderr.contains("specs/two/task-tree.json"), "{ran}");
+    let ran = garden.gardener(&["--dry-run", "--tree", "specs/two/task-tree.json"]).expect(0);
+    assert!(ran.stdout.contains("B1"), "{ran}");
+}
+
+#[test]
+fn a_dry_run_says_what_comes_and_does_nothing() {
+    let garden = Garden::new(&Tree::of(&["T002: T001", "T001"]));
+    let before = garden.env.git(&["for-each-ref"]);
+    let ran = garden.gardener(&["--dry-run"]).expect(0);
+    assert_eq!(
+        ran.stdout,
+        "would work `task-tree.json` on branch `main`\nnext: work T001, attempt 1 of 5\n  T001 Grow T001\n  T002 Grow T002\n"
+    );
+    assert_eq!(garden.env.git(&["for-each-ref"]), before);
+    let json = garden.gardener(&["--dry-run", "--json"]).expect(0).json();
+    assert_eq!(json["left"], serde_json::json!(["T001", "T002"]));
+}
+
+#[test]
+fn a_broken_tree_is_refused_with_every_error() {
+    let garden = Garden::new(&Tree::of(&["T001: T002", "T002: T001", "T003: nobody"]));
+    let ran = garden.gardener(&[]).expect(2);
+    assert!(ran.stderr.contains("nobody") && ran.stderr.contains("T001"), "{ran}");
+    assert_eq!(garden.refs("refs/heads/"), ["refs/heads/main"]);
+}
+
+#[test]
+fn json_tells_every_step_and_the_end() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let ran = garden.gardener(&["--json"]).expect(0);
+    let lines = ran.json_lines();
+    let steps: Vec<&str> = lines
+        .iter()
+        .filter(|line| line["type"] == "dev.orchestra.StepFinished")
+        .filter_map(|line| line["data"]["status"].as_str())
+        .collect();
+    assert_eq!(steps, ["implement-pass", "review-approved", "complete"]);
+    assert_eq!(lines.last().unwrap()["ended"], "done");
+    let landed = lines.iter().find(|line| line["type"] == "dev.orchestra.Landed").expect("a landing");
+    assert_eq!(landed["data"]["commit"], garden.env.git(&["rev-parse", "main"]).as_str());
+}
+
+#[test]
+fn a_run_that_is_stopped_goes_on_when_it_is_run_again() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("{WRITES}; test $task = T001 || {{ {}; }}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    gate.open(held);
+    let ran = run.end().expect(3);
+    assert!(ran.stdout.contains("run the same command again"), "{ran}");
+    assert_eq!(garden.completed(), ["T001"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+}
+
+#[test]
+fn settings_of_the_original_are_honoured() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.configure("");
+    let runner = format!("command:{}", garden.env.root().join("agent.sh").display());
+    let config = serde_json::json!({"defaults": {"runner": runner, "max_retries": 2}});
+    garden.commit(".arborist/config.json", &config.to_string());
+    garden.agent("echo $n > try$n", "echo 'REJECTED: no'");
+    garden.gardener(&[]).expect(1);
+    assert!(garden.newest("main", "T001 failed").subject.ends_with("after 2 retries"));
+}
+
+#[test]
+fn steps_can_have_agents_of_their_own() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let other =
+        garden.env.write_program("other.sh", "#!/bin/sh\ncat > /dev/null\necho 'From the other.'\necho APPROVED\n");
+    garden.configure(&format!("tree: {{steps: {{review: {{runner: \"command:{}\"}}}}}}\n", other.display()));
+    garden.agent(WRITES, "echo 'REJECTED: never asked'");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.newest("main", "T001 review-approved").body, "Review:\nFrom the other.\nAPPROVED");
+}

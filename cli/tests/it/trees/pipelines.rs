@@ -1,0 +1,114 @@
+//! Pipelines of the user's own in the place of implement, test, review.
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+
+const LINT: &str = r#"digraph careful {
+    start [shape=Mdiamond]
+    done [shape=Msquare]
+    implement [step=implement]
+    lint [shape=parallelogram, step=lint, write=false, tool_command="echo linting; test ! -e ugly"]
+    test [shape=parallelogram, step=test, write=false]
+    start -> implement -> lint -> test -> done
+}
+"#;
+
+#[test]
+fn a_step_of_the_user_s_own_is_a_step_commit() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
+    garden.commit("careful.dot", LINT);
+    garden.agent("test $n = 1 && echo 1 > ugly || { rm ugly; echo 1 > nice; }", APPROVES);
+    garden.gardener(&["--pipeline", "careful.dot"]).expect(0);
+    assert_eq!(
+        garden.told("main"),
+        [
+            "T001 implement-pass",
+            "T001 lint-fail",
+            "T001 implement-pass",
+            "T001 lint-pass",
+            "T001 test-pass",
+            "T001 complete"
+        ]
+    );
+    let red = garden.newest("main", "T001 lint-fail");
+    assert_eq!(red.subject, "task(main@T001@lint-fail): lint failed for \"Grow T001\" (attempt 1/5)");
+    let facts = [("Arborist-Step", "lint"), ("Arborist-Result", "fail"), ("Arborist-Retry", "0")];
+    assert_eq!(red.trailers[..3], facts.map(|(key, value)| (key.to_owned(), value.to_owned())));
+    assert!(red.body.contains("linting"), "{}", red.body);
+    assert!(garden.asked("T001", "implement", 2).contains("linting"));
+    assert_eq!(garden.files("main"), ["README.md", "careful.dot", "nice", "task-tree.json"]);
+}
+
+#[test]
+fn a_task_can_name_a_pipeline_of_its_own() {
+    let tree = Tree::of(&["T001", "T002"]).with("T001", "pipeline", "careful.dot".into());
+    let garden = Garden::new(&tree);
+    garden.commit("careful.dot", LINT);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(
+        garden.told("main"),
+        [
+            "T001 implement-pass",
+            "T001 lint-pass",
+            "T001 complete",
+            "T002 implement-pass",
+            "T002 review-approved",
+            "T002 complete"
+        ]
+    );
+}
+
+#[test]
+fn a_pipeline_that_goes_in_circles_is_refused() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("round.dot", &LINT.replace("test -> done", "test -> implement\n    test -> done"));
+    let ran = garden.gardener(&["--pipeline", "round.dot"]).expect(2);
+    assert!(ran.stderr.contains("round.dot") && !ran.stderr.contains("back to `done`"), "{ran}");
+    assert_eq!(garden.told("main"), [""; 0]);
+    let ran = garden.gardener(&["--pipeline", "missing.dot"]).expect(2);
+    assert!(ran.stderr.contains("missing.dot"), "{ran}");
+}
+
+#[test]
+fn a_pipeline_knows_the_task_it_is_run_for() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let own = "Please see to task $task_id: $task_name";
+    let prompted = LINT.replace("[step=implement]", &format!("[step=implement, prompt=\"{own}\"]"));
+    garden.commit("careful.dot", &prompted);
+    garden.agent("echo $n > try$n; test $n = 1 && exit 1; true", APPROVES);
+    garden.gardener(&["--pipeline", "careful.dot"]).expect(0);
+    assert!(garden.asked("T001", "implement", 1).starts_with("Please see to task T001: Grow T001\n"));
+    let second = garden.asked("T001", "implement", 2);
+    assert!(second.contains("--- Previous runner error ---"), "{second}");
+}
+
+#[test]
+fn turns_can_be_on_the_branch_as_well() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("commits: turns\n");
+    garden.agent(WRITES, APPROVES);
+    garden.gardener(&[]).expect(0);
+    let all = garden.env.git(&["log", "--reverse", "--format=%an|%s", "main"]);
+    let all: Vec<&str> = all.lines().skip(3).collect();
+    assert_eq!(
+        all,
+        [
+            "implement (agent.sh)|Write T001.txt",
+            "pleach|task(main@T001@implement-pass): implement \"Grow T001\"",
+            "pleach|task(main@T001@review-approved): review approved for \"Grow T001\"",
+            "pleach|task(main@T001@complete): complete \"Grow T001\"",
+        ]
+    );
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("1 of 1 task done"), "{ran}");
+}
+
+#[test]
+fn a_failed_task_with_turns_on_its_branch_leaves_only_steps_on_the_target() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: false"]));
+    garden.configure("commits: turns\ntree: {max_retries: 1}\n");
+    garden.gardener(&[]).expect(1);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 test-fail", "T001 failed"]);
+    assert_eq!(garden.env.git(&["log", "--format=%an", "main", "--author=implement"]), "");
+    assert_eq!(garden.files("main"), ["README.md", "task-tree.json"]);
+    assert!(garden.files("pleach/tasks/main/T001").contains(&"T001.txt".to_owned()));
+}

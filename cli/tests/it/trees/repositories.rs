@@ -1,0 +1,156 @@
+//! Repositories of all shapes, and branches with names nobody expects.
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+
+#[test]
+fn a_master_branch_is_as_good_as_a_main_one() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.git(&["branch", "--move", "main", "master"]);
+    garden.gardener(&[]).expect(0);
+    let told = garden.told("master");
+    assert_eq!(told.last().unwrap(), "T001 complete");
+    assert!(garden.newest("master", "T001 complete").subject.starts_with("task(master@T001@complete): "));
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("on branch `master`: 1 of 1 task done"), "{ran}");
+}
+
+#[test]
+fn a_branch_may_have_any_name_git_allows() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let branch = "feature/a@b)x%2F";
+    garden.switch_to_new(branch);
+    garden.gardener(&[]).expect(0);
+    let told = garden.told(branch);
+    assert_eq!(told.iter().filter(|status| status.ends_with(" complete")).count(), 2);
+    let done = garden.newest(branch, "T002 complete");
+    assert_eq!(done.subject, "task(feature/a@b)x%2F@T002@complete): complete \"Grow T002\"");
+    assert_eq!(
+        garden.refs("refs/heads/pleach/"),
+        ["refs/heads/pleach/tasks/feature%2Fa@b)x%252F/T001", "refs/heads/pleach/tasks/feature%2Fa@b)x%252F/T002"]
+    );
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("2 of 2 tasks done"), "{ran}");
+}
+
+#[test]
+fn what_was_done_on_another_branch_is_not_done_on_this_one() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.gardener(&[]).expect(0);
+    garden.switch_to_new("feature");
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("on branch `feature`: 0 of 1 task done"), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.env.git(&["merge", "--quiet", "--ff-only", "feature"]);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("on branch `main`: 1 of 1 task done"), "merged steps of another branch: {ran}");
+}
+
+#[test]
+fn two_trees_can_be_worked_one_after_the_other() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("specs/b/task-tree.json", &Tree::of(&["T001", "T002"]).json());
+    garden.gardener(&[]).expect(0);
+    let second = ["--tree", "specs/b/task-tree.json"];
+    let ran = garden.gardener(&second).expect(0);
+    assert!(ran.stderr.contains("0 of 2 tasks done"), "the same id in another tree is another task: {ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    let starts = garden.steps("main").into_iter().filter(|step| step.status == "run-start");
+    let trees: Vec<String> = starts.map(|step| step.trailer("Pleach-Tree").unwrap_or_default().to_owned()).collect();
+    assert_eq!(trees, ["task-tree.json", "specs/b/task-tree.json"]);
+    for (args, done) in [(&[][..], "1 of 1 task done"), (&second[..], "2 of 2 tasks done")] {
+        let ran = garden.gardener(args).expect(0);
+        assert!(ran.stderr.contains(done), "{ran}");
+    }
+}
+
+#[test]
+fn a_fresh_run_begins_again() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
+    garden.gardener(&[]).expect(0);
+    garden.agent("echo again > T001.txt", APPROVES);
+    let ran = garden.gardener(&["--fresh"]).expect(0);
+    assert_eq!(garden.file("main", "T001.txt"), "again", "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    assert_eq!(garden.newest("main", "T001 implement-pass").trailer("Arborist-Retry"), Some("0"));
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("1 of 1 task done"), "{ran}");
+}
+
+#[test]
+fn a_fresh_run_does_not_go_on_with_what_was_cut_off() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = crate::sessions::Gate::new(&garden.env, "review");
+    garden.agent("echo old > old", &format!("{}; echo APPROVED", gate.command()));
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    garden.env.assert_no_process_left();
+    garden.agent(WRITES, APPROVES);
+    garden.gardener(&["--fresh"]).expect(0);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    assert_eq!(garden.file("refs/pleach/keep/T001-1", "old"), "old");
+}
+
+#[test]
+fn a_linked_worktree_is_a_checkout_like_any_other() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let side = garden.env.root().join("side");
+    let place = side.to_str().unwrap();
+    garden.env.git(&["worktree", "add", "--quiet", "-b", "beside", place]);
+    let ran = garden.env.pleach(&["-y", "-C", place, "gardener"]).expect(0);
+    garden.assert_in_order();
+    assert!(ran.stderr.contains("on branch `beside`"), "{ran}");
+    assert_eq!(garden.told("beside").last().unwrap(), "T001 complete");
+    assert_eq!(garden.told("main"), [""; 0]);
+    assert_eq!(garden.env.read("side/T001.txt"), "T001 1\n", "its files follow");
+    assert!(!garden.env.repo_path().join("T001.txt").exists());
+    assert_eq!(garden.env.git_in(&side, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn a_bare_repository_is_worked_without_a_checkout() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let bare = garden.env.root().join("bare.git");
+    let place = bare.to_str().unwrap();
+    garden.env.git(&["clone", "--quiet", "--bare", ".", place]);
+    let tree = garden.env.root().join("repo/task-tree.json");
+    let ran = garden.env.pleach(&["-y", "-C", place, "gardener", "--tree", tree.to_str().unwrap()]).expect(0);
+    assert!(ran.stderr.contains("on branch `main`"), "{ran}");
+    assert_eq!(garden.env.git_in(&bare, &["show", "main:T001.txt"]), "T001 1");
+}
+
+#[test]
+fn another_repository_can_be_named() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let other = garden.env.repo_at("other");
+    garden.gardener(&["--target-repo", other.to_str().unwrap(), "--tree", "task-tree.json"]).expect(0);
+    assert_eq!(garden.env.git_in(&other, &["show", "main:T001.txt"]), "T001 1");
+    assert_eq!(garden.told("main"), [""; 0]);
+    let log = garden.env.git_in(&other, &["log", "-1", "--format=%B"]);
+    assert!(log.contains("Report: spec/reports/T001_run_"), "an untracked tree has no place of its own: {log}");
+    assert!(log.contains("Pleach-Tree: task-tree.json"), "{log}");
+}
+
+#[test]
+fn a_subdirectory_finds_the_repository_and_the_tree() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("deep/down/file", "x\n");
+    let place = garden.env.repo_path().join("deep/down");
+    garden.env.pleach(&["-y", "-C", place.to_str().unwrap(), "gardener"]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.file("main", "T001.txt"), "T001 1");
+}
+
+#[test]
+fn a_user_without_a_name_needs_none() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.git(&["config", "commit.gpgsign", "true"]);
+    garden.env.git(&["config", "gpg.program", "/bin/false"]);
+    garden.env.git(&["config", "merge.ff", "false"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+}
