@@ -1,5 +1,6 @@
 //! The commands: one file each, holding the help as doc comments, the arguments and one `run` function.
 
+mod build;
 mod cancel;
 mod completions;
 mod config;
@@ -43,6 +44,7 @@ pub struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Run(run::RunArgs),
+    Build(build::BuildArgs),
     Garden(garden::GardenArgs),
     Gardener(gardener::GardenerArgs),
     Resume(resume::ResumeArgs),
@@ -134,6 +136,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Demo(args) => demo::run(globals, args),
         Command::Run(args) => run::run(globals, args),
+        Command::Build(args) => build::run(globals, args),
         Command::Garden(args) => garden::run(globals, args),
         Command::Gardener(args) => gardener::run(globals, args),
         Command::Resume(args) => resume::run(globals, args),

@@ -11,7 +11,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
 
 /// The usual name of a tree's file.
-const NAME: &str = "task-tree.json";
+pub const NAME: &str = "task-tree.json";
 
 /// A tree and the file it was read from.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, F
 }
 
 /// The path from the root of the repository; the name alone when the file lies elsewhere.
-fn shown(place: &Path, root: Option<&Path>) -> String {
+pub fn shown(place: &Path, root: Option<&Path>) -> String {
     let (place, root) = (place.canonicalize().ok(), root.and_then(|root| root.canonicalize().ok()));
     let below = place.as_deref().zip(root.as_deref()).and_then(|(place, root)| place.strip_prefix(root).ok());
     let path = below.or_else(|| place.as_deref()?.file_name().map(Path::new));

@@ -5,5 +5,4 @@ pub mod find;
 pub mod plan;
 pub mod show;
 
-pub use find::{TreeFile, find};
 pub use plan::{TreeArgs, Worked, work};

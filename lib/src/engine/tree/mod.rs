@@ -2,12 +2,14 @@
 //! ends. What is done is read from the step commits of the target and of the branches ahead of it.
 
 mod land;
+mod planning;
 pub mod progress;
 mod run;
 mod step_cache;
 mod step_scan;
 mod work;
 
+pub use planning::{PlanError, Planner};
 pub use run::{Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, target_lock};
 
 use crate::engine;
