@@ -11,10 +11,15 @@ mod garden;
 mod gardener;
 mod graph;
 mod help_markdown;
+mod inspect;
+mod logs;
+mod reports;
+mod reset;
 mod resume;
 mod rm;
 pub mod run;
 mod show;
+mod skip;
 mod status;
 mod trust;
 mod turns;
@@ -49,6 +54,11 @@ enum Command {
     Gardener(gardener::GardenerArgs),
     Resume(resume::ResumeArgs),
     Status(status::StatusArgs),
+    Inspect(inspect::InspectArgs),
+    Logs(logs::LogsArgs),
+    Reports(reports::ReportsArgs),
+    Skip(skip::SkipArgs),
+    Reset(reset::ResetArgs),
     Turns(turns::TurnsArgs),
     Show(show::ShowArgs),
     Diff(diff::DiffArgs),
@@ -141,6 +151,11 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Gardener(args) => gardener::run(globals, args),
         Command::Resume(args) => resume::run(globals, args),
         Command::Status(args) => status::run(globals, args),
+        Command::Inspect(args) => inspect::run(globals, args),
+        Command::Logs(args) => logs::run(globals, args),
+        Command::Reports(args) => reports::run(globals, args),
+        Command::Skip(args) => skip::run(globals, args),
+        Command::Reset(args) => reset::run(globals, args),
         Command::Turns(args) => turns::run(globals, args),
         Command::Show(args) => show::run(globals, args),
         Command::Diff(args) => diff::run(globals, args),

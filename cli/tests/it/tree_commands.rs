@@ -1,6 +1,11 @@
 //! The commands around task trees: making one, looking at one, and what people decide about its tasks.
 
+mod arborist;
 mod building;
+mod deciding;
+mod editing;
+mod looking;
+mod sessions;
 
 use crate::support::{Ran, TestEnv};
 

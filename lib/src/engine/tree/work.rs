@@ -10,7 +10,7 @@ use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Ended, Session, StartRequest};
 use crate::event::{AttemptStarted, Outcome, TaskOf};
-use crate::git::{MergeError, TreeId};
+use crate::git::{MergeError, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoPath, SessionId, TaskId};
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
@@ -50,34 +50,42 @@ struct Beginning {
     laid: Option<TreeId>,
 }
 
-impl TreeRun<'_> {
-    /// The sessions of this tree's tasks that have not landed, by their records.
-    pub(super) fn find_unfinished(&self) -> Result<BTreeMap<TaskId, SessionId>, Error> {
-        let mut found: BTreeMap<TaskId, (jiff::Timestamp, SessionId)> = BTreeMap::new();
-        for id in History::sessions(&self.repo)? {
-            // Most have landed, and their last record says so in its first line.
-            if History::summary(&self.repo, &id)?.is_some_and(|line| line.starts_with("landed on ")) {
-                continue;
-            }
-            // A session nobody can read is none this run could go on with; its own commands say what is wrong with it.
-            let Ok(history) = History::newest(&self.repo, &id, &ContextId::main()) else { continue };
-            let Some(task) = history.started.task.as_ref() else { continue };
-            if task.target != self.plan.target || task.tree != self.plan.path {
-                continue;
-            }
-            let Ok(state) = state_of(&history) else { continue };
-            let landed = state.task.as_ref().is_some_and(|task| task.landed.is_some());
-            if landed || state.phase == Phase::Cancelled {
-                continue;
-            }
-            let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
-            if newer {
-                found.insert(task.id.clone(), (history.started_at, id));
-            }
+/// The sessions of a tree's tasks that have not landed, by their records.
+pub(super) fn find_unfinished(
+    repo: &Repo,
+    target: &BranchName,
+    tree: &str,
+) -> Result<BTreeMap<TaskId, SessionId>, Error> {
+    let mut found: BTreeMap<TaskId, (jiff::Timestamp, SessionId)> = BTreeMap::new();
+    for id in History::sessions(repo)? {
+        if has_landed(repo, &id)? {
+            continue;
         }
-        Ok(found.into_iter().map(|(task, (_, id))| (task, id)).collect())
+        // A session nobody can read is none this run could go on with; its own commands say what is wrong with it.
+        let Ok(history) = History::newest(repo, &id, &ContextId::main()) else { continue };
+        let Some(task) = history.started.task.as_ref() else { continue };
+        if task.target != *target || task.tree != tree {
+            continue;
+        }
+        let Ok(state) = state_of(&history) else { continue };
+        let landed = state.task.as_ref().is_some_and(|task| task.landed.is_some());
+        if landed || state.phase == Phase::Cancelled {
+            continue;
+        }
+        let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
+        if newer {
+            found.insert(task.id.clone(), (history.started_at, id));
+        }
     }
+    Ok(found.into_iter().map(|(task, (_, id))| (task, id)).collect())
+}
 
+/// Whether a session is one of a task that has landed. Most have, and their last record says so in its first line.
+pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
+    Ok(History::summary(repo, id)?.is_some_and(|line| line.starts_with("landed on ")))
+}
+
+impl TreeRun<'_> {
     /// Works a task until it is complete or given up, and lands it.
     pub(super) async fn work(
         &mut self,
@@ -129,6 +137,9 @@ impl TreeRun<'_> {
     ) -> Result<Option<Session>, Error> {
         let Some(id) = self.unfinished.remove(task) else { return Ok(None) };
         let history = History::newest(&self.repo, &id, &ContextId::main())?;
+        if self.was_decided_since(task, &history)? {
+            return Ok(None);
+        }
         let has_steps = state_of(&history)?.task.is_some_and(|task| task.status.is_some());
         let branch = self.branch_of(task)?;
         // Whoever removed the branch wants it done again.
@@ -141,6 +152,18 @@ impl TreeRun<'_> {
         tell_kept(kept, notes);
         tell_began(&session, job, true, notes);
         Ok(Some(session))
+    }
+
+    /// Whether somebody skipped or reset a task after a session on it began. What it did then counts no more.
+    fn was_decided_since(&self, task: &TaskId, history: &History) -> Result<bool, Error> {
+        let decided = |step: &Step| step.kind == StepKind::Reset || step.skipped;
+        let state = self.progress.task(task);
+        let Some(found) = state.steps.iter().rev().find(|found| decided(&found.step)) else { return Ok(false) };
+        let Some(base) = history.started.base.values().next() else { return Ok(false) };
+        // The branch of a phase does not have what was decided on the target.
+        let gathered = self.lands_on(task)? != self.plan.target;
+        let later = gathered && history.started_at.as_second() > found.at.as_second();
+        Ok(!later && !self.repo.is_ancestor(found.commit, *base)?)
     }
 
     /// A new session on a task, with what is there of it already.
