@@ -179,9 +179,10 @@ impl View {
     pub fn open(repo: &Repo) -> Result<(Sessions, usize), Error> {
         let (mut open, mut landed) = (Vec::new(), 0);
         for id in History::sessions(repo)? {
-            match has_landed(repo, &id)? {
-                true => landed += 1,
-                false => open.push(id),
+            match has_landed(repo, &id) {
+                Ok(true) => landed += 1,
+                // Why one cannot be read is told with the others.
+                Ok(false) | Err(_) => open.push(id),
             }
         }
         Ok((Self::read_all(repo, open), landed))
