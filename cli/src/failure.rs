@@ -2,7 +2,7 @@
 
 use pleach::engine::tree;
 use pleach::plan::diagnostic::Severity;
-use pleach::workspace::LockError;
+use pleach::workspace::{Holder, LockError};
 use pleach::{engine, git, record, workspace};
 
 use crate::exit::{Exit, Failure};
@@ -44,13 +44,13 @@ pub fn of_engine(error: &engine::Error) -> Failure {
 pub fn of_tree(error: &tree::Error) -> Failure {
     use tree::Error;
     match error {
+        Error::Session(engine::Error::Lock(error)) | Error::Lock(error) => of_target_lock(error),
         Error::Session(error) => of_engine(error),
         Error::Git(error) | Error::Progress(tree::progress::Error::Git(error)) => of_git(error),
         Error::Record(error) => of_record(error),
-        Error::Lock(error) => of_lock(error),
         Error::Land(git::LandError::Git(error)) => of_git(error),
         Error::Land(_) | Error::Refused(_) => advised(Exit::LandingRefused, error),
-        Error::Progress(_) | Error::NoTarget(_) => advised(Exit::Usage, error),
+        Error::Progress(_) | Error::NoTarget(_) | Error::NoTask { .. } => advised(Exit::Usage, error),
         Error::Name(_) | Error::Pipeline { .. } => plain(Exit::Usage, error),
     }
 }
@@ -115,6 +115,14 @@ pub fn of_lock(error: &LockError) -> Failure {
         }
         LockError::Io { .. } => plain(Exit::Environment, error),
     }
+}
+
+/// The target's tasks, which another run has.
+fn of_target_lock(error: &LockError) -> Failure {
+    let LockError::Held { holder, .. } = error else { return of_lock(error) };
+    let kill = Holder::read(holder).process.map(|process| format!(", or with `kill {process}`")).unwrap_or_default();
+    let hint = format!("wait until it ends, or stop it with Ctrl-C where it runs{kill}: it can be gone on with later");
+    of_lock(error).hint(hint)
 }
 
 /// The error's own sentence and what lies behind it.

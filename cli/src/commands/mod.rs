@@ -1,5 +1,6 @@
 //! The commands: one file each, holding the help as doc comments, the arguments and one `run` function.
 
+mod build;
 mod cancel;
 mod completions;
 mod config;
@@ -10,10 +11,15 @@ mod garden;
 mod gardener;
 mod graph;
 mod help_markdown;
+mod inspect;
+mod logs;
+mod reports;
+mod reset;
 mod resume;
 mod rm;
 pub mod run;
 mod show;
+mod skip;
 mod status;
 mod trust;
 mod turns;
@@ -43,10 +49,16 @@ pub struct Cli {
 enum Command {
     Demo(demo::DemoArgs),
     Run(run::RunArgs),
+    Build(build::BuildArgs),
     Garden(garden::GardenArgs),
     Gardener(gardener::GardenerArgs),
     Resume(resume::ResumeArgs),
     Status(status::StatusArgs),
+    Inspect(inspect::InspectArgs),
+    Logs(logs::LogsArgs),
+    Reports(reports::ReportsArgs),
+    Skip(skip::SkipArgs),
+    Reset(reset::ResetArgs),
     Turns(turns::TurnsArgs),
     Show(show::ShowArgs),
     Diff(diff::DiffArgs),
@@ -134,10 +146,16 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Demo(args) => demo::run(globals, args),
         Command::Run(args) => run::run(globals, args),
+        Command::Build(args) => build::run(globals, args),
         Command::Garden(args) => garden::run(globals, args),
         Command::Gardener(args) => gardener::run(globals, args),
         Command::Resume(args) => resume::run(globals, args),
         Command::Status(args) => status::run(globals, args),
+        Command::Inspect(args) => inspect::run(globals, args),
+        Command::Logs(args) => logs::run(globals, args),
+        Command::Reports(args) => reports::run(globals, args),
+        Command::Skip(args) => skip::run(globals, args),
+        Command::Reset(args) => reset::run(globals, args),
         Command::Turns(args) => turns::run(globals, args),
         Command::Show(args) => show::run(globals, args),
         Command::Diff(args) => diff::run(globals, args),

@@ -35,6 +35,11 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let place = Place::find(&globals.dir, None, &local)?;
     let id = sessions::resolve(&place.repo, &args.session)?;
     let history = History::newest(&place.repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
+    if let Some(task) = &history.started.task {
+        let message = format!("session {id} works on task {} of `{}`", task.id, task.tree);
+        return Err(Failure::new(Exit::Usage, message)
+            .hint(format!("`pleach gardener --tree {}` on branch `{}` goes on with it", task.tree, task.target)));
+    }
     let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
     let search = Search::from(&globals.dir, globals.config.as_deref());
     let resolved = Resolved::resume(&history.started.config, &local.resolved, search.flag_layer())

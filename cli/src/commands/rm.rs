@@ -16,7 +16,8 @@ use crate::sessions;
 /// Remove sessions: their branches, their records and their working copies.
 ///
 /// A session that runs is refused, and so is one whose commits are on no other branch, unless you insist; one that
-/// runs is then called off first. Uncommitted work and unmerged commits are kept under refs/pleach/keep/ first, and the name is printed.
+/// runs is then called off first. Uncommitted work and unmerged commits are kept under refs/pleach/keep/ first, and the
+/// name is printed. The working copy that the tasks of a branch share stays.
 #[derive(Debug, Args)]
 pub struct RmArgs {
     /// The sessions, or the beginnings of their ids.
@@ -89,6 +90,10 @@ fn refuse(removal: &Removal) -> Result<(), Failure> {
     let Some(first) = removal.obstacles.first() else { return Ok(()) };
     let all: Vec<String> = removal.obstacles.iter().map(ToString::to_string).collect();
     let hint = match first {
+        Obstacle::Unmerged { .. } if removal.task.is_some() => format!(
+            "`pleach gardener` goes on with the task and lands it; `pleach rm --force {id}` keeps its commits under \
+             refs/pleach/keep/"
+        ),
         Obstacle::Unmerged { branch, .. } => {
             format!(
                 "merge it with `git merge {branch}`, or `pleach rm --force {id}`, which keeps it under refs/pleach/keep/"

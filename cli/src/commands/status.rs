@@ -1,54 +1,159 @@
 //! `pleach status`
 
+use std::path::PathBuf;
+
 use clap::Args;
 use pleach::clock;
-use pleach::engine::{Standing, Summary, View, session_worktrees};
+use pleach::engine::{Standing, Summary, View, lock_name, session_worktrees};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
-use pleach::ids::SessionId;
+use pleach::ids::{SessionId, TaskId};
+use pleach::text::counted;
 use serde_json::{Value, json};
 
-use crate::commands::Globals;
+use crate::commands::run::load_settings;
+use crate::commands::{Globals, inspect};
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git};
+use crate::render::tree::{Shown, withered_json};
 use crate::render::{Out, session as show, tokens};
+use crate::session::Place;
 use crate::sessions;
+use crate::tree::look::{Ground, Grown, Withered};
+use crate::tree::watch::{Picture, watch};
 
-/// Show the sessions of this repository, or one of them.
+/// Show the task trees of this branch and the sessions of this repository, or one task or session.
 ///
-/// A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume` goes on
-/// with one that is dead or paused. With a session, its turns and checkpoints are listed with their commits.
+/// A tree has a bar for each phase, its tasks that are not simply done or pending (all with -v), and what comes next or
+/// is in the way. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
+/// goes on with one that is dead or paused, `pleach gardener` with one of a task. Sessions of tasks that have landed are
+/// only counted (listed with -v). With a session, its turns and checkpoints are listed with their commits; with a task,
+/// its steps.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The session, or the beginning of its id.
-    session: Option<String>,
+    /// A task, or a session or the beginning of its id.
+    #[arg(value_name = "ID")]
+    id: Option<String>,
+    /// The tree; without it, all of this branch.
+    #[arg(long, value_name = "FILE")]
+    tree: Option<PathBuf>,
+    /// Show it again whenever something changes. Ends when what was running has ended, or with Ctrl-C; both are exit 0.
+    #[arg(long, conflicts_with = "id")]
+    watch: bool,
 }
 
 pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
-    let repo = sessions::repository(globals)?;
-    match args.session {
-        Some(given) => one(globals, &repo, &sessions::load(&repo, &given)?)?,
-        None => all(globals, &repo)?,
+    let settings = load_settings(globals, &globals.dir)?;
+    let place = Place::find(&globals.dir, None, &settings)?;
+    let repo = place.repo.clone();
+    let branch = repo.head().ok().and_then(|head| head.branch);
+    let ground = match branch {
+        Some(target) => Some(Ground::on(globals, settings, place, target)?),
+        None if args.tree.is_some() => Some(Ground::find(globals)?),
+        None => None,
+    };
+    match &args.id {
+        Some(given) => picked(globals, &args, &repo, ground.as_ref(), given)?,
+        None if args.watch => watch(globals, &repo, &mut || all(globals, &args, &repo, ground.as_ref()))?,
+        None => all(globals, &args, &repo, ground.as_ref())?.print(globals)?,
     }
     Ok(Exit::Done)
 }
 
-fn all(globals: &Globals, repo: &Repo) -> Result<(), Failure> {
-    let all = View::all(repo).map_err(|error| of_engine(&error))?;
-    let all: Vec<(SessionId, Result<Summary, String>)> =
-        all.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
-    let mut out = Out::new();
-    if globals.json {
-        let listed = all.iter().map(|(id, summary)| match summary {
-            Ok(summary) => show::summary_json(summary),
-            Err(why) => json!({"session": id, "standing": {"is": "unreadable", "reason": why}}),
-        });
-        return out.json(&json!({"sessions": listed.collect::<Vec<_>>()}));
+/// The task or the session an id names.
+fn picked(
+    globals: &Globals,
+    args: &StatusArgs,
+    repo: &Repo,
+    ground: Option<&Ground>,
+    given: &str,
+) -> Result<(), Failure> {
+    let trees = match ground {
+        Some(ground) => ground.trees(args.tree.as_deref(), &mut ground.reader())?.0,
+        None => Vec::new(),
+    };
+    let with_task = |grown: &Grown, task: &TaskId| grown.file.tree.node(task).is_some();
+    if let (Some(ground), Ok(task)) = (ground, given.parse::<TaskId>())
+        && trees.iter().any(|grown| with_task(grown, &task))
+    {
+        let grown = ground.tree_of(args.tree.as_deref(), &task)?;
+        return inspect::show(globals, ground, &grown, &task);
     }
-    if all.is_empty() {
-        return out.line("There is no session in this repository yet; `pleach run FILE.dot` starts one.");
+    let found = sessions::resolve(repo, given).map_err(|failure| match trees.is_empty() {
+        true => failure,
+        false => Failure { message: failure.message.replace("no session", "no task and no session"), ..failure },
+    })?;
+    one(globals, repo, &View::load(repo, &found).map_err(|error| of_engine(&error))?)
+}
+
+/// Everything there is: trees, and sessions below them.
+fn all(globals: &Globals, args: &StatusArgs, repo: &Repo, ground: Option<&Ground>) -> Result<Picture, Failure> {
+    let whole = globals.verbosity > 0;
+    let (grown, withered) = match ground {
+        Some(ground) => ground.trees(args.tree.as_deref(), &mut ground.reader())?,
+        None => Default::default(),
+    };
+    let (open, landed) = match whole {
+        true => (View::all(repo).map_err(|error| of_engine(&error))?, 0),
+        false => View::open(repo).map_err(|error| of_engine(&error))?,
+    };
+    let open: Vec<(SessionId, Result<Summary, String>)> =
+        open.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
+    let worked = ground.and_then(Ground::worked_by);
+    let mut picture = Picture::default();
+    for (id, summary) in &open {
+        if summary.as_ref().is_ok_and(|summary| summary.in_use) {
+            picture.locks.push(lock_name(id));
+        }
     }
-    out.line(show::sessions(&all, clock::now()))
+    if let (Some(ground), Some(_)) = (ground, &worked) {
+        picture.locks.push(pleach::engine::tree::target_lock(&ground.target));
+    }
+    picture.files = grown.iter().map(|grown| grown.file.place.clone()).collect();
+    let trees: Vec<Shown<'_>> = ground
+        .into_iter()
+        .flat_map(|ground| {
+            let shown = |grown| Shown { grown, target: ground.target.as_str(), limits: &ground.limits, whole };
+            grown.iter().map(shown)
+        })
+        .collect();
+    picture.document = json!({
+        "target": ground.map(|ground| &ground.target),
+        "worked_by": worked.as_ref().map(|holder| json!({"process": holder.process, "host": holder.host})),
+        "trees": trees.iter().map(Shown::json).chain(withered.iter().map(withered_json)).collect::<Vec<_>>(),
+        "sessions": open.iter().map(session_json).collect::<Vec<_>>(),
+        "landed_sessions": landed,
+    });
+    picture.text = text(&trees, &withered, (&open, landed), worked.map(|holder| holder.text));
+    Ok(picture)
+}
+
+fn session_json((id, summary): &(SessionId, Result<Summary, String>)) -> Value {
+    match summary {
+        Ok(summary) => show::summary_json(summary),
+        Err(why) => json!({"session": id, "standing": {"is": "unreadable", "reason": why}}),
+    }
+}
+
+fn text(
+    trees: &[Shown<'_>],
+    withered: &[Withered],
+    (open, landed): (&[(SessionId, Result<Summary, String>)], usize),
+    worked: Option<String>,
+) -> String {
+    let mut parts: Vec<String> = trees.iter().map(|tree| tree.text().trim_end().to_owned()).collect();
+    parts.extend(withered.iter().map(|tree| format!("{}: {}", tree.path, tree.why)));
+    parts.extend(worked.map(|holder| format!("worked by {holder}")));
+    if !open.is_empty() {
+        parts.push(show::sessions(open, clock::now()));
+    }
+    if landed > 0 {
+        parts.push(format!("{} of tasks that have landed; -v lists them", counted(landed, "session")));
+    }
+    if parts.is_empty() {
+        parts.push("There is no session in this repository yet; `pleach run FILE.dot` starts one.".to_owned());
+    }
+    format!("{}\n", parts.join("\n\n"))
 }
 
 fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
@@ -77,7 +182,9 @@ fn details(summary: &Summary, copies: Vec<String>) -> Vec<(&'static str, String)
     let mut fields = vec![("session", summary.session.to_string())];
     let simulated = if summary.started.simulated { ", simulated" } else { "" };
     fields.push(("pipeline", format!("{} ({}{simulated})", summary.started.name, summary.started.dot_path)));
-    if !summary.started.goal.is_empty() {
+    if let Some(task) = &summary.started.task {
+        fields.push(("task", format!("{} {} ({} on {})", task.id, task.name, task.tree, task.target)));
+    } else if !summary.started.goal.is_empty() {
         fields.push(("goal", summary.started.goal.clone()));
     }
     let at = match (summary.standing(), summary.node()) {
@@ -106,7 +213,8 @@ fn details(summary: &Summary, copies: Vec<String>) -> Vec<(&'static str, String)
 
 /// The command that brings finished work home.
 fn merge(summary: &Summary) -> Option<String> {
-    let changed = summary.standing() == Standing::Done && summary.work() != summary.base();
+    let own = summary.started.task.is_none();
+    let changed = own && summary.standing() == Standing::Done && summary.work() != summary.base();
     let (_, branch) = summary.branch().filter(|_| changed)?;
     let switch = summary.started.target.as_ref().map(|target| format!("git switch {target} && ")).unwrap_or_default();
     Some(format!("{switch}git merge {branch}"))
@@ -115,6 +223,10 @@ fn merge(summary: &Summary) -> Option<String> {
 /// The command that goes on with a session that can go on.
 fn go_on(summary: &Summary) -> Option<String> {
     let id = &summary.session;
+    if let (Some(task), Some(of)) = (&summary.state.task, &summary.started.task) {
+        let over = task.landed.is_some() || summary.standing() == Standing::Cancelled || summary.in_use;
+        return (!over).then(|| format!("pleach gardener --tree {}", of.tree));
+    }
     match (summary.standing(), summary.node()) {
         (Standing::Paused { reason: PauseReason::WaitsForPerson }, Some(node)) => {
             Some(format!("pleach resume {id} --answer {node}=CHOICE"))

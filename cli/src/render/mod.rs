@@ -5,6 +5,7 @@ pub mod graph;
 pub mod progress;
 pub mod session;
 mod table;
+pub mod tree;
 mod units;
 
 use std::fmt::Display;

@@ -48,8 +48,8 @@ pub fn sessions(all: &[(SessionId, Result<Summary, String>)], now: Timestamp) ->
         match summary {
             Ok(summary) => table.row([
                 id.to_string(),
-                summary.started.name.to_string(),
-                summary.standing().word().to_owned(),
+                what_for(summary),
+                word(summary).to_owned(),
                 summary.node().map(ToString::to_string).unwrap_or_default(),
                 summary.state.turns.to_string(),
                 tokens(summary.state.usage.total()),
@@ -60,6 +60,24 @@ pub fn sessions(all: &[(SessionId, Result<Summary, String>)], now: Timestamp) ->
         }
     }
     table.to_string()
+}
+
+/// The pipeline, or the task it works on.
+fn what_for(summary: &Summary) -> String {
+    match &summary.started.task {
+        Some(task) => format!("task {}", task.id),
+        None => summary.started.name.to_string(),
+    }
+}
+
+/// One word for a session; for one of a task that has ended, what became of the task's steps.
+fn word(summary: &Summary) -> &'static str {
+    let Some(task) = &summary.state.task else { return summary.standing().word() };
+    match (&task.landed, task.status.as_deref()) {
+        (Some(_), _) => "landed",
+        (None, Some("complete" | "failed")) => "waits to land",
+        _ => summary.standing().word(),
+    }
 }
 
 /// A session as JSON.
@@ -81,6 +99,10 @@ pub fn summary_json(summary: &Summary) -> Value {
         "target": summary.started.target,
         "base": summary.base(),
         "commit": summary.work(),
+        "task": summary.state.task.as_ref().map(|task| json!({
+            "id": task.of.id, "name": task.of.name, "tree": task.of.tree, "target": task.of.target,
+            "status": task.status, "landed": task.landed,
+        })),
     })
 }
 

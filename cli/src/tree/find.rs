@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use pleach::engine::tree::Stamp;
 use pleach::git::Repo;
 use pleach::ids::RepoPath;
 use pleach::plan::tree::TaskTree;
@@ -11,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
 
 /// The usual name of a tree's file.
-const NAME: &str = "task-tree.json";
+pub const NAME: &str = "task-tree.json";
 
 /// A tree and the file it was read from.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct TreeFile {
     pub path: String,
     /// Where it is.
     pub place: PathBuf,
+    /// What it looked like from outside when it was read.
+    pub stamp: Option<Stamp>,
     /// Whether the commit at HEAD has it.
     pub tracked: bool,
 }
@@ -34,7 +37,13 @@ pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, F
         Some(path) => dir.join(path),
         None => search(repo.workdir().unwrap_or(dir))?,
     };
-    let text = fs::read_to_string(&place).map_err(|error| {
+    read(&place, repo)
+}
+
+/// Reads the tree of a file.
+pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
+    let stamp = Stamp::of(place);
+    let text = fs::read_to_string(place).map_err(|error| {
         Failure::new(Exit::Usage, format!("cannot read the tree `{}`", place.display()))
             .because(&error)
             .hint("give the path of a task-tree.json with --tree; `pleach build` makes one from markdown")
@@ -44,24 +53,26 @@ pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, F
         let message = format!("`{}` is no valid task tree:\n{}", place.display(), listed.join("\n"));
         Failure::new(Exit::Usage, message).hint("docs/task-trees.md shows how a tree is written")
     })?;
-    let path = shown(&place, repo.workdir());
+    let path = shown(place, repo.workdir());
+    let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
     let head = repo.head().and_then(|head| repo.tree_of(head.commit)).map_err(|error| of_git(&error))?;
     let entry = repo.tree_entry(head, &RepoPath::from(path.as_str())).map_err(|error| of_git(&error))?;
-    Ok(TreeFile { tree, text, path, place, tracked: entry.is_some() })
+    Ok(TreeFile { tree, text, path, place, stamp, tracked: entry.is_some() })
 }
 
 /// The path from the root of the repository; the name alone when the file lies elsewhere.
-fn shown(place: &Path, root: Option<&Path>) -> String {
+pub fn shown(place: &Path, root: Option<&Path>) -> String {
     let (place, root) = (place.canonicalize().ok(), root.and_then(|root| root.canonicalize().ok()));
     let below = place.as_deref().zip(root.as_deref()).and_then(|(place, root)| place.strip_prefix(root).ok());
     let path = below.or_else(|| place.as_deref()?.file_name().map(Path::new));
     path.unwrap_or(Path::new(NAME)).display().to_string()
 }
 
-fn search(root: &Path) -> Result<PathBuf, Failure> {
+/// The files that lie where trees usually lie: the one at the root alone, or all of the others.
+pub fn usual(root: &Path) -> Vec<PathBuf> {
     let usual = root.join(NAME);
     if usual.is_file() {
-        return Ok(usual);
+        return vec![usual];
     }
     let mut found: Vec<PathBuf> = ["openspec/changes", "specs"]
         .iter()
@@ -71,6 +82,11 @@ fn search(root: &Path) -> Result<PathBuf, Failure> {
         .filter(|path| path.is_file())
         .collect();
     found.sort();
+    found
+}
+
+fn search(root: &Path) -> Result<PathBuf, Failure> {
+    let mut found = usual(root);
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => Err(Failure::new(Exit::Usage, format!("there is no {NAME} in `{}`", root.display()))

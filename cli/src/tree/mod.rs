@@ -1,9 +1,12 @@
-//! Task trees on disk and on the command line: finding the file, what the settings make of it, and how a run over it
-//! is shown.
+//! Task trees on disk and on the command line: finding the file, what the settings make of it, the run over it and
+//! how that is shown, and what commands see that only look.
 
 pub mod find;
+pub mod look;
 pub mod plan;
+pub mod run;
 pub mod show;
+pub mod watch;
 
-pub use find::{TreeFile, find};
-pub use plan::{TreeArgs, Worked, work};
+pub use plan::TreeArgs;
+pub use run::{Worked, work};

@@ -1,32 +1,27 @@
-//! What settings and flags make of a tree: a plan, and the run over it.
+//! What settings and flags make of a tree: a plan.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use pleach::config::{Commits as ConfigCommits, Config, Isolation, SuppliedKind, supplied};
-use pleach::engine::tree::{TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun};
+use pleach::config::{Commits as ConfigCommits, Config, Isolation};
+use pleach::engine::tree::{TASK_PIPELINE, TaskPipeline, TreePlan};
 use pleach::event::Commits;
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::pipeline::HandlerKind;
 use pleach::plan::tree::{TestCommand, TestKind};
 use pleach::plan::{self, lint, print};
-use pleach::schedule::{Limits, Next};
+use pleach::schedule::Limits;
 
-use super::find::{TreeFile, find};
-use super::show::Shown;
-use crate::answers::Answers;
+use super::find::TreeFile;
+use super::run::Worked;
 use crate::commands::Globals;
-use crate::commands::run::{block_on, warn_of_dirty_files};
 use crate::exit::{Exit, Failure};
-use crate::failure::{of_git, of_tree};
+use crate::failure::of_git;
 use crate::pipeline_file::{PipelineFile, known};
-use crate::render::Out;
-use crate::session::{Place, build};
+use crate::session::Place;
 use crate::settings::{self, Search, Settings};
-use crate::trust::{self, Ask, TrustItem};
 
 /// What `garden` and `gardener` take.
 #[derive(Debug, Args)]
@@ -75,58 +70,8 @@ pub struct TreeArgs {
     pub dry_run: bool,
 }
 
-/// Whether one task is worked, or all.
-#[derive(Debug, Clone)]
-pub enum Worked {
-    /// The next one, or this one.
-    One(Option<TaskId>),
-    /// All of them.
-    All,
-}
-
-/// Works a tree.
-pub fn work(globals: &Globals, args: &TreeArgs, worked: Worked) -> Result<Exit, Failure> {
-    let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
-    let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
-    let settings = load_settings(globals, &dir, args)?;
-    let config = &settings.resolved.config;
-    let place = Place::find(&dir, target_repo, &settings)?;
-    let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
-    let plan = make(globals, args, &worked, &settings, &place, file)?;
-    if args.dry_run {
-        return dry_run(globals, &place, &plan);
-    }
-    require_agent(&settings, &plan)?;
-    require_trust(globals, &settings, &place, &plan)?;
-    let built = build(&settings, config, Answers::default())?;
-    warn_of_dirty_files(globals, &place)?;
-    let mut shown = Shown::new(globals, &plan);
-    let repo = place.repo.clone();
-    let ended = block_on(built.canceller, async {
-        let mut run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;
-        shown.begin(&plan, run.progress());
-        let ended = run.run(&mut |note| shown.note(note)).await;
-        let ended = ended.map_err(|error| of_tree(&error));
-        shown.finish();
-        ended
-    })?;
-    shown.ended(&plan, &ended)?;
-    Ok(exit(&ended))
-}
-
-fn exit(ended: &TreeEnded) -> Exit {
-    use pleach::event::PauseReason;
-    match ended {
-        TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
-        TreeEnded::Failed { .. } | TreeEnded::GateRed(_) | TreeEnded::Stalled(_) => Exit::WorkFailed,
-        TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
-        TreeEnded::Paused(_) => Exit::Paused,
-        TreeEnded::Refused(_) => Exit::LandingRefused,
-    }
-}
-
 /// The settings with the flags over them.
-fn load_settings(globals: &Globals, dir: &Path, args: &TreeArgs) -> Result<Settings, Failure> {
+pub fn load_settings(globals: &Globals, dir: &Path, args: &TreeArgs) -> Result<Settings, Failure> {
     let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     let given = [
         ("--test-command", "tree.test_command", args.test_command.clone()),
@@ -150,7 +95,8 @@ fn load_settings(globals: &Globals, dir: &Path, args: &TreeArgs) -> Result<Setti
     settings::load(globals.environment.clone(), &search)
 }
 
-fn make(
+/// The plan that settings, flags and a tree make.
+pub fn make(
     globals: &Globals,
     args: &TreeArgs,
     worked: &Worked,
@@ -181,8 +127,7 @@ fn make(
         return Err(Failure::new(Exit::Usage, format!("`{}` has no task `{task}`", file.path))
             .hint("`pleach status` lists the tasks"));
     }
-    let base_branch = tree.base_branch.clone().map(BranchName::new).transpose();
-    let base_branch = base_branch.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let base_branch = base_branch(config)?;
     let own = own_directory(&file);
     let root = place.repo.workdir();
     let pipeline = default_pipeline(globals, config)?;
@@ -193,13 +138,7 @@ fn make(
         pipelines.insert(name, read);
     }
     Ok(TreePlan {
-        limits: Limits {
-            max_retries: tree.max_retries,
-            isolation: tree.isolation,
-            retry_failed: args.retry_failed,
-            early_stop: tree.early_stop,
-            only,
-        },
+        limits: Limits { retry_failed: args.retry_failed, only, ..limits(config) },
         commits: match config.commits {
             ConfigCommits::Steps => Commits::Steps,
             ConfigCommits::Turns => Commits::Turns,
@@ -225,8 +164,27 @@ fn make(
         pipelines,
         path: file.path,
         document: file.text,
+        file: file.place,
+        stamp: file.stamp,
         tree: file.tree,
     })
+}
+
+/// What the settings say about attempts, gates and branches.
+pub fn limits(config: &Config) -> Limits {
+    let tree = &config.tree;
+    Limits {
+        max_retries: tree.max_retries,
+        isolation: tree.isolation,
+        early_stop: tree.early_stop,
+        ..Limits::default()
+    }
+}
+
+/// The branch the target was begun on, where the settings name one.
+pub fn base_branch(config: &Config) -> Result<Option<BranchName>, Failure> {
+    let name = config.tree.base_branch.clone().map(BranchName::new).transpose();
+    name.map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }
 
 /// The branch tasks land on: the one that is checked out.
@@ -323,94 +281,4 @@ fn with_steps(
         None => dot,
     };
     Ok(TaskPipeline { dot, path, files })
-}
-
-/// A tree is never worked by agents that only pretend.
-fn require_agent(settings: &Settings, plan: &TreePlan) -> Result<(), Failure> {
-    use pleach::config::AgentChoice;
-    let config = &settings.resolved.config;
-    let configured = !matches!(config.agent, None | Some(AgentChoice::Simulation));
-    let inputs = |used: &TaskPipeline| plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
-    let used = std::iter::once(&plan.pipeline).chain(plan.pipelines.values());
-    let needs = used.filter_map(|used| plan::load(&used.dot, &inputs(used), &[]).0).any(|pipeline| {
-        pipeline.nodes().iter().any(|node| {
-            let simulated = node.agent.as_deref().is_none_or(|agent| agent == "simulation");
-            node.handler == HandlerKind::Codergen && simulated
-        })
-    });
-    if configured || !needs {
-        return Ok(());
-    }
-    Err(Failure::new(Exit::Usage, "no agent is configured, and tasks are never worked by pretending")
-        .hint("set `agent:` in pleach.yaml, or name one with --runner, as in --runner 'command:./my-agent'"))
-}
-
-/// Asks for trust in every command that would be run and came with the repository.
-fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &TreePlan) -> Result<(), Failure> {
-    let mut items: Vec<TrustItem> =
-        supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
-    for node in plan.tree.nodes() {
-        items.extend(node.test_commands.iter().map(|test| TrustItem {
-            kind: SuppliedKind::Command,
-            where_from: format!("{} test of {}, {}", test.kind, node.id, plan.path),
-            text: test.command.clone(),
-        }));
-    }
-    for used in std::iter::once(&plan.pipeline).chain(plan.pipelines.values()) {
-        let inputs = plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
-        let (pipeline, _) = plan::load(&used.dot, &inputs, &[]);
-        let Some(pipeline) = pipeline.filter(|_| used.dot != TASK_PIPELINE) else { continue };
-        items.extend(pipeline.commands().into_iter().map(|command| TrustItem {
-            kind: SuppliedKind::Command,
-            where_from: format!("{}, {}", command.attribute, used.path),
-            text: command.text.to_owned(),
-        }));
-    }
-    let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
-    trust::require(&trust::Store::new(&settings.state_dir), &place.repo.common_dir(), items, ask)
-}
-
-/// What would be done first, and in which order the rest comes.
-fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
-    let progress = pleach::engine::tree::progress::read(
-        &place.repo,
-        &plan.target,
-        &plan.path,
-        &plan.branch_prefix,
-        plan.base_branch.as_ref(),
-    )
-    .map_err(|error| of_tree(&error.into()))?;
-    let next = pleach::schedule::next(&plan.tree, &progress, &plan.limits);
-    let mut out = Out::new();
-    let left: Vec<&TaskId> = plan.tree.order().iter().filter(|task| !progress.task(task).status.is_over()).collect();
-    if globals.json {
-        out.json(&serde_json::json!({
-            "tree": plan.path, "target": plan.target, "next": words(&next), "left": left,
-        }))?;
-        return Ok(Exit::Done);
-    }
-    out.line(format!("would work `{}` on branch `{}`", plan.path, plan.target))?;
-    out.line(format!("next: {}", words(&next)))?;
-    for task in left {
-        let name = plan.tree.node(task).map(|node| node.name.as_str()).unwrap_or_default();
-        out.line(format!("  {task} {name}"))?;
-    }
-    Ok(Exit::Done)
-}
-
-fn words(next: &Next) -> String {
-    match next {
-        Next::Land(task) => format!("land {task}, which is finished"),
-        Next::Gate(gate) => format!("run the tests of {gate}"),
-        Next::MergePhase(phase) => format!("merge {phase}"),
-        Next::Work { task, attempt, .. } => format!("work {task}, attempt {} of {}", attempt.number, attempt.of),
-        Next::GiveUp { task, .. } => format!("give {task} up"),
-        Next::Done => "nothing, everything is done".to_owned(),
-        Next::Failed(task) => format!("nothing, {task} failed; --retry-failed gives it another budget"),
-        Next::GateRed(gate) => format!("nothing, the tests of {gate} fail"),
-        Next::Stalled(blocked) => {
-            let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
-            format!("nothing can start: {}", blocked.join("; "))
-        }
-    }
 }

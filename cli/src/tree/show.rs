@@ -7,13 +7,13 @@ use pleach::engine::tree::{Note, TreeEnded, TreePlan};
 use pleach::event::{Event, Recorded};
 use pleach::ids::SessionId;
 use pleach::progress::{Progress, Status};
+use pleach::text::{counted, listed};
 use serde_json::json;
 
 use crate::commands::Globals;
 use crate::exit::Failure;
-use pleach::text::counted;
-
 use crate::render::Out;
+use crate::render::tree::renamed;
 
 /// Shows a run over a tree.
 #[derive(Debug)]
@@ -44,8 +44,8 @@ impl Shown {
         }
     }
 
-    /// Says what is worked, and where.
-    pub fn begin(&mut self, plan: &TreePlan, progress: &Progress) {
+    /// Says what is worked, and where; and what has changed in the tree since it was last worked.
+    pub fn begin(&mut self, plan: &TreePlan, progress: &Progress, changes: &[String]) {
         let complete = |task: &&pleach::ids::TaskId| progress.task(task).status == Status::Complete;
         self.done = plan.tree.order().iter().filter(complete).count();
         if let Some(bar) = &self.bar {
@@ -58,6 +58,30 @@ impl Shown {
             self.done,
             counted(self.all as u64, "task")
         ));
+        self.say_edited(plan, changes, "since it was last worked");
+        for (node, then) in progress.renamed(&plan.tree) {
+            self.warn(&renamed(node, then));
+        }
+        let left_out = plan.tree.left_out();
+        if !left_out.is_empty() {
+            self.warn(&format!("execution_order leaves out, so never worked: {}", listed(left_out, 10)));
+        }
+    }
+
+    /// Says what was changed in the tree while it is worked.
+    pub fn edited(&mut self, plan: &TreePlan, newer: &TreePlan) {
+        self.say_edited(newer, &plan.tree.difference(&newer.tree), "and is gone on with as it is now");
+        self.all = newer.tree.order().len();
+        if let Some(bar) = &self.bar {
+            bar.set_length(self.all as u64);
+        }
+    }
+
+    fn say_edited(&self, plan: &TreePlan, changes: &[String], when: &str) {
+        if !changes.is_empty() {
+            self.warn(&format!("`{}` was edited {when}:", plan.path));
+            changes.iter().for_each(|change| self.say(format!("  {change}")));
+        }
     }
 
     /// Takes one note.
@@ -142,6 +166,7 @@ impl Shown {
                 out.line(format!("waiting: {} is finished on `{}` and could not land", refusal.task, refusal.branch))?;
                 out.line(&refusal.why)
             }
+            TreeEnded::Edited => Ok(()),
         }
     }
 
@@ -193,7 +218,7 @@ fn ended_json(ended: &TreeEnded) -> serde_json::Value {
             let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
             json!({"ended": "stalled", "blocked": blocked})
         }
-        TreeEnded::Paused(_) => json!({"ended": "paused"}),
+        TreeEnded::Paused(_) | TreeEnded::Edited => json!({"ended": "paused"}),
         TreeEnded::Refused(refusal) => {
             json!({"ended": "refused", "task": refusal.task, "branch": refusal.branch, "reason": refusal.why})
         }

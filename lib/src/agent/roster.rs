@@ -56,7 +56,17 @@ impl Roster {
 
     /// The agent of a node.
     pub fn of(&self, node: &Node) -> Result<Arc<dyn Agent>, NoAgent> {
-        match self.choice(node)? {
+        self.make(self.choice(node)?)
+    }
+
+    /// The agent that works where nothing else is said; none when there is none but a simulated one.
+    pub fn configured(&self) -> Option<Result<Arc<dyn Agent>, NoAgent>> {
+        let choice = self.default.clone().filter(|choice| *choice != AgentChoice::Simulation)?;
+        Some(self.make(choice))
+    }
+
+    fn make(&self, choice: AgentChoice) -> Result<Arc<dyn Agent>, NoAgent> {
+        match choice {
             AgentChoice::Simulation => Ok(Arc::new(Simulated)),
             AgentChoice::Builtin => {
                 let provider = self.provider.clone().ok_or(NoAgent::NoProvider)?;

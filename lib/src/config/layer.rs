@@ -190,7 +190,8 @@ pub(super) struct Merged {
 
 impl Merged {
     pub fn read(mut layers: Vec<Layer>) -> Result<Self, Vec<ConfigError>> {
-        layers.sort_by_key(|layer| layer.level);
+        // A variable is nearer than the file it speaks for.
+        layers.sort_by_key(|layer| (layer.level, matches!(layer.content, Content::Pairs(_))));
         let root = root_of(&layers);
         let mut origins = Vec::new();
         let mut errors = Vec::new();

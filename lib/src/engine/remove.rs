@@ -9,7 +9,7 @@ use super::locks::Locks;
 use super::view::{Summary, session_worktrees};
 use super::{Error, RUN_DIR, Session};
 use crate::git::{self, Limits, Listed, Move, Repo, SwapError, TreeId, Worktree, Writer};
-use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
+use crate::ids::{BranchName, CommitId, RepoPath, SessionId, TaskId};
 use crate::record::{SESSIONS, context_ref};
 use crate::workspace::{self, KEEP, branch_ref};
 
@@ -138,6 +138,8 @@ struct Keep {
 pub struct Removal {
     /// The session.
     pub session: SessionId,
+    /// The task it works on, in a tree. Its working copy belongs to all tasks of the target and stays.
+    pub task: Option<TaskId>,
     /// What speaks against it.
     pub obstacles: Vec<Obstacle>,
     repo: Repo,
@@ -179,6 +181,7 @@ impl Session {
         let session = id.clone();
         Ok(Removal {
             session,
+            task: summary.started.task.map(|task| task.id),
             obstacles,
             repo: repo.clone(),
             keeps,
@@ -298,12 +301,18 @@ fn branch_state(
         }
         None => None,
     };
-    if let Some((branch, at, false)) = &state {
+    let task = summary.state.task.as_deref();
+    // The branch of a task goes on with its next session.
+    if let (Some((branch, at, false)), None) = (&state, task) {
         obstacles.push(Obstacle::BranchMoved { branch: branch.clone(), to: *at });
     }
     // A branch that stays keeps what is on it.
     let goes = state.as_ref().is_some_and(|(_, _, own)| *own).then_some(name.as_str());
-    if summary.base() != Some(tip) && !is_merged(repo, summary, tip, goes)? {
+    // A task that is complete and has landed may have been built anew on the way; one that failed has left its code behind.
+    let landed = task.is_some_and(|task| task.landed.is_some() && task.status.as_deref() == Some("complete"));
+    // The session of a task may begin with the steps of another one.
+    let has_work = summary.base() != Some(tip) || task.is_some();
+    if has_work && !landed && !is_merged(repo, summary, tip, goes)? {
         obstacles.push(Obstacle::Unmerged { branch: branch.clone(), tip });
     }
     Ok(state)

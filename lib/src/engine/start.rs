@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::locks::Locks;
-use super::task::{TaskStart, shared_copy};
+use super::task::{TREE_FILE, TaskStart, shared_copy};
 use super::{Engine, Error, Opened, Session};
 use crate::clock;
 use crate::event::{Commits, Event, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated};
@@ -84,7 +84,7 @@ impl Session {
             let batch = Batch {
                 summary: format!("start {}", started.name),
                 work: started.base.values().copied().chain(task.and_then(|task| task.attempt.laid)).collect(),
-                files: task.map(|task| ("task-tree.json".to_owned(), task.document.clone())).into_iter().collect(),
+                files: task.map(|task| (TREE_FILE.to_owned(), task.document.clone())).into_iter().collect(),
                 events,
                 ..Batch::default()
             };

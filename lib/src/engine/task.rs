@@ -29,6 +29,9 @@ use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
 /// How much of what a failed step said is kept for the next attempt, in characters.
 const FEEDBACK: usize = 8_000;
 
+/// The file of a session's first record that holds the tree as it was run.
+pub(super) const TREE_FILE: &str = "task-tree.json";
+
 /// What a session has to know of its task.
 #[derive(Debug, Clone)]
 pub struct TaskJob {

@@ -11,7 +11,8 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
-use crate::step::{Feedback, Step, StepKind, text};
+use crate::plan::tree::{TaskNode, TaskTree};
+use crate::step::{Feedback, Step, StepKind, shown_name, text};
 
 pub use fold::{Chain, fold};
 
@@ -222,6 +223,17 @@ impl Progress {
         let mut waiting: Vec<_> = self.tasks.iter().filter(waits).collect();
         waiting.sort_by_key(|(_, state)| state.newest);
         waiting.into_iter().map(|(id, _)| id).collect()
+    }
+
+    /// Tasks that were completed under another name than the tree gives them, with the name they had: the id may have
+    /// been given to another task since.
+    pub fn renamed<'a>(&'a self, tree: &'a TaskTree) -> Vec<(&'a TaskNode, &'a str)> {
+        let renamed = |node: &'a TaskNode| {
+            let state = self.tasks.get(&node.id).filter(|state| state.status == Status::Complete)?;
+            let then = state.name_then.as_deref().filter(|then| *then != shown_name(&node.name))?;
+            Some((node, then))
+        };
+        tree.nodes().filter(|node| node.is_leaf()).filter_map(renamed).collect()
     }
 
     /// The gate of an inner node with these leaves below it. A run that has not landed is none yet: landing it, or

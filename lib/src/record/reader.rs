@@ -119,6 +119,12 @@ impl History {
         })
     }
 
+    /// A file of the first record, as the tree a task's session was started with.
+    pub fn opening_file(&self, repo: &Repo, name: &str) -> Result<Option<String>, Error> {
+        let bytes = repo.tree_file(repo.commit(self.first)?.tree, &RepoPath::from(name))?;
+        Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    }
+
     /// All events that were read, in order.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = &Recorded> {
         self.records.iter().flat_map(|record| &record.events)

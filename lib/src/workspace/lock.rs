@@ -117,8 +117,8 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// `process 42 on host since …`
-    fn read(text: &str) -> Self {
+    /// Reads what a holder wrote: `process 42 on host since …`
+    pub fn read(text: &str) -> Self {
         let mut words = text.strip_prefix("process ").unwrap_or_default().split(" on ");
         let process = words.next().and_then(|word| word.parse().ok()).filter(|process| *process > 1);
         let host = words.next().and_then(|rest| rest.split(" since ").next()).map(str::to_owned);

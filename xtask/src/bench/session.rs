@@ -213,7 +213,7 @@ impl Session {
             events: events.into_iter().map(|event| Recorded { at, event }).collect(),
             messages,
             work: vec![commit],
-            state: None,
+            ..Batch::default()
         })
     }
 }

@@ -8,8 +8,7 @@ use pleach::engine::tree::progress;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, TaskId};
 use pleach::progress::{Progress, Status};
-use pleach::step::text::{self, TestOutput};
-use pleach::step::{Attempt, Counts, Step, StepKind, TestFacts, TestKind};
+use pleach::step::{Attempt, Counts, RanTest, Step, StepKind, TestFacts, TestKind, text};
 
 use super::options::Options;
 use super::samples::Samples;
@@ -184,7 +183,18 @@ fn of_task(number: usize) -> Vec<String> {
         step.message("main", &name, Some(Attempt { number: retry + 1, of: 5 }), body).write()
     };
     let lines = "A line of what a program says when it does its work as it should.\n".repeat(20);
-    let tests = |passed| text::tests(&[TestOutput { kind: TestKind::Unit, passed, stdout: &lines, stderr: &lines }]);
+    let tests = |passed| {
+        text::tests(&[RanTest {
+            kind: TestKind::Unit,
+            command: "make test".into(),
+            framework: None,
+            exit: "exit 0".into(),
+            passed,
+            stdout: lines.clone(),
+            stderr: lines.clone(),
+            runtime: std::time::Duration::ZERO,
+        }])
+    };
     let mut all = Vec::new();
     let last = u32::from(fails_first(number));
     for retry in 0..=last {

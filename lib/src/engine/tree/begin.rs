@@ -10,7 +10,7 @@ use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Session, StartRequest};
 use crate::event::{AttemptStarted, TaskOf};
-use crate::git::{CommitSpec, MergeError, Person, SwapError};
+use crate::git::{CommitSpec, MergeError, Person, Repo, SwapError};
 use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
@@ -36,32 +36,63 @@ struct Beginning {
     laid: Option<CommitId>,
 }
 
-impl TreeRun<'_> {
-    /// The sessions of this tree's tasks that have not landed, by their records.
-    pub(super) fn find_unfinished(&self) -> Result<BTreeMap<TaskId, SessionId>, Error> {
-        let mut found: BTreeMap<TaskId, (jiff::Timestamp, SessionId)> = BTreeMap::new();
-        for id in History::sessions(&self.repo)? {
-            // Most have landed, and their last record says so in its first line.
-            if History::summary(&self.repo, &id)?.is_some_and(|line| line.starts_with("landed on ")) {
-                continue;
-            }
-            // A session nobody can read is none this run could go on with; its own commands say what is wrong with it.
-            let Ok(history) = History::newest(&self.repo, &id, &ContextId::main()) else { continue };
-            let Some(task) = history.started.task.as_ref() else { continue };
-            let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
-            if self.is_unfinished(&history, task)? && newer {
-                found.insert(task.id.clone(), (history.started_at, id));
-            }
+/// Whether a session is one of a task that has landed. Most have, and their last record says so in its first line.
+pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
+    Ok(History::summary(repo, id)?.is_some_and(|line| line.starts_with("landed on ")))
+}
+
+/// The session a task was left in, if it has not landed and was not called off.
+pub(super) fn left_in(repo: &Repo, target: &BranchName, tree: &str, task: &TaskId) -> Result<Option<SessionId>, Error> {
+    let open = not_landed(repo, target, tree)?;
+    let goes_on = |history: &History, of: &TaskOf| {
+        Ok(of.id == *task && state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled))
+    };
+    Ok(newest_of_each(open, goes_on)?.remove(task))
+}
+
+/// The records of a tree's sessions that have not landed.
+fn not_landed(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<History>, Error> {
+    let mut open = Vec::new();
+    for id in History::sessions(repo)? {
+        // A session nobody can read is none a run could go on with; its own commands say what is wrong with it.
+        if !matches!(has_landed(repo, &id), Ok(false)) {
+            continue;
         }
-        Ok(found.into_iter().map(|(task, (_, id))| (task, id)).collect())
+        let Ok(history) = History::newest(repo, &id, &ContextId::main()) else { continue };
+        if history.started.task.as_ref().is_some_and(|task| task.target == *target && task.tree == tree) {
+            open.push(history);
+        }
+    }
+    Ok(open)
+}
+
+/// Of the sessions that pass, the newest of each task.
+fn newest_of_each(
+    open: Vec<History>,
+    passes: impl Fn(&History, &TaskOf) -> Result<bool, Error>,
+) -> Result<BTreeMap<TaskId, SessionId>, Error> {
+    let mut found: BTreeMap<TaskId, (jiff::Timestamp, SessionId)> = BTreeMap::new();
+    for history in open {
+        let Some(task) = &history.started.task else { continue };
+        let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
+        if passes(&history, task)? && newer {
+            found.insert(task.id.clone(), (history.started_at, history.session.clone()));
+        }
+    }
+    Ok(found.into_iter().map(|(task, (_, id))| (task, id)).collect())
+}
+
+impl TreeRun<'_> {
+    /// The sessions of this tree's tasks this run may go on with.
+    pub(super) fn find_unfinished(&self) -> Result<BTreeMap<TaskId, SessionId>, Error> {
+        newest_of_each(not_landed(&self.repo, &self.plan.target, &self.plan.path)?, |history, task| {
+            self.is_unfinished(history, task)
+        })
     }
 
     /// Whether a session is one this run may go on with. Where its task has landed, and its process ended before it could
     /// say so, that is recorded now.
     fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
-        if task.target != self.plan.target || task.tree != self.plan.path {
-            return Ok(false);
-        }
         let Ok(state) = state_of(history) else { return Ok(false) };
         let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
         if let (Some((_, to)), Some(seat)) = (work.landing, &self.seat)

@@ -2,14 +2,23 @@
 //! ends. What is done is read from the step commits of the target and of the branches ahead of it.
 
 mod begin;
+mod edited;
 mod land;
+mod logs;
+mod mark;
+mod planning;
 pub mod progress;
 mod run;
 mod step_cache;
 mod step_scan;
 mod work;
 
-pub use run::{Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, target_lock};
+pub use begin::has_landed;
+pub use edited::Stamp;
+pub use logs::{Log, logs};
+pub use mark::{Mark, Marked, Marking};
+pub use planning::{PlanError, Planner};
+pub use run::{Parked, Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, target_lock};
 
 use crate::engine;
 use crate::event::Recorded;
@@ -93,6 +102,14 @@ pub enum Error {
     /// Finished work could not land.
     #[error("{} waits on `{}`: {}", .0.task, .0.branch, .0.why)]
     Refused(Refusal),
+    /// Nothing to be decided about.
+    #[error("`{tree}` has no task `{task}`; `pleach status` lists the tasks")]
+    NoTask {
+        /// The tree's file.
+        tree: String,
+        /// What was asked for.
+        task: TaskId,
+    },
     /// A name gives no valid branch.
     #[error(transparent)]
     Name(#[from] InvalidId),

@@ -9,6 +9,7 @@ use super::step_scan::{Runs, Scan, Scope, gather, is_candidate, limit};
 use crate::git::{self, Parent, Passed, Repo};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{Chain, OpenBranch, Place, Progress, fold, print};
+use crate::step::StepKind;
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
 /// As many new commits are read again each time before the cache is written anew.
@@ -68,8 +69,30 @@ impl Reader {
         }
     }
 
+    /// The files of the trees that runs over this target were begun with, the newest last.
+    pub fn trees(&mut self) -> Result<Vec<String>, Error> {
+        let scan = self.look()?;
+        let starts = scan.steps.iter().filter(|seen| seen.found.step.kind == StepKind::RunStart);
+        let mut trees: Vec<String> = Vec::new();
+        for tree in starts.filter_map(|seen| seen.found.step.tree.clone()) {
+            trees.retain(|known| *known != tree);
+            trees.push(tree);
+        }
+        self.scan = Some(scan);
+        Ok(trees)
+    }
+
     /// What has become of a tree by now.
     pub fn read(&mut self, tree: &str) -> Result<Progress, Error> {
+        let scan = self.look()?;
+        let chains = self.chains(&scan)?;
+        let progress = fold(&scan.steps, &chains, tree);
+        self.scan = Some(scan);
+        Ok(progress)
+    }
+
+    /// Reads the steps of the target that are new.
+    fn look(&mut self) -> Result<Scan, Error> {
         let tip = self.repo.reference(&branch_ref(&self.target))?;
         let tip = tip.ok_or_else(|| Error::NoTarget(self.target.clone()))?;
         let known = match self.scan.take() {
@@ -84,10 +107,7 @@ impl Reader {
             step_cache::save(&self.repo.common_dir(), &self.target, &scan);
             self.uncached = 0;
         }
-        let chains = self.chains(&scan)?;
-        let progress = fold(&scan.steps, &chains, tree);
-        self.scan = Some(scan);
-        Ok(progress)
+        Ok(scan)
     }
 
     fn keep(&self) -> impl Fn(&[u8]) -> bool + use<'_> {

@@ -1,10 +1,12 @@
 //! The run over a tree: ask what is next, do it, land it.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::edited::{Stamp, was_edited};
 use super::progress::Reader;
 use super::work::Worked;
 use super::{Error, Note, Notes};
@@ -12,7 +14,7 @@ use crate::clock;
 use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{Engine, Pause};
 use crate::event::Commits;
-use crate::git::{CommitSpec, LandError, Person, Repo, TreeId};
+use crate::git::{CommitSpec, LandError, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::Progress;
@@ -40,6 +42,10 @@ pub struct TreePlan {
     pub path: String,
     /// What the file holds.
     pub document: String,
+    /// Where the file is, and when it was read.
+    pub file: PathBuf,
+    /// What the file looked like from outside when it was read.
+    pub stamp: Option<Stamp>,
     /// The branch everything lands on.
     pub target: BranchName,
     /// The branch the target was begun on.
@@ -96,6 +102,8 @@ pub enum TreeEnded {
     Paused(Pause),
     /// Finished work could not land, and waits on its branch.
     Refused(Refusal),
+    /// The tree's file was edited. Read it again and go on with [`TreeRun::park`], or go on as it was.
+    Edited,
 }
 
 /// Work that waits to land.
@@ -127,7 +135,25 @@ pub struct TreeRun<'p> {
     chosen: Option<TaskId>,
     /// Sessions of tasks that have not landed, from runs before this one.
     pub(super) unfinished: BTreeMap<TaskId, SessionId>,
-    _lock: Lock,
+    /// What the tree's file looked like when it was last looked at.
+    stamp: Option<Stamp>,
+    /// This run was opened.
+    opened: bool,
+    lock: Lock,
+}
+
+/// A run between two readings of its tree. It keeps the target.
+#[derive(Debug)]
+pub struct Parked {
+    engine: Arc<Engine>,
+    repo: Repo,
+    reader: Reader,
+    seat: Option<Seat>,
+    gated: BTreeMap<TaskId, TreeId>,
+    chosen: Option<TaskId>,
+    unfinished: BTreeMap<TaskId, SessionId>,
+    opened: bool,
+    lock: Lock,
 }
 
 /// The name of the lock a run over a target's tasks holds.
@@ -140,27 +166,37 @@ impl<'p> TreeRun<'p> {
     pub fn open(engine: Arc<Engine>, repo: Repo, plan: &'p TreePlan) -> Result<Self, Error> {
         let what = format!("the tasks on `{}`", plan.target);
         let lock = Lock::take(&repo.common_dir(), &target_lock(&plan.target), &what)?;
-        let mut reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
-        let progress = reader.read(&plan.path)?;
-        let seen = target_tip(&repo, &plan.target)?;
+        let reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
         let seat = Seat::take(&repo, &plan.target).map_err(Error::from)?;
-        let schedule = Schedule::new(&plan.tree, &progress, plan.limits.clone());
-        let mut run = Self {
+        let parked = Parked {
             engine,
             repo,
-            plan,
             reader,
-            progress,
-            seen,
             seat: Some(seat),
-            schedule,
             gated: BTreeMap::new(),
             chosen: None,
             unfinished: BTreeMap::new(),
-            _lock: lock,
+            opened: false,
+            lock,
         };
+        let mut run = parked.go_on(plan)?;
         run.unfinished = run.find_unfinished()?;
         Ok(run)
+    }
+
+    /// Lets go of the tree, so that it can be read again, and of nothing else.
+    pub fn park(self) -> Parked {
+        Parked {
+            engine: self.engine,
+            repo: self.repo,
+            reader: self.reader,
+            seat: self.seat,
+            gated: self.gated,
+            chosen: self.chosen,
+            unfinished: self.unfinished,
+            opened: self.opened,
+            lock: self.lock,
+        }
     }
 
     /// What has become of the tasks so far.
@@ -182,6 +218,9 @@ impl<'p> TreeRun<'p> {
                 return Ok(TreeEnded::Paused(Pause { reason, node: None }));
             }
             self.look_again()?;
+            if was_edited(&self.repo, self.plan, &mut self.stamp) {
+                return Ok(TreeEnded::Edited);
+            }
             let next = self.next();
             let worked = match next {
                 Next::Done => {
@@ -221,24 +260,18 @@ impl<'p> TreeRun<'p> {
 
     /// Opens the run, where it is not open: one commit on the target that changes no file.
     fn start(&mut self, notes: Notes<'_>) -> Result<(), Error> {
-        if self.progress.run_start.is_some() && !self.plan.fresh {
+        let begun = is_begun(&self.progress, &self.plan.tree);
+        if self.opened || begun && !self.plan.fresh {
             return Ok(());
         }
         loop {
             let tip = target_tip(&self.repo, &self.plan.target)?;
-            let message = Step::run_start(&self.plan.path).message(self.plan.target.as_str(), "", None, "");
             let mut writer = self.repo.writer();
-            let commit = writer.commit(&CommitSpec {
-                tree: self.repo.tree_of(tip)?,
-                parents: vec![tip],
-                author: Person::pleach(),
-                committer: Person::pleach(),
-                at: clock::now(),
-                message: message.write().into_bytes(),
-            })?;
+            let commit = run_start(&self.repo, &mut writer, &self.plan.target, &self.plan.path, tip)?;
             writer.flush()?;
             match tokio::task::block_in_place(|| self.repo.fast_forward(&self.plan.target, tip, commit)) {
                 Ok(()) => {
+                    self.opened = true;
                     notes(Note::RunStarted(commit));
                     return self.read_again();
                 }
@@ -277,6 +310,56 @@ impl<'p> TreeRun<'p> {
             commit_logs: self.plan.commit_logs,
         }
     }
+}
+
+impl Parked {
+    /// Goes on with a tree.
+    pub fn go_on(mut self, plan: &TreePlan) -> Result<TreeRun<'_>, Error> {
+        let seen = target_tip(&self.repo, &plan.target)?;
+        let progress = self.reader.read(&plan.path)?;
+        let only = self.chosen.clone().or_else(|| plan.limits.only.clone());
+        let schedule = Schedule::new(&plan.tree, &progress, Limits { only, ..plan.limits.clone() });
+        Ok(TreeRun {
+            engine: self.engine,
+            repo: self.repo,
+            plan,
+            reader: self.reader,
+            progress,
+            seen,
+            seat: self.seat,
+            schedule,
+            gated: self.gated,
+            chosen: self.chosen,
+            unfinished: self.unfinished,
+            stamp: plan.stamp,
+            opened: self.opened,
+            lock: self.lock,
+        })
+    }
+}
+
+/// Whether a run over a tree was begun: by its own start, or by the steps of a program that writes none.
+pub(super) fn is_begun(progress: &Progress, tree: &TaskTree) -> bool {
+    progress.run_start.is_some() || tree.nodes().any(|node| !progress.task(&node.id).steps.is_empty())
+}
+
+/// The commit that opens a run, on top of another. It changes no file.
+pub(super) fn run_start(
+    repo: &Repo,
+    writer: &mut Writer,
+    target: &BranchName,
+    tree: &str,
+    on: CommitId,
+) -> Result<CommitId, crate::git::Error> {
+    let message = Step::run_start(tree).message(target.as_str(), "", None, "");
+    writer.commit(&CommitSpec {
+        tree: repo.tree_of(on)?,
+        parents: vec![on],
+        author: Person::pleach(),
+        committer: Person::pleach(),
+        at: clock::now(),
+        message: message.write().into_bytes(),
+    })
 }
 
 /// Where a target stands.

@@ -14,6 +14,7 @@ pub use turn::{Deed, Milestone, Moment, Turn};
 
 use super::locks::lock_name;
 use super::resume::{recorded_pipeline, recorded_state};
+use super::tree::has_landed;
 use super::{Error, Message};
 use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, PipelineStarted, Recorded, Snapshot};
 use crate::git::Repo;
@@ -171,7 +172,23 @@ impl View {
 
     /// All sessions of a repository, newest first. One that cannot be read is listed with the reason, at the end.
     pub fn all(repo: &Repo) -> Result<Sessions, Error> {
-        let ids = History::sessions(repo)?;
+        Ok(Self::read_all(repo, History::sessions(repo)?))
+    }
+
+    /// All but those of tasks that have landed, of which a tree has many; and how many those are.
+    pub fn open(repo: &Repo) -> Result<(Sessions, usize), Error> {
+        let (mut open, mut landed) = (Vec::new(), 0);
+        for id in History::sessions(repo)? {
+            match has_landed(repo, &id) {
+                Ok(true) => landed += 1,
+                // Why one cannot be read is told with the others.
+                Ok(false) | Err(_) => open.push(id),
+            }
+        }
+        Ok((Self::read_all(repo, open), landed))
+    }
+
+    fn read_all(repo: &Repo, ids: Vec<SessionId>) -> Sessions {
         let read = |id: SessionId| {
             let summary = Summary::newest(repo, &id);
             // One that was removed while we looked was never there.
@@ -181,7 +198,7 @@ impl View {
         let mut all: Vec<_> = ids.into_iter().filter_map(read).collect();
         let age = |summary: &Result<Summary, Error>| summary.as_ref().ok().map(|summary| summary.started_at);
         all.sort_by(|(id, one), (other, two)| age(two).cmp(&age(one)).then_with(|| id.cmp(other)));
-        Ok(all)
+        all
     }
 
     /// Turns and checkpoints in the order they happened.

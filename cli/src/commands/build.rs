@@ -1,0 +1,208 @@
+//! `pleach build`
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use pleach::config::supplied;
+use pleach::engine::tree::{PlanError, Planner};
+use pleach::git::Repo;
+use pleach::plan::spec;
+use pleach::plan::tree::TaskTree;
+use pleach::text::counted;
+use serde_json::json;
+
+use crate::answers::Answers;
+use crate::commands::Globals;
+use crate::commands::run::block_on;
+use crate::exit::{Exit, Failure};
+use crate::render::Out;
+use crate::session::build;
+use crate::settings::{self, Search, Settings};
+use crate::tree::find::{NAME, shown};
+use crate::trust::{self, Ask, TrustItem};
+
+/// Make a task tree from markdown.
+///
+/// With an agent configured, it reads the markdown files of the directory and plans the tasks; its answer is checked, and
+/// asked for once more when something is wrong with it. With --no-ai the files are read by fixed rules: phases are `##
+/// Phase N: Title`, groups are deeper headings, tasks are `- [ ] T001 Title`, and what waits for what stands below `##
+/// Dependencies`.
+#[derive(Debug, Args)]
+pub struct BuildArgs {
+    /// The directory with the markdown files.
+    #[arg(long, value_name = "DIR")]
+    spec_dir: PathBuf,
+    /// The file to write; task-tree.json in the same directory without it. An existing one is only overwritten with -y.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Read the files by fixed rules, without an agent.
+    #[arg(long)]
+    no_ai: bool,
+    /// The agent that plans, as `agent` in pleach.yaml names it.
+    #[arg(long, value_name = "AGENT", conflicts_with = "no_ai")]
+    runner: Option<String>,
+    /// The model that plans.
+    #[arg(long, value_name = "MODEL", conflicts_with = "no_ai")]
+    model: Option<String>,
+}
+
+pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
+    let dir = globals.path(&args.spec_dir);
+    let output = args.output.as_ref().map_or_else(|| dir.join(NAME), |file| globals.path(file));
+    if output.exists() && !globals.yes {
+        return Err(taken(&output));
+    }
+    let settings = load_settings(globals, &dir, &args)?;
+    let repo = Repo::discover(&dir, &settings.own_environment).ok();
+    let files = read(&args.spec_dir, &dir, repo.as_ref())?;
+    let tree = match args.no_ai {
+        true => by_rules(&files)?,
+        false => by_agent(globals, &args, &settings, repo.as_ref(), &files)?,
+    };
+    write(globals, &output, &tree)?;
+    tell(globals, &args, &output, &tree)
+}
+
+fn load_settings(globals: &Globals, dir: &Path, args: &BuildArgs) -> Result<Settings, Failure> {
+    let flags = args.runner.iter().map(|runner| ("--runner".to_owned(), "agent".to_owned(), runner.clone()));
+    let search = Search {
+        from: dir.to_owned(),
+        dir: globals.dir.clone(),
+        config: globals.config.clone(),
+        flags: flags.collect(),
+    };
+    settings::load(globals.environment.clone(), &search)
+}
+
+/// The markdown files of a directory, by the names the tree will know them by.
+fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, String)>, Failure> {
+    let unreadable = |path: &Path, error: &std::io::Error| {
+        Failure::new(Exit::Usage, format!("cannot read `{}`", path.display())).because(error)
+    };
+    let entries = fs::read_dir(dir)
+        .map_err(|error| unreadable(given, &error).hint("--spec-dir takes a directory with markdown files"))?;
+    let is_markdown = |path: &PathBuf| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("md"));
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_markdown).collect();
+    paths.retain(|path| path.is_file());
+    paths.sort();
+    if paths.is_empty() {
+        let message = format!("there is no markdown file in `{}`", given.display());
+        return Err(Failure::new(Exit::Usage, message).hint("docs/task-trees.md shows how a spec is written"));
+    }
+    let root = repo.and_then(Repo::workdir);
+    let named = |path: PathBuf| {
+        let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
+        let name = match root {
+            Some(root) => shown(&path, Some(root)),
+            None => given.join(path.file_name().unwrap_or_default()).display().to_string(),
+        };
+        Ok((name, text))
+    };
+    paths.into_iter().map(named).collect()
+}
+
+fn by_rules(files: &[(String, String)]) -> Result<TaskTree, Failure> {
+    spec::read(files).map_err(|errors| {
+        let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
+        let message = format!("no tree can be made of this:\n{}", listed.join("\n"));
+        Failure::new(Exit::Usage, message).hint("docs/task-trees.md shows how a spec is written")
+    })
+}
+
+/// Has the configured agent plan the tree.
+fn by_agent(
+    globals: &Globals,
+    args: &BuildArgs,
+    settings: &Settings,
+    repo: Option<&Repo>,
+    files: &[(String, String)],
+) -> Result<TaskTree, Failure> {
+    let config = &settings.resolved.config;
+    let built = build(settings, config, Answers::default())?;
+    let agent = built.engine.agents.configured().ok_or_else(|| {
+        Failure::new(Exit::Usage, "no agent is configured that could plan the tasks")
+            .hint("set `agent:` in pleach.yaml or give --runner; --no-ai reads the files by fixed rules")
+    })?;
+    let agent = agent.map_err(|error| {
+        Failure::new(Exit::Environment, error.to_string()).hint("`pleach config` shows which agents are configured")
+    })?;
+    let items: Vec<TrustItem> =
+        supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
+    let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
+    let place = repo.map_or_else(|| globals.dir.clone(), Repo::common_dir);
+    trust::require(&trust::Store::new(&settings.state_dir), &place, items, ask)?;
+    let dir = std::env::temp_dir().join(format!("pleach-plan-{}", pleach::workspace::new_session_id()));
+    let unusable = |error: std::io::Error| {
+        Failure::new(Exit::Environment, format!("cannot make `{}`", dir.display())).because(&error)
+    };
+    fs::create_dir_all(&dir).map_err(unusable)?;
+    let model = args.model.as_deref().or_else(|| config.tree.steps.get("implement")?.model.as_deref());
+    if globals.verbosity >= 0 {
+        anstream::eprintln!("{} plans from {}", agent.kind(), counted(files.len(), "file"));
+    }
+    let cancel = built.engine.cancel.clone();
+    let planned = block_on(built.canceller, async {
+        let timeout = config.tree.runner_timeout.map(Duration::from_secs);
+        let planner = Planner { agent: &*agent, dir: &dir, model, timeout, cancel: &cancel };
+        planner.plan(files).await.map_err(|error| failure(&error))
+    });
+    // What the planner left there is of no use to anybody.
+    let _ = fs::remove_dir_all(&dir);
+    planned
+}
+
+fn failure(error: &PlanError) -> Failure {
+    match error {
+        PlanError::Refused(errors) => {
+            let listed: Vec<String> = errors.iter().map(|error| format!("  {error}")).collect();
+            Failure::new(Exit::WorkFailed, format!("{error}:\n{}", listed.join("\n")))
+                .hint("nothing was written; make the spec clearer, or read it by fixed rules with --no-ai")
+        }
+        PlanError::Stopped => Failure::new(Exit::Paused, error.to_string()).hint("nothing was written; run it again"),
+        PlanError::Agent(_) | PlanError::Limit(_) => {
+            Failure::new(Exit::WorkFailed, error.to_string()).hint("nothing was written; --no-ai needs no agent")
+        }
+    }
+}
+
+fn taken(output: &Path) -> Failure {
+    Failure::new(Exit::Usage, format!("`{}` exists", output.display())).hint("-y overwrites it; -o names another file")
+}
+
+fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failure> {
+    let mut options = OpenOptions::new();
+    // Somebody may have made the file meanwhile.
+    match globals.yes {
+        true => options.write(true).create(true).truncate(true),
+        false => options.write(true).create_new(true),
+    };
+    let written = options.open(output).and_then(|mut file| file.write_all(tree.write().as_bytes()));
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => taken(output),
+        _ => Failure::new(Exit::Environment, format!("cannot write `{}`", output.display())).because(&error),
+    })
+}
+
+fn tell(globals: &Globals, args: &BuildArgs, output: &Path, tree: &TaskTree) -> Result<Exit, Failure> {
+    let shown = settings::shortened(output, &globals.dir).display().to_string();
+    let tasks = tree.order().len();
+    let phases = tree.roots().iter().filter(|root| !tree.is_leaf(root)).count();
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({
+            "tree": shown, "tasks": tasks, "phases": phases, "planned": !args.no_ai, "order": tree.order(),
+            "spec_files": tree.spec_files(),
+        }))?;
+        return Ok(Exit::Done);
+    }
+    let within = if phases == 0 { String::new() } else { format!(" in {}", counted(phases, "phase")) };
+    out.line(format!("wrote {shown}: {}{within}", counted(tasks, "task")))?;
+    if globals.verbosity >= 0 {
+        out.line(format!("look:    pleach status --tree {shown}"))?;
+        out.line(format!("work:    pleach gardener --tree {shown}"))?;
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,255 @@
+//! `pleach inspect`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pleach::engine::Summary;
+use pleach::engine::tree::logs;
+use pleach::git::Repo;
+use pleach::ids::TaskId;
+use pleach::progress::{Found, Place, Status, TaskState};
+use pleach::state::Phase;
+use pleach::step::{Feedback, FeedbackKind};
+use pleach::text::first_line;
+use pleach::trailer::Message;
+use pleach::workspace::{branch_ref, task_branch};
+use serde_json::{Value, json};
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_git;
+use crate::render::session::{fields, plain};
+use crate::render::tree::{gate, standing, task_json};
+use crate::render::{Out, Table, duration};
+use crate::tree::look::{Ground, Grown};
+
+/// Show everything about a task: its steps, what they said, and what the next attempt will be told.
+///
+/// For a phase with tests of its own, the runs of those.
+#[derive(Debug, Args)]
+pub struct InspectArgs {
+    /// The task, or a phase.
+    #[arg(value_name = "TASK")]
+    task: TaskId,
+    /// The tree, where several have the task.
+    #[arg(long, value_name = "FILE")]
+    tree: Option<PathBuf>,
+}
+
+pub fn run(globals: &Globals, args: InspectArgs) -> Result<Exit, Failure> {
+    let ground = Ground::find(globals)?;
+    let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
+    show(globals, &ground, &grown, &args.task)?;
+    Ok(Exit::Done)
+}
+
+/// Shows a task of a tree.
+pub fn show(globals: &Globals, ground: &Ground, grown: &Grown, task: &TaskId) -> Result<(), Failure> {
+    let seen = Seen::of(ground, grown, task)?;
+    let mut out = Out::new();
+    if globals.json {
+        return out.json(&seen.json(ground)?);
+    }
+    out.line(fields(&seen.fields(ground)))?;
+    out.line(seen.text(ground)?.trim_end())
+}
+
+/// A task and all that is known of it.
+struct Seen<'a> {
+    grown: &'a Grown,
+    task: &'a TaskId,
+    state: &'a TaskState,
+    /// Its branch, where there is one.
+    branch: Option<(String, pleach::ids::CommitId)>,
+    feedback: Vec<Feedback>,
+    logs: Vec<pleach::engine::tree::Log>,
+}
+
+impl<'a> Seen<'a> {
+    fn of(ground: &Ground, grown: &'a Grown, task: &'a TaskId) -> Result<Self, Failure> {
+        let repo = &ground.place.repo;
+        let state = grown.progress.task(task);
+        let name = task_branch(&ground.place.branch_prefix, &ground.target, task);
+        let name = name.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+        let at = repo.reference(&branch_ref(&name)).map_err(|error| of_git(&error))?;
+        let logs = logs(repo, state).map_err(|error| of_git(&error))?;
+        let branch = at.map(|at| (name.to_string(), at));
+        Ok(Self { grown, task, state, branch, feedback: feedback(repo, state), logs })
+    }
+
+    fn fields(&self, ground: &Ground) -> Vec<(&'static str, String)> {
+        let node = self.grown.node(self.task);
+        let mut fields = vec![("task", format!("{} {}", node.id, node.name))];
+        fields.push(("tree", format!("{} on {}", self.grown.file.path, ground.target)));
+        if let Some(parent) = &node.parent {
+            fields.push(("part of", parent.to_string()));
+        }
+        let waits = self.grown.file.tree.dependencies(self.task);
+        if !waits.is_empty() {
+            fields.push(("depends on", pleach::text::listed(waits, 20)));
+        }
+        if node.is_leaf() {
+            fields.push(("standing", standing(self.state, &ground.limits)));
+            fields.push(("attempts", format!("{}, {} of this budget", self.state.attempts, self.state.in_budget)));
+        } else {
+            fields.push(("standing", self.gate()));
+        }
+        if let Some((branch, at)) = &self.branch {
+            fields.push(("branch", format!("{branch} at {}", at.short())));
+        }
+        fields.extend(self.state.session.iter().map(|session| ("session", session.to_string())));
+        for test in &node.test_commands {
+            fields.push(("test", format!("{}: {}", test.kind, test.command)));
+        }
+        if !node.description.trim().is_empty() {
+            fields.push(("description", node.description.clone()));
+        }
+        fields
+    }
+
+    /// What the tests of an inner node say.
+    fn gate(&self) -> String {
+        let tree = &self.grown.file.tree;
+        let leaves = tree.leaves_below(self.task);
+        let done = leaves.iter().filter(|leaf| {
+            let state = self.grown.progress.task(leaf);
+            state.status == Status::Complete && state.landed
+        });
+        let done = format!("{} of {} tasks done", done.count(), leaves.len());
+        let Some(tests) = gate(tree, &self.grown.progress, self.task) else { return done };
+        format!("{done}, its tests {tests}")
+    }
+
+    fn text(&self, ground: &Ground) -> Result<String, Failure> {
+        let mut text = String::new();
+        if self.state.steps.is_empty() {
+            return Ok("\nNo step was done yet.\n".to_owned());
+        }
+        let mut table = Table::new(["step", "attempt", "commit", "when", "tests", "on"]);
+        for found in &self.state.steps {
+            table.row([
+                found.step.status(),
+                found.step.retry.map(|retry| (retry + 1).to_string()).unwrap_or_default(),
+                found.commit.short(),
+                found.at.to_string(),
+                tests(found),
+                place(found, ground),
+            ]);
+        }
+        text.push_str(&format!("\n{table}\n"));
+        if let Some(found) = self.state.newest().filter(|found| !found.step.passed) {
+            let body = message(&ground.place.repo, found)?.body;
+            if !body.trim().is_empty() {
+                text.push_str(&format!("\n{} says:\n{}\n", found.step.status(), indented(&body)));
+            }
+        }
+        if !self.feedback.is_empty() {
+            text.push_str("\nThe next attempt will be told:\n");
+            for feedback in &self.feedback {
+                text.push_str(&format!("  {}\n{}\n", kind(feedback.kind), indented(&indented(&feedback.text))));
+            }
+        }
+        if !self.logs.is_empty() {
+            text.push_str("\nLogs, as `pleach logs TASK --show FILE` prints them:\n");
+            self.logs.iter().for_each(|log| text.push_str(&format!("  {}\n", log.path)));
+        }
+        Ok(text)
+    }
+
+    fn json(&self, ground: &Ground) -> Result<Value, Failure> {
+        let node = self.grown.node(self.task);
+        let repo = &ground.place.repo;
+        let mut document = task_json(node, &self.grown.file.tree, &self.grown.progress);
+        let steps = self.state.steps.iter().map(|found| step_json(repo, found)).collect::<Result<Vec<_>, _>>()?;
+        let tests = node.test_commands.iter().map(|test| {
+            json!({"type": test.kind.as_str(), "command": test.command, "framework": test.framework,
+                "timeout": test.timeout.as_secs_f64()})
+        });
+        document["tree"] = json!(self.grown.file.path);
+        document["target"] = json!(ground.target);
+        document["description"] = json!(node.description);
+        document["parent"] = json!(node.parent);
+        document["children"] = json!(node.children);
+        document["test_commands"] = tests.collect();
+        document["in_budget"] = json!(self.state.in_budget);
+        document["branch"] = json!(self.branch.as_ref().map(|(branch, at)| json!({"name": branch, "commit": at})));
+        document["steps"] = json!(steps);
+        document["feedback"] = json!(self.feedback);
+        document["logs"] = self.logs.iter().map(super::logs::log_json).collect();
+        Ok(document)
+    }
+}
+
+/// What the next attempt is told: by the session that goes on with the task, where there is one, else by the commits.
+fn feedback(repo: &Repo, state: &TaskState) -> Vec<Feedback> {
+    if state.status.is_over() && state.status != Status::Failed {
+        return Vec::new();
+    }
+    let session = state.session.as_ref().and_then(|session| Summary::newest(repo, session).ok());
+    let newest_is_its =
+        |summary: &Summary| state.newest().is_some_and(|found| found.step.session.as_ref() == Some(&summary.session));
+    let going_on = session.filter(|summary| summary.state.phase != Phase::Cancelled && newest_is_its(summary));
+    match going_on.and_then(|summary| summary.state.task) {
+        Some(task) if task.landed.is_none() => task.feedback.clone(),
+        _ => state.feedback(),
+    }
+}
+
+fn kind(kind: FeedbackKind) -> &'static str {
+    match kind {
+        FeedbackKind::Rejected => "a review rejected it:",
+        FeedbackKind::TestFailure => "tests failed:",
+        FeedbackKind::RunnerError => "the agent failed:",
+    }
+}
+
+/// `15 passed, 1 failed in 3.2s`
+fn tests(found: &Found) -> String {
+    let Some(test) = &found.step.test else { return String::new() };
+    let took = duration(test.runtime);
+    match test.counts {
+        Some(counts) => {
+            let skipped = if counts.skipped > 0 { format!(", {} skipped", counts.skipped) } else { String::new() };
+            format!("{} passed, {} failed{skipped} in {took}", counts.passed, counts.failed)
+        }
+        None => format!("in {took}"),
+    }
+}
+
+fn place(found: &Found, ground: &Ground) -> String {
+    match &found.on {
+        Place::Target => ground.target.to_string(),
+        Place::Phase(phase) => format!("the branch of {phase}"),
+        Place::Task(_) => "its branch".to_owned(),
+    }
+}
+
+fn indented(text: &str) -> String {
+    plain(text.trim_end()).lines().map(|line| format!("  {line}").trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// All a step's commit says.
+fn message(repo: &Repo, found: &Found) -> Result<Message, Failure> {
+    let commit = repo.commit(found.commit).map_err(|error| of_git(&error))?;
+    Ok(Message::read(&commit.text()))
+}
+
+fn step_json(repo: &Repo, found: &Found) -> Result<Value, Failure> {
+    let message = message(repo, found)?;
+    let step = &found.step;
+    let test = step.test.as_ref().map(|test| {
+        json!({"type": test.kind.as_str(), "counts": test.counts, "runtime": test.runtime.as_secs_f64(), "log": test.log})
+    });
+    let on = match &found.on {
+        Place::Target => "target",
+        Place::Phase(_) => "phase",
+        Place::Task(_) => "task",
+    };
+    let extra: serde_json::Map<String, Value> =
+        step.extra.iter().map(|(key, value)| (key.clone(), json!(value))).collect();
+    Ok(json!({
+        "step": step.kind.as_str(), "status": step.status(), "passed": step.passed, "retry": step.retry,
+        "commit": found.commit, "at": found.at, "on": on, "subject": first_line(&message.subject), "body": message.body,
+        "test": test, "review_log": step.review_log, "report": step.report, "session": step.session, "extra": extra,
+    }))
+}

@@ -1,0 +1,125 @@
+//! `pleach logs`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pleach::engine::tree::{Log, logs};
+use pleach::ids::TaskId;
+use serde_json::{Value, json};
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_git;
+use crate::render::{Out, Table};
+use crate::tree::look::{Ground, Grown};
+
+/// List the logs of tasks, or print one.
+///
+/// They are read from the commits of the steps that wrote them, so those of attempts that failed are there as well.
+#[derive(Debug, Args)]
+pub struct LogsArgs {
+    /// Those of this task.
+    #[arg(value_name = "TASK")]
+    task: Option<TaskId>,
+    /// Print this one: its path, or its name alone.
+    #[arg(long, value_name = "FILE")]
+    show: Option<String>,
+    /// The tree; without it, all of this branch.
+    #[arg(long, value_name = "FILE")]
+    tree: Option<PathBuf>,
+}
+
+pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
+    let ground = Ground::find(globals)?;
+    let found = collect(&ground, args.task.as_ref(), args.tree.as_deref())?;
+    let mut out = Out::new();
+    if let Some(name) = &args.show {
+        let (task, log, bytes) = find(&ground, &found, name)?;
+        match globals.json {
+            true => {
+                let mut document = log_json(log);
+                document["task"] = json!(task);
+                document["text"] = json!(String::from_utf8_lossy(&bytes));
+                out.json(&document)?;
+            }
+            false => out.bytes(&bytes)?,
+        }
+        return Ok(Exit::Done);
+    }
+    if globals.json {
+        let listed = found.iter().map(|(task, log)| {
+            let mut document = log_json(log);
+            document["task"] = json!(task);
+            document
+        });
+        out.json(&json!({"logs": listed.collect::<Vec<_>>()}))?;
+        return Ok(Exit::Done);
+    }
+    if found.is_empty() {
+        out.line("There is no log yet.")?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(["task", "step", "commit", "file"]);
+    for (task, log) in &found {
+        let gone = if log.there || log.path.starts_with("refs/") { "" } else { " (not in the commit)" };
+        table.row([task.to_string(), log.status.clone(), log.commit.short(), format!("{}{gone}", log.path)]);
+    }
+    out.line(table)?;
+    Ok(Exit::Done)
+}
+
+/// A log for programs.
+pub fn log_json(log: &Log) -> Value {
+    json!({"step": log.status, "commit": log.commit, "path": log.path, "there": log.there})
+}
+
+/// The trees that are meant, with the tasks in them that have steps.
+pub fn trees(ground: &Ground, task: Option<&TaskId>, tree: Option<&std::path::Path>) -> Result<Vec<Grown>, Failure> {
+    match task {
+        Some(task) => Ok(vec![ground.tree_of(tree, task)?]),
+        None => Ok(ground.trees(tree, &mut ground.reader())?.0),
+    }
+}
+
+fn collect(
+    ground: &Ground,
+    task: Option<&TaskId>,
+    tree: Option<&std::path::Path>,
+) -> Result<Vec<(TaskId, Log)>, Failure> {
+    let mut found = Vec::new();
+    for grown in trees(ground, task, tree)? {
+        let known = grown.progress.tasks().filter(|(id, _)| task.is_none_or(|task| task == *id));
+        for (id, state) in known.filter(|(id, _)| grown.file.tree.node(id).is_some()) {
+            let logs = logs(&ground.place.repo, state).map_err(|error| of_git(&error))?;
+            found.extend(logs.into_iter().map(|log| (id.clone(), log)));
+        }
+    }
+    Ok(found)
+}
+
+/// The newest log of that name, and what it holds.
+fn find<'a>(
+    ground: &Ground,
+    found: &'a [(TaskId, Log)],
+    name: &str,
+) -> Result<(&'a TaskId, &'a Log, Vec<u8>), Failure> {
+    let named = |(_, log): &&(TaskId, Log)| log.path == name || log.path.rsplit('/').next() == Some(name);
+    let Some((task, log)) = found.iter().rev().find(named) else {
+        return Err(
+            Failure::new(Exit::Usage, format!("there is no log `{name}`")).hint("`pleach logs` lists what there is")
+        );
+    };
+    match log.read(&ground.place.repo).map_err(|error| of_git(&error))? {
+        Some(bytes) => Ok((task, log, bytes)),
+        None => {
+            let message = format!("commit {} does not have `{name}`", log.commit.short());
+            let session = log.path.strip_prefix("refs/pleach/sessions/").and_then(|rest| rest.split('/').next());
+            Err(Failure::new(Exit::Usage, message).hint(match session {
+                Some(session) => {
+                    format!("it is in the record of the session: `pleach turns {session}` lists its turns")
+                }
+                None => "the program that named it did not commit it".to_owned(),
+            }))
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `pleach reports`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pleach::git::Repo;
+use pleach::ids::{RepoPath, TaskId};
+use pleach::progress::Found;
+use serde_json::{Value, json};
+
+use crate::commands::Globals;
+use crate::commands::logs::trees;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_git;
+use crate::render::{Out, Table};
+use crate::tree::look::Ground;
+
+/// List the reports of completed tasks.
+#[derive(Debug, Args)]
+pub struct ReportsArgs {
+    /// Those of this task.
+    #[arg(value_name = "TASK")]
+    task: Option<TaskId>,
+    /// The tree; without it, all of this branch.
+    #[arg(long, value_name = "FILE")]
+    tree: Option<PathBuf>,
+}
+
+pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
+    let ground = Ground::find(globals)?;
+    let mut reports = Vec::new();
+    for grown in trees(&ground, args.task.as_ref(), args.tree.as_deref())? {
+        let known = grown.progress.tasks().filter(|(id, _)| args.task.as_ref().is_none_or(|task| task == *id));
+        for (id, state) in known.filter(|(id, _)| grown.file.tree.node(id).is_some()) {
+            for found in &state.steps {
+                let Some(path) = &found.step.report else { continue };
+                reports.push(report(&ground.place.repo, id, found, path)?);
+            }
+        }
+    }
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({"reports": reports}))?;
+        return Ok(Exit::Done);
+    }
+    if reports.is_empty() {
+        out.line("There is no report yet.")?;
+        return Ok(Exit::Done);
+    }
+    let mut table = Table::new(["task", "result", "attempts", "tests", "commit", "file"]).right(2);
+    for report in &reports {
+        let holds = &report["report"];
+        let number = |value: &Value| value.as_u64().map(|number| number.to_string()).unwrap_or_default();
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let tests = match (holds["tested"].as_bool(), holds["tests"].as_object()) {
+            (Some(false), _) => "untested".to_owned(),
+            (_, Some(counts)) => format!("{} passed", counts.get("passed").map(number).unwrap_or_default()),
+            _ => String::new(),
+        };
+        let commit: String = text(&report["commit"]).chars().take(10).collect();
+        let attempts = holds["retries"].as_u64().map(|retries| (retries + 1).to_string()).unwrap_or_default();
+        table.row([text(&report["task"]), text(&holds["result"]), attempts, tests, commit, text(&report["path"])]);
+    }
+    out.line(table)?;
+    Ok(Exit::Done)
+}
+
+/// A report with what it holds; nothing when the commit does not have it.
+fn report(repo: &Repo, task: &TaskId, found: &Found, path: &str) -> Result<Value, Failure> {
+    let read = || repo.tree_file(repo.tree_of(found.commit)?, &RepoPath::from(path));
+    let bytes = read().map_err(|error| of_git(&error))?;
+    let holds: Option<Value> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    Ok(json!({"task": task, "commit": found.commit, "at": found.at, "path": path, "report": holds}))
+}

@@ -1,0 +1,93 @@
+//! `pleach skip`
+
+use std::path::PathBuf;
+
+use clap::Args;
+use pleach::engine::tree::Mark;
+use pleach::ids::TaskId;
+use serde_json::json;
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_tree;
+use crate::render::Out;
+use crate::tree::look::Ground;
+
+/// Count a task as complete without doing it.
+///
+/// What depends on it may start then. The decision is a commit on the branch that is checked out, which changes no file;
+/// `pleach reset` takes it back.
+#[derive(Debug, Args)]
+pub struct SkipArgs {
+    #[command(flatten)]
+    task: MarkArgs,
+}
+
+/// What `skip` and `reset` take.
+#[derive(Debug, Args)]
+pub struct MarkArgs {
+    /// The task.
+    #[arg(value_name = "TASK")]
+    task: TaskId,
+    /// The tree, where several have the task.
+    #[arg(long, value_name = "FILE")]
+    tree: Option<PathBuf>,
+    /// Show what would be committed, and do nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(globals: &Globals, args: SkipArgs) -> Result<Exit, Failure> {
+    mark(globals, &args.task, Mark::Skip)
+}
+
+/// Writes a decision about a task.
+pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Failure> {
+    let ground = Ground::find(globals)?;
+    let grown = ground.tree_of(args.tree.as_deref(), &args.task)?;
+    let marking = ground.marking(&grown.file);
+    let task = &args.task;
+    if !grown.node(task).is_leaf() {
+        return Err(Failure::new(Exit::Usage, format!("`{task}` is no task of its own: others are part of it"))
+            .hint("name one of those; `pleach status -v` lists them"));
+    }
+    let (done, already) = match mark {
+        Mark::Skip => ("skipped", "complete"),
+        Mark::Reset => ("reset", "pending"),
+    };
+    let mut out = Out::new();
+    let nothing = |out: &mut Out| match globals.json {
+        true => out.json(&json!({"task": task, "changed": false, "commit": null})),
+        false => out.line(format!("nothing to do: {task} is {already} already")),
+    };
+    if args.dry_run {
+        match marking.prepare(task, mark).map_err(|error| of_tree(&error))? {
+            None => nothing(&mut out)?,
+            Some(message) if globals.json => {
+                out.json(&json!({"task": task, "changed": false, "dry_run": true, "message": message.write()}))?;
+            }
+            Some(message) => {
+                out.line(format!("would commit on `{}`:\n", ground.target))?;
+                out.text(&message.write())?;
+            }
+        }
+        return Ok(Exit::Done);
+    }
+    let redactor = ground.settings.redactor();
+    match marking.write(task, mark, &redactor).map_err(|error| of_tree(&error))? {
+        None => nothing(&mut out)?,
+        Some(marked) if globals.json => {
+            out.json(&json!({
+                "task": task, "changed": true, "commit": marked.commit, "target": ground.target,
+                "cancelled_session": marked.session,
+            }))?;
+        }
+        Some(marked) => {
+            out.line(format!("{done}: {task} on `{}` ({})", ground.target, marked.commit.short()))?;
+            if let Some(session) = marked.session {
+                out.line(format!("called off: session {session}, which was in the middle of it"))?;
+            }
+        }
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,336 @@
+//! Trees and what has become of them, as text and as JSON.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pleach::ids::TaskId;
+use pleach::plan::tree::{TaskNode, TaskTree};
+use pleach::progress::{Progress, Status, TaskState};
+use pleach::schedule::{self, Limits, Next};
+use pleach::text::{counted, listed, shorten};
+use serde_json::{Value, json};
+
+use super::session::plain;
+use crate::tree::look::{Grown, Withered};
+
+/// How long a bar is.
+const BAR: usize = 20;
+
+/// How far names go.
+const NAME: usize = 50;
+
+/// What a run would do next, in words.
+pub fn next_words(next: &Next) -> String {
+    match next {
+        Next::Land(task) => format!("land {task}, which is finished"),
+        Next::Gate(gate) => format!("run the tests of {gate}"),
+        Next::MergePhase(phase) => format!("merge {phase}"),
+        Next::Work { task, attempt, .. } => format!("work {task}, attempt {} of {}", attempt.number, attempt.of),
+        Next::GiveUp { task, .. } => format!("give {task} up"),
+        Next::Done => "nothing, everything is done".to_owned(),
+        Next::Failed(task) => format!("nothing, {task} failed; --retry-failed gives it another budget"),
+        Next::GateRed(gate) => format!("nothing, the tests of {gate} fail"),
+        Next::Stalled(blocked) => {
+            let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
+            format!("nothing can start: {}", blocked.join("; "))
+        }
+    }
+}
+
+/// A task that was completed under another name.
+pub fn renamed(node: &TaskNode, then: &str) -> String {
+    format!("{} was completed as \"{}\", and the tree calls it \"{}\"", node.id, plain(then), plain(&node.name))
+}
+
+/// What is shown of a tree, and of how much of it.
+#[derive(Debug)]
+pub struct Shown<'a> {
+    /// The tree.
+    pub grown: &'a Grown,
+    /// The branch.
+    pub target: &'a str,
+    /// Attempts, gates and branches.
+    pub limits: &'a Limits,
+    /// Every task, not only those there is something to say about.
+    pub whole: bool,
+}
+
+/// How many tasks are what.
+#[derive(Debug, Default, Clone, Copy)]
+struct Counts {
+    all: usize,
+    complete: usize,
+    failed: usize,
+    begun: usize,
+    waiting: usize,
+    skipped: usize,
+    untested: usize,
+}
+
+impl Counts {
+    fn of<'a>(progress: &Progress, tasks: impl IntoIterator<Item = &'a TaskId>) -> Self {
+        let mut counts = Self::default();
+        for task in tasks {
+            let state = progress.task(task);
+            counts.all += 1;
+            match state.status {
+                Status::Complete | Status::Failed if !state.landed => counts.waiting += 1,
+                Status::Complete => counts.complete += 1,
+                Status::Failed => counts.failed += 1,
+                Status::Pending => {}
+                Status::Implementing | Status::Testing | Status::Reviewing => counts.begun += 1,
+            }
+            counts.skipped += usize::from(state.skipped);
+            counts.untested += usize::from(state.untested && state.status == Status::Complete);
+        }
+        counts
+    }
+
+    /// `3 of 12 tasks done, 1 failed`
+    fn words(self) -> String {
+        let mut words = format!("{} of {} done", self.complete, counted(self.all, "task"));
+        for (count, what) in [
+            (self.skipped, "skipped"),
+            (self.untested, "untested"),
+            (self.begun, "begun"),
+            (self.waiting, "waiting to land"),
+            (self.failed, "failed"),
+        ] {
+            if count > 0 {
+                words.push_str(&format!(", {count} {what}"));
+            }
+        }
+        words
+    }
+
+    fn json(self) -> Value {
+        json!({
+            "all": self.all, "complete": self.complete, "failed": self.failed, "begun": self.begun,
+            "waiting_to_land": self.waiting, "skipped": self.skipped, "untested": self.untested,
+            "pending": self.all - self.complete - self.failed - self.begun - self.waiting,
+        })
+    }
+}
+
+/// `[█████░░░░░] 5/10`
+fn bar(done: usize, all: usize) -> String {
+    let full = if all == 0 { 0 } else { done * BAR / all };
+    format!("[{}{}] {done}/{all}", "█".repeat(full), "░".repeat(BAR - full))
+}
+
+impl Shown<'_> {
+    fn tree(&self) -> &TaskTree {
+        &self.grown.file.tree
+    }
+
+    /// What a run would do next.
+    pub fn next(&self) -> Next {
+        schedule::next(self.tree(), &self.grown.progress, self.limits)
+    }
+
+    /// The tree for people: a bar per phase, what there is to say about tasks, what is next.
+    pub fn text(&self) -> String {
+        let (tree, progress) = (self.tree(), &self.grown.progress);
+        let next = self.next();
+        let counts = Counts::of(progress, tree.order());
+        let mut text = format!("{} on {}: {}\n", self.grown.file.path, self.target, counts.words());
+        let groups = self.groups();
+        let width = groups.iter().map(|(title, _, _)| title.chars().count()).max().unwrap_or(0);
+        for (title, phase, tasks) in &groups {
+            let counts = Counts::of(progress, tasks.iter().copied());
+            let gate =
+                phase.and_then(|phase| self.gate(phase)).map(|word| format!("  tests {word}")).unwrap_or_default();
+            text.push_str(&format!("  {title:width$}  {}{gate}\n", bar(counts.complete, counts.all)));
+            if next != Next::Done || self.whole {
+                text.push_str(&self.tasks(tasks));
+                text.push_str(&self.inner_gates(*phase));
+            }
+        }
+        for (node, then) in progress.renamed(tree) {
+            text.push_str(&format!("  warning: {}\n", renamed(node, then)));
+        }
+        let left_out = tree.left_out();
+        if !left_out.is_empty() {
+            text.push_str(&format!("  left out of execution_order: {}\n", listed(left_out, 10)));
+        }
+        match &next {
+            Next::Done => {}
+            Next::Stalled(blocked) => {
+                text.push_str("  nothing can start:\n");
+                blocked.iter().for_each(|blocked| text.push_str(&format!("    {blocked}\n")));
+            }
+            next => text.push_str(&format!("  next: {}\n", next_words(next))),
+        }
+        text
+    }
+
+    /// The phases with their tasks; tasks of no phase come together, last.
+    fn groups(&self) -> Vec<(String, Option<&TaskId>, Vec<&TaskId>)> {
+        let tree = self.tree();
+        let left_out: BTreeSet<&TaskId> = tree.left_out().into_iter().collect();
+        let mut groups = Vec::new();
+        let mut loose = Vec::new();
+        for root in tree.roots() {
+            let tasks = tree.leaves_below(root);
+            match tree.node(root) {
+                Some(node) if !node.is_leaf() => {
+                    let title = format!("{} {}", node.id, shorten(&plain(&node.name), NAME));
+                    groups.push((title, Some(root), tasks));
+                }
+                _ => loose.extend(tasks.into_iter().filter(|task| !left_out.contains(task))),
+            }
+        }
+        if !loose.is_empty() {
+            let title = if groups.is_empty() { "tasks" } else { "tasks of no phase" };
+            groups.push((title.to_owned(), None, loose));
+        }
+        groups
+    }
+
+    /// Whether the tests of an inner node pass; none when it has none.
+    fn gate(&self, id: &TaskId) -> Option<&'static str> {
+        gate(self.tree(), &self.grown.progress, id)
+    }
+
+    /// The gates of groups inside a phase that have something to say.
+    fn inner_gates(&self, phase: Option<&TaskId>) -> String {
+        let tree = self.tree();
+        let inside = |gate: &&TaskNode| Some(&gate.id) != phase && Some(tree.phase_of(&gate.id)) == phase;
+        let told = tree.gates().into_iter().filter(inside).filter_map(|gate| {
+            let word = self.gate(&gate.id).filter(|word| self.whole || *word == "fail")?;
+            Some(format!("    {} {}: tests {word}\n", gate.id, shorten(&plain(&gate.name), NAME)))
+        });
+        told.collect()
+    }
+
+    fn tasks(&self, tasks: &[&TaskId]) -> String {
+        let mut text = String::new();
+        let mut pending = 0;
+        for task in tasks {
+            let (Some(node), state) = (self.tree().node(task), self.grown.progress.task(task)) else { continue };
+            let is_plain = state.status == Status::Complete && state.landed && !state.skipped && !state.untested;
+            if !self.whole && (is_plain || state.status == Status::Pending && state.steps.is_empty()) {
+                pending += usize::from(!is_plain);
+                continue;
+            }
+            let name = shorten(&plain(&node.name), NAME);
+            text.push_str(&format!("    {task} {name}: {}\n", standing(state, self.limits)));
+        }
+        if pending > 0 {
+            text.push_str(&format!("    {pending} pending\n"));
+        }
+        text
+    }
+
+    /// The tree for programs.
+    pub fn json(&self) -> Value {
+        let (tree, progress) = (self.tree(), &self.grown.progress);
+        let next = self.next();
+        let phases = self.groups().into_iter().filter_map(|(_, phase, tasks)| {
+            let node = tree.node(phase?)?;
+            let counts = Counts::of(progress, tasks);
+            Some(json!({"id": node.id, "name": node.name, "counts": counts.json(), "tests": self.gate(&node.id)}))
+        });
+        let tasks = tree.order().iter().filter_map(|task| Some(task_json(tree.node(task)?, tree, progress)));
+        let gates: BTreeMap<&str, &str> =
+            tree.gates().into_iter().filter_map(|gate| Some((gate.id.as_str(), self.gate(&gate.id)?))).collect();
+        let renamed: Vec<Value> = progress
+            .renamed(tree)
+            .into_iter()
+            .map(|(node, then)| json!({"id": node.id, "name": node.name, "completed_as": then}))
+            .collect();
+        json!({
+            "tree": self.grown.file.path, "target": self.target, "begun": progress.is_begun(),
+            "counts": Counts::of(progress, tree.order()).json(), "phases": phases.collect::<Vec<_>>(),
+            "tasks": tasks.collect::<Vec<_>>(), "gates": gates, "renamed": renamed, "left_out": tree.left_out(),
+            "next": next_json(&next),
+        })
+    }
+}
+
+/// Whether the tests of an inner node pass; none when it has none.
+pub fn gate(tree: &TaskTree, progress: &Progress, id: &TaskId) -> Option<&'static str> {
+    tree.gates().into_iter().find(|gate| gate.id == *id)?;
+    let gate = progress.gate(id, tree.leaves_below(id));
+    Some(match gate.newest {
+        _ if gate.green => "pass",
+        Some(found) if !found.step.passed => "fail",
+        Some(_) => "must run again",
+        None => "have not run",
+    })
+}
+
+/// A tree that cannot be shown, for programs.
+pub fn withered_json(tree: &Withered) -> Value {
+    json!({"tree": tree.path, "error": tree.why})
+}
+
+fn next_json(next: &Next) -> Value {
+    let (is, task) = match next {
+        Next::Land(task) => ("land", Some(task)),
+        Next::Gate(task) => ("gate", Some(task)),
+        Next::MergePhase(task) => ("merge_phase", Some(task)),
+        Next::Work { task, .. } => ("work", Some(task)),
+        Next::GiveUp { task, .. } => ("give_up", Some(task)),
+        Next::Done => ("done", None),
+        Next::Failed(task) => ("failed", Some(task)),
+        Next::GateRed(task) => ("gate_red", Some(task)),
+        Next::Stalled(_) => ("stalled", None),
+    };
+    let blocked: Vec<Value> = match next {
+        Next::Stalled(blocked) => blocked
+            .iter()
+            .map(|blocked| {
+                let waits = blocked.waits_for.iter().map(|wait| json!({"on": wait.on, "why": wait.why.to_string()}));
+                json!({"task": blocked.task, "waits_for": waits.collect::<Vec<_>>()})
+            })
+            .collect(),
+        _ => Vec::new(),
+    };
+    json!({"is": is, "task": task, "blocked": blocked, "words": next_words(next)})
+}
+
+/// What a task is, for people.
+pub fn standing(state: &TaskState, limits: &Limits) -> String {
+    let mut words = state.status.as_str().to_owned();
+    match state.status {
+        Status::Implementing | Status::Testing | Status::Reviewing => {
+            let attempt = state.in_budget + u32::from(!state.unfinished().is_empty());
+            words.push_str(&format!(", attempt {} of {}", attempt.max(1), limits.max_retries));
+        }
+        Status::Failed => words.push_str(&format!(" after {}", counted(state.attempts, "attempt"))),
+        Status::Pending | Status::Complete => {}
+    }
+    if state.status.is_over() && !state.landed {
+        words.push_str(", waiting to land");
+    }
+    if state.skipped {
+        words.push_str(", skipped");
+    }
+    if state.untested && state.status == Status::Complete {
+        words.push_str(", untested");
+    }
+    words
+}
+
+/// What a task is, for programs.
+pub fn task_json(node: &TaskNode, tree: &TaskTree, progress: &Progress) -> Value {
+    let state = progress.task(&node.id);
+    json!({
+        "id": node.id, "name": node.name, "phase": tree.phase_of(&node.id), "status": state.status.as_str(),
+        "landed": state.landed, "waiting_to_land": state.status.is_over() && !state.landed,
+        "attempts": state.attempts, "skipped": state.skipped, "untested": state.untested, "session": state.session,
+        "commit": state.newest().map(|found| found.commit), "depends_on": tree.dependencies(&node.id),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bar_is_full_only_at_the_end() {
+        assert_eq!(bar(0, 0), format!("[{}] 0/0", "░".repeat(BAR)));
+        assert_eq!(bar(199, 200), format!("[{}░] 199/200", "█".repeat(BAR - 1)));
+        assert_eq!(bar(3, 3), format!("[{}] 3/3", "█".repeat(BAR)));
+    }
+}

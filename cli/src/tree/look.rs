@@ -1,0 +1,165 @@
+//! Trees that are looked at or decided about, without working them.
+
+use std::path::{Path, PathBuf};
+
+use pleach::engine::tree::progress::Reader;
+use pleach::engine::tree::{Marking, target_lock};
+use pleach::ids::{BranchName, TaskId};
+use pleach::plan::tree::TaskNode;
+use pleach::progress::Progress;
+use pleach::schedule::Limits;
+use pleach::text::{closest, listed};
+use pleach::workspace::{Holder, Lock};
+
+use super::find::{TreeFile, read, usual};
+use super::plan::{base_branch, limits, target};
+use crate::commands::Globals;
+use crate::commands::run::load_settings;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_tree;
+use crate::session::Place;
+use crate::settings::Settings;
+
+/// The branch whose trees are meant, and how they are read.
+#[derive(Debug)]
+pub struct Ground {
+    /// The settings.
+    pub settings: Settings,
+    /// The repository.
+    pub place: Place,
+    /// The branch that is checked out.
+    pub target: BranchName,
+    /// Attempts, gates and branches.
+    pub limits: Limits,
+    base: Option<BranchName>,
+    dir: PathBuf,
+}
+
+/// A tree and what has become of it.
+#[derive(Debug)]
+pub struct Grown {
+    /// The tree.
+    pub file: TreeFile,
+    /// What has become of it.
+    pub progress: Progress,
+}
+
+/// A tree that was worked or lies in its usual place, and cannot be shown.
+#[derive(Debug)]
+pub struct Withered {
+    /// Its file, from the root of the repository.
+    pub path: String,
+    /// Why not.
+    pub why: String,
+}
+
+impl Ground {
+    /// The repository around the directory pleach works in, and the branch that is checked out there.
+    pub fn find(globals: &Globals) -> Result<Self, Failure> {
+        let settings = load_settings(globals, &globals.dir)?;
+        let place = Place::find(&globals.dir, None, &settings)?;
+        let target = target(&place)?;
+        Self::on(globals, settings, place, target)
+    }
+
+    /// As [`Ground::find`], with what is known already.
+    pub fn on(globals: &Globals, settings: Settings, place: Place, target: BranchName) -> Result<Self, Failure> {
+        let config = &settings.resolved.config;
+        let (limits, base) = (limits(config), base_branch(config)?);
+        Ok(Self { settings, place, target, limits, base, dir: globals.dir.clone() })
+    }
+
+    /// A reader of what has become of trees.
+    pub fn reader(&self) -> Reader {
+        Reader::new(&self.place.repo, &self.target, &self.place.branch_prefix, self.base.as_ref())
+    }
+
+    /// What decides about tasks of a tree.
+    pub fn marking<'a>(&'a self, file: &'a TreeFile) -> Marking<'a> {
+        Marking {
+            repo: &self.place.repo,
+            tree: &file.tree,
+            path: &file.path,
+            target: &self.target,
+            branch_prefix: &self.place.branch_prefix,
+            base_branch: self.base.as_ref(),
+        }
+    }
+
+    /// Who works the tasks of the branch now.
+    pub fn worked_by(&self) -> Option<Holder> {
+        Lock::holder(&self.place.repo.common_dir(), &target_lock(&self.target))
+    }
+
+    /// The tree that was asked for; without one, all that lie where trees usually lie or were worked on the branch.
+    pub fn trees(&self, asked: Option<&Path>, reader: &mut Reader) -> Result<(Vec<Grown>, Vec<Withered>), Failure> {
+        let failed = |error: pleach::engine::tree::progress::Error| of_tree(&error.into());
+        let repo = &self.place.repo;
+        if let Some(asked) = asked {
+            let file = read(&self.dir.join(asked), repo)?;
+            let progress = reader.read(&file.path).map_err(failed)?;
+            return Ok((vec![Grown { file, progress }], Vec::new()));
+        }
+        let root = repo.workdir().unwrap_or(&self.dir).to_owned();
+        let mut places = usual(&root);
+        let worked = reader.trees().map_err(failed)?.into_iter().map(|tree| root.join(tree));
+        let mut more: Vec<PathBuf> = worked.filter(|place| !places.contains(place)).collect();
+        more.sort();
+        places.extend(more);
+        let (mut grown, mut withered) = (Vec::new(), Vec::new());
+        for place in places {
+            let path = place.strip_prefix(&root).unwrap_or(&place).display().to_string();
+            match (place.is_file(), read(&place, repo)) {
+                (true, Ok(file)) => {
+                    let progress = reader.read(&file.path).map_err(failed)?;
+                    grown.push(Grown { file, progress });
+                }
+                (true, Err(failure)) => withered.push(Withered { path, why: failure.sentence() }),
+                (false, _) => withered.push(Withered { path, why: "it was worked here, and the file is gone".into() }),
+            }
+        }
+        Ok((grown, withered))
+    }
+
+    /// The one tree that was asked for, or that has the task.
+    pub fn tree_of(&self, asked: Option<&Path>, task: &TaskId) -> Result<Grown, Failure> {
+        let (grown, withered) = self.trees(asked, &mut self.reader())?;
+        if grown.is_empty() {
+            let failure = Failure::new(Exit::Usage, format!("there is no task `{task}`, for there is no tree"));
+            return Err(match withered.first() {
+                Some(tree) => failure.hint(format!("`{}` cannot be used: {}", tree.path, tree.why)),
+                None => {
+                    failure.hint("name one with --tree, or make one from markdown with `pleach build --spec-dir DIR`")
+                }
+            });
+        }
+        let paths: Vec<String> = grown.iter().map(|tree| tree.file.path.clone()).collect();
+        let ids: Vec<String> =
+            grown.iter().flat_map(|tree| tree.file.tree.nodes()).map(|node| node.id.to_string()).collect();
+        let mut with_task: Vec<Grown> = grown.into_iter().filter(|tree| tree.file.tree.node(task).is_some()).collect();
+        match with_task.len() {
+            1 => Ok(with_task.remove(0)),
+            0 => {
+                let message =
+                    format!("there is no task `{task}` in {}", listed(paths.iter().map(|p| format!("`{p}`")), 5));
+                let hint = match closest(task.as_str(), ids.iter().map(String::as_str)) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => "`pleach status -v` lists the tasks".to_owned(),
+                };
+                Err(Failure::new(Exit::Usage, message).hint(hint))
+            }
+            _ => {
+                let paths = listed(with_task.iter().map(|tree| format!("`{}`", tree.file.path)), 5);
+                Err(Failure::new(Exit::Usage, format!("several trees have a task `{task}`: {paths}"))
+                    .hint("say which one with --tree"))
+            }
+        }
+    }
+}
+
+impl Grown {
+    /// A node that is known to be in the tree.
+    pub fn node(&self, task: &TaskId) -> &TaskNode {
+        self.file.tree.node(task).expect("the tree was chosen because it has the task")
+    }
+}

@@ -1,0 +1,175 @@
+//! The run over a tree: who may work it, what is asked first, and what happens when it is edited meanwhile.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+
+use pleach::config::{SuppliedKind, supplied};
+use pleach::engine::tree::{Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun};
+use pleach::ids::TaskId;
+use pleach::plan;
+use pleach::plan::pipeline::HandlerKind;
+
+use super::find::{find, read};
+use super::plan::{TreeArgs, load_settings, make};
+use super::show::Shown;
+use crate::answers::Answers;
+use crate::commands::Globals;
+use crate::commands::run::{block_on, warn_of_dirty_files};
+use crate::exit::{Exit, Failure};
+use crate::failure::of_tree;
+use crate::render::Out;
+use crate::render::tree::next_words;
+use crate::session::{Place, build};
+use crate::settings::Settings;
+use crate::trust::{self, Ask, TrustItem};
+
+/// Whether one task is worked, or all.
+#[derive(Debug, Clone)]
+pub enum Worked {
+    /// The next one, or this one.
+    One(Option<TaskId>),
+    /// All of them.
+    All,
+}
+
+/// Works a tree.
+pub fn work(globals: &Globals, args: &TreeArgs, worked: Worked) -> Result<Exit, Failure> {
+    let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
+    let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
+    let settings = load_settings(globals, &dir, args)?;
+    let config = &settings.resolved.config;
+    let place = Place::find(&dir, target_repo, &settings)?;
+    let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
+    let mut plan = make(globals, args, &worked, &settings, &place, file)?;
+    if args.dry_run {
+        return dry_run(globals, &place, &plan);
+    }
+    require_agent(&settings, &plan)?;
+    require_trust(globals, &settings, &place, &plan)?;
+    let built = build(&settings, config, Answers::default())?;
+    warn_of_dirty_files(globals, &place)?;
+    let mut shown = Shown::new(globals, &plan);
+    let repo = place.repo.clone();
+    // What the tree has become is only taken over when it can be worked, and every new command in it is agreed to.
+    let read_again = |plan: &TreePlan| -> Result<Option<TreePlan>, Failure> {
+        let file = match read(&plan.file, &place.repo) {
+            Ok(file) => file,
+            Err(unreadable) => {
+                anstream::eprintln!("warning: {}; going on with the tree as it was", unreadable.sentence());
+                return Ok(None);
+            }
+        };
+        let newer = make(globals, args, &worked, &settings, &place, file)?;
+        require_agent(&settings, &newer)?;
+        require_trust(globals, &settings, &place, &newer)?;
+        Ok(Some(newer))
+    };
+    let ended = block_on(built.canceller, async {
+        let run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;
+        shown.begin(&plan, run.progress(), &run.changes().map_err(|error| of_tree(&error))?);
+        let mut parked = run.park();
+        let ended = loop {
+            let mut run = parked.go_on(&plan).map_err(|error| of_tree(&error))?;
+            let ended = run.run(&mut |note| shown.note(note)).await;
+            match ended.map_err(|error| of_tree(&error))? {
+                TreeEnded::Edited => parked = run.park(),
+                ended => break ended,
+            }
+            match read_again(&plan)? {
+                Some(newer) => {
+                    shown.edited(&plan, &newer);
+                    plan = newer;
+                }
+                None => plan.stamp = Stamp::of(&plan.file),
+            }
+        };
+        shown.finish();
+        Ok(ended)
+    })?;
+    shown.ended(&plan, &ended)?;
+    Ok(exit(&ended))
+}
+
+fn exit(ended: &TreeEnded) -> Exit {
+    use pleach::event::PauseReason;
+    match ended {
+        TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
+        TreeEnded::Failed { .. } | TreeEnded::GateRed(_) | TreeEnded::Stalled(_) => Exit::WorkFailed,
+        TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
+        TreeEnded::Paused(_) | TreeEnded::Edited => Exit::Paused,
+        TreeEnded::Refused(_) => Exit::LandingRefused,
+    }
+}
+
+/// A tree is never worked by agents that only pretend.
+fn require_agent(settings: &Settings, plan: &TreePlan) -> Result<(), Failure> {
+    use pleach::config::AgentChoice;
+    let config = &settings.resolved.config;
+    let configured = !matches!(config.agent, None | Some(AgentChoice::Simulation));
+    let inputs = |used: &TaskPipeline| plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
+    let used = std::iter::once(&plan.pipeline).chain(plan.pipelines.values());
+    let needs = used.filter_map(|used| plan::load(&used.dot, &inputs(used), &[]).0).any(|pipeline| {
+        pipeline.nodes().iter().any(|node| {
+            let simulated = node.agent.as_deref().is_none_or(|agent| agent == "simulation");
+            node.handler == HandlerKind::Codergen && simulated
+        })
+    });
+    if configured || !needs {
+        return Ok(());
+    }
+    Err(Failure::new(Exit::Usage, "no agent is configured, and tasks are never worked by pretending")
+        .hint("set `agent:` in pleach.yaml, or name one with --runner, as in --runner 'command:./my-agent'"))
+}
+
+/// Asks for trust in every command that would be run and came with the repository.
+fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &TreePlan) -> Result<(), Failure> {
+    let mut items: Vec<TrustItem> =
+        supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
+    for node in plan.tree.nodes() {
+        items.extend(node.test_commands.iter().map(|test| TrustItem {
+            kind: SuppliedKind::Command,
+            where_from: format!("{} test of {}, {}", test.kind, node.id, plan.path),
+            text: test.command.clone(),
+        }));
+    }
+    for used in std::iter::once(&plan.pipeline).chain(plan.pipelines.values()) {
+        let inputs = plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
+        let (pipeline, _) = plan::load(&used.dot, &inputs, &[]);
+        let Some(pipeline) = pipeline.filter(|_| used.dot != TASK_PIPELINE) else { continue };
+        items.extend(pipeline.commands().into_iter().map(|command| TrustItem {
+            kind: SuppliedKind::Command,
+            where_from: format!("{}, {}", command.attribute, used.path),
+            text: command.text.to_owned(),
+        }));
+    }
+    let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
+    trust::require(&trust::Store::new(&settings.state_dir), &place.repo.common_dir(), items, ask)
+}
+
+/// What would be done first, and in which order the rest comes.
+fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
+    let progress = pleach::engine::tree::progress::read(
+        &place.repo,
+        &plan.target,
+        &plan.path,
+        &plan.branch_prefix,
+        plan.base_branch.as_ref(),
+    )
+    .map_err(|error| of_tree(&error.into()))?;
+    let next = pleach::schedule::next(&plan.tree, &progress, &plan.limits);
+    let mut out = Out::new();
+    let left: Vec<&TaskId> = plan.tree.order().iter().filter(|task| !progress.task(task).status.is_over()).collect();
+    if globals.json {
+        out.json(&serde_json::json!({
+            "tree": plan.path, "target": plan.target, "next": next_words(&next), "left": left,
+        }))?;
+        return Ok(Exit::Done);
+    }
+    out.line(format!("would work `{}` on branch `{}`", plan.path, plan.target))?;
+    out.line(format!("next: {}", next_words(&next)))?;
+    for task in left {
+        let name = plan.tree.node(task).map(|node| node.name.as_str()).unwrap_or_default();
+        out.line(format!("  {task} {name}"))?;
+    }
+    Ok(Exit::Done)
+}

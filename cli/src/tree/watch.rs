@@ -1,0 +1,108 @@
+//! Showing a status again whenever something changes.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use pleach::engine::tree::Stamp;
+use pleach::git::Repo;
+use pleach::ids::{BranchName, CommitId};
+use pleach::record::SESSIONS;
+use pleach::workspace::Lock;
+use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_git;
+use crate::render::Out;
+
+/// How often the refs are looked at.
+const POLL: Duration = Duration::from_millis(500);
+
+/// Takes the screen and begins at its top.
+const CLEAR: &[u8] = b"\x1b[H\x1b[2J";
+
+/// What is to be shown, and what it depends on beside the refs.
+#[derive(Debug, Default)]
+pub struct Picture {
+    /// For people.
+    pub text: String,
+    /// For programs.
+    pub document: Value,
+    /// The locks of what runs.
+    pub locks: Vec<String>,
+    /// The files it was made of.
+    pub files: Vec<PathBuf>,
+}
+
+impl Picture {
+    /// Shows it once.
+    pub fn print(&self, globals: &Globals) -> Result<(), Failure> {
+        let mut out = Out::new();
+        if globals.json { out.json(&self.document) } else { out.text(&self.text) }
+    }
+
+    /// What it depends on beside the refs: who runs, and the files.
+    fn beside(&self, repo: &Repo) -> (Vec<bool>, Vec<Option<Stamp>>) {
+        let common = repo.common_dir();
+        let held = self.locks.iter().map(|lock| Lock::is_held(&common, lock)).collect();
+        (held, self.files.iter().map(|file| Stamp::of(file)).collect())
+    }
+}
+
+/// All branches and records, and which branch is checked out.
+fn refs(repo: &Repo) -> Result<(Vec<(String, CommitId)>, Option<BranchName>), Failure> {
+    let failed = |error: pleach::git::Error| of_git(&error);
+    let mut refs = repo.references("refs/heads/").map_err(failed)?;
+    refs.extend(repo.references(SESSIONS).map_err(failed)?);
+    Ok((refs, repo.head().ok().and_then(|head| head.branch)))
+}
+
+/// Shows what `look` sees, and again whenever it may have changed, until what was running has ended or Ctrl-C comes. When
+/// nothing runs at first, something is waited for.
+pub fn watch(
+    globals: &Globals,
+    repo: &Repo,
+    look: &mut dyn FnMut() -> Result<Picture, Failure>,
+) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime =
+        runtime.map_err(|error| Failure::new(Exit::Environment, "cannot start the runtime").because(&error))?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())
+            .map_err(|error| Failure::new(Exit::Environment, "cannot listen for signals").because(&error))?;
+        let live = !globals.json && std::io::stdout().is_terminal();
+        let mut ran = false;
+        let mut shown = String::new();
+        loop {
+            let before = refs(repo)?;
+            let picture = look()?;
+            // What changed may not be anything that is shown.
+            let now = if globals.json { picture.document.to_string() } else { picture.text.clone() };
+            if now != shown {
+                if live {
+                    Out::new().bytes(CLEAR)?;
+                } else if !shown.is_empty() && !globals.json {
+                    Out::new().text("\n")?;
+                }
+                picture.print(globals)?;
+                shown = now;
+            }
+            if ran && picture.locks.is_empty() {
+                return Ok(());
+            }
+            ran |= !picture.locks.is_empty();
+            let beside = picture.beside(repo);
+            loop {
+                tokio::select! {
+                    _ = interrupt.recv() => return Ok(()),
+                    () = tokio::time::sleep(POLL) => {}
+                }
+                if picture.beside(repo) != beside || refs(repo)? != before {
+                    break;
+                }
+            }
+        }
+    })
+}

@@ -1,0 +1,73 @@
+//! Settings made for Arborist, in its file and in its variables.
+
+use super::{AGENT, TREE, world};
+use crate::support::{Ran, TestEnv};
+
+/// A repository whose only settings are Arborist's.
+fn settled(settings: &str, agent: &str) -> TestEnv {
+    let env = world(TREE, agent);
+    std::fs::remove_file(env.repo_path().join("pleach.yaml")).unwrap();
+    let program = env.root().join("agent.sh");
+    env.write("repo/.arborist/config.json", settings.replace("AGENT", &format!("command:{}", program.display())));
+    env
+}
+
+fn with(env: &TestEnv, variables: &[(&str, &str)], args: &[&str]) -> Ran {
+    env.finish(env.command(args).envs(variables.iter().copied()).output().unwrap())
+}
+
+const REJECTING: &str = "#!/bin/sh\ncase $(cat) in Review*) echo 'REJECTED: no' ;; *) date +%N >> one.txt ;; esac\n";
+
+#[test]
+fn its_file_names_the_runner_and_the_retries() {
+    let env = settled(r#"{"defaults": {"runner": "AGENT", "max_retries": 2}}"#, REJECTING);
+    env.pleach(&["-y", "gardener"]).expect(1);
+    let subjects = env.git(&["log", "--format=%s"]);
+    assert!(subjects.contains("review rejected for \"Add one\" (attempt 2/2)"), "{subjects}");
+    assert!(subjects.contains("failed \"Add one\" after 2 retries"), "{subjects}");
+}
+
+#[test]
+fn its_variables_go_above_its_file() {
+    let env = settled(r#"{"defaults": {"runner": "AGENT", "max_retries": 4}}"#, REJECTING);
+    with(&env, &[("ARBORIST_MAX_RETRIES", "1")], &["-y", "garden"]).expect(1);
+    assert!(env.git(&["log", "--format=%s"]).contains("failed \"Add one\" after 1 retries"));
+}
+
+#[test]
+fn a_runner_and_a_model_of_a_step_are_its_own() {
+    let env = settled(
+        r#"{"defaults": {"runner": "AGENT"}, "steps": {"review": {"runner": "command:REVIEWER", "model": "careful"}}}"#,
+        AGENT,
+    );
+    let seen = env.root().join("reviewed");
+    let reviewer = env.write_program("review.sh", &format!("#!/bin/sh\ncat > {}\necho APPROVED\n", seen.display()));
+    let settings = env.read("repo/.arborist/config.json").replace("REVIEWER", reviewer.to_str().unwrap());
+    env.write("repo/.arborist/config.json", settings);
+    env.pleach(&["-y", "garden"]).expect(0);
+    assert!(env.read("reviewed").starts_with("Review the changes for task T001"));
+}
+
+#[test]
+fn its_test_command_and_timeout_hold_for_tasks_without_their_own() {
+    let env = settled(
+        r#"{"defaults": {"runner": "AGENT", "max_retries": 1}, "test": {"command": "sleep 30", "timeout": 1}}"#,
+        AGENT,
+    );
+    let tree = TREE.replace(r#""test_commands": [{"command": "test -f one.txt"}]"#, r#""source_line": 1"#);
+    env.write("repo/task-tree.json", tree);
+    let ran = env.pleach(&["-y", "garden"]).expect(1);
+    let log = env.git(&["log", "--format=%s%n%b"]);
+    assert!(log.contains("tests fail for \"Add one\" (attempt 1/1)"), "{log}\n{ran}");
+    let runtime: f64 = log.split("Arborist-Test-Runtime: ").nth(1).unwrap().lines().next().unwrap().parse().unwrap();
+    assert!(runtime < 20.0, "the timeout ends it: {runtime}");
+    with(&env, &[("ARBORIST_TEST_COMMAND", "true")], &["-y", "garden", "--fresh"]).expect(0);
+}
+
+#[test]
+fn a_runner_the_repository_names_is_asked_about() {
+    let env = settled(r#"{"defaults": {"runner": "AGENT"}}"#, AGENT);
+    let ran = env.pleach(&["garden"]).expect(4);
+    assert!(ran.stderr.contains("agent.sh"), "{ran}");
+    assert_eq!(env.git(&["for-each-ref", "refs/pleach"]), "");
+}

@@ -1,0 +1,148 @@
+//! `pleach build`: by fixed rules, and by an agent whose answer is checked.
+
+use serde_json::{Value, json};
+
+use crate::support::TestEnv;
+
+const SPEC: &str = "\
+# Shop
+
+## Phase 1: Database Layer
+
+- [ ] T001 Create schema
+  Tables for users and posts.
+- [x] T002 Already there
+
+## Phase 2: Pages
+
+- [ ] T003 [P] List the posts
+
+## Dependencies
+
+T001 → T003
+";
+
+const PLAN: &str = r#"{"description": "A shop", "total_tasks_found": 1,
+    "tasks": [{"id": "T9", "description": "Do it", "source_file": "spec/tasks.md"}]}"#;
+
+const CYCLE: &str = r#"{"tasks": [{"id": "A", "description": "a", "depends_on": ["B"]},
+    {"id": "B", "description": "b", "depends_on": ["A"]}]}"#;
+
+fn world() -> TestEnv {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/spec/tasks.md", SPEC);
+    env
+}
+
+fn tree(env: &TestEnv, path: &str) -> Value {
+    serde_json::from_str(&env.read(path)).expect("a tree in JSON")
+}
+
+/// A scripted planner that gives one answer, and another when it is asked again.
+fn scripted(env: &TestEnv, first: &str, second: &str) {
+    let again = json!({"name": "again", "when": {"node": "plan", "contains": "That plan cannot be used."},
+        "steps": [{"text": second}]});
+    let plan =
+        json!({"name": "plan", "when": {"node": "plan", "contains": "spec/tasks.md"}, "steps": [{"text": first}]});
+    env.write("repo/script.yaml", json!({"scripts": [again, plan]}).to_string());
+    env.write("repo/pleach.yaml", "agent: builtin\nproviders: {script: {file: script.yaml}}\n");
+}
+
+#[test]
+fn markdown_becomes_a_tree_by_fixed_rules() {
+    let env = world();
+    let ran = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(0);
+    assert!(ran.stdout.starts_with("wrote spec/task-tree.json: 2 tasks in 2 phases\n"), "{ran}");
+    let made = tree(&env, "repo/spec/task-tree.json");
+    assert_eq!(made["execution_order"], json!(["T001", "T003"]));
+    assert_eq!(made["nodes"]["T003"]["depends_on"], json!(["T001"]));
+    assert_eq!((&made["spec_files"], &made["nodes"]["T001"]["source_line"]), (&json!(["spec/tasks.md"]), &json!(5)));
+
+    let again = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(2);
+    assert!(again.stderr.contains("exists") && again.stderr.contains("-y overwrites it"), "{again}");
+    env.pleach(&["-y", "build", "--spec-dir", "spec", "--no-ai"]).expect(0);
+    let ran = env.pleach(&["--json", "build", "--spec-dir", "spec", "-o", "task-tree.json", "--no-ai"]).expect(0);
+    assert_eq!(ran.json()["tree"], "task-tree.json");
+    assert_eq!(tree(&env, "repo/task-tree.json"), made);
+}
+
+#[test]
+fn mistakes_in_markdown_are_told_with_their_places() {
+    let env = world();
+    env.write("repo/spec/more.md", "## Phase 3: More\n\n- [ ] T001 Again\n\n## Dependencies\n\nT001 → T777\n");
+    let ran = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(2);
+    assert!(ran.stderr.contains("spec/more.md:7:") && ran.stderr.contains("T777"), "{ran}");
+    assert!(ran.stderr.contains("spec/tasks.md:5:"), "both places of T001 are looked at: {ran}");
+    assert!(!env.repo_path().join("spec/task-tree.json").exists());
+    let ran = env.pleach(&["build", "--spec-dir", "nowhere", "--no-ai"]).expect(2);
+    assert!(ran.stderr.contains("cannot read `nowhere`"), "{ran}");
+    std::fs::create_dir(env.repo_path().join("empty")).unwrap();
+    let ran = env.pleach(&["build", "--spec-dir", "empty", "--no-ai"]).expect(2);
+    assert!(ran.stderr.contains("no markdown file"), "{ran}");
+}
+
+#[test]
+fn without_an_agent_there_is_no_plan() {
+    let env = world();
+    for config in ["", "agent: simulation\n"] {
+        env.write("repo/pleach.yaml", config);
+        let ran = env.pleach(&["build", "--spec-dir", "spec"]).expect(2);
+        assert!(ran.stderr.contains("no agent is configured") && ran.stderr.contains("--no-ai"), "{ran}");
+    }
+    assert!(!env.repo_path().join("spec/task-tree.json").exists());
+}
+
+#[test]
+fn an_agent_plans_and_its_answer_is_asked_for_once_more() {
+    let env = world();
+    scripted(&env, CYCLE, &format!("Here it is:\n```json\n{PLAN}\n```\n"));
+    env.pleach(&["build", "--spec-dir", "spec"]).expect(0);
+    assert_eq!(tree(&env, "repo/spec/task-tree.json")["execution_order"], json!(["T9"]));
+    assert_eq!(env.git(&["for-each-ref", "refs/pleach"]), "", "a plan is no session");
+    assert_eq!(std::fs::read_dir(env.root().join("tmp")).unwrap().count(), 0, "the planner's directory is gone");
+    env.assert_no_process_left();
+}
+
+#[test]
+fn a_plan_that_is_bad_twice_is_refused() {
+    let env = world();
+    scripted(&env, CYCLE, "I cannot do better.");
+    let ran = env.pleach(&["build", "--spec-dir", "spec"]).expect(1);
+    assert!(ran.stderr.contains("no better when asked again"), "{ran}");
+    assert!(ran.stderr.contains("there is no JSON object in the answer"), "the newest mistakes are told: {ran}");
+    assert!(!env.repo_path().join("spec/task-tree.json").exists(), "nothing is written");
+}
+
+#[test]
+fn a_program_is_told_everything_when_it_is_asked_again() {
+    let env = world();
+    let answer = env.write("plan.json", PLAN);
+    let seen = env.root().join("seen");
+    // It remembers nothing: the second question must hold the first, its own answer, and what is wrong with it.
+    let program = env.write_program(
+        "planner.sh",
+        &format!(
+            "#!/bin/sh\nprompt=$(cat)\ncase $prompt in\n*'- [ ] T001 Create schema'*'my answer'*'no JSON object'*) \
+             cat {answer};;\n*) echo my answer; pwd > {seen};;\nesac\n",
+            answer = answer.display(),
+            seen = seen.display()
+        ),
+    );
+    let runner = format!("command:{}", program.display());
+    env.pleach(&["-y", "build", "--spec-dir", "spec", "--runner", &runner]).expect(0);
+    assert_eq!(tree(&env, "repo/spec/task-tree.json")["execution_order"], json!(["T9"]));
+    assert!(!env.read("seen").contains("/repo"), "it does not work in the repository");
+}
+
+#[test]
+fn an_agent_that_fails_leaves_nothing() {
+    let env = world();
+    let program = env.write_program("planner.sh", "#!/bin/sh\necho 'no quota' >&2\nexit 3\n");
+    let runner = format!("command:{}", program.display());
+    let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "--runner", &runner]).expect(1);
+    assert!(ran.stderr.contains("no quota") && ran.stderr.contains("nothing was written"), "{ran}");
+    env.write("repo/pleach.yaml", format!("agent: \"{runner}\"\n"));
+    let ran = env.pleach(&["build", "--spec-dir", "spec"]).expect(4);
+    assert!(ran.stderr.contains("nobody has agreed to"), "a program the repository names is asked about: {ran}");
+}

@@ -1,0 +1,132 @@
+//! `skip` and `reset`: commits of their own, and what follows from them.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::json;
+
+use super::{AGENT, TREE, pleach, world};
+use crate::support::TestEnv;
+
+fn status(env: &TestEnv, task: &str) -> String {
+    env.pleach(&["--json", "inspect", task]).expect(0).json()["status"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_skipped_task_counts_as_complete() {
+    let env = world(TREE, AGENT);
+    let before = env.git(&["rev-parse", "HEAD^{tree}"]);
+    let ran = env.pleach(&["skip", "T001", "--dry-run"]).expect(0);
+    assert!(ran.stdout.contains("task(main@T001@skipped): skipped \"Add one\""), "{ran}");
+    assert_eq!(env.git(&["log", "--oneline"]).lines().count(), 2, "a dry run writes nothing");
+    env.pleach(&["skip", "T001"]).expect(0);
+    let message = env.git(&["log", "-1", "--format=%B"]);
+    assert_eq!(
+        message.trim_end(),
+        "task(main@T001@skipped): skipped \"Add one\"\n\nArborist-Step: complete\nArborist-Result: pass\n\
+         Pleach-Skipped: true\nPleach-Tree: task-tree.json"
+    );
+    assert_eq!(env.git(&["log", "-1", "--skip=1", "--format=%s"]), "task(main@@run-start): run started");
+    assert_eq!(env.git(&["rev-parse", "HEAD^{tree}"]), before, "no file changes");
+    assert_eq!(env.git(&["log", "-1", "--format=%an <%ae>"]), "pleach <pleach@local>");
+    assert!(env.pleach(&["skip", "T001"]).expect(0).stdout.contains("T001 is complete already"));
+    pleach(&env, 0, &["gardener"]);
+    assert!(!env.repo_path().join("one.txt").exists(), "nobody did it");
+    assert!(env.repo_path().join("two.txt").exists(), "what waited for it was done");
+    let ran = env.pleach(&["status"]).expect(0);
+    assert!(ran.stdout.contains("3 of 3 tasks done, 1 skipped"), "{ran}");
+}
+
+#[test]
+fn a_task_that_was_reset_is_done_again_and_told_what_the_phase_found() {
+    // The phase's tests want a word the first try does not know.
+    let tree = TREE.replace("test -f three.txt", "grep better three.txt || { echo 'make it better' >&2; exit 1; }");
+    let agent = AGENT.replace(
+        "echo 3 > three.txt;",
+        "case $prompt in *'make it better'*) echo better ;; *) echo 3 ;; esac > three.txt;",
+    );
+    let env = world(&tree, &agent);
+    let ran = pleach(&env, 1, &["gardener"]);
+    assert!(ran.stdout.contains("the tests of phase2 fail"), "{ran}");
+    assert!(env.pleach(&["status"]).expect(0).stdout.contains("tests fail"));
+    assert!(env.pleach(&["inspect", "phase2"]).expect(0).stdout.contains("1 of 1 tasks done, its tests fail"));
+    pleach(&env, 1, &["gardener"]);
+    let ran = env.pleach(&["reset", "T003"]).expect(0);
+    assert!(ran.stdout.starts_with("reset: T003 on `main` ("), "{ran}");
+    let message = env.git(&["log", "-1", "--format=%B"]);
+    assert!(message.starts_with("task(main@T003@reset): reset \"Add three\"\n\n"), "{message}");
+    assert!(message.contains("make it better"), "the gate's output goes along: {message}");
+    assert!(message.trim_end().ends_with("Arborist-Step: reset\nPleach-Tree: task-tree.json"), "{message}");
+    assert_eq!(status(&env, "T003"), "pending");
+    assert!(env.pleach(&["inspect", "T003"]).expect(0).stdout.contains("tests failed:\n    make it better"));
+    assert!(env.pleach(&["reset", "T003"]).expect(0).stdout.contains("T003 is pending already"));
+    pleach(&env, 0, &["gardener"]);
+    assert_eq!(env.read("repo/three.txt"), "better\n");
+    assert_eq!(env.pleach(&["--json", "inspect", "T003"]).expect(0).json()["attempts"], 2);
+}
+
+#[test]
+fn a_decision_ends_the_session_that_was_in_the_middle() {
+    let agent =
+        AGENT.replace("echo 1 > one.txt;", "echo 1 > one.txt; [ -f GATE/go ] || { touch GATE/began; sleep 60; };");
+    let env = world(TREE, AGENT);
+    env.write_program("agent.sh", &agent.replace("GATE", env.root().to_str().unwrap()));
+    let mut gardener = env.command(&["-y", "gardener"]).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(gardener.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains("T001 Add one begins")));
+    while !env.root().join("began").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    for command in ["skip", "reset"] {
+        let ran = env.pleach(&[command, "T001"]).expect(6);
+        assert!(ran.stderr.contains("the tasks on `main` is in use by process"), "{ran}");
+        assert!(ran.stderr.contains(&format!("`kill {}`", gardener.id())), "{ran}");
+        env.pleach(&[command, "T001", "--dry-run"]).expect(0);
+    }
+    let ran = pleach(&env, 6, &["gardener"]);
+    assert!(ran.stderr.contains(&format!("`kill {}`", gardener.id())), "{ran}");
+    gardener.kill().unwrap();
+    gardener.wait().unwrap();
+    env.assert_no_process_left();
+    let session = env.session();
+    assert_eq!(
+        env.pleach(&["--json", "status", &session]).expect(0).json()["go_on"],
+        "pleach gardener --tree task-tree.json"
+    );
+    let ran = env.pleach(&["--json", "skip", "T001"]).expect(0);
+    assert_eq!(ran.json()["cancelled_session"], json!(session));
+    env.pleach(&["reset", "T001"]).expect(0);
+    env.write("go", "");
+    pleach(&env, 0, &["gardener"]);
+    assert_eq!(status(&env, "T001"), "complete");
+    assert_ne!(env.pleach(&["--json", "inspect", "T001"]).expect(0).json()["session"], json!(session));
+}
+
+#[test]
+fn a_task_that_waited_to_land_begins_anew_when_it_is_reset() {
+    let env = world(TREE, AGENT);
+    // Work that is not committed is in the way of landing.
+    env.write("repo/one.txt", "mine");
+    let ran = pleach(&env, 5, &["garden"]);
+    assert!(ran.stdout.contains("T001 is finished on `pleach/tasks/main/T001`"), "{ran}");
+    let ran = env.pleach(&["status"]).expect(0);
+    assert!(ran.stdout.contains("T001 Add one: complete, waiting to land"), "{ran}");
+    assert!(ran.stdout.contains("next: land T001"), "{ran}");
+    let first = env.session();
+    env.pleach(&["reset", "T001"]).expect(0);
+    std::fs::remove_file(env.repo_path().join("one.txt")).unwrap();
+    pleach(&env, 0, &["garden"]);
+    let document = env.pleach(&["--json", "inspect", "T001"]).expect(0).json();
+    assert_eq!((&document["status"], &document["landed"]), (&json!("complete"), &json!(true)));
+    assert_ne!(document["session"], json!(first), "the session from before the reset is not gone on with");
+    assert!(env.git(&["for-each-ref", "refs/pleach/keep/"]).contains("T001-1"), "what it had is kept");
+}
+
+#[test]
+fn only_tasks_are_decided_about() {
+    let env = world(TREE, AGENT);
+    let ran = env.pleach(&["skip", "phase1"]).expect(2);
+    assert!(ran.stderr.contains("no task of its own"), "{ran}");
+    env.git(&["switch", "--quiet", "--detach"]);
+    env.pleach(&["skip", "T001"]).expect(2);
+}

@@ -1,0 +1,229 @@
+//! `status`, `inspect`, `logs` and `reports`: what a tree and its tasks look like, before, in the middle and after.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use serde_json::{Value, json};
+
+use super::{AGENT, TREE, pleach, world};
+use crate::support::TestEnv;
+
+/// The tree of a status as JSON.
+fn tree(env: &TestEnv) -> Value {
+    env.pleach(&["--json", "status"]).expect(0).json()["trees"][0].clone()
+}
+
+#[test]
+fn a_tree_is_shown_from_its_beginning_to_its_end() {
+    let env = world(TREE, AGENT);
+    let ran = env.pleach(&["status"]).expect(0);
+    insta::assert_snapshot!(ran, @r"
+    exit: 0
+    --- stdout
+    task-tree.json on main: 0 of 3 tasks done
+      phase1 Ground  [░░░░░░░░░░░░░░░░░░░░] 0/2
+        2 pending
+      phase2 Walls   [░░░░░░░░░░░░░░░░░░░░] 0/1  tests have not run
+        1 pending
+      next: work T001, attempt 1 of 5
+    ");
+    pleach(&env, 0, &["garden"]);
+    pleach(&env, 0, &["garden"]);
+    let ran = env.pleach(&["status"]).expect(0);
+    insta::assert_snapshot!(ran, @r"
+    exit: 0
+    --- stdout
+    task-tree.json on main: 2 of 3 tasks done, 1 untested
+      phase1 Ground  [████████████████████] 2/2
+        T002 Add two: complete, untested
+      phase2 Walls   [░░░░░░░░░░░░░░░░░░░░] 0/1  tests have not run
+        1 pending
+      next: work T003, attempt 1 of 5
+
+    2 sessions of tasks that have landed; -v lists them
+    ");
+    let ran = env.pleach(&["-v", "status", "--tree", "task-tree.json"]).expect(0);
+    assert!(ran.stdout.contains("    T001 Add one: complete\n"), "{ran}");
+    assert!(ran.stdout.contains("task T001  landed"), "with -v the sessions of landed tasks are listed: {ran}");
+    pleach(&env, 0, &["gardener"]);
+    let ran = env.pleach(&["status"]).expect(0);
+    insta::assert_snapshot!(ran, @r"
+    exit: 0
+    --- stdout
+    task-tree.json on main: 3 of 3 tasks done, 2 untested
+      phase1 Ground  [████████████████████] 2/2
+      phase2 Walls   [████████████████████] 1/1  tests pass
+
+    4 sessions of tasks that have landed; -v lists them
+    ");
+}
+
+#[test]
+fn a_status_for_programs_is_one_document() {
+    let env = world(TREE, AGENT);
+    pleach(&env, 0, &["garden"]);
+    let document = env.pleach(&["--json", "status"]).expect(0).json();
+    assert_eq!((&document["target"], &document["worked_by"]), (&json!("main"), &Value::Null));
+    assert_eq!((&document["landed_sessions"], &document["sessions"]), (&json!(1), &json!([])));
+    let tree = &document["trees"][0];
+    assert_eq!(tree["counts"]["complete"], 1);
+    assert_eq!((&tree["next"]["is"], &tree["next"]["task"]), (&json!("work"), &json!("T002")));
+    let statuses: Vec<&str> =
+        tree["tasks"].as_array().unwrap().iter().filter_map(|task| task["status"].as_str()).collect();
+    assert_eq!(statuses, ["complete", "pending", "pending"]);
+    assert_eq!(tree["gates"], json!({"phase2": "have not run"}));
+    assert_eq!(tree["phases"][0]["counts"]["pending"], 1);
+}
+
+#[test]
+fn an_id_picks_a_task_or_a_session() {
+    let env = world(TREE, AGENT);
+    pleach(&env, 0, &["garden"]);
+    let session = env.session();
+    let ran = env.pleach(&["status", &session]).expect(0);
+    assert!(ran.stdout.contains("T001 Add one (task-tree.json on main)"), "{ran}");
+    assert!(!ran.stdout.contains("git merge") && !ran.stdout.contains("go on"), "it has landed: {ran}");
+    assert_eq!(env.pleach(&["status", "T001"]).expect(0).stdout, env.pleach(&["inspect", "T001"]).expect(0).stdout);
+    let ran = env.pleach(&["status", "T009"]).expect(2);
+    assert!(ran.stderr.contains("there is no task and no session `T009`"), "{ran}");
+}
+
+#[test]
+fn what_is_in_the_way_of_a_tree_is_said() {
+    let env = world(TREE, "#!/bin/sh\ncase $(cat) in Review*) echo 'REJECTED: no' ;; *) date +%N >> one.txt ;; esac\n");
+    pleach(&env, 1, &["gardener", "--max-retries", "2"]);
+    let ran = env.pleach(&["status"]).expect(0);
+    assert!(ran.stdout.contains("T001 Add one: failed after 2 attempts"), "{ran}");
+    assert!(ran.stdout.contains("nothing can start:\n    T002 waits for T001 (failed)\n"), "{ran}");
+    let next = &tree(&env)["next"];
+    assert_eq!((&next["is"], &next["blocked"][0]["waits_for"][0]["on"]), (&json!("stalled"), &json!("T001")));
+    let ran = env.pleach(&["inspect", "T001"]).expect(0);
+    assert!(ran.stdout.contains("The next attempt will be told:\n  a review rejected it:\n    REJECTED: no"), "{ran}");
+    assert_eq!(ran.stdout.matches("review-rejected").count(), 2, "{ran}");
+}
+
+#[test]
+fn the_trees_of_a_branch_are_found_wherever_they_are() {
+    let env = world(TREE, AGENT);
+    env.git(&["mv", "task-tree.json", "elsewhere.json"]);
+    env.write("repo/specs/a/task-tree.json", r#"{"nodes": {"A1": {"id": "A1", "name": "First"}}}"#);
+    env.write("repo/specs/b/task-tree.json", r#"{"nodes": {"A1": {"id": "A1"}}}"#);
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Move"]);
+    let paths = || -> Vec<String> {
+        let document = env.pleach(&["--json", "status"]).expect(0).json();
+        let trees = document["trees"].as_array().unwrap().iter();
+        trees.map(|tree| tree["tree"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(paths(), ["specs/a/task-tree.json", "specs/b/task-tree.json"]);
+    let ran = env.pleach(&["status"]).expect(0);
+    assert!(ran.stdout.contains("specs/b/task-tree.json` is no valid task tree"), "a broken one is told: {ran}");
+    pleach(&env, 0, &["garden", "--tree", "elsewhere.json"]);
+    assert_eq!(paths(), ["specs/a/task-tree.json", "elsewhere.json", "specs/b/task-tree.json"]);
+    assert!(env.pleach(&["inspect", "T001"]).expect(0).stdout.contains("elsewhere.json on main"));
+    env.git(&["switch", "--quiet", "--detach"]);
+    let ran = env.pleach(&["status"]).expect(0);
+    assert!(!ran.stdout.contains("specs/"), "a detached HEAD has no tasks, and its sessions are still shown: {ran}");
+    assert!(env.pleach(&["status", "--tree", "elsewhere.json"]).expect(2).stderr.contains("HEAD is detached"));
+    assert!(env.pleach(&["inspect", "T001"]).expect(2).stderr.contains("HEAD is detached"));
+}
+
+#[test]
+fn a_task_is_shown_with_its_steps_logs_and_report() {
+    // The first try forgets the file, and the test says so.
+    let agent = AGENT.replace(
+        "echo 1 > one.txt",
+        "case $prompt in *'Previous test failure'*) echo 1 > one.txt ;; esac; echo x >> log.txt",
+    );
+    let tree = TREE.replace(
+        "test -f one.txt",
+        "test -f one.txt || { echo 'no one' >&2; echo '==== 1 failed, 2 passed in 0.01s ===='; exit 1; }",
+    );
+    let env = world(&tree, &agent);
+    pleach(&env, 0, &["garden"]);
+    let ran = env.pleach(&["inspect", "T001"]).expect(0);
+    for part in [
+        "T001 Add one",
+        "complete",
+        "implement-pass",
+        "test-fail",
+        "2 passed, 1 failed in",
+        "review-approved",
+        "pleach/tasks/main/T001",
+    ] {
+        assert!(ran.stdout.contains(part), "{part}: {ran}");
+    }
+    assert!(!ran.stdout.contains("will be told"), "it is complete: {ran}");
+    let document = env.pleach(&["--json", "inspect", "T001"]).expect(0).json();
+    let statuses: Vec<&str> =
+        document["steps"].as_array().unwrap().iter().filter_map(|s| s["status"].as_str()).collect();
+    assert_eq!(statuses, ["implement-pass", "test-fail", "implement-pass", "test-pass", "review-approved", "complete"]);
+    assert_eq!(document["steps"][1]["test"]["counts"], json!({"passed": 2, "failed": 1, "skipped": 0}));
+    assert_eq!(document["attempts"], 2);
+
+    let listed = env.pleach(&["--json", "logs"]).expect(0).json();
+    let logs = listed["logs"].as_array().unwrap();
+    let steps: Vec<&str> = logs.iter().filter_map(|log| log["step"].as_str()).collect();
+    assert_eq!(steps, ["implement-pass", "test-fail", "implement-pass", "review-approved"]);
+    let red = logs[1]["path"].as_str().unwrap();
+    let shown = env.pleach(&["logs", "T001", "--show", red]).expect(0);
+    assert!(shown.stdout.contains("=== unit stderr ===\nno one\n"), "{shown}");
+    let name = red.rsplit('/').next().unwrap();
+    assert_eq!(env.pleach(&["logs", "--show", name]).expect(0).stdout, shown.stdout);
+    assert!(env.pleach(&["logs", "--show", "none.log"]).expect(2).stderr.contains("there is no log"));
+    assert!(env.pleach(&["logs", "T002"]).expect(0).stdout.contains("There is no log yet."));
+
+    let reports = env.pleach(&["--json", "reports", "T001"]).expect(0).json();
+    assert_eq!(
+        (&reports["reports"][0]["report"]["result"], &reports["reports"][0]["report"]["retries"]),
+        (&json!("pass"), &json!(1))
+    );
+    let ran = env.pleach(&["reports"]).expect(0);
+    assert!(ran.stdout.contains("T001  pass           2"), "{ran}");
+}
+
+#[test]
+fn unknown_tasks_are_a_mistake_with_a_guess() {
+    let env = world(TREE, AGENT);
+    for command in ["inspect", "logs", "reports", "skip", "reset"] {
+        let ran = env.pleach(&[command, "T0001"]).expect(2);
+        assert!(ran.stderr.contains("there is no task `T0001` in `task-tree.json`"), "{ran}");
+        assert!(ran.stderr.contains("did you mean `T001`?"), "{ran}");
+        env.pleach(&[command, "T/1"]).expect(2);
+    }
+}
+
+#[test]
+fn a_watched_status_follows_a_run_to_its_end() {
+    let gate = "#!/bin/sh\nprompt=$(cat)\nuntil [ -f ../go ] || [ -f GATE/go ]; do sleep 0.05; done\n";
+    let env = world(TREE, AGENT);
+    let gate = gate.replace("GATE", env.root().to_str().unwrap());
+    let agent = AGENT.replace("#!/bin/sh\nprompt=$(cat)\n", &gate);
+    env.write_program("agent.sh", &agent);
+    let mut gardener = env.command(&["-y", "gardener"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut said = BufReader::new(gardener.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains("T001 Add one begins")), "the first task is begun");
+    let mut watched = env.command(&["--json", "status", "--watch"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut documents = BufReader::new(watched.stdout.take().unwrap()).lines();
+    let first: Value = serde_json::from_str(&documents.next().unwrap().unwrap()).unwrap();
+    assert_eq!(first["worked_by"]["process"], gardener.id());
+    assert_eq!(first["trees"][0]["counts"]["complete"], 0);
+    env.write("go", "");
+    let last = documents.last().unwrap().unwrap();
+    let last: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!((&last["trees"][0]["counts"]["complete"], &last["worked_by"]), (&json!(3), &Value::Null));
+    assert!(watched.wait().unwrap().success());
+    said.for_each(drop);
+    assert!(gardener.wait().unwrap().success());
+}
+
+#[test]
+fn a_watched_status_ends_with_ctrl_c_as_done() {
+    let env = world(TREE, AGENT);
+    let mut watched = env.command(&["status", "--watch"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(watched.stdout.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().starts_with("task-tree.json on main: 0 of 3 tasks done"));
+    env.git(&["commit", "--quiet", "--allow-empty", "-m", "x"]);
+    env.program("kill", env.root()).args(["-INT", &watched.id().to_string()]).status().unwrap();
+    assert_eq!(watched.wait().unwrap().code(), Some(0));
+}

@@ -1,0 +1,86 @@
+//! The sessions of tasks under the commands made for sessions.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Stdio};
+
+use serde_json::json;
+
+use super::{AGENT, TREE, pleach, world};
+use crate::support::TestEnv;
+
+/// A gardener whose agent hangs in the first task until `go` is there.
+fn hanging() -> (TestEnv, Child) {
+    let agent =
+        AGENT.replace("echo 1 > one.txt;", "echo 1 > one.txt; [ -f GATE/go ] || { touch GATE/began; sleep 60; };");
+    let env = world(TREE, AGENT);
+    env.write_program("agent.sh", &agent.replace("GATE", env.root().to_str().unwrap()));
+    let mut gardener = env.command(&["-y", "gardener"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(gardener.stderr.take().unwrap()).lines();
+    assert!(said.any(|line| line.unwrap().contains("T001 Add one begins")));
+    std::thread::spawn(move || said.for_each(drop));
+    while !env.root().join("began").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    (env, gardener)
+}
+
+#[test]
+fn the_session_of_a_task_is_gone_on_with_by_the_gardener() {
+    let (env, mut gardener) = hanging();
+    gardener.kill().unwrap();
+    gardener.wait().unwrap();
+    env.assert_no_process_left();
+    let session = env.session();
+    let ran = env.pleach(&["resume", &session]).expect(2);
+    assert!(ran.stderr.contains("works on task T001 of `task-tree.json`"), "{ran}");
+    assert!(ran.stderr.contains("`pleach gardener --tree task-tree.json` on branch `main` goes on with it"), "{ran}");
+    env.write("go", "");
+    pleach(&env, 0, &["gardener"]);
+    assert_eq!(env.pleach(&["--json", "inspect", "T001"]).expect(0).json()["session"], json!(session));
+}
+
+#[test]
+fn the_session_of_a_task_is_called_off_while_it_runs_and_after() {
+    let (env, mut gardener) = hanging();
+    let session = env.session();
+    env.pleach(&["cancel", &session, "--grace", "0"]).expect(0);
+    assert_eq!(gardener.wait().unwrap().code(), Some(1));
+    env.assert_no_process_left();
+    env.write("go", "");
+    pleach(&env, 0, &["gardener"]);
+    assert_ne!(env.pleach(&["--json", "inspect", "T001"]).expect(0).json()["session"], json!(session), "begun anew");
+}
+
+#[test]
+fn removing_the_session_of_a_task_leaves_what_others_need() {
+    let env = world(TREE, AGENT);
+    env.write("repo/one.txt", "mine");
+    pleach(&env, 5, &["garden"]);
+    let session = env.session();
+    let ran = env.pleach(&["rm", &session]).expect(1);
+    assert!(ran.stderr.contains("branch `pleach/tasks/main/T001` is not merged"), "{ran}");
+    assert!(ran.stderr.contains("`pleach gardener` goes on with the task and lands it"), "{ran}");
+    std::fs::remove_file(env.repo_path().join("one.txt")).unwrap();
+    pleach(&env, 0, &["garden"]);
+    let copies = env.git(&["worktree", "list", "--porcelain"]);
+    assert!(copies.contains("/tasks/main/main"), "{copies}");
+    let ran = env.pleach(&["rm", &session]).expect(0);
+    assert!(!ran.stdout.contains("working copy"), "{ran}");
+    assert_eq!(env.git(&["worktree", "list", "--porcelain"]), copies, "the working copy of all tasks stays");
+    let state = env.pleach(&["--json", "inspect", "T001"]).expect(0).json();
+    assert_eq!((&state["status"], &state["landed"]), (&json!("complete"), &json!(true)), "the commits say it all");
+    pleach(&env, 0, &["gardener"]);
+}
+
+#[test]
+fn a_task_that_failed_keeps_its_branch_unless_told_otherwise() {
+    let env = world(TREE, "#!/bin/sh\ncase $(cat) in Review*) echo 'REJECTED: no' ;; *) date +%N >> one.txt ;; esac\n");
+    pleach(&env, 1, &["gardener", "--max-retries", "1"]);
+    let session = env.session();
+    env.pleach(&["rm", &session]).expect(1);
+    assert!(env.git(&["branch", "--list", "pleach/tasks/main/T001"]).contains("T001"));
+    let ran = env.pleach(&["rm", "--force", &session]).expect(0);
+    assert!(ran.stdout.contains("refs/pleach/keep/"), "{ran}");
+    assert_eq!(env.git(&["branch", "--list", "pleach/tasks/main/T001"]), "");
+    assert_eq!(env.pleach(&["--json", "inspect", "T001"]).expect(0).json()["status"], "failed");
+}

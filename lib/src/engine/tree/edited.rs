@@ -1,0 +1,82 @@
+//! Noticing that a tree was edited: while it is worked, and since it was last worked.
+
+use std::fs;
+use std::path::Path;
+use std::time::SystemTime;
+
+use super::Error;
+use super::run::{TreePlan, TreeRun};
+use crate::engine::task::TREE_FILE;
+use crate::git::Repo;
+use crate::ids::{ContextId, SessionId};
+use crate::plan::tree::TaskTree;
+use crate::record::{self, History};
+
+/// What a file looks like from outside. As long as that is the same, nobody reads it again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    modified: SystemTime,
+    length: u64,
+}
+
+impl Stamp {
+    /// That of a file; none when there is no such file.
+    pub fn of(path: &Path) -> Option<Self> {
+        let file = fs::metadata(path).ok()?;
+        Some(Self { modified: file.modified().ok()?, length: file.len() })
+    }
+}
+
+/// Whether a tree's file holds something else than what is run. `stamp` is what it looked like when that was last
+/// asked. In a checkout of another branch, another file lies at its place, which says nothing about this tree.
+pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>) -> bool {
+    let now = Stamp::of(&plan.file);
+    if now == *stamp {
+        return false;
+    }
+    let root = repo.workdir().and_then(|root| root.canonicalize().ok());
+    let inside = root.is_some_and(|root| plan.file.starts_with(root));
+    if inside && repo.head().ok().and_then(|head| head.branch).as_ref() != Some(&plan.target) {
+        return false;
+    }
+    *stamp = now;
+    fs::read(&plan.file).ok().as_deref() != Some(plan.document.as_bytes())
+}
+
+impl TreeRun<'_> {
+    /// What has changed in the tree since it was last worked, one line each.
+    pub fn changes(&self) -> Result<Vec<String>, Error> {
+        let Some(before) = self.last_document()? else { return Ok(Vec::new()) };
+        let now = self.engine.redactor.text(&self.plan.document).into_owned();
+        match (TaskTree::read(&before), TaskTree::read(&now)) {
+            (Ok(before), Ok(now)) => Ok(before.difference(&now)),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// The tree as the newest session on one of its tasks had it; none when there is no such session any more.
+    fn last_document(&self) -> Result<Option<String>, Error> {
+        let stepped = self.progress.tasks().filter_map(|(_, state)| state.newest());
+        let newest = stepped.filter(|found| found.step.session.is_some()).max_by_key(|found| found.at);
+        let sessions = newest.and_then(|found| found.step.session.as_ref()).into_iter().chain(self.unfinished.values());
+        let mut last: Option<History> = None;
+        for id in sessions {
+            let Some(history) = self.history(id)? else { continue };
+            if last.as_ref().is_none_or(|last| last.started_at < history.started_at) {
+                last = Some(history);
+            }
+        }
+        Ok(match last {
+            Some(history) => history.opening_file(&self.repo, TREE_FILE)?,
+            None => None,
+        })
+    }
+
+    fn history(&self, id: &SessionId) -> Result<Option<History>, Error> {
+        match History::newest(&self.repo, id, &ContextId::main()) {
+            Ok(history) => Ok(Some(history)),
+            Err(record::Error::Missing { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}

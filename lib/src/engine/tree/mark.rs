@@ -1,0 +1,156 @@
+//! What people decide about tasks: that one counts as done, or that one is to be done again. Both are steps on the
+//! target that change no file.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::Error;
+use super::begin::left_in;
+use super::progress::Reader;
+use super::run::{is_begun, run_start, target_lock, target_tip};
+use crate::clock;
+use crate::engine::{self, Session};
+use crate::git::{CommitSpec, LandError, Person, Repo};
+use crate::ids::{BranchName, CommitId, SessionId, TaskId};
+use crate::plan::tree::{TaskNode, TaskTree};
+use crate::progress::{Progress, Status, TaskState};
+use crate::redact::Redactor;
+use crate::step::{Step, StepKind};
+use crate::trailer::Message;
+use crate::workspace::Lock;
+
+/// What is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mark {
+    /// It counts as complete.
+    Skip,
+    /// It is done again, from its beginning.
+    Reset,
+}
+
+/// A tree whose tasks are decided about.
+#[derive(Debug, Clone, Copy)]
+pub struct Marking<'a> {
+    /// The repository.
+    pub repo: &'a Repo,
+    /// The tree.
+    pub tree: &'a TaskTree,
+    /// Its file, from the root of the repository.
+    pub path: &'a str,
+    /// The branch everything lands on.
+    pub target: &'a BranchName,
+    /// What pleach's branches begin with.
+    pub branch_prefix: &'a str,
+    /// The branch the target was begun on.
+    pub base_branch: Option<&'a BranchName>,
+}
+
+/// A decision that is on the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Marked {
+    /// Its commit.
+    pub commit: CommitId,
+    /// What the commit says.
+    pub message: Message,
+    /// The session that was in the middle of the task and is called off.
+    pub session: Option<SessionId>,
+}
+
+impl Marking<'_> {
+    /// What would be written; none when the task is as it is wanted already.
+    pub fn prepare(&self, task: &TaskId, mark: Mark) -> Result<Option<Message>, Error> {
+        let node = self.node(task)?;
+        Ok(self.message(node, mark, &self.reader().read(self.path)?))
+    }
+
+    /// Puts it on the target; none when there was nothing to do. The target is taken meanwhile, or this says who has it.
+    pub fn write(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Marked>, Error> {
+        let node = self.node(task)?;
+        let what = format!("the tasks on `{}`", self.target);
+        let _lock = Lock::take(&self.repo.common_dir(), &target_lock(self.target), &what)?;
+        let mut reader = self.reader();
+        loop {
+            let tip = target_tip(self.repo, self.target)?;
+            let progress = reader.read(self.path)?;
+            let Some(message) = self.message(node, mark, &progress) else { return Ok(None) };
+            let mut writer = self.repo.writer();
+            // Steps before the start of a run do not count in it.
+            let on = match is_begun(&progress, self.tree) {
+                true => tip,
+                false => run_start(self.repo, &mut writer, self.target, self.path, tip)?,
+            };
+            let commit = writer.commit(&CommitSpec {
+                tree: self.repo.tree_of(tip)?,
+                parents: vec![on],
+                author: Person::pleach(),
+                committer: Person::pleach(),
+                at: date(progress.task(task)),
+                message: message.write().into_bytes(),
+            })?;
+            writer.flush()?;
+            match self.repo.fast_forward(self.target, tip, commit) {
+                Ok(()) => {
+                    let session = self.call_off(task, redactor)?;
+                    return Ok(Some(Marked { commit, message, session }));
+                }
+                // Somebody committed in this very moment.
+                Err(LandError::Moved { .. }) => continue,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn node(&self, task: &TaskId) -> Result<&TaskNode, Error> {
+        let none = || Error::NoTask { tree: self.path.to_owned(), task: task.clone() };
+        self.tree.node(task).filter(|node| node.is_leaf()).ok_or_else(none)
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::new(self.repo, self.target, self.branch_prefix, self.base_branch)
+    }
+
+    fn message(&self, node: &TaskNode, mark: Mark, progress: &Progress) -> Option<Message> {
+        let state = progress.task(&node.id);
+        let (kind, skipped, body) = match mark {
+            Mark::Skip if state.status == Status::Complete && state.landed => return None,
+            Mark::Skip => (StepKind::Complete, true, String::new()),
+            Mark::Reset if state.status == Status::Pending => return None,
+            Mark::Reset => (StepKind::Reset, false, self.red_gate(node, progress).unwrap_or_default()),
+        };
+        let step = Step { skipped, tree: Some(self.path.to_owned()), ..Step::new(Some(node.id.clone()), kind, true) };
+        Some(step.message(self.target.as_str(), &node.name, None, &body))
+    }
+
+    /// What the newest run of a gate above a task said, if it was red: the reason to do the task again.
+    fn red_gate(&self, node: &TaskNode, progress: &Progress) -> Option<String> {
+        let mut red: Option<(Timestamp, String)> = None;
+        let mut above = node.parent.as_ref();
+        while let Some(id) = above {
+            let runs = progress.task(id).steps.iter().filter(|found| found.step.kind == StepKind::Test);
+            let newest = runs.last().filter(|found| !found.step.passed);
+            if let Some(found) = newest.filter(|found| red.as_ref().is_none_or(|(at, _)| *at < found.at)) {
+                red = Some((found.at, found.body.clone()));
+            }
+            above = self.tree.node(id).and_then(|node| node.parent.as_ref());
+        }
+        red.map(|(_, body)| body)
+    }
+
+    /// Ends the session that was in the middle of a task. Nobody works on it: whoever does has the target.
+    fn call_off(&self, task: &TaskId, redactor: &Redactor) -> Result<Option<SessionId>, Error> {
+        let Some(id) = left_in(self.repo, self.target, self.path, task)? else { return Ok(None) };
+        match Session::call_off(self.repo, redactor, &id, Duration::ZERO, &mut |_| {}) {
+            Ok(_) => Ok(Some(id)),
+            // It waits for nothing but to land, which the next run will see it does not need.
+            Err(engine::Error::Over { .. }) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Now, to the second; but not before what the task's own branch says, whose clock may have been ahead.
+fn date(state: &TaskState) -> Timestamp {
+    let now = Timestamp::from_second(clock::now().as_second()).unwrap_or_default();
+    state.newest().map_or(now, |found| found.at.max(now))
+}
