@@ -271,7 +271,7 @@ mod tests {
         let found =
             Found { commit: commit(byte), at, step, body, on: Place::Target, print: u64::MAX - u64::from(byte) };
         let runs = Arc::new(runs.iter().map(|byte| commit(*byte)).collect());
-        Seen { found: Arc::new(found), runs, is_older_form: byte % 2 == 0, in_scope: byte % 3 == 0 }
+        Seen { found: Arc::new(found), runs, is_older_form: byte.is_multiple_of(2), in_scope: byte.is_multiple_of(3) }
     }
 
     fn scan() -> Scan {
