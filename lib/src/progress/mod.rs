@@ -57,11 +57,14 @@ pub struct Seen {
     pub in_scope: bool,
 }
 
-/// Tells steps apart, and copies of one step not: message and author date are all that counts (FNV-1a).
+/// Tells steps apart, and copies of one step not: message and author date are all that counts. Eight bytes at a time,
+/// because messages hold output.
 pub fn print(message: &[u8], seconds: i64, offset: i32) -> u64 {
-    let date = seconds.to_le_bytes().into_iter().chain(offset.to_le_bytes());
-    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    message.iter().copied().chain(date).fold(0xcbf2_9ce4_8422_2325, mix)
+    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+    let (words, rest) = message.as_chunks::<8>();
+    let hash = words.iter().fold(message.len() as u64, |hash, word| mix(hash, u64::from_le_bytes(*word)));
+    let hash = rest.iter().fold(hash, |hash, byte| mix(hash, u64::from(*byte)));
+    mix(mix(hash, seconds.cast_unsigned()), u64::from(offset.cast_unsigned()))
 }
 
 /// Where a task stands.

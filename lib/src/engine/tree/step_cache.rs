@@ -50,10 +50,7 @@ fn path(common_dir: &Path, target: &BranchName) -> PathBuf {
 
 /// Finds files that were cut off or never reached the disk.
 fn checksum(bytes: &[u8]) -> u64 {
-    let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-    let (words, rest) = bytes.as_chunks::<8>();
-    let rest = rest.iter().fold(bytes.len() as u64, |hash, byte| mix(hash, u64::from(*byte)));
-    words.iter().fold(rest, |hash, word| mix(hash, u64::from_le_bytes(*word)))
+    print(bytes, 0, 0)
 }
 
 struct Sink(Vec<u8>);
@@ -274,7 +271,7 @@ mod tests {
         let found =
             Found { commit: commit(byte), at, step, body, on: Place::Target, print: u64::MAX - u64::from(byte) };
         let runs = Arc::new(runs.iter().map(|byte| commit(*byte)).collect());
-        Seen { found: Arc::new(found), runs, is_older_form: byte % 2 == 0, in_scope: byte % 3 == 0 }
+        Seen { found: Arc::new(found), runs, is_older_form: byte.is_multiple_of(2), in_scope: byte.is_multiple_of(3) }
     }
 
     fn scan() -> Scan {
