@@ -70,6 +70,8 @@ fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Fa
         };
     }
     match turn(text) {
+        // The beginning of a commit's id can be all digits; no session has so many turns.
+        Some(_) if text.len() >= 7 && repo.resolve(text).is_ok() => Ok(None),
         Some(turn) => Ok(Some((sessions::newest(repo)?.session, turn))),
         None => Ok(None),
     }

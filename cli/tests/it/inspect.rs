@@ -227,6 +227,16 @@ fn a_turn_is_shown_with_messages_tools_diff_and_tokens() {
 }
 
 #[test]
+fn an_id_that_begins_with_digits_is_no_turn() {
+    let env = greeted();
+    let ids = (0..10_000).map(|number| env.git(&["commit-tree", "HEAD^{tree}", "-m", &number.to_string()]));
+    let digits = |id: &String| id.bytes().take(7).all(|byte| byte.is_ascii_digit()) && !id.starts_with('0');
+    let id = ids.into_iter().find(digits).expect("about one of thirty is like this");
+    let ran = env.pleach(&["show", &id[..7]]).expect(2);
+    assert!(ran.stderr.contains("is no turn of a session"), "{ran}");
+}
+
+#[test]
 fn a_turn_has_many_names() {
     let env = greeted();
     let sid = env.session();
