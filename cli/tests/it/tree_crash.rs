@@ -412,3 +412,124 @@ impl Random {
         self.0 % bound
     }
 }
+
+/// The tasks in an order their dependencies allow, each with the code its run ends with. The last of a phase brings the
+/// phase's tests with it.
+const TASKS: [(&str, i32); 13] = [
+    ("T01", 0),
+    ("T03", 0),
+    ("T11", 1),
+    ("T12", 1),
+    ("T02", 0),
+    ("T04", 0),
+    ("T05", 0),
+    ("T06", 0),
+    ("T07", 0),
+    ("T08", 0),
+    ("T10", 0),
+    ("T09", 0),
+    ("T12", 0),
+];
+
+/// A world whose state can be brought back.
+struct Rewound {
+    env: TestEnv,
+}
+
+impl Rewound {
+    fn copy(&self, from: &str, to: &str) {
+        for part in ["repo", "state"] {
+            let (from, to) = (self.env.root().join(from).join(part), self.env.root().join(to).join(part));
+            let _ = fs::remove_dir_all(&to);
+            fs::create_dir_all(to.parent().expect("a directory above")).expect("a directory of the test's own");
+            let copied = self.env.program("cp", self.env.root()).arg("-a").args([from, to]).status();
+            assert!(copied.expect("cp starts").success());
+        }
+    }
+
+    fn keep(&self) {
+        self.copy("", "kept");
+    }
+
+    fn bring_back(&self) {
+        self.copy("kept", "");
+    }
+}
+
+/// What came of a part of a sweep.
+#[derive(Default)]
+struct Swept {
+    survived: BTreeMap<String, usize>,
+    not_reached: Vec<String>,
+    failed: Vec<String>,
+}
+
+/// Works the tree task by task. Before each the state is kept; then the task is worked once for every `stride`th of its
+/// crash points, dying there, and once more to its end, which must be that of the undisturbed run.
+fn sweep_part(isolation: &str, part: usize, stride: usize) -> Swept {
+    let mut swept = Swept::default();
+    let world = Rewound { env: world(isolation) };
+    let env = &world.env;
+    for (index, (task, code)) in TASKS.into_iter().enumerate() {
+        let mut args = vec!["-y", "garden", "--task", task];
+        args.extend((index == TASKS.len() - 1).then_some("--retry-failed"));
+        world.keep();
+        let _ = fs::remove_file(env.root().join("trace"));
+        let run = env.command(&args).env("PLEACH_CRASH_TRACE", env.root().join("trace")).output();
+        env.finish(run.expect("pleach starts")).expect(code);
+        let expected = Ending::of(env);
+        let points = env.read("trace");
+        for (number, line) in (1..).zip(points.lines()).filter(|(number, _)| number % stride == part) {
+            let name = line.split(' ').nth(1).expect("a traced point");
+            let kind = name.rsplit_once(':').expect("a traced point").0.to_owned();
+            let point = format!("{isolation} {task} any:{number} ({name})");
+            world.bring_back();
+            let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                let died = env.command(&args).env("PLEACH_CRASH", format!("any:{number}")).output();
+                if died.expect("pleach starts").status.signal().is_none() {
+                    return false;
+                }
+                check(env, &point);
+                env.pleach(&args).expect(code);
+                ends_as(env, &expected, &point);
+                true
+            }));
+            match tried {
+                Ok(true) => *swept.survived.entry(kind).or_default() += 1,
+                Ok(false) => swept.not_reached.push(point),
+                Err(_) => {
+                    println!("FAILED {point}");
+                    swept.failed.push(point);
+                }
+            }
+        }
+        println!("{isolation} {task}: {} points, of which this part has one in {stride}", points.lines().count());
+        world.bring_back();
+        env.pleach(&args).expect(code);
+    }
+    swept
+}
+
+/// Dies at every point of the run, one after another. Run by `cargo xtask crash-sweep tree`.
+#[test]
+#[ignore = "takes an hour: every crash point of a run over a tree"]
+fn sweep() {
+    const PARTS: usize = 2;
+    for isolation in ["none", "phase"] {
+        let parts: Vec<_> =
+            (0..PARTS).map(|part| std::thread::spawn(move || sweep_part(isolation, part, PARTS))).collect();
+        let mut all = Swept::default();
+        for part in parts {
+            let swept = part.join().expect("a part of the sweep");
+            swept.survived.into_iter().for_each(|(kind, count)| *all.survived.entry(kind).or_default() += count);
+            all.not_reached.extend(swept.not_reached);
+            all.failed.extend(swept.failed);
+        }
+        let (survived, missed) = (all.survived.values().sum::<usize>(), all.not_reached.len());
+        let total = survived + missed + all.failed.len();
+        println!("isolation {isolation}: survived {survived} of {total} points: {:?}", all.survived);
+        println!("not reached: {:#?}\nfailed: {:#?}", all.not_reached, all.failed);
+        assert!(all.failed.is_empty(), "{:#?}", all.failed);
+        assert!(missed * 20 < total, "too many points were not reached");
+    }
+}
