@@ -145,7 +145,8 @@ impl TreeRun<'_> {
             let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
             Built { to: to.last().copied().unwrap_or(tip), changed: false }
         } else if base == tip {
-            return Ok(Built { to: step, changed: false });
+            // Somebody who put commits of their own on the branch has not tested them as the task is.
+            return Ok(Built { to: step, changed: self.found(step, Place::Target)?.is_none() });
         } else {
             let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
             Built { to: to.last().copied().unwrap_or(tip), changed: true }
@@ -158,9 +159,16 @@ impl TreeRun<'_> {
     fn chain(&self, tip: CommitId, base: CommitId) -> Result<Vec<CommitId>, crate::git::Error> {
         let mut chain = Vec::new();
         let mut next = Some(tip);
+        // Where somebody merged into the branch by hand, its first parents may lead past the base.
+        let mut merged = false;
         while let Some(commit) = next.filter(|commit| *commit != base) {
+            if merged && self.repo.is_ancestor(commit, base)? {
+                break;
+            }
             chain.push(commit);
-            next = self.repo.commit(commit)?.parents.first().copied();
+            let parents = self.repo.commit(commit)?.parents;
+            merged |= parents.len() > 1;
+            next = parents.first().copied();
         }
         chain.reverse();
         Ok(chain)
