@@ -55,11 +55,12 @@ impl TreeRun<'_> {
     pub(super) fn find_unfinished(&self) -> Result<BTreeMap<TaskId, SessionId>, Error> {
         let mut found: BTreeMap<TaskId, (jiff::Timestamp, SessionId)> = BTreeMap::new();
         for id in History::sessions(&self.repo)? {
+            // A session nobody can read is none this run could go on with; its own commands say what is wrong with it.
+            let Ok(Some(newest)) = History::task_summary(&self.repo, &id) else { continue };
             // Most have landed, and their last record says so in its first line.
-            if History::summary(&self.repo, &id)?.is_some_and(|line| line.starts_with("landed on ")) {
+            if newest.starts_with("landed on ") {
                 continue;
             }
-            // A session nobody can read is none this run could go on with; its own commands say what is wrong with it.
             let Ok(history) = History::newest(&self.repo, &id, &ContextId::main()) else { continue };
             let Some(task) = history.started.task.as_ref() else { continue };
             let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
