@@ -11,9 +11,12 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use crash_sweep::Sweep;
+
 const USAGE: &str = "\
 usage: cargo xtask docs [--check]        write docs/cli.md from the program's help, or check it
        cargo xtask crash-sweep           kill a run at every crash point and resume it; takes minutes
+       cargo xtask crash-sweep tree      the same with a run over a tree of tasks; takes an hour
        cargo xtask bench turn-commit [--sizes 1000,20000,100000] [--turns 10000] [--rounds 15] [--quick]
        cargo xtask bench nodes [--nodes 1000]
        cargo xtask bench validate [--nodes 2000]
@@ -28,7 +31,8 @@ fn main() -> ExitCode {
     let done = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["docs"] => docs::write(&root()).map(|()| ExitCode::SUCCESS),
         ["docs", "--check"] => docs::check(&root()).map(|()| ExitCode::SUCCESS),
-        ["crash-sweep"] => crash_sweep::run(&root()),
+        ["crash-sweep"] => crash_sweep::run(&root(), Sweep::Pipeline),
+        ["crash-sweep", "tree"] => crash_sweep::run(&root(), Sweep::Tree),
         ["bench", ref rest @ ..] => bench::run(&root(), rest),
         _ => Err(USAGE.into()),
     };

@@ -97,6 +97,7 @@ impl Session {
         let recorder = Recorder::resume(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone(), newest);
         let events = history.events().count();
         let started = history.started;
+        let recorder = recorder.on_task(started.task.as_ref().map(|task| task.id.clone()));
         let mut session = Self::new(engine, repo, Opened { id, started, pipeline, state, start_node, recorder, locks });
         session.events_since_state = events;
         Ok(session)

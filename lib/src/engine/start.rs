@@ -73,7 +73,8 @@ impl Session {
                 Some(task) => (task.started(&request)?, Locks::beside(&repo, &id, task.seat.lock.clone())?),
                 None => (request.started(&repo, &id)?, Locks::take(&repo, &id)?),
             };
-            let mut recorder = Recorder::create(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone());
+            let recorder = Recorder::create(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone());
+            let mut recorder = recorder.on_task(task.map(|task| task.of.id.clone()));
             let at = clock::now();
             let mut events = vec![Recorded { at, event: started.clone().into() }];
             events.extend(task.map(|task| Recorded { at, event: task.attempt.clone().into() }));

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _};
 use super::merge::listed;
+use super::object::Person;
 use super::open::Durability;
 use super::program::Finished;
 use super::refs::{SwapError, lock_path};
@@ -20,6 +21,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// How often it is looked at meanwhile.
 const POLL: Duration = Duration::from_millis(50);
+
+/// A lock of pleach's own that is as old as this was left by a killed run: it is held for the time of a rename.
+const ABANDONED: Duration = Duration::from_secs(5);
 
 /// A variable without a value, to set what the user has set back to nothing.
 const NOTHING: &str = "PLEACH_NOTHING";
@@ -171,6 +175,7 @@ impl Landing<'_> {
         if let Some(what) = self.rebase()? {
             return Ok(Attempt::Blocked(what));
         }
+        self.release_own_lock()?;
         match self.repo.checkouts_of(self.target)?.as_slice() {
             [] => self.swap(),
             [checkout] => self.merge(checkout),
@@ -185,6 +190,24 @@ impl Landing<'_> {
             Some(tip) if tip == self.from && tip != self.to => Ok(false),
             Some(tip) if self.repo.is_ancestor(self.to, tip)? => Ok(true),
             Some(now) => Err(LandError::Moved { target: self.target.clone(), now }),
+        }
+    }
+
+    /// Removes the lock a killed pleach left on the branch, so that nobody has to. A lock says what the branch was to
+    /// become; nobody but pleach is about to move it to a commit of pleach's own for so long.
+    fn release_own_lock(&self) -> Result<(), Error> {
+        let lock = lock_path(&self.repo.common_dir().join(&self.name));
+        let Ok(text) = std::fs::read_to_string(&lock) else { return Ok(()) };
+        let age = lock.metadata().and_then(|lock| lock.modified()).ok().and_then(|time| time.elapsed().ok());
+        let Ok(id) = text.trim().parse::<CommitId>() else { return Ok(()) };
+        let is_own = age.is_some_and(|age| age >= ABANDONED)
+            && self.repo.commit(id).is_ok_and(|commit| commit.committer == Person::pleach());
+        if !is_own {
+            return Ok(());
+        }
+        match std::fs::remove_file(&lock) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            removed => removed.at("remove", &lock),
         }
     }
 

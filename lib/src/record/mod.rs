@@ -17,6 +17,9 @@ use crate::ids::{ContextId, SessionId};
 /// The trailer that marks a commit as a record; its value is the layout's version.
 const RECORD_TRAILER: &str = "Pleach-Record";
 
+/// The trailer that names the task of a tree a session works on.
+const TASK_TRAILER: &str = "Pleach-Task";
+
 /// The layout this program writes, and the newest it reads.
 const RECORD_VERSION: u32 = 1;
 

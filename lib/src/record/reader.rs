@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Error, RECORD_TRAILER, RECORD_VERSION, SESSIONS, context_ref, message};
+use super::{Error, RECORD_TRAILER, RECORD_VERSION, SESSIONS, TASK_TRAILER, context_ref, message};
 use crate::event::{Event, MessageRange, PipelineStarted, Recorded};
 use crate::git::{Repo, TreeId};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId};
@@ -57,10 +57,12 @@ impl History {
         Ok(mains.filter_map(|id| id.parse().ok()).collect())
     }
 
-    /// What the newest record of a session's main context says in one line; none when there is no such session.
-    pub fn summary(repo: &Repo, session: &SessionId) -> Result<Option<String>, Error> {
+    /// What the newest record of a session's main context says in one line, if the session works on a task of a tree.
+    /// Nothing but that record's commit is read.
+    pub fn task_summary(repo: &Repo, session: &SessionId) -> Result<Option<String>, Error> {
         let Some(tip) = repo.reference(&context_ref(session, &ContextId::main()))? else { return Ok(None) };
-        Ok(Some(repo.commit(tip)?.text().lines().next().unwrap_or_default().to_owned()))
+        let message = Message::read(&repo.commit(tip)?.text());
+        Ok(message.trailer(TASK_TRAILER).is_some().then_some(message.subject))
     }
 
     /// Reads a whole chain.

@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use super::{Error, RECORD_TRAILER, RECORD_VERSION, context_ref, message};
+use super::{Error, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message};
 use crate::event::Recorded;
 use crate::git::{CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
-use crate::ids::{CommitId, ContextId, RepoPath, SessionId};
+use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId};
 use crate::redact::Redactor;
 use crate::trailer::Message;
 
@@ -39,6 +39,8 @@ pub struct Recorder {
     session: SessionId,
     context: ContextId,
     redactor: Redactor,
+    /// The task of a tree the session works on.
+    task: Option<TaskId>,
     tip: Option<CommitId>,
     first: Option<CommitId>,
     messages: u64,
@@ -51,7 +53,18 @@ pub struct Recorder {
 impl Recorder {
     /// A recorder for a chain that does not exist yet; the first append creates it.
     pub fn create(repo: Repo, session: SessionId, context: ContextId, redactor: Redactor) -> Self {
-        Self { repo, session, context, redactor, tip: None, first: None, messages: 0, loose: 0, packed: None }
+        Self {
+            repo,
+            session,
+            context,
+            redactor,
+            task: None,
+            tip: None,
+            first: None,
+            messages: 0,
+            loose: 0,
+            packed: None,
+        }
     }
 
     /// A recorder that goes on after `tip`, the newest of a chain that began with `first` and holds so many messages.
@@ -62,7 +75,12 @@ impl Recorder {
         redactor: Redactor,
         (first, tip, messages): (CommitId, CommitId, u64),
     ) -> Self {
-        Self { repo, session, context, redactor, tip: Some(tip), first: Some(first), messages, loose: 0, packed: None }
+        Self { tip: Some(tip), first: Some(first), messages, ..Self::create(repo, session, context, redactor) }
+    }
+
+    /// Lets every record name the task its session works on, so that who looks for those need not read the others.
+    pub fn on_task(self, task: Option<TaskId>) -> Self {
+        Self { task, ..self }
     }
 
     /// The newest record.
@@ -94,8 +112,10 @@ impl Recorder {
                 ("Pleach-Session", self.session.to_string()),
                 ("Pleach-Context", self.context.to_string()),
             ]
+            .into_iter()
+            .chain(self.task.iter().map(|task| (TASK_TRAILER, task.to_string())))
             .map(|(key, value)| (key.to_owned(), value))
-            .into(),
+            .collect(),
         };
         let commit = writer.commit(&CommitSpec {
             tree,

@@ -36,9 +36,12 @@ struct Beginning {
     laid: Option<CommitId>,
 }
 
+/// How the last record of a task begins that has landed.
+const LANDED: &str = "landed on ";
+
 /// Whether a session is one of a task that has landed. Most have, and their last record says so in its first line.
 pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
-    Ok(History::summary(repo, id)?.is_some_and(|line| line.starts_with("landed on ")))
+    Ok(History::task_summary(repo, id)?.is_some_and(|line| line.starts_with(LANDED)))
 }
 
 /// The session a task was left in, if it has not landed and was not called off.
@@ -55,7 +58,7 @@ fn not_landed(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<Histor
     let mut open = Vec::new();
     for id in History::sessions(repo)? {
         // A session nobody can read is none a run could go on with; its own commands say what is wrong with it.
-        if !matches!(has_landed(repo, &id), Ok(false)) {
+        if !matches!(History::task_summary(repo, &id), Ok(Some(line)) if !line.starts_with(LANDED)) {
             continue;
         }
         let Ok(history) = History::newest(repo, &id, &ContextId::main()) else { continue };

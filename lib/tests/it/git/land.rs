@@ -411,6 +411,36 @@ fn a_branch_nobody_has_checked_out_is_swapped() {
     }
 }
 
+/// Makes a file look as if it had been there for long.
+fn age(path: &Path) {
+    let file = fs::File::options().append(true).open(path).unwrap();
+    let then = file.metadata().unwrap().modified().unwrap() - Duration::from_secs(6);
+    file.set_modified(then).unwrap();
+}
+
+#[test]
+fn the_lock_of_a_killed_pleach_is_not_in_the_way() {
+    let world = World::new();
+    world.sandbox.git("repo", &["switch", "-q", "--detach"]);
+    assert!(!run_child(&world, "ref-swap:before:1").success());
+    let lock = world.sandbox.path("repo/.git/refs/heads/main.lock");
+    assert_eq!(world.tip(), world.from);
+    // One that was just made may still be somebody's.
+    assert!(busy(world.land_at_once()).contains("main.lock"));
+    age(&lock);
+    world.land().unwrap();
+    assert_eq!(world.tip(), world.to);
+    // Others' stay, however old they are.
+    let next = advance(&world.repo, world.to, &[], "next");
+    world.sandbox.git("repo", &["commit", "-q", "--allow-empty", "-m", "the user's own"]);
+    for held in [String::new(), world.sandbox.git("repo", &["rev-parse", "HEAD"])] {
+        fs::write(&lock, held).unwrap();
+        age(&lock);
+        let landed = world.repo.fast_forward_within(&main(), world.to, next, SHORT);
+        assert!(busy(landed).contains("main.lock"));
+    }
+}
+
 #[test]
 fn a_bare_repository_has_only_refs() {
     let sandbox = Sandbox::new();
