@@ -68,6 +68,15 @@ impl TreeRun<'_> {
                 }
                 other => other?,
             };
+            if on == self.plan.target && tip != self.seen {
+                let was_open = self.progress.run_start.is_some();
+                self.read_again()?;
+                if was_open && self.progress.run_start.is_none() {
+                    // Whoever took back the start of the run has not taken back this task.
+                    self.start(notes)?;
+                    continue;
+                }
+            }
             let step = session.task_tip();
             if self.repo.is_ancestor(step, tip)? {
                 // The target moved, and the process ended before it could say so.
@@ -130,8 +139,12 @@ impl TreeRun<'_> {
 
     /// The commit a branch would have to move to so that a session's steps are on it.
     fn build(&self, session: &Session, tip: CommitId) -> Result<Built, RebuildError> {
-        let step = session.task_tip();
-        let base = self.repo.merge_base(step, tip)?.unwrap_or(session.task().base);
+        let (step, own) = (session.task_tip(), session.task().base);
+        let base = match self.repo.merge_base(step, tip)? {
+            Some(shared) if !self.repo.is_ancestor(shared, own)? => shared,
+            // Where the target was rewritten, what it had before is no part of the task.
+            _ => own,
+        };
         let is_gate = !self.plan.tree.is_leaf(&session.task().id);
         let failed = session.state.task.as_ref().and_then(|task| task.status.as_deref()) == Some("failed");
         let mut writer = self.repo.writer();
@@ -194,7 +207,7 @@ impl TreeRun<'_> {
     }
 
     /// The step a commit is, read as it will be read from the target.
-    fn found(&self, commit: CommitId, on: Place) -> Result<Option<Found>, crate::git::Error> {
+    pub(super) fn found(&self, commit: CommitId, on: Place) -> Result<Option<Found>, crate::git::Error> {
         let commit = self.repo.commit(commit)?;
         let message = Message::read(&commit.text());
         let print = progress::print(&commit.message, commit.at.as_second(), 0);

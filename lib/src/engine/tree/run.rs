@@ -211,7 +211,9 @@ impl<'p> TreeRun<'p> {
 
     /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
     pub async fn run(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
-        self.start(notes)?;
+        if !self.opened && (self.plan.fresh || !is_begun(&self.progress, &self.plan.tree)) {
+            self.start(notes)?;
+        }
         loop {
             if self.engine.cancel.is_stopped() {
                 let reason = crate::event::PauseReason::Interrupted;
@@ -258,12 +260,8 @@ impl<'p> TreeRun<'p> {
         }
     }
 
-    /// Opens the run, where it is not open: one commit on the target that changes no file.
-    fn start(&mut self, notes: Notes<'_>) -> Result<(), Error> {
-        let begun = is_begun(&self.progress, &self.plan.tree);
-        if self.opened || begun && !self.plan.fresh {
-            return Ok(());
-        }
+    /// Opens the run: one commit on the target that changes no file.
+    pub(super) fn start(&mut self, notes: Notes<'_>) -> Result<(), Error> {
         loop {
             let tip = target_tip(&self.repo, &self.plan.target)?;
             let mut writer = self.repo.writer();
