@@ -93,6 +93,24 @@ fn a_new_budget_goes_on_with_the_old_code_and_the_old_feedback() {
 }
 
 #[test]
+fn old_code_is_laid_on_again_after_a_kill() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
+    garden.agent(TRIES, APPROVES);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("echo half > half; {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener", "--max-retries", "1", "--retry-failed"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    garden.env.assert_no_process_left();
+    garden.agent("echo 1 > mended", APPROVES);
+    garden.gardener(&["--max-retries", "1", "--retry-failed"]).expect(0);
+    assert_eq!(garden.files("main"), ["README.md", "mended", "task-tree.json", "try1"]);
+}
+
+#[test]
 fn old_code_that_does_not_fit_any_more_is_kept_and_left_out() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
     garden.agent("echo agent > README.md", APPROVES);

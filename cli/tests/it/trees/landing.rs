@@ -242,6 +242,38 @@ fn a_merge_under_way_in_the_checkout_is_not_disturbed() {
 }
 
 #[test]
+fn a_target_that_was_rebased_meanwhile_gets_each_step_once() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.env.git(&["branch", "upstream"]);
+    garden.garden(&[]).expect(0);
+    let waiting = Waiting::new(&garden, WRITES);
+    garden.env.git(&["switch", "--quiet", "upstream"]);
+    garden.commit("theirs", "from upstream\n");
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.env.git(&["rebase", "--quiet", "upstream"]);
+    waiting.go_on().expect(0);
+    let told = garden.told("main");
+    assert_eq!(told.len(), 6, "{told:?}");
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "T002.txt", "task-tree.json", "theirs"]);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("2 of 2 tasks done"), "{ran}");
+}
+
+#[test]
+fn a_target_that_was_set_back_before_the_run_gets_the_work_all_the_same() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let waiting = Waiting::new(&garden, WRITES);
+    garden.env.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
+    garden.commit("mine", "instead\n");
+    waiting.go_on().expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("1 of 1 task done"), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
 fn hooks_of_the_user_do_not_run() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     for hook in ["post-merge", "pre-merge-commit", "post-checkout", "reference-transaction", "post-commit"] {

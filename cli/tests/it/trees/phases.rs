@@ -171,6 +171,21 @@ fn a_task_without_a_phase_lands_on_the_target() {
 }
 
 #[test]
+fn a_task_that_failed_in_a_phase_can_be_tried_again() {
+    let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("T002", &["unit: test -e mended"]);
+    let garden = Garden::new(&tree);
+    garden.configure("tree: {max_retries: 1}\n");
+    garden.gardener(&PHASE).expect(1);
+    assert_eq!(garden.told("pleach/phase/main/phase1").last().unwrap(), "T002 failed");
+    assert!(!garden.files("pleach/phase/main/phase1").contains(&"T002.txt".to_owned()));
+    garden.gardener(&PHASE).expect(1);
+    garden.agent("echo 1 > mended", APPROVES);
+    garden.gardener(&["--isolation", "phase", "--retry-failed"]).expect(0);
+    assert_eq!(merges(&garden), ["merge: phase1 complete"]);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "T002.txt", "mended", "task-tree.json"]);
+}
+
+#[test]
 fn a_gate_runs_on_the_landed_tree_when_the_last_task_below_is_done() {
     let tree = Tree::default()
         .phase("phase1", &["T001", "T002"])
