@@ -154,3 +154,36 @@ fn a_user_without_a_name_needs_none() {
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.completed(), ["T001"]);
 }
+
+#[test]
+fn a_branch_that_is_in_the_way_of_all_others_is_named() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.git(&["branch", "pleach"]);
+    let ran = garden.gardener(&[]);
+    assert!(ran.code != 0 && ran.stderr.contains("`pleach`"), "{ran}");
+    assert_eq!(garden.env.git(&["log", "--format=%s", "--grep=run-start"]), "", "nothing is begun that cannot go on");
+    garden.env.git(&["branch", "--move", "pleach", "mine"]);
+    garden.gardener(&[]).expect(0);
+}
+
+#[test]
+fn commits_an_agent_makes_itself_are_part_of_its_step() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.agent("echo $task > $task; git add $task; git commit -qm 'My own commit'; echo more > $task.more", APPROVES);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.files("main"), ["README.md", "T001", "T001.more", "T002", "T002.more", "task-tree.json"]);
+    assert_eq!(garden.told("main").len(), 6);
+    let own = garden.env.git(&["log", "--all", "--format=%H", "--grep=My own commit"]);
+    assert_eq!(own.lines().count(), 2, "its commits are kept");
+    assert_eq!(garden.env.git(&["log", "main", "--format=%H", "--grep=My own commit"]), "");
+}
+
+#[test]
+fn an_agent_in_the_user_s_checkout_is_noticed() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let there = garden.env.repo_path().join("README.md");
+    garden.agent(&format!("{WRITES}; echo meddled > '{}'", there.display()), APPROVES);
+    let ran = garden.env.pleach(&["-y", "gardener"]);
+    assert!(ran.stderr.contains("README.md"), "{ran}");
+    garden.assert_in_order();
+}

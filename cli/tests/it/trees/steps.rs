@@ -247,3 +247,40 @@ fn a_review_is_shown_the_whole_diff_of_all_attempts_and_no_more_than_fits() {
     assert!(second.contains("[...truncated: "), "{second}");
     assert!(second.chars().count() < 12_000, "{}", second.len());
 }
+
+#[test]
+fn a_task_that_passes_at_its_second_attempt_tells_its_whole_life() {
+    let test = "unit: test -e mended && echo '10 passed in 2.5s' || { echo '1 failed, 8 passed in 2.1s'; exit 1; }";
+    let garden = Garden::new(&Tree::of(&["T123"]).tests("T123", &[test]));
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let steps = garden.steps("main");
+    let facts = |at: usize, keys: &[&str]| -> Vec<String> {
+        keys.iter().filter_map(|key| steps[at].trailer(&format!("Arborist-{key}")).map(str::to_owned)).collect()
+    };
+    let tested = ["Test", "Retry", "Test-Passed", "Test-Failed", "Test-Skipped"];
+    assert_eq!(facts(1, &["Step", "Result", "Retry"]), ["implement", "pass", "0"]);
+    assert_eq!(facts(2, &tested), ["fail", "0", "8", "1", "0"]);
+    assert!(steps[2].trailer("Arborist-Test-Log").is_some_and(|log| log.starts_with("logs/T123_test_")));
+    assert_eq!(facts(3, &["Step", "Result", "Retry"]), ["implement", "pass", "1"]);
+    assert_eq!(facts(4, &tested), ["pass", "1", "10", "0", "0"]);
+    assert_eq!(facts(5, &["Step", "Review", "Retry"]), ["review", "approved", "1"]);
+    assert_eq!(facts(6, &["Step", "Result"]), ["complete", "pass"]);
+    assert!(steps[6].body.starts_with("Completed after 2 attempt(s). Report: reports/T123_run_"), "{}", steps[6].body);
+    assert_eq!(steps.len(), 7);
+}
+
+#[test]
+fn git_itself_finds_the_steps_of_a_task_and_of_a_branch() {
+    let garden = Garden::new(&Tree::of(&["T001", "T0010"]));
+    garden.gardener(&[]).expect(0);
+    garden.switch_to_new("feature/my-branch");
+    garden.gardener(&[]).expect(0);
+    let found = |text: &str| {
+        let all = garden.env.git(&["log", "--fixed-strings", "--format=%s", &format!("--grep={text}")]);
+        all.lines().count()
+    };
+    assert_eq!(found("task(feature/my-branch@T001@"), 3);
+    assert_eq!(found("task(feature/my-branch@"), 7, "six steps and the start of the run");
+    assert_eq!(found("task(main@"), 7);
+}
