@@ -290,9 +290,9 @@ impl StartRequest {
     }
 }
 
-/// A branch that is a directory of the session branch's name makes that name impossible. Found before anything is
-/// written, because a session without a branch is of no use.
-fn refuse_clash(repo: &Repo, branch: &str) -> Result<(), Error> {
+/// A branch that is a directory of another's name makes that name impossible. Found before anything is written, because
+/// a session without a branch is of no use.
+pub(super) fn refuse_clash(repo: &Repo, branch: &str) -> Result<(), Error> {
     for (end, _) in branch.match_indices('/') {
         let above = &branch[..end];
         if repo.reference(&format!("refs/heads/{above}"))?.is_some() {

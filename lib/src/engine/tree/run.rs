@@ -11,6 +11,7 @@ use super::progress::Reader;
 use super::work::Worked;
 use super::{Error, Note, Notes};
 use crate::clock;
+use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{Engine, Pause};
 use crate::event::Commits;
@@ -20,7 +21,7 @@ use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::Progress;
 use crate::schedule::{Blocked, Limits, Next, Schedule};
 use crate::step::Step;
-use crate::workspace::{Lock, branch_key, branch_ref};
+use crate::workspace::{Lock, branch_key, branch_ref, phase_branches, task_branches};
 
 /// A pipeline a task is worked by.
 #[derive(Debug, Clone)]
@@ -164,6 +165,9 @@ pub fn target_lock(target: &BranchName) -> String {
 impl<'p> TreeRun<'p> {
     /// Takes the target, or says who has it, and reads what was done so far.
     pub fn open(engine: Arc<Engine>, repo: Repo, plan: &'p TreePlan) -> Result<Self, Error> {
+        for branches in [task_branches, phase_branches] {
+            refuse_clash(&repo, &branches(&plan.branch_prefix, &plan.target))?;
+        }
         let what = format!("the tasks on `{}`", plan.target);
         let lock = Lock::take(&repo.common_dir(), &target_lock(&plan.target), &what)?;
         let reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
