@@ -47,6 +47,13 @@ pub struct TaskJob {
     pub commit_logs: bool,
 }
 
+impl TaskJob {
+    /// Whether a file is a log or a report of a task, and not its work.
+    pub fn is_own(&self, path: &RepoPath) -> bool {
+        report::is_own(path, &self.logs, &self.reports)
+    }
+}
+
 /// The working copy the tasks of a target share, one after another.
 #[derive(Debug)]
 pub struct Seat {
@@ -459,9 +466,8 @@ impl Session {
     fn task_diff(&self, job: &TaskJob) -> Result<(String, String), Error> {
         let (old, new) = (self.repo.tree_of(self.task_of().base)?, self.working().tree()?);
         let changes = self.repo.changes(old, new)?;
-        let own = [format!("{}/", job.logs), format!("{}/", job.reports)];
-        let is_own = |path: &RepoPath| own.iter().any(|dir| path.as_bytes().starts_with(dir.as_bytes()));
-        let paths: Vec<RepoPath> = changes.into_iter().map(|change| change.path).filter(|path| !is_own(path)).collect();
+        let paths: Vec<RepoPath> =
+            changes.into_iter().map(|change| change.path).filter(|path| !job.is_own(path)).collect();
         if paths.is_empty() {
             return Ok(Default::default());
         }
@@ -488,7 +494,7 @@ impl Session {
     /// A tree without what pleach wrote into it, by which attempts are compared.
     fn code_of(&self, tree: TreeId) -> Result<CommitId, Error> {
         let job = self.job.as_ref().expect("only sessions on tasks make steps");
-        code_of(&self.repo, tree, job)
+        code_of(&self.repo, (self.repo.tree_of(self.task_of().base)?, tree), job)
     }
 
     fn make_step(
@@ -499,6 +505,8 @@ impl Session {
         date: Timestamp,
     ) -> Result<(StepFinished, TreeId), Error> {
         let Making { facts, body, attempt, files, feedback } = making;
+        // What a command of the pipeline changed is not written yet.
+        writer.flush()?;
         let code = self.code_of(tree)?;
         let of = self.task_of();
         let mut edits = Vec::new();
@@ -557,11 +565,12 @@ impl Session {
     }
 }
 
-/// A tree without the logs and reports of tasks, by which attempts are compared.
-pub(super) fn code_of(repo: &Repo, tree: TreeId, job: &TaskJob) -> Result<CommitId, Error> {
-    let own = [&job.logs, &job.reports].map(|dir| TreeEdit::Remove(RepoPath::from(dir.as_str())));
+/// A tree without the logs and reports that came since `base`, by which attempts are compared.
+pub(super) fn code_of(repo: &Repo, (base, tree): (TreeId, TreeId), job: &TaskJob) -> Result<CommitId, Error> {
+    let own = repo.changes(base, tree)?.into_iter().map(|change| change.path).filter(|path| job.is_own(path));
+    let own: Vec<TreeEdit> = own.map(TreeEdit::Remove).collect();
     // The objects are of no use to anybody and never written.
-    let code = repo.writer().tree(Some(tree), &own)?;
+    let code = if own.is_empty() { tree } else { repo.writer().tree(Some(tree), &own)? };
     Ok(CommitId::from_bytes(*code.as_bytes()))
 }
 

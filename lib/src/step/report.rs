@@ -1,11 +1,15 @@
 //! What a task leaves behind in files: its report and the logs of its steps.
 
 use jiff::Timestamp;
+use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::{Counts, RanTest};
-use crate::ids::{SessionId, TaskId};
+use crate::ids::{RepoPath, SessionId, TaskId};
+
+/// How times are written in the names of files.
+const STAMP: &str = "%Y%m%dT%H%M%S";
 
 /// What became of a task, for programs that read it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -60,6 +64,21 @@ pub fn log_file(task: &TaskId, step: &str, at: Timestamp) -> String {
     format!("{task}_{step}_{}.log", stamp(at))
 }
 
+/// Whether a file is a log or a report of pleach's own. Others may lie in the same directories.
+pub fn is_own(path: &RepoPath, logs: &str, reports: &str) -> bool {
+    let Ok(path) = std::str::from_utf8(path.as_bytes()) else { return false };
+    let Some((dir, name)) = path.rsplit_once('/') else { return false };
+    let stem = match name.rsplit_once('.') {
+        Some((stem, "log")) if dir == logs => stem,
+        Some((stem, "json")) if dir == reports => stem,
+        _ => return false,
+    };
+    // Two that end in the same second are told apart by a number.
+    let numbered = stem.rsplit_once('-').filter(|(_, number)| number.bytes().all(|b| b.is_ascii_digit()));
+    let stem = numbered.map_or(stem, |(stem, _)| stem);
+    stem.rsplit_once('_').is_some_and(|(_, stamp)| strtime::parse(STAMP, stamp).is_ok())
+}
+
 /// A log: each stream whole, below a line that names it.
 pub fn log<'a>(sections: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut log = String::new();
@@ -84,7 +103,7 @@ pub fn test_log(ran: &[RanTest]) -> String {
 
 /// A time in a file's name: UTC, to the second.
 fn stamp(at: Timestamp) -> String {
-    at.to_zoned(TimeZone::UTC).strftime("%Y%m%dT%H%M%S").to_string()
+    at.to_zoned(TimeZone::UTC).strftime(STAMP).to_string()
 }
 
 #[cfg(test)]
@@ -136,5 +155,18 @@ mod tests {
         assert_eq!(log, expected);
         let at = "2025-02-16T14:30:22Z".parse().unwrap();
         assert_eq!(log_file(&task(), "test", at), "T001_test_20250216T143022.log");
+    }
+
+    #[test]
+    fn own_files_are_told_from_others_beside_them() {
+        let own = |path: &str| is_own(&RepoPath::from(path), "spec/logs", "reports");
+        let at = "2025-02-16T14:30:22Z".parse().unwrap();
+        assert!(own(&format!("spec/logs/{}", log_file(&task(), "test", at))));
+        assert!(own("spec/logs/T_1.a_lint-more_20250216T143022-2.log"));
+        assert!(own("reports/T001_run_20250216T143130.json"));
+        for other in ["spec/logs/server.log", "reports/weekly.py", "reports/a_20250216.json", "reports/x.json", "a"] {
+            assert!(!own(other), "{other}");
+        }
+        assert!(!own("logs/T001_test_20250216T143022.log"), "elsewhere");
     }
 }

@@ -190,7 +190,8 @@ impl TreeRun<'_> {
             task: task.id.clone(),
             why: "it has no start".into(),
         })?;
-        let code = code_of(&self.repo, self.repo.tree_of(beginning.base)?, job)?;
+        let trees = (self.repo.tree_of(beginning.task_base)?, self.repo.tree_of(beginning.base)?);
+        let code = code_of(&self.repo, trees, job)?;
         let first = AttemptStarted {
             retry,
             number: attempt.number,

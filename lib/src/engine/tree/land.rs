@@ -11,7 +11,7 @@ use crate::git::{LandError, MergeError, TreeId};
 use crate::ids::{BranchName, CommitId, ContextId, RepoPath, TaskId};
 use crate::progress::{self, Found, Place};
 use crate::record::History;
-use crate::step::{Attempt, Step};
+use crate::step::{Attempt, Step, report};
 use crate::trailer::Message;
 use crate::workspace::{branch_ref, phase_branch};
 
@@ -201,8 +201,7 @@ impl TreeRun<'_> {
     /// The logs and reports a branch has and its base has not.
     fn logs_of(&self, base: CommitId, tip: CommitId) -> Result<Vec<RepoPath>, crate::git::Error> {
         let changes = self.repo.changes(self.repo.tree_of(base)?, self.repo.tree_of(tip)?)?;
-        let own = [format!("{}/", self.plan.logs), format!("{}/", self.plan.reports)];
-        let is_own = |path: &RepoPath| own.iter().any(|dir| path.as_bytes().starts_with(dir.as_bytes()));
+        let is_own = |path: &RepoPath| report::is_own(path, &self.plan.logs, &self.plan.reports);
         Ok(changes.into_iter().map(|change| change.path).filter(is_own).collect())
     }
 
