@@ -112,3 +112,16 @@ fn a_failed_task_with_turns_on_its_branch_leaves_only_steps_on_the_target() {
     assert_eq!(garden.files("main"), ["README.md", "task-tree.json"]);
     assert!(garden.files("pleach/tasks/main/T001").contains(&"T001.txt".to_owned()));
 }
+
+#[test]
+fn a_step_that_is_a_command_may_write() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let tidy = LINT
+        .replace("write=false, tool_command=\"echo linting; test ! -e ugly\"", "tool_command=\"echo tidied > tidy\"");
+    garden.commit("tidy.dot", &tidy.replace("lint", "tidy"));
+    garden.gardener(&["--pipeline", "tidy.dot"]).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 tidy-pass", "T001 complete"]);
+    let step = garden.newest("main", "T001 tidy-pass");
+    assert_eq!(garden.env.changed(&step.id), ["tidy"], "what it wrote is its step's");
+    assert_eq!(garden.file("main", "tidy"), "tidied");
+}

@@ -284,3 +284,24 @@ fn git_itself_finds_the_steps_of_a_task_and_of_a_branch() {
     assert_eq!(found("task(feature/my-branch@"), 7, "six steps and the start of the run");
     assert_eq!(found("task(main@"), 7);
 }
+
+#[test]
+fn files_of_the_project_beside_logs_and_reports_are_code() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: false"]));
+    garden.commit("reports/weekly.py", "1\n");
+    garden.commit("logs/old.log", "1\n");
+    garden.agent("echo $n > reports/weekly.py; echo $n > logs/mine.log", APPROVES);
+    garden.gardener(&["--max-retries", "3"]).expect(1);
+    assert!(
+        garden.newest("main", "T001 failed").subject.ends_with("after 3 retries"),
+        "each attempt changed something"
+    );
+    assert_eq!(garden.file("main", "reports/weekly.py"), "1", "code of a failed task is not on the target");
+    let logs = garden.env.git(&["ls-tree", "--name-only", "main", "logs/"]);
+    assert!(!logs.contains("mine.log") && logs.contains("T001_test_"), "{logs}");
+    garden.agent("echo good > reports/weekly.py", APPROVES);
+    garden.plant(&Tree::of(&["T001"]));
+    garden.gardener(&["--retry-failed"]).expect(0);
+    let asked = garden.asked("T001", "review", 1);
+    assert!(asked.contains("reports/weekly.py") && !asked.contains("T001_implement_"), "{asked}");
+}
