@@ -17,7 +17,7 @@ use crate::clock;
 use crate::event::{AttemptStarted, Commits, Event, Landed, Landing, PipelineStarted, Snapshot, StepFinished, TaskOf};
 use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::plan::pipeline::{Node, WritePolicy};
+use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
@@ -427,6 +427,12 @@ impl Session {
             timeout: node.timeout.unwrap_or(TestCommand::TIMEOUT),
         };
         Some(node.tool_command.as_ref().map_or_else(|| job.tests.clone(), |command| vec![own(command)]))
+    }
+
+    /// Whether a node's agent is told nothing of the run so far: its task, or what the task has changed, is all it gets.
+    pub(super) fn is_asked_of_the_task(&self, node: &Node) -> bool {
+        let is_agent = node.handler == HandlerKind::Codergen && !self.engine.handlers.contains_key(node.handler.as_str());
+        is_agent && self.job.is_some() && matches!(node.step.as_deref(), Some("implement" | "review"))
     }
 
     /// What the agent of a step is asked: the task, with what went wrong before; or for its verdict on the changes.
