@@ -84,7 +84,7 @@ impl Session {
             let batch = Batch {
                 summary: format!("start {}", started.name),
                 work: started.base.values().copied().chain(task.and_then(|task| task.attempt.laid)).collect(),
-                files: task.map(|task| ("task-tree.json".to_owned(), task.document.clone())).into_iter().collect(),
+                files: task.map(|task| ("task-tree.json".to_owned(), task.document)).into_iter().collect(),
                 events,
                 ..Batch::default()
             };

@@ -16,7 +16,7 @@ use super::worker::Stopped;
 use super::{Engine, Error, Observer, Session, StartRequest};
 use crate::clock;
 use crate::event::{AttemptStarted, Commits, Event, Landed, Landing, PipelineStarted, Snapshot, StepFinished, TaskOf};
-use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
+use crate::git::{BlobId, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
@@ -61,8 +61,8 @@ pub struct TaskStart {
     pub of: TaskOf,
     /// What the session has to know of it.
     pub job: Arc<TaskJob>,
-    /// The tree's file, as it is run.
-    pub document: String,
+    /// The tree's file, as it is run, without secrets.
+    pub document: BlobId,
     /// The task's branch.
     pub branch: BranchName,
     /// Where the session begins.

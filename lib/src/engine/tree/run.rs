@@ -12,7 +12,7 @@ use crate::clock;
 use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{Engine, Pause};
 use crate::event::Commits;
-use crate::git::{CommitSpec, LandError, Person, Repo, TreeId};
+use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::Progress;
@@ -127,6 +127,8 @@ pub struct TreeRun<'p> {
     chosen: Option<TaskId>,
     /// Sessions of tasks that have not landed, from runs before this one.
     pub(super) unfinished: BTreeMap<TaskId, SessionId>,
+    /// The tree's file, once it is written for the records.
+    pub(super) document: Option<BlobId>,
     _lock: Lock,
 }
 
@@ -157,6 +159,7 @@ impl<'p> TreeRun<'p> {
             gated: BTreeMap::new(),
             chosen: None,
             unfinished: BTreeMap::new(),
+            document: None,
             _lock: lock,
         };
         run.unfinished = run.find_unfinished()?;
