@@ -63,13 +63,7 @@ impl Session {
     }
 
     /// The start of a node, and what the record says of it in one line.
-    fn started(
-        &self,
-        node: &Node,
-        visit: &Visit,
-        start: Start,
-        conversation: &Conversation,
-    ) -> (String, NodeStarted) {
+    fn started(&self, node: &Node, visit: &Visit, start: Start, conversation: &Conversation) -> (String, NodeStarted) {
         let is_agent = node.handler == HandlerKind::Codergen;
         let mut started = NodeStarted {
             node_id: visit.node.clone(),

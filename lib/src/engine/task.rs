@@ -452,7 +452,8 @@ impl Session {
 
     /// Whether a node's agent is told nothing of the run so far: its task, or what the task has changed, is all it gets.
     pub(super) fn is_asked_of_the_task(&self, node: &Node) -> bool {
-        let is_agent = node.handler == HandlerKind::Codergen && !self.engine.handlers.contains_key(node.handler.as_str());
+        let is_agent =
+            node.handler == HandlerKind::Codergen && !self.engine.handlers.contains_key(node.handler.as_str());
         is_agent && self.job.is_some() && matches!(node.step.as_deref(), Some("implement" | "review"))
     }
 

@@ -135,7 +135,8 @@ impl Worker {
     /// Carries the work out. Everything is reported; nothing is returned.
     pub async fn run(mut self, work: Work) {
         let begun = Instant::now();
-        let mut node = Gathered { effect: Effect::None, warnings: Vec::new(), response: None, step: None };
+        let mut node =
+            Gathered { effect: Effect::None, warnings: Vec::new(), response: None, step: None, is_over: false };
         let result = match work {
             Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
             Work::Pass(outcome) => Ok(outcome),
@@ -355,6 +356,8 @@ struct Gathered {
     warnings: Vec<String>,
     response: Option<String>,
     step: Option<StepReport>,
+    /// The agent's newest turn was its last, and nothing of it runs any more.
+    is_over: bool,
 }
 
 /// Work on the repository, which blocks.
