@@ -71,6 +71,7 @@ impl CommandAgent {
             model: self.model(),
             provider: "local".into(),
             exact: true,
+            is_last: true,
             ..Turn::default()
         };
         let verdict = turns.report(turn).await;

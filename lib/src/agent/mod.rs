@@ -145,6 +145,8 @@ pub struct Turn {
     pub writes: Option<Vec<PathBuf>>,
     /// Whether the turn's end is exact rather than inferred.
     pub exact: bool,
+    /// Whether nothing of the agent runs any more, so that no file changes after this turn.
+    pub is_last: bool,
     /// What the user should know about it.
     pub warnings: Vec<String>,
 }

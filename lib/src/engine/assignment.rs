@@ -135,9 +135,13 @@ impl Session {
         }
     }
 
+    /// The agent of a node.
+    pub(super) fn agent_of(&self, node: &Node) -> Result<Arc<dyn Agent>, Error> {
+        self.engine.agents.of(node).map_err(|source| Error::Agent { node: node.id.clone(), source })
+    }
+
     fn agent_work(&mut self, node: &Node, conversation: &Conversation) -> Result<AgentWork, Error> {
-        let found = self.engine.agents.of(node);
-        let agent = found.map_err(|source| Error::Agent { node: node.id.clone(), source })?;
+        let agent = self.agent_of(node)?;
         let interrupted = std::mem::take(&mut self.interrupted);
         let continues = !interrupted.is_empty();
         let mut history = match &conversation.thread {

@@ -137,8 +137,8 @@ pub struct Session {
     recorder: Recorder,
     copy: Option<WorkingCopy>,
     locks: Locks,
-    /// The end of the last node, until it is written.
-    unwritten: Option<recording::Ended>,
+    /// What is folded and not yet written.
+    unwritten: Option<recording::Unwritten>,
     /// Events that were recorded before anybody could observe them.
     unseen: Vec<Recorded>,
     /// The newest answer of each node, read from the record when a node first needs it.

@@ -6,7 +6,7 @@ use jiff::SignedDuration;
 use serde_json::{Value, json};
 
 use super::assignment::Conversation;
-use super::recording::Ended;
+use super::recording::Unwritten;
 use super::task::StepReport;
 use super::worker::{Effect, Finished, Stopped, TurnReport};
 use super::{Error, Observer, Session};
@@ -22,6 +22,9 @@ use crate::record::Batch;
 use crate::route::{self, Decision};
 use crate::state::{Position, Visit};
 use crate::workspace::{Change, WorkingCopy};
+
+/// So many events wait at most until they are written.
+const PUT_OFF_AT_MOST: usize = 100;
 
 /// How a node is started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +55,15 @@ impl Session {
         conversation: &Conversation,
         observe: Observer<'_>,
     ) -> Result<(), Error> {
+        let (summary, started) = self.started(node, visit, start, conversation);
+        match start {
+            Start::First | Start::Continued => self.write_with(&summary, started.into(), observe),
+            Start::Over => self.record_start_over(started, summary, observe),
+        }
+    }
+
+    /// The start of a node, and what the record says of it in one line.
+    fn started(&self, node: &Node, visit: &Visit, start: Start, conversation: &Conversation) -> (String, NodeStarted) {
         let is_agent = node.handler == HandlerKind::Codergen;
         let mut started = NodeStarted {
             node_id: visit.node.clone(),
@@ -72,10 +84,34 @@ impl Session {
             Start::Continued => "continue",
             Start::Over => "start over with",
         };
-        let summary = format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt);
-        match start {
-            Start::First | Start::Continued => self.write_start(summary, started.into(), observe),
-            Start::Over => self.record_start_over(started, summary, observe),
+        (format!("{what} {} (visit {}, attempt {})", visit.node, visit.visit, visit.attempt), started)
+    }
+
+    /// Carries out a node that only passes on. It touches nothing, so both its start and its end may wait.
+    pub(super) fn pass(
+        &mut self,
+        (node, visit): (&Node, &Visit),
+        start: Start,
+        conversation: &Conversation,
+        outcome: Outcome,
+        observe: Observer<'_>,
+    ) -> Result<(), Error> {
+        let (summary, started) = self.started(node, visit, start, conversation);
+        self.put_off(&summary, vec![started.into()])?;
+        let finished = Finished {
+            copy: self.copy.take().expect("the working copy is back when no node runs"),
+            result: Ok(outcome),
+            effect: Effect::None,
+            duration: Duration::ZERO,
+            warnings: Vec::new(),
+            response: None,
+            step: None,
+        };
+        self.node_ended(node, visit, finished, conversation, observe)?;
+        // Nodes that pass on to each other for long are not kept in memory alone.
+        match &self.unwritten {
+            Some(unwritten) if unwritten.batch.events.len() > PUT_OFF_AT_MOST => self.settle(observe),
+            _ => Ok(()),
         }
     }
 
@@ -89,7 +125,7 @@ impl Session {
         started.starts_over = true;
         let copy = self.copy.as_ref().expect("the working copy is back when no node runs");
         let Some((writer, commit)) = copy.restoring_commit(&started.node_id, clock::now())? else {
-            return self.write_start(summary, started.into(), observe);
+            return self.write_with(&summary, started.into(), observe);
         };
         let old = copy.at().branch;
         started.base = Snapshot::from([(copy.name.clone(), commit)]);
@@ -257,7 +293,7 @@ impl Session {
         let work = made.into_iter().chain(step.map(|(commit, _)| commit)).collect();
         let batch = Batch { summary, messages, work, events, ..Batch::default() };
         let made = made.map(|commit| (commit, tree));
-        self.unwritten = Some(Ended { writer, batch, branch: branch.ok(), made, step });
+        self.put_off_end(Unwritten { writer, batch, branch: branch.ok(), made, step });
         Ok(())
     }
 
@@ -306,9 +342,10 @@ impl Session {
 
     fn trees(&self, change: Option<&Change>) -> Result<Snapshot, Error> {
         let copy = self.copy.as_ref().expect("the worker gave the working copy back");
-        let tree = match change {
-            Some(change) => change.tree,
-            None => copy.tree()?,
+        let tree = match (change, self.unwritten.as_ref().and_then(Unwritten::tree)) {
+            (Some(change), _) => change.tree,
+            (None, Some(unwritten)) => unwritten,
+            (None, None) => copy.tree()?,
         };
         Ok(Snapshot::from([(copy.name.clone(), CommitId::from_bytes(*tree.as_bytes()))]))
     }

@@ -13,9 +13,10 @@ use crate::workspace::branch_ref;
 /// So many events are folded anew at a resume before the state is worth keeping with a checkpoint.
 const KEEP_STATE_AFTER: usize = 200;
 
-/// The end of a node: folded, and not yet written. Where another node begins at once, both go into one record.
+/// What is folded and not yet written: the end of a node, and nodes after it that only pass on. Where another node begins
+/// at once, all of it goes into one record.
 #[derive(Debug)]
-pub(super) struct Ended {
+pub(super) struct Unwritten {
     pub writer: Writer,
     pub batch: Batch,
     /// What the session branch is moved from; none when it is somebody else's now.
@@ -26,18 +27,53 @@ pub(super) struct Ended {
     pub step: Option<(CommitId, TreeId)>,
 }
 
+impl Unwritten {
+    /// Events alone.
+    fn events(writer: Writer) -> Self {
+        Self { writer, batch: Batch::default(), branch: None, made: None, step: None }
+    }
+
+    /// The tree of the newest commit in it.
+    pub(super) fn tree(&self) -> Option<TreeId> {
+        self.step.or(self.made).map(|(_, tree)| tree)
+    }
+
+    /// Adds what comes after it in the same record.
+    fn add(&mut self, summary: &str, events: Vec<Recorded>) {
+        let before = &mut self.batch.summary;
+        *before = if before.is_empty() { summary.to_owned() } else { format!("{before}; {summary}") };
+        self.batch.events.extend(events);
+    }
+}
+
 impl Session {
-    /// Writes the end of the last node, if that is still to be done.
+    /// Writes what was folded and is not written yet.
     pub(super) fn settle(&mut self, observe: Observer<'_>) -> Result<(), Error> {
         match self.unwritten.take() {
-            Some(ended) => self.write_end(ended, observe),
+            Some(unwritten) => self.write_end(unwritten, observe),
             None => Ok(()),
         }
     }
 
+    /// Folds events that nobody acts on before something else is written. They go into the record of that.
+    pub(super) fn put_off(&mut self, summary: &str, events: Vec<Event>) -> Result<(), Error> {
+        let events = self.fold(events, clock::now())?;
+        let unwritten = self.unwritten.get_or_insert_with(|| Unwritten::events(self.repo.writer()));
+        unwritten.add(summary, events);
+        Ok(())
+    }
+
+    /// Puts off the end of a node. One that comes after another that is not written either has made nothing.
+    pub(super) fn put_off_end(&mut self, ended: Unwritten) {
+        match &mut self.unwritten {
+            Some(before) => before.add(&ended.batch.summary, ended.batch.events),
+            none => *none = Some(ended),
+        }
+    }
+
     /// Writes the end of a node; the session branch, HEAD and index follow.
-    fn write_end(&mut self, ended: Ended, observe: Observer<'_>) -> Result<(), Error> {
-        let Ended { writer, batch, branch, made, step } = ended;
+    fn write_end(&mut self, ended: Unwritten, observe: Observer<'_>) -> Result<(), Error> {
+        let Unwritten { writer, batch, branch, made, step } = ended;
         self.write(writer, batch, observe)?;
         if let (Some(old), Some((commit, _))) = (branch, step.or(made.filter(|_| self.carries_turns()))) {
             self.move_branch(old, commit)?;
@@ -53,15 +89,15 @@ impl Session {
         Ok(())
     }
 
-    /// Writes the start of a node, in one record with the end of the node before it if that is not written yet.
-    pub(super) fn write_start(&mut self, summary: String, event: Event, observe: Observer<'_>) -> Result<(), Error> {
+    /// Writes an event, such as the start of a node, in one record with what is not written yet.
+    pub(super) fn write_with(&mut self, summary: &str, event: Event, observe: Observer<'_>) -> Result<(), Error> {
+        if self.unwritten.is_some() {
+            self.put_off(summary, vec![event])?;
+            return self.settle(observe);
+        }
         let events = self.fold(vec![event], clock::now())?;
-        let Some(mut ended) = self.unwritten.take() else {
-            return self.write(self.repo.writer(), Batch { summary, events, ..Batch::default() }, observe);
-        };
-        ended.batch.summary = format!("{}; {summary}", ended.batch.summary);
-        ended.batch.events.extend(events);
-        self.write_end(ended, observe)
+        let batch = Batch { summary: summary.to_owned(), events, ..Batch::default() };
+        self.write(self.repo.writer(), batch, observe)
     }
 
     /// Writes events to the record, then folds and shows them. Whatever `writer` holds is written with them.
@@ -73,6 +109,7 @@ impl Session {
         at: Timestamp,
         observe: Observer<'_>,
     ) -> Result<(), Error> {
+        self.settle(observe)?;
         let events = self.fold(events, at)?;
         self.write(writer, Batch { events, ..batch }, observe)
     }

@@ -53,7 +53,7 @@ impl Session {
         loop {
             let action = route::next(&self.state, clock::now()).into_iter().next();
             let stopped = self.engine.cancel.is_stopped();
-            // The end of a node waits for the start of the next one, and for nothing else.
+            // The end of a node waits for the start of the next one that does something, and for nothing else.
             if stopped || !self.starts_at_once(action.as_ref()) {
                 tokio::task::block_in_place(|| self.settle(observe))?;
             }
@@ -78,7 +78,8 @@ impl Session {
     /// Whether a node is started now, without a look into the record. Agents are told what the record holds.
     fn starts_at_once(&self, action: Option<&Action>) -> bool {
         let Some(Action::Start(visit)) = action else { return false };
-        self.pipeline.node(&visit.node).is_some_and(|node| node.handler != HandlerKind::Codergen)
+        let node = self.pipeline.node(&visit.node);
+        node.is_some_and(|node| node.handler != HandlerKind::Codergen || self.is_asked_of_the_task(node))
     }
 
     fn ended(&self) -> Option<Ended> {
@@ -130,9 +131,21 @@ impl Session {
             // What the agent said before is not part of any conversation any more.
             self.threads.clear();
         }
-        // Everything that can be wrong with the work is found out before the node counts as started.
-        let work = self.work(&node, &visit, &conversation)?;
+        // Everything that can be wrong with the work is found out before the node counts as started. A review is told
+        // what has changed, which may be written only with its start.
+        let work = match start == Start::First && self.is_asked_of_the_task(&node) {
+            true => self.agent_of(&node).map(|_| None)?,
+            false => Some(self.work(&node, &visit, &conversation)?),
+        };
+        if let Some(Work::Pass(outcome)) = work {
+            let (at, told) = ((&node, &visit), &conversation);
+            return tokio::task::block_in_place(|| self.pass(at, start, told, outcome, observe));
+        }
         tokio::task::block_in_place(|| self.record_start(&node, &visit, start, &conversation, observe))?;
+        let work = match work {
+            Some(work) => work,
+            None => self.work(&node, &visit, &conversation)?,
+        };
         let (running, mut incoming) = self.set_to_work(node.clone(), visit.clone(), work);
         while let Some(report) = incoming.recv().await {
             match report {

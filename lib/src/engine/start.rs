@@ -85,7 +85,7 @@ impl Session {
             let batch = Batch {
                 summary: format!("start {}", started.name),
                 work: started.base.values().copied().chain(task.and_then(|task| task.attempt.laid)).collect(),
-                files: task.map(|task| (TREE_FILE.to_owned(), task.document.clone())).into_iter().collect(),
+                files: task.map(|task| (TREE_FILE.to_owned(), task.document)).into_iter().collect(),
                 events,
                 ..Batch::default()
             };
@@ -166,8 +166,13 @@ impl Session {
         if events.is_empty() {
             return Ok(());
         }
+        let summary = "make the session's branch and working copy";
+        if self.started.task.is_some() {
+            // The working copy stays when the task ends, so nobody has to find it by this.
+            return self.put_off(summary, events);
+        }
         let mut seen = Vec::new();
-        let batch = Batch { summary: "make the session's branch and working copy".into(), ..Batch::default() };
+        let batch = Batch { summary: summary.into(), ..Batch::default() };
         let writer = self.repo.writer();
         self.record(writer, batch, events, clock::now(), &mut |event| seen.push(event.clone()))?;
         self.unseen.extend(seen);

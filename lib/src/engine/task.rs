@@ -10,14 +10,15 @@ use jiff::Timestamp;
 
 use super::assignment::Work;
 use super::locks::Locks;
+use super::recording::Unwritten;
 use super::resume::{Found, read};
 use super::worker::Stopped;
 use super::{Engine, Error, Observer, Session, StartRequest};
 use crate::clock;
 use crate::event::{AttemptStarted, Commits, Event, Landed, Landing, PipelineStarted, Snapshot, StepFinished, TaskOf};
-use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
+use crate::git::{BlobId, CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::plan::pipeline::{Node, WritePolicy};
+use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
@@ -70,8 +71,8 @@ pub struct TaskStart {
     pub of: TaskOf,
     /// What the session has to know of it.
     pub job: Arc<TaskJob>,
-    /// The tree's file, as it is run.
-    pub document: String,
+    /// The tree's file, as it is run, without secrets.
+    pub document: BlobId,
     /// The task's branch.
     pub branch: BranchName,
     /// Where the session begins.
@@ -221,6 +222,9 @@ impl Session {
         let target = self.task_of().target.clone();
         let summary = format!("land on {target}");
         let event = Landing { target, from, to, extra: Default::default() };
+        if self.unwritten_step().is_some_and(|(step, _)| step == to) {
+            return self.write_with(&summary, event.into(), observe);
+        }
         let (writer, work) = (self.repo.writer(), vec![to]);
         self.record(writer, Batch { summary, work, ..Batch::default() }, vec![event.into()], clock::now(), observe)
     }
@@ -247,7 +251,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the task: its last step, with the report where it is complete.
+    /// Ends the task: its last step, with the report where it is complete. It is written when the landing is recorded, or
+    /// by [`Session::write_end_of_task`].
     pub fn end_task(
         &mut self,
         facts: Step,
@@ -255,28 +260,44 @@ impl Session {
         attempt: Option<Attempt>,
         files: Vec<(RepoPath, String)>,
         observe: Observer<'_>,
-    ) -> Result<CommitId, Error> {
-        self.commit_step(Making { facts, body, attempt, files, feedback: None }, observe)
+    ) -> Result<(), Error> {
+        let making = Making { facts, body, attempt, files, feedback: None };
+        tokio::task::block_in_place(|| self.put_off_step(making, observe))
+    }
+
+    /// Writes the end of the task, if that is not done yet.
+    pub fn write_end_of_task(&mut self, observe: Observer<'_>) -> Result<(), Error> {
+        tokio::task::block_in_place(|| self.settle(observe))
+    }
+
+    /// The commit of the task's last step and what it is built on, as long as it is not written.
+    pub fn unwritten_step(&self) -> Option<(CommitId, CommitId)> {
+        let unwritten = self.unwritten.as_ref()?;
+        Some((unwritten.step?.0, unwritten.branch?))
     }
 
     /// Commits a step that is no node's.
-    fn commit_step(&mut self, making: Making, observe: Observer<'_>) -> Result<CommitId, Error> {
+    fn commit_step(&mut self, making: Making, observe: Observer<'_>) -> Result<(), Error> {
         tokio::task::block_in_place(|| {
-            let tree = self.working().tree()?;
-            let at = self.working().at();
-            let parent = if self.carries_turns() { at.tip } else { at.branch };
-            let mut writer = self.repo.writer();
-            let (step, tree) = self.make_step(&mut writer, making, (tree, parent), clock::now())?;
-            let commit = step.git_sha;
-            let batch = Batch { summary: step.subject.clone(), work: vec![commit], ..Batch::default() };
-            let date = step.date;
-            self.record(writer, batch, vec![step.into()], date, observe)?;
-            self.move_branch(at.branch, commit)?;
-            let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
-            copy.take_step(commit, tree)?;
-            copy.follow()?;
-            Ok(commit)
+            self.put_off_step(making, observe)?;
+            self.settle(observe)
         })
+    }
+
+    /// Folds a step that is no node's. Its commit is written with whatever is recorded next.
+    fn put_off_step(&mut self, making: Making, observe: Observer<'_>) -> Result<(), Error> {
+        self.settle(observe)?;
+        let tree = self.working().tree()?;
+        let at = self.working().at();
+        let parent = if self.carries_turns() { at.tip } else { at.branch };
+        let mut writer = self.repo.writer();
+        let (step, tree) = self.make_step(&mut writer, making, (tree, parent), clock::now())?;
+        let (summary, date, commit) = (step.subject.clone(), step.date, step.git_sha);
+        let events = self.fold(vec![step.into()], date)?;
+        let batch = Batch { summary, work: vec![commit], events, ..Batch::default() };
+        let step = Some((commit, tree));
+        self.put_off_end(Unwritten { writer, batch, branch: Some(at.branch), made: None, step });
+        Ok(())
     }
 
     /// The task of a session that works on one.
@@ -437,6 +458,13 @@ impl Session {
             timeout: node.timeout.unwrap_or(TestCommand::TIMEOUT),
         };
         Some(node.tool_command.as_ref().map_or_else(|| job.tests.clone(), |command| vec![own(command)]))
+    }
+
+    /// Whether a node's agent is told nothing of the run so far: its task, or what the task has changed, is all it gets.
+    pub(super) fn is_asked_of_the_task(&self, node: &Node) -> bool {
+        let is_agent =
+            node.handler == HandlerKind::Codergen && !self.engine.handlers.contains_key(node.handler.as_str());
+        is_agent && self.job.is_some() && matches!(node.step.as_deref(), Some("implement" | "review"))
     }
 
     /// What the agent of a step is asked: the task, with what went wrong before; or for its verdict on the changes.

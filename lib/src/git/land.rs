@@ -13,7 +13,7 @@ use super::open::Durability;
 use super::program::Finished;
 use super::refs::{SwapError, lock_path};
 use super::repo::Repo;
-use super::worktree::{Worktree, linked_git_dir};
+use super::worktree::linked_git_dir;
 use crate::ids::{BranchName, CommitId, RepoPath};
 
 /// How long what is in the way of a landing is waited for.
@@ -99,21 +99,6 @@ pub enum LandError {
 }
 
 impl Repo {
-    /// The checkouts that have a branch checked out: the main one, linked worktrees. Those that were deleted without
-    /// telling git are left out.
-    pub fn checkouts_of(&self, branch: &BranchName) -> Result<Vec<PathBuf>, Error> {
-        let name = full_name(branch);
-        let all = Worktree::list(self)?.into_iter().enumerate();
-        let has_it = all.filter(|(_, one)| one.branch.as_ref() == Some(&name) && one.prunable.is_none());
-        Ok(has_it.map(|(index, one)| if index == 0 { self.main_checkout(one.path) } else { one.path }).collect())
-    }
-
-    /// git takes the place of the git directory for that of the files, which is wrong in a submodule.
-    fn main_checkout(&self, listed: PathBuf) -> PathBuf {
-        let is_own = self.git_dir().canonicalize().is_ok_and(|own| own == self.common_dir());
-        self.workdir().filter(|_| is_own).map_or(listed, Path::to_owned)
-    }
-
     /// Moves a branch forward, with index and files of the checkout that has it. It must still be at `from`; if it has
     /// `to` already, there is nothing to do. Waits ten seconds for what is in the way; blocks meanwhile.
     pub fn fast_forward(&self, target: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
@@ -147,7 +132,7 @@ impl Repo {
     }
 }
 
-fn full_name(branch: &BranchName) -> String {
+pub(super) fn full_name(branch: &BranchName) -> String {
     format!("refs/heads/{branch}")
 }
 

@@ -6,6 +6,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
 use gix::objs::Kind as ObjectKind;
 use gix::zlib::stream::deflate::{Compress, FlushCompress};
@@ -24,7 +25,7 @@ const ROUND: usize = 64;
 /// a turn of many objects as durable as one of few in about the same time.
 const WAITING: usize = 8;
 
-/// Up to so many files are waited for one after another: a thread costs more processor time than the wait it saves.
+/// Up to so many files are waited for one after another: waking threads costs more processor time than the wait it saves.
 const FEW: usize = 3;
 
 /// Writes objects into the store of `repo` that it does not have whole.
@@ -180,22 +181,60 @@ fn position(total: u64) -> usize {
 }
 
 /// Waits until all files are on disk.
-fn sync(files: Vec<(File, PathBuf)>, durability: Durability) -> Result<(), Error> {
-    let sync_each =
-        |files: &[(File, PathBuf)]| files.iter().try_for_each(|(file, path)| file.sync_all().at("sync", path));
+fn sync(mut files: Vec<(File, PathBuf)>, durability: Durability) -> Result<(), Error> {
     if durability == Durability::None || files.is_empty() {
         return Ok(());
     }
     if files.len() <= FEW {
         return sync_each(&files);
     }
-    let (mine, others) = files.split_at(files.len().div_ceil(WAITING));
-    std::thread::scope(|scope| {
-        let size = others.len().div_ceil(WAITING - 1).max(1);
-        let waiting: Vec<_> = others.chunks(size).map(|part| scope.spawn(move || sync_each(part))).collect();
-        let mine = sync_each(mine);
-        let others = waiting.into_iter().map(|thread| thread.join().expect("waiting for the disk does not panic"));
-        others.fold(mine, Result::and)
+    let size = files.len().div_ceil(WAITING);
+    let (done, waited) = mpsc::channel();
+    let mut others = 0;
+    let mut mine = Ok(());
+    while files.len() > size {
+        let waiting = Waiting { files: files.split_off(files.len() - size), done: done.clone() };
+        match helpers().send(waiting) {
+            Ok(()) => others += 1,
+            // There are no threads to be had.
+            Err(mpsc::SendError(waiting)) => mine = mine.and(sync_each(&waiting.files)),
+        }
+    }
+    mine = mine.and(sync_each(&files));
+    drop(done);
+    let wait = |_| waited.recv().expect("waiting for the disk does not panic");
+    (0..others).map(wait).fold(mine, Result::and)
+}
+
+fn sync_each(files: &[(File, PathBuf)]) -> Result<(), Error> {
+    files.iter().try_for_each(|(file, path)| file.sync_all().at("sync", path))
+}
+
+/// Files another thread waits for.
+struct Waiting {
+    files: Vec<(File, PathBuf)>,
+    done: mpsc::Sender<Result<(), Error>>,
+}
+
+/// The threads that wait for the disk. They stay, because making one costs more processor time than it saves.
+fn helpers() -> &'static mpsc::Sender<Waiting> {
+    static HELPERS: OnceLock<mpsc::Sender<Waiting>> = OnceLock::new();
+    HELPERS.get_or_init(|| {
+        let (sender, receiver) = mpsc::channel::<Waiting>();
+        let receiver = Arc::new(Mutex::new(receiver));
+        for _ in 1..WAITING {
+            let receiver = Arc::clone(&receiver);
+            let next = move || receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let help = move || {
+                while let Ok(Waiting { files, done }) = next() {
+                    // Whoever asked is gone only when its process ends.
+                    let _ = done.send(sync_each(&files));
+                }
+            };
+            // With fewer threads the wait is longer, and without any there is no one to send to.
+            let _ = std::thread::Builder::new().name("pleach-sync".into()).spawn(help);
+        }
+        sender
     })
 }
 

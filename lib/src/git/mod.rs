@@ -11,6 +11,7 @@
 //! - [`crash`] has the points at which tests let the process die.
 
 mod adopt;
+mod checkouts;
 pub mod crash;
 mod diff;
 mod error;

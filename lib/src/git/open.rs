@@ -3,13 +3,15 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use gix::bstr::{BString, ByteSlice as _};
 
+use super::checkouts::Seen;
 use super::error::{Error, LibraryContext as _, Unsupported};
 use super::program::Program;
 use super::repo::Repo;
+use super::worktree::Listed;
 use crate::config::Environment;
 
 /// Whether writes are forced to disk before they count.
@@ -28,6 +30,8 @@ pub(super) struct Shared {
     pub version: String,
     /// The configuration all handles are opened with, as `key=value`.
     pub config: Vec<BString>,
+    /// The checkouts git knew of, and what that was read from.
+    pub checkouts: Mutex<Option<(Seen, Vec<Listed>)>>,
 }
 
 impl Repo {
@@ -49,8 +53,8 @@ impl Repo {
         if entries.iter().any(|(key, _)| key == "core.worktree") || lies_apart(&git_dir) {
             handle = with_files(&program, dir, handle)?;
         }
-        let repo =
-            Self { shared: Arc::new(Shared { handle, program, version, config }), durability: Durability::Fsync };
+        let shared = Shared { handle, program, version, config, checkouts: Mutex::default() };
+        let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
         match repo.local().head().doing("read HEAD")?.id() {
             Some(_) => Ok(repo),
             None => Err(Error::Unsupported { path: dir.to_owned(), feature: Unsupported::UnbornHead }),

@@ -1,5 +1,6 @@
 //! Refs: reading them, and moving them by compare-and-swap only.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -108,6 +109,42 @@ impl Repo {
         Ok(found)
     }
 
+    /// All refs but those whose name begins with one of `without`, which are not even looked at, with the object each
+    /// names itself: a tag, not what it is a tag of.
+    pub fn references_without(&self, without: &[&str]) -> Result<BTreeMap<String, CommitId>, Error> {
+        let repo = self.local();
+        let is_left_out = |name: &str| without.iter().any(|prefix| name.starts_with(prefix));
+        let mut found = BTreeMap::new();
+        if let Some(packed) = repo.refs.cached_packed_buffer().doing("read packed refs")? {
+            for reference in packed.iter().doing("read packed refs")? {
+                let reference = reference.doing("read packed refs")?;
+                if let Some(name) = reference.name.as_bstr().to_str().ok().filter(|name| !is_left_out(name)) {
+                    found.insert(name.to_owned(), from_gix(&reference.target()));
+                }
+            }
+        }
+        let mut directories = vec!["refs".to_owned()];
+        while let Some(directory) = directories.pop() {
+            let path = repo.common_dir().join(&directory);
+            let entries = match std::fs::read_dir(&path) {
+                // It may have been removed as the last ref in it was.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                entries => entries.at("list", &path)?,
+            };
+            for entry in entries {
+                let entry = entry.at("list", &path)?;
+                let Ok(name) = entry.file_name().into_string() else { continue };
+                let name = format!("{directory}/{name}");
+                if entry.file_type().at("look at", &entry.path())?.is_dir() {
+                    directories.extend(Some(name).filter(|name| !is_left_out(&format!("{name}/"))));
+                } else if !is_left_out(&name) && !name.ends_with(".lock") {
+                    found.extend(loose(&repo, &entry.path(), &name)?.map(|id| (name, id)));
+                }
+            }
+        }
+        Ok(found)
+    }
+
     /// The names of all refs that begin with `prefix`, sorted; also of those whose file or commit is damaged.
     pub fn reference_names(&self, prefix: &str) -> Result<Vec<String>, Error> {
         let repo = self.local();
@@ -213,6 +250,20 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
     let mut lock = path.as_os_str().to_owned();
     lock.push(".lock");
     lock.into()
+}
+
+/// What the file of a ref says; none when it is gone by now, or is damaged.
+fn loose(repo: &gix::Repository, path: &Path, name: &str) -> Result<Option<CommitId>, Error> {
+    let content = match std::fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        content => content.at("read", path)?,
+    };
+    if let Ok(id) = gix::ObjectId::from_hex(content.trim_ascii_end()) {
+        return Ok(Some(from_gix(&id)));
+    }
+    // It names another ref, such as the head of a remote.
+    let other = repo.try_find_reference(name).ok().flatten().and_then(|mut reference| reference.peel_to_id().ok());
+    Ok(other.map(|id| from_gix(&id)))
 }
 
 fn edit(step: &Move, why: &str) -> Result<RefEdit, SwapError> {

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::{Error, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message};
 use crate::event::Recorded;
-use crate::git::{CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
+use crate::git::{BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId};
 use crate::redact::Redactor;
 use crate::trailer::Message;
@@ -28,8 +28,9 @@ pub struct Batch {
     pub work: Vec<CommitId>,
     /// The folded state after the events, where it is worth keeping.
     pub state: Option<Value>,
-    /// Files that belong to the events and are too large for them, by name.
-    pub files: Vec<(String, String)>,
+    /// Files that belong to the events and are too large for them, by name. They are written already, without secrets:
+    /// many sessions may have the same.
+    pub files: Vec<(String, BlobId)>,
 }
 
 /// The one writer of a chain of records. Holding one is what the session's lock is for.
@@ -206,14 +207,13 @@ impl Recorder {
             }
             put(writer, &message::path(number), message.to_string().as_bytes())?;
         }
-        for (name, text) in &batch.files {
-            put(writer, name, self.redactor.text(text).as_bytes())?;
-        }
         if let (Some(state), Some(first)) = (&batch.state, self.first) {
             let mut cache = serde_json::json!({"version": RECORD_VERSION, "first": first, "state": state});
             self.redactor.json(&mut cache);
             put(writer, "state.json", cache.to_string().as_bytes())?;
         }
+        let files = batch.files.iter().map(|(name, id)| (RepoPath::from(name.as_str()), *id));
+        edits.extend(files.map(|(path, id)| TreeEdit::Put(path, EntryKind::File, id)));
         Ok(writer.tree(None, &edits)?)
     }
 

@@ -111,23 +111,31 @@ impl WorkingCopy {
     /// has is saved for the session before. Returns the ref it was saved under.
     pub fn hand_over(&mut self, session: SessionId, branch: BranchName, at: Position) -> Result<Option<String>, Error> {
         let kept = self.keep_uncommitted("the working copy goes to another session")?;
+        // The next task mostly begins where the one before it has ended: nothing has to be written then.
+        let head = Some(Head { commit: at.base, branch: None });
+        let is_there = kept.is_none() && at.base == at.tip && at.base == self.at.base && at.tip == self.at.tip;
+        let is_there = is_there && self.worktree.agent_head()? == head;
         (self.session, self.branch, self.at) = (session, branch, at);
         // Between two sessions the target may have moved, by us.
         self.forget_look();
+        self.watch.renew()?;
+        if is_there {
+            return Ok(None);
+        }
         self.worktree.reset_to(at.base, self.tree()?)?;
         Ok(kept.map(|(name, _)| name))
     }
 
     /// What agents must leave alone, as it is now.
-    pub fn look(&mut self) -> Result<Guard, Error> {
-        self.watch.look()
+    pub fn look(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
+        self.watch.look(own, kept)
     }
 
     /// The same before a node: what was seen at the end of the one right before it, or a new look.
-    pub fn look_before(&mut self) -> Result<Guard, Error> {
+    pub fn look_before(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
         match self.seen.take() {
             Some(seen) => Ok(seen),
-            None => self.look(),
+            None => self.look(own, kept),
         }
     }
 

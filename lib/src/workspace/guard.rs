@@ -44,15 +44,27 @@ impl Watch {
         Ok(Self { repo: repo.clone(), checkout })
     }
 
-    /// Looks at everything now.
-    pub fn look(&mut self) -> Result<Guard, Error> {
+    /// Looks at everything now. The branches of sessions and tasks below `own` are left out, and so are pleach's own refs
+    /// but for what is kept of this session, below `kept`: they move by compare-and-swap, which notices for itself, and
+    /// there are more of them with every task.
+    pub fn look(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
         let common = self.repo.common_dir();
         let mut control = BTreeMap::new();
         for name in CONTROL_FILES {
             read_file(&common.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
-        Ok(Guard { control, refs: self.repo.references("refs/")?.into_iter().collect(), checkout: self.changes()? })
+        let mut refs = self.repo.references_without(&["refs/pleach/", own])?;
+        refs.extend(self.repo.references(kept)?);
+        Ok(Guard { control, refs, checkout: self.changes()? })
+    }
+
+    /// Takes the user's checkout as it is now for where it stands: what has landed there is no change any more.
+    pub fn renew(&mut self) -> Result<(), Error> {
+        match &mut self.checkout {
+            Some(checkout) => Ok(checkout.renew()?),
+            None => Ok(()),
+        }
     }
 
     /// The files of the user's checkout that differ from where it stood at the start, with a mark that changes when
@@ -83,11 +95,10 @@ impl Guard {
         kept.map(|(name, id)| (name.clone(), *id)).collect()
     }
 
-    /// What differs from `self` in `after`. Refs that `ours` says are the session's own are left out: those move by
-    /// compare-and-swap, which notices for itself.
-    pub fn compare(&self, after: &Self, ours: impl Fn(&str) -> bool) -> Trespass {
+    /// What differs from `self` in `after`. Refs below `kept` are the session's own.
+    pub fn compare(&self, after: &Self, kept: &str) -> Trespass {
         let control = changed(&self.control, &after.control).map(|path| path.display().to_string()).collect();
-        let refs = changed(&self.refs, &after.refs).filter(|name| !ours(name));
+        let refs = changed(&self.refs, &after.refs).filter(|name| !name.starts_with(kept));
         let refs = refs.map(|name| format!("ref `{name}`"));
         let files = changed(&self.checkout, &after.checkout).map(|path| format!("`{path}` in your checkout"));
         Trespass { control, foreign: files.chain(refs).collect() }

@@ -5,10 +5,12 @@ mod cpu;
 mod files;
 mod nodes;
 mod options;
+mod porcelain;
 mod samples;
 mod scan;
 mod session;
 mod status;
+mod tree;
 mod turn_commit;
 mod validate;
 mod verdict;
@@ -38,6 +40,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
         "turn-commit" => turn_commit::run(&options)?,
         "nodes" => nodes::run(&pleach(root)?, &options)?,
         "status" => status::run(&options)?,
+        "tree" => tree::run(&pleach(root)?, &options)?,
         "validate" => validate::run(&pleach(root)?, &options)?,
         _ => return Err(crate::USAGE.into()),
     };

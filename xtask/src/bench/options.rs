@@ -17,6 +17,8 @@ pub struct Options {
     pub commits: usize,
     /// Tasks whose steps are among them.
     pub tasks: usize,
+    /// Tasks of the generated trees.
+    pub trees: Vec<usize>,
 }
 
 impl Options {
@@ -29,23 +31,35 @@ impl Options {
             nodes: None,
             commits: 100_000,
             tasks: 1_000,
+            trees: vec![10, 100, 300, 1_000],
         };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
             let mut value = || args.next().copied().ok_or_else(|| format!("{arg} needs a value"));
             match *arg {
                 "--quick" => options = Self { sizes: vec![1_000, 5_000], turns: 600, rounds: 5, ..options },
-                "--sizes" => options.sizes = value()?.split(',').map(number).collect::<Result<_, _>>()?,
+                "--sizes" => options.sizes = numbers(value()?)?,
                 "--turns" => options.turns = number(value()?)?,
                 "--rounds" => options.rounds = number(value()?)?,
                 "--commits" => options.commits = number(value()?)?,
                 "--tasks" => options.tasks = number(value()?)?,
+                "--tree-sizes" => options.trees = numbers(value()?)?,
                 "--nodes" => options.nodes = Some(number(value()?)?),
                 _ => return Err(crate::USAGE.into()),
             }
         }
         Ok(options)
     }
+
+    /// The tree that is judged: that of so many tasks, or the largest when there is none.
+    pub fn judged(&self, tasks: usize) -> usize {
+        let asked = self.trees.iter().copied();
+        asked.clone().find(|asked| *asked == tasks).or(asked.max()).unwrap_or(tasks)
+    }
+}
+
+fn numbers(text: &str) -> Result<Vec<usize>, String> {
+    text.split(',').map(number).collect()
 }
 
 fn number(text: &str) -> Result<usize, String> {

@@ -182,6 +182,7 @@ impl<'a> Run<'a> {
             intent,
             writes,
             exact: true,
+            is_last: false,
             warnings,
         };
         Ok((turn, next))

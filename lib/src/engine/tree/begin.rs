@@ -10,7 +10,7 @@ use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Session, StartRequest};
 use crate::event::{AttemptStarted, TaskOf};
-use crate::git::{CommitSpec, MergeError, Person, Repo, SwapError};
+use crate::git::{BlobId, CommitSpec, MergeError, Person, Repo, SwapError};
 use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
@@ -226,7 +226,7 @@ impl TreeRun<'_> {
         let start = TaskStart {
             of,
             job: job.clone(),
-            document: self.plan.document.clone(),
+            document: self.document()?,
             branch: beginning.branch,
             base: beginning.base,
             attempt: first,
@@ -236,6 +236,17 @@ impl TreeRun<'_> {
         tell_kept(kept, notes);
         tell_began(&session, job, false, notes);
         Ok(session)
+    }
+
+    /// The tree's file as the records of sessions have it, written for the first of them.
+    fn document(&mut self) -> Result<BlobId, Error> {
+        if let Some(written) = self.document {
+            return Ok(written);
+        }
+        let mut writer = self.repo.writer();
+        let id = writer.blob(self.engine.redactor.text(&self.plan.document).as_bytes())?;
+        writer.flush()?;
+        Ok(*self.document.insert(id))
     }
 
     /// Where a new session on a task begins: where its branch was left, or anew on the tip it will land on.

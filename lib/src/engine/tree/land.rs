@@ -55,6 +55,33 @@ impl TreeRun<'_> {
 
     /// Moves the target over the steps of a session, as often as somebody else moves it first.
     pub(super) async fn try_land(&mut self, session: &mut Session, notes: Notes<'_>) -> Result<Tried, Error> {
+        if let Some(tip) = self.simple_landing(session)? {
+            let to = session.task_tip();
+            session.record_landing(tip, to, &mut observer(&session.id.clone(), notes))?;
+            let on = self.lands_on(&session.task().id)?;
+            if let Some(tried) = self.move_target(session, &on, (tip, to), notes)? {
+                return Ok(tried);
+            }
+        }
+        session.write_end_of_task(&mut observer(&session.id.clone(), notes))?;
+        self.land_as_it_is(session, notes).await
+    }
+
+    /// Where the target stands when it can move right over a step that is not written yet: the step and the landing are
+    /// one record then.
+    fn simple_landing(&self, session: &Session) -> Result<Option<CommitId>, Error> {
+        let Some((_, below)) = session.unwritten_step() else { return Ok(None) };
+        let task = &session.task().id;
+        let complete = session.state.task.as_ref().and_then(|task| task.status.as_deref()) == Some("complete");
+        let tip = self.landing_tip(task).ok().filter(|_| complete && self.plan.tree.is_leaf(task));
+        Ok(match tip {
+            Some(tip) if self.repo.is_ancestor(tip, below)? => Some(tip),
+            _ => None,
+        })
+    }
+
+    /// Lands a session whose steps are all written.
+    async fn land_as_it_is(&mut self, session: &mut Session, notes: Notes<'_>) -> Result<Tried, Error> {
         let task = session.task().id.clone();
         let on = self.lands_on(&task)?;
         loop {
@@ -109,15 +136,28 @@ impl TreeRun<'_> {
                 }
             }
             session.record_landing(tip, built.to, &mut observer(&session.id.clone(), notes))?;
-            match self.forward(&on, tip, built.to) {
-                Ok(()) => {
-                    self.note_landed(session, built.to, built.to, &on, notes)?;
-                    return Ok(Tried::Landed);
-                }
-                Err(LandError::Moved { .. }) => continue,
-                Err(LandError::Git(error)) => return Err(error.into()),
-                Err(error) => return self.refuse(&task, error.to_string()),
+            if let Some(tried) = self.move_target(session, &on, (tip, built.to), notes)? {
+                return Ok(tried);
             }
+        }
+    }
+
+    /// Moves the branch a session lands on, as recorded. None when somebody else moved it first.
+    fn move_target(
+        &mut self,
+        session: &mut Session,
+        on: &BranchName,
+        (from, to): (CommitId, CommitId),
+        notes: Notes<'_>,
+    ) -> Result<Option<Tried>, Error> {
+        match self.forward(on, from, to) {
+            Ok(()) => {
+                self.note_landed(session, to, to, on, notes)?;
+                Ok(Some(Tried::Landed))
+            }
+            Err(LandError::Moved { .. }) => Ok(None),
+            Err(LandError::Git(error)) => Err(error.into()),
+            Err(error) => self.refuse(&session.task().id, error.to_string()).map(Some),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{Engine, Pause};
 use crate::event::Commits;
-use crate::git::{CommitSpec, LandError, Person, Repo, TreeId, Writer};
+use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::Progress;
@@ -138,6 +138,8 @@ pub struct TreeRun<'p> {
     pub(super) unfinished: BTreeMap<TaskId, SessionId>,
     /// What the tree's file looked like when it was last looked at.
     stamp: Option<Stamp>,
+    /// The tree's file, once it is written for the records.
+    pub(super) document: Option<BlobId>,
     /// This run was opened.
     opened: bool,
     lock: Lock,
@@ -334,6 +336,7 @@ impl Parked {
             chosen: self.chosen,
             unfinished: self.unfinished,
             stamp: plan.stamp,
+            document: None,
             opened: self.opened,
             lock: self.lock,
         })

@@ -49,7 +49,9 @@ impl Worker {
         }
         let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
-        if let Some(leftover) = self.leftover(kind, &model)? {
+        if !end.is_over
+            && let Some(leftover) = self.leftover(kind, &model)?
+        {
             end.warnings.extend(leftover.change.warnings.iter().cloned());
             end.effect = Effect::Leftover(Box::new(leftover));
         }
@@ -99,6 +101,7 @@ impl Worker {
                 biased;
                 Some((turn, answer)) = incoming.recv() => {
                     spoken.extend(turn.messages.iter().cloned());
+                    end.is_over = turn.is_last;
                     let verdict = self.turn(kind, turn, &mut end.warnings).await?;
                     // An agent that is gone already does not wait for the answer.
                     let _ = answer.send(verdict);

@@ -135,7 +135,8 @@ impl Worker {
     /// Carries the work out. Everything is reported; nothing is returned.
     pub async fn run(mut self, work: Work) {
         let begun = Instant::now();
-        let mut node = Gathered { effect: Effect::None, warnings: Vec::new(), response: None, step: None };
+        let mut node =
+            Gathered { effect: Effect::None, warnings: Vec::new(), response: None, step: None, is_over: false };
         let result = match work {
             Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
             Work::Pass(outcome) => Ok(outcome),
@@ -159,7 +160,8 @@ impl Worker {
 
     /// Carries out work that can reach beyond the working copy.
     async fn watched(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
-        let before = block(|| self.copy.look_before())?;
+        let (own, kept) = self.own_refs();
+        let before = block(|| self.copy.look_before(&own, &kept))?;
         let result = self.carry_out(work, end).await;
         self.check_bounds(&before, result, &mut end.warnings)
     }
@@ -225,6 +227,20 @@ impl Worker {
         if expected && !wrote { Outcome::fail("the node must change files and changed none") } else { outcome }
     }
 
+    /// What the names of pleach's branches begin with, and of what was kept of this session. Other sessions move refs of
+    /// theirs meanwhile; this one's are checked where they are moved.
+    fn own_refs(&self) -> (String, String) {
+        let branch = branch_ref(&self.copy.branch);
+        let of_session = format!("{}/{}", self.pipeline, self.session);
+        let own = match (branch.strip_suffix(&of_session), branch.rfind('/')) {
+            (Some(sessions), _) => sessions,
+            // The branches of tasks are the run's that works on them, one after another.
+            (None, Some(end)) => &branch[..=end],
+            (None, None) => &branch,
+        };
+        (own.to_owned(), format!("{}{}-", crate::workspace::KEEP, self.session))
+    }
+
     /// Names what was changed outside the working copy; a change of configuration or hooks fails the node.
     fn check_bounds(
         &mut self,
@@ -232,13 +248,9 @@ impl Worker {
         result: Result<Outcome, Stopped>,
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, Stopped> {
-        let after = block(|| self.copy.look())?;
-        let kept = format!("{}{}-", crate::workspace::KEEP, self.session);
-        // Other sessions move refs of theirs meanwhile; this one's are checked where they are moved.
-        let sessions = branch_ref(&self.copy.branch);
-        let sessions = sessions.strip_suffix(&format!("{}/{}", self.pipeline, self.session)).unwrap_or(&sessions);
-        let ours = |name: &str| name.starts_with("refs/pleach/") || name.starts_with(sessions);
-        let mut trespass = before.compare(&after, ours);
+        let (own, kept) = self.own_refs();
+        let after = block(|| self.copy.look(&own, &kept))?;
+        let mut trespass = before.compare(&after, &kept);
         for (name, id) in before.lost(&after, &kept) {
             // Saved work stays saved, whoever removed the ref.
             let now = block(|| Ok(self.copy.repo.reference(&name)?))?;
@@ -344,6 +356,8 @@ struct Gathered {
     warnings: Vec<String>,
     response: Option<String>,
     step: Option<StepReport>,
+    /// The agent's newest turn was its last, and nothing of it runs any more.
+    is_over: bool,
 }
 
 /// Work on the repository, which blocks.

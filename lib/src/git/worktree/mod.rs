@@ -26,7 +26,7 @@ pub use scan::Scan;
 
 use super::error::Error;
 use super::id::TreeId;
-use super::repo::Repo;
+use super::repo::{Repo, head_of};
 use crate::ids::RepoPath;
 use cache::Cache;
 use files::Staged;
@@ -72,6 +72,14 @@ impl Worktree {
     /// Names files, or directories with all in them, that are never committed unless they are tracked.
     pub fn exclude(&mut self, paths: &[RepoPath]) {
         self.excluded = paths.iter().map(|path| BString::from(path.as_bytes())).collect();
+    }
+
+    /// Takes the commit HEAD stands at for what the files are compared with, if it has moved.
+    pub fn renew(&mut self) -> Result<(), Error> {
+        // One that stands at no commit is compared with what it stood at before.
+        let Ok(head) = head_of(&self.handle) else { return Ok(()) };
+        let tree = self.repo.tree_of(head.commit)?;
+        if tree == self.tree { Ok(()) } else { self.load(tree) }
     }
 
     /// Takes `tree` as recorded: later scans compare with it. When it is the tree the last [`Worktree::commit_tree`]

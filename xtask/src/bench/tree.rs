@@ -1,0 +1,226 @@
+//! What a task costs beyond the work of its agent and its tests, and whether that grows: `cargo xtask bench tree`.
+
+use std::error::Error;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use pleach::process::{Cancel, Command, Spawner, Stdin};
+use serde_json::{Map, Value, json};
+
+use super::options::Options;
+use super::porcelain;
+use super::verdict::Verdicts;
+use super::world::World;
+use super::{cpu, files};
+
+/// Files of the repository: a small one.
+const FILES: usize = 100;
+
+/// Tasks of a phase.
+const PHASE: usize = 20;
+
+/// So many tasks at the beginning and at the end are compared.
+const END: usize = 10;
+
+/// The number of tasks the targets speak of.
+const JUDGED: usize = 300;
+
+/// Bare commands run to know what those of a task cost.
+const BARE: u32 = 100;
+
+/// An agent that approves, and otherwise does nothing.
+const AGENT: &str = "#!/bin/sh\n[ \"$PLEACH_NODE\" != review ] || echo APPROVED\n";
+
+/// How a run stood when a task had ended.
+#[derive(Debug, Clone, Copy)]
+pub struct Mark {
+    pub at: Instant,
+    pub cpu: Duration,
+    pub git_calls: usize,
+}
+
+/// What a task costs, on average over some.
+#[derive(Debug, Clone, Copy)]
+pub struct Cost {
+    wall: f64,
+    cpu: f64,
+    git: f64,
+}
+
+impl Cost {
+    /// Of the tasks between two marks.
+    fn between(marks: &[Mark]) -> Self {
+        let (first, last) = (marks[0], marks[marks.len() - 1]);
+        let tasks = (marks.len() - 1).max(1) as f64;
+        Self {
+            wall: (last.at - first.at).as_secs_f64() * 1e3 / tasks,
+            cpu: (last.cpu - first.cpu).as_secs_f64() * 1e3 / tasks,
+            git: (last.git_calls - first.git_calls) as f64 / tasks,
+        }
+    }
+
+    /// Without what the task's own commands take.
+    fn without(self, commands: f64) -> Self {
+        Self { cpu: self.cpu - commands, ..self }
+    }
+}
+
+/// The whole of a run, and its ends.
+#[derive(Debug, Clone, Copy)]
+struct Costs {
+    all: Cost,
+    first: Cost,
+    last: Cost,
+}
+
+impl Costs {
+    /// The first mark is the start of the run. What comes before the first task is left out of the first ones: it is
+    /// there once, however many tasks follow.
+    fn of(marks: &[Mark]) -> Self {
+        let end = END.min(marks.len() - 2);
+        Self {
+            all: Cost::between(marks),
+            first: Cost::between(&marks[1..=1 + end]),
+            last: Cost::between(&marks[marks.len() - 1 - end..]),
+        }
+    }
+
+    fn print(&self, name: &str) {
+        let Self { all, first, last } = self;
+        println!(
+            "{name:<34} {:>8.1} {:>8.1} {:>8.1} {:>9.1} {:>8.1} {:>8.2}",
+            all.cpu, first.cpu, last.cpu, all.wall, last.wall, all.git
+        );
+    }
+}
+
+/// Runs the benchmark with the program as it is shipped.
+pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>> {
+    let world = World::new()?;
+    let agent = agent(&world)?;
+    let [agent_cost, test_cost] = commands(&world, pleach, &agent)?;
+    println!("repository of {FILES} files; milliseconds and git processes per task; loads: {}", load()?);
+    println!("an agent's program alone {agent_cost:.1} ms of CPU, a test `true` alone {test_cost:.1} ms");
+    println!("{:<34} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8}", "", "CPU", "first 10", "last 10", "wall", "last 10", "git");
+    let mut verdicts = Verdicts::default();
+    for tasks in options.trees.iter().copied() {
+        let by_hand = Costs::of(&porcelain::run(&world, tasks)?);
+        by_hand.print(&format!("{tasks} tasks, {} git processes each", porcelain::PROCESSES));
+        for (test, own) in [(false, 2.0 * agent_cost), (true, 2.0 * agent_cost + test_cost)] {
+            let whole = Costs::of(&garden(&world, pleach, tasks, test, false)?);
+            let kind = if test { ", with a test" } else { ", without tests" };
+            whole.print(&format!("{tasks} tasks{kind}"));
+            let bare =
+                Costs { all: whole.all.without(own), first: whole.first.without(own), last: whole.last.without(own) };
+            bare.print("  without its commands");
+            if tasks == options.judged(JUDGED) {
+                judge(&mut verdicts, kind, &bare, &by_hand);
+            }
+        }
+    }
+    let tasks = options.trees.iter().copied().min().unwrap_or(END).max(3 * END);
+    let counted = Costs::of(&garden(&world, pleach, tasks, true, true)?);
+    println!(
+        "git processes per task, counted in a run of {tasks}: {:.2}; the last 10: {:.2}",
+        counted.all.git, counted.last.git
+    );
+    verdicts.at_most("git processes per task", counted.last.git.max(counted.all.git), 2.0, "");
+    println!("loads: {}", load()?);
+    Ok(verdicts)
+}
+
+fn judge(verdicts: &mut Verdicts, kind: &str, bare: &Costs, by_hand: &Costs) {
+    let processes = porcelain::PROCESSES;
+    let ratio = |one: fn(&Costs) -> Cost| one(by_hand).cpu / one(bare).cpu;
+    let what = format!("CPU of {processes} git processes to that of a task{kind}");
+    verdicts.at_least(&what, ratio(|costs| costs.all), 4.0, " ×");
+    verdicts.at_least(&format!("{what}, the first ten"), ratio(|costs| costs.first), 4.0, " ×");
+    verdicts.at_most(&format!("CPU per task{kind}, last ten to first"), bare.last.cpu / bare.first.cpu, 1.2, " ×");
+}
+
+fn agent(world: &World) -> Result<PathBuf, Box<dyn Error>> {
+    let path = world.root().join("agent");
+    std::fs::write(&path, AGENT)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
+/// The numbers the system gives of how busy it is.
+fn load() -> Result<String, Box<dyn Error>> {
+    Ok(std::fs::read_to_string("/proc/loadavg")?.split(' ').take(3).collect::<Vec<_>>().join(" "))
+}
+
+/// Works a tree of no-op tasks and looks at the process each time one has landed.
+fn garden(world: &World, pleach: &Path, tasks: usize, test: bool, counted: bool) -> Result<Vec<Mark>, Box<dyn Error>> {
+    let repo = files::repository(world, "tree", FILES)?;
+    std::fs::write(repo.join("task-tree.json"), tree(tasks).to_string())?;
+    world.git(&repo, &["add", "task-tree.json"])?;
+    world.git(&repo, &["commit", "--quiet", "-m", "Plan"])?;
+    let mut command = world.program(pleach, &repo);
+    if counted {
+        command.envs(world.counted().iter());
+    }
+    let runner = format!("command:{}", world.root().join("agent").display());
+    command.args(["--yes", "gardener", "--runner", &runner]);
+    command.args(test.then_some(["--test-command", "true"]).into_iter().flatten());
+    let calls = world.git_calls();
+    let begun = Instant::now();
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let id = child.id().to_string();
+    let mut marks = vec![Mark { at: begun, cpu: Duration::ZERO, git_calls: calls }];
+    for line in BufReader::new(child.stderr.take().expect("a piped output")).lines() {
+        if line?.contains(" landed on ") {
+            marks.push(Mark { at: Instant::now(), cpu: cpu::of(&id)?, git_calls: world.git_calls() });
+        }
+    }
+    let status = child.wait()?;
+    if !status.success() || marks.len() != tasks + 1 {
+        return Err(format!("{} of {tasks} tasks landed: {status}", marks.len() - 1).into());
+    }
+    std::fs::remove_dir_all(&repo)?;
+    std::fs::remove_dir_all(world.root().join("state"))?;
+    std::fs::create_dir(world.root().join("state"))?;
+    Ok(marks)
+}
+
+/// Phases of tasks that do not depend on each other.
+fn tree(tasks: usize) -> Value {
+    let numbers: Vec<usize> = (1..=tasks).collect();
+    let mut nodes = Map::new();
+    for (phase, part) in numbers.chunks(PHASE).enumerate() {
+        let phase = format!("phase{}", phase + 1);
+        let children: Vec<String> = part.iter().map(|number| format!("T{number:04}")).collect();
+        for (id, number) in children.iter().zip(part) {
+            let description =
+                format!("Write part {number} of the importer, and say in its documentation what it reads.");
+            let task = json!({"id": id, "name": format!("Part {number}"), "description": description, "parent": phase});
+            nodes.insert(id.clone(), task);
+        }
+        nodes.insert(phase.clone(), json!({"id": phase, "name": "A phase", "children": children}));
+    }
+    json!({"nodes": nodes})
+}
+
+/// CPU milliseconds of an agent's program and of a test alone, below their supervisor as in a task.
+fn commands(world: &World, pleach: &Path, agent: &Path) -> Result<[f64; 2], Box<dyn Error>> {
+    let spawner = Spawner::new(vec![pleach.into(), "__exec".into()], &world.counted());
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let (_canceller, cancel) = Cancel::new();
+    let prompt = Stdin::Bytes(vec![b'x'; 1_000]);
+    let agent = || Command { stdin: prompt.clone(), ..Command::new([agent.as_os_str().to_owned()], world.root()) };
+    let test = || Command::shell("true", world.root());
+    let time = |make: &dyn Fn() -> Command| -> Result<f64, Box<dyn Error>> {
+        let before = cpu::of("self")?;
+        runtime.block_on(async {
+            for _ in 0..BARE {
+                spawner.run(make(), &cancel, &mut |_, _| {}).await?;
+            }
+            Ok::<_, Box<dyn Error>>(())
+        })?;
+        Ok((cpu::of("self")? - before).as_secs_f64() * 1e3 / f64::from(BARE))
+    };
+    Ok([time(&agent)?, time(&test)?])
+}
