@@ -46,7 +46,6 @@ fn the_page_about_trees_shows_what_happens() {
     let commands = commands(&page);
     assert!(commands.len() > 8, "{commands:?}");
     let program = Path::new(env!("CARGO_BIN_EXE_pleach")).parent().expect("the directory of the program");
-    let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap_or_default());
     let me = [
         ("GIT_AUTHOR_NAME", "Ada"),
         ("GIT_AUTHOR_EMAIL", "ada@example.org"),
@@ -55,7 +54,7 @@ fn the_page_about_trees_shows_what_happens() {
     ];
     for (command, shown) in commands {
         let mut shell = env.program("sh", &repo);
-        shell.args(["-c", &format!("{{ {command}; }} 2>&1")]).env("PATH", &path).envs(me);
+        shell.args(["-c", &format!("PATH={}:$PATH; {{ {command}; }} 2>&1", program.display())]).envs(me);
         let output = shell.output().expect("a shell");
         let said = String::from_utf8(output.stdout).expect("text");
         assert!(output.status.success(), "{command}\n{said}");
