@@ -18,18 +18,23 @@ use crate::commands::run::{block_on, runnable};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::pipeline_file::PipelineFile;
+use crate::render::tree::Shown;
 use crate::render::{Out, tokens};
 use crate::session::{build, see_through};
 use crate::settings::{self, Search};
+use crate::tree::look::Ground;
+use crate::tree::{TreeArgs, Worked, work_trusted};
 
 const PIPELINE: &str = include_str!("../../demo/pipeline.dot");
 const SCRIPT: &str = include_str!("../../demo/script.yaml");
 const TEST: &str = include_str!("../../demo/test.sh");
+const TREE: &str = include_str!("../../demo/task-tree.json");
 
-/// See it work: a small pipeline in a throw-away repository.
+/// See it work: a small pipeline and a small task tree in a throw-away repository.
 ///
-/// An agent plans, implements, fails its test, mends it and reviews. The model is a script, so no key and no network
-/// are needed; everything else is real: the agent's loop and tools, the working copy, the commits, the record.
+/// An agent plans, implements, fails its test, mends it and reviews; then it works three tasks one after another, each
+/// landed when it is done. The model is a script, so no key and no network are needed; everything else is real: the
+/// agent's loop and tools, the working copies, the commits, the record.
 #[derive(Debug, Args)]
 pub struct DemoArgs {
     /// Make the repository here instead of in a temporary directory.
@@ -64,9 +69,35 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         let id = session.id.clone();
         Ok((see_through(globals, session).await?, id))
     })?;
+    let history = History::whole(&repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
     if !globals.json {
-        let history = History::whole(&repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
-        tell(&dir, &history)?;
+        tell(&history)?;
+    }
+    if exit != Exit::Done {
+        return Ok(exit);
+    }
+    let exit = work_tree(globals, &dir)?;
+    if !globals.json {
+        look_further(&dir, &history)?;
+    }
+    Ok(exit)
+}
+
+/// Works the tree, and shows what has become of it.
+fn work_tree(globals: &Globals, dir: &Path) -> Result<Exit, Failure> {
+    let globals = Globals { dir: dir.to_owned(), config: Some(dir.join("pleach.yaml")), ..globals.clone() };
+    let mut out = Out::new();
+    if !globals.json {
+        out.line("\nAnd now a tree of tasks:\n")?;
+    }
+    let exit = work_trusted(&globals, &TreeArgs::default(), Worked::All)?;
+    if !globals.json {
+        let ground = Ground::find(&globals)?;
+        let (grown, _) = ground.trees(None, &mut ground.reader())?;
+        for grown in &grown {
+            let shown = Shown { grown, target: ground.target.as_str(), limits: &ground.limits, whole: true };
+            out.line(format!("\n{}", shown.text().trim_end()))?;
+        }
     }
     Ok(exit)
 }
@@ -86,10 +117,16 @@ fn place(globals: &Globals, asked: Option<PathBuf>) -> Result<PathBuf, Failure> 
     dir.canonicalize().map_err(|error| Failure::new(Exit::Environment, "cannot use the directory").because(&error))
 }
 
-/// A repository with one commit: the test, the pipeline, the script and the configuration.
+/// A repository with one commit: the test, the pipeline, the tree, the script and the configuration.
 fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
     let config = "agent: builtin\nproviders: {script: {file: script.yaml}}\n";
-    let files = [("pipeline.dot", PIPELINE), ("script.yaml", SCRIPT), ("test.sh", TEST), ("pleach.yaml", config)];
+    let files = [
+        ("pipeline.dot", PIPELINE),
+        ("script.yaml", SCRIPT),
+        ("test.sh", TEST),
+        ("pleach.yaml", config),
+        ("task-tree.json", TREE),
+    ];
     let git = |args: &[&str]| -> Result<(), Failure> {
         let env = globals.environment.iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
         let command = Blocking {
@@ -119,8 +156,8 @@ fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
     Repo::discover(dir, &globals.environment).map_err(|error| of_engine(&error.into()))
 }
 
-/// The run as a tree of nodes, turns and commits, and what to look at next.
-fn tell(dir: &Path, history: &History) -> Result<(), Failure> {
+/// The run as a tree of nodes, turns and commits.
+fn tell(history: &History) -> Result<(), Failure> {
     let mut out = Out::new();
     out.line("")?;
     for event in history.events().map(|recorded| &recorded.event) {
@@ -157,6 +194,12 @@ fn tell(dir: &Path, history: &History) -> Result<(), Failure> {
             _ => {}
         }
     }
+    Ok(())
+}
+
+/// What to look at next.
+fn look_further(dir: &Path, history: &History) -> Result<(), Failure> {
+    let mut out = Out::new();
     let id = &history.session;
     let branch = history.started.branches.values().next().map_or("", |branch| branch.as_str());
     out.line(format!("\nLook further:\n  cd {}", dir.display()))?;
@@ -173,6 +216,9 @@ fn tell(dir: &Path, history: &History) -> Result<(), Failure> {
     let commands = commands.chain([
         (format!("pleach diff {id}"), "all it changed"),
         (format!("git log --stat {branch}"), "the same as git sees it"),
+        ("pleach status".to_owned(), "the tree and the sessions"),
+        ("pleach inspect T002".to_owned(), "a task: its steps, its failed attempt"),
+        ("git log --stat".to_owned(), "the tasks, which have landed here"),
     ]);
     let commands: Vec<_> = commands.collect();
     let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();

@@ -97,7 +97,7 @@ fn all(globals: &Globals, args: &StatusArgs, repo: &Repo, ground: Option<&Ground
         true => (View::all(repo).map_err(|error| of_engine(&error))?, 0),
         false => View::open(repo).map_err(|error| of_engine(&error))?,
     };
-    let open: Vec<(SessionId, Result<Summary, String>)> =
+    let open: Vec<Listed> =
         open.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
     let worked = ground.and_then(Ground::worked_by);
     let mut picture = Picture::default();
@@ -128,7 +128,10 @@ fn all(globals: &Globals, args: &StatusArgs, repo: &Repo, ground: Option<&Ground
     Ok(picture)
 }
 
-fn session_json((id, summary): &(SessionId, Result<Summary, String>)) -> Value {
+/// A session and where it stands, or why that cannot be read.
+type Listed = (SessionId, Result<Summary, String>);
+
+fn session_json((id, summary): &Listed) -> Value {
     match summary {
         Ok(summary) => show::summary_json(summary),
         Err(why) => json!({"session": id, "standing": {"is": "unreadable", "reason": why}}),
@@ -138,7 +141,7 @@ fn session_json((id, summary): &(SessionId, Result<Summary, String>)) -> Value {
 fn text(
     trees: &[Shown<'_>],
     withered: &[Withered],
-    (open, landed): (&[(SessionId, Result<Summary, String>)], usize),
+    (open, landed): (&[Listed], usize),
     worked: Option<String>,
 ) -> String {
     let mut parts: Vec<String> = trees.iter().map(|tree| tree.text().trim_end().to_owned()).collect();

@@ -113,7 +113,7 @@ impl Counts {
 
 /// `[█████░░░░░] 5/10`
 fn bar(done: usize, all: usize) -> String {
-    let full = if all == 0 { 0 } else { done * BAR / all };
+    let full = (done * BAR).checked_div(all).unwrap_or(0);
     format!("[{}{}] {done}/{all}", "█".repeat(full), "░".repeat(BAR - full))
 }
 

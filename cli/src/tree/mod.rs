@@ -9,4 +9,4 @@ pub mod show;
 pub mod watch;
 
 pub use plan::TreeArgs;
-pub use run::{Worked, work};
+pub use run::{Worked, work, work_trusted};

@@ -24,7 +24,7 @@ use crate::session::Place;
 use crate::settings::{self, Search, Settings};
 
 /// What `garden` and `gardener` take.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct TreeArgs {
     /// The tree; without it, the task-tree.json of the repository, of openspec/changes/* or of specs/*.
     #[arg(long, value_name = "FILE")]

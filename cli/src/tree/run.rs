@@ -32,20 +32,32 @@ pub enum Worked {
     All,
 }
 
-/// Works a tree.
+/// Works a tree, once everything it would run is agreed to.
 pub fn work(globals: &Globals, args: &TreeArgs, worked: Worked) -> Result<Exit, Failure> {
+    go(globals, args, &worked, &require_trust)
+}
+
+/// Works a tree that pleach itself has brought along.
+pub fn work_trusted(globals: &Globals, args: &TreeArgs, worked: Worked) -> Result<Exit, Failure> {
+    go(globals, args, &worked, &|_, _, _, _| Ok(()))
+}
+
+/// Whether everything a plan would run is agreed to.
+type Agree = dyn Fn(&Globals, &Settings, &Place, &TreePlan) -> Result<(), Failure>;
+
+fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Result<Exit, Failure> {
     let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
     let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
     let settings = load_settings(globals, &dir, args)?;
     let config = &settings.resolved.config;
     let place = Place::find(&dir, target_repo, &settings)?;
     let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
-    let mut plan = make(globals, args, &worked, &settings, &place, file)?;
+    let mut plan = make(globals, args, worked, &settings, &place, file)?;
     if args.dry_run {
         return dry_run(globals, &place, &plan);
     }
     require_agent(&settings, &plan)?;
-    require_trust(globals, &settings, &place, &plan)?;
+    agree(globals, &settings, &place, &plan)?;
     let built = build(&settings, config, Answers::default())?;
     warn_of_dirty_files(globals, &place)?;
     let mut shown = Shown::new(globals, &plan);
@@ -59,9 +71,9 @@ pub fn work(globals: &Globals, args: &TreeArgs, worked: Worked) -> Result<Exit, 
                 return Ok(None);
             }
         };
-        let newer = make(globals, args, &worked, &settings, &place, file)?;
+        let newer = make(globals, args, worked, &settings, &place, file)?;
         require_agent(&settings, &newer)?;
-        require_trust(globals, &settings, &place, &newer)?;
+        agree(globals, &settings, &place, &newer)?;
         Ok(Some(newer))
     };
     let ended = block_on(built.canceller, async {

@@ -120,7 +120,7 @@ impl Shown {
         match &recorded.event {
             Event::StepFinished(step) => self.line(format!("  {} ({})", step.subject_alone(), step.git_sha.short())),
             Event::NodeStarted(node) if !matches!(node.handler.as_str(), "start" | "exit") => {
-                self.now(&node.node_id.to_string());
+                self.now(node.node_id.as_str());
             }
             Event::AgentTurn(turn) => {
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next()).unwrap_or_default();

@@ -52,7 +52,9 @@ impl Picture {
 }
 
 /// All branches and records, and which branch is checked out.
-fn refs(repo: &Repo) -> Result<(Vec<(String, CommitId)>, Option<BranchName>), Failure> {
+type Refs = (Vec<(String, CommitId)>, Option<BranchName>);
+
+fn refs(repo: &Repo) -> Result<Refs, Failure> {
     let failed = |error: pleach::git::Error| of_git(&error);
     let mut refs = repo.references("refs/heads/").map_err(failed)?;
     refs.extend(repo.references(SESSIONS).map_err(failed)?);

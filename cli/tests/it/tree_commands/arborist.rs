@@ -71,3 +71,16 @@ fn a_runner_the_repository_names_is_asked_about() {
     assert!(ran.stderr.contains("agent.sh"), "{ran}");
     assert_eq!(env.git(&["for-each-ref", "refs/pleach"]), "");
 }
+
+#[test]
+fn a_tree_it_began_is_gone_on_with() {
+    let env = world(TREE, AGENT);
+    let message = "task(main@T001@complete): complete \"Add one\"\n\nArborist-Step: complete\nArborist-Result: pass\n";
+    env.git(&["commit", "--quiet", "--allow-empty", "-m", message]);
+    env.pleach(&["-y", "garden"]).expect(0);
+    let subjects = env.git(&["log", "--format=%s"]);
+    assert!(subjects.starts_with("task(main@T002@complete): complete \"Add two\""), "{subjects}");
+    assert!(!subjects.contains("run-start"), "a new run would make all that was done count for nothing: {subjects}");
+    env.pleach(&["-y", "garden", "--fresh"]).expect(0);
+    assert!(env.git(&["log", "--format=%s"]).starts_with("task(main@T001@complete): complete \"Add one\""));
+}

@@ -127,8 +127,8 @@ impl Marking<'_> {
         let mut red: Option<(Timestamp, String)> = None;
         let mut above = node.parent.as_ref();
         while let Some(id) = above {
-            let runs = progress.task(id).steps.iter().filter(|found| found.step.kind == StepKind::Test);
-            let newest = runs.last().filter(|found| !found.step.passed);
+            let mut runs = progress.task(id).steps.iter().filter(|found| found.step.kind == StepKind::Test);
+            let newest = runs.next_back().filter(|found| !found.step.passed);
             if let Some(found) = newest.filter(|found| red.as_ref().is_none_or(|(at, _)| *at < found.at)) {
                 red = Some((found.at, found.body.clone()));
             }
