@@ -119,7 +119,7 @@ impl TreeRun<'_> {
     fn next_or_fail(&self, session: &mut Session, notes: Notes<'_>) -> Result<(), Error> {
         match self.after(session) {
             After::Again => self.begin_next(session, notes),
-            After::GiveUp(why) => self.fail(session, why, notes),
+            After::GiveUp(why) => self.fail(session, session.attempt_number(), why, notes),
         }
     }
 
@@ -187,9 +187,8 @@ impl TreeRun<'_> {
         Ok(())
     }
 
-    /// The last step of a task that is given up.
-    fn fail(&self, session: &mut Session, why: Reason, notes: Notes<'_>) -> Result<(), Error> {
-        let attempts = session.attempt_number();
+    /// The last step of a task that is given up after so many attempts.
+    fn fail(&self, session: &mut Session, attempts: u32, why: Reason, notes: Notes<'_>) -> Result<(), Error> {
         let facts = session.facts(StepKind::Complete, false);
         let body = if why == Reason::OutOfAttempts { String::new() } else { why.to_string() };
         let attempt = Some(Attempt { number: attempts, of: self.plan.limits.max_retries });
@@ -208,7 +207,7 @@ impl TreeRun<'_> {
             None => self.begin(&job, Attempt { number, of: number }, retry, notes).await?,
         };
         if !session.is_decided() {
-            self.fail(&mut session, why, notes)?;
+            self.fail(&mut session, number, why, notes)?;
         }
         self.see_through(session, &job, notes).await
     }
