@@ -259,3 +259,63 @@ fn a_task_whose_record_is_lost_goes_on_from_its_branch() {
     assert_eq!(garden.files("main"), ["README.md", "mended", "one", "task-tree.json"]);
     assert!(garden.asked("T001", "implement", 3).contains("Previous test failure"));
 }
+
+/// Lets a run fail two attempts and kills it in the third.
+fn killed_in_the_third(garden: &Garden) {
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("echo $n > try$n; test $n -le 2 || {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    garden.env.assert_no_process_left();
+    garden.agent(TRIES, APPROVES);
+}
+
+#[test]
+fn a_budget_goes_over_restarts() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: echo red; false"]));
+    killed_in_the_third(&garden);
+    garden.gardener(&["--max-retries", "4"]).expect(1);
+    let steps = garden.steps("main");
+    assert_eq!(retries(&steps), ["0", "0", "1", "1", "2", "2", "3", "3"]);
+    let red: Vec<&str> =
+        steps.iter().filter(|step| step.status == "T001 test-fail").map(|step| &*step.subject).collect();
+    assert!(red[2].contains("(attempt 3/") && red[3].ends_with("(attempt 4/4)"), "{red:?}");
+    assert!(steps.last().unwrap().subject.ends_with("after 4 retries"));
+}
+
+#[test]
+fn a_budget_that_became_smaller_is_used_up_at_once() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: echo red; false"]));
+    killed_in_the_third(&garden);
+    garden.gardener(&["--max-retries", "2"]).expect(1);
+    assert_eq!(garden.told("main").last().unwrap(), "T001 failed");
+    assert!(garden.newest("main", "T001 failed").subject.ends_with("after 2 retries"));
+    assert_eq!(garden.times_asked("T001", "implement"), 3, "two and the one that was killed");
+    assert_eq!(garden.files("main"), ["README.md", "task-tree.json"]);
+}
+
+#[test]
+fn a_reviewer_that_always_crashes_has_not_approved() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(WRITES, "test $n -le 3 && kill -9 $$; echo APPROVED");
+    garden.gardener(&[]).expect(0);
+    let told = garden.told("main");
+    assert_eq!(told[..3], ["T001 implement-pass", "T001 review-rejected", "T001 implement-pass"]);
+    assert!(garden.newest("main", "T001 review-rejected").body.contains("signal 9"));
+}
+
+#[test]
+fn an_agent_that_takes_too_long_ends_its_attempt() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit(".arborist/config.json", r#"{"timeouts": {"runner_timeout": 1}}"#);
+    garden.agent("echo half > half; test $n = 1 && sleep 600; echo 1 > whole", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let told = ["T001 implement-fail", "T001 implement-pass", "T001 review-approved", "T001 complete"];
+    assert_eq!(garden.told("main"), told);
+    let body = garden.newest("main", "T001 implement-fail").body;
+    assert!(body.contains("1s"), "{body}");
+    assert!(garden.asked("T001", "implement", 2).contains("--- Previous runner error ---"));
+}

@@ -125,3 +125,28 @@ fn a_step_that_is_a_command_may_write() {
     assert_eq!(garden.env.changed(&step.id), ["tidy"], "what it wrote is its step's");
     assert_eq!(garden.file("main", "tidy"), "tidied");
 }
+
+#[test]
+fn an_attempt_that_fails_before_its_first_step_counts_and_is_told() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e three"]));
+    let look = r#"look [shape=parallelogram, tool_command="echo looked >> \"$HOME/looked\"; test $(wc -l < \"$HOME/looked\") != 2"]"#;
+    let dot = LINT.replace("start -> implement -> lint", &format!("{look}\n    start -> look -> implement"));
+    garden.commit("look.dot", &dot.lines().filter(|line| !line.contains("step=lint")).collect::<Vec<_>>().join("\n"));
+    garden.agent("test $n = 1 && echo 1 > one || echo 3 > three", APPROVES);
+    garden.gardener(&["--pipeline", "look.dot"]).expect(0);
+    assert_eq!(
+        garden.told("main"),
+        [
+            "T001 implement-pass",
+            "T001 test-fail",
+            "T001 implement-fail",
+            "T001 implement-pass",
+            "T001 test-pass",
+            "T001 complete"
+        ]
+    );
+    let fail = garden.newest("main", "T001 implement-fail");
+    assert_eq!(fail.trailer("Arborist-Retry"), Some("1"));
+    assert!(fail.subject.ends_with("(failed, attempt 2/5)"), "{}", fail.subject);
+    assert!(garden.asked("T001", "implement", 2).contains("--- Previous runner error ---"));
+}
