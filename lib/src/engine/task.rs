@@ -416,6 +416,8 @@ impl Session {
     ) -> Result<Option<(StepFinished, TreeId)>, Error> {
         let (Some(job), Some(name), Some(report)) = (self.job.clone(), &node.step, report) else { return Ok(None) };
         let Some(attempt) = self.state.task.as_ref().and_then(|task| task.attempt.clone()) else { return Ok(None) };
+        // What a command changed, or an agent that broke off, is not written yet; it is looked into below.
+        writer.flush()?;
         let Some(kind) = StepKind::from_word(name) else { return Ok(None) };
         let at = clock::now();
         let mut facts = Step { retry: Some(attempt.retry), ..self.facts(kind.clone(), passed) };
@@ -533,8 +535,6 @@ impl Session {
         date: Timestamp,
     ) -> Result<(StepFinished, TreeId), Error> {
         let Making { facts, body, attempt, files, feedback } = making;
-        // What a command of the pipeline changed is not written yet.
-        writer.flush()?;
         let code = self.code_of(tree)?;
         let of = self.task_of();
         let mut edits = Vec::new();
