@@ -5,13 +5,14 @@
 
 mod message;
 pub mod script;
+pub mod wire;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::event::Usage;
+use crate::event::{Extra, Usage};
 use crate::process::Cancel;
 
 pub use message::{Message, Part, Role};
@@ -26,6 +27,8 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON schema of its arguments.
     pub parameters: Value,
+    /// What only one format knows, by its name.
+    pub extra: Extra,
 }
 
 /// Everything a model is told for one answer.
@@ -45,6 +48,8 @@ pub struct Request {
     pub effort: Option<String>,
     /// Facts about the call that are no part of the conversation, by name ([`meta`]). They never leave the machine.
     pub metadata: BTreeMap<String, String>,
+    /// What only one format knows, by its name.
+    pub extra: Extra,
 }
 
 /// Names in [`Request::metadata`].
@@ -87,6 +92,8 @@ pub struct Response {
     pub model: String,
     /// Why it stopped.
     pub stop: Stop,
+    /// What only one format knows, by its name.
+    pub extra: Extra,
 }
 
 /// What kind of failure a call ended in, which decides what to do next.

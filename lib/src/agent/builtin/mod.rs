@@ -116,6 +116,7 @@ impl<'a> Run<'a> {
             max_tokens: agent.limits.max_tokens,
             effort: job.effort.clone(),
             metadata,
+            extra: Default::default(),
         };
         let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
         let toolbox = Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline));
