@@ -5,6 +5,7 @@ pub mod builtin;
 mod command;
 mod commit_message;
 mod intent;
+mod profile;
 mod roster;
 mod simulated;
 
@@ -26,6 +27,7 @@ use crate::process::Cancel;
 pub use builtin::Builtin;
 pub use command::CommandAgent;
 pub use commit_message::{command_message, commit_message};
+pub use profile::{LayerError, Profile};
 pub use roster::{NoAgent, Roster};
 pub use simulated::Simulated;
 

@@ -3,7 +3,11 @@
 //! A provider answers one [`Request`] with one [`Response`] and remembers nothing: whatever it needs is in the
 //! request. Retrying is the caller's business, so that a retry is seen where budgets and records are kept.
 
+mod http;
 mod message;
+mod price;
+mod providers;
+mod remote;
 pub mod script;
 pub mod wire;
 
@@ -16,6 +20,8 @@ use crate::event::{Extra, Usage};
 use crate::process::Cancel;
 
 pub use message::{Message, Part, Role};
+pub use providers::{NoProvider, Providers};
+pub use remote::{Remote, Unusable};
 pub use script::{Script, ScriptError};
 
 /// A tool the model may ask for.
@@ -153,6 +159,8 @@ impl LlmError {
 pub enum Provider {
     /// Answers from a YAML file.
     Script(Script),
+    /// A server answers.
+    Remote(Remote),
 }
 
 impl Provider {
@@ -160,6 +168,7 @@ impl Provider {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Script(_) => "script",
+            Self::Remote(remote) => remote.name(),
         }
     }
 
@@ -167,6 +176,15 @@ impl Provider {
     pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
         match self {
             Self::Script(script) => script.complete(request, cancel).await,
+            Self::Remote(remote) => remote.complete(request, cancel).await,
+        }
+    }
+
+    /// What a call of a model cost in US dollars, if its price is known.
+    pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+        match self {
+            Self::Script(_) => None,
+            Self::Remote(remote) => remote.cost(model, usage),
         }
     }
 }
