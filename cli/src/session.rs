@@ -5,7 +5,7 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach::agent::{Profile, Roster};
+use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
 use pleach::engine::{AutoApprove, CALL_OFF, Ended, Engine, Interviewer, Nobody, Pause, Session};
 use pleach::event::PauseReason;
@@ -72,7 +72,8 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
     let (canceller, cancel) = Cancel::new();
     let providers = providers(settings, config, &spawner)?;
     let engine = Engine {
-        agents: Roster::new(config, providers, spawner.clone()).with_profiles(profiles(config)?),
+        agents: Roster::new(config, providers.clone(), spawner.clone()).with_profiles(profiles(config)?),
+        scribe: providers.cheap(config).map(|(provider, model)| Scribe::new(provider, model)),
         spawner,
         state_dir: settings.state_dir.clone(),
         worktrees: WorktreeSettings {

@@ -7,6 +7,7 @@ mod commit_message;
 mod intent;
 mod profile;
 mod roster;
+mod scribe;
 mod simulated;
 
 use std::collections::VecDeque;
@@ -29,6 +30,7 @@ pub use command::CommandAgent;
 pub use commit_message::{command_message, commit_message};
 pub use profile::{LayerError, Profile};
 pub use roster::{NoAgent, Roster};
+pub use scribe::{Scribe, Written};
 pub use simulated::Simulated;
 
 /// A future behind a pointer, so that [`Agent`] can be one.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::remote::{Remote, Unusable};
 use super::{Provider, Script};
-use crate::config::{Config, Environment, ProviderName};
+use crate::config::{AgentChoice, Config, Environment, ProviderName};
 use crate::process::Spawner;
 use crate::text::closest;
 
@@ -58,6 +58,19 @@ impl Providers {
         let usable = || REMOTE.into_iter().find(|name| known.get(name).is_some_and(Result::is_ok));
         let default = config.providers.default.or(scripted).or_else(usable);
         Self { default, known }
+    }
+
+    /// The provider and the model for small things beside the work, if the user has said who may see the code: by a
+    /// provider, by a cheap model, or by an agent that asks the same one anyway.
+    pub fn cheap(&self, config: &Config) -> Option<(Provider, String)> {
+        let name = self.default?;
+        let Provider::Remote(remote) = self.get(None).ok()? else { return None };
+        let model = remote.model("cheap")?;
+        let given = config.providers.get(name)?;
+        let said = config.providers.default.is_some()
+            || given.models.contains_key("cheap")
+            || config.agent == Some(AgentChoice::Builtin);
+        said.then_some((Provider::Remote(remote), model))
     }
 
     /// The provider of a name, or the default one.
