@@ -1,8 +1,15 @@
 //! Real providers, as far as a server on loopback can be one: keys, addresses, trust, cost, written commit messages.
 
+use std::net::TcpListener;
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::{Value, json};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::server::{Play, Seen, Server};
 use crate::sessions::graph;
@@ -204,4 +211,58 @@ fn agents_are_told_who_they_are_by_their_files() {
     let first = &server.seen()[0].body;
     assert_eq!(first["model"], "m-poet");
     assert!(first["system"][0]["text"].as_str().unwrap().contains("\n# Role\nYou rhyme.\n"));
+}
+
+/// Puts TLS before a plain server, as `localhost` and certified by an authority of the tests alone; gives the port.
+fn tls_before(server: &Server) -> u16 {
+    let certificate = CertificateDer::from_pem_slice(include_bytes!("../data/tls-server.pem")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../data/tls-server-key.pem")).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|config| config.with_no_client_auth().with_single_cert(vec![certificate], key))
+        .expect("a certificate and its key");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
+    let port = listener.local_addr().expect("a bound socket").port();
+    let plain = server.url().replace("http://", "");
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async move {
+            listener.set_nonblocking(true).expect("a socket of the test's own");
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket of the test's own");
+            let acceptor = TlsAcceptor::from(Arc::new(config));
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, plain) = (acceptor.clone(), plain.clone());
+                tokio::spawn(async move {
+                    // A caller that does not trust us hangs up here.
+                    let Ok(mut caller) = acceptor.accept(stream).await else { return };
+                    let mut server = tokio::net::TcpStream::connect(plain).await.expect("the plain server");
+                    let _ = tokio::io::copy_bidirectional(&mut caller, &mut server).await;
+                });
+            }
+        });
+    });
+    port
+}
+
+#[test]
+fn a_server_over_tls_must_be_one_the_machine_trusts() {
+    let server = server(|_| answer(&[text(GOOD)]));
+    let env = world(&server);
+    let port = tls_before(&server);
+    let run = |host: &str, authority: Option<&str>| {
+        let mut command = env.command(&["run", "g.dot", "-y"]);
+        command.env("ANTHROPIC_API_KEY", KEY);
+        command.env("PLEACH_PROVIDERS__ANTHROPIC__SETTINGS__API_BASE", format!("https://{host}:{port}"));
+        command.envs(authority.map(|file| ("SSL_CERT_FILE", file)));
+        env.finish(command.output().expect("pleach can be started"))
+    };
+    let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tls-authority.pem");
+    for (host, authority) in [("localhost", None), ("127.0.0.1", Some(authority))] {
+        let refused = run(host, authority).expect(1);
+        let said = format!("{}{}", refused.stdout, refused.stderr);
+        assert!(said.contains(&format!("no safe connection to https://{host}:{port}/v1: ")), "{refused}");
+        assert!(server.seen().is_empty(), "nothing was sent");
+    }
+    run("localhost", Some(authority)).expect(0);
+    assert_eq!(server.seen()[0].headers["host"], format!("localhost:{port}"));
 }

@@ -306,7 +306,8 @@ fn parse_arguments(raw: &str) -> Value {
 /// Reads arguments sent as text, and keeps the text in `rest` where it would be written differently.
 fn read_arguments(raw: &str, rest: &mut Object) -> Value {
     let value = parse_arguments(raw);
-    if value.to_string() != raw {
+    let written = value.to_string();
+    if written != raw {
         rest.insert("arguments".into(), raw.into());
     }
     value
