@@ -1,16 +1,17 @@
 //! What `run`, `resume` and `demo` share: making an engine of the settings, and seeing a session through to its end.
 
+use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use pleach::agent::Roster;
-use pleach::config::{Config, ProviderName};
+use pleach::agent::{Profile, Roster, Scribe};
+use pleach::config::{AgentSettings, Config};
 use pleach::engine::{AutoApprove, CALL_OFF, Ended, Engine, Interviewer, Nobody, Pause, Session};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
-use pleach::llm::{Provider, Script};
+use pleach::llm::{Providers, Script};
 use pleach::process::{Cancel, Canceller, Spawner};
 use pleach::text::counted;
 use pleach::workspace::{WorktreeSettings, repo_name};
@@ -69,8 +70,10 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
         .map_err(|error| Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error))?;
     let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &settings.environment);
     let (canceller, cancel) = Cancel::new();
+    let providers = providers(settings, config, &spawner)?;
     let engine = Engine {
-        agents: Roster::new(config, provider(config)?, spawner.clone()),
+        agents: Roster::new(config, providers.clone(), spawner.clone()).with_profiles(profiles(config)?),
+        scribe: providers.cheap(config).map(|(provider, model)| Scribe::new(provider, model)),
         spawner,
         state_dir: settings.state_dir.clone(),
         worktrees: WorktreeSettings {
@@ -103,21 +106,27 @@ fn interviewer(answers: Answers) -> Box<dyn Interviewer> {
     Box::new(pleach::engine::Prepared::new(answers.given, last))
 }
 
-/// The model provider of the built-in agent.
-fn provider(config: &Config) -> Result<Option<Provider>, Failure> {
-    let providers = &config.providers;
-    match (providers.default, &providers.script.file) {
-        (None | Some(ProviderName::Script), Some(file)) => {
-            let unusable = |why: String| {
-                Failure::new(Exit::Usage, format!("cannot use the script `{}`: {why}", file.display()))
-                    .hint("docs/scripted-provider.md shows how a script is written")
-            };
-            let text = std::fs::read_to_string(file).map_err(|error| unusable(error.to_string()))?;
-            let script = Script::parse(&text).map_err(|error| unusable(error.to_string()))?;
-            Ok(Some(Provider::Script(script)))
-        }
-        _ => Ok(None),
-    }
+/// The model providers of the built-in agent.
+fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Result<Providers, Failure> {
+    let script = config.providers.script.file.as_ref().map(|file| {
+        let unusable = |why: String| {
+            Failure::new(Exit::Usage, format!("cannot use the script `{}`: {why}", file.display()))
+                .hint("docs/scripted-provider.md shows how a script is written")
+        };
+        let text = std::fs::read_to_string(file).map_err(|error| unusable(error.to_string()))?;
+        Script::parse(&text).map_err(|error| unusable(error.to_string()))
+    });
+    Ok(Providers::new(config, &settings.environment, spawner, script.transpose()?))
+}
+
+/// What the named agents are told about themselves.
+fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
+    let load = |(name, agent): (&String, &AgentSettings)| match Profile::load(agent) {
+        Ok(profile) => Ok((name.clone(), profile)),
+        Err(error) => Err(Failure::new(Exit::Usage, format!("agent `{name}`: {error}"))
+            .hint("a layer file is YAML with a `content` key; docs/agents.md shows one")),
+    };
+    config.agents.iter().map(load).collect()
 }
 
 /// Runs a session to its end, its pause or its failure, shows what happens, and says how to go on.

@@ -12,6 +12,7 @@ mod inspect;
 mod matrix;
 mod orchestra;
 mod programs;
+mod providers;
 mod repositories;
 mod rm;
 mod sessions;
@@ -25,3 +26,7 @@ mod trees;
 mod trust;
 mod validate;
 mod workspace;
+
+#[allow(dead_code, reason = "the library's tests play more parts with it")]
+#[path = "../../../lib/testing/server.rs"]
+mod server;

@@ -177,7 +177,10 @@ fn a_dry_run_says_which_agent_would_work() {
     assert_eq!(agents, ["-", "-", "command:true", "command:sh check.sh", "-"]);
     env.configure("agent: builtin\n");
     let refused = env.run(&dot, &["--dry-run"]).expect(7);
-    assert!(refused.stderr.contains("`code` cannot run: the built-in agent has no model provider"), "{refused}");
+    assert!(
+        refused.stderr.contains("`code` cannot run: there is no model to ask; set a key such as ANTHROPIC_API_KEY"),
+        "{refused}"
+    );
     assert!(env.sessions().is_empty());
 }
 

@@ -61,6 +61,109 @@ pub fn command_message(command: &str, paths: &[RepoPath]) -> String {
     parts.join("\n\n")
 }
 
+/// Subjects that say nothing.
+const EMPTY_WORDS: [&str; 12] = [
+    "auto-commit",
+    "auto commit",
+    "update files",
+    "update code",
+    "make changes",
+    "commit changes",
+    "apply changes",
+    "update",
+    "changes",
+    "wip",
+    "fix",
+    "misc",
+];
+
+/// A message somebody else wrote, in the form of ours: first line in the imperative with 1 to 72 characters, a blank
+/// line, a description; no line looks like a trailer. Otherwise what is wrong with it.
+pub(super) fn checked_message(said: &str) -> Result<String, String> {
+    let text = visible(said);
+    let lines: Vec<&str> =
+        text.lines().map(str::trim_end).filter(|line| !line.trim_start().starts_with("```")).collect();
+    let text = lines.join("\n");
+    let (first, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
+    let subject = without_type(first.trim_matches(['"', '`', '*', '#', ' ']).trim_end_matches(['.', ' ']));
+    if subject.is_empty() {
+        return Err("it is empty".into());
+    }
+    let length = subject.chars().count();
+    if length > SUBJECT {
+        return Err(format!("its first line has {length} characters, {SUBJECT} is the most"));
+    }
+    if EMPTY_WORDS.contains(&subject.to_lowercase().as_str()) {
+        return Err("its first line does not say what was done".into());
+    }
+    if !is_imperative(&subject) {
+        return Err("its first line is not in the imperative mood".into());
+    }
+    if guard(&subject) != subject {
+        return Err("its first line looks like a trailer".into());
+    }
+    if !rest.is_empty() && !rest.starts_with('\n') {
+        return Err("its second line is not blank".into());
+    }
+    // Trailers are ours to write: who the model thanks or signs for is left out.
+    let paragraphs: Vec<String> = rest.split("\n\n").map(described).filter(|text| !text.is_empty()).collect();
+    if paragraphs.is_empty() {
+        return Err("it has no description below the first line".into());
+    }
+    Ok([subject].into_iter().chain(paragraphs).collect::<Vec<_>>().join("\n\n"))
+}
+
+/// A paragraph without trailers, its lists kept, its long lines wrapped.
+fn described(paragraph: &str) -> String {
+    let trailer = |line: &str| {
+        let token = line.split(": ").next().unwrap_or_default().to_ascii_lowercase();
+        token.ends_with("-by") && line.contains(": ")
+    };
+    let lines = paragraph.lines().map(str::trim).filter(|line| !line.is_empty() && !trailer(line));
+    let mut blocks: Vec<String> = Vec::new();
+    for line in lines {
+        match blocks.last_mut().filter(|_| !line.starts_with(['-', '*'])) {
+            Some(block) => {
+                block.push(' ');
+                block.push_str(line);
+            }
+            None => blocks.push(line.to_owned()),
+        }
+    }
+    blocks.iter().map(|block| wrap(block)).collect::<Vec<_>>().join("\n")
+}
+
+/// A subject without the type some put before it: `feat(parser): add x` is `Add x`.
+fn without_type(subject: &str) -> String {
+    const TYPES: [&str; 11] =
+        ["feat", "fix", "docs", "style", "refactor", "perf", "test", "build", "ci", "chore", "revert"];
+    let rest = subject.split_once(": ").filter(|(kind, _)| {
+        let kind = kind.trim_end_matches('!');
+        let kind = kind.split_once('(').map_or(kind, |(kind, _)| kind);
+        TYPES.contains(&kind.to_lowercase().as_str())
+    });
+    let subject = rest.map_or(subject, |(_, rest)| rest.trim());
+    let mut letters = subject.chars();
+    letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Whether a sentence begins like an order: no verb in another form than its own, nobody who speaks.
+fn is_imperative(subject: &str) -> bool {
+    let word: String = subject.chars().take_while(|c| c.is_alphabetic() || matches!(c, '-' | '\'')).collect();
+    let word = word.to_lowercase();
+    if word.is_empty() || !subject[word.len().min(subject.len())..].starts_with(' ') {
+        return false;
+    }
+    match base_form(&word) {
+        Some(verb) => verb == word,
+        None => {
+            let other = ["i", "we", "it", "this", "the", "a", "an", "i'll", "i've", "now", "here"];
+            let form = word.len() > 5 && (word.ends_with("ing") || word.ends_with("ed"));
+            !other.contains(&word.as_str()) && !form
+        }
+    }
+}
+
 /// The lines that say something, below each other.
 fn indented(command: &str) -> String {
     let lines: Vec<&str> = command.lines().map(str::trim_end).filter(|line| !line.is_empty()).collect();
@@ -428,7 +531,53 @@ mod tests {
         assert!(message(&"x\n".repeat(40)).contains("    … 10 more lines"));
     }
 
+    /// Source row "Commit message format": first line under 72 characters, imperative mood, blank line, description.
+    #[test]
+    fn a_written_message_is_held_to_its_form() {
+        let good = [
+            ("Add a parser\n\nIt reads x.", "Add a parser\n\nIt reads x."),
+            ("```\nAdd a parser.\n\nIt reads x.\n```", "Add a parser\n\nIt reads x."),
+            ("feat(parser)!: add a parser\n\nIt reads x.", "Add a parser\n\nIt reads x."),
+            ("\"Add it all\"\n\n- one\n- two\n  more", "Add it all\n\n- one\n- two more"),
+            ("Embed the page\n\nWhy not.\n\nCo-authored-by: A <a@b>", "Embed the page\n\nWhy not."),
+            ("Add a note\n\nNote: it is one.", "Add a note\n\n- Note: it is one."),
+        ];
+        for (said, text) in good {
+            assert_eq!(checked_message(said).as_deref(), Ok(text), "{said}");
+        }
+        let long = format!("Add {}\n\nx", "y".repeat(70));
+        let bad = [
+            ("", "empty"),
+            ("  \n\n", "empty"),
+            ("Added a parser\n\nx", "imperative"),
+            ("Adds a parser\n\nx", "imperative"),
+            ("Adding a parser\n\nx", "imperative"),
+            ("Reworked the parser\n\nx", "imperative"),
+            ("I add a parser\n\nx", "imperative"),
+            ("Parser\n\nx", "imperative"),
+            ("auto-commit\n\nx", "does not say"),
+            ("Update files\n\nx", "does not say"),
+            ("Add a parser", "no description"),
+            ("Add a parser\n\nSigned-off-by: A <a@b>", "no description"),
+            ("Add a parser\nIt reads x.", "not blank"),
+            (long.as_str(), "has 74 characters"),
+        ];
+        for (said, why) in bad {
+            let wrong = checked_message(said).unwrap_err();
+            assert!(wrong.contains(why), "{said}: {wrong}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_written_message_that_passes_has_the_form(said in "[A-Za-z:`#\\-\\n .]{0,200}") {
+            if let Ok(text) = checked_message(&said) {
+                let lines: Vec<&str> = text.lines().collect();
+                prop_assert!((1..=SUBJECT).contains(&lines[0].chars().count()) && lines[1].is_empty() && lines.len() > 2);
+                prop_assert!(lines[2..].iter().all(|line| guard(line) == **line), "{text}");
+            }
+        }
+
         #[test]
         fn every_message_of_a_command_is_fit_for_git(command in prop_oneof!["\\PC{0,300}", any::<String>()]) {
             let message = command_message(&command, &paths(&["x:y"]));

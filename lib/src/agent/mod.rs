@@ -5,7 +5,9 @@ pub mod builtin;
 mod command;
 mod commit_message;
 mod intent;
+mod profile;
 mod roster;
+mod scribe;
 mod simulated;
 
 use std::collections::VecDeque;
@@ -26,7 +28,9 @@ use crate::process::Cancel;
 pub use builtin::Builtin;
 pub use command::CommandAgent;
 pub use commit_message::{command_message, commit_message};
+pub use profile::{LayerError, Profile};
 pub use roster::{NoAgent, Roster};
+pub use scribe::{Scribe, Written};
 pub use simulated::Simulated;
 
 /// A future behind a pointer, so that [`Agent`] can be one.

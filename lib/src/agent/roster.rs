@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Agent, Builtin, CommandAgent, Simulated};
+use super::{Agent, Builtin, CommandAgent, Profile, Simulated};
 use crate::config::{AgentChoice, Config, InvalidAgent};
-use crate::llm::Provider;
+use crate::llm::{NoProvider, Providers};
 use crate::plan::pipeline::Node;
 use crate::process::Spawner;
 
@@ -14,7 +14,8 @@ use crate::process::Spawner;
 pub struct Roster {
     default: Option<AgentChoice>,
     named: BTreeMap<String, Option<AgentChoice>>,
-    provider: Option<Provider>,
+    profiles: BTreeMap<String, Profile>,
+    providers: Providers,
     spawner: Spawner,
 }
 
@@ -28,15 +29,29 @@ pub enum NoAgent {
     #[error("agent `{0}` cannot be run by this version of pleach; use builtin, simulation or command:PROGRAM")]
     Unsupported(String),
     /// The built-in agent has nobody to ask.
-    #[error("the built-in agent has no model provider; set `providers.script.file` in pleach.yaml")]
-    NoProvider,
+    #[error("{0}")]
+    NoProvider(#[from] NoProvider),
+    /// The agent is given a tool that does not exist.
+    #[error("`agents.{agent}.tools` names `{tool}`, which the built-in agent does not have; it has {}", Builtin::tool_names().join(", "))]
+    UnknownTool {
+        /// The agent.
+        agent: String,
+        /// The tool.
+        tool: String,
+    },
 }
 
 impl Roster {
-    /// The agents of `config`. The built-in one asks `provider`; programs are started by `spawner`.
-    pub fn new(config: &Config, provider: Option<Provider>, spawner: Spawner) -> Self {
+    /// The agents of `config`. The built-in one asks `providers`; programs are started by `spawner`.
+    pub fn new(config: &Config, providers: impl Into<Providers>, spawner: Spawner) -> Self {
         let named = config.agents.iter().map(|(name, agent)| (name.clone(), agent.runner.clone())).collect();
-        Self { default: config.agent.clone(), named, provider, spawner }
+        let profiles = config.agents.iter().map(|(name, agent)| (name.clone(), Profile::of(agent))).collect();
+        Self { default: config.agent.clone(), named, profiles, providers: providers.into(), spawner }
+    }
+
+    /// The same with these profiles in place of those without their files.
+    pub fn with_profiles(self, profiles: BTreeMap<String, Profile>) -> Self {
+        Self { profiles, ..self }
     }
 
     /// Whether a node is only simulated.
@@ -51,6 +66,16 @@ impl Roster {
         match self.named.get(name) {
             Some(runner) => Ok(runner.clone().unwrap_or_else(default)),
             None => name.parse().map_err(|error: InvalidAgent| NoAgent::Unknown(error.to_string())),
+        }
+    }
+
+    fn profile(&self, node: &Node) -> Result<Profile, NoAgent> {
+        let named = node.agent.as_ref().and_then(|name| self.profiles.get_key_value(name));
+        let Some((agent, profile)) = named else { return Ok(Profile::default()) };
+        let known = Builtin::tool_names();
+        match profile.tools.iter().find(|tool| !known.contains(tool)) {
+            Some(tool) => Err(NoAgent::UnknownTool { agent: agent.clone(), tool: tool.clone() }),
+            None => Ok(profile.clone()),
         }
     }
 
@@ -69,8 +94,9 @@ impl Roster {
         match choice {
             AgentChoice::Simulation => Ok(Arc::new(Simulated)),
             AgentChoice::Builtin => {
-                let provider = self.provider.clone().ok_or(NoAgent::NoProvider)?;
-                Ok(Arc::new(Builtin::new(provider, self.spawner.clone())))
+                let provider = self.providers.get(node.llm_provider.as_deref())?;
+                let profile = self.profile(node)?;
+                Ok(Arc::new(Builtin::new(provider, self.spawner.clone()).with_profile(profile)))
             }
             AgentChoice::Command(argv) => Ok(Arc::new(CommandAgent::new(argv, self.spawner.clone()))),
             other => Err(NoAgent::Unsupported(other.to_string())),

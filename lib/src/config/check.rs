@@ -107,5 +107,17 @@ fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
             let at = place(tree, &["providers", name, "settings", "api_base"]);
             reading.fail(at, "an `api_base` begins with http:// or https://");
         }
+        let proxy = provider.settings.proxy.as_deref();
+        if proxy.is_some_and(|proxy| !proxy.starts_with("http://")) {
+            let at = place(tree, &["providers", name, "settings", "proxy"]);
+            reading.fail(
+                at,
+                "a `proxy` begins with http://; what goes through it to an https:// address stays unreadable",
+            );
+        }
+        if provider.settings.timeout == 0 {
+            let at = place(tree, &["providers", name, "settings", "timeout"]);
+            reading.fail(at, "a call needs at least one second");
+        }
     }
 }

@@ -27,8 +27,8 @@ pub use error::{ConfigError, Level, Source};
 pub use layer::{Layer, Partial, Resolved, parse_project, resolve};
 pub use model::{
     AgentSettings, Attribution, Budget, Commits, Config, DEFAULT_BRANCH_PREFIX, History, Isolation, Merge, Network,
-    OnExceeded, Provider, ProviderName, ProviderSettings, Providers, Push, Record, RecordPush, Repo, RepoTool, Sandbox,
-    SandboxMode, ScriptProvider, Step, Structural, Tool, Tree, Workspace, Worktrees, keys,
+    OnExceeded, Price, Provider, ProviderName, ProviderSettings, Providers, Push, Record, RecordPush, Repo, RepoTool,
+    Sandbox, SandboxMode, ScriptProvider, Step, Structural, Tool, Tree, Workspace, Worktrees, keys,
 };
 pub use read::Key;
 pub use record::RecordedConfigError;

@@ -119,6 +119,22 @@ section! {
         models: BTreeMap<String, String> = BTreeMap::new(),
         /// How its server is called.
         settings: ProviderSettings = ProviderSettings::default(),
+        /// Prices by model, over those pleach knows.
+        prices: BTreeMap<String, Price> = BTreeMap::new(),
+    }
+}
+
+section! {
+    /// What a model's tokens cost, in US dollars for a million.
+    Price {
+        /// US dollars for a million tokens of input.
+        input: f64 = 0.0,
+        /// US dollars for a million tokens of output.
+        output: f64 = 0.0,
+        /// US dollars for a million tokens read from the cache; as input without it.
+        cache_read: Option<f64> = None,
+        /// US dollars for a million tokens written to the cache; as input without it.
+        cache_write: Option<f64> = None,
     }
 }
 
@@ -131,6 +147,10 @@ section! {
         api_base: Option<String> = None,
         /// A command that prints the key, for keys that are in no variable.
         api_key_command: Option<String> = None,
+        /// Seconds the server may be silent before a call is given up.
+        timeout: u64 = 300,
+        /// The HTTP proxy the server is reached through. Variables such as HTTPS_PROXY do not count.
+        proxy: Option<String> = None,
     }
 }
 

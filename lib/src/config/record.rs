@@ -3,7 +3,7 @@
 //! A session is resumed with the settings it was started with, also in another clone on another machine. So the
 //! record holds every setting, defaults included, but nothing that belongs to one machine:
 //!
-//! - never where keys come from or go to (`api_base`, `api_key_command`), `worktrees.base`, and the paths of the
+//! - never where keys come from or go to (`api_base`, `api_key_command`, `proxy`), `worktrees.base`, and the paths of the
 //!   sandbox: these are always the resuming machine's;
 //! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
 //! - other paths, and remotes with a password in them, are left out and listed under `machine`: on resume the local
@@ -94,6 +94,7 @@ impl Config {
         for (_, provider) in self.providers_mut() {
             provider.settings.api_base = None;
             provider.settings.api_key_command = None;
+            provider.settings.proxy = None;
         }
         self.worktrees.base = None;
         self.sandbox.rw.clear();
@@ -151,6 +152,9 @@ impl Merged {
             }
             if mine(&format!("providers.{name}.settings.api_key_command")) {
                 theirs.settings.api_key_command = own.settings.api_key_command.take();
+            }
+            if mine(&format!("providers.{name}.settings.proxy")) {
+                theirs.settings.proxy = own.settings.proxy.take();
             }
         }
         if mine("worktrees.base") {

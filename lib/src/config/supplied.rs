@@ -124,6 +124,7 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
         let key = |key: &str| format!("providers.{name}.settings.{key}");
         add(command, key("api_key_command"), settings.api_key_command.clone());
         add(SuppliedKind::KeyAddress, key("api_base"), settings.api_base.clone());
+        add(SuppliedKind::KeyAddress, key("proxy"), settings.proxy.clone());
     }
     add(SuppliedKind::RecordAddress, "record.cxdb".into(), config.record.cxdb.clone());
     let sandbox = &config.sandbox;

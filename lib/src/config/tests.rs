@@ -13,7 +13,7 @@ attribution: assisted-by
 commits: turns
 providers:
   default: anthropic
-  anthropic: {models: {smart: M, worker: M, cheap: 5.10}, settings: {max_tokens: 100, api_base: "https://a.example", api_key_command: pass show key}}
+  anthropic: {models: {smart: M, worker: M, cheap: 5.10}, settings: {max_tokens: 100, api_base: "https://a.example", api_key_command: pass show key, timeout: 9, proxy: "http://proxy:3128"}, prices: {M: {input: 1, output: 2, cache_read: 0.1, cache_write: 1.5}}}
   openai: {models: {smart: M}}
   gemini: {settings: {max_tokens: 1}}
   compatible: {settings: {api_base: http://localhost:1}}
@@ -504,6 +504,7 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     command merge.test_command (/p/pleach.yaml:20): t
     command providers.anthropic.settings.api_key_command (/p/pleach.yaml:7): pass show key
     address for keys providers.anthropic.settings.api_base (/p/pleach.yaml:7): https://a.example
+    address for keys providers.anthropic.settings.proxy (/p/pleach.yaml:7): http://proxy:3128
     address for keys providers.compatible.settings.api_base (/p/pleach.yaml:10): http://localhost:1
     address for records record.cxdb (/p/pleach.yaml:22): localhost:9009
     sandbox sandbox.mode (/p/pleach.yaml:23): mode: off

@@ -43,7 +43,7 @@ pub use view::{
 };
 
 use self::locks::Locks;
-use crate::agent::{BoxFuture, NoAgent, Roster};
+use crate::agent::{BoxFuture, NoAgent, Roster, Scribe};
 use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded};
 use crate::git;
 use crate::git::Repo;
@@ -78,6 +78,8 @@ pub struct Engine {
     pub interviewer: Box<dyn Interviewer>,
     /// Handlers of the embedding program, by `type`. They win over built-in ones.
     pub handlers: BTreeMap<String, Arc<dyn Handler>>,
+    /// Writes the messages of turns' commits, in place of the agent's own words.
+    pub scribe: Option<Scribe>,
     /// Takes secrets out of records.
     pub redactor: Redactor,
     /// Stops the run.

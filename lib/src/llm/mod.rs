@@ -3,18 +3,25 @@
 //! A provider answers one [`Request`] with one [`Response`] and remembers nothing: whatever it needs is in the
 //! request. Retrying is the caller's business, so that a retry is seen where budgets and records are kept.
 
+mod http;
 mod message;
+mod price;
+mod providers;
+mod remote;
 pub mod script;
+pub mod wire;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::event::Usage;
+use crate::event::{Extra, Usage};
 use crate::process::Cancel;
 
 pub use message::{Message, Part, Role};
+pub use providers::{NoProvider, Providers};
+pub use remote::{Remote, Unusable};
 pub use script::{Script, ScriptError};
 
 /// A tool the model may ask for.
@@ -26,6 +33,8 @@ pub struct ToolSpec {
     pub description: String,
     /// JSON schema of its arguments.
     pub parameters: Value,
+    /// What only one format knows, by its name.
+    pub extra: Extra,
 }
 
 /// Everything a model is told for one answer.
@@ -45,6 +54,8 @@ pub struct Request {
     pub effort: Option<String>,
     /// Facts about the call that are no part of the conversation, by name ([`meta`]). They never leave the machine.
     pub metadata: BTreeMap<String, String>,
+    /// What only one format knows, by its name.
+    pub extra: Extra,
 }
 
 /// Names in [`Request::metadata`].
@@ -87,6 +98,8 @@ pub struct Response {
     pub model: String,
     /// Why it stopped.
     pub stop: Stop,
+    /// What only one format knows, by its name.
+    pub extra: Extra,
 }
 
 /// What kind of failure a call ended in, which decides what to do next.
@@ -146,6 +159,8 @@ impl LlmError {
 pub enum Provider {
     /// Answers from a YAML file.
     Script(Script),
+    /// A server answers.
+    Remote(Remote),
 }
 
 impl Provider {
@@ -153,6 +168,7 @@ impl Provider {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Script(_) => "script",
+            Self::Remote(remote) => remote.name(),
         }
     }
 
@@ -160,6 +176,15 @@ impl Provider {
     pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
         match self {
             Self::Script(script) => script.complete(request, cancel).await,
+            Self::Remote(remote) => remote.complete(request, cancel).await,
+        }
+    }
+
+    /// What a call of a model cost in US dollars, if its price is known.
+    pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+        match self {
+            Self::Script(_) => None,
+            Self::Remote(remote) => remote.cost(model, usage),
         }
     }
 }

@@ -172,6 +172,13 @@ impl WorkingCopy {
     /// Finds out what changed since the newest recorded commit and prepares a commit of it. `candidates` are the only
     /// paths that can have changed, where that is known; none means a scan of everything.
     pub fn prepare(&mut self, author: &Author<'_>, candidates: Option<&[PathBuf]>) -> Result<Change, Error> {
+        let mut change = self.changed(candidates)?;
+        self.finish(author, &mut change)?;
+        Ok(change)
+    }
+
+    /// What changed, without a commit of it yet.
+    pub fn changed(&mut self, candidates: Option<&[PathBuf]>) -> Result<Change, Error> {
         let (agent_head, branch) = self.agent_commits()?;
         let mut writer = self.repo.writer();
         let scan = match candidates {
@@ -179,7 +186,7 @@ impl WorkingCopy {
             None => self.worktree.scan()?,
         };
         let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::default())?;
-        let mut change = Change {
+        Ok(Change {
             writer,
             commit: None,
             tree: written.tree,
@@ -188,11 +195,30 @@ impl WorkingCopy {
             message: None,
             branch,
             warnings: written.warnings,
-        };
-        if change.tree != self.tree()? || agent_head.is_some() {
-            self.commit(author, &mut change)?;
+        })
+    }
+
+    /// Makes the commit of a change, if there is anything in it.
+    pub fn finish(&self, author: &Author<'_>, change: &mut Change) -> Result<(), Error> {
+        if self.is_change(change)? { self.commit(author, change) } else { Ok(()) }
+    }
+
+    /// Whether the commits of turns are on the session's branch, where people see them.
+    pub fn carries_turns(&self) -> bool {
+        self.carries == Commits::Turns
+    }
+
+    fn is_change(&self, change: &Change) -> Result<bool, Error> {
+        Ok(change.tree != self.tree()? || change.agent_head.is_some())
+    }
+
+    /// The change as a patch, if there is anything in it. Its objects are on disk then.
+    pub fn patch(&self, change: &mut Change) -> Result<Option<String>, Error> {
+        if !self.is_change(change)? {
+            return Ok(None);
         }
-        Ok(change)
+        change.writer.flush()?;
+        Ok(Some(self.repo.patch(self.tree()?, change.tree, &[])?))
     }
 
     fn commit(&self, author: &Author<'_>, change: &mut Change) -> Result<(), Error> {

@@ -73,6 +73,7 @@ impl World {
             worktrees: Default::default(),
             interviewer: Box::new(AutoApprove),
             handlers,
+            scribe: None,
             redactor: Redactor::new(std::iter::empty::<(String, String)>()),
             cancel: Cancel::never(),
         })

@@ -11,8 +11,12 @@ mod events;
 mod examples;
 mod git;
 mod process;
+mod providers;
 mod records_page;
 mod repository;
 mod steps;
 mod structure;
 mod trailer;
+
+#[path = "../../testing/server.rs"]
+mod server;

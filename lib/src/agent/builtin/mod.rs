@@ -19,7 +19,7 @@ use self::jail::Jail;
 use self::loops::Finding;
 use self::tools::{Answer, Shell, Toolbox, Wrote};
 use super::intent::intent_of;
-use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turn, Turns, Verdict};
+use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::event::ToolCall;
 use crate::llm::{Message, Part, Provider, Request, Response, Role, Stop, meta};
 use crate::process::{Cancel, Spawner};
@@ -35,17 +35,32 @@ pub struct Builtin {
     provider: Provider,
     spawner: Spawner,
     limits: Limits,
+    profile: Profile,
 }
 
 impl Builtin {
     /// An agent that asks `provider` and runs its commands with `spawner`, with the default limits.
     pub fn new(provider: Provider, spawner: Spawner) -> Self {
-        Self { provider, spawner, limits: Limits::default() }
+        Self { provider, spawner, limits: Limits::default(), profile: Profile::default() }
     }
 
     /// The same with other limits.
     pub fn with_limits(self, limits: Limits) -> Self {
         Self { limits, ..self }
+    }
+
+    /// The same as an agent of the configuration.
+    pub fn with_profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
+    }
+
+    /// The names of all its tools.
+    pub fn tool_names() -> Vec<String> {
+        tools::specs(&Limits::default()).into_iter().map(|tool| tool.name).collect()
+    }
+
+    fn may_use(&self, tool: &str) -> bool {
+        self.profile.tools.is_empty() || self.profile.tools.iter().any(|name| name == tool)
     }
 }
 
@@ -89,7 +104,7 @@ impl<'a> Run<'a> {
     fn new(agent: &'a Builtin, mut job: Job) -> Result<Self, AgentError> {
         let terminal = |error: std::io::Error| AgentError::Terminal(format!("cannot open the working copy: {error}"));
         let jail = Jail::new(&job.root, &job.cwd, Some(&job.status_file)).map_err(terminal)?;
-        let system = prompt::system(&job, &jail, &agent.limits);
+        let system = prompt::system(&job, &jail, &agent.limits, &agent.profile);
         let mut messages = std::mem::take(&mut job.history);
         let mut unreported = 0;
         if !job.continues {
@@ -108,14 +123,17 @@ impl<'a> Run<'a> {
             (meta::ATTEMPT.into(), job.attempt.to_string()),
             (meta::STATUS_FILE.into(), job.status_file.to_string_lossy().into_owned()),
         ]);
+        let mut tools = if job.tools { tools::specs(&agent.limits) } else { Vec::new() };
+        tools.retain(|tool| agent.may_use(&tool.name));
         let request = Request {
-            model: job.model.clone().unwrap_or_default(),
+            model: job.model.clone().or_else(|| agent.profile.model.clone()).unwrap_or_default(),
             system,
             messages,
-            tools: if job.tools { tools::specs(&agent.limits) } else { Vec::new() },
+            tools,
             max_tokens: agent.limits.max_tokens,
             effort: job.effort.clone(),
             metadata,
+            extra: Default::default(),
         };
         let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
         let toolbox = Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline));
@@ -176,7 +194,7 @@ impl<'a> Run<'a> {
             messages: self.request.messages[first_new..].to_vec(),
             tool_calls,
             usage: response.usage,
-            cost_usd: None,
+            cost_usd: self.agent.provider.cost(&response.model, &response.usage),
             model: response.model,
             provider: self.agent.provider.name().into(),
             intent,
@@ -201,6 +219,8 @@ impl<'a> Run<'a> {
             }
             let answer = if !self.job.tools {
                 Answer::error("there are no tools in this step")
+            } else if !self.agent.may_use(name) {
+                Answer::error(format!("the tool `{name}` is not for you; use those you were given"))
             } else if index >= most {
                 Answer::error(format!("not run: one answer may ask for {most} tools at most; ask for the rest again"))
             } else if self.timed_out() {

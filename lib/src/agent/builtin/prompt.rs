@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Limits;
 use super::jail::Jail;
-use crate::agent::Job;
+use crate::agent::{Job, Profile};
 
 /// Files with a project's own rules, in the order they are read in each directory.
 const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -13,13 +13,14 @@ const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 const BUDGET: usize = 32 << 10;
 
 /// The system prompt of a job.
-pub(super) fn system(job: &Job, jail: &Jail, limits: &Limits) -> String {
+pub(super) fn system(job: &Job, jail: &Jail, limits: &Limits, profile: &Profile) -> String {
     let mut text = format!(
         "You are a software engineer working on step `{}` of a pipeline. Nobody watches and nobody can answer a \
          question: decide yourself, do the task as far as it goes, and end with a short account of what you did and \
          what is left.\n",
         job.node
     );
+    text.push_str(&profile.told());
     if job.tools {
         text.push_str(&rules(job, limits));
     } else {
@@ -110,7 +111,7 @@ mod tests {
         job.cwd = dir.path().join(start);
         change(&mut job);
         let jail = Jail::new(&job.root, &job.cwd, None).unwrap();
-        system(&job, &jail, &Limits::default())
+        system(&job, &jail, &Limits::default(), &Profile::default())
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason};
 use crate::ids::RepoPath;
 use crate::llm::Message;
 use crate::plan::pipeline::WritePolicy;
-use crate::workspace::Author;
+use crate::workspace::{Author, Change};
 
 /// Asks for a verdict that can be read. A program has no memory, so it is told everything once more.
 fn review_again(work: &AgentWork, answer: &str) -> String {
@@ -50,7 +50,7 @@ impl Worker {
         let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
         if !end.is_over
-            && let Some(leftover) = self.leftover(kind, &model)?
+            && let Some(leftover) = self.leftover(kind, &model).await?
         {
             end.warnings.extend(leftover.change.warnings.iter().cloned());
             end.effect = Effect::Leftover(Box::new(leftover));
@@ -162,7 +162,7 @@ impl Worker {
 
     async fn turn(&mut self, kind: &str, turn: Turn, warnings: &mut Vec<String>) -> Result<Verdict, Stopped> {
         warnings.extend(turn.warnings.iter().cloned());
-        let report = self.report(kind, turn)?;
+        let report = self.report(kind, turn).await?;
         warnings.extend(report.change.warnings.iter().cloned());
         let (answer, recorded) = oneshot::channel();
         let gone = |_| Stopped::Paused(PauseReason::Interrupted);
@@ -173,21 +173,23 @@ impl Worker {
         Ok(recorded.verdict)
     }
 
-    fn report(&mut self, kind: &str, turn: Turn) -> Result<TurnReport, Stopped> {
+    async fn report(&mut self, kind: &str, mut turn: Turn) -> Result<TurnReport, Stopped> {
         let at = clock::now();
         let boundary = if turn.exact { "exact" } else { "inferred" };
         let trailers =
             if turn.exact { Vec::new() } else { vec![("Orchestra-Boundary".to_owned(), boundary.to_owned())] };
         let intent = self.engine.redactor.text(&turn.intent).into_owned();
-        let message = |paths: &[RepoPath]| commit_message(&intent, paths);
-        let author = Author { facts: self.facts(&turn.model, &turn.provider), trailers, at, message: &message };
-        let change = block(|| {
+        let mut change = block(|| {
             if self.node.write == WritePolicy::Never {
                 self.copy.unchanged()
             } else {
-                self.copy.prepare(&author, turn.writes.as_deref())
+                self.copy.changed(turn.writes.as_deref())
             }
         })?;
+        let text = self.message(&intent, &mut change, &mut turn).await?;
+        let message = |paths: &[RepoPath]| text.clone().unwrap_or_else(|| commit_message(&intent, paths));
+        let author = Author { facts: self.facts(&turn.model, &turn.provider), trailers, at, message: &message };
+        block(|| self.copy.finish(&author, &mut change))?;
         let id = self.turn_id();
         let event = AgentTurn {
             turn_number: id.number,
@@ -216,9 +218,27 @@ impl Worker {
         Ok(TurnReport { turn: event, at, messages: messages.collect(), change })
     }
 
+    /// The message of a turn's commit, where somebody writes it; what that cost is part of the turn. Secrets are taken
+    /// out of the change before anybody sees it.
+    async fn message(&mut self, intent: &str, change: &mut Change, turn: &mut Turn) -> Result<Option<String>, Stopped> {
+        let engine = Arc::clone(&self.engine);
+        let Some(scribe) = engine.scribe.as_ref().filter(|_| self.copy.carries_turns()) else { return Ok(None) };
+        let Some(patch) = block(|| self.copy.patch(change))? else { return Ok(None) };
+        let patch = engine.redactor.text(&patch);
+        let written = scribe.write(intent, &change.paths, &patch, &engine.cancel).await;
+        turn.usage += written.usage;
+        if let Some(cost) = written.cost_usd {
+            *turn.cost_usd.get_or_insert_default() += cost;
+        }
+        if let Some(why) = written.fallback {
+            change.warnings.push(format!("the commit message is in the agent's own words: {why}"));
+        }
+        Ok(Some(written.text))
+    }
+
     /// What changed after the agent's last turn, as a turn of its own.
-    fn leftover(&mut self, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
+    async fn leftover(&mut self, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
         let turn = Turn { model: model.to_owned(), provider: "local".to_owned(), ..Turn::default() };
-        Ok(Some(self.report(kind, turn)?).filter(|report| report.change.commit.is_some()))
+        Ok(Some(self.report(kind, turn).await?).filter(|report| report.change.commit.is_some()))
     }
 }

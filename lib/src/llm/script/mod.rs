@@ -142,7 +142,10 @@ impl Script {
             None if request.model.is_empty() => "script".into(),
             None => request.model.clone(),
         };
-        Ok(Answer::Reply(reply.delay, Box::new(Response { message, usage: reply.usage, model, stop })))
+        Ok(Answer::Reply(
+            reply.delay,
+            Box::new(Response { message, usage: reply.usage, model, stop, extra: Default::default() }),
+        ))
     }
 
     fn no_match(&self, request: &Request) -> LlmError {

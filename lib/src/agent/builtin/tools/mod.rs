@@ -126,6 +126,7 @@ pub(super) fn specs(limits: &Limits) -> Vec<ToolSpec> {
             "required": required,
             "additionalProperties": false,
         }),
+        extra: Default::default(),
     };
     let text = |what: &str| json!({"type": "string", "description": what});
     let number = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});

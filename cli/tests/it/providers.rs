@@ -1,0 +1,268 @@
+//! Real providers, as far as a server on loopback can be one: keys, addresses, trust, cost, written commit messages.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::server::{Play, Seen, Server};
+use crate::sessions::graph;
+use crate::support::{Ran, TestEnv};
+
+const KEY: &str = "sk-ant-test-0123456789abcdef";
+
+/// An answer of Anthropic's server as a stream.
+fn answer(blocks: &[Value]) -> Play {
+    let event = |event: Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
+    let usage = json!({"input_tokens": 1000, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 100});
+    let message = json!({"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
+        "stop_reason": null, "usage": usage});
+    let mut pieces = vec![event(json!({"type": "message_start", "message": message}))];
+    for (index, block) in blocks.iter().enumerate() {
+        let mut begun = block.clone();
+        let delta = if block["type"] == "text" {
+            begun["text"] = "".into();
+            json!({"type": "text_delta", "text": block["text"]})
+        } else {
+            begun["input"] = json!({});
+            json!({"type": "input_json_delta", "partial_json": block["input"].to_string()})
+        };
+        pieces.push(event(json!({"type": "content_block_start", "index": index, "content_block": begun})));
+        pieces.push(event(json!({"type": "content_block_delta", "index": index, "delta": delta})));
+        pieces.push(event(json!({"type": "content_block_stop", "index": index})));
+    }
+    let stop = if blocks.iter().any(|block| block["type"] == "tool_use") { "tool_use" } else { "end_turn" };
+    pieces.push(event(json!({"type": "message_delta", "delta": {"stop_reason": stop}, "usage": usage})));
+    pieces.push(event(json!({"type": "message_stop"})));
+    Play::Stream(pieces)
+}
+
+fn text(text: &str) -> Value {
+    json!({"type": "text", "text": text})
+}
+
+fn write(file: &str) -> Value {
+    let input = json!({"file_path": file, "content": "one\n"});
+    json!({"type": "tool_use", "id": format!("call-{file}"), "name": "write_file", "input": input})
+}
+
+/// An agent that writes a file and is done; the cheap model says what `scribe` says.
+fn server(scribe: impl Fn(&Seen) -> Play + Send + Sync + 'static) -> Server {
+    Server::start(move |seen, _| {
+        if seen.body["model"] == "cheap-model" {
+            return scribe(seen);
+        }
+        let messages = seen.body["messages"].as_array().map_or(0, Vec::len);
+        if messages == 1 {
+            answer(&[text("I'll write the greeting."), write("hello.txt")])
+        } else {
+            answer(&[text("Done.")])
+        }
+    })
+}
+
+fn world(server: &Server) -> TestEnv {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/g.dot", graph("greet", "work [prompt=\"Greet\"] start -> work -> exit"));
+    let config = format!(
+        "agent: builtin\nproviders:\n  default: anthropic\n  anthropic:\n    models: {{worker: claude-sonnet-4-5, cheap: cheap-model}}\n    \
+         settings: {{api_base: '{}'}}\n",
+        server.url()
+    );
+    env.write("repo/pleach.yaml", config);
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Set up"]);
+    env
+}
+
+fn run(env: &TestEnv, args: &[&str]) -> Ran {
+    let mut command = env.command(&["run", "g.dot"]);
+    command.args(args).env("ANTHROPIC_API_KEY", KEY);
+    env.finish(command.output().expect("pleach can be started"))
+}
+
+fn message(env: &TestEnv) -> String {
+    env.git(&["log", "-1", "--format=%B", &format!("pleach/greet/{}", env.session())])
+}
+
+const GOOD: &str = "Add a greeting\n\nThe file greets whoever reads it.";
+
+#[test]
+fn commit_message_via_llm() {
+    let server = server(|_| answer(&[text(GOOD)]));
+    let env = world(&server);
+    run(&env, &["-y"]).expect(0);
+    let message = message(&env);
+    assert!(message.starts_with(&format!("{GOOD}\n\nOrchestra-Model: claude-sonnet-4-5\n")), "{message}");
+    let seen = server.seen();
+    let asked: Vec<&Seen> = seen.iter().filter(|seen| seen.body["model"] == "cheap-model").collect();
+    assert_eq!(asked.len(), 1, "one commit, one message");
+    let told = asked[0].body["messages"][0]["content"][0]["text"].as_str().unwrap();
+    for fact in ["I'll write the greeting.", "hello.txt", "+one"] {
+        assert!(told.contains(fact), "{fact}: {told}");
+    }
+}
+
+#[test]
+fn a_message_out_of_form_is_asked_for_again_and_then_left() {
+    let server = server(|seen| {
+        let again = seen.body["messages"].as_array().is_some_and(|messages| messages.len() > 1);
+        answer(&[text(if again { GOOD } else { "auto-commit" })])
+    });
+    let env = world(&server);
+    run(&env, &["-y"]).expect(0);
+    assert!(message(&env).starts_with(GOOD), "{}", message(&env));
+
+    for play in [answer(&[text("auto-commit")]), Play::Answer(500, vec![], "{}".into()), Play::Drop] {
+        let server = self::server(move |_| play.clone());
+        let env = world(&server);
+        let ran = run(&env, &["-y"]).expect(0);
+        let message = message(&env);
+        assert!(message.starts_with("Write the greeting\n\n"), "in the agent's own words: {message}");
+        assert!(ran.stderr.contains("the commit message is in the agent's own words: "), "{ran}");
+    }
+}
+
+#[test]
+fn an_address_from_the_repository_must_be_agreed_to() {
+    let server = server(|_| answer(&[text(GOOD)]));
+    let env = world(&server);
+    let refused = run(&env, &[]).expect(4);
+    assert!(refused.stderr.contains("address for keys") && refused.stderr.contains(&server.url()), "{refused}");
+    assert!(server.seen().is_empty(), "nothing was sent before");
+    run(&env, &["-y"]).expect(0);
+    assert_eq!(server.seen()[0].headers["x-api-key"], KEY);
+    run(&env, &[]).expect(0);
+}
+
+#[test]
+fn turns_know_their_cost_and_nothing_knows_the_key() {
+    let server = server(|_| answer(&[text(GOOD)]));
+    let env = world(&server);
+    let ran = run(&env, &["-y", "--json"]).expect(0);
+    let turns: Vec<Value> =
+        ran.json_lines().into_iter().filter(|line| line["type"] == "dev.orchestra.AgentTurn").collect();
+    assert_eq!(turns.len(), 2, "{ran}");
+    let first = &turns[0]["data"];
+    // 1000 in and 100 out, twice: the turn and its commit's message, the latter by a model without a price.
+    assert_eq!(first["token_usage"]["input"], 2000);
+    assert_eq!(turns[1]["data"]["token_usage"]["output"], 100);
+    let cost = turns[1]["data"]["cost_usd"].as_f64().unwrap();
+    assert!((cost - 0.0045).abs() < 1e-9, "3 and 15 dollars for a million: {cost}");
+    assert_eq!((&first["provider"], &first["model"]), (&json!("anthropic"), &json!("claude-sonnet-4-5")));
+    let sid = env.session();
+    let records = env.git(&["log", "-p", "--all", "--format=%B", &format!("refs/pleach/sessions/{sid}/main")]);
+    for text in [&records, &ran.stdout, &ran.stderr] {
+        assert!(!text.contains(KEY));
+    }
+    let objects = env.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
+    for id in objects.lines().filter_map(|line| line.split(' ').next()) {
+        let content = env.git(&["cat-file", "-p", id]);
+        assert!(!content.contains(KEY), "object {id}");
+    }
+    assert!(!state_holds(&env.root().join("state"), KEY));
+}
+
+/// Whether any file below a directory holds a text.
+fn state_holds(dir: &Path, text: &str) -> bool {
+    std::fs::read_dir(dir).expect("the state directory").flatten().any(|entry| {
+        let path = entry.path();
+        if path.is_dir() {
+            state_holds(&path, text)
+        } else {
+            std::fs::read(&path).is_ok_and(|held| String::from_utf8_lossy(&held).contains(text))
+        }
+    })
+}
+
+#[test]
+fn a_missing_or_refused_key_is_said_with_what_to_do() {
+    let server = Server::start(|_, _| {
+        let body = json!({"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}});
+        Play::Answer(401, vec![], body.to_string())
+    });
+    let env = world(&server);
+    let missing = env.pleach(&["run", "g.dot", "-y"]).expect(7);
+    assert!(missing.stderr.contains("there is no key for anthropic; set ANTHROPIC_API_KEY"), "{missing}");
+    let refused = run(&env, &["-y"]).expect(1);
+    let said = format!("{}{}", refused.stdout, refused.stderr);
+    assert!(said.contains("does not accept the key (401): invalid x-api-key; check ANTHROPIC_API_KEY"), "{refused}");
+    assert_eq!(server.seen().len(), 1, "a refused key is not tried again");
+}
+
+#[test]
+fn agents_are_told_who_they_are_by_their_files() {
+    let server = server(|_| answer(&[text(GOOD)]));
+    let env = world(&server);
+    env.write("repo/g.dot", graph("greet", "work [prompt=\"Greet\", agent=\"poet\"] start -> work -> exit"));
+    let config = env.read("repo/pleach.yaml");
+    env.write("repo/pleach.yaml", format!("{config}agents: {{poet: {{role: agents/role.yaml, model: m-poet}}}}\n"));
+    let missing = run(&env, &["-y"]).expect(2);
+    assert!(missing.stderr.contains("agent `poet`: cannot use the role file"), "{missing}");
+    env.write("repo/agents/role.yaml", "content: You rhyme.\n");
+    run(&env, &["-y"]).expect(0);
+    let first = &server.seen()[0].body;
+    assert_eq!(first["model"], "m-poet");
+    assert!(first["system"][0]["text"].as_str().unwrap().contains("\n# Role\nYou rhyme.\n"));
+}
+
+/// Puts TLS before a plain server, as `localhost` and certified by an authority of the tests alone; gives the port.
+fn tls_before(server: &Server) -> u16 {
+    let certificate = CertificateDer::from_pem_slice(include_bytes!("../data/tls-server.pem")).expect("a certificate");
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("../data/tls-server-key.pem")).expect("a key");
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .and_then(|config| config.with_no_client_auth().with_single_cert(vec![certificate], key))
+        .expect("a certificate and its key");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
+    let port = listener.local_addr().expect("a bound socket").port();
+    let plain = server.url().replace("http://", "");
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(async move {
+            listener.set_nonblocking(true).expect("a socket of the test's own");
+            let listener = tokio::net::TcpListener::from_std(listener).expect("a socket of the test's own");
+            let acceptor = TlsAcceptor::from(Arc::new(config));
+            while let Ok((stream, _)) = listener.accept().await {
+                let (acceptor, plain) = (acceptor.clone(), plain.clone());
+                tokio::spawn(async move {
+                    // A caller that does not trust us hangs up here.
+                    let Ok(mut caller) = acceptor.accept(stream).await else { return };
+                    let mut server = tokio::net::TcpStream::connect(plain).await.expect("the plain server");
+                    let _ = tokio::io::copy_bidirectional(&mut caller, &mut server).await;
+                });
+            }
+        });
+    });
+    port
+}
+
+#[test]
+fn a_server_over_tls_must_be_one_the_machine_trusts() {
+    let server = server(|_| answer(&[text(GOOD)]));
+    let env = world(&server);
+    let port = tls_before(&server);
+    let run = |host: &str, authority: Option<&str>| {
+        let mut command = env.command(&["run", "g.dot", "-y"]);
+        command.env("ANTHROPIC_API_KEY", KEY);
+        command.env("PLEACH_PROVIDERS__ANTHROPIC__SETTINGS__API_BASE", format!("https://{host}:{port}"));
+        command.envs(authority.map(|file| ("SSL_CERT_FILE", file)));
+        env.finish(command.output().expect("pleach can be started"))
+    };
+    let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tls-authority.pem");
+    for (host, authority) in [("localhost", None), ("127.0.0.1", Some(authority))] {
+        let refused = run(host, authority).expect(1);
+        let said = format!("{}{}", refused.stdout, refused.stderr);
+        assert!(said.contains(&format!("no safe connection to https://{host}:{port}/v1: ")), "{refused}");
+        assert!(server.seen().is_empty(), "nothing was sent");
+    }
+    run("localhost", Some(authority)).expect(0);
+    assert_eq!(server.seen()[0].headers["host"], format!("localhost:{port}"));
+}

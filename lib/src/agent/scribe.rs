@@ -1,0 +1,220 @@
+//! Commit messages written by a cheap model, from what changed and what the agent meant to do. What it writes is
+//! checked; when it cannot be used, or nobody answers in time, the message comes from the agent's own words.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use super::commit_message::{checked_message, commit_message};
+use crate::event::Usage;
+use crate::ids::RepoPath;
+use crate::llm::{Message, Provider, Request};
+use crate::process::Cancel;
+
+/// How long a message may take, both tries together.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// After how many failures in a row nobody is asked any more: a provider that is down must not hold up every turn.
+const FAILURES: u32 = 2;
+
+/// How much of a change is shown.
+const SHOWN: usize = 8_000;
+
+/// How many tokens a message may have.
+const MAX_TOKENS: u32 = 1_000;
+
+const SYSTEM: &str = "You write commit messages. Answer with the message alone: no quotes, no code fence, no remark.
+First line: what the commit does, in the imperative mood (\"Add\", not \"Added\" or \"Adds\"), at most 72 characters, no \
+full stop, no type prefix. Then a blank line. Then one to four lines that say what changed and why, as far as the diff \
+and the author's words tell. Say nothing that is in neither.";
+
+/// Writes commit messages.
+#[derive(Debug, Clone)]
+pub struct Scribe {
+    provider: Provider,
+    model: String,
+    patience: Duration,
+    failures: Arc<AtomicU32>,
+}
+
+/// A message and what it cost.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Written {
+    /// The message.
+    pub text: String,
+    /// The tokens of the calls that were answered.
+    pub usage: Usage,
+    /// Their price, where it is known.
+    pub cost_usd: Option<f64>,
+    /// Why it is made of the agent's own words, if it is.
+    pub fallback: Option<String>,
+}
+
+impl Scribe {
+    /// One that asks a model of `provider`.
+    pub fn new(provider: Provider, model: impl Into<String>) -> Self {
+        Self { provider, model: model.into(), patience: PATIENCE, failures: Arc::default() }
+    }
+
+    /// The same with another bound on how long a message may take.
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// Writes the message of a commit. There always is one.
+    pub async fn write(&self, intent: &str, paths: &[RepoPath], diff: &str, cancel: &Cancel) -> Written {
+        let mut written = Written { text: String::new(), usage: Usage::default(), cost_usd: None, fallback: None };
+        if self.failures.load(Ordering::Relaxed) >= FAILURES {
+            written.text = commit_message(intent, paths);
+            return written;
+        }
+        let asked = tokio::time::timeout(self.patience, self.ask(intent, paths, diff, cancel, &mut written)).await;
+        let why = match asked {
+            Ok(Ok(text)) => {
+                written.text = text;
+                self.failures.store(0, Ordering::Relaxed);
+                return written;
+            }
+            Ok(Err(why)) => why,
+            Err(_) => format!("no answer in {:?}", self.patience),
+        };
+        written.text = commit_message(intent, paths);
+        let last = self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURES;
+        written.fallback = Some(if last { format!("{why}; nobody is asked again in this run") } else { why });
+        written
+    }
+
+    async fn ask(
+        &self,
+        intent: &str,
+        paths: &[RepoPath],
+        diff: &str,
+        cancel: &Cancel,
+        written: &mut Written,
+    ) -> Result<String, String> {
+        let mut request = Request {
+            model: self.model.clone(),
+            system: SYSTEM.into(),
+            messages: vec![Message::user(question(intent, paths, diff))],
+            max_tokens: Some(MAX_TOKENS),
+            ..Request::default()
+        };
+        let mut wrong = String::new();
+        for _ in 0..2 {
+            let response = self.provider.complete(&request, cancel).await.map_err(|error| error.message)?;
+            written.usage += response.usage;
+            if let Some(cost) = self.provider.cost(&response.model, &response.usage) {
+                *written.cost_usd.get_or_insert_default() += cost;
+            }
+            let said = response.message.text();
+            match checked_message(&said) {
+                Ok(text) => return Ok(text),
+                Err(why) => wrong = why,
+            }
+            request.messages.push(Message::assistant(if said.trim().is_empty() { "(nothing)" } else { &said }));
+            request.messages.push(Message::steering(format!("That cannot be used: {wrong}. Write the message again.")));
+        }
+        Err(format!("the model's message could not be used, twice: {wrong}"))
+    }
+}
+
+/// What the model is told: the author's words, the paths, the change as far as it fits.
+fn question(intent: &str, paths: &[RepoPath], diff: &str) -> String {
+    let mut text = String::new();
+    if !intent.trim().is_empty() {
+        text.push_str(&format!("What the author said:\n{}\n\n", intent.trim()));
+    }
+    text.push_str("Changed files:\n");
+    paths.iter().take(50).for_each(|path| text.push_str(&format!("{path}\n")));
+    if paths.len() > 50 {
+        text.push_str(&format!("and {} more\n", paths.len() - 50));
+    }
+    text.push_str("\nDiff:\n");
+    match diff.char_indices().nth(SHOWN) {
+        None => text.push_str(diff),
+        Some((end, _)) => {
+            // Whole lines only.
+            let end = diff[..end].rfind('\n').map_or(end, |line| line + 1);
+            text.push_str(&diff[..end]);
+            text.push_str(&format!("[cut: {} more characters]\n", diff[end..].chars().count()));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llm::Script;
+
+    fn paths() -> Vec<RepoPath> {
+        vec![RepoPath::from("src/parser.rs")]
+    }
+
+    async fn written(steps: &str, patience: Duration) -> Written {
+        let script = Script::parse(&format!(
+            "scripts: [{{name: a, when: {{contains: ['+let x', 'I will add']}}, steps: {steps}}}]"
+        ));
+        let scribe = Scribe::new(Provider::Script(script.unwrap()), "cheap").with_patience(patience);
+        scribe.write("I will add the parser.", &paths(), "diff --git\n+let x\n", &Cancel::never()).await
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Source row "Commit message via LLM": from the diff and the agent's intent. Both are in the script's condition.
+    #[tokio::test]
+    async fn a_message_is_written_by_the_model_from_diff_and_intent() {
+        let written =
+            written(r#"[{text: "Add a parser for x\n\nIt reads x.", usage: {input: 9, output: 4}}]"#, LONG).await;
+        assert_eq!((written.text.as_str(), written.fallback), ("Add a parser for x\n\nIt reads x.", None));
+        assert_eq!((written.usage.input, written.usage.output), (9, 4));
+    }
+
+    /// Source row "Commit message format": what does not hold it is asked for again, once.
+    #[tokio::test]
+    async fn a_message_out_of_form_is_asked_for_once_more() {
+        let again = r#"[{text: "Added a parser\n\nIt reads x.", usage: {output: 4}}, {text: "Add a parser\n\nIt reads x.", usage: {output: 5}}]"#;
+        let second = written(again, LONG).await;
+        assert_eq!((second.text.as_str(), second.fallback), ("Add a parser\n\nIt reads x.", None));
+        assert_eq!(second.usage.output, 9);
+        let never =
+            written(r#"[{text: "auto-commit"}, {text: "Update files\n\nx"}, {text: "Add a\n\nb"}]"#, LONG).await;
+        assert_eq!(never.text, commit_message("I will add the parser.", &paths()));
+        assert!(never.text.starts_with("Add the parser\n\n"), "{}", never.text);
+        assert!(never.fallback.unwrap().contains("twice"));
+    }
+
+    #[tokio::test]
+    async fn without_an_answer_the_agents_words_stand() {
+        for steps in ["[{error: {status: 500}}]", "[{error: {status: 401}}]", "[{text: ''}, {error: {status: 529}}]"] {
+            let written = written(steps, LONG).await;
+            assert!(written.text.starts_with("Add the parser\n\n") && written.fallback.is_some(), "{written:?}");
+        }
+        assert_eq!(PATIENCE, Duration::from_secs(10));
+        let slow = written("[{text: \"Add x\\n\\ny\", delay: 10m}]", Duration::from_millis(20)).await;
+        assert!(slow.text.starts_with("Add the parser\n\n"), "{slow:?}");
+        assert_eq!(slow.fallback.as_deref(), Some("no answer in 20ms"));
+    }
+
+    #[tokio::test]
+    async fn a_provider_that_is_down_is_left_alone() {
+        let script =
+            Script::parse("scripts: [{name: a, steps: [{error: {status: 500, message: down}, tries: 9}]}]").unwrap();
+        let scribe = Scribe::new(Provider::Script(script), "cheap");
+        let mut said = Vec::new();
+        for _ in 0..3 {
+            said.push(scribe.write("Add x to y", &paths(), "", &Cancel::never()).await.fallback);
+        }
+        assert!(!said[0].as_ref().unwrap().contains("again"), "{said:?}");
+        assert!(said[1].as_ref().unwrap().ends_with("down; nobody is asked again in this run"), "{said:?}");
+        assert_eq!(said[2], None);
+    }
+
+    #[test]
+    fn a_long_change_is_cut_at_a_line() {
+        let diff = "+0123456789\n".repeat(1000);
+        let text = question("", &paths(), &diff);
+        assert!(text.ends_with("+0123456789\n[cut: 4008 more characters]\n"), "{}", &text[text.len() - 100..]);
+        assert!(!text.contains("author said"));
+    }
+}

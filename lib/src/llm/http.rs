@@ -1,0 +1,425 @@
+//! HTTP to one server, plain or over TLS. Nothing goes anywhere but to the address it is made for: redirects are not
+//! followed, and a proxy is used only when one is given, never because a variable names one.
+
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use base64::Engine as _;
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
+use hyper::{Method, Request, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, timeout};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// How long making a connection may take.
+const CONNECT: Duration = Duration::from_secs(15);
+
+/// How long a connection is kept for the next call. Servers close theirs after a minute or more.
+const KEPT: Duration = Duration::from_secs(50);
+
+/// The longest answer of a proxy to being asked for a way through.
+const PROXY_ANSWER: usize = 16 << 10;
+
+/// Why there is no answer.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum HttpError {
+    /// The address is none.
+    #[error("`{address}` is no address of a server: {why}")]
+    Address {
+        /// What was given.
+        address: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Nobody answers there.
+    #[error("cannot connect to {address}: {why}")]
+    Connect {
+        /// Where.
+        address: String,
+        /// What happened.
+        why: String,
+    },
+    /// The server cannot be trusted to be the one it says.
+    #[error("no safe connection to {address}: {why}")]
+    Tls {
+        /// Where.
+        address: String,
+        /// What happened.
+        why: String,
+    },
+    /// Nothing came for too long.
+    #[error("{address} said nothing for {} s", waited.as_secs())]
+    Silent {
+        /// Who.
+        address: String,
+        /// How long.
+        waited: Duration,
+    },
+    /// The connection broke.
+    #[error("the connection to {address} broke: {why}")]
+    Broken {
+        /// With whom.
+        address: String,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// The address of a server: `https://host:port/path`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Base {
+    tls: bool,
+    host: String,
+    port: u16,
+    login: Option<String>,
+    /// Without a slash at its end.
+    pub path: String,
+}
+
+impl std::fmt::Debug for Base {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+/// Without the login it may hold.
+impl std::fmt::Display for Base {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}://{}{}", if self.tls { "https" } else { "http" }, self.authority(), self.path)
+    }
+}
+
+impl Base {
+    /// Reads an address.
+    pub fn parse(text: &str) -> Result<Self, HttpError> {
+        let wrong = |why| HttpError::Address { address: without_login(text), why };
+        let uri: Uri = text.trim().parse().map_err(|_| wrong("write it as https://host/path"))?;
+        let tls = match uri.scheme_str() {
+            Some("https") => true,
+            Some("http") => false,
+            _ => return Err(wrong("it begins with neither https:// nor http://")),
+        };
+        let host = uri.host().filter(|host| !host.is_empty()).ok_or_else(|| wrong("it names no host"))?.to_owned();
+        if uri.query().is_some() {
+            return Err(wrong("it may not have a query"));
+        }
+        let authority = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+        let login = authority.rsplit_once('@').map(|(login, _)| login.to_owned());
+        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        Ok(Self { tls, host, port, login, path: uri.path().trim_end_matches('/').to_owned() })
+    }
+
+    fn authority(&self) -> String {
+        match (self.tls, self.port) {
+            (true, 443) | (false, 80) => self.host.clone(),
+            (_, port) => format!("{}:{port}", self.host),
+        }
+    }
+
+    /// The host as the resolver wants it: addresses of the sixth version stand in brackets in a URL.
+    fn bare_host(&self) -> &str {
+        self.host.trim_start_matches('[').trim_end_matches(']')
+    }
+
+    fn basic(&self) -> Option<HeaderValue> {
+        let login = base64::engine::general_purpose::STANDARD.encode(self.login.as_ref()?);
+        let mut value = HeaderValue::from_str(&format!("Basic {login}")).ok()?;
+        value.set_sensitive(true);
+        Some(value)
+    }
+}
+
+fn without_login(text: &str) -> String {
+    match text.split_once("://") {
+        Some((scheme, rest)) => {
+            let end = rest.find('/').unwrap_or(rest.len());
+            let (authority, path) = rest.split_at(end);
+            let host = authority.rsplit_once('@').map_or(authority, |(_, host)| host);
+            format!("{scheme}://{host}{path}")
+        }
+        None => text.to_owned(),
+    }
+}
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// Calls one server.
+#[derive(Debug)]
+pub struct Client {
+    base: Base,
+    proxy: Option<Base>,
+    /// How long the server may be silent, before its answer and in it.
+    patience: Duration,
+    tls: OnceLock<Result<TlsStore, String>>,
+    idle: Mutex<Option<(Sender, Instant)>>,
+}
+
+struct TlsStore(TlsConnector);
+
+impl std::fmt::Debug for TlsStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("TlsStore")
+    }
+}
+
+/// An answer whose body is still to come.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    body: Incoming,
+    client: &'a Client,
+    sender: Option<Sender>,
+}
+
+impl Client {
+    /// A client for one server. A login in its address is refused: keys have their own place.
+    pub fn new(base: Base, proxy: Option<Base>, patience: Duration) -> Result<Self, HttpError> {
+        if base.login.is_some() {
+            let why = "it holds a login, which belongs to the key";
+            return Err(HttpError::Address { address: base.to_string(), why });
+        }
+        Ok(Self { base, proxy, patience, tls: OnceLock::new(), idle: Mutex::new(None) })
+    }
+
+    /// The server's address.
+    pub fn base(&self) -> &Base {
+        &self.base
+    }
+
+    /// Posts a body and waits for the answer to begin. Dropping the call, or the answer, drops the connection.
+    pub async fn post(
+        &self,
+        path: &str,
+        headers: &[(HeaderName, HeaderValue)],
+        body: Bytes,
+    ) -> Result<Answer<'_>, HttpError> {
+        let waited = self.patience;
+        let sent = timeout(waited, self.send(self.request(path, headers, body)?)).await;
+        sent.map_err(|_| HttpError::Silent { address: self.base.to_string(), waited })?
+    }
+
+    fn request(
+        &self,
+        path: &str,
+        headers: &[(HeaderName, HeaderValue)],
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, HttpError> {
+        let target = format!("{}{path}", self.base.path);
+        // A proxy for plain HTTP is told the whole address; every other server knows who it is.
+        let through = self.proxy.as_ref().filter(|_| !self.base.tls);
+        let target = if through.is_some() { format!("http://{}{target}", self.base.authority()) } else { target };
+        let wrong = || HttpError::Address { address: self.base.to_string(), why: "it holds characters no address has" };
+        let mut request = Request::new(Full::new(body));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = target.parse().map_err(|_| wrong())?;
+        let host = HeaderValue::from_str(&self.base.authority()).map_err(|_| wrong())?;
+        request.headers_mut().insert(HOST, host);
+        for (name, value) in headers {
+            request.headers_mut().insert(name.clone(), value.clone());
+        }
+        if let Some(login) = through.and_then(Base::basic) {
+            request.headers_mut().insert(PROXY_AUTHORIZATION, login);
+        }
+        Ok(request)
+    }
+
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer<'_>, HttpError> {
+        let mut request = request;
+        if let Some(mut sender) = self.take_idle() {
+            match sender.try_send_request(request).await {
+                Ok(response) => return Ok(self.answer(response, sender)),
+                // The server had closed it before anything was sent.
+                Err(mut error) => match error.take_message() {
+                    Some(unsent) => request = unsent,
+                    None => return Err(self.broken(error.error())),
+                },
+            }
+        }
+        let mut sender = self.connect().await?;
+        let response = sender.send_request(request).await.map_err(|error| self.broken(&error))?;
+        Ok(self.answer(response, sender))
+    }
+
+    fn answer(&self, response: hyper::Response<Incoming>, sender: Sender) -> Answer<'_> {
+        let (parts, body) = response.into_parts();
+        Answer { status: parts.status.as_u16(), headers: parts.headers, body, client: self, sender: Some(sender) }
+    }
+
+    fn take_idle(&self) -> Option<Sender> {
+        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        kept.filter(|(sender, since)| sender.is_ready() && since.elapsed() < KEPT).map(|(sender, _)| sender)
+    }
+
+    fn keep(&self, sender: Sender) {
+        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some((sender, Instant::now()));
+    }
+
+    fn broken(&self, error: &dyn std::error::Error) -> HttpError {
+        HttpError::Broken { address: self.base.to_string(), why: with_cause(error) }
+    }
+
+    async fn connect(&self) -> Result<Sender, HttpError> {
+        let through = self.proxy.as_ref().unwrap_or(&self.base);
+        let failed = |why: String| HttpError::Connect { address: through.to_string(), why };
+        let connecting = async {
+            let stream = TcpStream::connect((through.bare_host(), through.port)).await;
+            let mut stream = stream.map_err(|error| failed(error.to_string()))?;
+            stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
+            if !self.base.tls {
+                return self.speak(stream).await;
+            }
+            if let Some(proxy) = &self.proxy {
+                self.ask_through(&mut stream, proxy).await.map_err(failed)?;
+            }
+            let refused = |why: String| HttpError::Tls { address: self.base.to_string(), why };
+            let name =
+                ServerName::try_from(self.base.bare_host().to_owned()).map_err(|error| refused(error.to_string()))?;
+            let connector = self.connector().map_err(&refused)?;
+            let stream = connector.connect(name, stream).await.map_err(|error| refused(error.to_string()))?;
+            self.speak(stream).await
+        };
+        timeout(CONNECT, connecting).await.map_err(|_| failed(format!("no answer in {} s", CONNECT.as_secs())))?
+    }
+
+    async fn speak<S: AsyncRead + AsyncWrite + Send + Unpin + 'static>(&self, stream: S) -> Result<Sender, HttpError> {
+        let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| self.broken(&error))?;
+        // It ends when the sender and the answer are gone; errors come out at these.
+        tokio::spawn(connection);
+        Ok(sender)
+    }
+
+    /// Asks a proxy for a way through to the server.
+    async fn ask_through(&self, stream: &mut TcpStream, proxy: &Base) -> Result<(), String> {
+        let target = format!("{}:{}", self.base.host, self.base.port);
+        let mut ask = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
+        if let Some(login) = proxy.basic() {
+            ask.extend_from_slice(b"Proxy-Authorization: ");
+            ask.extend_from_slice(login.as_bytes());
+            ask.extend_from_slice(b"\r\n");
+        }
+        ask.extend_from_slice(b"\r\n");
+        stream.write_all(&ask).await.map_err(|error| error.to_string())?;
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            // Byte by byte: what follows belongs to the server.
+            let byte = stream.read_u8().await.map_err(|error| format!("the proxy hung up: {error}"))?;
+            answer.push(byte);
+            if answer.len() > PROXY_ANSWER {
+                return Err("the proxy's answer has no end".into());
+            }
+        }
+        let answer = String::from_utf8_lossy(&answer);
+        let line = answer.lines().next().unwrap_or_default();
+        match line.split_whitespace().nth(1) {
+            Some("200") => Ok(()),
+            _ => Err(format!("the proxy answered `{line}`")),
+        }
+    }
+
+    fn connector(&self) -> Result<&TlsConnector, String> {
+        let made = self.tls.get_or_init(|| tls_of_this_machine().map(TlsStore));
+        made.as_ref().map(|store| &store.0).map_err(Clone::clone)
+    }
+}
+
+/// TLS with the authorities this machine trusts.
+fn tls_of_this_machine() -> Result<TlsConnector, String> {
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if added == 0 {
+        return Err(
+            "this machine trusts no certificate authority; install `ca-certificates`, or set SSL_CERT_FILE".into()
+        );
+    }
+    let config = ClientConfig::builder_with_provider(std::sync::Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(std::sync::Arc::new(config)))
+}
+
+impl Answer<'_> {
+    /// The next bytes of the body; none at its end, after which the connection serves the next call.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
+        let waited = self.client.patience;
+        loop {
+            let frame = timeout(waited, self.body.frame()).await;
+            let frame = frame.map_err(|_| HttpError::Silent { address: self.client.base.to_string(), waited })?;
+            match frame {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => return Ok(Some(data)),
+                    Err(_trailers) => {}
+                },
+                Some(Err(error)) => return Err(self.client.broken(&error)),
+                None => {
+                    self.sender.take().into_iter().for_each(|sender| self.client.keep(sender));
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// The whole body, or its beginning when it is longer than `most` bytes.
+    pub async fn bytes(&mut self, most: usize) -> Result<Vec<u8>, HttpError> {
+        let mut all = Vec::new();
+        while let Some(chunk) = self.chunk().await? {
+            all.extend_from_slice(&chunk);
+            if all.len() > most {
+                all.truncate(most);
+                break;
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// An error and what lies behind it.
+fn with_cause(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_shown_without_logins() {
+        for (text, shown) in [
+            ("https://api.example.org", "https://api.example.org"),
+            ("http://127.0.0.1:8080/v1/", "http://127.0.0.1:8080/v1"),
+            ("http://[::1]:8080", "http://[::1]:8080"),
+            ("https://me:secret@proxy.example.org:443/x", "https://proxy.example.org/x"),
+        ] {
+            let base = Base::parse(text).unwrap();
+            assert_eq!(base.to_string(), shown);
+            assert_eq!(format!("{base:?}"), shown);
+        }
+        assert_eq!(Base::parse("http://[::1]:8080").unwrap().bare_host(), "::1");
+        for bad in ["api.example.org", "ftp://x", "https://", "https://h/?key=1", "http://a b"] {
+            assert!(matches!(Base::parse(bad), Err(HttpError::Address { .. })), "{bad}");
+        }
+        let error = Base::parse("ftp://me:secret@host/x").unwrap_err().to_string();
+        assert!(!error.contains("secret"), "{error}");
+        let login = Client::new(Base::parse("https://me:secret@host").unwrap(), None, CONNECT).unwrap_err();
+        assert!(!login.to_string().contains("secret"), "{login}");
+    }
+}

@@ -1,0 +1,112 @@
+//! Which provider answers: the one a node names, else the one of the configuration.
+
+use std::collections::BTreeMap;
+
+use super::remote::{Remote, Unusable};
+use super::{Provider, Script};
+use crate::config::{AgentChoice, Config, Environment, ProviderName};
+use crate::process::Spawner;
+use crate::text::closest;
+
+/// The providers of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Providers {
+    default: Option<ProviderName>,
+    known: BTreeMap<ProviderName, Result<Provider, Unusable>>,
+}
+
+/// Why nobody can be asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NoProvider {
+    /// No provider is configured and none has a key.
+    #[error(
+        "there is no model to ask; set a key such as ANTHROPIC_API_KEY, or `providers.default` and its settings in pleach.yaml"
+    )]
+    None,
+    /// There is no provider of this name.
+    #[error("there is no provider `{name}`{}; there are {}", suggestion.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default(), ProviderName::WORDS.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// One that is nearly it.
+        suggestion: Option<&'static str>,
+    },
+    /// The scripted provider has no script.
+    #[error("the scripted provider has no script; set `providers.script.file`")]
+    NoScript,
+    /// The provider cannot be asked.
+    #[error("{0}")]
+    Unusable(#[from] Unusable),
+}
+
+/// Those behind a server, in the order in which one is picked when none is named.
+const REMOTE: [ProviderName; 4] =
+    [ProviderName::Anthropic, ProviderName::Openai, ProviderName::Gemini, ProviderName::Compatible];
+
+impl Providers {
+    /// The providers of a configuration, with their keys from `environment`. `script` is the scripted one's.
+    pub fn new(config: &Config, environment: &Environment, spawner: &Spawner, script: Option<Script>) -> Self {
+        let mut known = BTreeMap::new();
+        for name in REMOTE {
+            if let Some(given) = config.providers.get(name) {
+                let remote = Remote::new(name, given, environment, spawner, &config.root);
+                known.insert(name, remote.map(Provider::Remote));
+            }
+        }
+        let scripted = script.is_some().then_some(ProviderName::Script);
+        known.extend(script.map(|script| (ProviderName::Script, Ok(Provider::Script(script)))));
+        let usable = || REMOTE.into_iter().find(|name| known.get(name).is_some_and(Result::is_ok));
+        let default = config.providers.default.or(scripted).or_else(usable);
+        Self { default, known }
+    }
+
+    /// The provider and the model for small things beside the work, if the user has said who may see the code: by a
+    /// provider, by a cheap model, or by an agent that asks the same one anyway.
+    pub fn cheap(&self, config: &Config) -> Option<(Provider, String)> {
+        let name = self.default?;
+        let Provider::Remote(remote) = self.get(None).ok()? else { return None };
+        let model = remote.model("cheap")?;
+        let given = config.providers.get(name)?;
+        let said = config.providers.default.is_some()
+            || given.models.contains_key("cheap")
+            || config.agent == Some(AgentChoice::Builtin);
+        said.then_some((Provider::Remote(remote), model))
+    }
+
+    /// The provider of a name, or the default one.
+    pub fn get(&self, name: Option<&str>) -> Result<Provider, NoProvider> {
+        let name = match name {
+            None => self.default.ok_or(NoProvider::None)?,
+            Some(name) => named(name)?,
+        };
+        match self.known.get(&name) {
+            Some(Ok(provider)) => Ok(provider.clone()),
+            Some(Err(why)) => Err(why.clone().into()),
+            None => Err(NoProvider::NoScript),
+        }
+    }
+}
+
+fn named(name: &str) -> Result<ProviderName, NoProvider> {
+    let all = REMOTE.into_iter().chain([ProviderName::Script]);
+    let wanted = name.to_ascii_lowercase();
+    // Google's models are asked for by either name.
+    let wanted = if wanted == "google" { "gemini" } else { wanted.as_str() };
+    let unknown = || NoProvider::Unknown {
+        name: name.to_owned(),
+        suggestion: closest(name, ProviderName::WORDS.iter().copied()),
+    };
+    all.into_iter().find(|known| known.as_str() == wanted).ok_or_else(unknown)
+}
+
+/// One provider for everything; for embedding and tests.
+impl From<Option<Provider>> for Providers {
+    fn from(provider: Option<Provider>) -> Self {
+        let name = match &provider {
+            Some(Provider::Remote(remote)) => named(remote.name()).unwrap_or(ProviderName::Script),
+            Some(Provider::Script(_)) | None => ProviderName::Script,
+        };
+        let default = provider.is_some().then_some(name);
+        Self { default, known: provider.into_iter().map(|provider| (name, Ok(provider))).collect() }
+    }
+}

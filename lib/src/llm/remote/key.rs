@@ -1,0 +1,94 @@
+//! Where a provider's key comes from.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::llm::{ErrorClass, LlmError};
+use crate::process::{Cancel, Command, Limits, Spawner};
+use crate::text::tail;
+
+/// How long the command that prints a key may take: somebody may have to type a password.
+const WALL: Duration = Duration::from_secs(120);
+
+/// Where a key comes from.
+pub(super) enum Key {
+    /// The server wants none.
+    None,
+    /// A variable.
+    Given(String),
+    /// A command that prints it, asked once and again when the server refuses what it said.
+    Command(Box<KeyCommand>),
+}
+
+/// A command that prints a key.
+pub(super) struct KeyCommand {
+    pub script: String,
+    pub cwd: PathBuf,
+    /// All variables, secret ones included: the command may need another key to get at this one.
+    pub env: Vec<(OsString, Option<OsString>)>,
+    pub spawner: Spawner,
+    pub said: Mutex<Option<String>>,
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::None => "None",
+            Self::Given(_) => "Given",
+            Self::Command(_) => "Command",
+        })
+    }
+}
+
+impl Key {
+    /// The key, and whether it was known already.
+    pub(super) async fn get(&self, cancel: &Cancel) -> Result<(Option<String>, bool), LlmError> {
+        match self {
+            Self::None => Ok((None, true)),
+            Self::Given(key) => Ok((Some(key.clone()), true)),
+            Self::Command(command) => {
+                let known = command.said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+                if known.is_some() {
+                    return Ok((known, true));
+                }
+                let key = command.ask(cancel).await?;
+                *command.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
+                Ok((Some(key), false))
+            }
+        }
+    }
+
+    /// Forgets a key the server refused, if there is a way to a newer one.
+    pub(super) fn forget(&self) -> bool {
+        match self {
+            Self::Command(command) => command.said.lock().unwrap_or_else(PoisonError::into_inner).take().is_some(),
+            Self::None | Self::Given(_) => false,
+        }
+    }
+}
+
+impl KeyCommand {
+    async fn ask(&self, cancel: &Cancel) -> Result<String, LlmError> {
+        let failed = |why: String| {
+            let message = format!("`api_key_command` gave no key: {why}");
+            LlmError::new(ErrorClass::Auth, message)
+        };
+        let mut command = Command::shell(&self.script, &self.cwd);
+        command.env.clone_from(&self.env);
+        command.limits = Limits { wall: Some(WALL), output: 64 << 10, ..Limits::default() };
+        let output =
+            self.spawner.run(command, cancel, &mut |_, _| {}).await.map_err(|error| failed(error.to_string()))?;
+        if cancel.is_killed() {
+            return Err(LlmError::cancelled());
+        }
+        if !output.exit.success() {
+            let said = output.stderr.to_text();
+            return Err(failed(format!("{} {}", output.exit, tail(said.trim(), 500))));
+        }
+        let said = output.stdout.to_text();
+        let key = said.lines().map(str::trim).find(|line| !line.is_empty());
+        key.map(str::to_owned).ok_or_else(|| failed("it printed nothing".into()))
+    }
+}

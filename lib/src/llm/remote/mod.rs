@@ -1,0 +1,386 @@
+//! Providers behind a server: one call is one request, answered as a stream.
+
+mod adjust;
+mod key;
+mod refusal;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use hyper::header::{
+    ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT,
+};
+use serde_json::{Value, json};
+
+use self::adjust::{remember_prompt, rename_calls, restore, thinks, versioned, wire_name};
+use self::key::{Key, KeyCommand};
+use self::refusal::Refused;
+use super::http::{Answer, Base, Client, HttpError};
+use super::price::{Prices, usual_model};
+use super::wire::{Assembler, Format, WireError, sse};
+use super::{ErrorClass, LlmError, Request, Response};
+use crate::clock;
+use crate::config::{self, Environment, ProviderName};
+use crate::event::Usage;
+use crate::process::{Cancel, Spawner};
+
+/// The longest answer that is read.
+const LONGEST: usize = 64 << 20;
+
+/// How much of a refusal is read.
+const REFUSAL: usize = 64 << 10;
+
+/// A provider behind a server.
+#[derive(Debug, Clone)]
+pub struct Remote(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: ProviderName,
+    format: Format,
+    client: Client,
+    key: Key,
+    key_hint: String,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    models: BTreeMap<String, String>,
+    max_tokens: u32,
+    prices: Prices,
+}
+
+/// What is known of a provider before it is asked: its address, and the variables of its key and address.
+struct Known {
+    format: Format,
+    base: Option<&'static str>,
+    keys: &'static [&'static str],
+    base_variable: &'static str,
+}
+
+fn known(name: ProviderName) -> Option<Known> {
+    Some(match name {
+        ProviderName::Anthropic => Known {
+            format: Format::Anthropic,
+            base: Some("https://api.anthropic.com"),
+            keys: &["ANTHROPIC_API_KEY"],
+            base_variable: "ANTHROPIC_BASE_URL",
+        },
+        ProviderName::Openai => Known {
+            format: Format::Responses,
+            base: Some("https://api.openai.com/v1"),
+            keys: &["OPENAI_API_KEY"],
+            base_variable: "OPENAI_BASE_URL",
+        },
+        ProviderName::Gemini => Known {
+            format: Format::Gemini,
+            base: Some("https://generativelanguage.googleapis.com"),
+            keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
+            base_variable: "GEMINI_BASE_URL",
+        },
+        // A key of its own: no other provider's may end up at a server anybody can name.
+        ProviderName::Compatible => Known {
+            format: Format::Chat,
+            base: None,
+            keys: &["COMPATIBLE_API_KEY"],
+            base_variable: "COMPATIBLE_BASE_URL",
+        },
+        ProviderName::Script => return None,
+    })
+}
+
+/// Why a provider cannot be asked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Unusable {
+    /// It has no key.
+    #[error("there is no key for {provider}; set {variable}, or `providers.{provider}.settings.api_key_command`")]
+    NoKey {
+        /// The provider.
+        provider: ProviderName,
+        /// The variable of its key.
+        variable: &'static str,
+    },
+    /// It has no address.
+    #[error("{0} has no address; set `providers.{0}.settings.api_base`")]
+    NoAddress(ProviderName),
+    /// Its address, or its proxy's, is none.
+    #[error("{0}")]
+    Address(String),
+    /// Its key cannot be sent.
+    #[error("the key in {0} holds characters no key has")]
+    Key(&'static str),
+}
+
+impl Remote {
+    /// The provider of this name. `root` is where a command that prints the key is run.
+    pub fn new(
+        name: ProviderName,
+        given: &config::Provider,
+        environment: &Environment,
+        spawner: &Spawner,
+        root: &Path,
+    ) -> Result<Self, Unusable> {
+        let known = known(name).ok_or(Unusable::NoAddress(name))?;
+        let settings = &given.settings;
+        let variable = |name: &str| environment.get(name).map(str::trim).filter(|value| !value.is_empty());
+        let address = settings.api_base.as_deref().or_else(|| variable(known.base_variable)).or(known.base);
+        let address = address.ok_or(Unusable::NoAddress(name))?;
+        let wrong = |error: HttpError| Unusable::Address(error.to_string());
+        let mut base = Base::parse(address).map_err(wrong)?;
+        base.path = versioned(known.format, &base.path);
+        let proxy = settings.proxy.as_deref().map(Base::parse).transpose().map_err(wrong)?;
+        let client = Client::new(base, proxy, Duration::from_secs(settings.timeout)).map_err(wrong)?;
+        let (key, key_hint) = match &settings.api_key_command {
+            Some(script) => {
+                let env = environment.iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect();
+                let (script, cwd, spawner) = (script.clone(), root.to_owned(), spawner.clone());
+                let command = KeyCommand { script, cwd, env, spawner, said: Mutex::new(None) };
+                (Key::Command(Box::new(command)), format!("`providers.{name}.settings.api_key_command`"))
+            }
+            None => {
+                let found = known.keys.iter().find_map(|key| Some((*key, variable(key)?)));
+                match found {
+                    Some((key, value)) if HeaderValue::from_str(value).is_err() => return Err(Unusable::Key(key)),
+                    Some((key, value)) => (Key::Given(value.to_owned()), key.to_owned()),
+                    None if name == ProviderName::Compatible => (Key::None, known.keys[0].to_owned()),
+                    None => return Err(Unusable::NoKey { provider: name, variable: known.keys[0] }),
+                }
+            }
+        };
+        let mut headers = Vec::new();
+        let mut add = |name: &'static str, value: Option<&str>| {
+            let value = value.and_then(|value| HeaderValue::from_str(value).ok());
+            headers.extend(value.map(|value| (HeaderName::from_static(name), value)));
+        };
+        match known.format {
+            Format::Anthropic => add("anthropic-version", Some("2023-06-01")),
+            Format::Responses => {
+                add("openai-organization", variable("OPENAI_ORG_ID"));
+                add("openai-project", variable("OPENAI_PROJECT_ID"));
+            }
+            Format::Chat | Format::Gemini => {}
+        }
+        Ok(Self(Arc::new(Inner {
+            name,
+            format: known.format,
+            client,
+            key,
+            key_hint,
+            headers,
+            models: given.models.clone(),
+            max_tokens: settings.max_tokens,
+            prices: Prices::new(&given.prices),
+        })))
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.0.name.as_str()
+    }
+
+    /// What a call cost, if the model's price is known.
+    pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+        self.0.prices.cost(model, usage)
+    }
+
+    /// The model behind a name: a short one of the configuration, a tier, or the model itself. No name is `worker`.
+    pub fn model(&self, asked: &str) -> Option<String> {
+        let asked = if asked.is_empty() { "worker" } else { asked };
+        if let Some(model) = self.0.models.get(asked) {
+            return Some(model.clone());
+        }
+        let tier = ["smart", "worker", "cheap"].contains(&asked);
+        if tier { usual_model(self.name(), asked).map(str::to_owned) } else { Some(asked.to_owned()) }
+    }
+
+    /// Asks for one answer; a kill drops the call.
+    pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
+        let answered = tokio::select! {
+            biased;
+            () = cancel.killed() => Err(LlmError::cancelled()),
+            answered = self.0.call(self, request, cancel) => answered,
+        };
+        answered.map_err(|mut error| {
+            // No server should say a key again; if one does, it goes no further.
+            if let Some(key) = self.0.key_at_hand().filter(|key| key.len() >= 6) {
+                error.message = error.message.replace(&key, "[redacted:key]");
+            }
+            error
+        })
+    }
+}
+
+impl Inner {
+    async fn call(&self, remote: &Remote, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
+        let mut asked = request.clone();
+        asked.model = remote.model(&request.model).ok_or_else(|| {
+            let tier = if request.model.is_empty() { "worker" } else { &request.model };
+            let message = format!("{0} has no model `{tier}`; set `providers.{0}.models.{tier}`", self.name);
+            LlmError::new(ErrorClass::Terminal, message)
+        })?;
+        asked.max_tokens = asked.max_tokens.or(Some(self.max_tokens));
+        for tool in &mut asked.tools {
+            tool.name = wire_name(&tool.name);
+        }
+        rename_calls(&mut asked, wire_name);
+        let body = Bytes::from(self.body(&asked).to_string());
+        let (key, known) = self.key.get(cancel).await?;
+        let mut answer = self.send(&asked.model, key.as_deref(), body.clone()).await?;
+        // A key that was good once may have had its time.
+        if answer.status == 401 && known && self.key.forget() {
+            let (key, _) = self.key.get(cancel).await?;
+            answer = self.send(&asked.model, key.as_deref(), body).await?;
+        }
+        let body = self.read(&asked.model, answer).await?;
+        let mut response = self.format.decode_reply(body).map_err(|error| self.unreadable(&error, &asked.model))?;
+        if response.model.is_empty() {
+            response.model.clone_from(&asked.model);
+        }
+        restore(&mut response, request);
+        Ok(response)
+    }
+
+    /// The request's body, with what this provider wants beyond its format.
+    fn body(&self, request: &Request) -> Value {
+        let mut body = self.format.encode_request(request, true);
+        match self.format {
+            Format::Anthropic => remember_prompt(&mut body),
+            Format::Responses => {
+                body["store"] = false.into();
+                if thinks(&request.model) {
+                    body["include"] = json!(["reasoning.encrypted_content"]);
+                }
+            }
+            Format::Chat => body["stream_options"] = json!({"include_usage": true}),
+            Format::Gemini => {}
+        }
+        body
+    }
+
+    async fn send(&self, model: &str, key: Option<&str>, body: Bytes) -> Result<Answer<'_>, LlmError> {
+        let path = match self.format {
+            Format::Anthropic => "/messages".to_owned(),
+            Format::Responses => "/responses".to_owned(),
+            Format::Chat => "/chat/completions".to_owned(),
+            Format::Gemini => {
+                let model = model.strip_prefix("models/").unwrap_or(model);
+                format!("/models/{model}:streamGenerateContent?alt=sse")
+            }
+        };
+        let fixed = HeaderValue::from_static;
+        let mut headers = vec![
+            (CONTENT_TYPE, fixed("application/json")),
+            (ACCEPT, fixed("text/event-stream, application/json")),
+            (ACCEPT_ENCODING, fixed("identity")),
+            (USER_AGENT, fixed(concat!("pleach/", env!("CARGO_PKG_VERSION")))),
+        ];
+        headers.extend(self.headers.iter().cloned());
+        if let Some(key) = key {
+            headers.push(self.key_header(key)?);
+        }
+        self.client.post(&path, &headers, body).await.map_err(|error| failed(&error))
+    }
+
+    fn key_header(&self, key: &str) -> Result<(HeaderName, HeaderValue), LlmError> {
+        let (name, text) = match self.format {
+            Format::Anthropic => (HeaderName::from_static("x-api-key"), key.to_owned()),
+            Format::Gemini => (HeaderName::from_static("x-goog-api-key"), key.to_owned()),
+            Format::Responses | Format::Chat => (AUTHORIZATION, format!("Bearer {key}")),
+        };
+        let wrong =
+            |_| LlmError::new(ErrorClass::Auth, format!("the key of {} holds characters no key has", self.name));
+        let mut value = HeaderValue::from_str(&text).map_err(wrong)?;
+        value.set_sensitive(true);
+        Ok((name, value))
+    }
+
+    /// The answer's body, as if it had not been streamed.
+    async fn read(&self, model: &str, mut answer: Answer<'_>) -> Result<Value, LlmError> {
+        if answer.status != 200 {
+            let body = answer.bytes(REFUSAL).await.unwrap_or_default();
+            return Err(self.refused(model).by_status(answer.status, &answer.headers, &body, clock::now()));
+        }
+        let malformed = |text: String| LlmError::new(ErrorClass::Malformed, text);
+        let header =
+            |name: HeaderName| answer.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let encoding = header(CONTENT_ENCODING);
+        if !matches!(encoding, "" | "identity") {
+            let text = format!("{} answers packed as `{encoding}`, which was not asked for", self.name);
+            return Err(LlmError::new(ErrorClass::Terminal, text));
+        }
+        if header(CONTENT_TYPE).starts_with("text/event-stream") {
+            return self.read_stream(model, &mut answer).await;
+        }
+        let body = answer.bytes(LONGEST).await.map_err(|error| failed(&error))?;
+        let body: Value = serde_json::from_slice(&body)
+            .map_err(|error| malformed(format!("the answer of {} is no JSON: {error}", self.name)))?;
+        match self.format.reported_error(&body) {
+            Some((kind, message)) => Err(self.refused(model).by_kind(&kind, &message)),
+            None => Ok(body),
+        }
+    }
+
+    async fn read_stream(&self, model: &str, answer: &mut Answer<'_>) -> Result<Value, LlmError> {
+        let mut reader = sse::Reader::default();
+        let mut assembler = Assembler::new(self.format);
+        let mut size = 0;
+        loop {
+            let chunk = match answer.chunk().await {
+                Ok(chunk) => chunk,
+                // Everything was said before the connection broke.
+                Err(_) if assembler.is_done() => None,
+                Err(error) => return Err(failed(&error)),
+            };
+            let Some(chunk) = chunk else { break };
+            size += chunk.len();
+            if size > LONGEST {
+                let text = format!("the answer of {} has no end; it was left after {} MB", self.name, LONGEST >> 20);
+                return Err(LlmError::new(ErrorClass::Terminal, text));
+            }
+            for event in reader.push(&chunk) {
+                assembler.push(&event).map_err(|error| self.unreadable(&error, model))?;
+            }
+        }
+        // What came last may be cut: then it counts as little as what never came.
+        if let Some(event) = reader.finish()
+            && let Err(error @ WireError::Reported { .. }) = assembler.push(&event)
+        {
+            return Err(self.unreadable(&error, model));
+        }
+        assembler.finish().map_err(|error| self.unreadable(&error, model))
+    }
+
+    fn unreadable(&self, error: &WireError, model: &str) -> LlmError {
+        match error {
+            WireError::Reported { kind, message } => self.refused(model).by_kind(kind, message),
+            WireError::Cut => {
+                LlmError::new(ErrorClass::Transient, format!("{} broke off in the middle of its answer", self.name))
+            }
+            WireError::Shape(why) => {
+                let text = format!("the answer of {} cannot be read: {why}", self.name);
+                LlmError::new(ErrorClass::Malformed, text)
+            }
+        }
+    }
+
+    fn refused<'a>(&'a self, model: &'a str) -> Refused<'a> {
+        let (provider, address) = (self.name.as_str(), self.client.base().to_string());
+        Refused { provider, format: self.format, model, address, key_hint: &self.key_hint }
+    }
+
+    fn key_at_hand(&self) -> Option<String> {
+        match &self.key {
+            Key::None => None,
+            Key::Given(key) => Some(key.clone()),
+            Key::Command(command) => command.said.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone(),
+        }
+    }
+}
+
+fn failed(error: &HttpError) -> LlmError {
+    let class = match error {
+        HttpError::Address { .. } | HttpError::Tls { .. } => ErrorClass::Terminal,
+        HttpError::Connect { .. } | HttpError::Silent { .. } | HttpError::Broken { .. } => ErrorClass::Transient,
+    };
+    LlmError::new(class, error.to_string())
+}

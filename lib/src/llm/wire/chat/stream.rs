@@ -1,0 +1,143 @@
+//! Streams of Chat Completions.
+
+use serde_json::{Value, json};
+
+use crate::llm::wire::{Object, WireError, object, shape, sse, take_list};
+
+/// A streamed answer being put together.
+#[derive(Debug, Default)]
+pub(in crate::llm::wire) struct Stream {
+    body: Object,
+    choices: Vec<Object>,
+}
+
+impl Stream {
+    pub(in crate::llm::wire) fn push(&mut self, chunk: Value) -> Result<(), WireError> {
+        let mut chunk = object(chunk, "a piece of the answer")?;
+        for choice in take_list(&mut chunk, "choices")? {
+            self.add(object(choice, "a choice")?)?;
+        }
+        chunk.shift_remove("object");
+        // Counts come once, at the end; before that they are nothing.
+        self.body.extend(chunk.into_iter().filter(|(_, value)| !value.is_null()));
+        Ok(())
+    }
+
+    fn add(&mut self, mut piece: Object) -> Result<(), WireError> {
+        let index = piece.get("index").and_then(Value::as_u64).unwrap_or_default() as usize;
+        if index > self.choices.len() {
+            return Err(shape(format!("choice {index} comes after {} choices", self.choices.len())));
+        }
+        if index == self.choices.len() {
+            let message = json!({"role": "assistant", "content": null});
+            self.choices.push(Object::from_iter([("message".into(), message)]));
+        }
+        let choice = &mut self.choices[index];
+        let delta = match piece.shift_remove("delta") {
+            Some(Value::Object(delta)) => delta,
+            _ => Object::new(),
+        };
+        for (key, value) in piece {
+            if !value.is_null() || !choice.contains_key(&key) {
+                choice.insert(key, value);
+            }
+        }
+        let Some(Value::Object(message)) = choice.get_mut("message") else { return Ok(()) };
+        for (key, value) in delta {
+            match (key.as_str(), value) {
+                ("tool_calls", Value::Array(calls)) => {
+                    let all = message.entry(key).or_insert_with(|| json!([]));
+                    calls.into_iter().try_for_each(|call| add_call(all, call))?;
+                }
+                (_, Value::Null) => {}
+                (_, value) => add_text(message, &key, value, &["role"]),
+            }
+        }
+        Ok(())
+    }
+
+    pub(in crate::llm::wire) fn is_done(&self) -> bool {
+        let ended = |choice: &Object| choice.get("finish_reason").is_some_and(Value::is_string);
+        !self.choices.is_empty() && self.choices.iter().all(ended)
+    }
+
+    pub(in crate::llm::wire) fn finish(mut self) -> Value {
+        self.body.insert("object".into(), "chat.completion".into());
+        self.body.insert("choices".into(), self.choices.into_iter().map(Value::Object).collect());
+        self.body.into()
+    }
+}
+
+/// Texts grow piece by piece, everything else is said once.
+fn add_text(object: &mut Object, key: &str, value: Value, once: &[&str]) {
+    match (object.get_mut(key), value) {
+        (Some(Value::String(text)), Value::String(piece)) if !once.contains(&key) => text.push_str(&piece),
+        (Some(Value::Array(list)), Value::Array(more)) => list.extend(more),
+        (_, value) => drop(object.insert(key.to_owned(), value)),
+    }
+}
+
+fn add_call(calls: &mut Value, piece: Value) -> Result<(), WireError> {
+    let mut piece = object(piece, "a piece of a tool call")?;
+    let Value::Array(calls) = calls else { return Err(shape("`tool_calls` is no list")) };
+    let index = piece.shift_remove("index").and_then(|index| index.as_u64()).map(|index| index as usize);
+    // Without a number, a piece with an id begins the next call.
+    let index = index.unwrap_or(if piece.contains_key("id") { calls.len() } else { calls.len().saturating_sub(1) });
+    if index > calls.len() {
+        return Err(shape(format!("tool call {index} comes after {} calls", calls.len())));
+    }
+    if index == calls.len() {
+        calls.push(json!({}));
+    }
+    let Value::Object(call) = &mut calls[index] else { return Ok(()) };
+    for (key, value) in piece {
+        match value {
+            Value::Null => {}
+            Value::Object(fields) if key == "function" || key == "custom" => {
+                if let Value::Object(function) = call.entry(key).or_insert_with(|| json!({})) {
+                    for (key, value) in fields {
+                        add_text(function, &key, value, &["name"]);
+                    }
+                }
+            }
+            value => add_text(call, &key, value, &["id", "type"]),
+        }
+    }
+    Ok(())
+}
+
+pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::Event> {
+    let mut base = body.clone();
+    base["object"] = "chat.completion.chunk".into();
+    let usage = base.as_object_mut().and_then(|base| base.shift_remove("usage"));
+    let chunk = |choices: Value| {
+        let mut chunk = base.clone();
+        chunk["choices"] = choices;
+        sse::Event::new("", chunk.to_string())
+    };
+    let mut events = Vec::new();
+    for (index, choice) in body["choices"].as_array().into_iter().flatten().enumerate() {
+        let mut delta = choice["message"].clone();
+        let calls = delta.as_object_mut().and_then(|delta| delta.shift_remove("tool_calls"));
+        events.push(chunk(json!([{"index": index, "delta": delta, "finish_reason": null}])));
+        for (nth, call) in calls.as_ref().and_then(Value::as_array).into_iter().flatten().enumerate() {
+            let mut call = call.clone();
+            call["index"] = nth.into();
+            events.push(chunk(json!([{"index": index, "delta": {"tool_calls": [call]}, "finish_reason": null}])));
+        }
+        let mut end = choice.clone();
+        if let Some(end) = end.as_object_mut() {
+            end.shift_remove("message");
+            end.insert("delta".into(), json!({}));
+        }
+        events.push(chunk(json!([end])));
+    }
+    if let Some(usage) = usage {
+        let mut last = base.clone();
+        last["choices"] = json!([]);
+        last["usage"] = usage;
+        events.push(sse::Event::new("", last.to_string()));
+    }
+    events.push(sse::Event::new("", "[DONE]"));
+    events
+}

@@ -1,0 +1,487 @@
+//! Providers behind a server, against one on loopback that plays every part: all formats, refusals, silence, broken
+//! connections. Nothing leaves the machine.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use pleach::agent::builtin::Limits;
+use pleach::agent::{Agent, AgentError, Builtin, End, Job, Profile, Turn, Turns, Verdict};
+use pleach::config::{self, Config, Environment, ProviderName};
+use pleach::event::Usage;
+use pleach::ids::NodeId;
+use pleach::llm::wire::Format;
+use pleach::llm::{
+    ErrorClass, LlmError, Message, NoProvider, Part, Provider, Providers, Remote, Request, Response, Role, Stop,
+    Unusable,
+};
+use pleach::process::Cancel;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::process::spawner;
+use crate::server::{Play, Seen, Server};
+
+const KEY: &str = "sk-test-0123456789";
+
+const ALL: [(ProviderName, Format, &str, &str); 4] = [
+    (ProviderName::Anthropic, Format::Anthropic, "ANTHROPIC_API_KEY", "POST /v1/messages HTTP/1.1"),
+    (ProviderName::Openai, Format::Responses, "OPENAI_API_KEY", "POST /v1/responses HTTP/1.1"),
+    (
+        ProviderName::Gemini,
+        Format::Gemini,
+        "GEMINI_API_KEY",
+        "POST /v1beta/models/m-worker:streamGenerateContent?alt=sse HTTP/1.1",
+    ),
+    (ProviderName::Compatible, Format::Chat, "COMPATIBLE_API_KEY", "POST /v1/chat/completions HTTP/1.1"),
+];
+
+fn settings(base: &str) -> config::Provider {
+    let mut provider = config::Provider::default();
+    provider.settings.api_base = Some(base.to_owned());
+    provider.models.insert("worker".into(), "m-worker".into());
+    provider.models.insert("smart".into(), "m-smart".into());
+    provider.prices.insert("m-worker".into(), config::Price { input: 1.0, output: 2.0, ..Default::default() });
+    provider
+}
+
+fn keys() -> Environment {
+    Environment::from_pairs(ALL.map(|(_, _, key, _)| (key, KEY)))
+}
+
+fn remote(name: ProviderName, given: &config::Provider, env: &Environment) -> Result<Remote, Unusable> {
+    Remote::new(name, given, env, &spawner(), Path::new("/"))
+}
+
+fn provider(server: &Server, name: ProviderName) -> Provider {
+    Provider::Remote(remote(name, &settings(&server.url()), &keys()).unwrap())
+}
+
+fn anthropic(server: &Server) -> Provider {
+    provider(server, ProviderName::Anthropic)
+}
+
+fn task() -> Request {
+    Request { system: "rules".into(), messages: vec![Message::user("task")], ..Request::default() }
+}
+
+async fn ask(provider: &Provider) -> Result<Response, LlmError> {
+    provider.complete(&task(), &Cancel::never()).await
+}
+
+const USAGE: Usage = Usage { input: 100, cache_read: 50, cache_write: 0, output: 20, reasoning: 5 };
+
+/// An answer as a stream of this format, in pieces that fit nothing.
+fn streamed(format: Format, content: Vec<Part>) -> Vec<String> {
+    let calls = content.iter().any(|part| matches!(part, Part::ToolCall { .. }));
+    let response = Response {
+        message: Message::new(Role::Assistant, content),
+        usage: USAGE,
+        model: "m-worker".into(),
+        stop: if calls { Stop::ToolCalls } else { Stop::End },
+        extra: Default::default(),
+    };
+    let events = format.stream_reply(&format.encode_reply(&response));
+    let text: String = events.iter().map(|event| event.to_text()).collect();
+    assert!(text.is_ascii(), "so that it can be cut anywhere");
+    text.as_bytes().chunks(37).map(|piece| String::from_utf8_lossy(piece).into_owned()).collect()
+}
+
+fn hello(format: Format) -> Play {
+    Play::Stream(streamed(format, vec![Part::text("Hello.")]))
+}
+
+fn refusal(status: u16, text: &str) -> Play {
+    let body = json!({"type": "error", "error": {"type": "some_error", "message": text}});
+    Play::Answer(status, vec![("content-type", "application/json".into())], body.to_string())
+}
+
+#[tokio::test]
+async fn every_format_is_spoken_as_its_server_wants_it() {
+    for (name, format, _, line) in ALL {
+        let server = Server::start(move |_, _| hello(format));
+        let provider = provider(&server, name);
+        let response = ask(&provider).await.unwrap();
+        assert_eq!(response.message.text(), "Hello.", "{name}");
+        assert_eq!((response.usage, response.model.as_str()), (USAGE, "m-worker"), "{name}");
+        let cost = provider.cost("m-worker", &response.usage).unwrap();
+        assert!((cost - 190e-6).abs() < 1e-12, "150 in, 20 out: {cost}");
+        let seen = &server.seen()[0];
+        assert_eq!(seen.line, line);
+        let key = match format {
+            Format::Anthropic => seen.headers["x-api-key"].clone(),
+            Format::Gemini => seen.headers["x-goog-api-key"].clone(),
+            Format::Responses | Format::Chat => seen.headers["authorization"].replace("Bearer ", ""),
+        };
+        assert_eq!(key, KEY);
+        assert_eq!(seen.headers["accept-encoding"], "identity");
+        assert!(seen.headers["user-agent"].starts_with("pleach/"));
+        let limit = ["max_tokens", "max_output_tokens"].into_iter().find_map(|key| seen.body.get(key));
+        assert_eq!(limit.or(seen.body.pointer("/generationConfig/maxOutputTokens")), Some(&json!(8192)), "{name}");
+        if format != Format::Gemini {
+            assert_eq!((&seen.body["model"], &seen.body["stream"]), (&json!("m-worker"), &json!(true)));
+        }
+    }
+}
+
+/// Runs the built-in agent on a task in a directory of its own.
+async fn run(
+    provider: Provider,
+    profile: Profile,
+    change: impl FnOnce(&mut Job),
+) -> (Result<String, AgentError>, Vec<Turn>, TempDir) {
+    let dir = TempDir::new().unwrap();
+    fs::create_dir(dir.path().join("work")).unwrap();
+    let mut job =
+        Job::new(NodeId::new("implement").unwrap(), "do the task", dir.path().join("work"), dir.path().join("s.json"));
+    change(&mut job);
+    let limits = Limits { retry_pause: Duration::from_millis(1), ..Limits::default() };
+    let agent = Builtin::new(provider, spawner()).with_limits(limits).with_profile(profile);
+    let (turns, mut inbox) = Turns::channel();
+    let engine = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while let Some((turn, answer)) = inbox.recv().await {
+            seen.push(turn);
+            answer.send(Verdict::Go).expect("the agent waits for its verdict");
+        }
+        seen
+    });
+    let result = agent.run(job, &turns, &Cancel::never()).await;
+    drop(turns);
+    let text = result.map(|reply| {
+        assert_eq!(reply.end, End::Done);
+        reply.text
+    });
+    (text, engine.await.unwrap(), dir)
+}
+
+fn write(id: &str, file: &str) -> Part {
+    Part::tool_call(id, "write_file", json!({"file_path": file, "content": "x\n"}))
+}
+
+#[tokio::test]
+async fn the_built_in_agent_works_with_every_format() {
+    for (name, format, _, _) in ALL {
+        let server = Server::start(move |_, before| {
+            Play::Stream(streamed(
+                format,
+                match before {
+                    0 => vec![Part::text("I will write both."), write("a", "one"), write("b", "two")],
+                    1 => vec![write("c", "three")],
+                    _ => vec![Part::text("All done.")],
+                },
+            ))
+        });
+        let (text, turns, dir) =
+            run(provider(&server, name), Profile::default(), |job| job.effort = Some("low".into())).await;
+        assert_eq!(text.unwrap(), "All done.", "{name}");
+        for file in ["one", "two", "three"] {
+            assert_eq!(fs::read_to_string(dir.path().join("work").join(file)).unwrap(), "x\n", "{name}");
+        }
+        let shape: Vec<_> =
+            turns.iter().map(|turn| (turn.tool_calls.len(), turn.usage, turn.provider.as_str())).collect();
+        assert_eq!(shape, [(2, USAGE, name.as_str()), (1, USAGE, name.as_str()), (0, USAGE, name.as_str())]);
+        assert!(turns.iter().all(|turn| turn.cost_usd.is_some() && turn.model == "m-worker"));
+        let last = format.decode_request(server.seen()[2].body.clone()).unwrap();
+        let roles: Vec<Role> = last.messages.iter().map(|message| message.role).collect();
+        assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant, Role::Tool], "{name}");
+        assert_eq!(last.messages[2].content.len(), 2, "both answers in one message");
+        assert_eq!(last.tools.len(), 6);
+        assert!(last.system.contains("step `implement`"));
+    }
+}
+
+#[tokio::test]
+async fn a_model_is_chosen_by_node_then_agent_then_configuration() {
+    let server = Server::start(|_, _| hello(Format::Anthropic));
+    let profile = Profile {
+        model: Some("smart".into()),
+        tools: vec!["read_file".into()],
+        layers: vec![("role", "You review.".into()), ("task", "Find bugs.".into())],
+    };
+    run(anthropic(&server), profile.clone(), |job| job.model = Some("own-model".into())).await.0.unwrap();
+    run(anthropic(&server), profile, |_| {}).await.0.unwrap();
+    run(anthropic(&server), Profile::default(), |_| {}).await.0.unwrap();
+    run(anthropic(&server), Profile::default(), |job| job.model = Some("cheap".into())).await.0.unwrap();
+    let seen = server.seen();
+    let models: Vec<&Value> = seen.iter().map(|seen| &seen.body["model"]).collect();
+    assert_eq!(models, ["own-model", "m-smart", "m-worker", "claude-haiku-5-5"]);
+    assert_eq!(seen[1].body["tools"].as_array().unwrap().len(), 1);
+    let system = seen[1].body["system"][0]["text"].as_str().unwrap();
+    assert!(system.contains("\n# Role\nYou review.\n") && system.contains("\n# Task\nFind bugs.\n"), "{system}");
+    let compatible = settings(&server.url());
+    let compatible = config::Provider { models: Default::default(), ..compatible };
+    let compatible = Provider::Remote(remote(ProviderName::Compatible, &compatible, &keys()).unwrap());
+    let error = ask(&compatible).await.unwrap_err();
+    assert_eq!(error.message, "compatible has no model `worker`; set `providers.compatible.models.worker`");
+    assert_eq!(server.seen().len(), 4, "nobody was asked");
+}
+
+#[tokio::test]
+async fn refusals_are_told_apart_and_never_show_the_key() {
+    for (status, class, says) in [
+        (400, ErrorClass::Terminal, "refuses the request (400): bad"),
+        (401, ErrorClass::Auth, "check ANTHROPIC_API_KEY"),
+        (403, ErrorClass::Auth, "(403)"),
+        (404, ErrorClass::Terminal, "knows no model `m-worker` at http://127.0.0.1:"),
+        (413, ErrorClass::ContextLength, "too long for `m-worker`"),
+        (500, ErrorClass::Transient, "failed (500)"),
+        (302, ErrorClass::Terminal, "not followed"),
+    ] {
+        let server = Server::start(move |_, _| refusal(status, &format!("bad {KEY}")));
+        let error = ask(&anthropic(&server)).await.unwrap_err();
+        assert_eq!(error.class, class, "{error}");
+        assert!(error.message.contains(says), "{error}");
+        assert!(!error.message.contains(KEY), "{error}");
+        assert_eq!(server.seen().len(), 1, "{status} is not tried again down here");
+    }
+    assert!(!format!("{:?}", anthropic(&Server::start(|_, _| Play::Drop))).contains(KEY));
+}
+
+#[tokio::test]
+async fn a_busy_server_is_given_the_time_it_asks_for() {
+    let server = Server::start(|_, before| match before {
+        0 => Play::Answer(429, vec![("retry-after", "1".into())], "{}".into()),
+        1 => refusal(529, "overloaded"),
+        _ => hello(Format::Anthropic),
+    });
+    let begun = std::time::Instant::now();
+    let (text, turns, _) = run(anthropic(&server), Profile::default(), |_| {}).await;
+    assert_eq!((text.unwrap().as_str(), turns.len(), server.seen().len()), ("Hello.", 1, 3));
+    assert!(begun.elapsed() >= Duration::from_secs(1), "it asked for a second");
+
+    let patient = Server::start(|_, _| Play::Answer(429, vec![("retry-after", "61".into())], "{}".into()));
+    let (text, _, _) = run(anthropic(&patient), Profile::default(), |_| {}).await;
+    assert!(matches!(text, Err(AgentError::Transient(_))), "{text:?}");
+    assert_eq!(patient.seen().len(), 1, "more than a minute is not waited for");
+
+    let down = Server::start(|_, _| refusal(503, "down"));
+    let (text, _, _) = run(anthropic(&down), Profile::default(), |_| {}).await;
+    assert!(matches!(&text, Err(AgentError::Transient(why)) if why.contains("tried 3 times")), "{text:?}");
+    assert_eq!(down.seen().len(), 3);
+
+    let closed = Server::start(|_, _| refusal(401, "no"));
+    let (text, _, _) = run(anthropic(&closed), Profile::default(), |_| {}).await;
+    assert!(matches!(text, Err(AgentError::Terminal(_))), "{text:?}");
+    assert_eq!(closed.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn broken_connections_are_tried_again() {
+    for (name, format, _, _) in ALL {
+        let server = Server::start(move |_, before| {
+            let mut pieces = streamed(format, vec![Part::text("Half of it, and then the rest.")]);
+            match before {
+                0 => Play::Drop,
+                1 => {
+                    pieces.truncate(pieces.len() / 2);
+                    Play::Cut(pieces)
+                }
+                _ => Play::Stream(pieces),
+            }
+        });
+        let (text, turns, _) = run(provider(&server, name), Profile::default(), |_| {}).await;
+        assert_eq!(text.unwrap(), "Half of it, and then the rest.", "{name}");
+        assert_eq!((turns.len(), server.seen().len()), (1, 3), "{name}: half an answer is no turn");
+    }
+    // Everything is there, only the end of the body is not.
+    let server = Server::start(|_, _| Play::Cut(streamed(Format::Anthropic, vec![Part::text("Hello.")])));
+    assert_eq!(ask(&anthropic(&server)).await.unwrap().message.text(), "Hello.");
+    let nobody = settings("http://127.0.0.1:1");
+    let nobody = Provider::Remote(remote(ProviderName::Anthropic, &nobody, &keys()).unwrap());
+    let error = ask(&nobody).await.unwrap_err();
+    assert_eq!(error.class, ErrorClass::Transient);
+    assert!(error.message.starts_with("cannot connect to http://127.0.0.1:1/v1: "), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_stops_talking_is_left() {
+    for play in [Play::Hang, Play::Stall(streamed(Format::Anthropic, vec![Part::text("x")])[..2].to_vec())] {
+        let server = Server::start(move |_, _| play.clone());
+        let mut given = settings(&server.url());
+        given.settings.timeout = 1;
+        let provider = Provider::Remote(remote(ProviderName::Anthropic, &given, &keys()).unwrap());
+        let error = ask(&provider).await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::Transient);
+        assert!(error.message.ends_with("said nothing for 1 s"), "{error}");
+        tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_kill_drops_the_call() {
+    let server = Server::start(|_, _| Play::Stall(vec!["event: ping\ndata: {}\n\n".into()]));
+    let provider = anthropic(&server);
+    let (canceller, cancel) = Cancel::new();
+    let call = tokio::spawn(async move { provider.complete(&task(), &cancel).await });
+    while server.seen().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    canceller.stop();
+    tokio::task::yield_now().await;
+    assert!(!call.is_finished(), "a stop lets the call go on");
+    canceller.kill();
+    assert_eq!(call.await.unwrap().unwrap_err().class, ErrorClass::Cancelled);
+    tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_said_and_asked_for_again() {
+    let server = Server::start(|_, before| match before {
+        0 => Play::Answer(200, vec![("content-type", "text/html".into())], "<html>".into()),
+        _ => hello(Format::Anthropic),
+    });
+    let (text, _, _) = run(anthropic(&server), Profile::default(), |_| {}).await;
+    assert_eq!((text.unwrap().as_str(), server.seen().len()), ("Hello.", 2));
+    let plays: [(Play, ErrorClass, &str); 4] = [
+        (Play::Stream(vec!["data: {oops\n\n".into()]), ErrorClass::Malformed, "no JSON"),
+        (
+            Play::Answer(200, vec![("content-encoding", "gzip".into())], "\u{1f}".into()),
+            ErrorClass::Terminal,
+            "packed as `gzip`",
+        ),
+        (Play::Answer(200, vec![], "{}".into()), ErrorClass::Malformed, "no `content`"),
+        (
+            Play::Stream(vec![
+                "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n".into(),
+            ]),
+            ErrorClass::Transient,
+            "busy",
+        ),
+    ];
+    for (play, class, says) in plays {
+        let server = Server::start(move |_, _| play.clone());
+        let error = ask(&anthropic(&server)).await.unwrap_err();
+        assert!(error.class == class && error.message.contains(says), "{:?} {error}", error.class);
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_stream_is_understood_too() {
+    for (name, format, _, _) in ALL {
+        let server = Server::start(move |_, _| {
+            let response = Response {
+                message: Message::assistant("Hello."),
+                usage: USAGE,
+                model: String::new(),
+                stop: Stop::End,
+                extra: Default::default(),
+            };
+            Play::Answer(
+                200,
+                vec![("content-type", "application/json".into())],
+                format.encode_reply(&response).to_string(),
+            )
+        });
+        let response = ask(&provider(&server, name)).await.unwrap();
+        assert_eq!((response.message.text().as_str(), response.model.as_str()), ("Hello.", "m-worker"), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn connections_are_kept_and_made_again() {
+    let server = Server::start(|_, before| match before {
+        // It closes, and nothing in the answer says so.
+        2 => Play::Close(String::from("{}")),
+        _ => hello(Format::Anthropic),
+    });
+    let provider = anthropic(&server);
+    let mut ends = Vec::new();
+    for _ in 0..4 {
+        ends.push(ask(&provider).await.is_ok());
+    }
+    let connections: Vec<usize> = server.seen().iter().map(|seen| seen.connection).collect();
+    assert_eq!((ends, connections), (vec![true, true, false, true], vec![0, 0, 0, 1]));
+}
+
+#[tokio::test]
+async fn a_key_can_come_from_a_command() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("count");
+    fs::write(&file, "").unwrap();
+    let server = Server::start(|seen: &Seen, _| match seen.headers["x-api-key"].as_str() {
+        "key-2" => hello(Format::Anthropic),
+        _ => refusal(401, "expired"),
+    });
+    let mut given = settings(&server.url());
+    let env = Environment::from_pairs([
+        ("ANTHROPIC_API_KEY", "not this one"),
+        ("VAULT_TOKEN", "key"),
+        ("COUNT", file.to_str().unwrap()),
+    ]);
+    // The command is given the variables that other commands are not.
+    given.settings.api_key_command =
+        Some("echo >> \"$COUNT\"; echo \"$VAULT_TOKEN-$(wc -l < \"$COUNT\" | tr -d ' ')\"".into());
+    let provider = Provider::Remote(remote(ProviderName::Anthropic, &given, &env).unwrap());
+    assert_eq!(ask(&provider).await.unwrap_err().class, ErrorClass::Auth, "a new key that is refused is refused");
+    assert_eq!(ask(&provider).await.unwrap().message.text(), "Hello.", "a key that was good once is asked for again");
+    assert_eq!(ask(&provider).await.unwrap().message.text(), "Hello.");
+    let keys: Vec<String> = server.seen().iter().map(|seen| seen.headers["x-api-key"].clone()).collect();
+    assert_eq!(keys, ["key-1", "key-1", "key-2", "key-2"]);
+    given.settings.api_key_command = Some("echo nothing here >&2; exit 3".into());
+    let provider = Provider::Remote(remote(ProviderName::Anthropic, &given, &env).unwrap());
+    let error = ask(&provider).await.unwrap_err();
+    assert_eq!(error.message, "`api_key_command` gave no key: exit 3 nothing here");
+}
+
+#[tokio::test]
+async fn a_proxy_is_used_when_one_is_configured_and_never_else() {
+    let proxy = Server::start(|_, _| hello(Format::Anthropic));
+    let server = Server::start(|_, _| hello(Format::Anthropic));
+    let env = Environment::from_pairs([
+        ("ANTHROPIC_API_KEY", KEY),
+        ("HTTP_PROXY", &proxy.url()),
+        ("http_proxy", &proxy.url()),
+        ("ALL_PROXY", &proxy.url()),
+    ]);
+    let direct = Provider::Remote(remote(ProviderName::Anthropic, &settings(&server.url()), &env).unwrap());
+    ask(&direct).await.unwrap();
+    assert_eq!((server.seen().len(), proxy.seen().len()), (1, 0));
+    let mut given = settings("http://models.invalid");
+    given.settings.proxy = Some(proxy.url().replace("http://", "http://me:pass@"));
+    let through = Provider::Remote(remote(ProviderName::Anthropic, &given, &env).unwrap());
+    ask(&through).await.unwrap();
+    let seen = &proxy.seen()[0];
+    assert_eq!(seen.line, "POST http://models.invalid/v1/messages HTTP/1.1");
+    assert_eq!(
+        (seen.headers["host"].as_str(), seen.headers["proxy-authorization"].as_str()),
+        ("models.invalid", "Basic bWU6cGFzcw==")
+    );
+    let mut given = settings("https://models.invalid");
+    given.settings.proxy = Some(proxy.url());
+    let through = Provider::Remote(remote(ProviderName::Anthropic, &given, &env).unwrap());
+    // This one is no proxy: it answers something else than 200, after which nothing is sent.
+    let error = ask(&through).await.unwrap_err();
+    assert_eq!(proxy.seen()[1].line, "CONNECT models.invalid:443 HTTP/1.1");
+    assert!(!proxy.seen()[1].headers.contains_key("x-api-key"), "{error}");
+}
+
+#[test]
+fn the_provider_is_the_one_named_or_the_first_with_a_key() {
+    let pick = |config: &Config, env: &[(&str, &str)], name: Option<&str>| {
+        let env = Environment::from_pairs(env.iter().copied());
+        Providers::new(config, &env, &spawner(), None).get(name).map(|provider| provider.name())
+    };
+    let plain = Config::default();
+    assert_eq!(pick(&plain, &[], None), Err(NoProvider::None));
+    assert_eq!(pick(&plain, &[("GOOGLE_API_KEY", "k"), ("OPENAI_API_KEY", "k")], None), Ok("openai"));
+    assert_eq!(pick(&plain, &[("OPENAI_API_KEY", "k"), ("GEMINI_API_KEY", "k")], Some("google")), Ok("gemini"));
+    let error = pick(&plain, &[], Some("anthropic")).unwrap_err().to_string();
+    assert_eq!(
+        error,
+        "there is no key for anthropic; set ANTHROPIC_API_KEY, or `providers.anthropic.settings.api_key_command`"
+    );
+    let error = pick(&plain, &[], Some("anthropc")).unwrap_err().to_string();
+    assert!(error.starts_with("there is no provider `anthropc`, did you mean `anthropic`?"), "{error}");
+    assert_eq!(
+        pick(&plain, &[], Some("compatible")).unwrap_err().to_string(),
+        "compatible has no address; set `providers.compatible.settings.api_base`"
+    );
+    let mut local = Config::default();
+    local.providers.compatible = settings("http://localhost:1");
+    assert_eq!(pick(&local, &[], None), Ok("compatible"), "a local server needs no key");
+    local.providers.default = Some(ProviderName::Gemini);
+    assert!(pick(&local, &[("ANTHROPIC_API_KEY", "k")], None).unwrap_err().to_string().contains("GEMINI_API_KEY"));
+    local.providers.compatible.settings.api_base = Some("http://me:secret@host".into());
+    assert!(!pick(&local, &[], Some("compatible")).unwrap_err().to_string().contains("secret"));
+}
