@@ -81,22 +81,26 @@ impl Roster {
 
     /// The agent of a node.
     pub fn of(&self, node: &Node) -> Result<Arc<dyn Agent>, NoAgent> {
-        self.make(self.choice(node)?)
+        self.make(self.choice(node)?, node.llm_provider.as_deref(), || self.profile(node))
     }
 
     /// The agent that works where nothing else is said; none when there is none but a simulated one.
     pub fn configured(&self) -> Option<Result<Arc<dyn Agent>, NoAgent>> {
         let choice = self.default.clone().filter(|choice| *choice != AgentChoice::Simulation)?;
-        Some(self.make(choice))
+        Some(self.make(choice, None, || Ok(Profile::default())))
     }
 
-    fn make(&self, choice: AgentChoice) -> Result<Arc<dyn Agent>, NoAgent> {
+    fn make(
+        &self,
+        choice: AgentChoice,
+        provider: Option<&str>,
+        profile: impl FnOnce() -> Result<Profile, NoAgent>,
+    ) -> Result<Arc<dyn Agent>, NoAgent> {
         match choice {
             AgentChoice::Simulation => Ok(Arc::new(Simulated)),
             AgentChoice::Builtin => {
-                let provider = self.providers.get(node.llm_provider.as_deref())?;
-                let profile = self.profile(node)?;
-                Ok(Arc::new(Builtin::new(provider, self.spawner.clone()).with_profile(profile)))
+                let provider = self.providers.get(provider)?;
+                Ok(Arc::new(Builtin::new(provider, self.spawner.clone()).with_profile(profile()?)))
             }
             AgentChoice::Command(argv) => Ok(Arc::new(CommandAgent::new(argv, self.spawner.clone()))),
             other => Err(NoAgent::Unsupported(other.to_string())),
