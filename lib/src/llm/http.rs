@@ -236,16 +236,12 @@ impl Client {
     }
 
     async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer<'_>, HttpError> {
-        let mut request = request;
-        if let Some(mut sender) = self.take_idle() {
-            match sender.try_send_request(request).await {
-                Ok(response) => return Ok(self.answer(response, sender)),
-                // The server had closed it before anything was sent.
-                Err(mut error) => match error.take_message() {
-                    Some(unsent) => request = unsent,
-                    None => return Err(self.broken(error.error())),
-                },
-            }
+        // A server may close a connection that was kept in the very moment it is used again. Nothing was answered on it
+        // then, so the same is asked on a new one, once.
+        if let Some(mut sender) = self.take_idle()
+            && let Ok(response) = sender.send_request(request.clone()).await
+        {
+            return Ok(self.answer(response, sender));
         }
         let mut sender = self.connect().await?;
         let response = sender.send_request(request).await.map_err(|error| self.broken(&error))?;
