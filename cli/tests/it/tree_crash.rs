@@ -387,7 +387,7 @@ fn tasks_go_on_from_their_branches_without_records_and_working_copy() {
         die(&env, ALL, point);
         let records = env.repo_path().join(".git/refs/pleach/sessions");
         fs::remove_dir_all(&records).expect("records");
-        if index % 2 == 0 {
+        if index.is_multiple_of(2) {
             fs::remove_dir_all(env.root().join("state/pleach/worktrees")).expect("the working copy");
         }
     }

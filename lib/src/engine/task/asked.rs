@@ -1,0 +1,66 @@
+//! What the nodes of a task's pipeline are asked to do: its tests, its prompt, the review of its changes.
+
+use super::TaskJob;
+use crate::engine::{Error, Session};
+use crate::ids::RepoPath;
+use crate::plan::pipeline::{HandlerKind, Node};
+use crate::plan::tree::{TestCommand, TestKind};
+use crate::step::prompt::{self, Bounds};
+
+impl Session {
+    /// What a test step runs: its own command, or what tests the task. None for every other node.
+    pub(in crate::engine) fn step_tests(&self, node: &Node) -> Option<Vec<TestCommand>> {
+        let job = self.job.as_ref().filter(|_| node.step.as_deref() == Some("test"))?;
+        let own = |command: &String| TestCommand {
+            kind: TestKind::Unit,
+            command: command.clone(),
+            framework: None,
+            timeout: node.timeout.unwrap_or(TestCommand::TIMEOUT),
+        };
+        Some(node.tool_command.as_ref().map_or_else(|| job.tests.clone(), |command| vec![own(command)]))
+    }
+
+    /// Whether a node's agent is told nothing of the run so far: its task, or what the task has changed, is all it gets.
+    pub(in crate::engine) fn is_asked_of_the_task(&self, node: &Node) -> bool {
+        let is_agent =
+            node.handler == HandlerKind::Codergen && !self.engine.handlers.contains_key(node.handler.as_str());
+        is_agent && self.job.is_some() && matches!(node.step.as_deref(), Some("implement" | "review"))
+    }
+
+    /// What the agent of a step is asked: the task, with what went wrong before; or for its verdict on the changes.
+    /// A prompt of the pipeline's own stands in place of the first part.
+    pub(in crate::engine) fn step_prompt(&self, node: &Node) -> Result<Option<String>, Error> {
+        let (Some(job), Some(step)) = (&self.job, node.step.as_deref()) else { return Ok(None) };
+        let own = node.attrs.contains_key("prompt").then_some(node.prompt.as_str());
+        Ok(match step {
+            "review" => {
+                let (stat, diff) = self.task_diff(job)?;
+                let asked = prompt::review(&job.task, &stat, &diff);
+                Some(own.map_or_else(|| asked.clone(), |own| format!("{own}\n\n{asked}")))
+            }
+            "implement" => {
+                let feedback = self.state.task.as_ref().map(|task| &task.feedback[..]).unwrap_or_default();
+                let bounds = Bounds::default();
+                Some(match own {
+                    Some(own) => format!("{own}\n{}", prompt::lessons(feedback, bounds)),
+                    None => prompt::implement(&job.task, feedback, &job.tests, bounds),
+                })
+            }
+            _ => None,
+        })
+    }
+
+    /// Everything the task has changed since before its first attempt, but for what pleach wrote itself.
+    fn task_diff(&self, job: &TaskJob) -> Result<(String, String), Error> {
+        let (old, new) = (self.repo.tree_of(self.task_of().base)?, self.working().tree()?);
+        let changes = self.repo.changes(old, new)?;
+        let paths: Vec<RepoPath> =
+            changes.into_iter().map(|change| change.path).filter(|path| !job.is_own(path)).collect();
+        if paths.is_empty() {
+            return Ok(Default::default());
+        }
+        // Too many names for one command line: then pleach's own files are shown with the rest.
+        let paths = if paths.len() > 1_000 { &[] } else { &paths[..] };
+        Ok(self.repo.patch_with_stat(old, new, paths)?)
+    }
+}

@@ -1,0 +1,300 @@
+//! A session that works on a task of a tree: a budget of attempts on the task's own branch.
+//!
+//! Each attempt is a pass through the task's pipeline. A node that stands for a step ends with a step commit, which is
+//! what the branch carries; what became of the task is read from those commits alone.
+
+mod asked;
+mod step;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::assignment::Work;
+use super::locks::Locks;
+use super::resume::{Found, read};
+use super::worker::Stopped;
+use super::{Engine, Error, Observer, Session, StartRequest};
+use crate::clock;
+use crate::event::{AttemptStarted, Landed, Landing, PipelineStarted, Snapshot, TaskOf};
+use crate::git::{BlobId, Repo};
+use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
+use crate::plan::pipeline::{Node, WritePolicy};
+use crate::plan::tree::{TaskNode, TestCommand};
+use crate::record::Batch;
+use crate::state::{Phase, TaskWork, Visit};
+use crate::step::{Counts, report};
+use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
+
+pub use step::StepReport;
+pub(super) use step::code_of;
+
+/// The file of a session's first record that holds the tree as it was run.
+pub(super) const TREE_FILE: &str = "task-tree.json";
+
+/// What a session has to know of its task.
+#[derive(Debug, Clone)]
+pub struct TaskJob {
+    /// The task.
+    pub task: TaskNode,
+    /// What tests it; nothing means that it is not tested.
+    pub tests: Vec<TestCommand>,
+    /// Where logs go, from the root of the repository.
+    pub logs: String,
+    /// Where reports go, likewise.
+    pub reports: String,
+    /// Whether logs and reports are committed; otherwise the record alone has them.
+    pub commit_logs: bool,
+}
+
+impl TaskJob {
+    /// Whether a file is a log or a report of a task, and not its work.
+    pub fn is_own(&self, path: &RepoPath) -> bool {
+        report::is_own(path, &self.logs, &self.reports)
+    }
+}
+
+/// The working copy the tasks of a target share, one after another.
+#[derive(Debug)]
+pub struct Seat {
+    /// Held as long as anything runs in it.
+    pub lock: Lock,
+    /// The working copy, once it is open.
+    pub copy: Option<WorkingCopy>,
+}
+
+/// What a session on a task is started with, beside its pipeline.
+#[derive(Debug)]
+pub struct TaskStart {
+    /// The task, as the record has it.
+    pub of: TaskOf,
+    /// What the session has to know of it.
+    pub job: Arc<TaskJob>,
+    /// The tree's file, as it is run, without secrets.
+    pub document: BlobId,
+    /// The task's branch.
+    pub branch: BranchName,
+    /// Where the session begins.
+    pub base: CommitId,
+    /// The first attempt.
+    pub attempt: AttemptStarted,
+    /// Where it works.
+    pub seat: Seat,
+}
+
+/// Where the working copy of a target's tasks lies, below that of all working copies.
+pub(super) fn shared_copy(target: &BranchName) -> PathBuf {
+    Path::new("tasks").join(branch_key(target)).join("main")
+}
+
+impl Seat {
+    /// Takes the working copy of a target's tasks, or says who has it.
+    pub fn take(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
+        let name = format!("worktree-tasks-{}", branch_key(target));
+        let what = format!("the working copy of the tasks on `{target}`");
+        Ok(Self { lock: Lock::take(&repo.common_dir(), &name, &what)?, copy: None })
+    }
+}
+
+impl TaskStart {
+    pub(super) fn started(&self, request: &StartRequest) -> Result<PipelineStarted, Error> {
+        let name = request.pipeline.name().map_err(|error| Error::Name(error.to_string()))?;
+        Ok(PipelineStarted {
+            name,
+            goal: request.pipeline.goal.clone(),
+            dot: request.dot.clone(),
+            dot_path: request.dot_path.clone(),
+            files: request.files.clone(),
+            inputs: request.inputs.clone(),
+            config: request.config.clone(),
+            base: Snapshot::from([(request.repo_name.clone(), self.base)]),
+            branches: [(request.repo_name.clone(), self.branch.clone())].into(),
+            target: Some(self.of.target.clone()),
+            simulated: request.simulated,
+            task: Some(self.of.clone()),
+            extra: Default::default(),
+        })
+    }
+}
+
+impl Session {
+    /// Starts a session on a task. Returns where work was saved that lay in the working copy.
+    pub async fn start_task(
+        engine: Arc<Engine>,
+        request: StartRequest,
+        start: TaskStart,
+    ) -> Result<(Self, Option<String>), Error> {
+        request.refuse_secrets(&engine)?;
+        let mut session = tokio::task::block_in_place(|| Self::open_new(engine, request, Some(&start)))?;
+        session.job = Some(start.job);
+        session.copy = start.seat.copy;
+        let kept = session.make_copy().await?;
+        session.lay()?;
+        Ok((session, kept))
+    }
+
+    /// Takes a session on a task up again, also between two attempts. Returns where work was saved that lay in the
+    /// working copy.
+    pub async fn resume_task(
+        engine: Arc<Engine>,
+        repo: Repo,
+        id: &SessionId,
+        job: Arc<TaskJob>,
+        seat: Seat,
+    ) -> Result<(Self, Option<String>), Error> {
+        let mut session = tokio::task::block_in_place(|| {
+            let locks = Locks::beside(&repo, id, seat.lock.clone())?;
+            let found: Found = read(&repo, id)?;
+            Self::open(engine, repo, locks, found)
+        })?;
+        session.job = Some(job);
+        session.copy = seat.copy;
+        let kept = match session.state.phase {
+            Phase::Running | Phase::Paused { .. } => session.go_on().await?,
+            _ => session.make_copy().await?,
+        };
+        session.lay()?;
+        Ok((session, kept))
+    }
+
+    /// Records of a session on a task, which a run before this one left, that the target has moved over its steps.
+    pub fn close_landed(engine: Arc<Engine>, repo: Repo, id: &SessionId, seat: &Seat) -> Result<(), Error> {
+        let locks = Locks::beside(&repo, id, seat.lock.clone())?;
+        let found = read(&repo, id)?;
+        let mut session = Self::open(engine, repo, locks, found)?;
+        match session.task_work().landing {
+            Some((_, to)) => session.record_landed(to, &mut |_| {}),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the working copy back.
+    pub fn leave(self) -> Seat {
+        Seat { lock: self.locks.worktree, copy: self.copy }
+    }
+
+    /// Lays the code of the budget before over the working copy, as long as nothing was committed since.
+    fn lay(&mut self) -> Result<(), Error> {
+        let laid = self.state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid);
+        let Some(laid) = laid.filter(|_| self.state.work == self.state.base) else { return Ok(()) };
+        tokio::task::block_in_place(|| {
+            let tree = self.repo.tree_of(laid)?;
+            Ok(self.copy.as_mut().expect("the working copy is back when no node runs").lay(tree)?)
+        })
+    }
+
+    /// Begins the next attempt.
+    pub fn begin_attempt(&mut self, attempt: AttemptStarted, observe: Observer<'_>) -> Result<(), Error> {
+        let summary = format!("attempt {} of {}", attempt.number, attempt.of);
+        // A new attempt is a pass of its own: it is told what went wrong, and nothing else.
+        (self.responses, self.threads, self.interrupted) = Default::default();
+        let writer = self.repo.writer();
+        self.record(writer, Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now(), observe)
+    }
+
+    /// Records that the target is about to move.
+    pub fn record_landing(&mut self, from: CommitId, to: CommitId, observe: Observer<'_>) -> Result<(), Error> {
+        let target = self.task_of().target.clone();
+        let summary = format!("land on {target}");
+        let event = Landing { target, from, to, extra: Default::default() };
+        if self.unwritten_step().is_some_and(|(step, _)| step == to) {
+            return self.write_with(&summary, event.into(), observe);
+        }
+        let (writer, work) = (self.repo.writer(), vec![to]);
+        self.record(writer, Batch { summary, work, ..Batch::default() }, vec![event.into()], clock::now(), observe)
+    }
+
+    /// Records that the target has moved.
+    pub fn record_landed(&mut self, commit: CommitId, observe: Observer<'_>) -> Result<(), Error> {
+        let target = self.task_of().target.clone();
+        let summary = format!("landed on {target}");
+        let event = Landed { target, commit, extra: Default::default() };
+        let writer = self.repo.writer();
+        self.record(writer, Batch { summary, ..Batch::default() }, vec![event.into()], clock::now(), observe)
+    }
+
+    /// The task of a session that works on one.
+    pub fn task(&self) -> &TaskOf {
+        self.task_of()
+    }
+
+    /// What has become of it.
+    fn task_work(&self) -> &TaskWork {
+        self.state.task.as_deref().expect("only sessions on tasks do this")
+    }
+
+    /// The newest step's commit, where the task's branch stands.
+    pub fn task_tip(&self) -> CommitId {
+        self.task_work().step
+    }
+
+    /// Whether the task is complete or given up, as far as its branch is concerned.
+    pub fn is_decided(&self) -> bool {
+        matches!(self.task_work().status.as_deref(), Some("complete" | "failed"))
+    }
+
+    /// Where the target stood that is about to move, or has.
+    pub fn landing_from(&self) -> Option<CommitId> {
+        self.task_work().landing.map(|(from, _)| from)
+    }
+
+    /// The number of the newest attempt in its budget.
+    pub fn attempt_number(&self) -> u32 {
+        self.task_work().attempt.as_ref().map_or(0, |attempt| attempt.number)
+    }
+
+    /// What the newest test step counted.
+    pub fn last_counts(&self) -> Option<Counts> {
+        let of = |key: &str| {
+            let found = self.task_work().tested.iter().find(|(name, _)| name == key);
+            found.and_then(|(_, value)| value.parse().ok())
+        };
+        Some(Counts {
+            passed: of("Arborist-Test-Passed")?,
+            failed: of("Arborist-Test-Failed")?,
+            skipped: of("Arborist-Test-Skipped")?,
+        })
+    }
+
+    /// A path for a report that nothing on the branch has.
+    pub fn free_report(&self, path: &str) -> Result<String, Error> {
+        self.free_path(path, self.working().tree()?)
+    }
+
+    /// The ref of the session's record.
+    pub fn record_name(&self) -> String {
+        self.recorder.reference()
+    }
+
+    pub(super) fn task_of(&self) -> &TaskOf {
+        self.started.task.as_ref().expect("only sessions on tasks do this")
+    }
+
+    /// Runs the task's tests on a commit its steps were built anew as. None when it has no tests; red tests answer
+    /// with what they said, or with nothing when they were interrupted.
+    pub async fn tests_at(&mut self, commit: CommitId) -> Result<Option<Result<(), Option<StepReport>>>, Error> {
+        let job = self.job.clone().expect("only sessions on tasks do this");
+        let step = self.pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
+        let node = step.or_else(|| self.pipeline.start()).expect("a pipeline that ran has a start").clone();
+        let tests = self.step_tests(&node).unwrap_or_else(|| job.tests.clone());
+        if tests.is_empty() {
+            return Ok(None);
+        }
+        let node = Node { write: WritePolicy::Never, ..node };
+        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        let at = Position { branch: copy.at().branch, ..Position::all(commit) };
+        tokio::task::block_in_place(|| copy.hand_over(self.id.clone(), copy.branch.clone(), at))?;
+        let visit = Visit { node: node.id.clone(), visit: 1, attempt: 1, from: None };
+        let finished = self.work_aside(node, visit, Work::Tests(tests)).await?;
+        self.copy = Some(finished.copy);
+        Ok(Some(match finished.result {
+            Ok(outcome) if outcome.status.is_success() => Ok(()),
+            Ok(_) => Err(Some(finished.step.unwrap_or_default())),
+            Err(Stopped::Broken(error)) => return Err(error.into()),
+            Err(_) => Err(None),
+        }))
+    }
+
+    fn working(&self) -> &WorkingCopy {
+        self.copy.as_ref().expect("the working copy is back when no node runs")
+    }
+}

@@ -1,0 +1,285 @@
+//! The steps of a task: what a node's end tells of one, and the commit made of it.
+
+use super::TaskJob;
+use crate::clock;
+use crate::engine::recording::Unwritten;
+use crate::engine::{Error, Observer, Session};
+use crate::event::{Commits, StepFinished};
+use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
+use crate::ids::{CommitId, RepoPath};
+use crate::plan::pipeline::Node;
+use crate::record::Batch;
+use crate::step::prompt::{self};
+use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
+use crate::trailer::Message;
+use jiff::Timestamp;
+
+/// How much of what a failed step said is kept for the next attempt, in characters.
+const FEEDBACK: usize = 8_000;
+
+/// What a node's worker found out about the step it stands for.
+#[derive(Debug, Default)]
+pub struct StepReport {
+    /// The text of the commit.
+    pub body: String,
+    /// Everything that was said.
+    pub said: String,
+    /// Whether that is written to a log.
+    pub logged: bool,
+    /// The facts of a test.
+    pub test: Option<TestFacts>,
+}
+
+/// A step that is to be committed.
+struct Making {
+    facts: Step,
+    body: String,
+    attempt: Option<Attempt>,
+    /// Files that are committed with it.
+    files: Vec<(RepoPath, String)>,
+    /// What the next attempt is told.
+    feedback: Option<Feedback>,
+}
+
+impl Session {
+    /// Ends an attempt that failed outside of its steps, so that it counts and the next one is told.
+    pub fn fail_attempt(&mut self, reason: &str, observe: Observer<'_>) -> Result<(), Error> {
+        let attempt = self.state.task.as_ref().and_then(|task| task.attempt.clone());
+        let attempt = attempt.expect("an attempt that failed was begun");
+        let facts = Step { retry: Some(attempt.retry), ..self.facts(StepKind::Implement, false) };
+        let number = Attempt { number: attempt.number, of: attempt.of };
+        let told = Feedback { kind: FeedbackKind::RunnerError, text: text::cut(reason, FEEDBACK) };
+        let body = text::runner_error(reason);
+        let making = Making { facts, body, attempt: Some(number), files: Vec::new(), feedback: Some(told) };
+        self.commit_step(making, observe)?;
+        Ok(())
+    }
+
+    /// Ends the task: its last step, with the report where it is complete. It is written when the landing is recorded, or
+    /// by [`Session::write_end_of_task`].
+    pub fn end_task(
+        &mut self,
+        facts: Step,
+        body: String,
+        attempt: Option<Attempt>,
+        files: Vec<(RepoPath, String)>,
+        observe: Observer<'_>,
+    ) -> Result<(), Error> {
+        let making = Making { facts, body, attempt, files, feedback: None };
+        tokio::task::block_in_place(|| self.put_off_step(making, observe))
+    }
+
+    /// Writes the end of the task, if that is not done yet.
+    pub fn write_end_of_task(&mut self, observe: Observer<'_>) -> Result<(), Error> {
+        tokio::task::block_in_place(|| self.settle(observe))
+    }
+
+    /// The commit of the task's last step and what it is built on, as long as it is not written.
+    pub fn unwritten_step(&self) -> Option<(CommitId, CommitId)> {
+        let unwritten = self.unwritten.as_ref()?;
+        Some((unwritten.step?.0, unwritten.branch?))
+    }
+
+    /// Commits a step that is no node's.
+    fn commit_step(&mut self, making: Making, observe: Observer<'_>) -> Result<(), Error> {
+        tokio::task::block_in_place(|| {
+            self.put_off_step(making, observe)?;
+            self.settle(observe)
+        })
+    }
+
+    /// Folds a step that is no node's. Its commit is written with whatever is recorded next.
+    fn put_off_step(&mut self, making: Making, observe: Observer<'_>) -> Result<(), Error> {
+        self.settle(observe)?;
+        let tree = self.working().tree()?;
+        let at = self.working().at();
+        let parent = if self.carries_turns() { at.tip } else { at.branch };
+        let mut writer = self.repo.writer();
+        let (step, tree) = self.make_step(&mut writer, making, (tree, parent), clock::now())?;
+        let (summary, date, commit) = (step.subject.clone(), step.date, step.git_sha);
+        let events = self.fold(vec![step.into()], date)?;
+        let batch = Batch { summary, work: vec![commit], events, ..Batch::default() };
+        let step = Some((commit, tree));
+        self.put_off_end(Unwritten { writer, batch, branch: Some(at.branch), made: None, step });
+        Ok(())
+    }
+
+    /// Makes the task's branch go on from steps that were built anew, with a test that failed there.
+    pub fn turn_red(&mut self, built: CommitId, report: StepReport, observe: Observer<'_>) -> Result<(), Error> {
+        let old = self.working().at().branch;
+        self.copy.as_mut().expect("the working copy is back when no node runs").place(built);
+        let name = "test".to_owned();
+        let node = Node { step: Some(name), ..self.pipeline.start().expect("a pipeline that ran has a start").clone() };
+        let mut writer = self.repo.writer();
+        let tree = self.repo.tree_of(built)?;
+        let made = self.node_step(&node, false, Some(report), &mut writer, (tree, built))?;
+        let (step, tree) = made.expect("a test of a task is a step of it");
+        let (commit, date) = (step.git_sha, step.date);
+        let batch = Batch { summary: step.subject.clone(), work: vec![commit], ..Batch::default() };
+        self.record(writer, batch, vec![step.into()], date, observe)?;
+        self.move_branch(old, commit)?;
+        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        copy.take_step(commit, tree)?;
+        Ok(copy.follow()?)
+    }
+
+    /// The step a node's end stands for, with its commit in `writer`. The tree is that of the working copy.
+    pub(in crate::engine) fn node_step(
+        &mut self,
+        node: &Node,
+        passed: bool,
+        report: Option<StepReport>,
+        writer: &mut Writer,
+        (tree, tip): (TreeId, CommitId),
+    ) -> Result<Option<(StepFinished, TreeId)>, Error> {
+        let (Some(job), Some(name), Some(report)) = (self.job.clone(), &node.step, report) else { return Ok(None) };
+        let Some(attempt) = self.state.task.as_ref().and_then(|task| task.attempt.clone()) else { return Ok(None) };
+        // What a command changed, or an agent that broke off, is not written yet; it is looked into below.
+        writer.flush()?;
+        let Some(kind) = StepKind::from_word(name) else { return Ok(None) };
+        let at = clock::now();
+        let mut facts = Step { retry: Some(attempt.retry), ..self.facts(kind.clone(), passed) };
+        let mut files = Vec::new();
+        facts.test = report.test;
+        let feedback = (!passed).then(|| feedback(&kind, &report.said));
+        if report.logged {
+            let named = if job.commit_logs {
+                let path = format!("{}/{}", job.logs, report::log_file(&job.task.id, name, at));
+                let path = self.free_path(&path, tree)?;
+                files.push((RepoPath::from(path.as_str()), report.said));
+                path
+            } else {
+                self.recorder.reference()
+            };
+            match (&mut facts.test, &kind) {
+                (Some(test), StepKind::Test) => test.log = Some(named),
+                (_, StepKind::Review) => facts.review_log = Some(named),
+                _ => {}
+            }
+        }
+        let attempt = Attempt { number: attempt.number, of: attempt.of };
+        let parent = match self.task_of().commits {
+            Commits::Steps => self.working().at().branch,
+            Commits::Turns => tip,
+        };
+        // A gate is no attempt at anything.
+        let attempt = self.is_leaf_task().then_some(attempt);
+        let making = Making { facts, body: report.body, attempt, files, feedback };
+        self.make_step(writer, making, (tree, parent), at).map(Some)
+    }
+
+    fn is_leaf_task(&self) -> bool {
+        self.job.as_ref().is_some_and(|job| job.task.children.is_empty())
+    }
+
+    /// The facts every step of the session shares.
+    pub fn facts(&self, kind: StepKind, passed: bool) -> Step {
+        let of = self.task_of();
+        Step {
+            session: Some(self.id.clone()),
+            tree: Some(of.tree.clone()),
+            name: Some(of.name.clone()),
+            ..Step::new(Some(of.id.clone()), kind, passed)
+        }
+    }
+
+    /// A tree without what pleach wrote into it, by which attempts are compared.
+    fn code_of(&self, tree: TreeId) -> Result<CommitId, Error> {
+        let job = self.job.as_ref().expect("only sessions on tasks make steps");
+        code_of(&self.repo, (self.repo.tree_of(self.task_of().base)?, tree), job)
+    }
+
+    fn make_step(
+        &mut self,
+        writer: &mut Writer,
+        making: Making,
+        (tree, parent): (TreeId, CommitId),
+        date: Timestamp,
+    ) -> Result<(StepFinished, TreeId), Error> {
+        let Making { facts, body, attempt, files, feedback } = making;
+        let code = self.code_of(tree)?;
+        let of = self.task_of();
+        let mut edits = Vec::new();
+        for (path, text) in files {
+            let text = self.engine.redactor.text(&text).into_owned();
+            self.working().put(&path, text.as_bytes())?;
+            edits.push(TreeEdit::Put(path, EntryKind::File, writer.blob(text.as_bytes())?));
+        }
+        let tree = if edits.is_empty() { tree } else { writer.tree(Some(tree), &edits)? };
+        let redactor = &self.engine.redactor;
+        let subject = facts.subject(of.target.as_str(), &of.name, attempt);
+        let message = Message {
+            subject: redactor.text(&subject).into_owned(),
+            body: redactor.text(&body).into_owned(),
+            trailers: facts.trailers(),
+        };
+        let date = to_the_second(date);
+        let commit = writer.commit(&CommitSpec {
+            tree,
+            parents: vec![parent],
+            author: Person::pleach(),
+            committer: Person::pleach(),
+            at: date,
+            message: message.write().into_bytes(),
+        })?;
+        let finished = StepFinished {
+            task: of.id.clone(),
+            step: facts.kind.as_str().to_owned(),
+            status: facts.status(),
+            attempt: facts.retry,
+            parent,
+            tree: CommitId::from_bytes(*tree.as_bytes()),
+            subject: message.subject,
+            body: message.body,
+            trailers: message.trailers,
+            date,
+            git_sha: commit,
+            code,
+            failing: feedback.as_ref().map(|feedback| counts::failing(&feedback.text)).unwrap_or_default(),
+            feedback,
+            extra: Default::default(),
+        };
+        Ok((finished, tree))
+    }
+
+    /// A path nothing in the tree has: two steps can end in the same second.
+    pub(in crate::engine) fn free_path(&self, path: &str, tree: TreeId) -> Result<String, Error> {
+        let (stem, extension) = path.rsplit_once('.').unwrap_or((path, "log"));
+        let mut free = path.to_owned();
+        let mut number = 2;
+        while self.repo.tree_entry(tree, &RepoPath::from(free.as_str()))?.is_some() {
+            free = format!("{stem}-{number}.{extension}");
+            number += 1;
+        }
+        Ok(free)
+    }
+}
+
+/// A tree without the logs and reports that came since `base`, by which attempts are compared.
+pub(in crate::engine) fn code_of(
+    repo: &Repo,
+    (base, tree): (TreeId, TreeId),
+    job: &TaskJob,
+) -> Result<CommitId, Error> {
+    let own = repo.changes(base, tree)?.into_iter().map(|change| change.path).filter(|path| job.is_own(path));
+    let own: Vec<TreeEdit> = own.map(TreeEdit::Remove).collect();
+    // The objects are of no use to anybody and never written.
+    let code = if own.is_empty() { tree } else { repo.writer().tree(Some(tree), &own)? };
+    Ok(CommitId::from_bytes(*code.as_bytes()))
+}
+
+/// What a failed step tells the next attempt.
+fn feedback(kind: &StepKind, said: &str) -> Feedback {
+    let tail = |kind| Feedback { kind, text: text::cut(said, FEEDBACK) };
+    match kind {
+        StepKind::Review => tail(FeedbackKind::Rejected),
+        StepKind::Test => prompt::test_failure(&text::cut(said, FEEDBACK)),
+        StepKind::Custom(_) => tail(FeedbackKind::TestFailure),
+        _ => tail(FeedbackKind::RunnerError),
+    }
+}
+
+/// Commits know no smaller unit, and the step is found again by its date.
+fn to_the_second(at: Timestamp) -> Timestamp {
+    Timestamp::from_second(at.as_second()).unwrap_or(at)
+}
