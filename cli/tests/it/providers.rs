@@ -190,7 +190,7 @@ fn a_missing_or_refused_key_is_said_with_what_to_do() {
     });
     let env = world(&server);
     let missing = env.pleach(&["run", "g.dot", "-y"]).expect(7);
-    assert!(missing.stderr.contains("there is no key for anthropic; set ANTHROPIC_API_KEY"), "{missing}");
+    assert!(missing.stderr.contains("there is no key for anthropic\nhint: set ANTHROPIC_API_KEY"), "{missing}");
     let refused = run(&env, &["-y"]).expect(1);
     let said = format!("{}{}", refused.stdout, refused.stderr);
     assert!(said.contains("does not accept the key (401): invalid x-api-key; check ANTHROPIC_API_KEY"), "{refused}");
