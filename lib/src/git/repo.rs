@@ -159,9 +159,33 @@ impl Repo {
 
     /// Whether `descendant` is `ancestor` or has it in its history.
     pub fn is_ancestor(&self, ancestor: CommitId, descendant: CommitId) -> Result<bool, Error> {
-        Ok(ancestor == descendant || self.merge_base(ancestor, descendant)? == Some(ancestor))
+        // Mostly one of them lies a few commits behind the other.
+        if self.is_shortly_behind(ancestor, descendant)? {
+            return Ok(true);
+        }
+        Ok(!self.is_shortly_behind(descendant, ancestor)? && self.merge_base(ancestor, descendant)? == Some(ancestor))
+    }
+
+    /// Whether the first few steps back from `from` lead to a commit.
+    fn is_shortly_behind(&self, commit: CommitId, from: CommitId) -> Result<bool, Error> {
+        let (repo, wanted) = (self.local(), to_gix(commit));
+        let mut at = Some(to_gix(from));
+        for _ in 0..SHORTLY {
+            match at {
+                Some(id) if id == wanted => return Ok(true),
+                Some(id) => {
+                    let commit = repo.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
+                    at = commit.parent_ids().next().map(gix::Id::detach);
+                }
+                None => return Ok(false),
+            }
+        }
+        Ok(false)
     }
 }
+
+/// How many commits back a look for an ancestor goes before all of both histories are compared.
+const SHORTLY: usize = 16;
 
 pub(super) fn find_tree(repo: &gix::Repository, tree: TreeId) -> Result<gix::Tree<'_>, Error> {
     let id = tree.to_gix();

@@ -34,6 +34,8 @@ pub struct WorkingCopy {
     watch: Watch,
     /// What was seen when the last node ended, which is what the next one begins with.
     seen: Option<Guard>,
+    /// A scan has found nothing but what is recorded, and nobody else has run in it since.
+    settled: bool,
 }
 
 /// The commits a working copy stands at.
@@ -104,13 +106,16 @@ impl WorkingCopy {
         (carries, at): (Commits, Position),
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
-        Ok(Self { repo, name, branch, session, worktree, carries, at, watch, seen: None })
+        Ok(Self { repo, name, branch, session, worktree, carries, at, watch, seen: None, settled: false })
     }
 
     /// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
     /// has is saved for the session before. Returns the ref it was saved under.
     pub fn hand_over(&mut self, session: SessionId, branch: BranchName, at: Position) -> Result<Option<String>, Error> {
-        let kept = self.keep_uncommitted("the working copy goes to another session")?;
+        let kept = match self.settled {
+            true => None,
+            false => self.keep_uncommitted("the working copy goes to another session")?,
+        };
         // The next task mostly begins where the one before it has ended: nothing has to be written then.
         let head = Some(Head { commit: at.base, branch: None });
         let is_there = kept.is_none() && at.base == at.tip && at.base == self.at.base && at.tip == self.at.tip;
@@ -131,8 +136,9 @@ impl WorkingCopy {
         self.watch.look(own, kept)
     }
 
-    /// The same before a node: what was seen at the end of the one right before it, or a new look.
+    /// The same before a node that may write: what was seen at the end of the one right before it, or a new look.
     pub fn look_before(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
+        self.settled = false;
         match self.seen.take() {
             Some(seen) => Ok(seen),
             None => self.look(own, kept),
@@ -147,6 +153,7 @@ impl WorkingCopy {
     /// Time has passed since the last node, in which the user may have worked.
     pub fn forget_look(&mut self) {
         self.seen = None;
+        self.settled = false;
     }
 
     /// The directory agents work in.
@@ -364,7 +371,8 @@ impl WorkingCopy {
         let scan = self.worktree.scan()?;
         let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
         let own = self.lost_head()?;
-        if written.tree == self.tree()? && own.is_none() {
+        self.settled = written.tree == self.tree()? && own.is_none();
+        if self.settled {
             return Ok(None);
         }
         let parents: Vec<CommitId> = std::iter::once(self.at.tip).chain(own).collect();
@@ -398,6 +406,7 @@ impl WorkingCopy {
 
     /// Lays the files of a tree over the working copy. They are what the next turn finds changed.
     pub fn lay(&mut self, tree: TreeId) -> Result<(), Error> {
+        self.settled = false;
         self.worktree.restore(tree)?;
         Ok(())
     }
@@ -409,12 +418,13 @@ impl WorkingCopy {
 
     /// Writes a file of pleach's own, which is about to be committed. A place an agent's link leads away from is left
     /// alone: the file is in the commit, and the next reset puts it where it belongs.
-    pub fn put(&self, path: &RepoPath, bytes: &[u8]) -> Result<(), Error> {
+    pub fn put(&mut self, path: &RepoPath, bytes: &[u8]) -> Result<(), Error> {
         let root = self.worktree.root();
         let place = root.join(OsStr::from_bytes(path.as_bytes()));
         let Some(above) = place.parent() else { return Ok(()) };
         let inside = above.ancestors().take_while(|dir| *dir != root);
         if inside.chain([place.as_path()]).any(|dir| dir.is_symlink()) {
+            self.settled = false;
             return Ok(());
         }
         let io = |doing, source| Error::Io { doing, path: place.clone(), source };

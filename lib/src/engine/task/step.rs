@@ -198,14 +198,15 @@ impl Session {
     ) -> Result<(StepFinished, TreeId), Error> {
         let Making { facts, body, attempt, files, feedback } = making;
         let code = self.code_of(tree)?;
-        let of = self.task_of();
         let mut edits = Vec::new();
         for (path, text) in files {
             let text = self.engine.redactor.text(&text).into_owned();
-            self.working().put(&path, text.as_bytes())?;
+            let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+            copy.put(&path, text.as_bytes())?;
             edits.push(TreeEdit::Put(path, EntryKind::File, writer.blob(text.as_bytes())?));
         }
         let tree = if edits.is_empty() { tree } else { writer.tree(Some(tree), &edits)? };
+        let of = self.task_of();
         let redactor = &self.engine.redactor;
         let subject = facts.subject(of.target.as_str(), &of.name, attempt);
         let message = Message {

@@ -112,6 +112,16 @@ impl Cache {
         self.pending.extend(entries);
     }
 
+    /// Takes other stats for files whose content was looked at and is the recorded one.
+    pub fn refresh(&mut self, stats: &[(BString, Stat)]) {
+        for (path, stat) in stats {
+            let entry = self.index.entry_mut_by_path_and_stage(path.as_bstr(), gix::index::entry::Stage::Unconflicted);
+            if let Some(entry) = entry {
+                entry.stat = *stat;
+            }
+        }
+    }
+
     /// The index with all changes in it.
     pub fn index(&mut self) -> &mut File {
         if !self.pending.is_empty() {

@@ -135,11 +135,6 @@ impl Worktree {
             })
             .collect();
         paths.sort();
-        for (path, stat) in &scan.refreshed {
-            if let Some(known) = self.cache.known(path.as_bstr()) {
-                entries.push((path.clone(), Some(Known { stat: *stat, ..known })));
-            }
-        }
         self.staged = Some(Staged { tree, entries });
         let warnings = warnings(scan, &held_back, &filters.unfiltered);
         Ok(Written { tree, paths, warnings, held_back })

@@ -98,7 +98,7 @@ impl Worktree {
         Ok(())
     }
 
-    /// Writes the cache as the worktree's index and reads it back, so that its stats count from now.
+    /// Writes the cache as the worktree's index. Its stats count from now.
     pub(super) fn write_index(&mut self) -> Result<(), Error> {
         let path = self.git_dir.join("index");
         crash::point(Kind::IndexUpdate, When::Before);
@@ -107,7 +107,10 @@ impl Worktree {
         index.set_path(&path);
         index.write(gix::index::write::Options::default()).doing("write the index of a worktree")?;
         crash::point(Kind::IndexUpdate, When::After);
-        self.load(self.tree)
+        let metadata = path.metadata().at("read", &path)?;
+        index.set_timestamp(filetime::FileTime::from_last_modification_time(&metadata));
+        self.staged = None;
+        Ok(())
     }
 
     /// Writes the index of another tree than the files are at, with the stats of files that are the same.

@@ -12,11 +12,13 @@ mod filters;
 mod head;
 mod restore;
 mod scan;
+mod unchanged;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
 use gix::bstr::BString;
+use gix::index::entry::{Mode, Stat};
 
 pub use admin::Listed;
 pub(super) use admin::linked_git_dir;
@@ -24,11 +26,13 @@ pub use files::{Held, HeldBack, Limits, Written};
 pub use restore::Restored;
 pub use scan::Scan;
 
+use super::diff::{Change, ChangeKind};
 use super::error::Error;
 use super::id::TreeId;
+use super::object::EntryKind;
 use super::repo::{Repo, head_of};
 use crate::ids::RepoPath;
-use cache::Cache;
+use cache::{Cache, Known};
 use files::Staged;
 
 /// A checkout with a detached HEAD, opened before the agent starts and held while it works.
@@ -83,7 +87,7 @@ impl Worktree {
     }
 
     /// Takes `tree` as recorded: later scans compare with it. When it is the tree the last [`Worktree::commit_tree`]
-    /// gave, this costs as much as changed; any other tree is read whole.
+    /// gave, their stats are known; of any other tree the files that differ are looked at by the next scan.
     pub fn accept(&mut self, tree: TreeId) -> Result<(), Error> {
         match self.staged.take() {
             Some(staged) if staged.tree == tree => {
@@ -91,6 +95,11 @@ impl Worktree {
                 self.tree = tree;
             }
             _ if tree == self.tree => {}
+            _ if self.cache.sparse_index().is_none() => {
+                let changes = self.repo.changes(self.tree, tree)?;
+                self.cache.apply(changes.into_iter().map(without_stat).collect());
+                self.tree = tree;
+            }
             _ => {
                 let from = std::mem::replace(&mut self.cache, Cache::empty(&self.handle));
                 self.cache = Cache::build(&self.handle, tree, &from.into_index(), true)?;
@@ -99,4 +108,21 @@ impl Worktree {
         }
         Ok(())
     }
+}
+
+/// What a change of trees says about a file. That it is on disk already is for a scan to find out.
+fn without_stat(change: Change) -> (BString, Option<Known>) {
+    let known = match change.kind {
+        ChangeKind::Removed(..) => None,
+        ChangeKind::Added(kind, id) | ChangeKind::Modified(_, (kind, id)) => {
+            let mode = match kind {
+                EntryKind::Executable => Mode::FILE_EXECUTABLE,
+                EntryKind::Link => Mode::SYMLINK,
+                EntryKind::Submodule => Mode::COMMIT,
+                EntryKind::File | EntryKind::Directory => Mode::FILE,
+            };
+            Some(Known { id: id.to_gix(), mode, stat: Stat::default() })
+        }
+    };
+    (BString::from(change.path.as_bytes()), known)
 }

@@ -11,7 +11,7 @@ use gix::status::plumbing::index_as_worktree::traits::{CompareBlobs, HashEq, Rea
 use gix::status::plumbing::index_as_worktree::{Change, EntryStatus};
 use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
 
-use super::Worktree;
+use super::{Worktree, unchanged};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::ids::RepoPath;
 
@@ -23,8 +23,6 @@ const FILES_WORTH_THREADS: usize = 2_000;
 pub struct Scan {
     /// Paths that may differ: tracked files that changed or are gone, and files that are new.
     pub(super) candidates: BTreeSet<BString>,
-    /// Files whose content is the same but whose stat is not.
-    pub(super) refreshed: Vec<(BString, Stat)>,
     /// Repositories inside the worktree that are no submodules. They are not committed.
     pub nested: Vec<RepoPath>,
     /// Submodules that stand at another commit than the tree says. Their links are left alone.
@@ -48,9 +46,24 @@ impl Worktree {
     pub fn scan(&mut self) -> Result<Scan, Error> {
         self.see_files_outside_the_cone();
         let index = self.cache.index();
+        unchanged::mark(index, &self.root);
+        let looked = self.look_at_rest();
+        unchanged::unmark(self.cache.index());
+        let Found { mut scan, refreshed } = looked?;
+        // The same content under another stat: known, it is not read again at the next scan.
+        self.cache.refresh(&refreshed);
+        scan.candidates.retain(|path| !self.is_excluded(path.as_bstr()));
+        scan.nested.sort();
+        scan.submodules.sort();
+        Ok(scan)
+    }
+
+    /// Has the library look at what is not marked as unchanged.
+    fn look_at_rest(&mut self) -> Result<Found, Error> {
+        let index = self.cache.index();
         let mut options = self.handle.dirwalk_options().doing("set up the scan")?;
         options.set_emit_untracked(gix::dir::walk::EmissionMode::Matching);
-        let mut found = Found { scan: Scan::default() };
+        let mut found = Found::default();
         let thread_limit = (index.entries().len() < FILES_WORTH_THREADS).then_some(1);
         self.handle
             .index_worktree_status(
@@ -69,11 +82,7 @@ impl Worktree {
                 },
             )
             .doing("scan the worktree")?;
-        let mut scan = found.scan;
-        scan.candidates.retain(|path| !self.is_excluded(path.as_bstr()));
-        scan.nested.sort();
-        scan.submodules.sort();
-        Ok(scan)
+        Ok(found)
     }
 
     /// Looks at the named files only, absolute or relative to the worktree, at a cost that follows their number. Only
@@ -204,8 +213,11 @@ pub(super) fn parents(path: &BStr) -> impl Iterator<Item = &BStr> {
 }
 
 /// Collects what the library reports.
+#[derive(Default)]
 struct Found {
     scan: Scan,
+    /// Files whose content is the same but whose stat is not.
+    refreshed: Vec<(BString, Stat)>,
 }
 
 impl<'a> VisitEntry<'a> for Found {
@@ -215,7 +227,7 @@ impl<'a> VisitEntry<'a> for Found {
     fn visit_entry(&mut self, entry: Entry<'a, (), ()>) {
         match entry {
             Entry::Modification { rela_path, status, .. } => match status {
-                EntryStatus::NeedsUpdate(stat) => self.scan.refreshed.push((rela_path.to_owned(), stat)),
+                EntryStatus::NeedsUpdate(stat) => self.refreshed.push((rela_path.to_owned(), stat)),
                 EntryStatus::Change(Change::SubmoduleModification(())) => {
                     self.scan.submodules.push(RepoPath::new(rela_path.to_vec()));
                 }
