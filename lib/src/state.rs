@@ -67,6 +67,9 @@ pub struct TurnMark {
     pub turn: TurnId,
     /// Its messages.
     pub messages: Option<MessageRange>,
+    /// What its agent needs to go on after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_state: Option<Value>,
 }
 
 /// Where the run stands.
@@ -198,6 +201,9 @@ pub struct State {
     pub initial_context: BTreeMap<String, Value>,
     /// The messages of each conversation, in order.
     pub threads: BTreeMap<String, Vec<MessageRange>>,
+    /// What the agent of a conversation needs to go on with it, where its messages are not enough.
+    #[serde(default)]
+    pub thread_states: BTreeMap<String, Value>,
     /// The number of the last turn.
     pub turns: u64,
     /// The number of the last message.
@@ -233,6 +239,7 @@ impl State {
             context: BTreeMap::new(),
             initial_context: BTreeMap::new(),
             threads: BTreeMap::new(),
+            thread_states: BTreeMap::new(),
             turns: 0,
             messages: 0,
             usage: Usage::default(),
@@ -259,7 +266,8 @@ impl State {
             Event::Resumed(_) => self.resumed(),
             Event::NodeStarted(data) => self.node_started(data, recorded.at),
             Event::AgentTurn(data) => {
-                let turn = TurnMark { turn: data.turn.clone(), messages: data.messages };
+                let agent_state = data.agent_state_ref.clone().filter(|state| state.get("agent").is_some());
+                let turn = TurnMark { turn: data.turn.clone(), messages: data.messages, agent_state };
                 let pass = (data.visit, data.attempt);
                 self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref()).map(|()| {
                     self.usage += data.token_usage;
@@ -268,7 +276,7 @@ impl State {
             }
             Event::ToolExecution(data) => {
                 let messages = data.output.map(|number| MessageRange { first: number, last: number });
-                let turn = TurnMark { turn: data.turn.clone(), messages };
+                let turn = TurnMark { turn: data.turn.clone(), messages, agent_state: None };
                 let pass = (data.visit, data.attempt);
                 self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref())
             }
@@ -496,6 +504,23 @@ impl State {
         if let Some(ranges) = self.thread.as_ref().and_then(|thread| self.threads.get_mut(thread)) {
             ranges.retain(|range| !turns.iter().any(|turn| turn.messages.as_ref() == Some(range)));
         }
+        if let Some(thread) = self.thread.as_ref().filter(|_| turns.iter().any(|turn| turn.agent_state.is_some())) {
+            self.thread_states.remove(thread);
+        }
+    }
+
+    /// Whether the running node has taken turns.
+    pub fn has_turns(&self) -> bool {
+        matches!(&self.position, Position::Running { turns, .. } if !turns.is_empty())
+    }
+
+    /// What the agent needs to go on with the conversation of the running node, or with the one named `thread`.
+    pub fn agent_state(&self, thread: Option<&str>) -> Option<&Value> {
+        let of_node = match &self.position {
+            Position::Running { turns, .. } => turns.iter().rev().find_map(|turn| turn.agent_state.as_ref()),
+            _ => None,
+        };
+        of_node.or_else(|| self.thread_states.get(thread?))
     }
 
     fn turn(
@@ -523,6 +548,9 @@ impl State {
             if let Some(thread) = &self.thread {
                 self.threads.entry(thread.clone()).or_default().push(range);
             }
+        }
+        if let (Some(thread), Some(state)) = (&self.thread, &mark.agent_state) {
+            self.thread_states.insert(thread.clone(), state.clone());
         }
         if let Some(commits) = git_sha {
             self.work.extend(commits.iter().map(|(repo, id)| (repo.clone(), *id)));
@@ -618,6 +646,7 @@ impl State {
         self.completed.clear();
         self.context = self.initial_context.clone();
         self.threads.clear();
+        self.thread_states.clear();
         self.gate_retries.clear();
         self.recheck.clear();
         for node in self.nodes.values_mut() {

@@ -12,6 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::render::Out;
 use crate::sessions;
+use crate::settings::state_dir;
 
 /// Remove sessions: their branches, their records and their working copies.
 ///
@@ -39,12 +40,13 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let mut ids = args.sessions.iter().map(|given| sessions::resolve(&repo, given)).collect::<Result<Vec<_>, _>>()?;
     ids.sort();
     ids.dedup();
+    let state_dir = state_dir(&globals.environment)?;
     // All are looked into before the first one goes.
-    let prepare = |id| match Session::prepare_removal(&repo, id).map_err(|error| failure(&error)) {
+    let prepare = |id| match Session::prepare_removal(&repo, id, &state_dir).map_err(|error| failure(&error)) {
         // What runs is called off first, when the user insists.
         Err(Failure { exit: Exit::Locked, .. }) if args.force && !args.dry_run => {
             call_off(globals, &repo, id, GRACE)?;
-            Session::prepare_removal(&repo, id).map_err(|error| failure(&error))
+            Session::prepare_removal(&repo, id, &state_dir).map_err(|error| failure(&error))
         }
         other => other,
     };
@@ -143,6 +145,9 @@ fn text(step: &Step, dry_run: bool) -> String {
         Step::LeaveBranch { branch, at } => {
             format!("{} branch {branch} at {}: no turn recorded it", done("left", "would leave"), at.short())
         }
+        Step::RemoveHome { path } => {
+            format!("{} what its agents kept in {}", done("removed", "would remove"), path.display())
+        }
         Step::RemoveRecord { at } => {
             format!("{} the record ({} {})", done("removed", "would remove"), done("was", "is"), at.short())
         }
@@ -157,6 +162,7 @@ fn value(step: &Step) -> Value {
         Step::RemoveWorktree { path } => json!({"step": "remove_worktree", "path": path.display().to_string()}),
         Step::RemoveBranch { branch, at } => json!({"step": "remove_branch", "branch": branch, "commit": at}),
         Step::LeaveBranch { branch, at } => json!({"step": "leave_branch", "branch": branch, "commit": at}),
+        Step::RemoveHome { path } => json!({"step": "remove_home", "path": path.display().to_string()}),
         Step::RemoveRecord { at } => json!({"step": "remove_record", "commit": at}),
     }
 }

@@ -13,11 +13,12 @@ mod simulated;
 use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::event::{ToolCall, Usage};
@@ -73,6 +74,11 @@ pub struct Job {
     pub lock: Option<Arc<File>>,
     /// Remarks for the agent while it works.
     pub steering: Steering,
+    /// A directory of this session's agents, outside every repository. It need not exist; whoever needs it makes it. It
+    /// stays until the session is removed.
+    pub home: PathBuf,
+    /// What the agent said it needs to go on with this conversation: the newest [`Turn::state_ref`] of it.
+    pub resume: Option<Value>,
 }
 
 impl Job {
@@ -83,7 +89,7 @@ impl Job {
         root: impl Into<PathBuf>,
         status_file: impl Into<PathBuf>,
     ) -> Self {
-        let root = root.into();
+        let (root, status_file) = (root.into(), status_file.into());
         Self {
             node,
             visit: 1,
@@ -99,9 +105,11 @@ impl Job {
             continues: false,
             env: Vec::new(),
             timeout: None,
-            status_file: status_file.into(),
+            home: status_file.with_file_name("home"),
+            status_file,
             lock: None,
             steering: Steering::default(),
+            resume: None,
         }
     }
 
@@ -153,6 +161,8 @@ pub struct Turn {
     pub is_last: bool,
     /// What the user should know about it.
     pub warnings: Vec<String>,
+    /// What the agent needs to go on after this turn, where its messages are not all of it.
+    pub state_ref: Option<Value>,
 }
 
 /// What the engine answers to a turn.
@@ -229,6 +239,13 @@ pub trait Agent: Send + Sync {
 
     /// Whether an interrupted job goes on after its last recorded turn. Others start again.
     fn can_continue(&self) -> bool;
+
+    /// Whether a conversation can be gone on with from what one of its turns left as [`Turn::state_ref`], although its
+    /// messages are not enough. Without a state the question is whether it ever can.
+    fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {
+        let _ = (state, home);
+        false
+    }
 
     /// Does the job, reporting each turn as soon as it is over. A stop lets the turn in flight finish; a kill ends it
     /// at once and its turn is not reported.

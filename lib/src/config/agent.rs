@@ -167,7 +167,7 @@ fn split_words(line: &str) -> Option<Vec<String>> {
 }
 
 /// A command line that splits into these words again.
-fn join_words(words: &[String]) -> String {
+pub(super) fn join_words(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:@%+,".contains(c);
     let quoted = words.iter().map(|word| match word.as_str() {
         word if !word.is_empty() && word.chars().all(plain) => word.to_owned(),

@@ -38,6 +38,25 @@ fn agents(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     for (name, step) in &config.tree.steps {
         check(&step.runner, &["tree", "steps", name, "runner"]);
     }
+    programs(config, tree, reading);
+}
+
+/// Agents that are programs.
+fn programs(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+    for (name, agent) in &config.agents {
+        let at = |key: &str| place(tree, &["agents", name, key]);
+        for variable in agent.env.keys().filter(|variable| crate::redact::is_secret_name(variable)) {
+            let hint =
+                "Set it in your environment and let the agent fetch it, or leave the key to the gateway.".to_owned();
+            let message = format!("`{variable}` is named like a secret, which does not belong in a configuration file");
+            reading.report(place(tree, &["agents", name, "env", variable]), message, Some(hint));
+        }
+        for (key, seconds) in [("timeout", agent.timeout), ("idle_timeout", agent.idle_timeout)] {
+            if seconds == Some(0) {
+                reading.fail(at(key), "an agent needs at least one second");
+            }
+        }
+    }
 }
 
 fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {

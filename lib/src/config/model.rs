@@ -179,6 +179,70 @@ section! {
         model: Option<String> = None,
         /// The tools the agent may use; all when the list is empty.
         tools: Vec<String> = Vec::new(),
+        /// How the turns of an agent that is a program are told apart. Without it: gateway where its provider has a key,
+        /// else by its stream, else not at all.
+        turns: Option<TurnMode> = None,
+        /// The provider the agent's model calls are forwarded to, with `turns: gateway`.
+        provider: Option<ProviderName> = None,
+        /// The program and its arguments, in place of the usual ones, with {prompt}, {prompt_file}, {model}, {cwd} and
+        /// {session} filled in.
+        command: Vec<String> = Vec::new(),
+        /// What the program reads: nothing, or the task.
+        stdin: Option<AgentStdin> = None,
+        /// What the program's output is read as.
+        parser: Option<ParserName> = None,
+        /// Variables for the program.
+        env: BTreeMap<String, String> = BTreeMap::new(),
+        /// Arguments after the usual ones.
+        args: Vec<String> = Vec::new(),
+        /// What the program may do without asking, in its own words, as acceptEdits, workspace-write or yolo.
+        permission_mode: Option<String> = None,
+        /// Seconds one run of the program may take; no limit without it.
+        timeout: Option<u64> = None,
+        /// Seconds the program may be silent; 1800 without it.
+        idle_timeout: Option<u64> = None,
+    }
+}
+
+choice! {
+    /// How the turns of an agent that is a program are told apart.
+    TurnMode {
+        /// By the calls of its model, which go through pleach. Turns are exact, and its own logins are not used.
+        Gateway = "gateway",
+        /// By hooks of the program that wait until the turn is committed. Turns are exact.
+        Hooks = "hooks",
+        /// By what the program says while it works. Files of the next turn may slip into the one before.
+        Stream = "stream",
+        /// Not at all: one run is one turn.
+        Node = "node",
+    }
+}
+
+choice! {
+    /// What a program that is an agent reads.
+    AgentStdin {
+        /// Nothing.
+        None = "none",
+        /// The task.
+        Prompt = "prompt",
+    }
+}
+
+choice! {
+    /// What a program's output is read as.
+    ParserName {
+        /// Words: all of it is the answer.
+        None = "none",
+        /// The stream of Claude Code.
+        Claude = "claude",
+        /// The stream of Codex.
+        Codex = "codex",
+        /// The stream of Gemini CLI.
+        Gemini = "gemini",
+        /// The stream of OpenCode.
+        Opencode = "opencode",
+        /// Lines of JSON as pleach's own documentation describes them.
+        Jsonl = "jsonl",
     }
 }
 

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::Environment;
+use super::agent::join_words;
 use super::error::{Level, Source};
 use super::layer::Resolved;
 use super::model::{Network, SandboxMode};
@@ -98,6 +99,13 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     for (name, agent) in &config.agents {
         let line = agent.runner.as_ref().and_then(|agent| agent.command_line());
         add(command, format!("agents.{name}.runner"), line);
+        let words = |words: &[String]| (!words.is_empty()).then(|| join_words(words));
+        add(command, format!("agents.{name}.command"), words(&agent.command));
+        add(command, format!("agents.{name}.args"), words(&agent.args));
+        for (variable, value) in &agent.env {
+            add(SuppliedKind::Variable, format!("agents.{name}.env.{variable}"), Some(value.clone()));
+        }
+        add(SuppliedKind::Sandbox, format!("agents.{name}.permission_mode"), agent.permission_mode.clone());
     }
     for (name, step) in &config.tree.steps {
         let line = step.runner.as_ref().and_then(|agent| agent.command_line());

@@ -18,7 +18,7 @@ providers:
   gemini: {settings: {max_tokens: 1}}
   compatible: {settings: {api_base: http://localhost:1}}
   script: {file: demo.yaml}
-agents: {reviewer: {runner: codex, role: roles/r.yaml, persona: ../p.yaml, personality: /abs/p.yaml, task: t.yaml, model: M, tools: [grep]}}
+agents: {reviewer: {runner: codex, role: roles/r.yaml, persona: ../p.yaml, personality: /abs/p.yaml, task: t.yaml, model: M, tools: [grep], turns: hooks, provider: openai, command: [codex, exec, "{prompt_file}"], stdin: none, parser: jsonl, env: {A: b}, args: [--x], permission_mode: yolo, timeout: 9, idle_timeout: 8}}
 tools: [{name: run-tests, command: "make test", description: Runs tests}]
 workspace:
   repos:
@@ -497,6 +497,10 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     };
     insta::assert_snapshot!(lines(supplied(&local, &environment)), @r#"
     command agent (/p/.env:4): evil
+    command agents.reviewer.command (/p/pleach.yaml:12): codex exec '{prompt_file}'
+    command agents.reviewer.args (/p/pleach.yaml:12): --x
+    variable agents.reviewer.env.A (/p/pleach.yaml:12): b
+    sandbox agents.reviewer.permission_mode (/p/pleach.yaml:12): yolo
     command tree.steps.implement.runner (/p/pleach.yaml:18): x y
     command tools[0].command (/p/pleach.yaml:13): make test
     command workspace.tools.backend.run-tests.command (/p/pleach.yaml:17): make

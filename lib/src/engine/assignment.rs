@@ -47,6 +47,8 @@ pub struct AgentWork {
     pub history: Vec<Message>,
     /// The history holds the prompt already: the node was interrupted.
     pub continues: bool,
+    /// What the agent said it needs to go on with the conversation.
+    pub resume: Option<Value>,
 }
 
 impl std::fmt::Debug for AgentWork {
@@ -152,8 +154,11 @@ impl Session {
         if conversation.thread.is_none() {
             history.extend(interrupted);
         }
+        // Who starts over goes on with nothing.
+        let starts_over = !continues && self.state.has_turns();
+        let resume = self.state.agent_state(conversation.thread.as_deref()).filter(|_| !starts_over).cloned();
         let prompt = self.prompt(node, conversation.fidelity)?;
-        Ok(AgentWork { agent, prompt, history, continues })
+        Ok(AgentWork { agent, prompt, history, continues, resume })
     }
 
     fn prompt(&mut self, node: &Node, fidelity: Fidelity) -> Result<String, Error> {

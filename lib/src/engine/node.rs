@@ -1,5 +1,6 @@
 //! What is recorded of a node: its start, its turns, its end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
@@ -10,6 +11,7 @@ use super::recording::Unwritten;
 use super::task::StepReport;
 use super::worker::{Effect, Finished, Stopped, TurnReport};
 use super::{Error, Observer, Session};
+use crate::agent::Agent;
 use crate::clock;
 use crate::event::{
     AgentTurn, Event, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason, PipelineCompleted,
@@ -21,7 +23,7 @@ use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
 use crate::route::{self, Decision};
 use crate::state::{Position, Visit};
-use crate::workspace::{Change, WorkingCopy};
+use crate::workspace::{Change, WorkingCopy, agent_home};
 
 /// So many events wait at most until they are written.
 const PUT_OFF_AT_MOST: usize = 100;
@@ -150,7 +152,19 @@ impl Session {
         let answered = self.interrupted.last().is_some_and(Message::is_answer);
         let has_turns = matches!(&self.state.position, Position::Running { turns, .. } if !turns.is_empty());
         let begun = node.handler == HandlerKind::Codergen && has_turns && !answered;
-        begun && self.engine.agents.of(node).is_ok_and(|agent| !agent.can_continue())
+        let must = |agent: Arc<dyn Agent>| {
+            let resumable = || {
+                let state = self.state.agent_state(None);
+                state.is_some() && agent.can_resume(state, &self.agent_home())
+            };
+            !(agent.can_continue() || resumable())
+        };
+        begun && self.engine.agents.of(node).is_ok_and(must)
+    }
+
+    /// The directory of this session's agents.
+    pub(super) fn agent_home(&self) -> std::path::PathBuf {
+        agent_home(&self.engine.state_dir, &self.repo.common_dir(), &self.id)
     }
 
     pub(super) fn record_turn(
@@ -181,7 +195,15 @@ impl Session {
         turn.messages = (messages > 0).then(|| MessageRange { first, last: first + messages as u64 - 1 });
         // The built-in agent goes on from its conversation: everything since the node's prompt.
         let begin = self.first_message().unwrap_or(first);
-        turn.agent_state_ref = turn.messages.map(|range| json!({"messages": MessageRange { first: begin, ..range }}));
+        let spoken = turn.messages.map(|range| json!({"messages": MessageRange { first: begin, ..range }}));
+        turn.agent_state_ref = match (turn.agent_state_ref.take(), spoken) {
+            // Agents with a state of their own go on from that; the messages are there for those that lost it.
+            (Some(Value::Object(mut own)), Some(Value::Object(spoken))) => {
+                own.extend(spoken);
+                Some(Value::Object(own))
+            }
+            (own, spoken) => own.or(spoken),
+        };
         turn
     }
 

@@ -11,7 +11,7 @@ use super::{Error, RUN_DIR, Session};
 use crate::git::{self, Limits, Listed, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId, TaskId};
 use crate::record::{SESSIONS, context_ref};
-use crate::workspace::{self, KEEP, branch_ref};
+use crate::workspace::{self, KEEP, agent_home, branch_ref};
 
 /// Written into the commit that keeps what was saved.
 const REASON: &str = "the session was removed";
@@ -116,6 +116,11 @@ pub enum Step {
         /// Where it stands.
         at: CommitId,
     },
+    /// Remove the directory of the session's agents, with the conversations they keep there.
+    RemoveHome {
+        /// Where it is.
+        path: PathBuf,
+    },
     /// Remove the record.
     RemoveRecord {
         /// Its newest record.
@@ -145,6 +150,7 @@ pub struct Removal {
     repo: Repo,
     keeps: Vec<Keep>,
     worktrees: Vec<PathBuf>,
+    home: Option<PathBuf>,
     branch: Option<(BranchName, CommitId, bool)>,
     /// The main one last.
     records: Vec<(String, CommitId)>,
@@ -154,7 +160,7 @@ pub struct Removal {
 
 impl Session {
     /// Looks into what removing a session would mean. Nothing is changed.
-    pub fn prepare_removal(repo: &Repo, id: &SessionId) -> Result<Removal, RemoveError> {
+    pub fn prepare_removal(repo: &Repo, id: &SessionId, state_dir: &Path) -> Result<Removal, RemoveError> {
         let (locks, summary) = Locks::take(repo, id)?.with(|| Summary::newest(repo, id))?;
         let mut obstacles = Vec::new();
         let branch = branch_state(repo, &summary, &mut obstacles)?;
@@ -186,6 +192,7 @@ impl Session {
             repo: repo.clone(),
             keeps,
             worktrees,
+            home: Some(agent_home(state_dir, &repo.common_dir(), id)).filter(|home| home.exists()),
             branch,
             records,
             tip: summary.tip,
@@ -200,8 +207,9 @@ impl Removal {
         let prefix = format!("{KEEP}{}-", self.session);
         let keeps = self.keeps.iter().map(|keep| keep.step(prefix.clone()));
         let worktrees = self.worktrees.iter().map(|path| Step::RemoveWorktree { path: path.clone() });
+        let home = self.home.iter().map(|path| Step::RemoveHome { path: path.clone() });
         let branch = self.branch.iter().map(|(branch, at, own)| branch_step(branch, *at, *own));
-        keeps.chain(worktrees).chain(branch).chain([Step::RemoveRecord { at: self.tip }]).collect()
+        keeps.chain(worktrees).chain(home).chain(branch).chain([Step::RemoveRecord { at: self.tip }]).collect()
     }
 
     /// Does it. `done` is told of each step after it was done.
@@ -217,6 +225,10 @@ impl Removal {
             Worktree::remove(&self.repo, &path)?;
             remove_run_directory(&path)?;
             done(&Step::RemoveWorktree { path });
+        }
+        if let Some(path) = self.home {
+            remove_directory(&path)?;
+            done(&Step::RemoveHome { path });
         }
         if let Some((branch, at, own)) = self.branch {
             if own {
@@ -247,15 +259,18 @@ fn delete(repo: &Repo, refs: Vec<(String, CommitId)>) -> Result<(), git::Error> 
     }
 }
 
+fn remove_directory(path: &Path) -> Result<(), workspace::Error> {
+    match std::fs::remove_dir_all(path) {
+        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
+            Err(workspace::Error::Io { doing: "remove", path: path.to_owned(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Removes what stands beside a working copy, and the session's directory, unless something else is in it.
 fn remove_run_directory(copy: &Path) -> Result<(), workspace::Error> {
-    let path = copy.with_file_name(RUN_DIR);
-    match std::fs::remove_dir_all(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            return Err(workspace::Error::Io { doing: "remove", path, source: error });
-        }
-        _ => {}
-    }
+    remove_directory(&copy.with_file_name(RUN_DIR))?;
     if let Some(parent) = copy.parent() {
         let _ = std::fs::remove_dir(parent);
     }

@@ -7,8 +7,7 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-use super::assignment::Work;
-use super::assignment::conversation;
+use super::assignment::{Conversation, Work, conversation};
 use super::node::Start;
 use super::worker::{Finished, Report, TurnAnswer, Worker};
 use super::{Error, Observer, Pause, Session};
@@ -115,9 +114,12 @@ impl Session {
             return Err(Error::Worker { node: visit.node, why: "the pipeline has no such node".into() });
         };
         // The first agent after a resume, and a program, which reads one prompt, are told a summary instead.
-        let is_program = self.engine.agents.of(&node).is_ok_and(|agent| !agent.can_continue());
-        let degrade = is_program || (self.degrade && !continues);
-        let conversation = conversation(&self.pipeline, &self.state, &node, &visit, degrade);
+        let degrade = self.degrade && !continues;
+        let mut told = conversation(&self.pipeline, &self.state, &node, &visit, degrade);
+        if !self.can_go_on_with(&node, &told) {
+            told = conversation(&self.pipeline, &self.state, &node, &visit, true);
+        }
+        let conversation = told;
         if node.handler == HandlerKind::Codergen {
             self.degrade = false;
         }
@@ -165,6 +167,15 @@ impl Session {
         Err(Error::Worker { node: visit.node, why })
     }
 
+    /// Whether the agent of a node can be given its conversation: it takes its messages, or it knows it by itself.
+    fn can_go_on_with(&self, node: &Node, conversation: &Conversation) -> bool {
+        let Some(thread) = &conversation.thread else { return true };
+        let Ok(agent) = self.engine.agents.of(node) else { return true };
+        let state = self.state.thread_states.get(thread);
+        let is_new = !self.state.threads.contains_key(thread);
+        agent.can_continue() || ((is_new || state.is_some()) && agent.can_resume(state, &self.agent_home()))
+    }
+
     /// Hands the working copy and something to do in it to a worker.
     fn set_to_work(&mut self, node: Node, visit: Visit, work: Work) -> (JoinHandle<()>, mpsc::Receiver<Report>) {
         let copy = self.copy.take().expect("the working copy is back when no node runs");
@@ -175,6 +186,7 @@ impl Session {
             pipeline: self.started.name.clone(),
             variables: self.variables(),
             run_dir: copy.path().with_file_name(super::RUN_DIR),
+            home: self.agent_home(),
             node,
             visit,
             copy,

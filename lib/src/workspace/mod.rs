@@ -12,8 +12,8 @@ pub use guard::{Guard, Trespass, Watch};
 pub use keep::{KEEP, save as keep};
 pub use lock::{Holder, Lock, LockError};
 pub use names::{
-    branch_key, branch_of_key, branch_ref, default_worktree_base, new_session_id, phase_branch, phase_branches,
-    repo_name, session_branch, task_branch, task_branches,
+    agent_home, branch_key, branch_of_key, branch_ref, default_worktree_base, new_session_id, phase_branch,
+    phase_branches, repo_name, session_branch, task_branch, task_branches,
 };
 pub use settings::WorktreeSettings;
 

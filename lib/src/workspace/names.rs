@@ -69,6 +69,12 @@ pub fn default_worktree_base(state_dir: &Path, common_dir: &Path, name: &RepoNam
     state_dir.join("worktrees").join(format!("{name}-{:08x}", fnv(common_dir.as_os_str().as_encoded_bytes())))
 }
 
+/// Where the agents of a session keep what is theirs: logins made up for them, native sessions. Copies of a repository
+/// on one machine have sessions of the same name, so the repository is part of it.
+pub fn agent_home(state_dir: &Path, common_dir: &Path, session: &SessionId) -> PathBuf {
+    state_dir.join("agents").join(format!("{session}-{:08x}", fnv(common_dir.as_os_str().as_encoded_bytes())))
+}
+
 /// FNV-1a, which stays the same from build to build.
 fn fnv(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))

@@ -202,6 +202,7 @@ impl<'a> Run<'a> {
             exact: true,
             is_last: false,
             warnings,
+            state_ref: None,
         };
         Ok((turn, next))
     }

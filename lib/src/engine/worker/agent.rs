@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::cancel::NodeCancel;
@@ -25,6 +26,12 @@ fn review_again(work: &AgentWork, answer: &str) -> String {
     }
 }
 
+/// A conversation: what was said, and what else the agent needs to go on with it.
+struct Spoken {
+    messages: Vec<Message>,
+    state: Option<Value>,
+}
+
 /// How much of an agent's answer the rest of the run can see.
 const RESPONSE_IN_CONTEXT: usize = 200;
 
@@ -38,7 +45,7 @@ impl Worker {
         let status_file = self.status_file()?;
         let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
         let kind = work.agent.kind();
-        let mut spoken = work.history.clone();
+        let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
         let mut reply = self.converse(&work, (work.prompt.clone(), work.continues), &mut spoken, cancel, end).await?;
         if let Ok(Reply { text, end: End::Done }) = &reply
             && self.verdict_is_missing(text)
@@ -65,7 +72,7 @@ impl Worker {
         &mut self,
         work: &AgentWork,
         (prompt, continues): (String, bool),
-        spoken: &mut Vec<Message>,
+        spoken: &mut Spoken,
         cancel: &NodeCancel,
         end: &mut Gathered,
     ) -> Result<Result<Reply, AgentError>, Stopped> {
@@ -82,13 +89,15 @@ impl Worker {
             provider: self.node.llm_provider.clone(),
             effort: self.node.reasoning_effort.clone(),
             tools: self.node.tools,
-            history: spoken.clone(),
+            history: spoken.messages.clone(),
             continues,
             env: self.environment(&model, &status_file),
             timeout: self.node.timeout,
             status_file: status_file.clone(),
             lock: Some(self.lock.file()),
             steering: Default::default(),
+            home: self.home.clone(),
+            resume: spoken.state.clone(),
         };
         let (turns, mut incoming) = Turns::channel();
         let agent = Arc::clone(&work.agent);
@@ -100,7 +109,8 @@ impl Worker {
                 // A turn that was reported is recorded before the agent's end is looked at.
                 biased;
                 Some((turn, answer)) = incoming.recv() => {
-                    spoken.extend(turn.messages.iter().cloned());
+                    spoken.messages.extend(turn.messages.iter().cloned());
+                    spoken.state = turn.state_ref.clone().or(spoken.state.take());
                     end.is_over = turn.is_last;
                     let verdict = self.turn(kind, turn, &mut end.warnings).await?;
                     // An agent that is gone already does not wait for the answer.
@@ -209,7 +219,7 @@ impl Worker {
             agent_head: self.snapshot(change.agent_head),
             commit_message: change.message.clone(),
             boundary: boundary.to_owned(),
-            agent_state_ref: None,
+            agent_state_ref: turn.state_ref,
             extra: Default::default(),
         };
         let messages = turn.messages.iter().map(|message| {

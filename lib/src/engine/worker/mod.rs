@@ -128,6 +128,7 @@ pub struct Worker {
     pub next_turn: u64,
     pub job: Option<Arc<TaskJob>>,
     pub run_dir: PathBuf,
+    pub home: PathBuf,
     pub reports: mpsc::Sender<Report>,
 }
 
