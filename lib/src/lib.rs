@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 pub mod engine;
 pub mod event;
+pub mod gateway;
 pub mod git;
 pub mod ids;
 pub mod llm;

@@ -1,20 +1,22 @@
 //! HTTP to one server, plain or over TLS. Nothing goes anywhere but to the address it is made for: redirects are not
 //! followed, and a proxy is used only when one is given, never because a variable names one.
 
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use base64::Engine as _;
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Full};
-use hyper::body::Incoming;
+use http_body_util::Full;
+use hyper::body::{Body as _, Incoming};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{HOST, HeaderMap, HeaderName, HeaderValue, PROXY_AUTHORIZATION};
 use hyper::{Method, Request, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, Sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
@@ -25,6 +27,12 @@ const CONNECT: Duration = Duration::from_secs(15);
 
 /// How long a connection is kept for the next call. Servers close theirs after a minute or more.
 const KEPT: Duration = Duration::from_secs(50);
+
+/// How long a kept connection may need to be ready for the next call.
+const SETTLED: Duration = Duration::from_millis(100);
+
+/// How many connections are kept at most: agents that work side by side each have one.
+const MOST_KEPT: usize = 16;
 
 /// The longest answer of a proxy to being asked for a way through.
 const PROXY_ANSWER: usize = 16 << 10;
@@ -152,15 +160,18 @@ fn without_login(text: &str) -> String {
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// Calls one server.
+/// Calls one server; clones share its connections.
+#[derive(Debug, Clone)]
+pub struct Client(Arc<Inner>);
+
 #[derive(Debug)]
-pub struct Client {
+struct Inner {
     base: Base,
     proxy: Option<Base>,
     /// How long the server may be silent, before its answer and in it.
     patience: Duration,
     tls: OnceLock<Result<TlsStore, String>>,
-    idle: Mutex<Option<(Sender, Instant)>>,
+    idle: Mutex<Vec<(Sender, Instant)>>,
 }
 
 struct TlsStore(TlsConnector);
@@ -173,14 +184,16 @@ impl std::fmt::Debug for TlsStore {
 
 /// An answer whose body is still to come.
 #[derive(Debug)]
-pub struct Answer<'a> {
+pub struct Answer {
     /// The status.
     pub status: u16,
     /// The headers.
     pub headers: HeaderMap,
     body: Incoming,
-    client: &'a Client,
+    client: Client,
     sender: Option<Sender>,
+    /// When the server has been silent for too long.
+    patience: Pin<Box<Sleep>>,
 }
 
 impl Client {
@@ -190,12 +203,13 @@ impl Client {
             let why = "it holds a login, which belongs to the key";
             return Err(HttpError::Address { address: base.to_string(), why });
         }
-        Ok(Self { base, proxy, patience, tls: OnceLock::new(), idle: Mutex::new(None) })
+        let inner = Inner { base, proxy, patience, tls: OnceLock::new(), idle: Mutex::default() };
+        Ok(Self(Arc::new(inner)))
     }
 
     /// The server's address.
     pub fn base(&self) -> &Base {
-        &self.base
+        &self.0.base
     }
 
     /// Posts a body and waits for the answer to begin. Dropping the call, or the answer, drops the connection.
@@ -204,30 +218,43 @@ impl Client {
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
-    ) -> Result<Answer<'_>, HttpError> {
-        let waited = self.patience;
-        let sent = timeout(waited, self.send(self.request(path, headers, body)?)).await;
-        sent.map_err(|_| HttpError::Silent { address: self.base.to_string(), waited })?
+    ) -> Result<Answer, HttpError> {
+        self.call(Method::POST, path, headers, body).await
+    }
+
+    /// The same with any method.
+    pub async fn call(
+        &self,
+        method: Method,
+        path: &str,
+        headers: &[(HeaderName, HeaderValue)],
+        body: Bytes,
+    ) -> Result<Answer, HttpError> {
+        let waited = self.0.patience;
+        let sent = timeout(waited, self.send(self.request(method, path, headers, body)?)).await;
+        sent.map_err(|_| self.silent())?
     }
 
     fn request(
         &self,
+        method: Method,
         path: &str,
         headers: &[(HeaderName, HeaderValue)],
         body: Bytes,
     ) -> Result<Request<Full<Bytes>>, HttpError> {
-        let target = format!("{}{path}", self.base.path);
+        let Inner { base, proxy, .. } = &*self.0;
+        let target = format!("{}{path}", base.path);
         // A proxy for plain HTTP is told the whole address; every other server knows who it is.
-        let through = self.proxy.as_ref().filter(|_| !self.base.tls);
-        let target = if through.is_some() { format!("http://{}{target}", self.base.authority()) } else { target };
-        let wrong = || HttpError::Address { address: self.base.to_string(), why: "it holds characters no address has" };
+        let through = proxy.as_ref().filter(|_| !base.tls);
+        let target = if through.is_some() { format!("http://{}{target}", base.authority()) } else { target };
+        let wrong = || HttpError::Address { address: base.to_string(), why: "it holds characters no address has" };
         let mut request = Request::new(Full::new(body));
-        *request.method_mut() = Method::POST;
+        *request.method_mut() = method;
         *request.uri_mut() = target.parse().map_err(|_| wrong())?;
-        let host = HeaderValue::from_str(&self.base.authority()).map_err(|_| wrong())?;
+        let host = HeaderValue::from_str(&base.authority()).map_err(|_| wrong())?;
         request.headers_mut().insert(HOST, host);
         for (name, value) in headers {
-            request.headers_mut().insert(name.clone(), value.clone());
+            request.headers_mut().append(name.clone(), value.clone());
         }
         if let Some(login) = through.and_then(Base::basic) {
             request.headers_mut().insert(PROXY_AUTHORIZATION, login);
@@ -235,10 +262,11 @@ impl Client {
         Ok(request)
     }
 
-    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer<'_>, HttpError> {
+    async fn send(&self, request: Request<Full<Bytes>>) -> Result<Answer, HttpError> {
         // A server may close a connection that was kept in the very moment it is used again. Nothing was answered on it
         // then, so the same is asked on a new one, once.
         if let Some(mut sender) = self.take_idle()
+            && matches!(timeout(SETTLED, sender.ready()).await, Ok(Ok(())))
             && let Ok(response) = sender.send_request(request.clone()).await
         {
             return Ok(self.answer(response, sender));
@@ -248,40 +276,52 @@ impl Client {
         Ok(self.answer(response, sender))
     }
 
-    fn answer(&self, response: hyper::Response<Incoming>, sender: Sender) -> Answer<'_> {
+    fn answer(&self, response: hyper::Response<Incoming>, sender: Sender) -> Answer {
         let (parts, body) = response.into_parts();
-        Answer { status: parts.status.as_u16(), headers: parts.headers, body, client: self, sender: Some(sender) }
+        let patience = Box::pin(tokio::time::sleep(self.0.patience));
+        let (status, headers) = (parts.status.as_u16(), parts.headers);
+        Answer { status, headers, body, client: self.clone(), sender: Some(sender), patience }
     }
 
+    /// The newest connection that is still good; what is too old goes.
     fn take_idle(&self) -> Option<Sender> {
-        let kept = self.idle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        kept.filter(|(sender, since)| sender.is_ready() && since.elapsed() < KEPT).map(|(sender, _)| sender)
+        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        idle.retain(|(sender, since)| !sender.is_closed() && since.elapsed() < KEPT);
+        idle.pop().map(|(sender, _)| sender)
     }
 
     fn keep(&self, sender: Sender) {
-        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = Some((sender, Instant::now()));
+        let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() == MOST_KEPT {
+            idle.remove(0);
+        }
+        idle.push((sender, Instant::now()));
     }
 
     fn broken(&self, error: &dyn std::error::Error) -> HttpError {
-        HttpError::Broken { address: self.base.to_string(), why: with_cause(error) }
+        HttpError::Broken { address: self.0.base.to_string(), why: with_cause(error) }
+    }
+
+    fn silent(&self) -> HttpError {
+        HttpError::Silent { address: self.0.base.to_string(), waited: self.0.patience }
     }
 
     async fn connect(&self) -> Result<Sender, HttpError> {
-        let through = self.proxy.as_ref().unwrap_or(&self.base);
+        let through = self.0.proxy.as_ref().unwrap_or(&self.0.base);
         let failed = |why: String| HttpError::Connect { address: through.to_string(), why };
         let connecting = async {
             let stream = TcpStream::connect((through.bare_host(), through.port)).await;
             let mut stream = stream.map_err(|error| failed(error.to_string()))?;
             stream.set_nodelay(true).map_err(|error| failed(error.to_string()))?;
-            if !self.base.tls {
+            if !self.0.base.tls {
                 return self.speak(stream).await;
             }
-            if let Some(proxy) = &self.proxy {
+            if let Some(proxy) = &self.0.proxy {
                 self.ask_through(&mut stream, proxy).await.map_err(failed)?;
             }
-            let refused = |why: String| HttpError::Tls { address: self.base.to_string(), why };
+            let refused = |why: String| HttpError::Tls { address: self.0.base.to_string(), why };
             let name =
-                ServerName::try_from(self.base.bare_host().to_owned()).map_err(|error| refused(error.to_string()))?;
+                ServerName::try_from(self.0.base.bare_host().to_owned()).map_err(|error| refused(error.to_string()))?;
             let connector = self.connector().map_err(&refused)?;
             let stream = connector.connect(name, stream).await.map_err(|error| refused(error.to_string()))?;
             self.speak(stream).await
@@ -298,7 +338,7 @@ impl Client {
 
     /// Asks a proxy for a way through to the server.
     async fn ask_through(&self, stream: &mut TcpStream, proxy: &Base) -> Result<(), String> {
-        let target = format!("{}:{}", self.base.host, self.base.port);
+        let target = format!("{}:{}", self.0.base.host, self.0.base.port);
         let mut ask = format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n").into_bytes();
         if let Some(login) = proxy.basic() {
             ask.extend_from_slice(b"Proxy-Authorization: ");
@@ -325,7 +365,7 @@ impl Client {
     }
 
     fn connector(&self) -> Result<&TlsConnector, String> {
-        let made = self.tls.get_or_init(|| tls_of_this_machine().map(TlsStore));
+        let made = self.0.tls.get_or_init(|| tls_of_this_machine().map(TlsStore));
         made.as_ref().map(|store| &store.0).map_err(Clone::clone)
     }
 }
@@ -347,22 +387,31 @@ fn tls_of_this_machine() -> Result<TlsConnector, String> {
     Ok(TlsConnector::from(std::sync::Arc::new(config)))
 }
 
-impl Answer<'_> {
+impl Answer {
     /// The next bytes of the body; none at its end, after which the connection serves the next call.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, HttpError> {
-        let waited = self.client.patience;
+        std::future::poll_fn(|context| self.poll_chunk(context)).await
+    }
+
+    /// The same for whoever polls.
+    pub fn poll_chunk(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Bytes>, HttpError>> {
         loop {
-            let frame = timeout(waited, self.body.frame()).await;
-            let frame = frame.map_err(|_| HttpError::Silent { address: self.client.base.to_string(), waited })?;
+            let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+                ready!(self.patience.as_mut().poll(context));
+                return Poll::Ready(Err(self.client.silent()));
+            };
             match frame {
-                Some(Ok(frame)) => match frame.into_data() {
-                    Ok(data) => return Ok(Some(data)),
-                    Err(_trailers) => {}
-                },
-                Some(Err(error)) => return Err(self.client.broken(&error)),
+                Some(Ok(frame)) => {
+                    let waited = self.client.0.patience;
+                    self.patience.as_mut().reset(Instant::now() + waited);
+                    if let Ok(data) = frame.into_data() {
+                        return Poll::Ready(Ok(Some(data)));
+                    }
+                }
+                Some(Err(error)) => return Poll::Ready(Err(self.client.broken(&error))),
                 None => {
                     self.sender.take().into_iter().for_each(|sender| self.client.keep(sender));
-                    return Ok(None);
+                    return Poll::Ready(Ok(None));
                 }
             }
         }

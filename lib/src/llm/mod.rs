@@ -19,8 +19,10 @@ use serde_json::Value;
 use crate::event::{Extra, Usage};
 use crate::process::Cancel;
 
+pub(crate) use http::{Answer, HttpError};
 pub use message::{Message, Part, Role};
 pub use providers::{NoProvider, Providers};
+pub(crate) use remote::{PassError, Passed, passed_on};
 pub use remote::{Remote, Unusable};
 pub use script::{Script, ScriptError};
 

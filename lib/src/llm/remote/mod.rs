@@ -2,6 +2,7 @@
 
 mod adjust;
 mod key;
+mod pass;
 mod refusal;
 
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ use crate::clock;
 use crate::config::{self, Environment, ProviderName};
 use crate::event::Usage;
 use crate::process::{Cancel, Spawner};
+
+pub(crate) use self::pass::{PassError, Passed, passed_on};
 
 /// The longest answer that is read.
 const LONGEST: usize = 64 << 20;
@@ -201,12 +204,17 @@ impl Remote {
             answered = self.0.call(self, request, cancel) => answered,
         };
         answered.map_err(|mut error| {
-            // No server should say a key again; if one does, it goes no further.
-            if let Some(key) = self.0.key_at_hand().filter(|key| key.len() >= 6) {
-                error.message = error.message.replace(&key, "[redacted:key]");
-            }
+            error.message = self.without_key(error.message);
             error
         })
+    }
+
+    /// The text without the key. No server should say a key again; if one does, it goes no further.
+    fn without_key(&self, text: String) -> String {
+        match self.0.key_at_hand().filter(|key| key.len() >= 6) {
+            Some(key) => text.replace(&key, "[redacted:key]"),
+            None => text,
+        }
     }
 }
 
@@ -257,7 +265,7 @@ impl Inner {
         body
     }
 
-    async fn send(&self, model: &str, key: Option<&str>, body: Bytes) -> Result<Answer<'_>, LlmError> {
+    async fn send(&self, model: &str, key: Option<&str>, body: Bytes) -> Result<Answer, LlmError> {
         let path = match self.format {
             Format::Anthropic => "/messages".to_owned(),
             Format::Responses => "/responses".to_owned(),
@@ -276,13 +284,13 @@ impl Inner {
         ];
         headers.extend(self.headers.iter().cloned());
         if let Some(key) = key {
-            headers.push(self.key_header(key)?);
+            headers.push(self.key_header(self.format, key)?);
         }
         self.client.post(&path, &headers, body).await.map_err(|error| failed(&error))
     }
 
-    fn key_header(&self, key: &str) -> Result<(HeaderName, HeaderValue), LlmError> {
-        let (name, text) = match self.format {
+    fn key_header(&self, format: Format, key: &str) -> Result<(HeaderName, HeaderValue), LlmError> {
+        let (name, text) = match format {
             Format::Anthropic => (HeaderName::from_static("x-api-key"), key.to_owned()),
             Format::Gemini => (HeaderName::from_static("x-goog-api-key"), key.to_owned()),
             Format::Responses | Format::Chat => (AUTHORIZATION, format!("Bearer {key}")),
@@ -295,7 +303,7 @@ impl Inner {
     }
 
     /// The answer's body, as if it had not been streamed.
-    async fn read(&self, model: &str, mut answer: Answer<'_>) -> Result<Value, LlmError> {
+    async fn read(&self, model: &str, mut answer: Answer) -> Result<Value, LlmError> {
         if answer.status != 200 {
             let body = answer.bytes(REFUSAL).await.unwrap_or_default();
             return Err(self.refused(model).by_status(answer.status, &answer.headers, &body, clock::now()));
@@ -320,7 +328,7 @@ impl Inner {
         }
     }
 
-    async fn read_stream(&self, model: &str, answer: &mut Answer<'_>) -> Result<Value, LlmError> {
+    async fn read_stream(&self, model: &str, answer: &mut Answer) -> Result<Value, LlmError> {
         let mut reader = sse::Reader::default();
         let mut assembler = Assembler::new(self.format);
         let mut size = 0;

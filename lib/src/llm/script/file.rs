@@ -196,7 +196,10 @@ fn read_step(step: Spanned<StepYaml>) -> Result<Step, ScriptError> {
         return Err(fault_at(&at, "`tries` and `attempts` count from 1"));
     }
     let kind = match (step.error, step.malformed) {
-        (Some(error), _) => FaultKind::Error(scripted_error(error, &at)?),
+        (Some(error), _) => {
+            let status = error.status;
+            FaultKind::Error(scripted_error(error, &at)?, status)
+        }
         (None, Some(reply)) => FaultKind::Malformed(reply),
         (None, None) => FaultKind::Hang,
     };

@@ -62,7 +62,8 @@ struct Fault {
 
 #[derive(Debug)]
 enum FaultKind {
-    Error(LlmError),
+    /// The error, and the status it was written with.
+    Error(LlmError, Option<u16>),
     Malformed(String),
     Hang,
 }
@@ -79,9 +80,14 @@ struct Reply {
 
 /// What a script has to say to a request.
 #[derive(Debug)]
-enum Answer {
+pub(crate) enum Answer {
+    /// An answer after a pause.
     Reply(Duration, Box<Response>),
-    Fail(Duration, LlmError),
+    /// An error after a pause, and the status it stands for.
+    Fail(Duration, LlmError, Option<u16>),
+    /// Words nobody can read after a pause.
+    Nonsense(Duration, String),
+    /// Nothing at all.
     Hang,
 }
 
@@ -95,7 +101,8 @@ impl Script {
     pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
         let (pause, answer) = match self.answer(request)? {
             Answer::Reply(pause, response) => (pause, Ok(*response)),
-            Answer::Fail(pause, error) => (pause, Err(error)),
+            Answer::Fail(pause, error, _) => (pause, Err(error)),
+            Answer::Nonsense(pause, said) => (pause, Err(malformed(&said))),
             Answer::Hang => {
                 cancel.killed().await;
                 return Err(LlmError::cancelled());
@@ -108,7 +115,8 @@ impl Script {
         }
     }
 
-    fn answer(&self, request: &Request) -> Result<Answer, LlmError> {
+    /// What the script has to say to a request; an error when it has nothing to say.
+    pub(crate) fn answer(&self, request: &Request) -> Result<Answer, LlmError> {
         let terminal = |message: String| LlmError::new(ErrorClass::Terminal, message);
         let (task, after) = newest_task(&request.messages)
             .ok_or_else(|| terminal("the scripted provider was asked without a task in the conversation".into()))?;
@@ -127,8 +135,8 @@ impl Script {
         let call = entry.calls.get(index).ok_or_else(ran_out)?;
         if let Some(fault) = call.fault(number(request, meta::TRY), number(request, meta::ATTEMPT)) {
             return Ok(match &fault.kind {
-                FaultKind::Error(error) => Answer::Fail(fault.delay, error.clone()),
-                FaultKind::Malformed(reply) => Answer::Fail(fault.delay, malformed(reply)),
+                FaultKind::Error(error, status) => Answer::Fail(fault.delay, error.clone(), *status),
+                FaultKind::Malformed(reply) => Answer::Nonsense(fault.delay, reply.clone()),
                 FaultKind::Hang => Answer::Hang,
             });
         }

@@ -129,13 +129,13 @@ impl Format {
 }
 
 /// Puts a streamed answer together again: events in, the body of an answer that was not streamed out.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Assembler {
     format: Format,
     parts: Assembling,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Assembling {
     Anthropic(anthropic::Stream),
     Responses(responses::Stream),
@@ -188,12 +188,17 @@ impl Assembler {
         if !self.is_done() {
             return Err(WireError::Cut);
         }
-        Ok(match self.parts {
+        Ok(self.so_far())
+    }
+
+    /// The body of what has come, be it whole or not.
+    pub fn so_far(self) -> Value {
+        match self.parts {
             Assembling::Anthropic(stream) => stream.finish(),
             Assembling::Responses(stream) => stream.finish(),
             Assembling::Chat(stream) => stream.finish(),
             Assembling::Gemini(stream) => stream.finish(),
-        })
+        }
     }
 }
 

@@ -143,8 +143,15 @@ fn encode_message(message: &Message, items: &mut Vec<Value>) {
             },
             Part::ToolCall { id, name, arguments, extra } => {
                 let known = kept(extra, FORMAT);
-                let text = write_arguments(arguments, known);
-                let call = json!({"type": "function_call", "call_id": id, "name": name, "arguments": text});
+                let call = match (is_custom(known), arguments) {
+                    (true, Value::String(input)) => {
+                        json!({"type": CUSTOM, "call_id": id, "name": name, "input": input})
+                    }
+                    _ => {
+                        let text = write_arguments(arguments, known);
+                        json!({"type": "function_call", "call_id": id, "name": name, "arguments": text})
+                    }
+                };
                 items.push(with_kept(call, extra, FORMAT));
                 None
             }
@@ -152,7 +159,9 @@ fn encode_message(message: &Message, items: &mut Vec<Value>) {
                 let raw = kept(extra, FORMAT).and_then(|known| known.get("output"));
                 let raw = raw.filter(|raw| words_of(raw) == *content).cloned();
                 let output = raw.unwrap_or_else(|| content.as_str().into());
-                let result = json!({"type": "function_call_output", "call_id": id, "output": output});
+                let custom = is_custom(kept(extra, FORMAT));
+                let kind = if custom { "custom_tool_call_output" } else { "function_call_output" };
+                let result = json!({"type": kind, "call_id": id, "output": output});
                 items.push(with_kept(result, extra, FORMAT));
                 None
             }
@@ -212,9 +221,19 @@ fn decode_item(item: Value) -> Result<(Role, Vec<Part>), WireError> {
             keep(&mut extra, FORMAT, item);
             (Role::Assistant, vec![Part::ToolCall { id, name, arguments, extra }])
         }
-        "function_call_output" => {
+        // A tool that takes text as it is.
+        CUSTOM => {
             let mut item = object(item, &what)?;
-            item.shift_remove("type");
+            let (id, name) = (need_text(&mut item, "call_id", &what)?, need_text(&mut item, "name", &what)?);
+            let input = take_text(&mut item, "input").unwrap_or_default();
+            keep(&mut extra, FORMAT, item);
+            (Role::Assistant, vec![Part::ToolCall { id, name, arguments: input.into(), extra }])
+        }
+        "function_call_output" | "custom_tool_call_output" => {
+            let mut item = object(item, &what)?;
+            if kind == "function_call_output" {
+                item.shift_remove("type");
+            }
             let id = need_text(&mut item, "call_id", &what)?;
             let content = item.get("output").map(words_of).unwrap_or_default();
             if item.get("output").is_none_or(Value::is_string) {
@@ -236,6 +255,14 @@ fn decode_item(item: Value) -> Result<(Role, Vec<Part>), WireError> {
             (role, vec![native(FORMAT, json!({"whole": item}))])
         }
     })
+}
+
+/// The kind of call whose tool takes text as it is; its parts keep their kind.
+const CUSTOM: &str = "custom_tool_call";
+
+fn is_custom(known: Option<&Object>) -> bool {
+    let kind = known.and_then(|known| known.get("type")?.as_str());
+    kind.is_some_and(|kind| kind.starts_with(CUSTOM))
 }
 
 fn decode_words(item: Value) -> Result<(Role, Vec<Part>), WireError> {

@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 use crate::llm::wire::{Object, WireError, count, object, shape, sse, take_text};
 
 /// A streamed answer being put together.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::llm::wire) struct Stream {
     message: Object,
     blocks: Vec<Block>,
     stopped: bool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 struct Block {
     fields: Object,
     /// The pieces of a tool's input, which is JSON only when all are there.

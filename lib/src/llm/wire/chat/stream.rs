@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::llm::wire::{Object, WireError, object, shape, sse, take_list};
 
 /// A streamed answer being put together.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::llm::wire) struct Stream {
     body: Object,
     choices: Vec<Object>,

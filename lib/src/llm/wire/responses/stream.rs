@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::llm::wire::{Format, Object, WireError, object, sse};
 
 /// A streamed answer being put together. The last event holds it whole; items come before it one by one.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(in crate::llm::wire) struct Stream {
     items: Vec<Value>,
     body: Option<Object>,

@@ -1,0 +1,280 @@
+//! A proxy on loopback between an agent and its model provider.
+//!
+//! The request for an agent's next model call comes only after the tools of the call before are done. It is held there
+//! until somebody has said what to do with it: that is the moment to commit, to record and to check what was spent. So
+//! the turns of any agent that takes a base URL are exact, its messages and tokens are known, and the real key stays
+//! here.
+//!
+//! ```text
+//! agent ──request──▶ gateway ──Arrival──▶ whoever records
+//!                       ◀──────Gate──────────┘
+//!   ◀──stream── gateway ◀──stream── provider, script or record
+//! ```
+//!
+//! [`path`] reads what a client wants, [`talk`] which conversation that belongs to, [`watch`] what is answered; they are
+//! pure. [`serve`] and [`relay`] move the bytes, without waiting for more of them than they have.
+
+mod body;
+mod path;
+mod refusal;
+mod relay;
+mod scripted;
+mod serve;
+mod talk;
+#[cfg(test)]
+mod testing;
+mod tools;
+mod unpack;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
+
+use self::talk::Talks;
+use crate::event::Usage;
+use crate::llm::wire::Format;
+use crate::llm::{Message, Remote, Request, Response, Script};
+
+/// Who answers what is let through.
+#[derive(Debug, Clone)]
+pub enum Upstream {
+    /// A provider behind a server.
+    Remote(Remote),
+    /// A script, in the language of whoever asks.
+    Script(Script),
+}
+
+impl Upstream {
+    /// Its name, as records have it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Remote(remote) => remote.name(),
+            Self::Script(_) => "script",
+        }
+    }
+
+    fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+        match self {
+            Self::Remote(remote) => remote.cost(model, usage),
+            Self::Script(_) => None,
+        }
+    }
+}
+
+/// What is known of the agent, for a script that answers it.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    /// Facts about the call, by the names of [`crate::llm::meta`].
+    pub metadata: BTreeMap<String, String>,
+    /// Where the agent works: some want whole paths from their model.
+    pub cwd: PathBuf,
+}
+
+/// What was spent.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Spent {
+    /// In tokens.
+    pub usage: Usage,
+    /// In dollars, where the price is known.
+    pub cost_usd: Option<f64>,
+}
+
+/// One model call that is over, with what its tools answered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Exchange {
+    /// Which of the agent's conversations it belongs to, by the order in which they began.
+    pub talk: usize,
+    /// What was new in the request: the task in the first of a conversation.
+    pub opening: Vec<Message>,
+    /// What the model answered; none where that could not be read.
+    pub response: Option<Response>,
+    /// What the tools answered, and whatever the agent said with it.
+    pub results: Vec<Message>,
+    /// The model.
+    pub model: String,
+    /// What it cost in tokens, tries that failed included.
+    pub usage: Usage,
+    /// What it cost in dollars, where the price is known.
+    pub cost_usd: Option<f64>,
+}
+
+/// A model call that is held until its gate is opened.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Which of the agent's conversations it belongs to, by the order in which they began.
+    pub talk: usize,
+    /// What is asked.
+    pub request: Arc<Request>,
+    /// The exchanges that have ended before it, oldest first.
+    pub before: Vec<Exchange>,
+    /// How often this very request came, from 1.
+    pub tries: u32,
+    /// What was spent beside the conversations since the last arrival: titles, counts, calls that broke off.
+    pub aside: Spent,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// What is to be done with it. Dropped, the call is refused.
+    pub answer: oneshot::Sender<Gate>,
+}
+
+/// What is done with a call that is held.
+#[derive(Debug)]
+pub enum Gate {
+    /// It goes to the provider.
+    Forward,
+    /// It is answered with this, and nobody is asked.
+    Answer(Box<Response>),
+    /// It is refused, in these words.
+    Refuse(String),
+}
+
+/// What was not told when the gateway was closed.
+#[derive(Debug, Default)]
+pub struct Rest {
+    /// Exchanges that are over, oldest first.
+    pub exchanges: Vec<Exchange>,
+    /// What was spent besides.
+    pub aside: Spent,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+}
+
+/// A gateway for one agent at work. Dropped, it hangs up on everybody.
+#[derive(Debug)]
+pub struct Gateway {
+    port: u16,
+    shared: Arc<Shared>,
+    accepting: AbortHandle,
+}
+
+/// What all connections share.
+#[derive(Debug)]
+struct Shared {
+    secret: String,
+    upstream: Upstream,
+    facts: Facts,
+    arrivals: mpsc::UnboundedSender<Arrival>,
+    talks: Mutex<Talks>,
+    /// Why nothing is let through any more.
+    closed: Mutex<Option<String>>,
+}
+
+impl Shared {
+    fn talks(&self) -> MutexGuard<'_, Talks> {
+        self.talks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn closed(&self) -> Option<String> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn spent(&self, model: &str, usage: Usage) -> Spent {
+        Spent { usage, cost_usd: self.upstream.cost(model, &usage) }
+    }
+}
+
+impl Gateway {
+    /// Opens a gateway on a free port of loopback. Calls arrive at the receiver and wait there.
+    pub async fn open(upstream: Upstream, facts: Facts) -> io::Result<(Self, mpsc::UnboundedReceiver<Arrival>)> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let port = listener.local_addr()?.port();
+        let (arrivals, receiver) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            secret: secret()?,
+            upstream,
+            facts,
+            arrivals,
+            talks: Mutex::default(),
+            closed: Mutex::default(),
+        });
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
+        Ok((Self { port, shared, accepting }, receiver))
+    }
+
+    /// The port it listens on.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// What a client of this language is given as its base URL.
+    pub fn base_url(&self, format: Format) -> String {
+        let Self { port, shared, .. } = self;
+        let version = match format {
+            // These add the version themselves.
+            Format::Anthropic | Format::Gemini => "",
+            Format::Responses | Format::Chat => "/v1",
+        };
+        format!("http://127.0.0.1:{port}/{}{version}", shared.secret)
+    }
+
+    /// What a client is given as its key. The gateway does not look at it.
+    pub fn key(&self) -> &'static str {
+        "pleach-gateway"
+    }
+
+    /// Who answers what is let through.
+    pub fn provider(&self) -> &'static str {
+        self.shared.upstream.name()
+    }
+
+    /// Lets nothing through any more, for this reason. What is under way goes on.
+    pub fn refuse(&self, reason: &str) {
+        let mut closed = self.shared.closed.lock().unwrap_or_else(PoisonError::into_inner);
+        closed.get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// Hangs up on everybody and gives what nobody was told of.
+    pub fn close(self) -> Rest {
+        self.refuse("the agent's work is over");
+        self.accepting.abort();
+        let mut talks = self.shared.talks();
+        let exchanges = talks.close();
+        let (aside, warnings) = talks.take_aside();
+        Rest { exchanges, aside, warnings }
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.accepting.abort();
+    }
+}
+
+/// Sixteen bytes nobody can guess, as hexadecimal digits.
+fn secret() -> io::Result<String> {
+    let mut bytes = [0_u8; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    let mut connections = JoinSet::new();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            // Too many open files, most likely; others will be closed.
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            continue;
+        };
+        // It only costs time if this fails.
+        let _ = stream.set_nodelay(true);
+        let shared = Arc::clone(&shared);
+        connections.spawn(async move {
+            let service = service_fn(move |request| serve::serve(Arc::clone(&shared), request));
+            // A client that hangs up is no error of anybody's.
+            let _ =
+                http1::Builder::new().header_read_timeout(None).serve_connection(TokioIo::new(stream), service).await;
+        });
+        while connections.try_join_next().is_some() {}
+    }
+}

@@ -1,0 +1,125 @@
+//! An answer on its way from the provider to the client: each piece goes on as it comes, and is listened to in passing.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+
+use super::watch::{Heard, Watcher};
+use super::{Shared, Spent};
+use crate::event::Usage;
+use crate::llm::{Answer, HttpError, Response};
+
+/// A call on its way. Whatever becomes of it, its conversation hears of it: at the latest when this is dropped.
+#[derive(Debug)]
+pub(super) struct Flight {
+    shared: Arc<Shared>,
+    /// What its conversation knows it by; none for calls beside the conversations.
+    number: Option<u64>,
+    /// The model that was asked.
+    model: String,
+    /// What was counted when the answer was whole.
+    told: Option<Spent>,
+    over: bool,
+}
+
+impl Flight {
+    pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, model: String) -> Self {
+        Self { shared, number, model, told: None, over: false }
+    }
+
+    /// The answer is whole. The client may ask its next question from now on, so this is told at once.
+    fn answered(&mut self, response: Response) {
+        let spent = self.spent(&response);
+        if let Some(number) = self.number.filter(|_| self.told.is_none()) {
+            self.told = Some(spent);
+            self.shared.talks().answered(number, response, spent);
+        }
+    }
+
+    /// Nothing more comes.
+    pub(super) fn land(&mut self, heard: Heard) {
+        if std::mem::replace(&mut self.over, true) {
+            return;
+        }
+        let spent = match &heard {
+            Heard::Whole(response) => self.spent(response),
+            Heard::Counted(usage, _) | Heard::Cut(usage, _) => self.shared.spent(&self.model, *usage),
+            Heard::Refused(..) => Spent::default(),
+        };
+        let mut talks = self.shared.talks();
+        match self.number {
+            Some(number) => talks.landed(number, heard, spent, self.told),
+            None => talks.spend(spent),
+        }
+    }
+
+    fn spent(&self, response: &Response) -> Spent {
+        let model = if response.model.is_empty() { &self.model } else { &response.model };
+        self.shared.spent(model, response.usage)
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.land(Heard::Cut(Usage::default(), "the client hung up".into()));
+    }
+}
+
+/// An answer on its way.
+#[derive(Debug)]
+pub(super) struct Relay {
+    answer: Answer,
+    watcher: Option<Watcher>,
+    flight: Flight,
+    noticed: bool,
+}
+
+impl Relay {
+    pub(super) fn new(answer: Answer, watcher: Watcher, flight: Flight) -> Self {
+        Self { answer, watcher: Some(watcher), flight, noticed: false }
+    }
+
+    /// The next piece; none at the end.
+    pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, HttpError>>> {
+        if self.watcher.is_none() {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match ready!(self.answer.poll_chunk(context)) {
+            Ok(Some(piece)) => {
+                self.listen(&piece);
+                Some(Ok(piece))
+            }
+            Ok(None) => {
+                self.finish(true);
+                None
+            }
+            Err(error) => {
+                self.finish(false);
+                Some(Err(error))
+            }
+        })
+    }
+
+    fn listen(&mut self, piece: &[u8]) {
+        let Some(watcher) = &mut self.watcher else { return };
+        watcher.push(piece);
+        if !self.noticed && watcher.is_done() {
+            self.noticed = true;
+            watcher.answer().into_iter().for_each(|response| self.flight.answered(response));
+        }
+    }
+
+    fn finish(&mut self, ended: bool) {
+        if let Some(watcher) = self.watcher.take() {
+            self.flight.land(watcher.finish(ended));
+        }
+    }
+}
+
+impl Drop for Relay {
+    /// The client went before the end; what it has cost by then counts.
+    fn drop(&mut self) {
+        self.finish(false);
+    }
+}

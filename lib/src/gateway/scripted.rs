@@ -1,0 +1,215 @@
+//! Answers from a script, in the language and with the tools of whoever asks: so a real program can be driven offline.
+
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::path::AsideKind;
+use super::{Facts, tools};
+use crate::event::Usage;
+use crate::llm::script::Answer;
+use crate::llm::wire::Format;
+use crate::llm::{ErrorClass, LlmError, Message, Part, Request, Response, Role, Script, Stop, meta};
+
+/// What a script says to a call.
+#[derive(Debug)]
+pub(super) enum Scripted {
+    /// An answer.
+    Answer(Box<Response>),
+    /// An error.
+    Fail {
+        /// Its status.
+        status: u16,
+        /// What happened.
+        message: String,
+        /// How long to wait before the next try.
+        retry_after: Option<Duration>,
+    },
+    /// Words nobody can read.
+    Malformed(String),
+}
+
+/// Asks the script, and waits as long as it says. A script that hangs is waited for until the client goes.
+pub(super) async fn call(script: &Script, facts: &Facts, request: &Request, format: Format, tries: u32) -> Scripted {
+    if request.tools.is_empty() && !request.messages.iter().any(|message| message.tool_calls().next().is_some()) {
+        return Scripted::Answer(Box::new(aside_reply(request)));
+    }
+    let mut asked = Request { messages: told_apart(&request.messages), ..request.clone() };
+    asked.metadata.clone_from(&facts.metadata);
+    asked.metadata.insert(meta::TRY.into(), tries.to_string());
+    let answer = match script.answer(&asked) {
+        Ok(answer) => answer,
+        Err(error) => return failed(&error, None),
+    };
+    match answer {
+        Answer::Reply(pause, mut response) => {
+            tokio::time::sleep(pause).await;
+            for part in &mut response.message.content {
+                tools::fit(part, request, format, &facts.cwd);
+            }
+            Scripted::Answer(response)
+        }
+        Answer::Fail(pause, error, status) => {
+            tokio::time::sleep(pause).await;
+            failed(&error, status)
+        }
+        Answer::Nonsense(pause, text) => {
+            tokio::time::sleep(pause).await;
+            Scripted::Malformed(text)
+        }
+        Answer::Hang => std::future::pending().await,
+    }
+}
+
+fn failed(error: &LlmError, status: Option<u16>) -> Scripted {
+    let status = status.unwrap_or(match error.class {
+        ErrorClass::Transient | ErrorClass::Malformed | ErrorClass::Cancelled => 503,
+        ErrorClass::Auth => 401,
+        ErrorClass::ContextLength => 413,
+        ErrorClass::Terminal => 400,
+    });
+    Scripted::Fail { status, message: error.message.clone(), retry_after: error.retry_after }
+}
+
+/// The conversation with what agents say beside their tools' answers marked as remarks: no task starts there.
+fn told_apart(messages: &[Message]) -> Vec<Message> {
+    let mut all: Vec<Message> = Vec::with_capacity(messages.len());
+    for message in messages {
+        let remark =
+            message.role == Role::User && all.last().is_some_and(|last| last.role == Role::Tool || last.is_steering());
+        all.push(match remark {
+            true => Message { content: message.content.clone(), ..Message::steering("") },
+            false => message.clone(),
+        });
+    }
+    all
+}
+
+/// What is said to a question beside the work, such as one for a title: a short text, or what a schema asks for.
+fn aside_reply(request: &Request) -> Response {
+    let text = match schema(request) {
+        Some(schema) => sample(schema, 0).to_string(),
+        None => "A scripted answer".to_owned(),
+    };
+    Response {
+        message: Message::assistant(text),
+        usage: Usage::default(),
+        model: request.model.clone(),
+        stop: Stop::End,
+        extra: Default::default(),
+    }
+}
+
+/// The schema a request wants its answer in.
+fn schema(request: &Request) -> Option<&Value> {
+    let known = request.extra.values().next()?;
+    [
+        "/output_config/format/schema",
+        "/output_format/schema",
+        "/text/format/schema",
+        "/response_format/json_schema/schema",
+        "/generationConfig/responseJsonSchema",
+        "/generationConfig/responseSchema",
+    ]
+    .iter()
+    .find_map(|path| known.pointer(path))
+}
+
+/// Something that fits a schema.
+fn sample(schema: &Value, depth: u32) -> Value {
+    if let Some(first) = schema.get("enum").and_then(|all| all.get(0)) {
+        return first.clone();
+    }
+    let kind = schema.get("type").and_then(Value::as_str).unwrap_or("object").to_ascii_lowercase();
+    match kind.as_str() {
+        "string" => "scripted".into(),
+        "number" | "integer" => 1.into(),
+        "boolean" => false.into(),
+        "array" => json!([]),
+        "null" => Value::Null,
+        _ if depth > 4 => json!({}),
+        _ => {
+            let fields = schema.get("properties").and_then(Value::as_object);
+            fields.into_iter().flatten().map(|(name, schema)| (name.clone(), sample(schema, depth + 1))).collect()
+        }
+    }
+}
+
+/// The answer to a request around model calls.
+pub(super) fn aside(format: Format, kind: AsideKind, length: usize) -> Value {
+    let tokens = (length / 4).max(1);
+    match (kind, format) {
+        (AsideKind::Count, Format::Gemini) => json!({"totalTokens": tokens}),
+        (AsideKind::Count, _) => json!({"input_tokens": tokens}),
+        (AsideKind::Models, Format::Gemini) => json!({"models": [{"name": "models/script"}]}),
+        (AsideKind::Models, _) => {
+            let model = json!({"id": "script", "object": "model", "type": "model", "created": 0, "owned_by": "pleach"});
+            json!({"object": "list", "data": [model], "has_more": false})
+        }
+        (AsideKind::Other, _) => json!({}),
+    }
+}
+
+/// The response with the names and numbers its language expects of a server.
+pub(super) fn dressed(format: Format, mut response: Response) -> Response {
+    let id = format!("{:016x}", fastrand::u64(..));
+    let known = response.extra.entry(format.name()).or_insert_with(|| json!({}));
+    let mut add = |key: &str, value: Value| {
+        if let Some(known) = known.as_object_mut() {
+            known.entry(key).or_insert(value);
+        }
+    };
+    let now = crate::clock::now().as_second();
+    match format {
+        Format::Anthropic => {
+            add("id", format!("msg_{id}").into());
+            add("stop_sequence", Value::Null);
+        }
+        Format::Responses => {
+            add("id", format!("resp_{id}").into());
+            add("created_at", now.into());
+            add("error", Value::Null);
+            add("metadata", json!({}));
+        }
+        Format::Chat => {
+            add("id", format!("chatcmpl-{id}").into());
+            add("created", now.into());
+        }
+        Format::Gemini => add("responseId", id.clone().into()),
+    }
+    if format == Format::Responses {
+        for (index, part) in response.message.content.iter_mut().enumerate() {
+            dress_item(part, &format!("{id}_{index}"));
+        }
+    }
+    response
+}
+
+/// Items have ids of their own here.
+fn dress_item(part: &mut Part, id: &str) {
+    let own = |extra: &mut Map<String, Value>, key: &str, fields: Value| {
+        let known = extra.entry(Format::Responses.name()).or_insert_with(|| json!({}));
+        if let Some(known) = known.as_object_mut() {
+            let place = if key.is_empty() {
+                Some(known)
+            } else {
+                known.entry(key).or_insert_with(|| json!({})).as_object_mut()
+            };
+            let Some(place) = place else { return };
+            for (name, value) in fields.as_object().into_iter().flatten() {
+                place.entry(name).or_insert_with(|| value.clone());
+            }
+        }
+    };
+    match part {
+        Part::Text { extra, .. } => {
+            own(extra, "item", json!({"id": format!("msg_{id}"), "status": "completed"}));
+            own(extra, "", json!({"annotations": []}));
+        }
+        Part::ToolCall { extra, .. } => own(extra, "", json!({"id": format!("fc_{id}"), "status": "completed"})),
+        Part::ToolResult { .. } | Part::Thinking { .. } | Part::Unknown(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,95 @@
+use super::*;
+use crate::llm::ToolSpec;
+
+const SCRIPT: &str = "
+model: scripted-1
+scripts:
+  - name: work
+    when: {node: implement}
+    steps:
+      - text: I write.
+        tools:
+          - write_file: {file_path: a.txt, content: x}
+        usage: {input: 100, output: 10}
+      - error: {status: 529, message: busy, retry_after: 2s}
+      - text: Done.
+";
+
+fn facts() -> Facts {
+    Facts { metadata: [(meta::NODE.to_owned(), "implement".to_owned())].into(), cwd: "/w".into() }
+}
+
+fn request(messages: Vec<Message>) -> Request {
+    let parameters = json!({"properties": {"file_path": {}, "content": {}}});
+    let write = ToolSpec { name: "Write".into(), description: String::new(), parameters, extra: Default::default() };
+    Request { model: "m".into(), messages, tools: vec![write], ..Request::default() }
+}
+
+async fn say(request: &Request, tries: u32) -> Scripted {
+    call(&Script::parse(SCRIPT).unwrap(), &facts(), request, Format::Anthropic, tries).await
+}
+
+#[tokio::test]
+async fn a_script_answers_with_the_tools_of_the_client() {
+    let Scripted::Answer(first) = say(&request(vec![Message::user("task")]), 1).await else { panic!() };
+    let (id, name, given) = first.message.tool_calls().next().unwrap();
+    assert_eq!((name, given), ("Write", &json!({"file_path": "/w/a.txt", "content": "x"})));
+    assert_eq!((first.model.as_str(), first.usage.input), ("scripted-1", 100));
+    // What the client says beside the tool's answer begins no new task.
+    let result = Message::new(Role::Tool, vec![Part::tool_result(id, "ok", false)]);
+    let after =
+        vec![Message::user("task"), first.message.clone(), result, Message::user("<reminder>"), Message::user("b")];
+    let Scripted::Fail { status, retry_after, message } = say(&request(after.clone()), 1).await else { panic!() };
+    assert_eq!((status, retry_after), (529, Some(Duration::from_secs(2))));
+    assert!(message.contains("busy"));
+    let Scripted::Answer(last) = say(&request(after), 2).await else { panic!() };
+    assert_eq!(last.message.text(), "Done.");
+}
+
+#[tokio::test]
+async fn questions_beside_the_work_are_answered_without_a_script() {
+    let mut title = request(vec![Message::user("a title?")]);
+    title.tools.clear();
+    let Scripted::Answer(said) = say(&title, 1).await else { panic!() };
+    assert!(!said.message.text().is_empty());
+    let schema = json!({"type": "object", "properties": {"isNewTopic": {"type": "boolean"}, "kind": {"enum": ["a", "b"]}, "n": {"type": "INTEGER"}}});
+    title.extra.insert("gemini".into(), json!({"generationConfig": {"responseJsonSchema": schema}}));
+    let Scripted::Answer(said) = say(&title, 1).await else { panic!() };
+    let said: Value = serde_json::from_str(&said.message.text()).unwrap();
+    assert_eq!(said, json!({"isNewTopic": false, "kind": "a", "n": 1}));
+}
+
+#[tokio::test]
+async fn a_script_without_an_answer_says_so() {
+    let other = Facts::default();
+    let script = Script::parse(SCRIPT).unwrap();
+    let said = call(&script, &other, &request(vec![Message::user("task")]), Format::Chat, 1).await;
+    let Scripted::Fail { status: 400, message, .. } = said else { panic!("{said:?}") };
+    assert!(message.contains("no script speaks"), "{message}");
+}
+
+#[test]
+fn dressed_answers_have_what_their_clients_look_for() {
+    let content = vec![Part::text("Hello."), Part::tool_call("c-1", "write", json!({"a": 1}))];
+    let plain = Response {
+        message: Message::new(Role::Assistant, content),
+        usage: Usage { input: 7, output: 3, ..Usage::default() },
+        model: "m".into(),
+        stop: Stop::ToolCalls,
+        extra: Default::default(),
+    };
+    for (format, ids) in [
+        (Format::Anthropic, &["/id"][..]),
+        (Format::Responses, &["/id", "/created_at", "/output/0/id", "/output/1/id", "/output/0/content/0/annotations"]),
+        (Format::Chat, &["/id", "/created", "/choices/0/message/tool_calls/0/id"]),
+        (Format::Gemini, &["/responseId", "/candidates/0/content/parts/1/functionCall/id"]),
+    ] {
+        let body = format.encode_reply(&dressed(format, plain.clone()));
+        for id in ids {
+            assert!(body.pointer(id).is_some_and(|id| !id.is_null()), "{format:?} {id}: {body}");
+        }
+        let back = format.decode_reply(body).unwrap();
+        assert_eq!((back.message.text(), back.usage), ("Hello.".to_owned(), plain.usage), "{format:?}");
+        assert_eq!(back.message.tool_calls().next().unwrap().0, "c-1", "{format:?}");
+    }
+}

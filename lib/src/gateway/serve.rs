@@ -1,0 +1,330 @@
+//! One request of a client, from its first byte to the beginning of its answer.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::http::request::Parts;
+use hyper::{Request as HttpRequest, Response as HttpResponse, StatusCode};
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::body::Reply;
+use super::path::{Aside, AsideKind, Call, Shape, Target, target};
+use super::relay::{Flight, Relay};
+use super::scripted::{self, Scripted};
+use super::unpack::{Packing, unpack};
+use super::watch::{Heard, Watcher};
+use super::{Arrival, Gate, Shared, Upstream, refusal};
+use crate::llm::wire::Format;
+use crate::llm::{HttpError, PassError, Passed, Remote, Request, Response, passed_on};
+use crate::process::Cancel;
+
+/// The longest request that is taken in, packed or not.
+const LONGEST: usize = 128 << 20;
+
+/// Headers by which clients name their conversation.
+const SESSIONS: [&str; 6] =
+    ["x-claude-code-session-id", "session_id", "session-id", "thread-id", "conversation_id", "x-session-affinity"];
+
+type Answered = HttpResponse<Reply>;
+
+/// Answers one request. There is no error: whatever goes wrong is an answer too.
+pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -> Result<Answered, Infallible> {
+    let (parts, body) = request.into_parts();
+    let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+    // Whoever does not know the secret learns nothing, not even that there is one.
+    let Some(rest) = below(path, &shared.secret) else {
+        return Ok(refused(None, StatusCode::NOT_FOUND, "not found"));
+    };
+    let target = target(&parts.method, rest);
+    let format = match &target {
+        Target::Call(call) => call.format,
+        Target::Aside(aside) => aside.format,
+        Target::Ping => return Ok(json_reply(StatusCode::OK, &json!({}))),
+        Target::Unknown => {
+            let text = format!("the gateway passes on calls of models, not {} {}", parts.method, rest_of(rest));
+            shared.talks().warn(format!(
+                "the agent asked for {} {}, which is not passed on",
+                parts.method,
+                rest_of(rest)
+            ));
+            return Ok(refused(None, StatusCode::NOT_FOUND, &text));
+        }
+    };
+    if let Some(reason) = shared.closed() {
+        return Ok(refused(Some(format), StatusCode::BAD_REQUEST, &reason));
+    }
+    let body = match Limited::new(body, LONGEST).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            let text = format!("the request is longer than {} MB", LONGEST >> 20);
+            return Ok(refused(Some(format), StatusCode::PAYLOAD_TOO_LARGE, &text));
+        }
+        Err(error) => return Ok(refused(Some(format), StatusCode::BAD_REQUEST, &error.to_string())),
+    };
+    let asked = Asked { shared, parts, body };
+    Ok(match target {
+        Target::Aside(aside) => asked.aside(aside).await,
+        Target::Call(call) => asked.call(call).await,
+        Target::Ping | Target::Unknown => unreachable!("both are answered above"),
+    })
+}
+
+/// What comes after the secret in a path.
+fn below<'a>(path: &'a str, secret: &str) -> Option<&'a str> {
+    let given = path.strip_prefix('/')?;
+    let end = given.find(['/', '?']).unwrap_or(given.len());
+    let (given, rest) = given.split_at(end);
+    // Every byte is looked at, so that the time it takes tells nothing.
+    let differing = given.bytes().zip(secret.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
+    (differing == 0 && given.len() == secret.len()).then_some(rest)
+}
+
+/// A path without its query, which may hold anything.
+fn rest_of(path: &str) -> &str {
+    path.split('?').next().unwrap_or(path)
+}
+
+/// A request that was read whole.
+struct Asked {
+    shared: Arc<Shared>,
+    parts: Parts,
+    body: Bytes,
+}
+
+impl Asked {
+    /// Something around model calls: it is passed on and takes part in nothing.
+    async fn aside(self, aside: Aside) -> Answered {
+        let Self { shared, parts, body } = self;
+        let Aside { mut format, path, kind } = aside;
+        let remote = match &shared.upstream {
+            Upstream::Script(_) => return json_reply(StatusCode::OK, &scripted::aside(format, kind, body.len())),
+            Upstream::Remote(remote) => remote.clone(),
+        };
+        // A list of models is asked for alike in two languages.
+        if kind == AsideKind::Models && !remote.speaks(format) && remote.speaks(Format::Anthropic) {
+            format = Format::Anthropic;
+        }
+        let call = Passed { method: parts.method, path, headers: parts.headers, body, format };
+        let flight = Flight::new(shared, None, String::new());
+        pass(&remote, call, flight).await
+    }
+
+    /// A call of a model.
+    async fn call(mut self, call: Call) -> Answered {
+        let read = self.read(&call);
+        let (request, shape) = match read {
+            Ok(read) => read,
+            Err(why) => {
+                // Nobody knows what it says; the provider will.
+                let text = format!("a request of the agent could not be read and made no turn: {why}");
+                self.shared.talks().warn(text);
+                let flight = Flight::new(Arc::clone(&self.shared), None, call.model.clone().unwrap_or_default());
+                return self.forward(call, flight).await;
+            }
+        };
+        let request = Arc::new(request);
+        let arrived = self.arrive(&request);
+        let (flight, tries) = match arrived {
+            Some((flight, gate, tries)) => match gate.await {
+                Ok(Gate::Forward) => (flight, tries),
+                Ok(Gate::Answer(response)) => return answer(call.format, shape, *response, flight),
+                Ok(Gate::Refuse(reason)) => return refuse(call.format, &reason, flight),
+                Err(_) => return refuse(call.format, "nobody records the agent's turns any more", flight),
+            },
+            None => (Flight::new(Arc::clone(&self.shared), None, request.model.clone()), 1),
+        };
+        match &self.shared.upstream {
+            Upstream::Remote(_) => self.forward(call, flight).await,
+            Upstream::Script(script) => {
+                let said = scripted::call(script, &self.shared.facts, &request, call.format, tries).await;
+                scripted_reply(call.format, shape, said, flight)
+            }
+        }
+    }
+
+    /// Reads the request, and how its answer is to come.
+    fn read(&mut self, call: &Call) -> Result<(Request, Shape), String> {
+        let packing = Packing::of(&self.parts.headers);
+        let text = match packing {
+            Packing::None => std::borrow::Cow::Borrowed(&self.body[..]),
+            packing => unpack(&packing, &self.body, LONGEST)?.into(),
+        };
+        let mut json: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
+        let streams = json.get("stream").is_some_and(|stream| stream == true);
+        let shape = call.shape.unwrap_or(if streams { Shape::Events } else { Shape::Whole });
+        // Without this nobody would know what a streamed answer of this language cost.
+        if call.format == Format::Chat && streams && json.pointer("/stream_options/include_usage").is_none() {
+            if let Some(body) = json.as_object_mut() {
+                let options = body.entry("stream_options").or_insert_with(|| json!({}));
+                if !options.is_object() {
+                    *options = json!({});
+                }
+                options["include_usage"] = true.into();
+            }
+            self.body = json.to_string().into();
+            self.parts.headers.remove(CONTENT_ENCODING);
+        }
+        let mut request = call.format.decode_request(json).map_err(|error| error.to_string())?;
+        if let Some(model) = &call.model {
+            request.model.clone_from(model);
+        }
+        Ok((request, shape))
+    }
+
+    /// Lets the request arrive at whoever records; none when it takes part in no conversation.
+    fn arrive(&self, request: &Arc<Request>) -> Option<(Flight, oneshot::Receiver<Gate>, u32)> {
+        let session = session(&self.parts.headers);
+        let mut talks = self.shared.talks();
+        let arrived = talks.arrive(request, session.as_deref())?;
+        let (aside, warnings) = talks.take_aside();
+        let (answer, gate) = oneshot::channel();
+        let arrival = Arrival {
+            talk: arrived.talk,
+            request: Arc::clone(request),
+            before: arrived.ended,
+            tries: arrived.tries,
+            aside,
+            warnings,
+            answer,
+        };
+        // The lock is held, so that they come in the order in which the conversations took them in.
+        let _ = self.shared.arrivals.send(arrival);
+        drop(talks);
+        let flight = Flight::new(Arc::clone(&self.shared), Some(arrived.flight), request.model.clone());
+        Some((flight, gate, arrived.tries))
+    }
+
+    async fn forward(self, call: Call, flight: Flight) -> Answered {
+        let format = call.format;
+        let remote = match &self.shared.upstream {
+            Upstream::Remote(remote) => remote.clone(),
+            Upstream::Script(_) => {
+                let text = "the script cannot answer a request it cannot read";
+                return refuse(format, text, flight);
+            }
+        };
+        if !remote.speaks(format) {
+            let text = format!(
+                "the agent speaks the language of {}, which {} does not; set `provider` of the agent to one that does",
+                format.name(),
+                remote.name()
+            );
+            return refuse(format, &text, flight);
+        }
+        let Self { parts, body, .. } = self;
+        let call = Passed { method: parts.method, path: call.path, headers: parts.headers, body, format };
+        pass(&remote, call, flight).await
+    }
+}
+
+/// The conversation a client names.
+fn session(headers: &HeaderMap) -> Option<String> {
+    SESSIONS.iter().find_map(|name| Some(headers.get(*name)?.to_str().ok()?.to_owned()))
+}
+
+/// Passes a call on; its answer goes back as it comes.
+async fn pass(remote: &Remote, call: Passed, mut flight: Flight) -> Answered {
+    let format = call.format;
+    match remote.pass(&call, &Cancel::never()).await {
+        Ok(answer) => {
+            let watcher = Watcher::new(format, answer.status, &answer.headers);
+            let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
+            let headers = passed_on(&answer.headers);
+            let mut reply = HttpResponse::new(Reply::Relay(Box::new(Relay::new(answer, watcher, flight))));
+            *reply.status_mut() = status;
+            for (name, value) in headers {
+                reply.headers_mut().append(name, value);
+            }
+            reply
+        }
+        Err(error) => {
+            let status = match &error {
+                PassError::Key(_) => StatusCode::BAD_REQUEST,
+                PassError::Http(HttpError::Silent { .. }) => StatusCode::GATEWAY_TIMEOUT,
+                PassError::Http(_) => StatusCode::BAD_GATEWAY,
+            };
+            let text = remote.told(&error);
+            flight.land(Heard::Refused(status.as_u16(), text.clone()));
+            refused(Some(format), status, &text)
+        }
+    }
+}
+
+/// Answers a call from the record.
+fn answer(format: Format, shape: Shape, response: Response, mut flight: Flight) -> Answered {
+    let response = scripted::dressed(format, response);
+    let reply = encoded(format, shape, &response);
+    flight.land(Heard::Whole(Box::new(response)));
+    reply
+}
+
+fn scripted_reply(format: Format, shape: Shape, said: Scripted, mut flight: Flight) -> Answered {
+    match said {
+        Scripted::Answer(response) => answer(format, shape, *response, flight),
+        Scripted::Fail { status, message, retry_after } => {
+            flight.land(Heard::Refused(status, message.clone()));
+            let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+            let mut reply = refused(Some(format), status, &message);
+            if let Some(wait) = retry_after {
+                reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(wait.as_secs()));
+            }
+            reply
+        }
+        Scripted::Malformed(text) => {
+            flight.land(Heard::Refused(200, "the script answers what cannot be read".into()));
+            let mut reply = HttpResponse::new(Reply::whole(text));
+            reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            reply
+        }
+    }
+}
+
+fn refuse(format: Format, reason: &str, mut flight: Flight) -> Answered {
+    flight.land(Heard::Refused(400, reason.to_owned()));
+    refused(Some(format), StatusCode::BAD_REQUEST, reason)
+}
+
+/// A response in a client's language, in the shape it asked for.
+fn encoded(format: Format, shape: Shape, response: &Response) -> Answered {
+    let body = format.encode_reply(response);
+    if shape == Shape::Events {
+        let pieces = format.stream_reply(&body).iter().map(|event| Bytes::from(event.to_text())).collect();
+        let mut reply = HttpResponse::new(Reply::Pieces(pieces));
+        reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+        reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+        return reply;
+    }
+    let body = if shape == Shape::List { json!([body]) } else { body };
+    json_reply(StatusCode::OK, &body)
+}
+
+fn refused(format: Option<Format>, status: StatusCode, message: &str) -> Answered {
+    json_reply(status, &refusal::body(format, status, message))
+}
+
+fn json_reply(status: StatusCode, body: &Value) -> Answered {
+    let mut reply = HttpResponse::new(Reply::whole(body.to_string()));
+    *reply.status_mut() = status;
+    reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    reply
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_whole_secret_opens() {
+        assert_eq!(below("/s3cret/v1/messages?x=1", "s3cret"), Some("/v1/messages?x=1"));
+        assert_eq!(below("/s3cret", "s3cret"), Some(""));
+        assert_eq!(below("/s3cret?x", "s3cret"), Some("?x"));
+        for path in ["/", "/v1/messages", "/s3cre/v1", "/s3crets/v1", "/s3cret2", "//s3cret/v1", "s3cret/v1"] {
+            assert_eq!(below(path, "s3cret"), None, "{path}");
+        }
+    }
+}

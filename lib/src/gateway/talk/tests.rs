@@ -1,0 +1,214 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::llm::{Response, Stop, ToolSpec};
+
+const CALL: Usage = Usage { input: 10, cache_read: 0, cache_write: 0, output: 1, reasoning: 0 };
+
+fn tool() -> ToolSpec {
+    ToolSpec {
+        name: "write".into(),
+        description: String::new(),
+        parameters: json!({"type": "object"}),
+        extra: Default::default(),
+    }
+}
+
+fn request(messages: &[Message]) -> Arc<Request> {
+    Arc::new(Request { messages: messages.to_vec(), tools: vec![tool()], model: "m".into(), ..Request::default() })
+}
+
+fn asks(id: &str) -> Message {
+    Message::new(Role::Assistant, vec![Part::text("I write."), Part::tool_call(id, "write", json!({"path": id}))])
+}
+
+fn result(id: &str) -> Message {
+    Message::new(Role::Tool, vec![Part::tool_result(id, "done", false)])
+}
+
+fn response(message: Message) -> Response {
+    Response { message, usage: CALL, model: "m-2".into(), stop: Stop::End, extra: Default::default() }
+}
+
+fn spent() -> Spent {
+    Spent { usage: CALL, cost_usd: Some(0.5) }
+}
+
+fn answer(talks: &mut Talks, flight: u64, message: Message) {
+    talks.landed(flight, Heard::Whole(Box::new(response(message))), spent(), None);
+}
+
+/// Takes a request in and answers it.
+fn exchange(talks: &mut Talks, messages: &[Message], message: Message) -> Arrived {
+    let arrived = talks.arrive(&request(messages), None).expect("it brings tools");
+    answer(talks, arrived.flight, message);
+    arrived
+}
+
+#[test]
+fn a_turn_is_an_answer_and_what_its_tools_said() {
+    let mut talks = Talks::default();
+    let task = Message::user("task");
+    let first = exchange(&mut talks, std::slice::from_ref(&task), asks("a"));
+    assert_eq!((first.talk, first.ended.len(), first.tries), (0, 0, 1));
+    let reminder = Message::user("<reminder>");
+    let messages = [task.clone(), asks("a"), result("a"), reminder.clone()];
+    let second = exchange(&mut talks, &messages, Message::assistant("Done."));
+    let ended = &second.ended[0];
+    assert_eq!((second.talk, second.ended.len()), (0, 1));
+    assert_eq!(ended.opening, [task.clone()]);
+    assert_eq!(ended.response.as_ref().unwrap().message, asks("a"));
+    assert_eq!(ended.results, [result("a"), reminder]);
+    assert_eq!((ended.usage, ended.cost_usd, ended.model.as_str()), (CALL, Some(0.5), "m-2"));
+    let rest = talks.close();
+    assert_eq!((rest.len(), rest[0].opening.len(), rest[0].results.len()), (1, 0, 0), "the last words");
+    assert!(talks.close().is_empty(), "nothing is told twice");
+}
+
+#[test]
+fn a_new_task_in_the_same_conversation_opens_the_next_turn() {
+    let mut talks = Talks::default();
+    exchange(&mut talks, &[Message::user("one")], Message::assistant("Done."));
+    let messages = [Message::user("one"), Message::assistant("Done."), Message::user("two")];
+    let next = exchange(&mut talks, &messages, Message::assistant("Done as well."));
+    assert_eq!((next.talk, next.ended.len()), (0, 1));
+    assert!(next.ended[0].results.is_empty());
+    assert_eq!(talks.close()[0].opening, [Message::user("two")]);
+}
+
+#[test]
+fn asking_again_makes_no_turn_but_is_paid_for() {
+    let mut talks = Talks::default();
+    let ask = request(&[Message::user("task")]);
+    let first = talks.arrive(&ask, None).unwrap();
+    talks.landed(first.flight, Heard::Cut(CALL, "cut".into()), spent(), None);
+    let second = talks.arrive(&ask, None).unwrap();
+    assert_eq!((second.talk, second.ended.len(), second.tries), (0, 0, 2));
+    talks.landed(second.flight, Heard::Refused(429, "slow".into()), Spent::default(), None);
+    let third = talks.arrive(&ask, None).unwrap();
+    assert_eq!(third.tries, 3);
+    answer(&mut talks, third.flight, asks("a"));
+    // The client did not like the answer's end.
+    let fourth = talks.arrive(&ask, None).unwrap();
+    assert_eq!((fourth.talk, fourth.ended.len()), (0, 0));
+    answer(&mut talks, fourth.flight, asks("b"));
+    let rest = talks.close();
+    assert_eq!((rest.len(), rest[0].usage.input), (1, 30), "every try that cost something counts");
+    assert_eq!(rest[0].response.as_ref().unwrap().message, asks("b"));
+}
+
+#[test]
+fn helpers_side_by_side_are_conversations_of_their_own() {
+    let mut talks = Talks::default();
+    exchange(&mut talks, &[Message::user("task")], asks("main"));
+    let one = talks.arrive(&request(&[Message::user("help one")]), None).unwrap();
+    let two = talks.arrive(&request(&[Message::user("help two")]), None).unwrap();
+    assert_eq!((one.talk, two.talk), (1, 2));
+    assert!(one.ended.is_empty() && two.ended.is_empty(), "the main call's tools still run");
+    answer(&mut talks, two.flight, asks("b"));
+    answer(&mut talks, one.flight, asks("a"));
+    let messages = [Message::user("help one"), asks("a"), result("a")];
+    let next = exchange(&mut talks, &messages, Message::assistant("one is done"));
+    assert_eq!((next.talk, next.ended.len(), next.ended[0].talk), (1, 1, 1));
+    let messages = [Message::user("help two"), asks("b"), result("b")];
+    let next = exchange(&mut talks, &messages, Message::assistant("two is done"));
+    let told: Vec<usize> = next.ended.iter().map(|exchange| exchange.talk).collect();
+    assert_eq!((next.talk, told), (2, vec![1, 2]), "the first helper's last words are over by now");
+    let messages = [Message::user("task"), asks("main"), result("main")];
+    let next = exchange(&mut talks, &messages, Message::assistant("all is done"));
+    let told: Vec<usize> = next.ended.iter().map(|exchange| exchange.talk).collect();
+    assert_eq!((next.talk, told), (0, vec![2, 0]));
+}
+
+#[test]
+fn helpers_that_begin_alike_are_two() {
+    let mut talks = Talks::default();
+    let ask = request(&[Message::user("help")]);
+    let (one, two) = (talks.arrive(&ask, None).unwrap(), talks.arrive(&ask, None).unwrap());
+    assert_eq!((one.talk, two.talk), (0, 1));
+    answer(&mut talks, one.flight, Message::assistant("fine"));
+    answer(&mut talks, two.flight, Message::assistant("fine"));
+    assert_eq!(talks.arrive(&request(&[Message::user("else")]), None).unwrap().ended.len(), 2);
+    // Once more, later.
+    assert_eq!(talks.arrive(&ask, None).unwrap().talk, 3);
+}
+
+#[test]
+fn sessions_keep_conversations_apart() {
+    let mut talks = Talks::default();
+    let one = talks.arrive(&request(&[Message::user("task")]), Some("s-1")).unwrap();
+    answer(&mut talks, one.flight, asks("a"));
+    let next = request(&[Message::user("task"), asks("a"), result("a")]);
+    assert_eq!(talks.arrive(&next, Some("s-2")).unwrap().talk, 1);
+    assert_eq!(talks.arrive(&next, Some("s-1")).unwrap().talk, 0);
+}
+
+#[test]
+fn a_conversation_that_begins_anew_with_a_summary_loses_nothing() {
+    let mut talks = Talks::default();
+    exchange(&mut talks, &[Message::user("task")], asks("a"));
+    let messages = [Message::user("task"), asks("a"), result("a"), Message::user("summarise")];
+    let summing = exchange(&mut talks, &messages, Message::assistant("a was written"));
+    assert_eq!(summing.ended.len(), 1);
+    let anew = exchange(&mut talks, &[Message::user("a was written; go on")], asks("b"));
+    assert_eq!((anew.talk, anew.ended.len(), anew.ended[0].talk), (1, 1, 0));
+}
+
+#[test]
+fn questions_without_tools_are_asides() {
+    let mut talks = Talks::default();
+    let title = Arc::new(Request { messages: vec![Message::user("a title?")], ..Request::default() });
+    assert!(talks.arrive(&title, None).is_none());
+    let search: Value = json!({"type": "web_search_20250305"});
+    let search =
+        ToolSpec { parameters: Value::Null, extra: [("anthropic".to_owned(), search)].into_iter().collect(), ..tool() };
+    let searching = Arc::new(Request { tools: vec![search], ..(*title).clone() });
+    assert!(talks.arrive(&searching, None).is_none(), "the server runs that tool");
+    // The end of a conversation may come without tools; it belongs to it all the same.
+    exchange(&mut talks, &[Message::user("task")], asks("a"));
+    let messages = vec![Message::user("task"), asks("a"), result("a")];
+    let last = Arc::new(Request { messages, ..Request::default() });
+    assert_eq!(talks.arrive(&last, None).unwrap().ended.len(), 1);
+}
+
+#[test]
+fn an_answer_counts_from_its_last_word_and_what_comes_later_is_paid_too() {
+    let mut talks = Talks::default();
+    let first = talks.arrive(&request(&[Message::user("task")]), None).unwrap();
+    let early = Spent::default();
+    talks.answered(first.flight, response(asks("a")), early);
+    // The next request is here before the stream of the answer has ended.
+    let next = talks.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
+    assert_eq!((next.talk, next.ended.len(), next.ended[0].usage), (0, 1, Usage::default()));
+    talks.landed(first.flight, Heard::Whole(Box::new(response(asks("a")))), spent(), Some(early));
+    assert_eq!(talks.take_aside().0, spent());
+    talks.answered(next.flight, response(Message::assistant("Done.")), early);
+    talks.landed(next.flight, Heard::Cut(CALL, "gone".into()), spent(), Some(early));
+    assert_eq!(talks.close()[0].usage, CALL, "nobody was told of it yet");
+}
+
+#[test]
+fn an_answer_nobody_could_read_is_a_turn_with_a_warning() {
+    let mut talks = Talks::default();
+    let first = talks.arrive(&request(&[Message::user("task")]), None).unwrap();
+    talks.landed(first.flight, Heard::Counted(CALL, "it is too long to be kept".into()), spent(), None);
+    let next = talks.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
+    assert_eq!((next.talk, next.ended.len()), (0, 1));
+    assert_eq!((&next.ended[0].response, next.ended[0].usage), (&None, CALL));
+    assert!(talks.take_aside().1[0].contains("too long to be kept"));
+}
+
+#[test]
+fn google_gives_calls_no_ids() {
+    let call = |place: &str| {
+        let mut part = Part::tool_call(format!("call_{place}"), "write", json!({"path": "x"}));
+        if let Part::ToolCall { extra, .. } = &mut part {
+            extra.insert("gemini".into(), json!({"no_id": true}));
+        }
+        Message::new(Role::Assistant, vec![part])
+    };
+    let mut talks = Talks::default();
+    exchange(&mut talks, &[Message::user("task")], call("0"));
+    let next = talks.arrive(&request(&[Message::user("task"), call("1_0"), result("")]), None).unwrap();
+    assert_eq!((next.talk, next.ended.len()), (0, 1));
+}

@@ -1,0 +1,381 @@
+//! Listens in on an answer while it goes through, to know what was said and what it cost. It holds a bounded part of it:
+//! of an answer too long to keep, only the tokens are counted.
+
+use hyper::header::{CONTENT_TYPE, HeaderMap};
+use serde_json::{Map, Value, json};
+
+use super::unpack::{Packing, Unpacker};
+use crate::event::Usage;
+use crate::llm::Response;
+use crate::llm::wire::{Assembler, Format, WireError, sse};
+use crate::text::shorten;
+
+/// How much of an answer is kept to be read.
+pub(super) const LONGEST: usize = 16 << 20;
+
+/// How much of a refusal is kept.
+const REFUSAL: usize = 64 << 10;
+
+/// How much of a refusal is shown.
+const SHOWN: usize = 300;
+
+/// The longest event that is searched for token counts once nothing else is kept.
+const LONGEST_COUNT: usize = 1 << 20;
+
+/// What was heard of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Heard {
+    /// All of it.
+    Whole(Box<Response>),
+    /// The answer is whole, but only its tokens are known, for this reason.
+    Counted(Usage, String),
+    /// It is not whole; these tokens were counted before it broke off.
+    Cut(Usage, String),
+    /// A refusal.
+    Refused(u16, String),
+}
+
+/// Listens to one answer.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    format: Format,
+    unpacker: Unpacker,
+    ear: Ear,
+    kept: usize,
+}
+
+#[derive(Debug)]
+enum Ear {
+    Events(Box<Events>),
+    Body(Vec<u8>),
+    Refusal(u16, Vec<u8>),
+    /// Nothing can be heard, for this reason.
+    Deaf(String),
+}
+
+#[derive(Debug)]
+struct Events {
+    reader: sse::Reader,
+    /// None once the answer is too long to keep.
+    assembler: Option<Assembler>,
+    counts: Map<String, Value>,
+    wrong: Option<String>,
+}
+
+impl Watcher {
+    /// For an answer that begins like this.
+    pub(super) fn new(format: Format, status: u16, headers: &HeaderMap) -> Self {
+        let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let ear = match status {
+            200..=299 if kind.starts_with("text/event-stream") => Ear::Events(Box::new(Events {
+                reader: sse::Reader::default(),
+                assembler: Some(Assembler::new(format)),
+                counts: Map::new(),
+                wrong: None,
+            })),
+            200..=299 => Ear::Body(Vec::new()),
+            status => Ear::Refusal(status, Vec::new()),
+        };
+        Self { format, unpacker: Unpacker::new(&Packing::of(headers)), ear, kept: 0 }
+    }
+
+    /// Listens to the next bytes.
+    pub(super) fn push(&mut self, bytes: &[u8]) {
+        let Self { format, unpacker, ear, kept } = self;
+        unpacker.push(bytes, LONGEST, &mut |piece| ear.push(*format, piece, kept));
+    }
+
+    /// Whether everything is said, whatever may still come.
+    pub(super) fn is_done(&self) -> bool {
+        match &self.ear {
+            Ear::Events(events) => events.assembler.as_ref().is_some_and(Assembler::is_done),
+            Ear::Body(_) | Ear::Refusal(..) | Ear::Deaf(_) => false,
+        }
+    }
+
+    /// What was said up to here, if that is everything.
+    pub(super) fn answer(&self) -> Option<Response> {
+        match &self.ear {
+            Ear::Events(events) => {
+                let body = events.assembler.clone()?.finish().ok()?;
+                self.format.decode_reply(body).ok()
+            }
+            _ => None,
+        }
+    }
+
+    /// How much is held.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        match &self.ear {
+            Ear::Events(events) => events.reader.held() + if events.assembler.is_some() { self.kept } else { 0 },
+            Ear::Body(body) | Ear::Refusal(_, body) => body.len(),
+            Ear::Deaf(_) => 0,
+        }
+    }
+
+    /// What was heard, when nothing more comes. `ended` says that the answer came to its proper end.
+    pub(super) fn finish(mut self, ended: bool) -> Heard {
+        let Self { format, unpacker, ear, kept } = &mut self;
+        unpacker.finish(LONGEST, &mut |piece| ear.push(*format, piece, kept));
+        if let Some(why) = unpacker.blind() {
+            self.ear = Ear::Deaf(why.to_owned());
+        }
+        match self.ear {
+            Ear::Events(events) => events.finish(self.format, ended),
+            Ear::Body(body) if ended => whole(self.format, &body),
+            Ear::Body(_) => Heard::Cut(Usage::default(), BROKE_OFF.into()),
+            Ear::Refusal(status, body) => Heard::Refused(status, said(self.format, &body)),
+            Ear::Deaf(why) if ended => Heard::Counted(Usage::default(), why),
+            Ear::Deaf(why) => Heard::Cut(Usage::default(), why),
+        }
+    }
+}
+
+/// Why an answer is not whole.
+const BROKE_OFF: &str = "the answer broke off";
+
+impl Ear {
+    fn push(&mut self, format: Format, bytes: &[u8], kept: &mut usize) {
+        *kept += bytes.len();
+        match self {
+            Self::Events(events) => {
+                events.push(format, bytes, *kept);
+                if events.reader.held() > LONGEST {
+                    *self = Self::Deaf("a single event of it is too long to be kept".into());
+                }
+            }
+            Self::Body(body) if body.len() + bytes.len() > LONGEST => {
+                *self = Self::Deaf("it is too long to be kept".into());
+            }
+            Self::Body(body) => body.extend_from_slice(bytes),
+            Self::Refusal(_, body) => {
+                let room = REFUSAL.saturating_sub(body.len()).min(bytes.len());
+                body.extend_from_slice(&bytes[..room]);
+            }
+            Self::Deaf(_) => {}
+        }
+    }
+}
+
+impl Events {
+    fn push(&mut self, format: Format, bytes: &[u8], kept: usize) {
+        for event in self.reader.push(bytes) {
+            self.take(format, &event);
+        }
+        if kept > LONGEST
+            && let Some(assembler) = self.assembler.take()
+        {
+            let known = assembler.so_far();
+            ["usage", "usageMetadata"].iter().for_each(|key| add_counts(&mut self.counts, known.get(*key)));
+        }
+    }
+
+    fn take(&mut self, format: Format, event: &sse::Event) {
+        match &mut self.assembler {
+            Some(assembler) => match assembler.push(event) {
+                Ok(()) => {}
+                Err(WireError::Reported { message, .. }) => self.wrong = Some(message),
+                Err(error) => self.wrong = Some(error.to_string()),
+            },
+            None if event.data.len() <= LONGEST_COUNT && event.data.contains("usage") => {
+                let event: Value = serde_json::from_str(&event.data).unwrap_or_default();
+                for path in ["/usage", "/message/usage", "/response/usage", "/usageMetadata"] {
+                    add_counts(&mut self.counts, event.pointer(path));
+                }
+                if let Some((_, message)) = format.reported_error(&event) {
+                    self.wrong = Some(message);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn finish(mut self, format: Format, ended: bool) -> Heard {
+        if let Some(event) = std::mem::take(&mut self.reader).finish() {
+            // What came last may be cut; then it counts as little as what never came.
+            let wrong = self.wrong.take();
+            self.take(format, &event);
+            self.wrong = wrong;
+        }
+        let Some(assembler) = self.assembler else {
+            let usage = counted(format, self.counts);
+            return match self.wrong {
+                Some(why) => Heard::Cut(usage, why),
+                None if ended => Heard::Counted(usage, "it is too long to be kept".into()),
+                None => Heard::Cut(usage, BROKE_OFF.into()),
+            };
+        };
+        let done = assembler.is_done();
+        let body = assembler.so_far();
+        let mut counts = Map::new();
+        ["usage", "usageMetadata"].iter().for_each(|key| add_counts(&mut counts, body.get(*key)));
+        let usage = counted(format, counts);
+        match (self.wrong, format.decode_reply(body)) {
+            (None, Ok(response)) if done => Heard::Whole(Box::new(response)),
+            (None, Err(error)) if done => Heard::Counted(usage, format!("it cannot be read: {error}")),
+            (wrong, _) => Heard::Cut(usage, wrong.unwrap_or_else(|| BROKE_OFF.into())),
+        }
+    }
+}
+
+/// What a body in one piece says. Google sends a list of pieces when nobody asks for events.
+fn whole(format: Format, body: &[u8]) -> Heard {
+    let unread = |why: String| Heard::Counted(Usage::default(), format!("it cannot be read: {why}"));
+    let body: Value = match serde_json::from_slice(body) {
+        Ok(body) => body,
+        Err(error) => return unread(error.to_string()),
+    };
+    let body = match body {
+        Value::Array(pieces) => {
+            let mut assembler = Assembler::new(format);
+            for piece in pieces {
+                if let Err(error) = assembler.push(&sse::Event::new("", piece.to_string())) {
+                    return Heard::Cut(Usage::default(), error.to_string());
+                }
+            }
+            match assembler.finish() {
+                Ok(body) => body,
+                Err(error) => return Heard::Cut(Usage::default(), error.to_string()),
+            }
+        }
+        body => body,
+    };
+    match format.decode_reply(body) {
+        Ok(response) => Heard::Whole(Box::new(response)),
+        Err(error) => unread(error.to_string()),
+    }
+}
+
+fn said(format: Format, body: &[u8]) -> String {
+    let json: Value = serde_json::from_slice(body).unwrap_or_default();
+    let json = json.get(0).cloned().unwrap_or(json);
+    match format.reported_error(&json) {
+        Some((_, message)) => message,
+        None => shorten(String::from_utf8_lossy(body).trim(), SHOWN),
+    }
+}
+
+/// Later counts stand for all; what is not counted again stays.
+fn add_counts(counts: &mut Map<String, Value>, more: Option<&Value>) {
+    let more = more.and_then(Value::as_object).into_iter().flatten();
+    counts.extend(more.filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())));
+}
+
+/// The tokens behind a provider's counts, read as those of an answer without words.
+fn counted(format: Format, counts: Map<String, Value>) -> Usage {
+    let body = match format {
+        Format::Anthropic => json!({"content": [], "usage": counts}),
+        Format::Responses => json!({"output": [], "usage": counts}),
+        Format::Chat => json!({"choices": [{"message": {}}], "usage": counts}),
+        Format::Gemini => json!({"candidates": [{}], "usageMetadata": counts}),
+    };
+    format.decode_reply(body).map(|response| response.usage).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::{CONTENT_ENCODING, HeaderValue};
+
+    use super::*;
+    use crate::gateway::testing::gzip;
+    use crate::llm::{Message, Part, Role, Stop};
+
+    const ALL: [Format; 4] = [Format::Anthropic, Format::Responses, Format::Chat, Format::Gemini];
+
+    const USAGE: Usage = Usage { input: 100, cache_read: 50, cache_write: 0, output: 20, reasoning: 5 };
+
+    fn headers(kind: &'static str, packed: Option<&'static str>) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        packed.map(|packed| headers.insert(CONTENT_ENCODING, HeaderValue::from_static(packed)));
+        headers
+    }
+
+    fn response(text: &str) -> Response {
+        let content = vec![Part::text(text), Part::tool_call("c-1", "write", json!({"path": "a"}))];
+        let message = Message::new(Role::Assistant, content);
+        Response { message, usage: USAGE, model: "m".into(), stop: Stop::ToolCalls, extra: Default::default() }
+    }
+
+    fn streamed(format: Format, text: &str) -> String {
+        let events = format.stream_reply(&format.encode_reply(&response(text)));
+        events.iter().map(sse::Event::to_text).collect()
+    }
+
+    #[test]
+    fn answers_are_heard_in_every_language_and_packing() {
+        for format in ALL {
+            let stream = streamed(format, "Hello.");
+            let body = format.encode_reply(&response("Hello.")).to_string();
+            for (kind, packed, bytes) in [
+                ("text/event-stream", None, stream.clone().into_bytes()),
+                ("text/event-stream; charset=utf-8", Some("gzip"), gzip(stream.as_bytes())),
+                ("application/json", None, body.clone().into_bytes()),
+                ("application/json", Some("gzip"), gzip(body.as_bytes())),
+            ] {
+                let mut watcher = Watcher::new(format, 200, &headers(kind, packed));
+                bytes.chunks(13).for_each(|piece| watcher.push(piece));
+                let Heard::Whole(heard) = watcher.finish(true) else { panic!("{format:?} {kind} {packed:?}") };
+                assert_eq!((heard.message.text().as_str(), heard.usage), ("Hello.", USAGE), "{format:?} {kind}");
+                assert_eq!(heard.message.tool_calls().count(), 1);
+            }
+        }
+        let list = format!("[{}]", Format::Gemini.encode_reply(&response("Hello.")));
+        let mut watcher = Watcher::new(Format::Gemini, 200, &headers("application/json", None));
+        watcher.push(list.as_bytes());
+        assert!(matches!(watcher.finish(true), Heard::Whole(_)));
+    }
+
+    #[test]
+    fn an_answer_is_done_with_its_last_words_and_not_before() {
+        for format in ALL {
+            let stream = streamed(format, "Hello.");
+            let mut watcher = Watcher::new(format, 200, &headers("text/event-stream", None));
+            let half = stream.len() / 2;
+            watcher.push(&stream.as_bytes()[..half]);
+            assert!(!watcher.is_done(), "{format:?}");
+            watcher.push(&stream.as_bytes()[half..]);
+            assert!(watcher.is_done(), "{format:?}");
+            assert_eq!(watcher.answer().unwrap().message.text(), "Hello.");
+        }
+    }
+
+    #[test]
+    fn what_breaks_off_counts_what_was_counted() {
+        let stream = streamed(Format::Anthropic, "Hello.");
+        let mut watcher = Watcher::new(Format::Anthropic, 200, &headers("text/event-stream", None));
+        watcher.push(&stream.as_bytes()[..stream.len() / 2]);
+        let Heard::Cut(usage, _) = watcher.finish(false) else { panic!("it is not whole") };
+        assert_eq!((usage.input, usage.cache_read, usage.output), (100, 50, 1));
+        let mut watcher = Watcher::new(Format::Chat, 429, &headers("application/json", None));
+        watcher.push(br#"{"error":{"message":"slow down"}}"#);
+        assert_eq!(watcher.finish(true), Heard::Refused(429, "slow down".into()));
+        let mut watcher = Watcher::new(Format::Chat, 200, &headers("application/json", Some("br")));
+        watcher.push(b"????");
+        assert!(matches!(watcher.finish(true), Heard::Counted(_, why) if why.contains("`br`")));
+    }
+
+    #[test]
+    fn of_a_very_long_answer_only_the_tokens_are_kept() {
+        let word = "x".repeat(100_000);
+        for format in ALL {
+            let mut watcher = Watcher::new(format, 200, &headers("text/event-stream", None));
+            let stream = streamed(format, &word);
+            // The words come again and again.
+            let at = stream.find("xxx").unwrap();
+            let (begin, end) =
+                (stream[..at].rfind("\n\n").map_or(0, |at| at + 2), at + stream[at..].find("\n\n").unwrap() + 2);
+            watcher.push(&stream.as_bytes()[..begin]);
+            let mut most = 0;
+            for _ in 0..190 {
+                watcher.push(&stream.as_bytes()[begin..end]);
+                most = most.max(watcher.held());
+            }
+            watcher.push(&stream.as_bytes()[end..]);
+            assert!(most <= LONGEST + 2 * stream.len(), "{format:?} held {most}");
+            let Heard::Counted(usage, _) = watcher.finish(true) else { panic!("{format:?}") };
+            assert_eq!(usage, USAGE, "{format:?}");
+        }
+    }
+}
