@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turn, Turns, Verdict};
@@ -52,6 +53,8 @@ impl CommandAgent {
             stdin: Stdin::Bytes(job.prompt.clone().into_bytes()),
             limits: Limits { wall: job.timeout, output: OUTPUT, ..Limits::default() },
             lock: job.lock,
+            // Whom it asks is its own affair: it cannot be given a way to its model through pleach.
+            sandbox: job.sandbox.map(|sandbox| Arc::new(sandbox.with_network())),
             ..Command::new(self.argv.iter().cloned(), job.cwd)
         };
         let output = self.spawner.run(command, cancel, &mut |_, _| {}).await;

@@ -24,7 +24,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::event::{ToolCall, Usage};
 use crate::ids::NodeId;
 use crate::llm::Message;
-use crate::process::Cancel;
+use crate::process::{Cancel, Sandbox};
 
 pub use builtin::Builtin;
 pub use command::CommandAgent;
@@ -72,6 +72,9 @@ pub struct Job {
     pub status_file: PathBuf,
     /// The working copy's lock, held as long as anything the agent started lives.
     pub lock: Option<Arc<File>>,
+    /// What the agent, and whatever it starts, may touch; everything if not given. An agent that reaches its model
+    /// through pleach takes [`Sandbox::through`], one that speaks to it by itself [`Sandbox::with_network`].
+    pub sandbox: Option<Arc<Sandbox>>,
     /// Remarks for the agent while it works.
     pub steering: Steering,
     /// A directory of this session's agents, outside every repository. It need not exist; whoever needs it makes it. It
@@ -108,6 +111,7 @@ impl Job {
             home: status_file.with_file_name("home"),
             status_file,
             lock: None,
+            sandbox: None,
             steering: Steering::default(),
             resume: None,
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::Capture;
+use super::{Capture, Sandbox};
 
 /// A command for [`Spawner::run`](super::Spawner::run).
 #[derive(Debug, Clone)]
@@ -25,6 +25,8 @@ pub struct Command {
     /// A locked file that stays locked until everything the command started is gone, even when this process is killed.
     /// Give it back by dropping it: unlocking it by hand would unlock it for the supervisor too.
     pub lock: Option<Arc<File>>,
+    /// What it may touch; everything if not given.
+    pub sandbox: Option<Arc<Sandbox>>,
 }
 
 impl Command {
@@ -37,6 +39,7 @@ impl Command {
             stdin: Stdin::Null,
             limits: Limits::default(),
             lock: None,
+            sandbox: None,
         }
     }
 

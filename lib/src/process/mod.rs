@@ -21,6 +21,7 @@ mod cancel;
 mod capture;
 mod command;
 mod env;
+pub mod sandbox;
 mod shim;
 mod spawner;
 mod tree;
@@ -35,6 +36,7 @@ pub use cancel::{Cancel, Canceller};
 pub use capture::Capture;
 pub use command::{Command, Exit, Limits, Output, Stdin, Stream, Timeout};
 pub(crate) use env::repository_locators;
+pub use sandbox::{Connect, Sandbox};
 pub use shim::exec_main;
 pub use spawner::Spawner;
 

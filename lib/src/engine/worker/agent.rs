@@ -95,6 +95,7 @@ impl Worker {
             timeout: self.node.timeout,
             status_file: status_file.clone(),
             lock: Some(self.lock.file()),
+            sandbox: None,
             steering: Default::default(),
             home: self.home.clone(),
             resume: spoken.state.clone(),

@@ -40,7 +40,12 @@ impl Shell {
         limits: &Limits,
         deadline: Option<Instant>,
     ) -> Self {
-        let template = Command { env: job.env.clone(), lock: job.lock.clone(), ..Command::shell("", &job.cwd) };
+        let template = Command {
+            env: job.env.clone(),
+            lock: job.lock.clone(),
+            sandbox: job.sandbox.clone(),
+            ..Command::shell("", &job.cwd)
+        };
         Self { spawner, template, default: limits.command_timeout, most: limits.max_command_timeout, deadline }
     }
 
