@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
@@ -12,6 +12,7 @@ use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
 use pleach::llm::{Providers, Script};
+use pleach::process::sandbox::{self, Chosen};
 use pleach::process::{Cancel, Canceller, Spawner};
 use pleach::text::counted;
 use pleach::workspace::{WorktreeSettings, repo_name};
@@ -62,6 +63,8 @@ pub struct Built {
     pub engine: Arc<Engine>,
     /// Stops it.
     pub canceller: Canceller,
+    /// What keeps agents where they belong.
+    pub protection: Chosen,
 }
 
 /// Makes the engine of a configuration.
@@ -70,6 +73,7 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
         .map_err(|error| Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error))?;
     let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &settings.environment);
     let (canceller, cancel) = Cancel::new();
+    let protection = protection(settings, config)?;
     let providers = providers(settings, config, &spawner)?;
     let engine = Engine {
         agents: Roster::new(config, providers.clone(), spawner.clone()).with_profiles(profiles(config)?),
@@ -83,10 +87,44 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
         },
         interviewer: interviewer(answers),
         handlers: Default::default(),
+        sandbox: match &protection {
+            Chosen::On(policy) => Some(policy.clone()),
+            Chosen::Off | Chosen::Nothing(_) => None,
+        },
         redactor: settings.redactor(),
         cancel,
     };
-    Ok(Built { engine: Arc::new(engine), canceller })
+    Ok(Built { engine: Arc::new(engine), canceller, protection })
+}
+
+/// What keeps agents where they belong.
+fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failure> {
+    let mut available = sandbox::available();
+    // An older kernel, for tests. It can only take away, and a repository has no say in it.
+    if let Some(abi) = settings.own_environment.get("PLEACH_LANDLOCK_ABI").and_then(|abi| abi.parse().ok()) {
+        available.landlock_abi = available.landlock_abi.map(|has| has.min(abi)).filter(|abi| *abi > 0);
+    }
+    // A `.env` file must not call a directory of the user a cache.
+    sandbox::choose(&config.sandbox, &settings.own_environment, available).map_err(|missing| {
+        Failure::new(Exit::Environment, missing.to_string()).hint(
+            "install bubblewrap or use a newer kernel; with `sandbox.mode: auto` agents run without what is missing",
+        )
+    })
+}
+
+/// Says in a line what protects the run, once. `alone`: some agent reaches its model by itself.
+pub fn say_protection(globals: &Globals, protection: &Chosen, alone: bool) {
+    static SAID: Once = Once::new();
+    if globals.json || globals.verbosity < 0 {
+        return;
+    }
+    SAID.call_once(|| match protection {
+        Chosen::Off => {}
+        Chosen::On(policy) => anstream::eprintln!("sandbox: {}", policy.in_words(alone)),
+        Chosen::Nothing(missing) => anstream::eprintln!(
+            "warning: no sandbox keeps agents in their worktree: {missing}; what they change elsewhere is only named"
+        ),
+    });
 }
 
 /// The program that supervises what is started: this one, also when its file is replaced meanwhile.

@@ -3,6 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
@@ -143,10 +144,12 @@ fn by_agent(
     if globals.verbosity >= 0 {
         anstream::eprintln!("{} plans from {}", agent.kind(), counted(files.len(), "file"));
     }
-    let cancel = built.engine.cancel.clone();
+    let engine = Arc::clone(&built.engine);
+    let cancel = engine.cancel.clone();
     let planned = block_on(built.canceller, async {
         let timeout = config.tree.runner_timeout.map(Duration::from_secs);
-        let planner = Planner { agent: &*agent, dir: &dir, model, timeout, cancel: &cancel };
+        let sandbox = engine.sandbox.as_ref();
+        let planner = Planner { agent: &*agent, dir: &dir, model, timeout, sandbox, cancel: &cancel };
         planner.plan(files).await.map_err(|error| failure(&error))
     });
     // What the planner left there is of no use to anybody.

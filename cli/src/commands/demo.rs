@@ -20,7 +20,7 @@ use crate::failure::of_engine;
 use crate::pipeline_file::PipelineFile;
 use crate::render::tree::Shown;
 use crate::render::{Out, tokens};
-use crate::session::{build, see_through};
+use crate::session::{build, say_protection, see_through};
 use crate::settings::{self, Search};
 use crate::tree::look::Ground;
 use crate::tree::{TreeArgs, Worked, work_trusted};
@@ -52,6 +52,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let file = PipelineFile::read(Path::new("pipeline.dot"), &dir.join("pipeline.dot"))?;
     let pipeline = runnable(globals, &file, BTreeMap::new(), config)?;
     let built = build(&settings, config, Answers::default())?;
+    say_protection(globals, &built.protection, false);
     let request = StartRequest {
         repo: repo.clone(),
         repo_name: RepoName::new("demo").map_err(|error| Failure::new(Exit::Usage, error.to_string()))?,

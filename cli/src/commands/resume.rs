@@ -10,10 +10,10 @@ use pleach::record::History;
 
 use crate::answers::AnswerArgs;
 use crate::commands::Globals;
-use crate::commands::run::{block_on, check_answers, load_settings, require_trust, say_simulated};
+use crate::commands::run::{any_alone, block_on, check_answers, load_settings, require_trust, say_simulated};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
-use crate::session::{Place, build, see_through};
+use crate::session::{Place, build, say_protection, see_through};
 use crate::sessions;
 use crate::settings::{self, Search};
 
@@ -48,6 +48,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     require_trust(globals, &settings, &place, &pipeline, Path::new(&history.started.dot_path))?;
     check_answers(&pipeline, &answers)?;
     let built = build(&settings, &settings.resolved.config, answers)?;
+    say_protection(globals, &built.protection, any_alone(&pipeline, &built.engine.agents));
     if history.started.simulated {
         say_simulated();
     }

@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::pipeline_file::{PipelineFile, known};
 use crate::render::{Out, Source};
-use crate::session::{Place, SIMULATED, build, see_through, stop_on_signals};
+use crate::session::{Place, SIMULATED, build, say_protection, see_through, stop_on_signals};
 use crate::settings::{self, Search, Settings};
 use crate::trust::{self, Ask, TrustItem};
 
@@ -71,6 +71,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run(globals, &pipeline, &place, agents);
     }
+    say_protection(globals, &built.protection, any_alone(&pipeline, agents));
     warn_of_unused_inputs(&file.source, &inputs);
     warn_of_dirty_files(globals, &place)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
@@ -118,6 +119,11 @@ fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
         agents.of(node).map_err(cannot)?;
     }
     Ok(())
+}
+
+/// Whether some agent of a pipeline reaches its model by itself.
+pub fn any_alone(pipeline: &Pipeline, agents: &Roster) -> bool {
+    agent_nodes(pipeline).any(|node| agents.of(node).is_ok_and(|agent| agent.needs_network()))
 }
 
 /// Said before everything else and again at the end.

@@ -7,19 +7,19 @@ use pleach::config::{SuppliedKind, supplied};
 use pleach::engine::tree::{Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun};
 use pleach::ids::TaskId;
 use pleach::plan;
-use pleach::plan::pipeline::HandlerKind;
+use pleach::plan::pipeline::{HandlerKind, Pipeline};
 
 use super::find::{find, read};
 use super::plan::{TreeArgs, load_settings, make};
 use super::show::Shown;
 use crate::answers::Answers;
 use crate::commands::Globals;
-use crate::commands::run::{block_on, warn_of_dirty_files};
+use crate::commands::run::{any_alone, block_on, warn_of_dirty_files};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_tree;
 use crate::render::Out;
 use crate::render::tree::next_words;
-use crate::session::{Place, build};
+use crate::session::{Place, build, say_protection};
 use crate::settings::Settings;
 use crate::trust::{self, Ask, TrustItem};
 
@@ -59,6 +59,8 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
     require_agent(&settings, &plan)?;
     agree(globals, &settings, &place, &plan)?;
     let built = build(&settings, config, Answers::default())?;
+    let alone = pipelines(&plan).any(|pipeline| any_alone(&pipeline, &built.engine.agents));
+    say_protection(globals, &built.protection, alone);
     warn_of_dirty_files(globals, &place)?;
     let mut shown = Shown::new(globals, &plan);
     let repo = place.repo.clone();
@@ -118,9 +120,7 @@ fn require_agent(settings: &Settings, plan: &TreePlan) -> Result<(), Failure> {
     use pleach::config::AgentChoice;
     let config = &settings.resolved.config;
     let configured = !matches!(config.agent, None | Some(AgentChoice::Simulation));
-    let inputs = |used: &TaskPipeline| plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
-    let used = std::iter::once(&plan.pipeline).chain(plan.pipelines.values());
-    let needs = used.filter_map(|used| plan::load(&used.dot, &inputs(used), &[]).0).any(|pipeline| {
+    let needs = pipelines(plan).any(|pipeline| {
         pipeline.nodes().iter().any(|node| {
             let simulated = node.agent.as_deref().is_none_or(|agent| agent == "simulation");
             node.handler == HandlerKind::Codergen && simulated
@@ -131,6 +131,13 @@ fn require_agent(settings: &Settings, plan: &TreePlan) -> Result<(), Failure> {
     }
     Err(Failure::new(Exit::Usage, "no agent is configured, and tasks are never worked by pretending")
         .hint("set `agent:` in pleach.yaml, or name one with --runner, as in --runner 'command:./my-agent'"))
+}
+
+/// The pipelines a plan's tasks are worked by.
+fn pipelines(plan: &TreePlan) -> impl Iterator<Item = Pipeline> {
+    let inputs = |used: &TaskPipeline| plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
+    let used = std::iter::once(&plan.pipeline).chain(plan.pipelines.values());
+    used.filter_map(move |used| plan::load(&used.dot, &inputs(used), &[]).0)
 }
 
 /// Asks for trust in every command that would be run and came with the repository.

@@ -38,7 +38,7 @@ impl CommandAgent {
         program.map_or_else(|| "command".into(), |name| name.to_string_lossy().into_owned())
     }
 
-    async fn turn(&self, job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
+    async fn turn(&self, mut job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
         if let Some(text) = job.answered() {
             return Ok(Reply { text, end: End::Done });
         }
@@ -48,13 +48,14 @@ impl CommandAgent {
         if cancel.is_stopped() {
             return Ok(Reply { text: String::new(), end: End::Stopped });
         }
+        // Whom it asks is its own affair: it cannot be given a way to its model through pleach.
+        job.sandbox = job.sandbox.map(|sandbox| Arc::new(sandbox.with_network()));
         let command = Command {
+            stdin: Stdin::Bytes(job.prompt_in_bounds().into_bytes()),
             env: job.env,
-            stdin: Stdin::Bytes(job.prompt.clone().into_bytes()),
             limits: Limits { wall: job.timeout, output: OUTPUT, ..Limits::default() },
             lock: job.lock,
-            // Whom it asks is its own affair: it cannot be given a way to its model through pleach.
-            sandbox: job.sandbox.map(|sandbox| Arc::new(sandbox.with_network())),
+            sandbox: job.sandbox,
             ..Command::new(self.argv.iter().cloned(), job.cwd)
         };
         let output = self.spawner.run(command, cancel, &mut |_, _| {}).await;
@@ -112,6 +113,10 @@ impl Agent for CommandAgent {
 
     fn can_continue(&self) -> bool {
         false
+    }
+
+    fn needs_network(&self) -> bool {
+        true
     }
 
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {

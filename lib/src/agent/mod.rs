@@ -1,6 +1,7 @@
 //! Agents: who does the work of a node. All of them take a [`Job`] and report the turns they take; what they changed
 //! is found and kept by others.
 
+mod bounds;
 pub mod builtin;
 mod command;
 mod commit_message;
@@ -114,6 +115,14 @@ impl Job {
             sandbox: None,
             steering: Steering::default(),
             resume: None,
+        }
+    }
+
+    /// The task for an agent that is told everything in one text: with the bounds it works in.
+    pub fn prompt_in_bounds(&self) -> String {
+        match &self.sandbox {
+            Some(sandbox) => format!("{}\n\n{}", self.prompt.trim_end(), bounds::told(sandbox)),
+            None => self.prompt.clone(),
         }
     }
 
@@ -248,6 +257,11 @@ pub trait Agent: Send + Sync {
     /// messages are not enough. Without a state the question is whether it ever can.
     fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {
         let _ = (state, home);
+        false
+    }
+
+    /// Whether it reaches its model by itself: then the network is open to it, also where it is closed to others.
+    fn needs_network(&self) -> bool {
         false
     }
 

@@ -5,6 +5,7 @@
 //! to the loop alone.
 
 mod assignment;
+mod bounds;
 mod call_off;
 mod export;
 mod human;
@@ -51,6 +52,7 @@ use crate::ids::{NodeId, SessionId};
 use crate::llm::Message;
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{Node, Pipeline};
+use crate::process::sandbox::Policy;
 use crate::process::{Cancel, SpawnError, Spawner};
 use crate::record::{self, Recorder};
 use crate::redact::Redactor;
@@ -80,6 +82,8 @@ pub struct Engine {
     pub handlers: BTreeMap<String, Arc<dyn Handler>>,
     /// Writes the messages of turns' commits, in place of the agent's own words.
     pub scribe: Option<Scribe>,
+    /// What agents, tools and tests may touch; everything if not given.
+    pub sandbox: Option<Policy>,
     /// Takes secrets out of records.
     pub redactor: Redactor,
     /// Stops the run.

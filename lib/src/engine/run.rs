@@ -193,6 +193,7 @@ impl Session {
             lock: self.locks.worktree.clone(),
             next_turn: self.state.turns + 1,
             job: self.job.clone(),
+            scratch: None,
             reports,
         };
         (tokio::spawn(worker.run(work)), incoming)

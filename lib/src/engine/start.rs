@@ -2,11 +2,12 @@
 //! that can be resumed, or nothing.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+use super::bounds::Scratch;
 use super::locks::Locks;
 use super::task::{TREE_FILE, TaskStart, shared_copy};
 use super::{Engine, Error, Opened, Session};
@@ -148,7 +149,7 @@ impl Session {
         // A working copy whose setup failed or was cut short is there, but not ready.
         if !set_up.exists() {
             self.engine.worktrees.copy_ignored(self.repo.workdir(), &path)?;
-            self.set_up(&path).await?;
+            self.set_up().await?;
             std::fs::write(&set_up, "").map_err(|source| workspace::Error::Io {
                 doing: "write",
                 path: set_up,
@@ -222,9 +223,13 @@ impl Session {
         Ok(kept.iter().any(|(_, kept)| *kept == commit))
     }
 
-    async fn set_up(&self, path: &Path) -> Result<(), Error> {
-        let Some(script) = &self.engine.worktrees.setup else { return Ok(()) };
-        let mut command = Command::shell(script, path);
+    async fn set_up(&self) -> Result<(), Error> {
+        let (Some(script), Some(copy)) = (&self.engine.worktrees.setup, &self.copy) else { return Ok(()) };
+        let scratch = self.engine.scratch()?;
+        let mut command = Command::shell(script, copy.path());
+        command.env = scratch.iter().flat_map(Scratch::variables).collect();
+        let bounds = self.engine.bounds(copy, scratch.as_ref(), None);
+        command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
         command.limits = Limits { output: 64 * 1024, ..Limits::default() };
         command.lock = Some(self.locks.worktree.file());
         let output = self.engine.spawner.run(command, &self.engine.cancel, &mut |_, _| {}).await?;

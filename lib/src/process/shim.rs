@@ -14,6 +14,7 @@ use tokio::signal::unix::{Signal as Incoming, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout_at};
 
+use super::sandbox::{self, NotStarted};
 use super::tree;
 use super::wire::{self, Descriptors, Report, Request, Status};
 
@@ -93,7 +94,8 @@ async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixSt
     let mut reaped = signal(SignalKind::child())?;
     let main = match start(&request, stdin) {
         Ok(pid) => pid,
-        Err(e) => return Ok(Report::NotStarted(e.raw_os_error().unwrap_or_default())),
+        Err(NotStarted::Program(e)) => return Ok(Report::NotStarted(e.raw_os_error().unwrap_or_default())),
+        Err(NotStarted::Unbound(e)) => return Err(io::Error::other(format!("the sandbox cannot be set up: {e}"))),
     };
     let mut family = Family { main, status: None, gone: false };
     let by_itself = loop {
@@ -120,14 +122,24 @@ async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixSt
     })
 }
 
+/// Starts the command, in its bounds if it has any. Only it is bound: the supervisor must reach everything below it.
+fn start(request: &Request, stdin: Option<OwnedFd>) -> Result<Pid, NotStarted> {
+    let prepare = |argv: &[OsString]| prepare(argv, stdin);
+    let child = match &request.sandbox {
+        None => prepare(&request.argv).and_then(|mut command| command.spawn()).map_err(NotStarted::Program),
+        Some(sandbox) => sandbox::spawn(sandbox, &request.argv, prepare),
+    };
+    // Dropping the handle leaves the child alone; it is reaped with all the others.
+    Ok(Pid::from_child(&child?))
+}
+
 #[expect(clippy::disallowed_methods, reason = "process is the door to other programs")]
-fn start(request: &Request, stdin: Option<OwnedFd>) -> io::Result<Pid> {
-    let (program, args) = request.argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
+fn prepare(argv: &[OsString], stdin: Option<OwnedFd>) -> io::Result<std::process::Command> {
+    let (program, args) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = std::process::Command::new(program);
     // A group of its own, so that a `kill 0` in a script does not hit the supervisor.
     command.args(args).stdin(stdin.map_or_else(Stdio::null, Stdio::from)).process_group(0);
-    // Dropping the handle leaves the child alone; it is reaped with all the others.
-    Ok(Pid::from_child(&command.spawn()?))
+    Ok(command)
 }
 
 /// The ways to be told to end: the spawner closes its side, or dies; somebody sends a signal.

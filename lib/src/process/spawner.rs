@@ -122,8 +122,9 @@ impl Spawner {
         if !there.is_dir() {
             return Err(not_a_directory(io::ErrorKind::NotADirectory.into()));
         }
-        if !command.argv.iter().all(|word| wire::is_passable(word)) {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "an argument holds a NUL byte");
+        let bounds = command.sandbox.iter().flat_map(|sandbox| sandbox.to_words());
+        if !command.argv.iter().cloned().chain(bounds).all(|word| wire::is_passable(&word)) {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "an argument or a path holds a NUL byte");
             return Err(SpawnError::Program { program: program.clone(), source });
         }
         self.start(command).map_err(|e| self.broken(program, e.to_string()))
@@ -140,7 +141,8 @@ impl Spawner {
                 (Some(OwnedFd::from(reader)), Some(ChildStdin::from_std(OwnedFd::from(writer).into())?))
             }
         };
-        let body = Request { argv: command.argv.clone(), grace: command.limits.grace }.to_bytes();
+        let (argv, sandbox) = (command.argv.clone(), command.sandbox.clone());
+        let body = Request { argv, grace: command.limits.grace, sandbox }.to_bytes();
         let descriptors = Descriptors {
             stdin: stdin_reader.as_ref().map(AsFd::as_fd),
             lock: command.lock.as_ref().map(|lock| lock.as_fd()),

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::net::{
@@ -17,10 +18,14 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
+use super::Sandbox;
+
 /// Begins every request. Both ends are the same program, unless it was replaced while it ran.
-const MAGIC: &[u8; 8] = b"pl-exec1";
+const MAGIC: &[u8; 8] = b"pl-exec2";
 const HAS_STDIN: u8 = 1;
 const HAS_LOCK: u8 = 2;
+/// Stands for the number of words of the bounds where there are none.
+const UNBOUND: u32 = u32::MAX;
 /// Magic, flags, length of the body.
 const HEADER: usize = MAGIC.len() + 1 + 4;
 
@@ -29,6 +34,7 @@ const HEADER: usize = MAGIC.len() + 1 + 4;
 pub(super) struct Request {
     pub(super) argv: Vec<OsString>,
     pub(super) grace: Duration,
+    pub(super) sandbox: Option<Arc<Sandbox>>,
 }
 
 /// The descriptors that come with a request.
@@ -42,7 +48,10 @@ impl Request {
     pub(super) fn to_bytes(&self) -> Vec<u8> {
         let grace = u64::try_from(self.grace.as_millis()).unwrap_or(u64::MAX);
         let mut bytes = grace.to_le_bytes().to_vec();
-        for word in &self.argv {
+        let bounds = self.sandbox.as_ref().map(|sandbox| sandbox.to_words());
+        let count = bounds.as_ref().map_or(UNBOUND, |bounds| u32::try_from(bounds.len()).unwrap_or(UNBOUND - 1));
+        bytes.extend_from_slice(&count.to_le_bytes());
+        for word in bounds.iter().flatten().chain(&self.argv) {
             // No word holds a NUL: the system could not pass it on.
             bytes.extend_from_slice(word.as_bytes());
             bytes.push(0);
@@ -52,9 +61,14 @@ impl Request {
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let (grace, words) = bytes.split_first_chunk::<8>()?;
-        let words = words.strip_suffix(&[0])?;
-        let argv = words.split(|byte| *byte == 0).map(|word| OsStr::from_bytes(word).to_os_string()).collect();
-        Some(Self { argv, grace: Duration::from_millis(u64::from_le_bytes(*grace)) })
+        let (bounds, words) = words.split_first_chunk::<4>()?;
+        let mut words = words.strip_suffix(&[0])?.split(|byte| *byte == 0);
+        let sandbox = match u32::from_le_bytes(*bounds) {
+            UNBOUND => None,
+            count => Some(Arc::new(Sandbox::from_words(words.by_ref().take(count as usize))?)),
+        };
+        let argv = words.map(|word| OsStr::from_bytes(word).to_os_string()).collect();
+        Some(Self { argv, grace: Duration::from_millis(u64::from_le_bytes(*grace)), sandbox })
     }
 }
 
@@ -221,6 +235,7 @@ mod tests {
         let request = Request {
             argv: vec!["a".into(), "".into(), OsStr::from_bytes(b"\xff b").into()],
             grace: Duration::from_millis(1500),
+            sandbox: Some(Arc::new(Sandbox { write: vec!["/w".into()], ..Sandbox::default() })),
         };
         let body = request.to_bytes();
         send_header(&ours, body.len(), &Descriptors { stdin: Some(reader.as_fd()), lock: None }).expect("sent");
@@ -229,6 +244,8 @@ mod tests {
 
         let (got, descriptors) = receive(&mut theirs).expect("received");
         assert_eq!(got, request);
+        let unbound = Request { sandbox: None, ..request };
+        assert_eq!(Request::from_bytes(&unbound.to_bytes()), Some(unbound));
         assert!(descriptors.lock.is_none());
         writer.write_all(b"hello").expect("written");
         drop(writer);

@@ -161,6 +161,11 @@ impl WorkingCopy {
         self.worktree.root()
     }
 
+    /// What the repository keeps of this working copy alone: HEAD, index, what is under way.
+    pub fn git_dir(&self) -> &Path {
+        self.worktree.git_dir()
+    }
+
     /// The commits it stands at.
     pub fn at(&self) -> Position {
         self.at

@@ -67,6 +67,7 @@ impl World {
         let provider = script.map(|text| Provider::Script(Script::parse(text).unwrap()));
         let config = Config { agent: script.map(|_| AgentChoice::Builtin), ..Config::default() };
         Arc::new(Engine {
+            sandbox: None,
             agents: Roster::new(&config, provider, spawner.clone()),
             spawner,
             state_dir: self.dir.path().join("state"),

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::Limits;
 use super::jail::Jail;
-use crate::agent::{Job, Profile};
+use crate::agent::{Job, Profile, bounds};
 
 /// Files with a project's own rules, in the order they are read in each directory.
 const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
@@ -25,6 +25,9 @@ pub(super) fn system(job: &Job, jail: &Jail, limits: &Limits, profile: &Profile)
         text.push_str(&rules(job, limits));
     } else {
         text.push_str("\nYou have no tools in this step. Answer in words.\n");
+    }
+    if let Some(sandbox) = job.sandbox.as_ref().filter(|_| job.tools) {
+        text.push_str(&format!("\n# Sandbox\n{}\n", bounds::told(sandbox)));
     }
     let project = project_rules(jail);
     if !project.is_empty() {

@@ -2,14 +2,17 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::{Agent, AgentError, End, Job, Reply, Turns, Verdict};
+use crate::engine::bounds::apart;
 use crate::ids::NodeId;
 use crate::llm::Message;
 use crate::plan::planner;
 use crate::plan::tree::{TaskTree, TreeError};
 use crate::process::Cancel;
+use crate::process::sandbox::Policy;
 
 /// Who plans, and how. Nothing is recorded: there is no session.
 #[derive(Clone, Copy)]
@@ -22,6 +25,8 @@ pub struct Planner<'a> {
     pub model: Option<&'a str>,
     /// How long one answer may take.
     pub timeout: Option<Duration>,
+    /// What it may touch beside its directory; everything if not given.
+    pub sandbox: Option<&'a Policy>,
     /// Calls it off.
     pub cancel: &'a Cancel,
 }
@@ -76,6 +81,7 @@ impl Planner<'_> {
             model: self.model.map(str::to_owned),
             history: spoken.clone(),
             timeout: self.timeout,
+            sandbox: self.sandbox.map(|policy| Arc::new(apart(policy, self.dir))),
             ..Job::new(node, prompt, self.dir, self.dir.join("status.json"))
         };
         let (turns, mut incoming) = Turns::channel();

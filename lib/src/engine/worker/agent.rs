@@ -95,7 +95,7 @@ impl Worker {
             timeout: self.node.timeout,
             status_file: status_file.clone(),
             lock: Some(self.lock.file()),
-            sandbox: None,
+            sandbox: self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_agent())),
             steering: Default::default(),
             home: self.home.clone(),
             resume: spoken.state.clone(),

@@ -1,5 +1,6 @@
 //! Nodes that run a command, and handlers of the embedding program, whose changes are committed the same way.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use super::cancel::NodeCancel;
@@ -46,6 +47,7 @@ impl Worker {
         command.env = self.environment("tool", &status_file);
         command.limits = Limits { output: OUTPUT_KEPT, ..Limits::default() };
         command.lock = Some(self.lock.file());
+        command.sandbox = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
         let ran = self.engine.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await;
         let output = match ran {
             Ok(output) => output,

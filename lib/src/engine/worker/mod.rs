@@ -19,6 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::cancel::NodeCancel;
 use self::command::CommandRun;
 use super::assignment::Work;
+use super::bounds::{Bounds, Scratch};
 use super::task::{StepReport, TaskJob};
 use super::{Engine, status_file};
 use crate::agent::Verdict;
@@ -129,6 +130,7 @@ pub struct Worker {
     pub job: Option<Arc<TaskJob>>,
     pub run_dir: PathBuf,
     pub home: PathBuf,
+    pub scratch: Option<Scratch>,
     pub reports: mpsc::Sender<Report>,
 }
 
@@ -146,6 +148,7 @@ impl Worker {
                 self.carry_out(waits, &mut node).await
             }
         };
+        drop(self.scratch.take());
         let finished = Finished {
             copy: self.copy,
             result,
@@ -163,6 +166,7 @@ impl Worker {
     async fn watched(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
         let (own, kept) = self.own_refs();
         let before = block(|| self.copy.look_before(&own, &kept))?;
+        self.scratch = block(|| self.engine.scratch())?;
         let result = self.carry_out(work, end).await;
         self.check_bounds(&before, result, &mut end.warnings)
     }
@@ -316,9 +320,14 @@ impl Worker {
             set("GIT_AUTHOR_EMAIL", "orchestra@local"),
             set("GIT_COMMITTER_NAME", &who),
             set("GIT_COMMITTER_EMAIL", "orchestra@local"),
-            set("GIT_CONFIG_COUNT", "1"),
+            set("GIT_CONFIG_COUNT", "3"),
             set("GIT_CONFIG_KEY_0", "commit.gpgsign"),
             set("GIT_CONFIG_VALUE_0", "false"),
+            // Nobody but the user tidies the repository up; in bounds, it would only leave its lock behind.
+            set("GIT_CONFIG_KEY_1", "gc.auto"),
+            set("GIT_CONFIG_VALUE_1", "0"),
+            set("GIT_CONFIG_KEY_2", "maintenance.auto"),
+            set("GIT_CONFIG_VALUE_2", "false"),
             // git must not walk up into another repository when an agent removes its `.git`.
             (OsString::from("GIT_CEILING_DIRECTORIES"), Some(above.as_os_str().to_owned())),
             (OsString::from("PLEACH_STATUS_FILE"), Some(status_file.as_os_str().to_owned())),
@@ -327,7 +336,14 @@ impl Worker {
             set("PLEACH_VISIT", &self.visit.visit.to_string()),
             set("PLEACH_ATTEMPT", &self.visit.attempt.to_string()),
         ]);
+        env.extend(self.scratch.iter().flat_map(Scratch::variables));
         env
+    }
+
+    /// What the node's commands may touch; everything if nothing is bound.
+    fn bounds(&self, status_file: &std::path::Path) -> Option<Bounds<'_>> {
+        let outcome = status_file.parent().map(std::path::Path::to_owned);
+        self.engine.bounds(&self.copy, self.scratch.as_ref(), outcome)
     }
 
     /// An empty place for the node's status file, outside the working copy.

@@ -1,5 +1,6 @@
 //! Test steps: the commands of a task, one after another, with what they said.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cancel::NodeCancel;
@@ -84,6 +85,7 @@ impl Worker {
         command.env = self.environment("test", &status_file);
         command.limits = Limits { output: OUTPUT_KEPT, wall: Some(test.timeout), ..Limits::default() };
         command.lock = Some(self.lock.file());
+        command.sandbox = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
         let ran = |exit: String, passed, (stdout, stderr): (String, String), runtime| RanTest {
             kind: test.kind,
             command: test.command.clone(),

@@ -1,11 +1,50 @@
 //! What a command may touch: the files it may write and read, and where it may connect to. Everything it starts is
-//! bound by the same.
+//! bound by the same, and nothing it does lifts it.
+//!
+//! The supervisor sets the bounds and is not bound itself: by Landlock, where the kernel has it, in the thread that
+//! starts the command, which costs no further process; else by bubblewrap, a program of its own.
 
+mod bubblewrap;
+mod caches;
+mod landlock;
+mod policy;
+mod words;
+
+use std::ffi::OsString;
+use std::io;
 use std::path::PathBuf;
+use std::process::{Child, Command};
+
+pub use bubblewrap::works as bubblewrap_works;
+pub use policy::{Chosen, Missing, Place, Policy, choose};
+
+/// The oldest Landlock under which programs can move files from one directory to another.
+const MOVES: u32 = 2;
+/// The oldest Landlock that keeps files from being cut short.
+const TRUNCATES: u32 = 3;
+/// The oldest Landlock that knows the network.
+const CONNECTS: u32 = 4;
+/// The oldest Landlock that knows signals.
+const SIGNALS: u32 = 6;
+
+/// What every program needs to write, whatever it works on.
+const DEVICES: [&str; 9] = [
+    "/dev/full",
+    "/dev/null",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/random",
+    "/dev/shm",
+    "/dev/tty",
+    "/dev/urandom",
+    "/dev/zero",
+];
 
 /// The bounds of a command. Paths that do not exist are left out when the command starts.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sandbox {
+    /// What can set the bounds. A command whose bounds nothing can set is not started.
+    pub by: Availability,
     /// Files and directories that may be written, with all in them.
     pub write: Vec<PathBuf>,
     /// Directories in which files may be made, while none may be removed: the objects of a repository.
@@ -24,6 +63,58 @@ pub enum Connect {
     Anywhere,
     /// TCP ports, on whatever host; none at all when the list is empty.
     Ports(Vec<u16>),
+}
+
+/// What there is to set bounds with.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Availability {
+    /// The version of the kernel's Landlock, if it has one and it is switched on.
+    pub landlock_abi: Option<u32>,
+    /// The program bubblewrap, if it is installed. That it is there does not say that it may be used:
+    /// [`bubblewrap_works`] tries.
+    pub bubblewrap: Option<PathBuf>,
+}
+
+/// What there is on this machine.
+pub fn available() -> Availability {
+    Availability { landlock_abi: landlock::abi(), bubblewrap: bubblewrap::find() }
+}
+
+/// What sets the bounds of a command.
+#[derive(Debug, PartialEq, Eq)]
+enum Wall<'a> {
+    Landlock(u32),
+    Bubblewrap(&'a PathBuf),
+}
+
+impl Availability {
+    fn abi(&self) -> u32 {
+        self.landlock_abi.unwrap_or_default()
+    }
+
+    /// The best wall there is for these connections. Landlock comes first; bubblewrap, where the kernel's is too old
+    /// for all that is asked.
+    fn wall(&self, connect: &Connect) -> Option<Wall<'_>> {
+        let abi = self.abi();
+        let closed = matches!(connect, Connect::Ports(ports) if ports.is_empty());
+        let enough = if closed { CONNECTS } else { TRUNCATES };
+        match &self.bubblewrap {
+            _ if abi >= enough => Some(Wall::Landlock(abi)),
+            Some(program) => Some(Wall::Bubblewrap(program)),
+            None if abi >= MOVES => Some(Wall::Landlock(abi)),
+            None => None,
+        }
+    }
+
+    /// Whether connections can be kept to these.
+    fn can_limit(&self, connect: &Connect) -> bool {
+        match (self.wall(connect), connect) {
+            (_, Connect::Anywhere) => true,
+            (Some(Wall::Landlock(abi)), Connect::Ports(_)) => abi >= CONNECTS,
+            (Some(Wall::Bubblewrap(_)), Connect::Ports(ports)) => ports.is_empty(),
+            (None, Connect::Ports(_)) => false,
+        }
+    }
 }
 
 impl Sandbox {
@@ -47,11 +138,55 @@ impl Sandbox {
         let write = self.write.iter().cloned().chain(paths).collect();
         Self { write, ..self.clone() }
     }
+
+    /// Whether its bounds keep it from connecting wherever it wants. Where the kernel cannot, the network is open.
+    pub fn limits_connections(&self) -> bool {
+        self.connect != Connect::Anywhere && self.by.can_limit(&self.connect)
+    }
+
+    /// Whether objects can be added to the repository, so that `git commit` works.
+    pub fn can_commit(&self) -> bool {
+        !self.add.is_empty() && matches!(self.by.wall(&self.connect), Some(Wall::Landlock(_)))
+    }
+}
+
+/// Why a command was not started in its bounds.
+#[derive(Debug)]
+pub(super) enum NotStarted {
+    /// The bounds could not be set.
+    Unbound(io::Error),
+    /// The command itself could not be started.
+    Program(io::Error),
+}
+
+/// Starts a command within bounds. `prepare` makes the process of a program and its arguments.
+pub(super) fn spawn(
+    sandbox: &Sandbox,
+    argv: &[OsString],
+    prepare: impl FnOnce(&[OsString]) -> io::Result<Command> + Send,
+) -> Result<Child, NotStarted> {
+    match sandbox.by.wall(&sandbox.connect) {
+        Some(Wall::Landlock(abi)) => landlock::spawn(sandbox, abi, || prepare(argv)),
+        Some(Wall::Bubblewrap(program)) => {
+            let argv = bubblewrap::argv(program, sandbox, argv);
+            let child = prepare(&argv).and_then(|mut command| command.spawn());
+            child.map_err(NotStarted::Unbound)
+        }
+        None => {
+            let why = "the system has neither Landlock nor bubblewrap";
+            Err(NotStarted::Unbound(io::Error::new(io::ErrorKind::Unsupported, why)))
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn by(abi: u32, bubblewrap: bool) -> Availability {
+        let bubblewrap = bubblewrap.then(|| PathBuf::from("/usr/bin/bwrap"));
+        Availability { landlock_abi: Some(abi).filter(|abi| *abi > 0), bubblewrap }
+    }
 
     #[test]
     fn a_gateway_opens_its_own_port_and_no_other() {
@@ -61,5 +196,37 @@ mod tests {
         assert_eq!(Sandbox::default().through(4000).connect, Connect::Anywhere, "what is open stays open");
         let more = closed.with_write(["/home/agent".into()]);
         assert_eq!((more.write, more.connect), (vec!["/home/agent".into()], closed.connect));
+    }
+
+    #[test]
+    fn landlock_comes_first_where_it_can_do_all_that_is_asked() {
+        let (open, closed, port) = (Connect::Anywhere, Connect::Ports(Vec::new()), Connect::Ports(vec![80]));
+        let wall = |abi, bubblewrap, connect: &Connect| match by(abi, bubblewrap).wall(connect) {
+            Some(Wall::Landlock(_)) => "landlock",
+            Some(Wall::Bubblewrap(_)) => "bubblewrap",
+            None => "none",
+        };
+        for (abi, bubblewrap, connect, expected) in [
+            (7, true, &closed, "landlock"),
+            (3, true, &open, "landlock"),
+            (3, true, &closed, "bubblewrap"),
+            (3, true, &port, "landlock"),
+            (3, false, &closed, "landlock"),
+            (2, true, &open, "bubblewrap"),
+            (2, false, &open, "landlock"),
+            (1, false, &open, "none"),
+            (0, true, &port, "bubblewrap"),
+            (0, false, &open, "none"),
+        ] {
+            assert_eq!(wall(abi, bubblewrap, connect), expected, "{abi} {bubblewrap} {connect:?}");
+        }
+        assert!(by(4, false).can_limit(&port) && !by(3, true).can_limit(&port) && by(3, true).can_limit(&closed));
+        assert!(!by(3, false).can_limit(&closed) && !by(0, false).can_limit(&closed) && by(0, false).can_limit(&open));
+    }
+
+    #[test]
+    fn a_command_that_cannot_be_bound_is_not_started() {
+        let started = spawn(&Sandbox::default(), &["true".into()], |_| panic!("nothing is started"));
+        assert!(matches!(started, Err(NotStarted::Unbound(_))), "{started:?}");
     }
 }

@@ -1,0 +1,80 @@
+//! Bounds by the program bubblewrap, which gives a command a file system of its own to look at.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use super::{Connect, Sandbox};
+use crate::process::{Blocking, run_blocking};
+
+/// Where the program may be. `PATH` is not asked: a repository can have a say in it.
+const PLACES: [&str; 5] = [
+    "/usr/bin/bwrap",
+    "/bin/bwrap",
+    "/usr/local/bin/bwrap",
+    "/run/wrappers/bin/bwrap",
+    "/run/current-system/sw/bin/bwrap",
+];
+
+pub(super) fn find() -> Option<PathBuf> {
+    PLACES.into_iter().map(PathBuf::from).find(|place| place.is_file())
+}
+
+/// Tries the program: not every system lets everybody make namespaces.
+pub fn works(program: &Path) -> Result<(), String> {
+    let words = argv(program, &Sandbox::default(), &["true".into()]);
+    let (program, args) = words.split_first().expect("the program itself comes first");
+    let command =
+        Blocking { program: program.clone(), args: args.to_vec(), cwd: PathBuf::from("/"), ..Blocking::default() };
+    let output = run_blocking(&command).map_err(|error| error.to_string())?;
+    match output.success() {
+        true => Ok(()),
+        false => Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+    }
+}
+
+/// The command line that runs `argv` within the bounds. What is laid over what comes later. Files cannot be let in
+/// without letting others out, so nothing is added to a repository.
+pub(super) fn argv(program: &Path, sandbox: &Sandbox, argv: &[OsString]) -> Vec<OsString> {
+    let mut words: Vec<OsString> = vec![program.into()];
+    // Of the processes it sees only its own, so it cannot signal others.
+    words.extend(["--die-with-parent", "--unshare-pid"].map(OsString::from));
+    if matches!(&sandbox.connect, Connect::Ports(ports) if ports.is_empty()) {
+        words.push("--unshare-net".into());
+    }
+    let mut bind = |how: &str, path: &Path| words.extend([how.into(), path.into(), path.into()]);
+    match &sandbox.read {
+        None => bind("--ro-bind", Path::new("/")),
+        Some(read) => read.iter().chain(&sandbox.add).for_each(|path| bind("--ro-bind-try", path)),
+    }
+    words.extend(["--dev", "/dev", "--proc", "/proc"].map(OsString::from));
+    let mut bind = |how: &str, path: &Path| words.extend([how.into(), path.into(), path.into()]);
+    sandbox.write.iter().for_each(|path| bind("--bind-try", path));
+    words.push("--".into());
+    words.extend_from_slice(argv);
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_be_written_is_laid_over_what_may_be_read() {
+        let line = |sandbox: &Sandbox| {
+            let words = argv(Path::new("/usr/bin/bwrap"), sandbox, &["sh".into(), "-c".into(), "ls".into()]);
+            words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        let open = Sandbox { write: vec!["/w".into(), "/t".into()], add: vec!["/g".into()], ..Sandbox::default() };
+        assert_eq!(
+            line(&open),
+            "/usr/bin/bwrap --die-with-parent --unshare-pid --ro-bind / / --dev /dev --proc /proc \
+             --bind-try /w /w --bind-try /t /t -- sh -c ls"
+        );
+        let closed = Sandbox { read: Some(vec!["/usr".into()]), connect: Connect::Ports(Vec::new()), ..open };
+        assert_eq!(
+            line(&closed),
+            "/usr/bin/bwrap --die-with-parent --unshare-pid --unshare-net --ro-bind-try /usr /usr \
+             --ro-bind-try /g /g --dev /dev --proc /proc --bind-try /w /w --bind-try /t /t -- sh -c ls"
+        );
+    }
+}

@@ -1,0 +1,95 @@
+//! Bounds by the kernel, for a thread and all it starts.
+
+use std::io;
+use std::process::{Child, Command};
+
+use super::{NotStarted, Sandbox};
+
+/// The version of the kernel's Landlock, if it is there and switched on.
+#[cfg(target_os = "linux")]
+pub(super) fn abi() -> Option<u32> {
+    use landlock::{ABI, RestrictSelf};
+    // Nothing is asked for, so nothing is restricted.
+    let status = RestrictSelf::default().no_new_privs(false).apply().ok()?;
+    let abi = ABI::from(status.landlock);
+    (abi != ABI::Unsupported).then_some(abi as u32)
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn abi() -> Option<u32> {
+    None
+}
+
+/// Starts a command in a thread that is bound, and ends with it; this one stays free.
+pub(super) fn spawn(
+    sandbox: &Sandbox,
+    abi: u32,
+    prepare: impl FnOnce() -> io::Result<Command> + Send,
+) -> Result<Child, NotStarted> {
+    let bound = || {
+        let mut command = prepare().map_err(NotStarted::Program)?;
+        restrict(sandbox, abi).map_err(NotStarted::Unbound)?;
+        command.spawn().map_err(NotStarted::Program)
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("bound".into()).spawn_scoped(scope, bound);
+        let thread = thread.map_err(NotStarted::Unbound)?;
+        thread.join().unwrap_or_else(|_| Err(NotStarted::Unbound(io::Error::other("the thread broke"))))
+    })
+}
+
+/// Binds this thread.
+#[cfg(target_os = "linux")]
+fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
+    use landlock::{
+        ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, Ruleset, RulesetAttr, RulesetCreatedAttr,
+        RulesetStatus, Scope, make_bitflags, path_beneath_rules,
+    };
+
+    use super::{CONNECTS, Connect, DEVICES, SIGNALS};
+
+    let failed = |error: landlock::RulesetError| io::Error::other(format!("Landlock refuses: {error}"));
+    let version = i32::try_from(abi).map_or(ABI::Unsupported, ABI::from);
+    // Later versions know rights to talk to devices and to sockets. Devices that may be opened may be talked to.
+    let writing = AccessFs::from_write(version.min(ABI::V4));
+    let reading = if sandbox.read.is_some() { AccessFs::from_read(version) } else { Default::default() };
+    // Who could make devices could write to the disk below the files.
+    let write = reading | (writing & !make_bitflags!(AccessFs::{MakeBlock | MakeChar}));
+    let add = reading | make_bitflags!(AccessFs::{WriteFile | MakeReg | MakeDir});
+
+    let mut ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .handle_access(writing | reading)
+        .map_err(failed)?;
+    let ports = match &sandbox.connect {
+        Connect::Ports(ports) if abi >= CONNECTS => {
+            ruleset = ruleset.handle_access(AccessNet::ConnectTcp).map_err(failed)?;
+            ports.as_slice()
+        }
+        _ => &[],
+    };
+    if abi >= SIGNALS {
+        ruleset = ruleset.scope(Scope::from_all(version)).map_err(failed)?;
+    }
+    let mut ruleset = ruleset
+        .create()
+        .and_then(|ruleset| ruleset.add_rules(path_beneath_rules(DEVICES, write)))
+        .and_then(|ruleset| ruleset.add_rules(path_beneath_rules(&sandbox.write, write)))
+        .and_then(|ruleset| ruleset.add_rules(path_beneath_rules(&sandbox.add, add)))
+        .map_err(failed)?;
+    if let Some(read) = &sandbox.read {
+        ruleset = ruleset.add_rules(path_beneath_rules(read, reading)).map_err(failed)?;
+    }
+    for port in ports {
+        ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::ConnectTcp)).map_err(failed)?;
+    }
+    match ruleset.restrict_self().map_err(failed)?.ruleset {
+        RulesetStatus::FullyEnforced => Ok(()),
+        other => Err(io::Error::other(format!("Landlock is not in force: {other:?}"))),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn restrict(_sandbox: &Sandbox, _abi: u32) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}

@@ -1,0 +1,225 @@
+//! What the settings make of what the machine has.
+
+use std::path::{Path, PathBuf};
+
+use super::{Availability, CONNECTS, Connect, MOVES, Sandbox, TRUNCATES, Wall, bubblewrap, caches};
+use crate::config::{self, Environment, Network, SandboxMode};
+
+/// What the system needs to be read where reading is limited.
+const SYSTEM: [&str; 14] = [
+    "/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/nix", "/opt", "/proc", "/run", "/sbin", "/sys",
+    "/usr",
+];
+
+/// Whether and how commands are bound.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Chosen {
+    /// Not, as the settings say.
+    Off,
+    /// Not, as nothing is there that could; this is what is missing.
+    Nothing(String),
+    /// By this policy.
+    On(Policy),
+}
+
+/// Bounds are required and cannot be set.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("`sandbox.mode` is `required`, but {0}")]
+pub struct Missing(String);
+
+/// The bounds of all commands of a run, but for where each works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Policy {
+    by: Availability,
+    write: Vec<PathBuf>,
+    read: Option<Vec<PathBuf>>,
+    network: Network,
+}
+
+/// Where a command works.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The working copy.
+    pub worktree: &'a Path,
+    /// What the repository keeps of this working copy alone.
+    pub admin: Option<&'a Path>,
+    /// The repository's own directory, of which only objects can be added to.
+    pub repository: Option<&'a Path>,
+    /// What else is its own: temporary files, the place of its outcome.
+    pub own: &'a [PathBuf],
+}
+
+/// Decides how commands are bound. Bubblewrap is only tried where Landlock does not suffice.
+pub fn choose(
+    settings: &config::Sandbox,
+    environment: &Environment,
+    available: Availability,
+) -> Result<Chosen, Missing> {
+    if settings.mode == SandboxMode::Off {
+        return Ok(Chosen::Off);
+    }
+    let (by, unusable) = usable(available);
+    if let Some(missing) = missing(&by, unusable.as_deref()) {
+        return match settings.mode {
+            SandboxMode::Required => Err(Missing(missing)),
+            _ if by.abi() < MOVES && by.bubblewrap.is_none() => Ok(Chosen::Nothing(missing)),
+            _ => Ok(Chosen::On(Policy::new(settings, environment, by))),
+        };
+    }
+    let policy = Policy::new(settings, environment, by);
+    if settings.mode == SandboxMode::Required && !policy.limits_agents() {
+        return Err(Missing(
+            "only Linux 6.7 or newer can keep agents to their model; set `sandbox.network: open` to let them connect \
+             anywhere"
+                .to_owned(),
+        ));
+    }
+    Ok(Chosen::On(policy))
+}
+
+/// What can be used, and why bubblewrap cannot.
+fn usable(available: Availability) -> (Availability, Option<String>) {
+    match &available.bubblewrap {
+        Some(program) if available.abi() < CONNECTS => match bubblewrap::works(program) {
+            Ok(()) => (available, None),
+            Err(why) => (Availability { bubblewrap: None, ..available }, Some(why)),
+        },
+        _ => (available, None),
+    }
+}
+
+/// What is missing for files outside to be safe.
+fn missing(by: &Availability, unusable: Option<&str>) -> Option<String> {
+    if by.abi() >= TRUNCATES || by.bubblewrap.is_some() {
+        return None;
+    }
+    let kernel = match by.landlock_abi {
+        None => "this kernel has no Landlock, or it is switched off".to_owned(),
+        Some(abi) => format!("the Landlock of this kernel is too old (version {abi}; Linux 6.2 has 3)"),
+    };
+    Some(match unusable {
+        None => format!("{kernel}, and bubblewrap is not installed"),
+        Some(why) => format!("{kernel}, and bubblewrap does not work here: {why}"),
+    })
+}
+
+impl Policy {
+    fn new(settings: &config::Sandbox, environment: &Environment, by: Availability) -> Self {
+        let mut write = caches::find(environment);
+        write.extend(settings.rw.iter().cloned());
+        let read = (!settings.ro.is_empty()).then(|| {
+            let path = environment.get_os("PATH").map(std::env::split_paths);
+            let programs = path.into_iter().flatten().filter(|dir| dir.is_absolute());
+            SYSTEM.into_iter().map(PathBuf::from).chain(programs).chain(settings.ro.iter().cloned()).collect()
+        });
+        Self { by, write, read, network: settings.network }
+    }
+
+    /// The bounds of an agent that works at this place. What it may connect to is for the agent to widen: it knows how
+    /// it reaches its model.
+    pub fn of_agent(&self, place: Place<'_>) -> Sandbox {
+        let connect = match self.network {
+            Network::Open => Connect::Anywhere,
+            Network::Gateway => Connect::Ports(Vec::new()),
+        };
+        Sandbox { connect, ..self.of_command(place) }
+    }
+
+    /// The bounds of a tool, a test or a setup command that works at this place. Its network is open: it was agreed to.
+    pub fn of_command(&self, place: Place<'_>) -> Sandbox {
+        let Place { worktree, admin, repository, own } = place;
+        let write = std::iter::once(worktree).chain(admin).map(Path::to_owned);
+        let write = write.chain(own.iter().cloned()).chain(self.write.iter().cloned()).collect();
+        let add = repository.iter().map(|repository| repository.join("objects")).collect();
+        let read = self.read.as_ref().map(|read| read.iter().cloned().chain(repository.map(Path::to_owned)).collect());
+        Sandbox { by: self.by.clone(), write, add, read, connect: Connect::Anywhere }
+    }
+
+    /// Whether agents can be kept to their model.
+    fn limits_agents(&self) -> bool {
+        match self.network {
+            Network::Open => true,
+            Network::Gateway => self.by.abi() >= CONNECTS,
+        }
+    }
+
+    /// What protects a run, in a line. `alone`: some agent speaks to its model by itself, without pleach in between.
+    pub fn in_words(&self, alone: bool) -> String {
+        let wall = match self.by.wall(&Connect::Anywhere) {
+            Some(Wall::Bubblewrap(_)) => "bubblewrap keeps writes in the worktree",
+            Some(Wall::Landlock(abi)) if abi < TRUNCATES => {
+                "Landlock keeps writes in the worktree, but this kernel lets files elsewhere be emptied"
+            }
+            _ => "Landlock keeps writes in the worktree",
+        };
+        let network = match self.network {
+            Network::Open => "the network is open",
+            Network::Gateway if alone => "the network is open to agents that reach their model by themselves",
+            Network::Gateway if self.limits_agents() => "agents reach their model and nothing else",
+            Network::Gateway => "the network is open, as this kernel cannot close it",
+        };
+        format!("{wall}; {network}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn by(abi: u32) -> Availability {
+        Availability { landlock_abi: Some(abi).filter(|abi| *abi > 0), bubblewrap: None }
+    }
+
+    fn settings(mode: SandboxMode, network: Network) -> config::Sandbox {
+        config::Sandbox { mode, network, ..config::Sandbox::default() }
+    }
+
+    fn chosen(settings: &config::Sandbox, abi: u32) -> String {
+        match choose(settings, &Environment::default(), by(abi)) {
+            Ok(Chosen::Off) => "off".into(),
+            Ok(Chosen::Nothing(missing)) => format!("nothing: {missing}"),
+            Ok(Chosen::On(policy)) => policy.in_words(false),
+            Err(missing) => format!("refused: {missing}"),
+        }
+    }
+
+    #[test]
+    fn what_protects_a_run_is_said_in_a_line() {
+        use Network::{Gateway, Open};
+        use SandboxMode::{Auto, Off, Required};
+        let table = [(Off, Gateway), (Auto, Gateway), (Auto, Open), (Required, Gateway), (Required, Open)];
+        let shown = table.map(|(mode, network)| {
+            let lines = [0, 1, 2, 3, 4].map(|abi| format!("  {abi}: {}\n", chosen(&settings(mode, network), abi)));
+            format!("{mode} {network}\n{}", lines.concat())
+        });
+        insta::assert_snapshot!(shown.concat());
+    }
+
+    #[test]
+    fn agents_are_bound_to_their_place() {
+        let settings = config::Sandbox { rw: vec!["/more".into()], ..config::Sandbox::default() };
+        let policy = Policy::new(&settings, &Environment::default(), by(7));
+        let own = ["/tmp/x".into()];
+        let place = Place {
+            worktree: Path::new("/w"),
+            admin: Some(Path::new("/r/worktrees/w")),
+            repository: Some(Path::new("/r")),
+            own: &own,
+        };
+        let agent = policy.of_agent(place);
+        assert_eq!(agent.write, ["/w", "/r/worktrees/w", "/tmp/x", "/more"].map(PathBuf::from));
+        assert_eq!((agent.add.as_slice(), agent.read), ([PathBuf::from("/r/objects")].as_slice(), None));
+        assert_eq!(agent.connect, Connect::Ports(Vec::new()));
+        assert_eq!(policy.of_command(place).connect, Connect::Anywhere);
+
+        let settings = config::Sandbox { ro: vec!["/data".into()], network: Network::Open, ..settings };
+        let environment = Environment::from_pairs([("PATH", "/tools/bin:relative")]);
+        let agent = Policy::new(&settings, &environment, by(7)).of_agent(place);
+        let read = agent.read.unwrap();
+        for path in ["/usr", "/tools/bin", "/data", "/r"] {
+            assert!(read.contains(&path.into()), "{path}: {read:?}");
+        }
+        assert!(!read.contains(&"relative".into()));
+        assert_eq!(agent.connect, Connect::Anywhere);
+    }
+}
