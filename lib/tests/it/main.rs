@@ -14,6 +14,7 @@ mod process;
 mod providers;
 mod records_page;
 mod repository;
+mod sandbox;
 mod steps;
 mod structure;
 mod trailer;

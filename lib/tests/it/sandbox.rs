@@ -1,0 +1,242 @@
+//! Bounds a real supervisor sets: what a command can still touch, and that it can work within them.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use pleach::process::sandbox::{Availability, Sandbox, available, bubblewrap_works};
+use pleach::process::{Cancel, Command, Connect, Exit, Output, SpawnError};
+use tempfile::TempDir;
+
+use crate::process::spawner;
+
+/// Two directories: one a command may write, and one it may not.
+struct Ground {
+    dir: TempDir,
+    by: Availability,
+}
+
+impl Ground {
+    fn new(by: Availability) -> Self {
+        let dir = TempDir::new().unwrap();
+        for name in ["in", "out", "store"] {
+            fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("out/file"), "mine\n").unwrap();
+        fs::write(dir.path().join("store/old"), "old\n").unwrap();
+        Self { dir, by }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn sandbox(&self) -> Sandbox {
+        Sandbox {
+            by: self.by.clone(),
+            write: vec![self.path("in"), self.path("none")],
+            add: vec![self.path("store")],
+            ..Sandbox::default()
+        }
+    }
+
+    async fn run(&self, script: &str, sandbox: Sandbox) -> Output {
+        self.try_run(script, sandbox).await.expect("it runs")
+    }
+
+    async fn try_run(&self, script: &str, sandbox: Sandbox) -> Result<Output, SpawnError> {
+        let command = Command { sandbox: Some(Arc::new(sandbox)), ..Command::shell(script, &self.path("in")) };
+        spawner().run(command, &Cancel::never(), &mut |_, _| {}).await
+    }
+
+    fn outside(&self) -> String {
+        let mut names: Vec<String> = fs::read_dir(self.path("out"))
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        names.sort();
+        format!("{}: {}", names.join(" "), fs::read_to_string(self.path("out/file")).unwrap().trim())
+    }
+}
+
+/// The kernel's Landlock, if it has one of at least this version; else it is said that nothing is tested.
+pub fn landlock(least: u32, test: &str) -> Option<Availability> {
+    let found = available();
+    let has = found.landlock_abi.unwrap_or_default();
+    if has < least {
+        eprintln!("SKIPPED {test}: it needs Landlock version {least}, this kernel has {has}");
+        return None;
+    }
+    Some(Availability { bubblewrap: None, ..found })
+}
+
+fn bubblewrap(test: &str) -> Option<Availability> {
+    let works = available().bubblewrap.filter(|program| bubblewrap_works(program).is_ok());
+    if works.is_none() {
+        eprintln!("SKIPPED {test}: bubblewrap is not installed, or may not be used");
+    }
+    works.map(|program| Availability { landlock_abi: None, bubblewrap: Some(program) })
+}
+
+/// Every way to change something outside that needs no more than a shell.
+const TRESPASSES: [&str; 14] = [
+    "echo x > ../out/new",
+    "echo x >> ../out/file",
+    "echo x > \"$PWD/../out/file\"",
+    "rm ../out/file",
+    "mv ../out/file .",
+    "ln -s ../out link && echo x > link/new",
+    "ln -s ../out/file link-to-file && echo x > link-to-file",
+    "ln ../out/file hard && echo x > hard",
+    "mkdir ../out/dir",
+    "mkfifo ../out/pipe",
+    "truncate -s 0 ../out/file",
+    "rmdir ../out; rm -rf ../out",
+    "(setsid sh -c 'echo x > ../out/later; echo x > ../out/file') < /dev/null; false",
+    "echo x > \"/proc/$PPID/root$(cd ..; pwd)/out/new\"",
+];
+
+async fn nothing_gets_out(by: Availability) {
+    let ground = Ground::new(by);
+    for trespass in TRESPASSES {
+        let output = ground.run(trespass, ground.sandbox()).await;
+        assert_ne!(output.exit, Exit::Code(0), "`{trespass}` is refused");
+        assert_eq!(ground.outside(), "file: mine", "{trespass}");
+    }
+    let output =
+        ground.run("echo 1 > file; mkdir sub; mv file sub/; ln sub/file hard; rm sub/file", ground.sandbox()).await;
+    assert_eq!(output.exit, Exit::Code(0), "{}", output.stderr.to_text());
+    assert_eq!(fs::read_to_string(ground.path("in/hard")).unwrap(), "1\n");
+    assert_eq!(ground.run("cat ../out/file", ground.sandbox()).await.stdout.to_text(), "mine\n", "it can be read");
+}
+
+#[tokio::test]
+async fn landlock_lets_nothing_out() {
+    let Some(by) = landlock(3, "landlock_lets_nothing_out") else { return };
+    nothing_gets_out(by).await;
+}
+
+#[tokio::test]
+async fn bubblewrap_lets_nothing_out() {
+    let Some(by) = bubblewrap("bubblewrap_lets_nothing_out") else { return };
+    nothing_gets_out(by).await;
+}
+
+#[tokio::test]
+async fn what_is_added_to_a_store_cannot_be_taken_away() {
+    let Some(by) = landlock(3, "what_is_added_to_a_store_cannot_be_taken_away") else { return };
+    let ground = Ground::new(by);
+    let script = "mkdir ../store/aa && echo new > ../store/aa/tmp && ln ../store/aa/tmp ../store/aa/new";
+    assert_eq!(ground.run(script, ground.sandbox()).await.exit, Exit::Code(0));
+    for refused in
+        ["rm ../store/old", "rm -rf ../store", "mv ../store/old ../store/older", "truncate -s 0 ../store/old"]
+    {
+        assert_ne!(ground.run(refused, ground.sandbox()).await.exit, Exit::Code(0), "{refused}");
+    }
+    assert_eq!(fs::read_to_string(ground.path("store/old")).unwrap(), "old\n");
+    assert_eq!(fs::read_to_string(ground.path("store/aa/new")).unwrap(), "new\n");
+}
+
+#[tokio::test]
+async fn what_is_not_to_be_read_is_not_read() {
+    let Some(by) = landlock(3, "what_is_not_to_be_read_is_not_read") else { return };
+    let ground = Ground::new(by);
+    let system = ["/bin", "/lib", "/lib64", "/usr", "/etc", "/dev", "/proc"].map(PathBuf::from);
+    let sandbox = Sandbox { read: Some(system.to_vec()), ..ground.sandbox() };
+    assert_ne!(ground.run("cat ../out/file", sandbox.clone()).await.exit, Exit::Code(0));
+    let output = ground.run("echo 1 > file && cat file && ls ../store && cat ../store/old", sandbox).await;
+    assert_eq!(output.stdout.to_text(), "1\nold\nold\n", "{}", output.stderr.to_text());
+}
+
+#[tokio::test]
+async fn the_supervisor_cannot_be_killed_from_within() {
+    let Some(by) = landlock(6, "the_supervisor_cannot_be_killed_from_within") else { return };
+    let ground = Ground::new(by);
+    // Its own processes it can kill as it likes.
+    let script = "kill -9 $PPID; echo $?; sleep 60 & kill -9 $! && wait $!; echo $?";
+    let output = ground.run(script, ground.sandbox()).await;
+    assert_eq!((output.exit, output.stdout.to_text().as_str()), (Exit::Code(0), "1\n137\n"));
+    // And it is still killed itself.
+    let command = Command {
+        sandbox: Some(Arc::new(ground.sandbox())),
+        limits: pleach::process::Limits {
+            wall: Some(std::time::Duration::from_millis(200)),
+            grace: std::time::Duration::from_millis(10),
+            ..Default::default()
+        },
+        ..Command::shell("trap '' TERM; setsid sleep 60 & sleep 60", &ground.path("in"))
+    };
+    let output = spawner().run(command, &Cancel::never(), &mut |_, _| {}).await.unwrap();
+    assert!(matches!(output.exit, Exit::TimedOut(_)), "{:?}", output.exit);
+}
+
+/// Connects with bash, whose name for a connection is a path; prints what the server says.
+fn connect(port: u16) -> String {
+    format!("exec 3<> /dev/tcp/127.0.0.1/{port} && cat <&3")
+}
+
+#[tokio::test]
+async fn only_the_ports_that_are_named_can_be_reached() {
+    let Some(by) = landlock(4, "only_the_ports_that_are_named_can_be_reached") else { return };
+    if !Path::new("/bin/bash").exists() {
+        eprintln!("SKIPPED only_the_ports_that_are_named_can_be_reached: there is no bash to connect with");
+        return;
+    }
+    let ground = Ground::new(by);
+    let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [gateway, other] = [0, 1].map(|at| listeners[at].local_addr().unwrap().port());
+    for listener in listeners {
+        // Ends with the test.
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let _ = stream.and_then(|mut stream| std::io::Write::write_all(&mut stream, b"hello"));
+            }
+        });
+    }
+    let closed = Sandbox { connect: Connect::Ports(Vec::new()), ..ground.sandbox() };
+    let through = closed.through(gateway);
+    for (port, sandbox, reached) in [
+        (gateway, ground.sandbox(), true),
+        (gateway, closed.clone(), false),
+        (gateway, through.clone(), true),
+        (other, through, false),
+    ] {
+        let output = ground.run(&connect(port), sandbox.clone()).await;
+        assert_eq!(output.stdout.to_text() == "hello", reached, "{sandbox:?}: {}", output.stderr.to_text());
+    }
+}
+
+#[tokio::test]
+async fn a_command_whose_bounds_cannot_be_set_is_not_run() {
+    let ground = Ground::new(Availability::default());
+    let error = ground.try_run("echo 1 > ran", ground.sandbox()).await.unwrap_err().to_string();
+    assert!(error.contains("the sandbox cannot be set up: the system has neither Landlock nor bubblewrap"), "{error}");
+    assert!(!ground.path("in/ran").exists());
+    let Some(by) = landlock(3, "a_command_whose_bounds_cannot_be_set_is_not_run") else { return };
+    let ground = Ground::new(by);
+    let command = Command {
+        sandbox: Some(Arc::new(ground.sandbox())),
+        ..Command::new(["there-is-no-such-program"], ground.path("in"))
+    };
+    let error = spawner().run(command, &Cancel::never(), &mut |_, _| {}).await.unwrap_err();
+    assert!(matches!(error, SpawnError::Program { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn devices_and_shared_memory_can_be_used() {
+    let Some(by) = landlock(3, "devices_and_shared_memory_can_be_used") else { return };
+    let ground = Ground::new(by);
+    let script = "echo x > /dev/null && echo err > /dev/stderr && head -c 3 /dev/urandom > /dev/full; \
+                  f=$(mktemp /dev/shm/pleach-test-XXXXXX) && echo 1 > \"$f\" && rm \"$f\" && echo fine";
+    let output = ground.run(script, ground.sandbox()).await;
+    assert_eq!(output.stdout.to_text(), "fine\n", "{}", output.stderr.to_text());
+    let python = "import multiprocessing as m, sys\nif __name__ == '__main__':\n    with m.Pool(2) as pool: print(pool.map(abs, [-1, 2]))\n    q = m.Queue(); q.put(3); print(q.get())\n";
+    fs::write(ground.path("in/work.py"), python).unwrap();
+    let output = ground.run("command -v python3 > /dev/null || exit 42; python3 work.py", ground.sandbox()).await;
+    if output.exit == Exit::Code(42) {
+        eprintln!("SKIPPED a part of devices_and_shared_memory_can_be_used: there is no python3");
+        return;
+    }
+    assert_eq!(output.stdout.to_text(), "[1, 2]\n3\n", "{}", output.stderr.to_text());
+}
