@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -164,11 +164,23 @@ impl Worker {
 
     /// Carries out work that can reach beyond the working copy.
     async fn watched(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
+        self.scratch = block(|| self.engine.scratch())?;
+        if self.is_kept_out(&work) {
+            self.copy.forget_look();
+            return self.carry_out(work, end).await;
+        }
         let (own, kept) = self.own_refs();
         let before = block(|| self.copy.look_before(&own, &kept))?;
-        self.scratch = block(|| self.engine.scratch())?;
         let result = self.carry_out(work, end).await;
         self.check_bounds(&before, result, &mut end.warnings)
+    }
+
+    /// Whether the work is done by programs that cannot write to what would have to be watched. A handler of the
+    /// embedding program is none, and runs unbound.
+    fn is_kept_out(&self, work: &Work) -> bool {
+        let watched = [Some(self.copy.repo.common_dir()), self.copy.repo.workdir().map(Path::to_owned)];
+        let policy = self.engine.sandbox.as_ref().filter(|_| !matches!(work, Work::Custom(..)));
+        policy.is_some_and(|policy| watched.iter().flatten().all(|dir| policy.keeps_out_of(dir)))
     }
 
     async fn carry_out(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {

@@ -135,6 +135,15 @@ impl Policy {
         Sandbox { by: self.by.clone(), write, add, read, connect: Connect::Anywhere }
     }
 
+    /// Whether nothing that is bound can change what lies in a directory, wherever else it works.
+    pub fn keeps_out_of(&self, dir: &Path) -> bool {
+        let is_whole = self.by.abi() >= TRUNCATES || self.by.bubblewrap.is_some();
+        // Bounds are set by where links lead.
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let (dir, mut open) = (real(dir), self.write.iter().map(|path| real(path)));
+        is_whole && !open.any(|open| open.starts_with(&dir) || dir.starts_with(&open))
+    }
+
     /// Whether agents can be kept to their model.
     fn limits_agents(&self) -> bool {
         match self.network {
@@ -211,6 +220,12 @@ mod tests {
         assert_eq!((agent.add.as_slice(), agent.read), ([PathBuf::from("/r/objects")].as_slice(), None));
         assert_eq!(agent.connect, Connect::Ports(Vec::new()));
         assert_eq!(policy.of_command(place).connect, Connect::Anywhere);
+
+        assert!(policy.keeps_out_of(Path::new("/home/me/project")));
+        for open in ["/more", "/more/project", "/"] {
+            assert!(!policy.keeps_out_of(Path::new(open)), "{open}");
+        }
+        assert!(!Policy::new(&settings, &Environment::default(), by(2)).keeps_out_of(Path::new("/home")));
 
         let settings = config::Sandbox { ro: vec!["/data".into()], network: Network::Open, ..settings };
         let environment = Environment::from_pairs([("PATH", "/tools/bin:relative")]);
