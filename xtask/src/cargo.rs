@@ -14,8 +14,8 @@ pub fn command(root: &Path, args: &[&str]) -> Command {
 }
 
 /// Runs cargo with the terminal as its own and passes its exit code on.
-pub fn pass_through(root: &Path, args: &[&str]) -> Done {
-    let status = command(root, args).status()?;
+pub fn pass_through(root: &Path, args: &[&str], variables: &[(&str, &str)]) -> Done {
+    let status = command(root, args).envs(variables.iter().copied()).status()?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
 }

@@ -9,18 +9,21 @@ const TEST: [&str; 9] =
 
 /// What is killed.
 #[derive(Debug, Clone, Copy)]
-pub enum Sweep {
+pub enum Sweep<'a> {
     /// A run of a pipeline.
     Pipeline,
     /// A run over a tree of tasks.
-    Tree,
+    Tree {
+        /// One in so many points is tried.
+        every: &'a str,
+    },
 }
 
 /// Runs the sweep and passes its output and exit code on.
-pub fn run(root: &Path, sweep: Sweep) -> Done {
-    let test = match sweep {
-        Sweep::Pipeline => "crash::sweep",
-        Sweep::Tree => "tree_crash::sweep",
+pub fn run(root: &Path, sweep: Sweep<'_>) -> Done {
+    let (test, every) = match sweep {
+        Sweep::Pipeline => ("crash::sweep", "1"),
+        Sweep::Tree { every } => ("tree_crash::sweep", every),
     };
-    cargo::pass_through(root, &[&TEST[..], &[test]].concat())
+    cargo::pass_through(root, &[&TEST[..], &[test]].concat(), &[("SWEEP_EVERY", every)])
 }

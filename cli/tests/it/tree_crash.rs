@@ -565,14 +565,16 @@ fn sweep_part(isolation: &str, part: usize, stride: usize) -> Swept {
     swept
 }
 
-/// Dies at every point of the run, one after another. Run by `cargo xtask crash-sweep tree`.
+/// Dies at every point of the run, one after another, or at one in `SWEEP_EVERY`. Run by `cargo xtask crash-sweep tree`.
 #[test]
 #[ignore = "takes an hour: every crash point of a run over a tree"]
 fn sweep() {
     const PARTS: usize = 2;
+    let every = std::env::var("SWEEP_EVERY").ok().map_or(1, |every| every.parse().expect("a number of points"));
+    let stride = PARTS * every;
     for isolation in ["none", "phase"] {
         let parts: Vec<_> =
-            (0..PARTS).map(|part| std::thread::spawn(move || sweep_part(isolation, part, PARTS))).collect();
+            (0..PARTS).map(|part| std::thread::spawn(move || sweep_part(isolation, part, stride))).collect();
         let mut all = Swept::default();
         for part in parts {
             let swept = part.join().expect("a part of the sweep");

@@ -30,7 +30,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
     if cfg!(debug_assertions) {
         // What is measured is the library as it is shipped, so the chore starts itself over.
         let again = ["run", "--release", "--quiet", "--package", "xtask", "--", "bench"];
-        return cargo::pass_through(root, &[&again, args].concat());
+        return cargo::pass_through(root, &[&again, args].concat(), &[]);
     }
     let (name, options) = match args {
         [name, rest @ ..] => (*name, Options::read(rest)?),
