@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -17,8 +18,10 @@ pub struct Seen {
     pub line: String,
     /// Headers by their name in lower case.
     pub headers: BTreeMap<String, String>,
-    /// The body.
+    /// The body, if it is JSON.
     pub body: Value,
+    /// The body as it came.
+    pub raw: Vec<u8>,
 }
 
 /// What the server does.
@@ -38,6 +41,10 @@ pub enum Play {
     Hang,
     /// Answers and closes, though nothing in the answer says so.
     Close(String),
+    /// Answers with a body that is no text, and keeps the connection.
+    Bytes(u16, Vec<(&'static str, String)>, Vec<u8>),
+    /// Streams the first piece, then the second this many times, then the last, and keeps the connection.
+    Flood(String, String, usize, String),
 }
 
 type Handler = dyn Fn(&Seen, usize) -> Play + Send + Sync;
@@ -53,6 +60,8 @@ struct State {
     seen: Mutex<Vec<Seen>>,
     /// Connections the caller has ended while the server was silent.
     left: Mutex<usize>,
+    /// Pieces of a flood that were sent.
+    sent: AtomicUsize,
     changed: Condvar,
 }
 
@@ -61,7 +70,12 @@ impl Server {
     pub fn start(handler: impl Fn(&Seen, usize) -> Play + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port on loopback");
         let port = listener.local_addr().expect("a bound socket").port();
-        let state = Arc::new(State { seen: Mutex::default(), left: Mutex::new(0), changed: Condvar::new() });
+        let state = Arc::new(State {
+            seen: Mutex::default(),
+            left: Mutex::new(0),
+            sent: AtomicUsize::new(0),
+            changed: Condvar::new(),
+        });
         let handler: Arc<Handler> = Arc::new(handler);
         let shared = Arc::clone(&state);
         std::thread::spawn(move || {
@@ -82,6 +96,11 @@ impl Server {
     /// The requests so far.
     pub fn seen(&self) -> Vec<Seen> {
         self.state.seen.lock().expect("no handler has panicked").clone()
+    }
+
+    /// How many pieces of a flood were sent.
+    pub fn sent(&self) -> usize {
+        self.state.sent.load(Ordering::SeqCst)
     }
 
     /// Waits until this many callers have hung up on a silent server.
@@ -122,8 +141,9 @@ fn read(reader: &mut BufReader<&TcpStream>) -> Option<Seen> {
     let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    let body = serde_json::from_slice(&body).unwrap_or_default();
-    Some(Seen { connection: 0, line: line.trim().to_owned(), headers, body })
+    let raw = body;
+    let body = serde_json::from_slice(&raw).unwrap_or_default();
+    Some(Seen { connection: 0, line: line.trim().to_owned(), headers, body, raw })
 }
 
 /// Does what it is told; false when the connection is over.
@@ -156,6 +176,23 @@ fn play(play: Play, mut stream: &TcpStream, reader: &mut BufReader<&TcpStream>, 
         }
         Play::Drop => false,
         Play::Hang => wait(),
+        Play::Bytes(status, headers, body) => {
+            let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+            let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}\r\n{headers}\r\n", body.len());
+            send(&head) && stream.write_all(&body).is_ok()
+        }
+        Play::Flood(first, again, times, last) => {
+            let again = chunk(&again);
+            let counted = |sent: bool| {
+                state.sent.fetch_add(usize::from(sent), Ordering::SeqCst);
+                sent
+            };
+            send(STREAM)
+                && send(&chunk(&first))
+                && (0..times).all(|_| counted(send(&again)))
+                && send(&chunk(&last))
+                && send("0\r\n\r\n")
+        }
         Play::Close(body) => {
             send(&format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len()));
             false

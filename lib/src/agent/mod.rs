@@ -5,6 +5,7 @@ mod bounds;
 pub mod builtin;
 mod command;
 mod commit_message;
+mod driven;
 mod intent;
 mod profile;
 mod roster;
@@ -30,6 +31,7 @@ use crate::process::{Cancel, Sandbox};
 pub use builtin::Builtin;
 pub use command::CommandAgent;
 pub use commit_message::{command_message, commit_message};
+pub use driven::{Driven, Seen, StateRef};
 pub use profile::{LayerError, Profile};
 pub use roster::{NoAgent, Roster};
 pub use scribe::{Scribe, Written};
@@ -83,6 +85,9 @@ pub struct Job {
     pub home: PathBuf,
     /// What the agent said it needs to go on with this conversation: the newest [`Turn::state_ref`] of it.
     pub resume: Option<Value>,
+    /// What was said before the job was interrupted, when it starts over: an agent behind a gateway is answered from it
+    /// again, as far as it goes.
+    pub recorded: Vec<Message>,
 }
 
 impl Job {
@@ -115,6 +120,7 @@ impl Job {
             sandbox: None,
             steering: Steering::default(),
             resume: None,
+            recorded: Vec::new(),
         }
     }
 
@@ -176,6 +182,8 @@ pub struct Turn {
     pub warnings: Vec<String>,
     /// What the agent needs to go on after this turn, where its messages are not all of it.
     pub state_ref: Option<Value>,
+    /// Whether it is the last recorded turn again, answered from the record: its files should be those of then.
+    pub repeats: bool,
 }
 
 /// What the engine answers to a turn.
@@ -262,6 +270,11 @@ pub trait Agent: Send + Sync {
 
     /// Whether it reaches its model by itself: then the network is open to it, also where it is closed to others.
     fn needs_network(&self) -> bool {
+        false
+    }
+
+    /// Whether a job that starts over is answered from its record again ([`Job::recorded`]) as far as that goes.
+    fn repeats_calls(&self) -> bool {
         false
     }
 

@@ -11,6 +11,7 @@ use super::preamble;
 use super::{Error, Handler, HandlerContext, Session};
 use crate::agent::Agent;
 use crate::event::{Outcome, Status};
+use crate::git::TreeId;
 use crate::ids::NodeId;
 use crate::llm::Message;
 use crate::plan::pipeline::{AttrValue, Edge, Fidelity, HandlerKind, Node, Pipeline};
@@ -49,6 +50,17 @@ pub struct AgentWork {
     pub continues: bool,
     /// What the agent said it needs to go on with the conversation.
     pub resume: Option<Value>,
+    /// What is on record, when the node starts over with an agent that is answered from it.
+    pub recorded: Option<Recording>,
+}
+
+/// What an agent said and did before its node starts over.
+#[derive(Debug)]
+pub struct Recording {
+    /// What was said.
+    pub messages: Vec<Message>,
+    /// The files it left.
+    pub tree: TreeId,
 }
 
 impl std::fmt::Debug for AgentWork {
@@ -154,11 +166,23 @@ impl Session {
         if conversation.thread.is_none() {
             history.extend(interrupted);
         }
+        // What an agent's helpers said among themselves is no part of its conversation.
+        history.retain(|message| message.talk() == 0);
         // Who starts over goes on with nothing.
         let starts_over = !continues && self.state.has_turns();
         let resume = self.state.agent_state(conversation.thread.as_deref()).filter(|_| !starts_over).cloned();
         let prompt = self.prompt(node, conversation.fidelity)?;
-        Ok(AgentWork { agent, prompt, history, continues, resume })
+        Ok(AgentWork { agent, prompt, history, continues, resume, recorded: self.recorded.take() })
+    }
+
+    /// Gives up the conversation of a node that starts over. Its agent may be answered from it once more.
+    pub(super) fn recording(&mut self, node: &Node) -> Result<Option<Recording>, Error> {
+        let messages = std::mem::take(&mut self.interrupted);
+        let repeats = self.engine.agents.of(node).is_ok_and(|agent| agent.repeats_calls());
+        match &self.copy {
+            Some(copy) if repeats => Ok(Some(Recording { messages, tree: copy.tree()? })),
+            _ => Ok(None),
+        }
     }
 
     fn prompt(&mut self, node: &Node, fidelity: Fidelity) -> Result<String, Error> {

@@ -153,6 +153,8 @@ pub struct Session {
     threads: BTreeMap<String, Vec<Message>>,
     /// The messages of the node that was interrupted.
     interrupted: Vec<Message>,
+    /// What is on record of a node that starts over.
+    recorded: Option<assignment::Recording>,
     /// A session that was resumed tells its first agent a summary instead of the whole conversation.
     degrade: bool,
     events_since_state: usize,
@@ -190,6 +192,7 @@ impl Session {
             responses: BTreeMap::new(),
             threads: BTreeMap::new(),
             interrupted: Vec::new(),
+            recorded: None,
             degrade: false,
             events_since_state: 0,
             start_node,

@@ -129,7 +129,7 @@ impl Session {
             true => Start::Continued,
         };
         if start == Start::Over {
-            self.interrupted.clear();
+            self.recorded = self.recording(&node)?;
             // What the agent said before is not part of any conversation any more.
             self.threads.clear();
         }

@@ -129,6 +129,9 @@ const STEERING: &str = "steering";
 /// The field that marks the words of a program that failed.
 const FAILED: &str = "failed";
 
+/// The field that marks what is said in a helper's conversation, with its number.
+const TALK: &str = "talk";
+
 impl Message {
     /// A message of these parts.
     pub fn new(role: Role, content: Vec<Part>) -> Self {
@@ -173,7 +176,21 @@ impl Message {
 
     /// Whether it is an assistant's last word: it asks for no tool.
     pub fn is_answer(&self) -> bool {
-        self.role == Role::Assistant && self.tool_calls().next().is_none() && !self.extra.contains_key(FAILED)
+        let whole = !self.extra.contains_key(FAILED) && self.talk() == 0;
+        self.role == Role::Assistant && self.tool_calls().next().is_none() && whole
+    }
+
+    /// Which of its agent's conversations it belongs to: 0 is the agent's own, the others are its helpers'.
+    pub fn talk(&self) -> usize {
+        let number = self.extra.get(TALK).and_then(Value::as_u64).unwrap_or_default();
+        usize::try_from(number).unwrap_or_default()
+    }
+
+    /// Says which of its agent's conversations it belongs to.
+    pub fn set_talk(&mut self, talk: usize) {
+        if talk > 0 {
+            self.extra.insert(TALK.to_owned(), talk.into());
+        }
     }
 
     /// Marks an answer as the words of a program that failed, with why: nothing can go on from it.

@@ -9,6 +9,7 @@ mod deciding;
 mod engine;
 mod events;
 mod examples;
+mod gateway;
 mod git;
 mod process;
 mod providers;

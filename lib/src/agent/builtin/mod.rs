@@ -203,6 +203,7 @@ impl<'a> Run<'a> {
             is_last: false,
             warnings,
             state_ref: None,
+            repeats: false,
         };
         Ok((turn, next))
     }

@@ -7,14 +7,16 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::cancel::NodeCancel;
-use super::{Effect, Gathered, Report, Stopped, TurnReport, Worker, block};
+use super::{Effect, Gathered, NAMED, Report, Stopped, TurnReport, Worker, block};
 use crate::agent::{AgentError, End, Job, Reply, Turn, Turns, Verdict, commit_message};
 use crate::clock;
 use crate::engine::assignment::AgentWork;
 use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason};
+use crate::git::TreeId;
 use crate::ids::RepoPath;
 use crate::llm::Message;
 use crate::plan::pipeline::WritePolicy;
+use crate::text::listed;
 use crate::workspace::{Author, Change};
 
 /// Asks for a verdict that can be read. A program has no memory, so it is told everything once more.
@@ -78,6 +80,7 @@ impl Worker {
     ) -> Result<Result<Reply, AgentError>, Stopped> {
         let status_file = self.status_file()?;
         let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
+        let prompt_is_first = prompt == work.prompt;
         let job = Job {
             node: self.node.id.clone(),
             visit: self.visit.visit,
@@ -99,6 +102,11 @@ impl Worker {
             steering: Default::default(),
             home: self.home.clone(),
             resume: spoken.state.clone(),
+            // Who is asked a second time is not asked what is on record.
+            recorded: match &work.recorded {
+                Some(recorded) if prompt_is_first => recorded.messages.clone(),
+                _ => Vec::new(),
+            },
         };
         let (turns, mut incoming) = Turns::channel();
         let agent = Arc::clone(&work.agent);
@@ -113,7 +121,8 @@ impl Worker {
                     spoken.messages.extend(turn.messages.iter().cloned());
                     spoken.state = turn.state_ref.clone().or(spoken.state.take());
                     end.is_over = turn.is_last;
-                    let verdict = self.turn(kind, turn, &mut end.warnings).await?;
+                    let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.tree);
+                    let verdict = self.turn(kind, turn, then, &mut end.warnings).await?;
                     // An agent that is gone already does not wait for the answer.
                     let _ = answer.send(verdict);
                 }
@@ -171,7 +180,14 @@ impl Worker {
         outcome
     }
 
-    async fn turn(&mut self, kind: &str, turn: Turn, warnings: &mut Vec<String>) -> Result<Verdict, Stopped> {
+    /// Has a turn recorded. `then` are the files it should have left, when it repeats one that is on record.
+    async fn turn(
+        &mut self,
+        kind: &str,
+        turn: Turn,
+        then: Option<TreeId>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Verdict, Stopped> {
         warnings.extend(turn.warnings.iter().cloned());
         let report = self.report(kind, turn).await?;
         warnings.extend(report.change.warnings.iter().cloned());
@@ -180,6 +196,16 @@ impl Worker {
         self.reports.send(Report::Turn(Box::new(report), answer)).await.map_err(|_| gone(()))?;
         let recorded = recorded.await.map_err(|_| gone(()))?;
         block(|| self.copy.accept(&recorded.change))?;
+        if let Some(then) = then {
+            let differing = block(|| Ok(self.copy.repo.changes(then, recorded.change.tree)?))?;
+            if !differing.is_empty() {
+                let paths: Vec<String> = differing.iter().map(|change| format!("`{}`", change.path)).collect();
+                warnings.push(format!(
+                    "answered from the record, the agent left other files than before it was interrupted: {}",
+                    listed(&paths, NAMED)
+                ));
+            }
+        }
         self.next_turn += 1;
         Ok(recorded.verdict)
     }

@@ -56,7 +56,7 @@ fn a_turn_is_an_answer_and_what_its_tools_said() {
     let second = exchange(&mut talks, &messages, Message::assistant("Done."));
     let ended = &second.ended[0];
     assert_eq!((second.talk, second.ended.len()), (0, 1));
-    assert_eq!(ended.opening, [task.clone()]);
+    assert_eq!(ended.opening, std::slice::from_ref(&task));
     assert_eq!(ended.response.as_ref().unwrap().message, asks("a"));
     assert_eq!(ended.results, [result("a"), reminder]);
     assert_eq!((ended.usage, ended.cost_usd, ended.model.as_str()), (CALL, Some(0.5), "m-2"));

@@ -1,0 +1,286 @@
+//! Programs behind the gateway: every model call of theirs ends a turn before it is let through.
+//!
+//! ```text
+//! program ──call n+1──▶ gateway ──arrival──▶ turn n is reported, recorded, committed, paid for
+//!                          ◀── go: forwarded · stop: refused, and the program is ended ──┘
+//! ```
+
+mod tape;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use self::tape::Tapes;
+use super::intent::intent_of;
+use super::{AgentError, Job, Turn, Turns, Verdict};
+use crate::event::ToolCall;
+use crate::gateway::{Arrival, Exchange, Facts, Gate, Gateway, Spent, Upstream};
+use crate::llm::wire::Format;
+use crate::llm::{Message, Part, meta};
+use crate::process::Cancel;
+
+/// What a program is told when it is to end.
+const STOPPED: &str = "pleach: this run was stopped; do not try again";
+
+/// What a program is told when it asks after its time.
+const OVER: &str = "pleach: this program's work is over";
+
+/// A program that is going to work behind a gateway.
+#[derive(Debug)]
+pub struct Driven {
+    gateway: Gateway,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    tapes: Tapes,
+    state: StateRef,
+}
+
+/// What the program needs to go on after its newest turn, as far as that is known. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct StateRef(Arc<Mutex<Option<Value>>>);
+
+impl StateRef {
+    /// From now on, turns are recorded with this.
+    pub fn set(&self, state: Value) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
+    }
+
+    fn get(&self) -> Option<Value> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// How a program's work behind the gateway went.
+#[derive(Debug)]
+pub struct Seen<T> {
+    /// What running the program gave.
+    pub ended: T,
+    /// Its last turn, which is still to be reported, now that nothing of the program runs any more. None when every turn
+    /// was.
+    pub last: Option<Turn>,
+    /// Whether it was stopped after a turn.
+    pub stopped: bool,
+    /// The model's last words in the agent's own conversation.
+    pub said: String,
+}
+
+impl Driven {
+    /// Opens a gateway to `upstream` for a job.
+    pub async fn open(upstream: Upstream, job: &Job) -> Result<Self, AgentError> {
+        let metadata = [
+            (meta::NODE, job.node.to_string()),
+            (meta::VISIT, job.visit.to_string()),
+            (meta::ATTEMPT, job.attempt.to_string()),
+            (meta::STATUS_FILE, job.status_file.to_string_lossy().into_owned()),
+        ];
+        let metadata = metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+        let facts = Facts { metadata, cwd: job.cwd.clone() };
+        let opened = Gateway::open(upstream, facts).await;
+        let (gateway, arrivals) =
+            opened.map_err(|error| AgentError::Transient(format!("cannot open a gateway for the agent: {error}")))?;
+        Ok(Self { gateway, arrivals, tapes: Tapes::new(&job.recorded), state: StateRef::default() })
+    }
+
+    /// What the program is given as the base URL of its provider.
+    pub fn base_url(&self, format: Format) -> String {
+        self.gateway.base_url(format)
+    }
+
+    /// What the program is given as its key.
+    pub fn key(&self) -> &'static str {
+        self.gateway.key()
+    }
+
+    /// The gateway's port, the only one the program needs to reach.
+    pub fn port(&self) -> u16 {
+        self.gateway.port()
+    }
+
+    /// Where to leave what the program needs to go on.
+    pub fn state(&self) -> StateRef {
+        self.state.clone()
+    }
+
+    /// Sees the program through: `run` starts it and follows it to its end, or until what it is given is raised. Each turn
+    /// is reported before the next call of the program is let through; the last one is given back.
+    pub async fn see_through<T, F: Future<Output = T>>(
+        self,
+        turns: &Turns,
+        cancel: &Cancel,
+        run: impl FnOnce(Cancel) -> F,
+    ) -> Seen<T> {
+        let Self { gateway, mut arrivals, tapes, state } = self;
+        let (canceller, inner) = Cancel::new();
+        let mut log = Log { provider: gateway.provider(), tapes, state, ..Log::new(turns) };
+        let running = run(inner);
+        tokio::pin!(running);
+        let mut killed = false;
+        let ended = loop {
+            tokio::select! {
+                // A turn that is over is recorded before the program's end is looked at.
+                biased;
+                Some(arrival) = arrivals.recv() => {
+                    if log.take(arrival).await == Verdict::Stop {
+                        gateway.refuse(STOPPED);
+                        canceller.kill();
+                    }
+                }
+                () = cancel.killed(), if !killed => {
+                    killed = true;
+                    canceller.kill();
+                }
+                ended = &mut running => break ended,
+            }
+        };
+        gateway.refuse(OVER);
+        while let Ok(arrival) = arrivals.try_recv() {
+            log.stopped_by = log.stopped_by.or(Some(OVER));
+            log.take(arrival).await;
+        }
+        let rest = gateway.close();
+        log.put_aside(rest.aside, rest.warnings);
+        let mut last = None;
+        for exchange in rest.exchanges {
+            if let Some(turn) = last.replace(log.turn(exchange)) {
+                log.report(turn).await;
+            }
+        }
+        let last = last.or_else(|| log.remains());
+        let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
+        Seen { ended, last, stopped: log.stopped_by == Some(STOPPED), said: log.said }
+    }
+}
+
+/// The turns of a program, as they come.
+struct Log<'a> {
+    turns: &'a Turns,
+    provider: &'static str,
+    tapes: Tapes,
+    /// Whether the last turn on record is still to come again.
+    repeating: bool,
+    state: StateRef,
+    aside: Spent,
+    warnings: Vec<String>,
+    reported: usize,
+    said: String,
+    stopped_by: Option<&'static str>,
+}
+
+impl<'a> Log<'a> {
+    fn new(turns: &'a Turns) -> Self {
+        Self {
+            turns,
+            provider: "",
+            tapes: Tapes::default(),
+            repeating: false,
+            state: StateRef::default(),
+            aside: Spent::default(),
+            warnings: Vec::new(),
+            reported: 0,
+            said: String::new(),
+            stopped_by: None,
+        }
+    }
+
+    /// Takes in a call: what has ended before it is reported, then it is let through, answered or refused.
+    async fn take(&mut self, arrival: Arrival) -> Verdict {
+        self.put_aside(arrival.aside, arrival.warnings);
+        for exchange in arrival.before {
+            let turn = self.turn(exchange);
+            if self.report(turn).await == Verdict::Stop {
+                self.stopped_by = self.stopped_by.or(Some(STOPPED));
+            }
+        }
+        let (gate, verdict) = match self.stopped_by {
+            Some(reason) => (Gate::Refuse(reason.to_owned()), Verdict::Stop),
+            None => {
+                let recorded = self.tapes.answer(arrival.talk, &arrival.request, arrival.tries);
+                self.repeating |= recorded.is_some();
+                (recorded.map_or(Gate::Forward, Gate::Answer), Verdict::Go)
+            }
+        };
+        // The client may have hung up while its turn was recorded.
+        let _ = arrival.answer.send(gate);
+        verdict
+    }
+
+    fn put_aside(&mut self, spent: Spent, warnings: Vec<String>) {
+        self.aside += spent;
+        self.warnings.extend(warnings);
+    }
+
+    async fn report(&mut self, turn: Turn) -> Verdict {
+        self.reported += 1;
+        let turn = self.with_aside(turn);
+        self.turns.report(turn).await
+    }
+
+    /// The turn an exchange makes.
+    fn turn(&mut self, exchange: Exchange) -> Turn {
+        let Exchange { talk, opening, response, results, model, usage, cost_usd } = exchange;
+        let answer = response.map(|response| response.message);
+        let said = answer.as_ref().map(Message::text).unwrap_or_default();
+        let tool_calls = answer.as_ref().map(|answer| calls(answer, &results)).unwrap_or_default();
+        let intent = intent_of(&said, &tool_calls);
+        if talk == 0 && !said.trim().is_empty() {
+            said.trim().clone_into(&mut self.said);
+        }
+        let mut messages: Vec<Message> = opening.into_iter().chain(answer).chain(results).collect();
+        messages.iter_mut().for_each(|message| message.set_talk(talk));
+        // Once the record is used up, what the program wrote should be what it wrote then.
+        let repeats = talk == 0 && self.repeating && self.tapes.is_over();
+        if repeats {
+            self.repeating = false;
+        }
+        Turn {
+            messages,
+            tool_calls,
+            usage,
+            cost_usd,
+            model,
+            provider: self.provider.to_owned(),
+            intent,
+            exact: true,
+            repeats,
+            state_ref: self.state.get(),
+            ..Turn::default()
+        }
+    }
+
+    /// A turn for what belongs to none: what was spent beside the conversations, or a program that never asked.
+    fn remains(&self) -> Option<Turn> {
+        let nothing = self.aside == Spent::default() && self.warnings.is_empty();
+        if self.reported > 0 && nothing {
+            return None;
+        }
+        Some(Turn { provider: self.provider.to_owned(), exact: true, state_ref: self.state.get(), ..Turn::default() })
+    }
+
+    /// The turn with what was spent and noticed beside it.
+    fn with_aside(&mut self, mut turn: Turn) -> Turn {
+        let aside = std::mem::take(&mut self.aside);
+        turn.usage += aside.usage;
+        if let Some(cost) = aside.cost_usd {
+            *turn.cost_usd.get_or_insert_default() += cost;
+        }
+        turn.warnings.append(&mut self.warnings);
+        turn
+    }
+}
+
+/// The tools an answer asked for, and whether they failed.
+fn calls(answer: &Message, results: &[Message]) -> Vec<ToolCall> {
+    let failed = |wanted: &str| {
+        results.iter().flat_map(|message| &message.content).any(
+            |part| matches!(part, Part::ToolResult { id, is_error: true, .. } if id == wanted && !wanted.is_empty()),
+        )
+    };
+    let call = |(id, name, arguments): (&str, &str, &Value)| ToolCall {
+        id: id.into(),
+        name: name.into(),
+        arguments: arguments.clone(),
+        is_error: failed(id),
+    };
+    answer.tool_calls().map(call).collect()
+}

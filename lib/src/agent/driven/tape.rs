@@ -1,0 +1,141 @@
+//! Answering an agent from the record. A program that keeps no session is run again from where its node began; the calls it
+//! made before are answered as they were, until what is recorded is used up and it is live again.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::event::Usage;
+use crate::llm::{Message, Request, Response, Role, Stop};
+
+/// What one conversation has on record.
+#[derive(Debug, Default)]
+struct Tape {
+    opening: Vec<String>,
+    answers: VecDeque<Message>,
+    taken: bool,
+}
+
+/// What is on record of an agent's conversations.
+#[derive(Debug, Default)]
+pub(super) struct Tapes {
+    tapes: Vec<Tape>,
+    /// The tape of each conversation now; none for those that are new.
+    playing: BTreeMap<usize, Option<usize>>,
+    /// The newest answer given in each, for when it is asked for again.
+    given: BTreeMap<usize, Message>,
+}
+
+impl Tapes {
+    /// The conversations of recorded messages.
+    pub(super) fn new(messages: &[Message]) -> Self {
+        let mut tapes: BTreeMap<usize, Tape> = BTreeMap::new();
+        for message in messages {
+            let tape = tapes.entry(message.talk()).or_default();
+            match message.role {
+                Role::Assistant => tape.answers.push_back(message.clone()),
+                _ if tape.answers.is_empty() => tape.opening.push(message.text()),
+                _ => {}
+            }
+        }
+        Self { tapes: tapes.into_values().collect(), ..Self::default() }
+    }
+
+    /// The recorded answer to a call, if there is one. `tries` says how often this very call came.
+    pub(super) fn answer(&mut self, talk: usize, request: &Request, tries: u32) -> Option<Box<Response>> {
+        if tries > 1 {
+            return self.given.get(&talk).map(|message| response(message.clone()));
+        }
+        self.given.remove(&talk);
+        let tape = match self.playing.get(&talk) {
+            Some(tape) => *tape,
+            None => {
+                let tape = self.find(talk, request);
+                self.playing.insert(talk, tape);
+                tape
+            }
+        };
+        let message = self.tapes[tape?].answers.pop_front()?;
+        self.given.insert(talk, message.clone());
+        Some(response(message))
+    }
+
+    /// The tape of a conversation that begins: one that began alike; for the agent's own, its own.
+    fn find(&mut self, talk: usize, request: &Request) -> Option<usize> {
+        let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
+        let free = |tape: &Tape| !tape.taken;
+        let found = self.tapes.iter().position(|tape| free(tape) && tape.opening == opening);
+        let found = found.or_else(|| (talk == 0 && self.tapes.first().is_some_and(free)).then_some(0))?;
+        self.tapes[found].taken = true;
+        Some(found)
+    }
+
+    /// Whether nothing recorded is left to say.
+    pub(super) fn is_over(&self) -> bool {
+        self.tapes.iter().all(|tape| tape.answers.is_empty())
+    }
+}
+
+/// A recorded answer. It was paid for when it was recorded.
+fn response(message: Message) -> Box<Response> {
+    let stop = if message.tool_calls().next().is_some() { Stop::ToolCalls } else { Stop::End };
+    let extra = Default::default();
+    Box::new(Response { message, usage: Usage::default(), model: String::new(), stop, extra })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::llm::Part;
+
+    fn asks(id: &str) -> Message {
+        Message::new(Role::Assistant, vec![Part::tool_call(id, "write", json!({}))])
+    }
+
+    fn of(talk: usize, mut message: Message) -> Message {
+        message.set_talk(talk);
+        message
+    }
+
+    fn request(text: &str) -> Request {
+        Request { messages: vec![Message::user(text)], ..Request::default() }
+    }
+
+    fn said(answer: Option<Box<Response>>) -> Option<String> {
+        let message = answer?.message;
+        let call = message.tool_calls().next().map(|(id, _, _)| id.to_owned());
+        Some(call.unwrap_or_else(|| message.text()))
+    }
+
+    #[test]
+    fn calls_are_answered_as_they_were_until_the_record_ends() {
+        let result = Message::new(Role::Tool, vec![Part::tool_result("a", "ok", false)]);
+        let mut tapes = Tapes::new(&[Message::user("task"), asks("a"), result, asks("b")]);
+        assert!(!tapes.is_over());
+        // The task may read differently now: a path in it, the date.
+        assert_eq!(said(tapes.answer(0, &request("task, today"), 1)).as_deref(), Some("a"));
+        assert_eq!(said(tapes.answer(0, &request("task, today"), 2)).as_deref(), Some("a"), "the same again");
+        assert_eq!(said(tapes.answer(0, &request("…"), 1)).as_deref(), Some("b"));
+        assert!(tapes.is_over());
+        assert_eq!(said(tapes.answer(0, &request("…"), 1)), None);
+        assert_eq!(said(tapes.answer(0, &request("…"), 2)), None, "live calls are asked again live");
+        assert!(Tapes::new(&[]).is_over());
+    }
+
+    #[test]
+    fn helpers_find_their_own_tapes_whatever_order_they_begin_in() {
+        let mut tapes = Tapes::new(&[
+            Message::user("task"),
+            asks("main"),
+            of(1, Message::user("help one")),
+            of(1, Message::assistant("one")),
+            of(2, Message::user("help two")),
+            of(2, Message::assistant("two")),
+        ]);
+        assert_eq!(said(tapes.answer(0, &request("task"), 1)).as_deref(), Some("main"));
+        assert_eq!(said(tapes.answer(1, &request("help two"), 1)).as_deref(), Some("two"));
+        assert_eq!(said(tapes.answer(2, &request("help one"), 1)).as_deref(), Some("one"));
+        assert_eq!(said(tapes.answer(3, &request("help three"), 1)), None);
+        assert!(tapes.is_over());
+    }
+}
