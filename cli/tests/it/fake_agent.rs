@@ -11,26 +11,29 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-/// The path of the fake agent. Cargo builds examples only when no test is picked by name, so this builds it where it is
-/// missing or older than its source.
-#[expect(clippy::disallowed_methods, reason = "the test builds a program")]
+/// The path of the fake agent.
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let tests = std::env::current_exe().expect("the test's own path");
-        let profile = tests.ancestors().nth(2).expect("the directory of the profile");
-        let path = profile.join("examples/fake-agent");
-        let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing/fake-agent.rs");
-        if changed(&path).is_none_or(|built| Some(built) < changed(&source)) {
-            let mut build = Command::new(env!("CARGO"));
-            build.args(["build", "--quiet", "--package", "pleach-cli", "--example", "fake-agent"]);
-            build.args(profile.ends_with("release").then_some("--release"));
-            let done = build.arg("--target-dir").arg(profile.parent().expect("the target directory")).status();
-            assert!(done.expect("cargo runs").success() && path.exists(), "build it: {build:?}");
-        }
-        path
-    })
+    PATH.get_or_init(|| built("fake-agent"))
+}
+
+/// The path of a program of `testing/`. Cargo builds examples only when no test is picked by name, so this builds it
+/// where it is missing or older than its source.
+#[expect(clippy::disallowed_methods, reason = "the test builds a program")]
+pub fn built(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().expect("the test's own path");
+    let profile = tests.ancestors().nth(2).expect("the directory of the profile");
+    let path = profile.join("examples").join(name);
+    let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing").join(name).with_extension("rs");
+    if changed(&path).is_none_or(|built| Some(built) < changed(&source)) {
+        let mut build = Command::new(env!("CARGO"));
+        build.args(["build", "--quiet", "--package", "pleach-cli", "--example", name]);
+        build.args(profile.ends_with("release").then_some("--release"));
+        let done = build.arg("--target-dir").arg(profile.parent().expect("the target directory")).status();
+        assert!(done.expect("cargo runs").success() && path.exists(), "build it: {build:?}");
+    }
+    path
 }
 
 /// An agent with a script in a directory of its own.

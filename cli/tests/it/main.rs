@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acp;
 mod checkout;
 mod config;
 mod crash;

@@ -2,6 +2,7 @@
 //! is found and kept by others.
 
 mod bounds;
+mod acp;
 pub mod builtin;
 mod command;
 mod commit_message;
@@ -28,6 +29,7 @@ use crate::ids::NodeId;
 use crate::llm::Message;
 use crate::process::{Cancel, Sandbox};
 
+pub use acp::AcpAgent;
 pub use builtin::Builtin;
 pub use command::CommandAgent;
 pub use commit_message::{command_message, commit_message};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Agent, Builtin, CommandAgent, Profile, Simulated};
+use super::{AcpAgent, Agent, Builtin, CommandAgent, Profile, Simulated};
 use crate::config::{AgentChoice, Config, InvalidAgent};
 use crate::llm::{NoProvider, Providers};
 use crate::plan::pipeline::Node;
@@ -103,6 +103,10 @@ impl Roster {
                 Ok(Arc::new(Builtin::new(provider, self.spawner.clone()).with_profile(profile()?)))
             }
             AgentChoice::Command(argv) => Ok(Arc::new(CommandAgent::new(argv, self.spawner.clone()))),
+            AgentChoice::Acp(_) => {
+                let argv = choice.argv().unwrap_or_default();
+                Ok(Arc::new(AcpAgent::new(argv, self.spawner.clone())))
+            }
             other => Err(NoAgent::Unsupported(other.to_string())),
         }
     }

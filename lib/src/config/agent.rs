@@ -42,7 +42,7 @@ pub enum InvalidAgent {
         /// The known name it is close to.
         suggestion: Option<&'static str>,
     },
-    /// The command line of a `command:` agent has an open quote.
+    /// The command line of a `command:` or `acp:` agent has an open quote.
     #[error("the command of `{0}` ends inside a quote")]
     OpenQuote(String),
 }
@@ -77,6 +77,17 @@ impl AgentChoice {
     }
 }
 
+impl AgentChoice {
+    /// The words of the command this choice runs, if it is one.
+    pub fn argv(&self) -> Option<Vec<String>> {
+        match self {
+            Self::Acp(command) => split_words(command),
+            Self::Command(argv) => Some(argv.clone()),
+            _ => None,
+        }
+    }
+}
+
 impl FromStr for AgentChoice {
     type Err = InvalidAgent;
 
@@ -87,7 +98,8 @@ impl FromStr for AgentChoice {
             return split_words(command).map(Self::Command).ok_or_else(open);
         }
         if let Some(command) = text.strip_prefix("acp:") {
-            return Ok(Self::Acp(command.trim().to_owned()));
+            let open = || InvalidAgent::OpenQuote(text.to_owned());
+            return split_words(command).map(|_| Self::Acp(command.trim().to_owned())).ok_or_else(open);
         }
         match NAMES.iter().find(|(name, _)| *name == text) {
             Some((_, choice)) => Ok(choice.clone()),
@@ -205,7 +217,9 @@ mod tests {
             "there is no agent `cluade`, did you mean `claude`?"
         );
         assert_eq!(AgentChoice::from_str("robot").unwrap_err().to_string(), "there is no agent `robot`");
-        assert_eq!(AgentChoice::from_str("command:a 'b"), Err(InvalidAgent::OpenQuote("command:a 'b".into())));
+        for open in ["command:a 'b", "acp:a 'b"] {
+            assert_eq!(AgentChoice::from_str(open), Err(InvalidAgent::OpenQuote(open.into())));
+        }
     }
 
     proptest! {

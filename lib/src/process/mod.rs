@@ -14,6 +14,8 @@
 //! Descriptors travel over the socket, never by inheritance: every descriptor stays close-on-exec all the time, so
 //! processes started side by side cannot catch each other's, and the command gets neither the socket nor the lock.
 //!
+//! [`Spawner::talk`] does the same for a command that is spoken to while it runs.
+//!
 //! Short helper programs, that is git, go through [`run_blocking`], which never kills.
 
 mod blocking;

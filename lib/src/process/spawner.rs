@@ -15,6 +15,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::capture::Keeper;
@@ -58,19 +59,41 @@ impl Spawner {
         cancel: &Cancel,
         on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
     ) -> Result<Output, SpawnError> {
+        self.follow(command, None, cancel, on_output).await
+    }
+
+    /// As [`Spawner::run`], but after its `stdin` the command reads what comes through `input` while it runs, up to the
+    /// end of the channel.
+    pub async fn talk(
+        &self,
+        command: Command,
+        input: UnboundedReceiver<Vec<u8>>,
+        cancel: &Cancel,
+        on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+    ) -> Result<Output, SpawnError> {
+        self.follow(command, Some(input), cancel, on_output).await
+    }
+
+    async fn follow(
+        &self,
+        command: Command,
+        input: Option<UnboundedReceiver<Vec<u8>>>,
+        cancel: &Cancel,
+        on_output: &mut (dyn FnMut(Stream, &[u8]) + Send),
+    ) -> Result<Output, SpawnError> {
         let program = command.argv.first().cloned().ok_or(SpawnError::Empty)?;
         let begun = Instant::now();
         if cancel.is_killed() {
             let (stdout, stderr) = Default::default();
             return Ok(Output { exit: Exit::Cancelled, stdout, stderr, duration: Duration::ZERO });
         }
-        let Supervised { mut child, mut socket, stdin, mark } = self.launch(&command, &program)?;
+        let Supervised { mut child, mut socket, stdin, mark } = self.launch(&command, &program, input.is_some())?;
         let supervisor = child.id();
         let mut streams = Streams::of(&mut child, command.limits.output, on_output);
         let lost = |(what, source)| SpawnError::Pipe { what, program: program.clone(), source };
 
         let mut watchdog = Watchdog { limits: &command.limits, begun, last_output: begun, killed: None };
-        let mut feeding = pin!(feed(stdin, &command.stdin));
+        let mut feeding = pin!(feed(stdin, &command.stdin, input));
         let mut fed = false;
         let mut kill_asked = pin!(cancel.killed());
         let status = loop {
@@ -114,8 +137,8 @@ impl Spawner {
         Ok(Output { exit, stdout, stderr, duration: begun.elapsed() })
     }
 
-    /// Starts the supervisor and tells it what to run.
-    fn launch(&self, command: &Command, program: &OsString) -> Result<Supervised, SpawnError> {
+    /// Starts the supervisor and tells it what to run, with an open input when it `talks`.
+    fn launch(&self, command: &Command, program: &OsString, talks: bool) -> Result<Supervised, SpawnError> {
         let not_a_directory =
             |source| SpawnError::Directory { program: program.clone(), cwd: command.cwd.clone(), source };
         let there = std::fs::metadata(&command.cwd).map_err(not_a_directory)?;
@@ -127,16 +150,16 @@ impl Spawner {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "an argument or a path holds a NUL byte");
             return Err(SpawnError::Program { program: program.clone(), source });
         }
-        self.start(command).map_err(|e| self.broken(program, e.to_string()))
+        self.start(command, talks).map_err(|e| self.broken(program, e.to_string()))
     }
 
     #[expect(clippy::disallowed_methods, reason = "process is the door to other programs")]
-    fn start(&self, command: &Command) -> io::Result<Supervised> {
+    fn start(&self, command: &Command, talks: bool) -> io::Result<Supervised> {
         let (shim, shim_args) = self.shim.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let (ours, theirs) = UnixStream::pair()?;
         let (stdin_reader, stdin) = match &command.stdin {
-            Stdin::Null => (None, None),
-            Stdin::Bytes(_) => {
+            Stdin::Null if !talks => (None, None),
+            Stdin::Null | Stdin::Bytes(_) => {
                 let (reader, writer) = io::pipe()?;
                 (Some(OwnedFd::from(reader)), Some(ChildStdin::from_std(OwnedFd::from(writer).into())?))
             }
@@ -189,9 +212,20 @@ struct Supervised {
 }
 
 /// Writes the input and closes it. That the command does not want to read it all is its own affair.
-async fn feed(pipe: Option<ChildStdin>, stdin: &Stdin) -> io::Result<()> {
-    let (Some(mut pipe), Stdin::Bytes(bytes)) = (pipe, stdin) else { return Ok(()) };
-    match pipe.write_all(bytes).await {
+async fn feed(pipe: Option<ChildStdin>, stdin: &Stdin, input: Option<UnboundedReceiver<Vec<u8>>>) -> io::Result<()> {
+    let Some(mut pipe) = pipe else { return Ok(()) };
+    let write = async {
+        if let Stdin::Bytes(bytes) = stdin {
+            pipe.write_all(bytes).await?;
+        }
+        if let Some(mut input) = input {
+            while let Some(bytes) = input.recv().await {
+                pipe.write_all(&bytes).await?;
+            }
+        }
+        io::Result::Ok(())
+    };
+    match write.await {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         written => written,
     }

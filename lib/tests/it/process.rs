@@ -427,6 +427,46 @@ async fn input_that_is_not_read_is_no_error_and_no_input_is_an_end() {
 }
 
 #[tokio::test]
+async fn a_command_is_talked_to_while_it_runs() {
+    let dir = dir();
+    let command = Command::shell("while read -r word; do echo \"heard $word\"; done; echo bye", dir.path());
+    let (say, input) = tokio::sync::mpsc::unbounded_channel();
+    let mut say = Some(say);
+    let mut words = ["one", "two"].into_iter();
+    let first = say.as_ref().map(|say| say.send(b"hello\n".to_vec()));
+    first.expect("a sender").expect("somebody listens");
+    // Each answer brings the next word, and the last one the end.
+    let mut answer = |_: Stream, _: &[u8]| match words.next() {
+        Some(word) => say.as_ref().expect("not over").send(format!("{word}\n").into_bytes()).expect("somebody listens"),
+        None => drop(say.take()),
+    };
+    let output = spawner().talk(command, input, &Cancel::never(), &mut answer).await.expect("it runs");
+    assert_eq!(
+        (output.exit, output.stdout.to_text()),
+        (Exit::Code(0), "heard hello\nheard one\nheard two\nbye\n".into())
+    );
+    assert_eq!(survivors(dir.path()), Vec::<i32>::new(), "nothing stays");
+}
+
+#[tokio::test]
+async fn a_command_that_listens_in_vain_is_killed_and_one_that_does_not_listen_is_no_error() {
+    let dir = dir();
+    let (canceller, cancel) = Cancel::new();
+    let (say, input) = tokio::sync::mpsc::unbounded_channel();
+    let listening = Command::shell("echo ready; cat", dir.path());
+    let output = spawner().talk(listening, input, &cancel, &mut on_ready(|| canceller.kill())).await.expect("it runs");
+    assert_eq!(output.exit, Exit::Cancelled);
+    assert!(say.is_closed(), "nobody reads any more");
+
+    let (say, input) = tokio::sync::mpsc::unbounded_channel();
+    say.send(vec![b'x'; 1_000_000]).expect("somebody listens");
+    let deaf = Command::shell("exec <&-; exit 3", dir.path());
+    let output = spawner().talk(deaf, input, &Cancel::never(), &mut |_, _| {}).await.expect("it runs");
+    assert_eq!(output.exit, Exit::Code(3));
+    assert_eq!(survivors(dir.path()), Vec::<i32>::new(), "nothing stays");
+}
+
+#[tokio::test]
 async fn output_of_any_size_is_kept_within_its_bound() {
     let dir = dir();
     let mut command = Command::shell("echo first; head -c 100000000 /dev/zero; echo last", dir.path());

@@ -1,0 +1,247 @@
+//! Agents of the Agent Client Protocol, played by a program that speaks it.
+
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+
+use serde_json::{Value, json};
+
+use crate::fake_agent::built;
+use crate::sessions::{Gate, graph};
+use crate::support::TestEnv;
+
+const ONE: &str = "code [prompt=\"Work on it\"] start -> code -> exit";
+
+fn program() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| built("fake-acp"))
+}
+
+/// A world whose agent plays this script.
+fn agent(script: &str) -> TestEnv {
+    let env = TestEnv::with_repo();
+    env.write("script", script);
+    let (program, root) = (program().display(), env.root().display());
+    env.configure(&format!("agent: 'acp:{program} {root}/script {root}/log'\n"));
+    env
+}
+
+/// What the agent was told, oldest first.
+fn told(env: &TestEnv) -> Vec<Value> {
+    env.read("log").lines().map(|line| serde_json::from_str(line).expect("a message")).collect()
+}
+
+fn methods(env: &TestEnv) -> Vec<String> {
+    told(env).iter().filter_map(|message| message["method"].as_str().map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_turn_of_an_agent_is_a_commit() {
+    let env = agent(
+        "say First I write a.\nask a 1\nusage 50\nsay Then I write b and c.\nask src/b 2\nask c 3\n\
+         noise not JSON at all\nsay Both are there.\ncost 0.25",
+    );
+    env.run(&graph("one", ONE), &[]).expect(0);
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    let of = |key: &str| turns.iter().map(|turn| turn[key].clone()).collect::<Vec<_>>();
+    assert_eq!(of("agent"), ["acp"; 3]);
+    assert_eq!(of("model"), ["fake-acp"; 3]);
+    assert_eq!(of("boundary"), ["inferred", "inferred", "exact"]);
+    assert_eq!(of("cost_usd"), [Value::Null, Value::Null, json!(0.25)]);
+    let input: Vec<u64> = turns.iter().filter_map(|turn| turn["token_usage"]["input"].as_u64()).collect();
+    assert_eq!(input, [50, 0, 50], "the agent says 100 for all of it");
+    let calls: Vec<usize> = turns.iter().map(|turn| turn["tool_calls"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!(calls, [1, 2, 0]);
+    let commits = env.commits();
+    assert_eq!(commits.len(), 2, "a turn without changes makes no commit");
+    assert_eq!(env.changed(&commits[1]), ["c", "src/b"]);
+    let message = env.git(&["log", "-1", "--format=%s%n%(trailers:key=Orchestra-Boundary)", &commits[1]]);
+    assert!(message.starts_with("Write b and c\n"), "{message}");
+    assert!(message.contains("inferred"), "{message}");
+    assert_eq!(story.node("code")["outcome"]["status"], "success");
+    assert_eq!(methods(&env), ["initialize", "session/new", "session/prompt"]);
+    let prompt = told(&env)[2]["params"]["prompt"][0]["text"].as_str().expect("a task").to_owned();
+    assert!(prompt.contains("Work on it"), "{prompt}");
+    env.assert_no_process_left();
+}
+
+#[test]
+fn an_agent_that_asks_may_write_in_its_working_copy_alone() {
+    let env = agent("ask inside 1\nask /dev/shm/pleach-never-written 2\nwant fs/read_text_file\nsay Done.");
+    env.run(&graph("one", ONE), &[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "inside"]);
+    assert!(!Path::new("/dev/shm/pleach-never-written").exists());
+    let told = told(&env);
+    let chosen: Vec<&Value> = told.iter().filter_map(|message| message.pointer("/result/outcome/optionId")).collect();
+    assert_eq!(chosen, ["once", "no"]);
+    let refused = told.iter().find_map(|message| message.pointer("/error/code")).expect("a refusal");
+    assert_eq!(*refused, json!(-32601));
+    let offered = &told[0]["params"]["clientCapabilities"];
+    assert_eq!(offered["fs"], json!({"readTextFile": false, "writeTextFile": false}));
+    let calls = env.story().all("AgentTurn")[0]["tool_calls"].clone();
+    let failed: Vec<bool> = calls.as_array().unwrap().iter().map(|call| call["is_error"] == true).collect();
+    assert_eq!(failed, [false, true]);
+}
+
+#[test]
+fn an_agent_is_logged_in_to_when_it_says_so() {
+    let env = agent("login api-key\nsay In.");
+    env.run(&graph("one", ONE), &[]).expect(0);
+    assert_eq!(methods(&env), ["initialize", "session/new", "authenticate", "session/new", "session/prompt"]);
+}
+
+#[test]
+fn ctrl_c_lets_the_turn_finish_and_calls_the_rest_off() {
+    let env = agent("");
+    let gate = Gate::new(&env, "agent");
+    env.write("script", format!("say One.\nwrite a 1\nshell {}\nsay Two.\nhang", gate.command()));
+    let mut run = env.start(&graph("one", ONE), &[]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    gate.open(held);
+    run.end().expect(3);
+    assert_eq!(methods(&env).last().map(String::as_str), Some("session/cancel"));
+    let story = env.story();
+    assert_eq!(story.all("AgentTurn").len(), 2, "the turn in flight, and what was begun after it");
+    assert_eq!(env.files(), ["README.md", "a"]);
+    assert_eq!(story.kinds().last(), Some(&"PipelinePaused"));
+    env.assert_no_process_left();
+}
+
+#[test]
+fn an_agent_that_is_killed_leaves_its_work_as_a_turn() {
+    let env = agent("");
+    let gate = Gate::new(&env, "agent");
+    env.write("script", format!("stay\nsay One.\nwrite half 1\nshell {}\nsay Never.", gate.command()));
+    let mut run = env.start(&graph("one", ONE), &[]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    run.interrupt();
+    run.end().expect(3);
+    drop(held);
+    env.assert_no_process_left();
+    let story = env.story();
+    assert_eq!(story.all("AgentTurn").len(), 1);
+    assert_eq!(env.files(), ["README.md", "half"]);
+    assert_eq!(story.kinds().last(), Some(&"PipelinePaused"));
+}
+
+#[test]
+fn an_interrupted_agent_takes_its_session_up_again() {
+    let env = agent("");
+    let gate = Gate::new(&env, "agent");
+    // Who is allowed to write c has had its first turn recorded.
+    let steps = format!("say One.\nask a 1\nsay Two.\nask c 1\nshell {}\nhang", gate.command());
+    env.write("script", format!("load\n{steps}\nloaded\nask b 2\nsay Done."));
+    let mut run = env.start(&graph("one", ONE), &[]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    env.assert_no_process_left();
+    assert_eq!(env.story().all("AgentTurn").len(), 1);
+    env.resume(&[]).expect(0);
+    assert_eq!(methods(&env)[3..], ["initialize", "session/load", "session/prompt"]);
+    let told = told(&env);
+    let load = told.iter().find(|message| message["method"] == "session/load").expect("a session to load");
+    assert_eq!(load["params"]["sessionId"], "session-1");
+    let prompt = told.iter().rfind(|message| message["method"] == "session/prompt").expect("a task").to_string();
+    assert!(prompt.contains("was interrupted") && prompt.contains("Work on it"), "{prompt}");
+    assert_eq!(env.files(), ["README.md", "a", "b"]);
+    let story = env.story();
+    assert!(!story.whole_text(&env).contains("from the past"), "what is told again is no news");
+    let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
+    assert_eq!(env.git(&["show", &format!("{kept}:c")]), "1");
+}
+
+#[test]
+fn an_interrupted_agent_without_a_memory_starts_over() {
+    let env = agent("");
+    let gate = Gate::new(&env, "agent");
+    env.write("script", format!("say One.\nask a 1\nsay Two.\nask b 1\nshell {}\nsay Done.", gate.command()));
+    let mut run = env.start(&graph("one", ONE), &[]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    gate.stay_open();
+    env.resume(&[]).expect(0);
+    assert_eq!(methods(&env)[3..], ["initialize", "session/new", "session/prompt"]);
+    assert_eq!(env.files(), ["README.md", "a", "b"]);
+    let over = env.story().all("NodeStarted").iter().filter(|node| node["starts_over"] == true).count();
+    assert_eq!(over, 1);
+}
+
+#[test]
+fn an_agent_that_stays_after_its_work_is_ended() {
+    let env = agent("stay\nwrite a 1\nsay Done.");
+    env.run(&graph("one", ONE), &[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "a"]);
+    env.assert_no_process_left();
+}
+
+/// Runs an agent that fails and gives the reason.
+#[track_caller]
+fn failure(env: &TestEnv) -> String {
+    env.run(&graph("one", ONE), &[]).expect(1);
+    env.assert_no_process_left();
+    let outcome = env.story().node("code")["outcome"].clone();
+    outcome["failure_reason"].as_str().unwrap_or_else(|| panic!("no reason in {outcome}")).to_owned()
+}
+
+#[test]
+fn an_agent_of_another_protocol_is_named() {
+    let reason = failure(&agent("version 7"));
+    assert!(reason.contains("version 7 of the Agent Client Protocol, pleach speaks 1"), "{reason}");
+}
+
+#[test]
+fn a_program_that_is_no_such_agent_is_named() {
+    let env = TestEnv::with_repo();
+    env.configure("agent: 'acp:sh -c \"echo hello; echo no idea >&2; exit 4\"'\n");
+    let reason = failure(&env);
+    assert!(reason.contains("exit 4") && reason.contains("no idea"), "{reason}");
+    assert!(reason.contains("does it speak the Agent Client Protocol?"), "{reason}");
+}
+
+#[test]
+fn an_agent_that_dies_at_work_has_taken_its_turn() {
+    let env = agent("say One.\nwrite half 1\ncomplain out of memory\nexit 3");
+    let reason = failure(&env);
+    assert!(reason.contains("ended with exit 3 before its answer: out of memory"), "{reason}");
+    assert_eq!(env.files(), ["README.md", "half"]);
+    assert_eq!(env.story().all("AgentTurn").len(), 1);
+}
+
+#[test]
+fn an_agent_that_gives_up_says_why() {
+    let env = agent("write half 1\nfail -32602 the model is gone");
+    let reason = failure(&env);
+    assert!(reason.contains("the model is gone (code -32602)"), "{reason}");
+    assert_eq!(env.files(), ["README.md", "half"]);
+    let limit = failure(&agent("say Too long.\nstop max_tokens"));
+    assert!(limit.contains("token limit"), "{limit}");
+}
+
+#[test]
+fn an_agent_that_never_answers_is_ended_by_the_clock() {
+    let reason = failure_of("silent initialize", "code [prompt=\"Work\", timeout=\"1s\"] start -> code -> exit");
+    assert!(reason.contains("timed out after 1s"), "{reason}");
+}
+
+#[track_caller]
+fn failure_of(script: &str, body: &str) -> String {
+    let env = agent(script);
+    env.run(&graph("one", body), &[]).expect(1);
+    env.assert_no_process_left();
+    env.story().node("code")["outcome"]["failure_reason"].as_str().expect("a reason").to_owned()
+}
+
+#[test]
+fn a_repository_may_not_bring_its_own_agent_unasked() {
+    let env = agent("say Hello.");
+    env.pipeline(&graph("one", ONE));
+    let ran = env.pleach(&["run", "../pipeline.dot"]).expect(4);
+    assert!(ran.stderr.contains("fake-acp"), "{ran}");
+    assert!(env.sessions().is_empty());
+}

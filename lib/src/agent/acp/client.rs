@@ -1,0 +1,419 @@
+//! The client's side of a conversation: what to say to an agent, and what to make of its answers. It knows lines only;
+//! pipes and clocks are somebody else's.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::KIND;
+use super::gather::Gather;
+use super::policy::{self, Policy};
+use super::rpc::{self, AUTH_REQUIRED, Heard, INTERNAL, RpcError};
+use super::schema::{AuthMethod, Initialized, Opened, Permission, Prompted, SessionUpdate, Update, VERSION};
+use crate::agent::{AgentError, Turn};
+use crate::text::listed;
+
+/// How many models or modes a message names.
+const NAMED: usize = 12;
+
+/// What an agent is to do.
+#[derive(Debug, Clone)]
+pub(super) struct Ask {
+    /// The task.
+    pub prompt: String,
+    /// Where it works.
+    pub cwd: PathBuf,
+    /// The session to go on with.
+    pub resume: Option<State>,
+    /// The model it shall use.
+    pub model: Option<String>,
+    /// The mode it shall work in.
+    pub mode: Option<String>,
+    /// What it is allowed.
+    pub policy: Policy,
+    /// What the agent is called until it says so itself.
+    pub name: String,
+}
+
+/// A session an agent can take up again.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct State {
+    /// Its name.
+    pub session: String,
+    /// What it has cost so far, as far as the agent says.
+    #[serde(default)]
+    pub cost_usd: f64,
+}
+
+impl State {
+    /// As records have it.
+    fn to_json(&self) -> Value {
+        json!({"agent": KIND, "session": self.session, "cost_usd": self.cost_usd})
+    }
+
+    /// Reads what an earlier turn left; none when another kind of agent left it.
+    pub fn read(state: &Value) -> Option<Self> {
+        Self::deserialize(state).ok().filter(|_| state.get("agent").and_then(Value::as_str) == Some(KIND))
+    }
+}
+
+/// What is to be done next.
+#[derive(Debug)]
+pub(super) enum Act {
+    /// Say this.
+    Say(Vec<u8>),
+    /// A turn is over.
+    Turn(Box<Turn>),
+    /// The conversation is over.
+    End(Ended),
+}
+
+/// How a conversation ended.
+#[derive(Debug, PartialEq)]
+pub(super) enum Ended {
+    /// The agent is done.
+    Done,
+    /// It was asked to stop and did.
+    Cancelled,
+    /// It came to a limit.
+    Limit(String),
+    /// It cannot go on.
+    Failed(AgentError),
+}
+
+/// The answer that is awaited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Awaited {
+    Initialize,
+    Authenticate,
+    New,
+    Load,
+    Choice,
+    Prompt,
+    Nothing,
+}
+
+/// One conversation.
+#[derive(Debug)]
+pub(super) struct Client {
+    ask: Ask,
+    awaited: Awaited,
+    last_id: u64,
+    can_load: bool,
+    logins: Vec<AuthMethod>,
+    has_logged_in: bool,
+    /// Requests to be made before the task is given.
+    choices: VecDeque<(&'static str, Value)>,
+    session: Option<String>,
+    model: String,
+    gather: Option<Gather>,
+    answer: Option<Prompted>,
+    is_cancelled: bool,
+    /// What the user should know.
+    pub warnings: Vec<String>,
+    /// The first line that was no message.
+    pub noise: Option<String>,
+}
+
+impl Client {
+    /// A conversation, and the first thing to say.
+    pub fn new(ask: Ask) -> (Self, Vec<u8>) {
+        let mut client = Self {
+            model: ask.name.clone(),
+            ask,
+            awaited: Awaited::Nothing,
+            last_id: 0,
+            can_load: false,
+            logins: Vec::new(),
+            has_logged_in: false,
+            choices: VecDeque::new(),
+            session: None,
+            gather: None,
+            answer: None,
+            is_cancelled: false,
+            warnings: Vec::new(),
+            noise: None,
+        };
+        let params = json!({
+            "protocolVersion": VERSION,
+            "clientCapabilities": {"fs": {"readTextFile": false, "writeTextFile": false}, "terminal": false},
+            "clientInfo": {"name": "pleach", "title": "pleach", "version": env!("CARGO_PKG_VERSION")},
+        });
+        let hello = client.request(Awaited::Initialize, "initialize", params);
+        (client, hello)
+    }
+
+    /// Whether the agent has been given its task.
+    pub fn is_asked(&self) -> bool {
+        self.gather.is_some()
+    }
+
+    /// Whether it was asked to stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.is_cancelled
+    }
+
+    /// What is needed to go on with the session later; none when the agent could not take it up.
+    fn state(&self) -> Option<Value> {
+        let session = self.session.as_ref().filter(|_| self.can_load)?;
+        let cost_usd = self.gather.as_ref().map(Gather::cost).unwrap_or_default();
+        Some(State { session: session.clone(), cost_usd }.to_json())
+    }
+
+    /// The agent's newest words.
+    pub fn words(&self) -> &str {
+        self.gather.as_ref().map(Gather::words).unwrap_or_default()
+    }
+
+    /// Takes in a line.
+    pub fn hear(&mut self, line: &str) -> Vec<Act> {
+        match rpc::hear(line) {
+            Heard::Noise => {
+                if self.noise.is_none() && !line.trim().is_empty() {
+                    self.noise = Some(line.trim().to_owned());
+                }
+                Vec::new()
+            }
+            Heard::Request { id, method, params } => vec![Act::Say(self.answer(&id, &method, params))],
+            Heard::Notification { method, params } if method == "session/update" => self.update(params),
+            Heard::Notification { .. } => Vec::new(),
+            Heard::Response { id, result } if id == json!(self.last_id) && self.awaited != Awaited::Nothing => {
+                let awaited = std::mem::replace(&mut self.awaited, Awaited::Nothing);
+                match self.go_on(awaited, result) {
+                    Ok(said) => vec![Act::Say(said)],
+                    Err(ended) => vec![Act::End(ended)],
+                }
+            }
+            // An answer to nothing that was asked.
+            Heard::Response { .. } => Vec::new(),
+        }
+    }
+
+    /// Asks the agent to stop. It still answers the prompt.
+    pub fn cancel(&mut self) -> Option<Vec<u8>> {
+        let session = self.session.as_ref().filter(|_| self.awaited == Awaited::Prompt && !self.is_cancelled)?;
+        self.is_cancelled = true;
+        Some(rpc::notification("session/cancel", json!({"sessionId": session})))
+    }
+
+    /// The turn that was in flight at the end; none when the agent was never given its task.
+    pub fn last_turn(&mut self, failed: Option<&str>) -> Option<Turn> {
+        let answer = self.answer.take();
+        let turn = self.gather.as_mut()?.last(answer.as_ref(), failed);
+        let warnings = std::mem::take(&mut self.warnings);
+        Some(Turn { state_ref: self.state(), warnings, ..turn })
+    }
+
+    fn request(&mut self, awaited: Awaited, method: &str, params: Value) -> Vec<u8> {
+        self.last_id += 1;
+        self.awaited = awaited;
+        rpc::request(self.last_id, method, params)
+    }
+
+    /// Answers what the agent asks.
+    fn answer(&mut self, id: &Value, method: &str, params: Value) -> Vec<u8> {
+        if method != "session/request_permission" {
+            return rpc::not_offered(id, method);
+        }
+        let asked = Permission::deserialize(params);
+        let result = match &asked {
+            Ok(asked) if !self.is_cancelled => self.ask.policy.answer(asked),
+            _ => policy::cancelled(),
+        };
+        // Some agents tell of a tool for the first time here.
+        if let (Ok(asked), Some(gather), Awaited::Prompt) = (asked, &mut self.gather, self.awaited) {
+            gather.tool(asked.tool_call);
+        }
+        rpc::answer(id, result)
+    }
+
+    fn update(&mut self, params: Value) -> Vec<Act> {
+        // While a session is loaded its past is told again.
+        let (Awaited::Prompt, Some(gather)) = (self.awaited, &mut self.gather) else { return Vec::new() };
+        let update = SessionUpdate::deserialize(params).map_or(Update::Other, |params| params.update);
+        let Some(turn) = gather.take(update) else { return Vec::new() };
+        vec![Act::Turn(Box::new(Turn { state_ref: self.state(), ..turn }))]
+    }
+
+    /// What is said after an answer.
+    fn go_on(&mut self, awaited: Awaited, result: Result<Value, RpcError>) -> Result<Vec<u8>, Ended> {
+        match (awaited, result) {
+            (Awaited::Initialize, result) => {
+                let answer = result.map_err(|error| failed(format!("the agent cannot be spoken to: {error}")))?;
+                let answer: Initialized = read("initialize", answer)?;
+                self.initialized(answer)
+            }
+            (Awaited::New | Awaited::Load, Err(error)) if error.code == AUTH_REQUIRED && !self.has_logged_in => {
+                self.log_in(&error)
+            }
+            (Awaited::Authenticate, Ok(_)) => Ok(self.open()),
+            (Awaited::Authenticate, Err(error)) => {
+                Err(failed(format!("logging in to the agent failed: {error}{LOGIN}")))
+            }
+            (Awaited::New, Ok(answer)) => {
+                let opened: Opened = read("session/new", answer)?;
+                let id = opened.session_id.clone();
+                self.session = Some(id.ok_or_else(|| failed("the agent opened a session without an id".into()))?);
+                self.choose(opened)
+            }
+            (Awaited::New, Err(error)) => Err(failed(format!("the agent opens no session: {error}"))),
+            (Awaited::Load, Ok(answer)) => {
+                self.session = self.ask.resume.as_ref().map(|state| state.session.clone());
+                self.choose(Opened::deserialize(answer).unwrap_or_default())
+            }
+            (Awaited::Load, Err(error)) => {
+                self.warnings
+                    .push(format!("the agent could not take its session up again and begins a new one: {error}"));
+                self.ask.resume = None;
+                Ok(self.open())
+            }
+            (Awaited::Choice, Ok(_)) => Ok(self.next()),
+            (Awaited::Choice, Err(error)) => {
+                Err(failed(format!("the agent does not take what the settings say: {error}")))
+            }
+            (Awaited::Prompt, Ok(answer)) => {
+                let answer: Prompted = read("session/prompt", answer)?;
+                let ended = self.ended(&answer.stop_reason);
+                self.answer = Some(answer);
+                Err(ended)
+            }
+            (Awaited::Prompt, Err(error)) if self.is_cancelled => {
+                self.warnings.push(format!("the agent answered with an error to being stopped: {error}"));
+                Err(Ended::Cancelled)
+            }
+            (Awaited::Prompt, Err(error)) => {
+                let why = format!("the agent gave up: {error}");
+                Err(Ended::Failed(match error.code {
+                    INTERNAL => AgentError::Transient(why),
+                    AUTH_REQUIRED => AgentError::Terminal(format!("{why}{LOGIN}")),
+                    _ => AgentError::Terminal(why),
+                }))
+            }
+            (Awaited::Nothing, _) => Err(failed("the agent answers what nobody asked".into())),
+        }
+    }
+
+    fn initialized(&mut self, answer: Initialized) -> Result<Vec<u8>, Ended> {
+        if answer.protocol_version != VERSION {
+            let theirs = answer.protocol_version;
+            return Err(failed(format!(
+                "the agent speaks version {theirs} of the Agent Client Protocol, pleach speaks {VERSION}; use a release \
+                 of it that does"
+            )));
+        }
+        self.can_load = answer.agent_capabilities.load_session;
+        self.logins = answer.auth_methods;
+        if !answer.agent_info.name.is_empty() {
+            self.model = answer.agent_info.name;
+        }
+        if self.ask.resume.is_some() && !self.can_load {
+            self.warnings.push("the agent cannot take up a session again, so it begins a new one".into());
+            self.ask.resume = None;
+        }
+        Ok(self.open())
+    }
+
+    fn log_in(&mut self, error: &RpcError) -> Result<Vec<u8>, Ended> {
+        self.has_logged_in = true;
+        // Of several ways the one with a key needs nobody who looks at a browser.
+        let by_key = |login: &&AuthMethod| login.id.to_lowercase().replace('_', "-").contains("api-key");
+        let login = self.logins.iter().find(by_key).or(self.logins.first());
+        let Some(login) = login.map(|login| login.id.clone()) else {
+            return Err(failed(format!("the agent wants somebody to log in: {error}{LOGIN}")));
+        };
+        Ok(self.request(Awaited::Authenticate, "authenticate", json!({"methodId": login})))
+    }
+
+    fn open(&mut self) -> Vec<u8> {
+        let cwd = self.ask.cwd.to_string_lossy().into_owned();
+        match &self.ask.resume {
+            Some(State { session, .. }) => {
+                let params = json!({"sessionId": session, "cwd": cwd, "mcpServers": []});
+                self.request(Awaited::Load, "session/load", params)
+            }
+            None => self.request(Awaited::New, "session/new", json!({"cwd": cwd, "mcpServers": []})),
+        }
+    }
+
+    /// Asks for the mode and the model the settings name, where the agent offers them.
+    fn choose(&mut self, opened: Opened) -> Result<Vec<u8>, Ended> {
+        let session = json!(self.session);
+        if let Some(mode) = &self.ask.mode {
+            let modes: Vec<&str> = opened.modes.available_modes.iter().map(|mode| mode.id.as_str()).collect();
+            if !modes.contains(&mode.as_str()) {
+                return Err(not_offered("permission mode", mode, &modes));
+            }
+            self.choices.push_back(("session/set_mode", json!({"sessionId": session, "modeId": mode})));
+        }
+        let option = opened.config_options.iter().find(|option| option.category == "model");
+        let current =
+            opened.models.current_model_id.as_ref().or(option.and_then(|option| option.current_value.as_ref()));
+        if let Some(current) = current {
+            self.model.clone_from(current);
+        }
+        if let Some(model) = &self.ask.model {
+            let offered: Vec<&str> =
+                opened.models.available_models.iter().map(|model| model.model_id.as_str()).collect();
+            let values = option.map(|option| &option.options).into_iter().flatten();
+            let values: Vec<&str> = values.map(|value| value.value.as_str()).collect();
+            if offered.contains(&model.as_str()) {
+                self.choices.push_back(("session/set_model", json!({"sessionId": session, "modelId": model})));
+            } else if let Some(option) = option.filter(|_| values.contains(&model.as_str())) {
+                let params = json!({"sessionId": session, "configId": option.id, "value": model});
+                self.choices.push_back(("session/set_config_option", params));
+            } else {
+                let all: Vec<&str> = offered.into_iter().chain(values).collect();
+                return Err(not_offered("model", model, &all));
+            }
+            self.model.clone_from(model);
+        }
+        Ok(self.next())
+    }
+
+    /// Makes the next choice, or gives the task.
+    fn next(&mut self) -> Vec<u8> {
+        if let Some((method, params)) = self.choices.pop_front() {
+            return self.request(Awaited::Choice, method, params);
+        }
+        let prompt = self.ask.prompt.clone();
+        let before = self.ask.resume.as_ref().map(|state| state.cost_usd).unwrap_or_default();
+        self.gather = Some(Gather::new(prompt.clone(), self.model.clone(), before));
+        let params = json!({"sessionId": self.session, "prompt": [{"type": "text", "text": prompt}]});
+        self.request(Awaited::Prompt, "session/prompt", params)
+    }
+
+    fn ended(&self, reason: &str) -> Ended {
+        match reason {
+            "end_turn" => Ended::Done,
+            "cancelled" if self.is_cancelled => Ended::Cancelled,
+            "cancelled" => Ended::Failed(AgentError::Transient("the agent stopped by itself".into())),
+            "max_tokens" => Ended::Limit("the agent's answer was cut off at its token limit".into()),
+            "max_turn_requests" => Ended::Limit("the agent was not done after as many turns as it may take".into()),
+            "refusal" => failed("the agent refuses to work on this task".into()),
+            other => failed(format!("the agent stopped for a reason this version does not know: `{other}`")),
+        }
+    }
+}
+
+/// What to do about an agent that does not let one in.
+const LOGIN: &str = "; log in with the agent's own program first";
+
+fn failed(why: String) -> Ended {
+    Ended::Failed(AgentError::Terminal(why))
+}
+
+fn not_offered(what: &str, wanted: &str, offered: &[&str]) -> Ended {
+    failed(match offered {
+        [] => format!("the agent has no {what} to choose, so it cannot use `{wanted}`"),
+        _ => format!("the agent has no {what} `{wanted}`; it has {}", listed(offered, NAMED)),
+    })
+}
+
+/// Reads an answer.
+fn read<T: serde::de::DeserializeOwned>(method: &str, answer: Value) -> Result<T, Ended> {
+    serde_json::from_value(answer).map_err(|error| {
+        failed(format!("the agent's answer to `{method}` is not as the Agent Client Protocol has it: {error}"))
+    })
+}

@@ -1,0 +1,364 @@
+//! Agents that speak the Agent Client Protocol: JSON-RPC over their standard streams. One prompt is one run; where its
+//! turns begin and end is inferred from what the agent tells meanwhile.
+//!
+//! [`client`] decides what to say, [`gather`] makes turns of what is heard, [`policy`] answers questions for permission;
+//! this file has the pipes and the clock.
+
+mod client;
+mod gather;
+mod policy;
+mod rpc;
+mod schema;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::{Instant, sleep_until, timeout};
+
+use self::client::{Act, Ask, Client, Ended, State};
+use self::policy::Policy;
+use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turns, Verdict};
+use crate::process::{Cancel, Canceller, Command, Exit, Limits, Output, SpawnError, Spawner, Stream};
+use crate::text::{shorten, tail};
+
+/// The kind of agent, as records have it.
+const KIND: &str = "acp";
+
+/// What an agent is told that goes on with a task.
+const INTERRUPTED: &str = "Your work on the task below was interrupted. The working copy holds what has been done so far; \
+                           go on until the task is done.";
+
+/// How long an agent may take until it can be given its task.
+const OPENING: Duration = Duration::from_secs(180);
+
+/// How long an agent may take to answer that it has stopped.
+const STOPPING: Duration = Duration::from_secs(10);
+
+/// How long an agent may take to end after its input has.
+const ENDING: Duration = Duration::from_secs(1);
+
+/// The longest line an agent may write: a whole file may be in one.
+const LONGEST_LINE: usize = 64 << 20;
+
+/// How much of a failed agent's complaint goes into the message.
+const COMPLAINT: usize = 2_000;
+
+/// How much of what an agent writes is kept.
+const OUTPUT: usize = 64 << 10;
+
+/// A program that speaks the Agent Client Protocol.
+#[derive(Debug, Clone)]
+pub struct AcpAgent {
+    argv: Vec<OsString>,
+    spawner: Spawner,
+    mode: Option<String>,
+    idle: Option<Duration>,
+}
+
+impl AcpAgent {
+    /// The program and its arguments.
+    pub fn new<A: Into<OsString>>(argv: impl IntoIterator<Item = A>, spawner: Spawner) -> Self {
+        Self { argv: argv.into_iter().map(Into::into).collect(), spawner, mode: None, idle: None }
+    }
+
+    /// The same, in one of the modes the agent has.
+    #[must_use]
+    pub fn with_mode(self, mode: Option<String>) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// The same, ended when it says nothing for so long.
+    #[must_use]
+    pub fn with_idle_limit(self, idle: Option<Duration>) -> Self {
+        Self { idle, ..self }
+    }
+
+    fn name(&self) -> String {
+        let program = self.argv.first().map(Path::new).and_then(Path::file_name);
+        program.map_or_else(|| "acp".into(), |name| name.to_string_lossy().into_owned())
+    }
+
+    fn ask(&self, job: &Job) -> Ask {
+        let prompt = match job.continues {
+            true => format!("{INTERRUPTED}\n\n{}", job.prompt),
+            false => job.prompt.clone(),
+        };
+        Ask {
+            prompt,
+            cwd: job.cwd.clone(),
+            resume: job.resume.as_ref().and_then(State::read),
+            model: job.model.clone(),
+            mode: self.mode.clone(),
+            policy: Policy {
+                allows: job.tools,
+                cwd: job.cwd.clone(),
+                writable: vec![job.root.clone(), job.status_file.clone()],
+            },
+            name: self.name(),
+        }
+    }
+
+    async fn work(&self, job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
+        if let Some(text) = job.answered() {
+            return Ok(Reply { text, end: End::Done });
+        }
+        if cancel.is_killed() {
+            return Err(AgentError::Cancelled);
+        }
+        if cancel.is_stopped() {
+            return Ok(Reply { text: String::new(), end: End::Stopped });
+        }
+        let (client, hello) = Client::new(self.ask(&job));
+        let command = Command {
+            env: job.env,
+            limits: Limits { wall: job.timeout, idle: self.idle, output: OUTPUT, ..Limits::default() },
+            lock: job.lock,
+            ..Command::new(self.argv.iter().cloned(), job.cwd)
+        };
+        let (say, input) = unbounded_channel();
+        let (heard, lines) = unbounded_channel();
+        let (killer, door) = Cancel::new();
+        let running = async {
+            // Dropped with this block, so that the end of the lines is the end of the program.
+            let mut splitter = Lines { heard, unfinished: Vec::new() };
+            let mut on_output = |stream: Stream, bytes: &[u8]| {
+                if stream == Stream::Stdout {
+                    splitter.push(bytes);
+                }
+            };
+            self.spawner.talk(command, input, &door, &mut on_output).await
+        };
+        let talk = Talk { client, say, lines, killer, turns, cancel, is_stopping: false };
+        let (output, (client, ended)) = tokio::join!(running, talk.run(hello));
+        self.conclude(client, ended, output, turns, cancel).await
+    }
+
+    /// Reports the turn in flight, now that nothing of the agent runs any more, and says how it ended.
+    async fn conclude(
+        &self,
+        mut client: Client,
+        ended: Option<Ended>,
+        output: Result<Output, SpawnError>,
+        turns: &Turns,
+        cancel: &Cancel,
+    ) -> Result<Reply, AgentError> {
+        let output = output.map_err(|error| AgentError::Terminal(format!("the agent did not run: {error}")))?;
+        let ended = match ended {
+            _ if cancel.is_killed() => Ended::Failed(AgentError::Cancelled),
+            Some(ended) => ended,
+            None => Ended::Failed(self.gone(&client, &output)),
+        };
+        let failed = match &ended {
+            Ended::Done | Ended::Limit(_) => None,
+            Ended::Cancelled => Some("stopped".to_owned()),
+            Ended::Failed(error) => Some(error.to_string()),
+        };
+        let verdict = match client.last_turn(failed.as_deref()) {
+            Some(turn) => turns.report(turn).await,
+            None => Verdict::Go,
+        };
+        let end = match ended {
+            Ended::Failed(error) => return Err(error),
+            Ended::Cancelled => End::Stopped,
+            _ if verdict == Verdict::Stop => End::Stopped,
+            Ended::Done => End::Done,
+            Ended::Limit(why) => End::Limit(why),
+        };
+        Ok(Reply { text: client.words().to_owned(), end })
+    }
+
+    /// What to say of an agent that ended without an answer.
+    fn gone(&self, client: &Client, output: &Output) -> AgentError {
+        let stderr = output.stderr.to_text();
+        let said = match tail(stderr.trim(), COMPLAINT) {
+            "" => client.noise.as_deref().map(|noise| shorten(noise, COMPLAINT)).unwrap_or_default(),
+            said => said.to_owned(),
+        };
+        let colon = if said.is_empty() { "" } else { ": " };
+        let program = self.argv.first().map(|program| program.to_string_lossy()).unwrap_or_default();
+        let why = |when: &str| format!("the agent `{program}` ended with {}{when}{colon}{said}", output.exit);
+        match output.exit {
+            Exit::TimedOut(_) => AgentError::TimedOut(why("")),
+            Exit::Cancelled => AgentError::Cancelled,
+            Exit::Code(_) | Exit::Signal(_) if client.is_asked() => AgentError::Transient(why(" before its answer")),
+            Exit::Code(_) | Exit::Signal(_) => {
+                AgentError::Terminal(why(" before it took a task; does it speak the Agent Client Protocol?"))
+            }
+        }
+    }
+}
+
+impl Agent for AcpAgent {
+    fn kind(&self) -> &'static str {
+        KIND
+    }
+
+    fn can_continue(&self) -> bool {
+        false
+    }
+
+    fn can_resume(&self, state: Option<&Value>, _home: &Path) -> bool {
+        state.is_none_or(|state| State::read(state).is_some())
+    }
+
+    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
+        Box::pin(self.work(job, turns, cancel))
+    }
+}
+
+/// The conversation with a running agent.
+struct Talk<'a> {
+    client: Client,
+    say: UnboundedSender<Vec<u8>>,
+    lines: UnboundedReceiver<Line>,
+    killer: Canceller,
+    turns: &'a Turns,
+    cancel: &'a Cancel,
+    is_stopping: bool,
+}
+
+impl Talk<'_> {
+    /// Talks until the agent is done or gone, and sees to it that it goes. Without an end it went by itself.
+    async fn run(mut self, hello: Vec<u8>) -> (Client, Option<Ended>) {
+        self.tell(hello);
+        let mut deadline = Some(Instant::now() + OPENING);
+        let ended = loop {
+            let line = tokio::select! {
+                biased;
+                () = self.cancel.killed() => {
+                    self.call_off();
+                    self.killer.kill();
+                    break None;
+                }
+                () = self.cancel.stopped(), if !self.is_stopping => {
+                    self.is_stopping = true;
+                    if !self.client.is_asked() {
+                        // Nothing has begun, so nothing has to finish.
+                        break Some(Ended::Cancelled);
+                    }
+                    continue;
+                }
+                () = until(deadline) => break Some(self.too_slow()),
+                line = self.lines.recv() => line,
+            };
+            let line = match line {
+                None => break None,
+                Some(Line::TooLong) => {
+                    break Some(Ended::Failed(AgentError::Terminal(format!(
+                        "the agent wrote a line of more than {} MiB",
+                        LONGEST_LINE >> 20
+                    ))));
+                }
+                Some(Line::Text(line)) => line,
+            };
+            let was_asked = self.client.is_asked();
+            if let Some(ended) = self.take(&line).await {
+                break Some(ended);
+            }
+            if !was_asked && self.client.is_asked() {
+                deadline = None;
+            }
+            if self.client.is_cancelled() {
+                deadline = deadline.or(Some(Instant::now() + STOPPING));
+            }
+        };
+        let Self { client, say, lines, killer, .. } = self;
+        // The end of its input tells the agent to go. Not all of them listen.
+        drop(say);
+        if timeout(ENDING, gone(lines)).await.is_err() {
+            killer.kill();
+        }
+        (client, ended)
+    }
+
+    /// Takes in a line and does what follows from it.
+    async fn take(&mut self, line: &str) -> Option<Ended> {
+        for act in self.client.hear(line) {
+            match act {
+                Act::Say(said) => self.tell(said),
+                Act::End(ended) => return Some(ended),
+                Act::Turn(turn) => {
+                    let verdict = self.turns.report(*turn).await;
+                    if verdict == Verdict::Stop || self.is_stopping {
+                        self.call_off();
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    fn tell(&self, said: Vec<u8>) {
+        // An agent that is gone hears nothing; its end is noticed elsewhere.
+        let _ = self.say.send(said);
+    }
+
+    fn call_off(&mut self) {
+        if let Some(said) = self.client.cancel() {
+            self.tell(said);
+        }
+    }
+
+    fn too_slow(&self) -> Ended {
+        match self.client.is_asked() {
+            // It was asked to stop and did not; it is made to.
+            true => Ended::Cancelled,
+            false => Ended::Failed(AgentError::TimedOut(format!(
+                "the agent was not ready for its task after {} s; does it speak the Agent Client Protocol?",
+                OPENING.as_secs()
+            ))),
+        }
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Waits for the end of a program.
+async fn gone(mut lines: UnboundedReceiver<Line>) {
+    while lines.recv().await.is_some() {}
+}
+
+/// Something an agent wrote.
+#[derive(Debug)]
+enum Line {
+    Text(String),
+    TooLong,
+}
+
+/// Cuts output into lines.
+struct Lines {
+    heard: UnboundedSender<Line>,
+    unfinished: Vec<u8>,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8]) {
+        let mut rest = bytes;
+        while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
+            self.unfinished.extend_from_slice(&rest[..at]);
+            rest = &rest[at + 1..];
+            let line = std::mem::take(&mut self.unfinished);
+            self.send(Line::Text(String::from_utf8_lossy(&line).into_owned()));
+        }
+        self.unfinished.extend_from_slice(rest);
+        if self.unfinished.len() > LONGEST_LINE {
+            self.unfinished = Vec::new();
+            self.send(Line::TooLong);
+        }
+    }
+
+    fn send(&self, line: Line) {
+        // Who has heard enough does not listen any more.
+        let _ = self.heard.send(line);
+    }
+}

@@ -1,0 +1,155 @@
+//! JSON-RPC 2.0 as the protocol uses it: one message per line, questions in both directions.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The error code of a method nobody knows.
+pub(super) const METHOD_NOT_FOUND: i64 = -32601;
+
+/// The error code of something that went wrong inside.
+pub(super) const INTERNAL: i64 = -32603;
+
+/// The protocol's error code for an agent nobody has logged in to.
+pub(super) const AUTH_REQUIRED: i64 = -32000;
+
+/// What a line of the agent says.
+#[derive(Debug, PartialEq)]
+pub(super) enum Heard {
+    /// It asks for something.
+    Request {
+        /// To be given back with the answer.
+        id: Value,
+        /// What it asks for.
+        method: String,
+        /// The details.
+        params: Value,
+    },
+    /// It tells something.
+    Notification {
+        /// What it tells.
+        method: String,
+        /// The details.
+        params: Value,
+    },
+    /// It answers.
+    Response {
+        /// The request's id.
+        id: Value,
+        /// The answer, or why there is none.
+        result: Result<Value, RpcError>,
+    },
+    /// No message at all: a log line that strayed onto standard output.
+    Noise,
+}
+
+/// Why a request has no answer.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct RpcError {
+    /// The kind of error.
+    #[serde(default)]
+    pub code: i64,
+    /// What went wrong.
+    #[serde(default)]
+    pub message: String,
+    /// More about it, in any form.
+    #[serde(default)]
+    pub data: Value,
+}
+
+impl std::fmt::Display for RpcError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} (code {})", self.message, self.code)?;
+        match &self.data {
+            Value::Null => Ok(()),
+            Value::String(text) => write!(f, ": {text}"),
+            // Most agents put what really happened here.
+            data => match data.get("details").or(data.get("message")).and_then(Value::as_str) {
+                Some(text) => write!(f, ": {text}"),
+                None => write!(f, ": {data}"),
+            },
+        }
+    }
+}
+
+#[derive(Deserialize)]
+struct Line {
+    id: Option<Value>,
+    method: Option<String>,
+    #[serde(default)]
+    params: Value,
+    #[serde(default)]
+    result: Value,
+    error: Option<RpcError>,
+}
+
+/// Reads a line.
+pub(super) fn hear(line: &str) -> Heard {
+    match serde_json::from_str::<Line>(line) {
+        Ok(Line { id: Some(id), method: Some(method), params, .. }) => Heard::Request { id, method, params },
+        Ok(Line { id: None, method: Some(method), params, .. }) => Heard::Notification { method, params },
+        Ok(Line { id: Some(id), method: None, result, error, .. }) => {
+            Heard::Response { id, result: error.map_or(Ok(result), Err) }
+        }
+        Ok(Line { id: None, method: None, .. }) | Err(_) => Heard::Noise,
+    }
+}
+
+/// A request.
+pub(super) fn request(id: u64, method: &str, params: Value) -> Vec<u8> {
+    line(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+}
+
+/// A notification.
+pub(super) fn notification(method: &str, params: Value) -> Vec<u8> {
+    line(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
+}
+
+/// The answer to a request.
+pub(super) fn answer(id: &Value, result: Value) -> Vec<u8> {
+    line(&json!({"jsonrpc": "2.0", "id": id, "result": result}))
+}
+
+/// The answer to a request for something this client does not offer.
+pub(super) fn not_offered(id: &Value, method: &str) -> Vec<u8> {
+    let message = format!("pleach does not offer `{method}`");
+    line(&json!({"jsonrpc": "2.0", "id": id, "error": {"code": METHOD_NOT_FOUND, "message": message}}))
+}
+
+fn line(message: &Value) -> Vec<u8> {
+    let mut line = message.to_string().into_bytes();
+    line.push(b'\n');
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_of_message_is_told_apart() {
+        let request = r#"{"jsonrpc":"2.0","id":"a","method":"m","params":{"x":1},"new":true}"#;
+        assert_eq!(hear(request), Heard::Request { id: json!("a"), method: "m".into(), params: json!({"x": 1}) });
+        assert_eq!(hear(r#"{"method":"m"}"#), Heard::Notification { method: "m".into(), params: Value::Null });
+        assert_eq!(hear(r#"{"id":1,"result":null}"#), Heard::Response { id: json!(1), result: Ok(Value::Null) });
+        let failed = r#"{"id":1,"error":{"code":-32603,"message":"Internal error","data":{"details":"no key"}}}"#;
+        let Heard::Response { result: Err(error), .. } = hear(failed) else { panic!("an error") };
+        assert_eq!(error.to_string(), "Internal error (code -32603): no key");
+        for noise in ["", "Loading…", "[1]", "{}", "{\"id\":", "3"] {
+            assert_eq!(hear(noise), Heard::Noise, "{noise}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_is_one_line() {
+        let said = request(7, "session/prompt", json!({"text": "a\nb"}));
+        assert_eq!(said.iter().filter(|byte| **byte == b'\n').count(), 1);
+        let text = String::from_utf8(said).unwrap();
+        assert_eq!(
+            hear(&text),
+            Heard::Request { id: json!(7), method: "session/prompt".into(), params: json!({"text": "a\nb"}) }
+        );
+        let refused = String::from_utf8(not_offered(&json!(3), "fs/read_text_file")).unwrap();
+        let Heard::Response { result: Err(error), .. } = hear(&refused) else { panic!("an error") };
+        assert_eq!(error.code, METHOD_NOT_FOUND);
+    }
+}
