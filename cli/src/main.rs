@@ -11,6 +11,7 @@ mod render;
 mod session;
 mod sessions;
 mod settings;
+mod survey;
 mod tree;
 mod trust;
 

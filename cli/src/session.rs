@@ -98,7 +98,7 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
 }
 
 /// What keeps agents where they belong.
-fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failure> {
+pub fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failure> {
     let mut available = sandbox::available();
     // An older kernel, for tests. It can only take away, and a repository has no say in it.
     if let Some(abi) = settings.own_environment.get("PLEACH_LANDLOCK_ABI").and_then(|abi| abi.parse().ok()) {
@@ -128,7 +128,7 @@ pub fn say_protection(globals: &Globals, protection: &Chosen, alone: bool) {
 }
 
 /// The program that supervises what is started: this one, also when its file is replaced meanwhile.
-fn own_program() -> std::io::Result<PathBuf> {
+pub fn own_program() -> std::io::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() { Ok(running) } else { std::env::current_exe() }
 }

@@ -10,7 +10,7 @@ use pleach::redact::Redactor;
 use crate::exit::{Exit, Failure};
 
 /// The names of a project's configuration file, the first one that is there.
-const PROJECT_FILES: [&str; 2] = ["pleach.yaml", "orchestra.yaml"];
+pub const PROJECT_FILES: [&str; 2] = ["pleach.yaml", "orchestra.yaml"];
 
 /// What a command knows before it reads its settings.
 #[derive(Debug, Clone)]

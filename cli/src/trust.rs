@@ -161,15 +161,17 @@ fn key(repo: &str, item: &TrustItem) -> Result<String, Failure> {
 /// Makes sure the user agrees to all of `items`. What was agreed to before is not asked again; everything else is
 /// shown whole and asked about once.
 pub fn require(store: &Store, repo: &Path, items: Vec<TrustItem>, ask: Ask) -> Result<(), Failure> {
-    let answer = |question: &str| -> std::io::Result<bool> {
-        let mut err = anstream::stderr();
-        write!(err, "{question}")?;
-        err.flush()?;
-        let mut line = String::new();
-        std::io::stdin().lock().read_line(&mut line)?;
-        Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
-    };
-    require_with(store, repo, items, ask, &mut anstream::stderr(), answer)
+    require_with(store, repo, items, ask, &mut anstream::stderr(), confirm)
+}
+
+/// Asks a person; anything but yes is no.
+pub fn confirm(question: &str) -> std::io::Result<bool> {
+    let mut err = anstream::stderr();
+    write!(err, "{question}")?;
+    err.flush()?;
+    let mut line = String::new();
+    std::io::stdin().lock().read_line(&mut line)?;
+    Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
 fn require_with(

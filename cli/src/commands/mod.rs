@@ -6,11 +6,13 @@ mod completions;
 mod config;
 mod demo;
 mod diff;
+mod doctor;
 mod export;
 mod garden;
 mod gardener;
 mod graph;
 mod help_markdown;
+mod init;
 mod inspect;
 mod logs;
 mod reports;
@@ -48,6 +50,8 @@ pub struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Demo(demo::DemoArgs),
+    Init(init::InitArgs),
+    Doctor(doctor::DoctorArgs),
     Run(run::RunArgs),
     Build(build::BuildArgs),
     Garden(garden::GardenArgs),
@@ -145,6 +149,8 @@ impl Globals {
 fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
     match command {
         Command::Demo(args) => demo::run(globals, args),
+        Command::Init(args) => init::run(globals, args),
+        Command::Doctor(args) => doctor::run(globals, args),
         Command::Run(args) => run::run(globals, args),
         Command::Build(args) => build::run(globals, args),
         Command::Garden(args) => garden::run(globals, args),

@@ -115,6 +115,7 @@ fn failure(error: &RemoveError) -> Failure {
         RemoveError::CheckedOut { .. } => {
             Failure::new(Exit::WorkFailed, error.to_string()).hint("switch to another branch there first")
         }
+        RemoveError::Obstacle(obstacle) => Failure::new(Exit::WorkFailed, obstacle.to_string()),
         RemoveError::WorktreeLocked { path, .. } => Failure::new(Exit::WorkFailed, error.to_string())
             .hint(format!("`git worktree unlock {}` allows it", path.display())),
     }

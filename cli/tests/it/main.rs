@@ -20,6 +20,7 @@ mod sessions;
 mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
 mod support;
+mod survey;
 mod terminal;
 mod tree_commands;
 mod tree_crash;

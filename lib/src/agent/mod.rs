@@ -1,8 +1,8 @@
 //! Agents: who does the work of a node. All of them take a [`Job`] and report the turns they take; what they changed
 //! is found and kept by others.
 
-mod bounds;
 mod acp;
+mod bounds;
 pub mod builtin;
 mod command;
 mod commit_message;

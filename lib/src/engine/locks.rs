@@ -21,7 +21,7 @@ impl Locks {
         let common = repo.common_dir();
         let session = Lock::take(&common, &lock_name(id), &format!("session {id}"))?;
         let what = format!("the working copy of session {id}");
-        let worktree = Lock::take(&common, &format!("worktree-{id}-main"), &what)?;
+        let worktree = Lock::take(&common, &worktree_lock_name(id), &what)?;
         Ok(Self { session, worktree })
     }
 
@@ -52,4 +52,9 @@ impl Locks {
 /// The name of a session's lock.
 pub fn lock_name(id: &SessionId) -> String {
     format!("session-{id}")
+}
+
+/// The name of the lock of a session's working copy.
+pub(super) fn worktree_lock_name(id: &SessionId) -> String {
+    format!("worktree-{id}-main")
 }

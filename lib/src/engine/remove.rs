@@ -38,6 +38,9 @@ pub enum RemoveError {
         /// What they said.
         why: String,
     },
+    /// Something would be lost.
+    #[error(transparent)]
+    Obstacle(Obstacle),
 }
 
 fn because(why: &str) -> String {
@@ -130,12 +133,12 @@ pub enum Step {
 
 /// Something to be saved.
 #[derive(Debug)]
-struct Keep {
-    writer: Writer,
-    tree: TreeId,
-    parents: Vec<CommitId>,
-    unmerged: bool,
-    uncommitted: Vec<RepoPath>,
+pub(super) struct Keep {
+    pub writer: Writer,
+    pub tree: TreeId,
+    pub parents: Vec<CommitId>,
+    pub unmerged: bool,
+    pub uncommitted: Vec<RepoPath>,
 }
 
 /// A removal that has been looked into. While it lives, nobody can work on the session.
@@ -172,7 +175,7 @@ impl Session {
                 return Err(RemoveError::WorktreeLocked { path: listed.path, why });
             }
             if listed.path.is_dir() {
-                keeps.extend(uncommitted(repo, &summary, &listed.path, &mut obstacles)?);
+                keeps.extend(uncommitted(repo, summary.work(), &copied_in(&summary), &listed.path, &mut obstacles)?);
             }
             worktrees.push(listed.path);
         }
@@ -259,7 +262,7 @@ fn delete(repo: &Repo, refs: Vec<(String, CommitId)>) -> Result<(), git::Error> 
     }
 }
 
-fn remove_directory(path: &Path) -> Result<(), workspace::Error> {
+pub(super) fn remove_directory(path: &Path) -> Result<(), workspace::Error> {
     match std::fs::remove_dir_all(path) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
             Err(workspace::Error::Io { doing: "remove", path: path.to_owned(), source })
@@ -269,7 +272,7 @@ fn remove_directory(path: &Path) -> Result<(), workspace::Error> {
 }
 
 /// Removes what stands beside a working copy, and the session's directory, unless something else is in it.
-fn remove_run_directory(copy: &Path) -> Result<(), workspace::Error> {
+pub(super) fn remove_run_directory(copy: &Path) -> Result<(), workspace::Error> {
     remove_directory(&copy.with_file_name(RUN_DIR))?;
     if let Some(parent) = copy.parent() {
         let _ = std::fs::remove_dir(parent);
@@ -288,7 +291,7 @@ impl Keep {
     }
 
     /// Saves it, unless a removal that was cut short has done so.
-    fn save(self, repo: &Repo, session: &SessionId) -> Result<String, RemoveError> {
+    pub fn save(self, repo: &Repo, session: &SessionId) -> Result<String, RemoveError> {
         for (name, at) in repo.references(&format!("{KEEP}{session}-"))? {
             let kept = repo.commit(at)?;
             let has_all = self.parents.iter().all(|parent| kept.parents.contains(parent));
@@ -360,16 +363,17 @@ fn is_merged(repo: &Repo, summary: &Summary, tip: CommitId, goes: Option<&str>) 
 }
 
 /// What a working copy has that the session's newest commit has not.
-fn uncommitted(
+pub(super) fn uncommitted(
     repo: &Repo,
-    summary: &Summary,
+    tip: Option<CommitId>,
+    copied_in: &[RepoPath],
     path: &Path,
     obstacles: &mut Vec<Obstacle>,
 ) -> Result<Option<Keep>, RemoveError> {
-    let Some(tip) = summary.work() else { return Ok(None) };
+    let Some(tip) = tip else { return Ok(None) };
     let tree = repo.tree_of(tip)?;
     let mut worktree = Worktree::open(repo, path)?;
-    worktree.exclude(&copied_in(summary));
+    worktree.exclude(copied_in);
     worktree.accept(tree)?;
     let scan = worktree.scan()?;
     let mut writer = repo.writer();

@@ -37,6 +37,7 @@ pub use land::LandError;
 pub use merge::{Conflict, MergeError};
 pub use object::{Commit, EntryKind, Person, TreeEntry};
 pub use open::Durability;
+pub use program::version;
 pub use refs::{Move, SwapError};
 pub use repo::{Head, Repo};
 pub use worktree::{Held, HeldBack, Limits, Listed, Restored, Scan, Worktree, Written};

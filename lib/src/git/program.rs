@@ -100,6 +100,11 @@ impl Program {
     }
 }
 
+/// What the git program says it is, once it is known to be new enough.
+pub fn version(environment: &Environment) -> Result<String, Error> {
+    Program::new(environment).version(Path::new("/"))
+}
+
 /// Major and minor number out of `git version 2.47.3` and its vendor spellings.
 fn parse_version(text: &str) -> Option<(u32, u32)> {
     let number = text.strip_prefix("git version ")?;

@@ -23,7 +23,7 @@ pub(crate) use http::{Answer, HttpError};
 pub use message::{Message, Part, Role};
 pub use providers::{NoProvider, Providers};
 pub(crate) use remote::{PassError, Passed, passed_on};
-pub use remote::{Remote, Unusable};
+pub use remote::{Remote, Unusable, key_variables};
 pub use script::{Script, ScriptError};
 
 /// A tool the model may ask for.

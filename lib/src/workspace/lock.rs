@@ -72,6 +72,20 @@ impl Lock {
         }
     }
 
+    /// The names of all locks there are files of, held or not, in order.
+    pub fn names(common_dir: &Path) -> Result<Vec<String>, LockError> {
+        let path = common_dir.join("pleach/lock");
+        let failed = |source| LockError::Io { path: path.clone(), source };
+        let entries = match std::fs::read_dir(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(failed)?,
+        };
+        let names = entries.map(|entry| entry.map(|entry| entry.file_name().to_string_lossy().into_owned()));
+        let mut names = names.collect::<io::Result<Vec<String>>>().map_err(failed)?;
+        names.sort();
+        Ok(names)
+    }
+
     /// Whether somebody holds the lock.
     pub fn is_held(common_dir: &Path, name: &str) -> bool {
         let path = common_dir.join("pleach/lock").join(name);

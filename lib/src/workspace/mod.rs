@@ -1,6 +1,7 @@
 //! Where a session works: its branch, its working copies, what it saves before removing, and who may write.
 
 mod copy;
+mod disk;
 mod guard;
 mod keep;
 mod lock;
@@ -8,12 +9,13 @@ mod names;
 mod settings;
 
 pub use copy::{Author, Change, Position, WorkingCopy};
+pub use disk::free_space;
 pub use guard::{Guard, Trespass, Watch};
 pub use keep::{KEEP, save as keep};
 pub use lock::{Holder, Lock, LockError};
 pub use names::{
-    agent_home, branch_key, branch_of_key, branch_ref, default_worktree_base, new_session_id, phase_branch,
-    phase_branches, repo_name, session_branch, task_branch, task_branches,
+    agent_home, agent_homes, branch_key, branch_of_key, branch_ref, default_worktree_base, new_session_id,
+    phase_branch, phase_branches, repo_name, session_branch, task_branch, task_branches,
 };
 pub use settings::WorktreeSettings;
 

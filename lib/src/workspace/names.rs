@@ -75,6 +75,17 @@ pub fn agent_home(state_dir: &Path, common_dir: &Path, session: &SessionId) -> P
     state_dir.join("agents").join(format!("{session}-{:08x}", fnv(common_dir.as_os_str().as_encoded_bytes())))
 }
 
+/// The directories agents of a repository's sessions have, in order.
+pub fn agent_homes(state_dir: &Path, common_dir: &Path) -> Vec<(SessionId, PathBuf)> {
+    let Ok(entries) = std::fs::read_dir(state_dir.join("agents")) else { return Vec::new() };
+    let session = |path: &Path| path.file_name()?.to_str()?.split('-').next()?.parse::<SessionId>().ok();
+    let paths = entries.flatten().map(|entry| entry.path());
+    let homes = paths.filter_map(|path| Some((session(&path)?, path)));
+    let mut homes: Vec<_> = homes.filter(|(id, path)| agent_home(state_dir, common_dir, id) == *path).collect();
+    homes.sort();
+    homes
+}
+
 /// FNV-1a, which stays the same from build to build.
 fn fnv(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))

@@ -87,11 +87,11 @@ impl Gather {
                 }
                 over
             }
-            Update::ToolCall(tool) | Update::ToolCallUpdate(tool) => {
+            Update::ToolCall(tool) => {
                 self.tool(tool);
                 None
             }
-            Update::UsageUpdate(usage) => {
+            Update::Usage(usage) => {
                 self.usage(usage);
                 None
             }

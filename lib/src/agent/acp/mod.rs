@@ -14,6 +14,7 @@ mod tests;
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -85,8 +86,8 @@ impl AcpAgent {
 
     fn ask(&self, job: &Job) -> Ask {
         let prompt = match job.continues {
-            true => format!("{INTERRUPTED}\n\n{}", job.prompt),
-            false => job.prompt.clone(),
+            true => format!("{INTERRUPTED}\n\n{}", job.prompt_in_bounds()),
+            false => job.prompt_in_bounds(),
         };
         Ask {
             prompt,
@@ -103,7 +104,7 @@ impl AcpAgent {
         }
     }
 
-    async fn work(&self, job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
+    async fn work(&self, mut job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
         if let Some(text) = job.answered() {
             return Ok(Reply { text, end: End::Done });
         }
@@ -113,11 +114,14 @@ impl AcpAgent {
         if cancel.is_stopped() {
             return Ok(Reply { text: String::new(), end: End::Stopped });
         }
+        // It speaks to its model by itself.
+        job.sandbox = job.sandbox.map(|sandbox| Arc::new(sandbox.with_network()));
         let (client, hello) = Client::new(self.ask(&job));
         let command = Command {
             env: job.env,
             limits: Limits { wall: job.timeout, idle: self.idle, output: OUTPUT, ..Limits::default() },
             lock: job.lock,
+            sandbox: job.sandbox,
             ..Command::new(self.argv.iter().cloned(), job.cwd)
         };
         let (say, input) = unbounded_channel();

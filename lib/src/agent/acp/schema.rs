@@ -120,9 +120,10 @@ pub(super) struct SessionUpdate {
 pub(super) enum Update {
     AgentMessageChunk(Chunk),
     AgentThoughtChunk(Chunk),
+    #[serde(alias = "tool_call_update")]
     ToolCall(ToolUpdate),
-    ToolCallUpdate(ToolUpdate),
-    UsageUpdate(UsageUpdate),
+    #[serde(rename = "usage_update")]
+    Usage(UsageUpdate),
     #[serde(other)]
     Other,
 }

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
+use hyper::Method;
 use hyper::header::{
     ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, HeaderValue, USER_AGENT,
 };
@@ -90,6 +91,11 @@ fn known(name: ProviderName) -> Option<Known> {
         },
         ProviderName::Script => return None,
     })
+}
+
+/// The variables a provider's key may be in, the first one that is set.
+pub fn key_variables(name: ProviderName) -> &'static [&'static str] {
+    known(name).map_or(&[], |known| known.keys)
 }
 
 /// Why a provider cannot be asked.
@@ -174,6 +180,18 @@ impl Remote {
             max_tokens: settings.max_tokens,
             prices: Prices::new(&given.prices),
         })))
+    }
+
+    /// Asks the server for nothing in particular, without a key, and gives the status it answers with: whoever answers
+    /// can be reached. The error says why nobody does.
+    pub async fn reach(&self) -> Result<u16, String> {
+        let answer = self.0.client.call(Method::GET, "/", &[], Bytes::new()).await;
+        answer.map(|answer| answer.status).map_err(|error| error.to_string())
+    }
+
+    /// The address of its server.
+    pub fn address(&self) -> String {
+        self.0.client.base().to_string()
     }
 
     /// Its name.

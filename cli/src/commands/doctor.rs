@@ -1,0 +1,131 @@
+//! `pleach doctor`
+
+use std::path::Path;
+
+use clap::Args;
+use pleach::config::Environment;
+use pleach::git::Repo;
+use pleach::llm::Providers;
+use serde_json::json;
+
+use crate::commands::Globals;
+use crate::commands::init::{runtime, spawner};
+use crate::commands::run::load_settings;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_git;
+use crate::render::Out;
+use crate::session::protection;
+use crate::settings;
+use crate::survey::health::{self, Finding, Level};
+use crate::survey::{self, agents};
+
+/// Look whether all is well: git, settings, agents, keys, sandbox, disk, and what sessions have left behind.
+///
+/// Every finding comes with what to do about it. Of keys and logins only their presence is told. Exits with 7 while
+/// something does not work; warnings are no failure.
+#[derive(Debug, Args)]
+pub struct DoctorArgs {
+    /// Mend what can be mended safely: remove what sessions that are gone have left. Uncommitted work in it is kept under
+    /// refs/pleach/keep/ first.
+    #[arg(long)]
+    fix: bool,
+    /// Ask also whether the providers can be reached. No key is sent.
+    #[arg(long)]
+    online: bool,
+}
+
+pub fn run(globals: &Globals, args: DoctorArgs) -> Result<Exit, Failure> {
+    let findings = look(globals, &args)?;
+    let failed = findings.iter().any(|finding| finding.level == Level::Error);
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({"ok": !failed, "findings": findings}))?;
+    } else {
+        for finding in findings.iter().filter(|finding| globals.verbosity >= 0 || finding.level > Level::Ok) {
+            out.line(shown(finding))?;
+        }
+    }
+    Ok(if failed { Exit::Environment } else { Exit::Done })
+}
+
+/// Looks at everything there is to look at.
+fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
+    let environment = &globals.environment;
+    let mut findings = vec![health::git(environment)];
+    let repo = repository(&globals.dir, environment, &mut findings);
+    let root = repo.as_ref().and_then(Repo::workdir).unwrap_or(&globals.dir).to_owned();
+    let settings = match load_settings(globals, &root) {
+        Ok(settings) => settings,
+        Err(failure) => {
+            let fix = failure.hint.clone().unwrap_or_else(|| "mend the settings; `pleach config` shows them".into());
+            findings.push(Finding::error("settings", failure.sentence(), fix));
+            return Ok(findings);
+        }
+    };
+    let config = &settings.resolved.config;
+    findings.push(match settings.files.as_slice() {
+        [] => Finding::ok("settings", "the defaults, for there is no pleach.yaml"),
+        files => {
+            let names: Vec<String> =
+                files.iter().map(|file| settings::shortened(file, &globals.dir).display().to_string()).collect();
+            Finding::ok("settings", names.join(", "))
+        }
+    });
+    let spawner = spawner(&settings.environment)?;
+    let runtime = runtime()?;
+    let installed = runtime.block_on(agents::installed(environment, &spawner, &root));
+    let providers = Providers::new(config, &settings.environment, &spawner, None);
+    findings.extend(health::configured(config, &settings, &providers, &root));
+    findings.push(health::installed(&installed));
+    findings.push(health::keys(&survey::keys(&settings.environment)));
+    if args.online {
+        findings.extend(runtime.block_on(health::online(config, &settings, &spawner)));
+    }
+    findings.push(health::sandbox(protection(&settings, config).map_err(|failure| failure.sentence())));
+    let mut disks = vec![("pleach's state", settings.state_dir.as_path())];
+    disks.extend(repo.as_ref().map(|_| ("the repository", root.as_path())));
+    findings.extend(health::disk(&disks));
+    if let Some(repo) = &repo {
+        findings.extend(health::sessions(repo));
+        findings.extend(health::index_lock(repo));
+        findings.extend(health::leftovers(repo, &health::places(repo, &settings), args.fix));
+    }
+    Ok(findings)
+}
+
+fn repository(dir: &Path, environment: &Environment, findings: &mut Vec<Finding>) -> Option<Repo> {
+    match Repo::discover(dir, environment) {
+        Ok(repo) => {
+            let place = repo.workdir().unwrap_or(repo.git_dir()).display().to_string();
+            findings.push(Finding::ok("repository", place));
+            Some(repo)
+        }
+        // Without git there is nothing to say about a repository.
+        Err(_) if findings.iter().any(|finding| finding.level == Level::Error) => None,
+        Err(error) => {
+            let failure = of_git(&error);
+            let fix = failure.hint.clone().unwrap_or_else(|| "run pleach in a repository".into());
+            let finding = match &error {
+                pleach::git::Error::NotARepository { .. } => Finding::warn("repository", failure.sentence(), fix),
+                _ => Finding::error("repository", failure.sentence(), fix),
+            };
+            findings.push(finding);
+            None
+        }
+    }
+}
+
+fn shown(finding: &Finding) -> String {
+    let (word, style) = match finding.level {
+        Level::Ok if finding.fixed => ("fixed", anstyle::AnsiColor::Green),
+        Level::Ok => ("ok", anstyle::AnsiColor::Green),
+        Level::Warn => ("warn", anstyle::AnsiColor::Yellow),
+        Level::Error => ("error", anstyle::AnsiColor::Red),
+    };
+    let style = style.on_default().bold();
+    let mut text = format!("{style}{word:<5}{style:#}  {:<10}  {}", finding.what, finding.message);
+    if let Some(fix) = &finding.fix {
+        text.push_str(&format!("\n                   fix: {fix}"));
+    }
+    text
+}

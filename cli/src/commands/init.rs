@@ -1,0 +1,296 @@
+//! `pleach init`
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::path::Path;
+
+use clap::Args;
+use pleach::config::{self, Environment, Layer, Level, ProviderName};
+use pleach::git::Repo;
+use pleach::process::Spawner;
+use serde_json::{Value, json};
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_git;
+use crate::render::Out;
+use crate::session::own_program;
+use crate::settings::{self, PROJECT_FILES, Search};
+use crate::survey;
+use crate::survey::agents::{self, Installed, KNOWN};
+use crate::survey::project::{self, Files, Guess};
+use crate::trust::confirm;
+
+/// Write a pleach.yaml for this repository, with what is found in it and on this machine.
+///
+/// Looks for agents on PATH, for keys by the names of their variables, and for the files that tell how the project is
+/// set up and tested. The file is shown, and written once you agree (or with -y). One that is there already is never
+/// overwritten. With --json it is written only with -y.
+#[derive(Debug, Args)]
+pub struct InitArgs {}
+
+/// What was found.
+#[derive(Debug)]
+struct Found {
+    agents: Vec<Installed>,
+    keys: Vec<(ProviderName, &'static str)>,
+    guesses: Vec<Guess>,
+}
+
+/// What the file says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Proposal<'a> {
+    agent: Option<&'a str>,
+    setup: Option<(&'a str, &'a str)>,
+    test: Option<(&'a str, &'a str)>,
+}
+
+pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
+    let repo = Repo::discover(&globals.dir, &globals.environment).map_err(|error| of_git(&error))?;
+    let root = repo.workdir().ok_or_else(|| {
+        Failure::new(Exit::Usage, "a bare repository has no place for a pleach.yaml")
+            .hint("put one into the directory you run pleach in, or name it with --config")
+    })?;
+    let found = look(globals, root)?;
+    let proposal = found.proposal();
+    let text = proposal.text(&found);
+    if let Some(name) = PROJECT_FILES.iter().find(|name| root.join(name).exists()) {
+        return Err(exists(globals, root, name, &proposal));
+    }
+    check(root, &text)?;
+    let mut out = Out::new();
+    let mut written = false;
+    if !globals.json {
+        out.text(&text)?;
+    }
+    if globals.yes || (!globals.json && agreed()?) {
+        write(root, &text)?;
+        written = true;
+    }
+    if globals.json {
+        out.json(&found.json(&proposal, &text, written))?;
+    } else if globals.verbosity >= 0 {
+        anstream::eprintln!("wrote {}", root.join(PROJECT_FILES[0]).display());
+        anstream::eprintln!("next: `pleach doctor` looks whether all is well, `pleach config` shows every setting");
+    }
+    Ok(Exit::Done)
+}
+
+/// Looks around.
+fn look(globals: &Globals, root: &Path) -> Result<Found, Failure> {
+    let spawner = spawner(&globals.environment)?;
+    let agents = runtime()?.block_on(agents::installed(&globals.environment, &spawner, root));
+    Ok(Found { agents, keys: survey::keys(&globals.environment), guesses: project::guesses(&files(root)?) })
+}
+
+/// What waits for programs and servers here. Ctrl-C ends pleach, and with it what it started.
+pub fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let made = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    made.map_err(|error| Failure::new(Exit::Environment, "cannot start the runtime").because(&error))
+}
+
+/// What starts programs here.
+pub fn spawner(environment: &Environment) -> Result<Spawner, Failure> {
+    let shim = own_program()
+        .map_err(|error| Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error))?;
+    Ok(Spawner::new(vec![shim.into(), "__exec".into()], environment))
+}
+
+/// What lies at the root of the project.
+fn files(root: &Path) -> Result<Files, Failure> {
+    let unreadable = |error: std::io::Error| {
+        Failure::new(Exit::Environment, format!("cannot read {}", root.display())).because(&error)
+    };
+    let mut files = Files::new();
+    for entry in std::fs::read_dir(root).map_err(unreadable)? {
+        let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
+        let text = project::READ.contains(&name.as_str()).then(|| std::fs::read_to_string(root.join(&name)).ok());
+        files.insert(name, text.flatten().unwrap_or_default());
+    }
+    Ok(files)
+}
+
+impl Found {
+    fn proposal(&self) -> Proposal<'_> {
+        let first = |pick: fn(&Guess) -> &Option<String>| {
+            self.guesses.iter().find_map(|guess| Some((guess.from, pick(guess).as_deref()?)))
+        };
+        Proposal { agent: self.agent(), setup: first(|guess| &guess.setup), test: first(|guess| &guess.test) }
+    }
+
+    /// The agent to use: one that can work at once, else the built-in one if it could, else one that is there.
+    fn agent(&self) -> Option<&str> {
+        let has_key = |name: &str| {
+            let provider = KNOWN.iter().find(|known| known.name == name).and_then(|known| known.provider);
+            self.keys.iter().any(|(with_key, _)| Some(*with_key) == provider)
+        };
+        let ready = self.agents.iter().find(|agent| agent.has_login || has_key(agent.name));
+        let builtin = || Some("builtin").filter(|_| !self.keys.is_empty());
+        ready.map(|agent| agent.name).or_else(builtin).or(self.agents.first().map(|agent| agent.name))
+    }
+
+    fn json(&self, proposal: &Proposal<'_>, text: &str, written: bool) -> Value {
+        let agents: Vec<Value> = self
+            .agents
+            .iter()
+            .map(|agent| {
+                json!({
+                    "name": agent.name, "path": agent.path.to_string_lossy(), "version": agent.version,
+                    "login": agent.has_login,
+                })
+            })
+            .collect();
+        let keys: Vec<Value> =
+            self.keys.iter().map(|(provider, name)| json!({"provider": provider.as_str(), "variable": name})).collect();
+        let guesses: Vec<Value> = self
+            .guesses
+            .iter()
+            .map(|guess| json!({"from": guess.from, "setup": guess.setup, "test": guess.test}))
+            .collect();
+        json!({
+            "agents": agents, "keys": keys, "project": guesses, "agent": proposal.agent,
+            "file": PROJECT_FILES[0], "text": text, "written": written,
+        })
+    }
+}
+
+impl Proposal<'_> {
+    /// The file.
+    fn text(&self, found: &Found) -> String {
+        let mut text = "# Settings of pleach for this repository; `pleach config` shows all there are.\n".to_owned();
+        let names: Vec<&str> = found.agents.iter().map(|agent| agent.name).collect();
+        let keys: Vec<&str> = found.keys.iter().map(|(_, name)| *name).collect();
+        let here: Vec<&str> = names.into_iter().chain(keys).collect();
+        match self.agent {
+            Some(agent) => {
+                text.push_str(&format!("\n# Who works. Found here: {}.\nagent: {agent}\n", here.join(", ")));
+            }
+            None => text.push_str(
+                "\n# Who works. Neither an agent nor a key was found here, so runs are simulated until one is named: claude,\n\
+                 # codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.\n# agent: claude\n",
+            ),
+        }
+        if let Some((from, command)) = self.setup {
+            text.push_str(&format!(
+                "\nworktrees:\n  # Run once in each new working copy; guessed from {from}.\n  setup: {}\n",
+                scalar(command)
+            ));
+        }
+        if let Some((from, command)) = self.test {
+            text.push_str(&format!(
+                "\ntree:\n  # The test of tasks that have none of their own; guessed from {from}.\n  test_command: {}\n",
+                scalar(command)
+            ));
+        }
+        text
+    }
+}
+
+/// A text as YAML: plain where that is safe, else quoted as JSON has it, which YAML reads too.
+fn scalar(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || " _-./=&".contains(c);
+    let is_plain =
+        text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.chars().all(plain) && !text.ends_with(' ');
+    if is_plain { text.to_owned() } else { Value::from(text).to_string() }
+}
+
+/// Makes sure that pleach can read what it is about to write.
+fn check(root: &Path, text: &str) -> Result<(), Failure> {
+    let layer = Layer::file(Level::Project, root.join(PROJECT_FILES[0]), text.to_owned());
+    config::resolve(vec![layer]).map(drop).map_err(|errors| settings::failure(&errors, root))
+}
+
+/// Asks whether to write the file.
+fn agreed() -> Result<bool, Failure> {
+    let refused = |message: &str| Failure::new(Exit::WaitsForPerson, message.to_owned());
+    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+        return Err(refused("nothing was written, for nobody is there to be asked")
+            .hint("run `pleach init -y` to write what is shown above"));
+    }
+    match confirm("Write this to pleach.yaml? [y/N] ") {
+        Ok(true) => Ok(true),
+        Ok(false) => Err(refused("nothing was written").hint("run `pleach init` again, or write the file by hand")),
+        Err(error) => Err(refused("the answer cannot be read").because(&error).hint("agree with -y")),
+    }
+}
+
+fn write(root: &Path, text: &str) -> Result<(), Failure> {
+    let path = root.join(PROJECT_FILES[0]);
+    let made = OpenOptions::new().write(true).create_new(true).open(&path);
+    made.and_then(|mut file| file.write_all(text.as_bytes())).map_err(|error| {
+        let exit = if error.kind() == ErrorKind::AlreadyExists { Exit::Usage } else { Exit::Environment };
+        Failure::new(exit, format!("cannot write {}", path.display())).because(&error)
+    })
+}
+
+/// A file is there: what would be different in it.
+fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -> Failure {
+    let failure = |message: String| Failure::new(Exit::Usage, message);
+    let kept = format!("there is a {name} already, which is left as it is");
+    let config = match settings::load(globals.environment.clone(), &Search::from(root, None)) {
+        Ok(settings) => settings.resolved.config,
+        Err(mistakes) => {
+            return failure(format!("{kept}; it has mistakes: {}", mistakes.message)).hint("mend them first");
+        }
+    };
+    let agent = config.agent.as_ref().map(ToString::to_string);
+    let command = |found: Option<(&str, &str)>| found.map(|(_, command)| command.to_owned());
+    let different: Vec<String> = [
+        ("agent", agent, proposal.agent.map(str::to_owned)),
+        ("worktrees.setup", config.worktrees.setup.clone(), command(proposal.setup)),
+        ("tree.test_command", config.tree.test_command.clone(), command(proposal.test)),
+    ]
+    .into_iter()
+    .filter(|(_, is, found)| found.is_some() && is != found)
+    .map(|(key, is, found)| {
+        let is = is.map_or_else(|| "is not set".to_owned(), |is| format!("is `{is}`"));
+        format!("`{key}` {is}, found was `{}`", found.unwrap_or_default())
+    })
+    .collect();
+    match different.is_empty() {
+        true => failure(kept).hint("it says what was found here; `pleach config` shows every setting"),
+        false => failure(format!("{kept}: {}", different.join("; "))).hint("change the file by hand where you agree"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(agents: &[(&'static str, bool)], keys: &[(ProviderName, &'static str)]) -> Found {
+        let agents = agents.iter().map(|(name, has_login)| Installed {
+            name,
+            path: "/bin/x".into(),
+            version: None,
+            has_login: *has_login,
+        });
+        Found { agents: agents.collect(), keys: keys.to_vec(), guesses: Vec::new() }
+    }
+
+    #[test]
+    fn who_can_work_at_once_is_chosen() {
+        let anthropic = (ProviderName::Anthropic, "ANTHROPIC_API_KEY");
+        let openai = (ProviderName::Openai, "OPENAI_API_KEY");
+        for (agents, keys, expected) in [
+            (&[("claude", false), ("codex", false)][..], &[openai][..], Some("codex")),
+            (&[("claude", false), ("gemini", true)], &[], Some("gemini")),
+            (&[("gemini", false)], &[anthropic], Some("builtin")),
+            (&[("opencode", false)], &[], Some("opencode")),
+            (&[], &[anthropic], Some("builtin")),
+            (&[], &[], None),
+        ] {
+            assert_eq!(found(agents, keys).agent(), expected, "{agents:?} {keys:?}");
+        }
+    }
+
+    #[test]
+    fn commands_read_back_from_the_file() {
+        for command in ["npm ci", "make: it", "a # b", "go test ./...", "x 'y' \"z\"", "true", "- a", "p && q"] {
+            let found = found(&[], &[]);
+            let proposal = Proposal { test: Some(("Makefile", command)), ..Proposal::default() };
+            let layer = Layer::file(Level::Project, "pleach.yaml".into(), proposal.text(&found));
+            let resolved = config::resolve(vec![layer]).unwrap_or_else(|errors| panic!("{command}: {errors:?}"));
+            assert_eq!(resolved.config.tree.test_command.as_deref(), Some(command));
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Whether all is well: what was looked at, what is wrong with it, and how to mend it.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use pleach::config::{AgentChoice, Config, Environment, ProviderName};
+use pleach::engine::{Leftover, Places, Session, Standing, View};
+use pleach::git::{self, Repo};
+use pleach::llm::{Providers, Remote};
+use pleach::process::Spawner;
+use pleach::process::sandbox::Chosen;
+use pleach::text::{counted, listed};
+use pleach::workspace::{Lock, default_worktree_base, free_space, repo_name};
+use serde::Serialize;
+
+use super::agents::{self, Installed, KNOWN};
+use crate::failure::of_git;
+use crate::settings::Settings;
+
+/// How long a provider may take to answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Below this much room work may fail soon, and below that it will.
+const LITTLE: u64 = 1 << 30;
+const TOO_LITTLE: u64 = 100 << 20;
+
+/// How many names a message holds.
+const NAMED: usize = 5;
+
+/// How bad a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    /// All is well.
+    Ok,
+    /// It works, but somebody should know.
+    Warn,
+    /// It does not work.
+    Error,
+}
+
+/// One thing that was looked at.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How bad it is.
+    pub level: Level,
+    /// What it is about, in a word.
+    pub what: &'static str,
+    /// What was found.
+    pub message: String,
+    /// How to mend it.
+    pub fix: Option<String>,
+    /// Whether it was mended just now.
+    pub fixed: bool,
+}
+
+impl Finding {
+    fn new(level: Level, what: &'static str, message: impl Into<String>, fix: Option<String>) -> Self {
+        Self { level, what, message: message.into(), fix, fixed: false }
+    }
+
+    /// All is well.
+    pub fn ok(what: &'static str, message: impl Into<String>) -> Self {
+        Self::new(Level::Ok, what, message, None)
+    }
+
+    /// Somebody should know, and what to do about it.
+    pub fn warn(what: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::new(Level::Warn, what, message, Some(fix.into()))
+    }
+
+    /// It does not work, and what to do about it.
+    pub fn error(what: &'static str, message: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self::new(Level::Error, what, message, Some(fix.into()))
+    }
+}
+
+/// The git program.
+pub fn git(environment: &Environment) -> Finding {
+    let (major, minor) = git::OLDEST_GIT;
+    match git::version(environment) {
+        Ok(version) => Finding::ok("git", version.trim_start_matches("git version ").to_owned()),
+        Err(error) => {
+            let failure = of_git(&error);
+            Finding::error("git", failure.sentence(), format!("install git {major}.{minor} or newer"))
+        }
+    }
+}
+
+/// The agents that are installed.
+pub fn installed(found: &[Installed]) -> Finding {
+    let told = |agent: &Installed| {
+        let version = agent.version.as_deref().unwrap_or("of an unknown version");
+        let login = if agent.has_login { " (logged in)" } else { "" };
+        format!("{} {version}{login}", agent.name)
+    };
+    match found.is_empty() {
+        false => Finding::ok("installed", found.iter().map(told).collect::<Vec<_>>().join(", ")),
+        true => Finding::ok("installed", "none of claude, codex, gemini and opencode is on PATH"),
+    }
+}
+
+/// The keys of providers.
+pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
+    let told = found.iter().map(|(provider, variable)| format!("{provider} ({variable})"));
+    match found.is_empty() {
+        false => Finding::ok("keys", told.collect::<Vec<_>>().join(", ")),
+        true => Finding::ok("keys", "none is set"),
+    }
+}
+
+/// Whether every agent the settings name can be started.
+pub fn configured(config: &Config, settings: &Settings, providers: &Providers, root: &Path) -> Vec<Finding> {
+    let mut choices: Vec<(String, AgentChoice)> = Vec::new();
+    choices.extend(config.agent.iter().map(|choice| ("agent".to_owned(), choice.clone())));
+    let named = config.agents.iter().filter_map(|(name, agent)| Some((name, agent.runner.clone()?)));
+    choices.extend(named.map(|(name, choice)| (format!("agents.{name}.runner"), choice)));
+    let steps = config.tree.steps.iter().filter_map(|(name, step)| Some((name, step.runner.clone()?)));
+    choices.extend(steps.map(|(name, choice)| (format!("tree.steps.{name}.runner"), choice)));
+    if config.agent.is_none() {
+        let fix = "name one with `agent:` in pleach.yaml; `pleach init` writes one";
+        let none = Finding::warn("agent", "no agent is configured, so runs are simulated", fix);
+        return std::iter::once(none)
+            .chain(choices.iter().map(|choice| agent(choice, settings, providers, root)))
+            .collect();
+    }
+    choices.iter().map(|choice| agent(choice, settings, providers, root)).collect()
+}
+
+/// Whether one agent can be started.
+fn agent((key, choice): &(String, AgentChoice), settings: &Settings, providers: &Providers, root: &Path) -> Finding {
+    let found = |program: &str| agents::find(program, &settings.environment, root);
+    let ok = || Finding::ok("agent", format!("`{key}` is {choice}"));
+    match choice {
+        AgentChoice::Simulation => ok(),
+        AgentChoice::Builtin => match providers.get(None) {
+            Ok(_) => ok(),
+            Err(error) => {
+                let text = error.to_string();
+                let (message, fix) = text.split_once("; ").unwrap_or((&text, "see docs/configuration.md"));
+                Finding::error("agent", format!("`{key}` is builtin, but {message}"), fix)
+            }
+        },
+        AgentChoice::Acp(_) | AgentChoice::Command(_) => {
+            let program = choice.argv().and_then(|argv| argv.into_iter().next()).unwrap_or_default();
+            match found(&program) {
+                Some(_) => ok(),
+                None => Finding::error(
+                    "agent",
+                    format!("`{key}` is {choice}, but `{program}` is no program that could be run"),
+                    "install it, put it on PATH, or correct the setting",
+                ),
+            }
+        }
+        kind => {
+            // An entry of the same name may run it another way.
+            let own = settings.resolved.config.agents.get(kind.kind()).and_then(|agent| agent.command.first());
+            let program = own.map_or(kind.kind(), String::as_str);
+            let install = KNOWN.iter().find(|known| known.name == program).map_or("install it", |known| known.install);
+            match found(program) {
+                Some(_) => ok(),
+                None => Finding::error(
+                    "agent",
+                    format!("`{key}` is {choice}, but `{program}` is not on PATH"),
+                    format!("`{install}`, or name another agent"),
+                ),
+            }
+        }
+    }
+}
+
+/// What keeps agents where they belong.
+pub fn sandbox(chosen: Result<Chosen, String>) -> Finding {
+    match chosen {
+        Ok(Chosen::On(policy)) => Finding::ok("sandbox", policy.in_words(false)),
+        Ok(Chosen::Off) => Finding::warn(
+            "sandbox",
+            "it is off, so nothing keeps agents in their worktree",
+            "remove `sandbox.mode: off` from the settings",
+        ),
+        Ok(Chosen::Nothing(missing)) => Finding::warn(
+            "sandbox",
+            format!("nothing keeps agents in their worktree: {missing}"),
+            "install bubblewrap, or use a kernel with Landlock",
+        ),
+        Err(missing) => Finding::error("sandbox", missing, "install bubblewrap, or use a kernel with Landlock"),
+    }
+}
+
+/// Room on the disk, where pleach writes.
+pub fn disk(places: &[(&str, &Path)]) -> Vec<Finding> {
+    let look = |(name, path): &(&str, &Path)| match free_space(path) {
+        Err(error) => Finding::warn("disk", format!("cannot look at {}: {error}", path.display()), "look by hand"),
+        Ok(free) => {
+            let message = format!("{} free for {name}, {}", bytes(free), path.display());
+            let level = match free {
+                ..TOO_LITTLE => Level::Error,
+                TOO_LITTLE..LITTLE => Level::Warn,
+                LITTLE.. => Level::Ok,
+            };
+            let fix = (level != Level::Ok).then(|| "make room; `pleach rm` removes sessions".to_owned());
+            Finding::new(level, "disk", message, fix)
+        }
+    };
+    places.iter().map(look).collect()
+}
+
+/// `12.3 GiB`.
+fn bytes(count: u64) -> String {
+    let (unit, name) = if count >= 1 << 30 { (1 << 30, "GiB") } else { (1 << 20, "MiB") };
+    format!("{}.{} {name}", count / unit, count % unit * 10 / unit)
+}
+
+/// Where sessions of a repository leave things.
+pub fn places(repo: &Repo, settings: &Settings) -> Places {
+    let name = repo_name(repo.git_dir(), repo.workdir());
+    let names = std::iter::once(name).chain(settings.resolved.config.workspace.repos.keys().cloned());
+    let usual = names.map(|name| default_worktree_base(&settings.state_dir, &repo.common_dir(), &name));
+    let worktrees = &settings.resolved.config.worktrees;
+    Places {
+        state_dir: settings.state_dir.clone(),
+        worktrees: worktrees.base.clone().into_iter().chain(usual).collect(),
+        copied_in: worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect(),
+    }
+}
+
+/// Sessions a killed process left, and locks of processes nobody can see.
+pub fn sessions(repo: &Repo) -> Vec<Finding> {
+    let all = match View::open(repo) {
+        Ok((all, _)) => all,
+        Err(error) => return vec![Finding::error("sessions", error.to_string(), "`git fsck` may show more")],
+    };
+    let mut findings = Vec::new();
+    let mut running = 0;
+    for (id, summary) in &all {
+        match summary {
+            Err(error) => findings.push(Finding::warn(
+                "sessions",
+                format!("the record of {id} cannot be read: {error}"),
+                format!("`git log refs/pleach/sessions/{id}/main` may show more"),
+            )),
+            Ok(summary) => match summary.standing() {
+                Standing::Running => running += 1,
+                Standing::Dead => findings.push(Finding::warn(
+                    "sessions",
+                    format!("{id} was killed while it ran"),
+                    format!("`pleach resume {id}` goes on, `pleach rm {id}` removes it"),
+                )),
+                _ => {}
+            },
+        }
+    }
+    findings.extend(held_elsewhere(repo));
+    if findings.is_empty() {
+        let running = if running == 0 { String::new() } else { format!(", {running} of them running now") };
+        findings.push(Finding::ok("sessions", format!("{}{running}", counted(all.len(), "open session"))));
+    }
+    findings
+}
+
+fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
+    let common = repo.common_dir();
+    let names = Lock::names(&common).unwrap_or_default();
+    let foreign = |name: &String| {
+        let holder = Lock::holder(&common, name)?;
+        if holder.is_here(&common, name) {
+            return None;
+        }
+        let message = format!("the lock `{name}` is held by {}, which is not a process of this machine", holder.text);
+        Some(Finding::warn("locks", message, "wait until it is done, or end it there"))
+    };
+    names.iter().filter_map(foreign).collect()
+}
+
+/// What sessions that are gone have left; with `fix` it is removed.
+pub fn leftovers(repo: &Repo, places: &Places, fix: bool) -> Vec<Finding> {
+    let found = match Session::leftovers(repo, places) {
+        Ok(found) => found,
+        Err(error) => return vec![Finding::error("leftovers", error.to_string(), "look by hand")],
+    };
+    if found.is_empty() {
+        return vec![Finding::ok("leftovers", "none")];
+    }
+    if !fix {
+        return found.iter().map(|left| Finding::warn("leftovers", told(left), "`pleach doctor --fix`")).collect();
+    }
+    // Removing a working copy removes the locks of its session too.
+    let remove = |left: &Leftover| match left.remove(repo, places) {
+        Ok(kept) => {
+            let kept = kept.map(|kept| format!("; what was in it is kept at {kept}")).unwrap_or_default();
+            Finding { fixed: true, ..Finding::ok("leftovers", format!("removed {}{kept}", told(left))) }
+        }
+        Err(error) => Finding::warn("leftovers", format!("{}: {error}", told(left)), "remove it by hand"),
+    };
+    found.iter().map(remove).collect()
+}
+
+fn told(left: &Leftover) -> String {
+    match left {
+        Leftover::Lock { name } => format!("the lock file `{name}` of a session that is gone"),
+        Leftover::Worktree { session, path } => {
+            format!("the working copy {} of session {session}, which is gone", path.display())
+        }
+        Leftover::Forgotten { path } => format!("git's note of the working copy {}, which is gone", path.display()),
+        Leftover::Home { session, path } => {
+            format!("the agents' directory {} of session {session}, which is gone", path.display())
+        }
+    }
+}
+
+/// A lock of git's own that stands in the way of landing.
+pub fn index_lock(repo: &Repo) -> Option<Finding> {
+    let lock: PathBuf = repo.git_dir().join("index.lock");
+    lock.exists().then(|| {
+        let fix = format!("when no git command runs there, remove {}", lock.display());
+        Finding::warn("locks", "the checkout has an index.lock, so nothing can land in it", fix)
+    })
+}
+
+/// Whether the providers that could be asked can be reached.
+pub async fn online(config: &Config, settings: &Settings, spawner: &Spawner) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for name in super::PROVIDERS {
+        let Some(given) = config.providers.get(name) else { continue };
+        let Ok(remote) = Remote::new(name, given, &settings.environment, spawner, &config.root) else { continue };
+        let reached = match tokio::time::timeout(PATIENCE, remote.reach()).await {
+            Ok(reached) => reached,
+            Err(_) => Err(format!("{} did not answer in {} s", remote.address(), PATIENCE.as_secs())),
+        };
+        findings.push(match reached {
+            Ok(status) => Finding::ok("online", format!("{name} answers at {} (status {status})", remote.address())),
+            Err(why) => Finding::error(
+                "online",
+                format!("{name} cannot be reached: {why}"),
+                format!("check the network, or `providers.{name}.settings.api_base` and `.proxy`"),
+            ),
+        });
+    }
+    if findings.is_empty() {
+        let names = super::PROVIDERS.iter().map(|name| name.as_str());
+        let message = format!("no provider has a key, so none was asked ({})", listed(names, NAMED));
+        findings.push(Finding::ok("online", message));
+    }
+    findings
+}

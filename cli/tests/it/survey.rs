@@ -1,0 +1,290 @@
+//! `pleach init` and `pleach doctor`: what they find in a world of which all is known.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use regex::Regex;
+
+use crate::sessions::{graph, tool};
+use crate::support::{Ran, TestEnv};
+
+/// A world in which nothing is installed but git.
+struct Bare(TestEnv);
+
+impl Bare {
+    fn new() -> Self {
+        let env = TestEnv::with_repo();
+        let git = which("git");
+        std::fs::create_dir(env.root().join("bin")).expect("a directory of the test's own");
+        std::os::unix::fs::symlink(git, env.root().join("bin/git")).expect("a link of the test's own");
+        Self(env)
+    }
+
+    /// Installs an agent that says this version.
+    fn install(&self, name: &str, version: &str) {
+        self.0.write_program(format!("bin/{name}"), &format!("#!/bin/sh\necho '{version}'\n"));
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = self.0.command(args);
+        command.env("PATH", self.0.root().join("bin"));
+        command
+    }
+
+    fn pleach(&self, args: &[&str]) -> Ran {
+        self.0.finish(self.command(args).output().expect("pleach can be started"))
+    }
+
+    fn with_key(&self, variable: &str, args: &[&str]) -> Ran {
+        let key = ["sk", "never", "shown"].join("-");
+        let ran = self.0.finish(self.command(args).env(variable, &key).output().expect("pleach can be started"));
+        assert!(!format!("{}{}", ran.stdout, ran.stderr).contains(&key), "a key is shown: {ran}");
+        ran
+    }
+
+    /// What doctor says, without what differs from machine to machine.
+    fn doctor(&self, args: &[&str]) -> String {
+        let args = [&["doctor"], args].concat();
+        normalised(&self.pleach(&args))
+    }
+}
+
+fn which(program: &str) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| path.is_file());
+    found.unwrap_or_else(|| panic!("{program} is not on PATH"))
+}
+
+fn normalised(ran: &Ran) -> String {
+    let mut text = ran.to_string();
+    for (pattern, with) in [
+        (r"(ok +git +)\S+( \(.*\))?", "${1}[GIT]"),
+        (r"\d+\.\d [GM]iB", "[FREE]"),
+        // What a machine has to keep agents in bounds is its own affair.
+        (r"(ok|warn) +sandbox +.*(\n +fix: .*)?", "ok     sandbox     [SANDBOX]"),
+    ] {
+        text = Regex::new(pattern).expect("a valid pattern").replace_all(&text, with).into_owned();
+    }
+    text
+}
+
+#[test]
+fn init_writes_what_it_found() {
+    let bare = Bare::new();
+    bare.install("claude", "2.1.325 (Claude Code)");
+    bare.install("codex", "codex-cli 0.166.0");
+    bare.0.write("repo/package.json", r#"{"scripts": {"test": "vitest"}, "devDependencies": {"vitest": "3"}}"#);
+    bare.0.write("repo/pnpm-lock.yaml", "");
+    insta::assert_snapshot!(bare.with_key("OPENAI_API_KEY", &["init", "-y"]), @"");
+    assert_eq!(bare.0.read("repo/pleach.yaml").lines().filter(|line| line.starts_with("agent:")).count(), 1);
+    let config = bare.pleach(&["config", "--json"]).expect(0).json();
+    let value = |key: &str| config["settings"][key]["value"].clone();
+    assert_eq!(value("agent"), "codex");
+    assert_eq!(value("worktrees.setup"), "pnpm install --frozen-lockfile");
+    assert_eq!(value("tree.test_command"), "pnpm test");
+    insta::assert_snapshot!(bare.pleach(&["init", "-y"]), @"");
+}
+
+#[test]
+fn init_asks_before_it_writes() {
+    let bare = Bare::new();
+    bare.0.write("repo/Cargo.toml", "[package]\n");
+    insta::assert_snapshot!(bare.pleach(&["init"]), @"");
+    assert!(!bare.0.root().join("repo/pleach.yaml").exists());
+}
+
+#[test]
+fn init_tells_what_differs_in_a_file_that_is_there() {
+    let bare = Bare::new();
+    bare.0.write("repo/go.mod", "module x\n");
+    bare.0.write("repo/orchestra.yaml", "agent: simulation\ntree: {test_command: make test}\n");
+    insta::assert_snapshot!(bare.with_key("ANTHROPIC_API_KEY", &["init", "-y"]), @"");
+    bare.0.write("repo/orchestra.yaml", "agnet: simulation\n");
+    let ran = bare.pleach(&["init", "-y"]).expect(2);
+    assert!(ran.stderr.contains("it has mistakes") && ran.stderr.contains("agnet"), "{ran}");
+    assert_eq!(bare.0.read("repo/orchestra.yaml"), "agnet: simulation\n");
+}
+
+#[test]
+fn init_as_json_tells_and_writes_only_when_asked_to() {
+    let bare = Bare::new();
+    bare.install("gemini", "0.61.0");
+    bare.install("opencode", "");
+    bare.0.write("home/.gemini/oauth_creds.json", "{}");
+    bare.0.write("repo/Makefile", "test:\n\ttrue\n");
+    bare.0.write("repo/pyproject.toml", "[tool.poetry]\n");
+    let told = bare.pleach(&["init", "--json"]).expect(0).json();
+    assert_eq!(told["written"], false);
+    let agents: Vec<_> =
+        told["agents"].as_array().unwrap().iter().map(|agent| (&agent["name"], &agent["version"])).collect();
+    assert_eq!(serde_json::json!(agents), serde_json::json!([["gemini", "0.61.0"], ["opencode", null]]));
+    assert_eq!(told["agents"][0]["login"], true);
+    assert_eq!(told["agent"], "gemini");
+    assert_eq!(
+        told["project"],
+        serde_json::json!([
+            {"from": "pyproject.toml", "setup": "poetry install", "test": null},
+            {"from": "Makefile", "setup": null, "test": "make test"},
+        ])
+    );
+    assert!(!bare.0.root().join("repo/pleach.yaml").exists());
+    let told = bare.pleach(&["init", "--json", "-y"]).expect(0).json();
+    assert_eq!(told["written"], true);
+    assert_eq!(bare.0.read("repo/pleach.yaml"), told["text"].as_str().unwrap());
+    bare.pleach(&["config"]).expect(0);
+}
+
+#[test]
+fn every_kind_of_project_gets_a_file_that_can_be_read() {
+    let bare = Bare::new();
+    let projects: [&[(&str, &str)]; 5] = [
+        &[("Cargo.toml", "[workspace]\n"), ("Cargo.lock", "")],
+        &[("package.json", r#"{"scripts": {"test": "x"}, "dependencies": {"a": "1"}}"#), ("bun.lockb", "")],
+        &[("requirements.txt", "pytest\n"), (".gitignore", ".venv\n")],
+        &[("go.mod", "module x\n")],
+        &[("README.md", "nothing\n")],
+    ];
+    for (number, files) in projects.into_iter().enumerate() {
+        let name = format!("project-{number}");
+        let repo = bare.0.repo_at(&name);
+        for (file, text) in files {
+            bare.0.write(format!("{name}/{file}"), text);
+        }
+        let run = |args: &[&str]| bare.0.finish(bare.command(args).current_dir(&repo).output().expect("pleach"));
+        run(&["init", "-y"]).expect(0);
+        run(&["config"]).expect(0);
+        run(&["doctor"]).expect(0);
+    }
+}
+
+#[test]
+fn doctor_finds_nothing_wrong_with_a_good_world() {
+    let bare = Bare::new();
+    bare.install("claude", "2.1.325 (Claude Code)");
+    bare.0.configure("agent: claude\nagents: {helper: {runner: builtin}}\n");
+    let ran = bare.with_key("ANTHROPIC_API_KEY", &["doctor"]);
+    insta::assert_snapshot!(normalised(&ran), @"");
+    let quiet = bare.with_key("ANTHROPIC_API_KEY", &["doctor", "-q"]).expect(0);
+    assert!(!quiet.stdout.contains("ok "), "{quiet}");
+}
+
+#[test]
+fn doctor_names_what_does_not_work_and_how_to_mend_it() {
+    let bare = Bare::new();
+    bare.0.configure(
+        "agent: codex\nagents: {a: {runner: builtin}, b: {runner: 'acp:nowhere --acp'}, c: {runner: simulation}}\n",
+    );
+    insta::assert_snapshot!(bare.doctor(&[]), @"");
+    let told = bare.pleach(&["doctor", "--json"]).expect(7).json();
+    assert_eq!(told["ok"], false);
+    let levels: Vec<&str> =
+        told["findings"].as_array().unwrap().iter().filter_map(|found| found["level"].as_str()).collect();
+    assert_eq!(levels.iter().filter(|level| **level == "error").count(), 3, "{told}");
+}
+
+#[test]
+fn doctor_looks_also_where_settings_or_repository_are_broken() {
+    let bare = Bare::new();
+    bare.0.configure("agnet: codex\n");
+    let ran = bare.pleach(&["doctor"]).expect(7);
+    assert!(ran.stdout.contains("agnet"), "{ran}");
+    let outside = bare.0.finish(bare.command(&["doctor"]).current_dir(bare.0.root().join("tmp")).output().unwrap());
+    assert!(outside.stdout.contains("agnet"), "the file above counts there too: {outside}");
+    bare.0.configure("");
+    let outside = bare.0.finish(bare.command(&["doctor"]).current_dir(bare.0.root().join("tmp")).output().unwrap());
+    assert!(outside.stdout.contains("warn   repository"), "{outside}");
+    std::fs::remove_file(bare.0.root().join("bin/git")).unwrap();
+    let ran = bare.pleach(&["doctor"]).expect(7);
+    assert!(ran.stdout.contains("error  git") && ran.stdout.contains("fix: install git 2.38 or newer"), "{ran}");
+}
+
+#[test]
+fn doctor_removes_what_sessions_have_left_and_keeps_their_work() {
+    let bare = Bare::new();
+    let env = &bare.0;
+    env.configure("agent: simulation\n");
+    let dot = graph("one", &format!("{} start -> work -> exit", tool("work", "echo 1 > made")));
+    env.run(&dot, &[]).expect(0);
+    env.run(&dot, &[]).expect(0);
+    let [gone, stays] = <[String; 2]>::try_from(env.sessions()).expect("two sessions");
+    let worktrees = |sid: &str| {
+        let all = env.git(&["worktree", "list", "--porcelain"]);
+        all.lines().filter(|line| line.ends_with(&format!("/{sid}/main"))).count()
+    };
+    let copy = env.git(&["worktree", "list", "--porcelain"]);
+    let copy =
+        copy.lines().filter_map(|line| line.strip_prefix("worktree ")).find(|path| path.contains(&gone)).unwrap();
+    std::fs::write(format!("{copy}/precious"), "uncommitted\n").unwrap();
+    env.git(&["update-ref", "-d", &format!("refs/pleach/sessions/{gone}/main")]);
+    // A worktree of the user's own that looks like one of a session is none.
+    let own = env.root().join("abcdefgh/main");
+    env.git(&["worktree", "add", "--quiet", "--detach", own.to_str().unwrap()]);
+
+    let looked = bare.pleach(&["doctor", "--json"]).expect(0).json();
+    let left = |told: &serde_json::Value, fixed: bool| {
+        let all = told["findings"].as_array().unwrap().iter();
+        all.filter(|found| found["what"] == "leftovers" && found["fixed"] == fixed).count()
+    };
+    assert_eq!(left(&looked, false), 3, "a working copy and two locks: {looked}");
+    assert_eq!((worktrees(&gone), worktrees(&stays)), (1, 1), "looking changes nothing");
+
+    let mended = bare.pleach(&["doctor", "--fix", "--json"]).expect(0).json();
+    assert_eq!(left(&mended, true), 3, "{mended}");
+    assert_eq!((worktrees(&gone), worktrees(&stays)), (0, 1));
+    assert!(own.is_dir());
+    let kept = env.git(&["for-each-ref", "--format=%(refname)", &format!("refs/pleach/keep/{gone}-1")]);
+    assert_eq!(env.git(&["show", &format!("{kept}:precious")]), "uncommitted");
+    assert_eq!(env.git(&["show", &format!("{kept}:made")]), "1");
+    let again = bare.doctor(&["--fix"]);
+    assert!(again.contains("ok     leftovers   none"), "{again}");
+    env.pleach(&["status", &stays]).expect(0);
+}
+
+#[test]
+fn doctor_names_sessions_that_were_killed() {
+    let bare = Bare::new();
+    let env = &bare.0;
+    let gate = crate::sessions::Gate::new(env, "tool");
+    let dot = graph("one", &format!("{} start -> work -> exit", tool("work", &gate.command())));
+    let mut run = env.start(&dot, &[]);
+    let held = gate.reached(&mut run);
+    let told = bare.doctor(&[]);
+    assert!(told.contains("1 open session, 1 of them running now"), "{told}");
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    env.assert_no_process_left();
+    let told = bare.doctor(&[]);
+    assert!(told.contains("warn   sessions    [SID] was killed while it ran"), "{told}");
+    assert!(told.contains("fix: `pleach resume [SID]` goes on, `pleach rm [SID]` removes it"), "{told}");
+}
+
+#[test]
+fn doctor_asks_providers_only_when_told_to_and_without_a_key() {
+    let bare = Bare::new();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    bare.0.configure(&format!(
+        "agent: simulation\nproviders: {{openai: {{settings: {{api_base: 'http://{address}/v1'}}}}}}\n"
+    ));
+    let server = std::thread::spawn(move || {
+        use std::io::{Read as _, Write as _};
+        let (mut stream, _) = listener.accept().expect("a caller");
+        let mut asked = Vec::new();
+        let mut chunk = [0; 1024];
+        while !asked.windows(4).any(|end| end == b"\r\n\r\n") {
+            let read = stream.read(&mut chunk).expect("a request");
+            asked.extend_from_slice(&chunk[..read]);
+        }
+        stream.write_all(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n").expect("an answer");
+        String::from_utf8(asked).expect("text")
+    });
+    let silent = bare.with_key("OPENAI_API_KEY", &["doctor"]).expect(0);
+    assert!(!silent.stdout.contains("online"), "{silent}");
+    let online = bare.with_key("OPENAI_API_KEY", &["doctor", "--online"]).expect(0);
+    assert!(online.stdout.contains(&format!("openai answers at http://{address}/v1 (status 404)")), "{online}");
+    let asked = server.join().expect("the server ends");
+    assert!(asked.starts_with("GET /v1/ HTTP/1.1\r\n") && !asked.contains("sk-"), "{asked}");
+    let unreachable = bare.with_key("OPENAI_API_KEY", &["doctor", "--online"]).expect(7);
+    assert!(unreachable.stdout.contains("error  online      openai cannot be reached"), "{unreachable}");
+}

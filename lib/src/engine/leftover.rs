@@ -1,0 +1,200 @@
+//! What sessions that are gone have left behind: files of locks nobody holds, working copies nobody works in, homes of
+//! their agents. It comes about when records are deleted by hand, or when a removal is cut short.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::locks::{Locks, lock_name, worktree_lock_name};
+use super::remove::{Keep, Obstacle, RemoveError, remove_directory, remove_run_directory, uncommitted};
+use super::{Error, Session};
+use crate::git::{Listed, Repo, Worktree};
+use crate::ids::{CommitId, RepoPath, SessionId};
+use crate::record::History;
+use crate::workspace::{Lock, agent_homes};
+
+/// Something a session has left that is not in this repository any more.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Leftover {
+    /// The file of a lock nobody holds.
+    Lock {
+        /// Its name.
+        name: String,
+    },
+    /// A working copy.
+    Worktree {
+        /// The session.
+        session: SessionId,
+        /// Where it is.
+        path: PathBuf,
+    },
+    /// A working copy git still knows of, whose files are gone.
+    Forgotten {
+        /// Where it was.
+        path: PathBuf,
+    },
+    /// A directory of the session's agents.
+    Home {
+        /// The session.
+        session: SessionId,
+        /// Where it is.
+        path: PathBuf,
+    },
+}
+
+/// Where sessions leave things.
+#[derive(Debug, Clone)]
+pub struct Places {
+    /// Where machine-local state lives.
+    pub state_dir: PathBuf,
+    /// The directories working copies are made in. What lies elsewhere is somebody else's.
+    pub worktrees: Vec<PathBuf>,
+    /// The files that are copied into working copies from the user's checkout, where they still are.
+    pub copied_in: Vec<RepoPath>,
+}
+
+impl Session {
+    /// What sessions of this repository have left behind that are gone.
+    pub fn leftovers(repo: &Repo, places: &Places) -> Result<Vec<Leftover>, Error> {
+        let known: BTreeSet<SessionId> = History::sessions(repo)?.into_iter().collect();
+        let common = repo.common_dir();
+        // A session that is being started has its locks before it has a record.
+        let gone = |session: &SessionId| {
+            !known.contains(session)
+                && !Lock::is_held(&common, &lock_name(session))
+                && !Lock::is_held(&common, &worktree_lock_name(session))
+        };
+        let mut found = Vec::new();
+        for listed in Worktree::list(repo)?.into_iter().skip(1) {
+            let Some(session) = session_of(&listed, places).filter(&gone) else { continue };
+            let path = listed.path;
+            found.push(match path.is_dir() {
+                true => Leftover::Worktree { session, path },
+                false => Leftover::Forgotten { path },
+            });
+        }
+        let homes = agent_homes(&places.state_dir, &common);
+        let homes = homes.into_iter().filter(|(session, _)| gone(session));
+        found.extend(homes.map(|(session, path)| Leftover::Home { session, path }));
+        let locks = Lock::names(&common).map_err(Error::from)?;
+        let of_nobody = |name: &String| session_of_lock(name).is_some_and(|session| gone(&session));
+        found.extend(locks.into_iter().filter(of_nobody).map(|name| Leftover::Lock { name }));
+        Ok(found)
+    }
+}
+
+impl Leftover {
+    /// Removes it. What is in a working copy and nowhere else is kept first, under the ref that is returned.
+    pub fn remove(&self, repo: &Repo, places: &Places) -> Result<Option<String>, RemoveError> {
+        match self {
+            Self::Lock { name } => {
+                let lock = Lock::take(&repo.common_dir(), name, "a session that is gone").map_err(Error::from)?;
+                lock.remove().map_err(Error::from)?;
+                Ok(None)
+            }
+            Self::Forgotten { path } => {
+                Worktree::remove(repo, path)?;
+                Ok(None)
+            }
+            Self::Home { session, path } => {
+                let locks = Locks::take(repo, session)?;
+                remove_directory(path)?;
+                locks.remove().map_err(Error::from)?;
+                Ok(None)
+            }
+            Self::Worktree { session, path } => {
+                let locks = Locks::take(repo, session)?;
+                let kept = remove_worktree(repo, session, path, &places.copied_in)?;
+                locks.remove().map_err(Error::from)?;
+                Ok(kept)
+            }
+        }
+    }
+}
+
+fn remove_worktree(
+    repo: &Repo,
+    session: &SessionId,
+    path: &Path,
+    copied_in: &[RepoPath],
+) -> Result<Option<String>, RemoveError> {
+    let listed = Worktree::list(repo)?.into_iter().find(|listed| listed.path == path);
+    if let Some(why) = listed.as_ref().and_then(|listed| listed.locked.clone()) {
+        return Err(RemoveError::WorktreeLocked { path: path.to_owned(), why });
+    }
+    let head = listed.and_then(|listed| listed.head);
+    let mut obstacles = Vec::new();
+    let mut keep = uncommitted(repo, head, copied_in, path, &mut obstacles)?;
+    if let Some(obstacle) = obstacles.into_iter().find(|found| matches!(found, Obstacle::Unsaved { .. })) {
+        return Err(RemoveError::Obstacle(obstacle));
+    }
+    if let (None, Some(head)) = (&keep, head)
+        && !is_on_a_ref(repo, head)?
+    {
+        let tree = repo.tree_of(head)?;
+        keep = Some(Keep { writer: repo.writer(), tree, parents: vec![head], unmerged: true, uncommitted: Vec::new() });
+    }
+    let kept = keep.map(|keep| keep.save(repo, session)).transpose()?;
+    Worktree::remove(repo, path)?;
+    remove_run_directory(path)?;
+    Ok(kept)
+}
+
+fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, RemoveError> {
+    for (_, at) in repo.references("refs/heads/")?.into_iter().chain(repo.references("refs/pleach/")?) {
+        if repo.is_ancestor(commit, at)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// The session a working copy was made for: `{base}/{session}/{name}`, with no branch checked out.
+fn session_of(listed: &Listed, places: &Places) -> Option<SessionId> {
+    let above = listed.path.parent()?;
+    let base = above.parent()?;
+    let ours = places.worktrees.iter().any(|ours| same_place(ours, base));
+    above.file_name()?.to_str()?.parse().ok().filter(|_| ours && listed.branch.is_none())
+}
+
+fn same_place(one: &Path, other: &Path) -> bool {
+    one == other || matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
+}
+
+fn session_of_lock(name: &str) -> Option<SessionId> {
+    let of_session = name.strip_prefix("session-");
+    let of_worktree = || name.strip_prefix("worktree-")?.strip_suffix("-main");
+    of_session.or_else(of_worktree)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_tell_their_session() {
+        let session = |name| session_of_lock(name).map(|session| session.to_string());
+        assert_eq!(session("session-abcdefgh").as_deref(), Some("abcdefgh"));
+        assert_eq!(session("worktree-abcdefgh-main").as_deref(), Some("abcdefgh"));
+        for other in ["target-main", "worktree-tasks-main", "session-", "session-UPPER", "abcdefgh"] {
+            assert_eq!(session(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_what_lies_in_a_place_of_sessions_is_one() {
+        let places = Places { state_dir: "/s".into(), worktrees: vec!["/base".into()], copied_in: Vec::new() };
+        let listed = |path: &str, branch: Option<&str>| Listed {
+            path: path.into(),
+            head: None,
+            branch: branch.map(str::to_owned),
+            locked: None,
+            prunable: None,
+        };
+        assert!(session_of(&listed("/base/abcdefgh/main", None), &places).is_some());
+        for (path, branch) in
+            [("/base/abcdefgh/main", Some("refs/heads/x")), ("/home/projects/main", None), ("/base/x/main", None)]
+        {
+            assert_eq!(session_of(&listed(path, branch), &places), None, "{path}");
+        }
+    }
+}
