@@ -7,7 +7,7 @@ use std::sync::{Arc, Once};
 
 use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
-use pleach::engine::{AutoApprove, CALL_OFF, Ended, Engine, Interviewer, Nobody, Pause, Session};
+use pleach::engine::{AutoApprove, Budget, CALL_OFF, Ended, Engine, Interviewer, Nobody, Pause, Session};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
@@ -22,7 +22,7 @@ use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::render::progress::Progress;
-use crate::render::{Out, duration, tokens};
+use crate::render::{Out, duration, spent};
 use crate::settings::Settings;
 
 /// A repository and how a session uses it.
@@ -77,6 +77,8 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
     let providers = providers(settings, config, &spawner)?;
     let engine = Engine {
         agents: Roster::new(config, providers.clone(), spawner.clone()).with_profiles(profiles(config)?),
+        budget: Budget::new(config.budget.clone()),
+        attribution: config.attribution,
         scribe: providers.cheap(config).map(|(provider, model)| Scribe::new(provider, model)),
         spawner,
         state_dir: settings.state_dir.clone(),
@@ -212,7 +214,8 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     let id = &session.id;
     let took = duration(took);
     let turns = counted(session.state.turns, "turn");
-    let counted = format!("{turns}, {} tokens, {took}", tokens(session.state.usage.total()));
+    let spent = spent(&session.state.spent.total);
+    let counted = format!("{turns}, {spent}, {took}");
     match ended {
         Ended::Completed => out.line(format!("done: session {id} ({counted})"))?,
         Ended::Cancelled => out.line(format!("cancelled: session {id} ({counted})"))?,
@@ -220,6 +223,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
         Ended::Paused(pause) => {
             let node = pause.node.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
             out.line(format!("paused: session {id}{node} ({counted})"))?;
+            pause.why.iter().try_for_each(|why| out.line(why))?;
         }
     }
     if globals.verbosity < 0 {
@@ -237,7 +241,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
             out.line(format!("branch:  {branch}"))?;
             out.line(format!("look:    pleach status {id}"))
         }
-        Ended::Paused(Pause { reason: PauseReason::WaitsForPerson, node: Some(node) }) => {
+        Ended::Paused(Pause { reason: PauseReason::WaitsForPerson, node: Some(node), .. }) => {
             let question = session
                 .pipeline
                 .node(node)

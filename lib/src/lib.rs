@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 pub mod agent;
+pub mod budget;
 pub mod clock;
 pub mod config;
 pub mod engine;

@@ -9,9 +9,11 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::budget::Spent;
 use crate::event::{
-    AttemptStarted, Checkpoint, Commits, Event, Feedback, HumanInteraction, MessageRange, NodeExecution, NodeStarted,
-    Outcome, PauseReason, PipelineStarted, Recorded, RetryAt, Route, Snapshot, Status, StepFinished, TaskOf, Usage,
+    AttemptStarted, BudgetExceeded, Checkpoint, Commits, Event, Feedback, HumanInteraction, MessageRange,
+    NodeExecution, NodeStarted, Outcome, PauseReason, PipelineStarted, Recorded, RetryAt, Route, Snapshot, Status,
+    StepFinished, TaskOf,
 };
 use crate::ids::{CommitId, NodeId, TurnId};
 
@@ -35,6 +37,9 @@ pub enum Phase {
     Paused {
         /// Why.
         reason: PauseReason,
+        /// In words, where there is more to say.
+        #[serde(default)]
+        why: Option<String>,
     },
     /// Reached its exit with every gate satisfied.
     Completed,
@@ -70,6 +75,9 @@ pub struct TurnMark {
     /// What its agent needs to go on after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent_state: Option<Value>,
+    /// The agent's kind and model; none of a command.
+    #[serde(default)]
+    pub by: Option<(String, String)>,
 }
 
 /// Where the run stands.
@@ -208,10 +216,12 @@ pub struct State {
     pub turns: u64,
     /// The number of the last message.
     pub messages: u64,
-    /// Tokens of all turns.
-    pub usage: Usage,
-    /// Dollars of all turns whose price is known.
-    pub cost_usd: f64,
+    /// Tokens and dollars of all turns.
+    pub spent: Spent,
+    /// The limits that were said to be reached.
+    pub exceeded: BTreeSet<String>,
+    /// The models that were said to have no price.
+    pub price_unknown: BTreeSet<String>,
     /// The task it works on, in a tree.
     #[serde(default)]
     pub task: Option<Box<TaskWork>>,
@@ -242,8 +252,9 @@ impl State {
             thread_states: BTreeMap::new(),
             turns: 0,
             messages: 0,
-            usage: Usage::default(),
-            cost_usd: 0.0,
+            spent: Spent::default(),
+            exceeded: BTreeSet::new(),
+            price_unknown: BTreeSet::new(),
             task: None,
             thread: None,
             reached_exit: false,
@@ -267,16 +278,17 @@ impl State {
             Event::NodeStarted(data) => self.node_started(data, recorded.at),
             Event::AgentTurn(data) => {
                 let agent_state = data.agent_state_ref.clone().filter(|state| state.get("agent").is_some());
-                let turn = TurnMark { turn: data.turn.clone(), messages: data.messages, agent_state };
+                let by = Some((data.agent.clone(), data.model.clone()));
+                let turn = TurnMark { turn: data.turn.clone(), messages: data.messages, agent_state, by };
                 let pass = (data.visit, data.attempt);
-                self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref()).map(|()| {
-                    self.usage += data.token_usage;
-                    self.cost_usd += data.cost_usd.unwrap_or(0.0);
-                })
+                let taken = self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref());
+                taken.map(|()| self.spent.add(recorded.at, data))
             }
+            Event::BudgetExceeded(data) => self.must_run().map(|()| self.exceeded.extend([limit_mark(data)])),
+            Event::PriceUnknown(data) => self.must_run().map(|()| self.price_unknown.extend([data.model.clone()])),
             Event::ToolExecution(data) => {
                 let messages = data.output.map(|number| MessageRange { first: number, last: number });
-                let turn = TurnMark { turn: data.turn.clone(), messages, agent_state: None };
+                let turn = TurnMark { turn: data.turn.clone(), messages, agent_state: None, by: None };
                 let pass = (data.visit, data.attempt);
                 self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref())
             }
@@ -291,7 +303,7 @@ impl State {
                 task.landing = None;
                 task.landed = Some(data.commit);
             }),
-            Event::PipelinePaused(data) => self.end(Phase::Paused { reason: data.reason }),
+            Event::PipelinePaused(data) => self.end(Phase::Paused { reason: data.reason, why: data.why.clone() }),
             Event::PipelineCompleted(_) => self.end(Phase::Completed),
             Event::PipelineFailed(data) => self.end(Phase::Failed { reason: data.reason.clone() }),
             Event::PipelineCancelled(_) => self.cancelled(),
@@ -724,6 +736,12 @@ impl Phase {
             Self::Cancelled => "cancelled",
         }
     }
+}
+
+/// What tells a reached limit from others: a limit that was raised can be reached again.
+pub fn limit_mark(data: &BudgetExceeded) -> String {
+    let node = data.node_id.as_ref().map(|node| format!(" {node}")).unwrap_or_default();
+    format!("{}{node} {} {}", data.scope, data.limit, data.of)
 }
 
 /// Two results are the same when the outcome and the files are. All a command printed does not count, only its last

@@ -3,6 +3,7 @@
 //! A message is a subject, a body and a last paragraph of `Key: value` lines. What is written here reads the same
 //! through `git interpret-trailers --parse`, whatever text the body holds.
 
+use crate::config::Attribution;
 use crate::ids::{NodeId, PipelineName, SessionId, TurnId};
 
 /// A commit message taken apart.
@@ -120,6 +121,24 @@ fn read_block(lines: &[&str]) -> Option<Vec<(String, String)>> {
         trailers.push((key.to_owned(), value.trim_ascii().to_owned()));
     }
     (!trailers.is_empty()).then_some(trailers)
+}
+
+/// The trailer that says which agent and model a commit is the work of, where the settings ask for one.
+pub fn attribution(policy: Attribution, agent: &str, model: &str) -> Option<(String, String)> {
+    // A program that names no model is its own.
+    let model = Some(model).filter(|model| !model.is_empty() && *model != agent);
+    let plain = |text: &str| text.replace(['<', '>'], "");
+    match policy {
+        Attribution::None => None,
+        Attribution::AssistedBy => {
+            let model = model.map(|model| format!(":{}", plain(model))).unwrap_or_default();
+            Some(("Assisted-by".to_owned(), format!("{}{model}", plain(agent))))
+        }
+        Attribution::CoAuthoredBy => {
+            let model = model.map(|model| format!(" ({})", plain(model))).unwrap_or_default();
+            Some(("Co-authored-by".to_owned(), format!("{}{model} <orchestra@local>", plain(agent))))
+        }
+    }
 }
 
 /// What the trailers of a turn commit say.

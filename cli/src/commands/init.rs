@@ -288,7 +288,7 @@ mod tests {
         for command in ["npm ci", "make: it", "a # b", "go test ./...", "x 'y' \"z\"", "true", "- a", "p && q"] {
             let found = found(&[], &[]);
             let proposal = Proposal { test: Some(("Makefile", command)), ..Proposal::default() };
-            let layer = Layer::file(Level::Project, "pleach.yaml".into(), proposal.text(&found));
+            let layer = Layer::file(Level::Project, "pleach.yaml", proposal.text(&found));
             let resolved = config::resolve(vec![layer]).unwrap_or_else(|errors| panic!("{command}: {errors:?}"));
             assert_eq!(resolved.config.tree.test_command.as_deref(), Some(command));
         }

@@ -4,6 +4,7 @@ mod build;
 mod cancel;
 mod completions;
 mod config;
+mod cost;
 mod demo;
 mod diff;
 mod doctor;
@@ -65,6 +66,7 @@ enum Command {
     Reset(reset::ResetArgs),
     Turns(turns::TurnsArgs),
     Show(show::ShowArgs),
+    Cost(cost::CostArgs),
     Diff(diff::DiffArgs),
     Export(export::ExportArgs),
     Cancel(cancel::CancelArgs),
@@ -164,6 +166,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Reset(args) => reset::run(globals, args),
         Command::Turns(args) => turns::run(globals, args),
         Command::Show(args) => show::run(globals, args),
+        Command::Cost(args) => cost::run(globals, args),
         Command::Diff(args) => diff::run(globals, args),
         Command::Export(args) => export::run(globals, args),
         Command::Cancel(args) => cancel::run(globals, args),

@@ -19,8 +19,8 @@ use crate::settings::{self, Search};
 
 /// Go on with a session that was paused, killed or lost its machine.
 ///
-/// The session goes on after its last recorded turn, with the pipeline and the settings it was started with. What a
-/// killed run left uncommitted is kept first.
+/// The session goes on after its last recorded turn, with the pipeline and the settings it was started with; only
+/// the budget is today's, so that a limit can be raised. What a killed run left uncommitted is kept first.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
     /// The session, or the beginning of its id.

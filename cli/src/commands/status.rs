@@ -16,7 +16,7 @@ use crate::commands::{Globals, inspect};
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git};
 use crate::render::tree::{Shown, withered_json};
-use crate::render::{Out, session as show, tokens};
+use crate::render::{Out, session as show, spent};
 use crate::session::Place;
 use crate::sessions;
 use crate::tree::look::{Ground, Grown, Withered};
@@ -207,9 +207,8 @@ fn details(summary: &Summary, copies: Vec<String>) -> Vec<(&'static str, String)
         fields.push(("base", format!("{}{target}", base.short())));
     }
     fields.extend(copies.into_iter().map(|path| ("worktree", path)));
-    let cost = if summary.state.cost_usd > 0.0 { format!(", ${:.2}", summary.state.cost_usd) } else { String::new() };
-    let spent = format!("{} turns, {} tokens{cost}", summary.state.turns, tokens(summary.state.usage.total()));
-    fields.push(("spent", spent));
+    let spent = spent(&summary.state.spent.total);
+    fields.push(("spent", format!("{} turns, {spent}", summary.state.turns)));
     fields.push(("started", format!("{} ({} ago)", summary.started_at, show::age(summary.started_at, clock::now()))));
     fields
 }
@@ -231,7 +230,7 @@ fn go_on(summary: &Summary) -> Option<String> {
         return (!over).then(|| format!("pleach gardener --tree {}", of.tree));
     }
     match (summary.standing(), summary.node()) {
-        (Standing::Paused { reason: PauseReason::WaitsForPerson }, Some(node)) => {
+        (Standing::Paused { reason: PauseReason::WaitsForPerson, .. }, Some(node)) => {
             Some(format!("pleach resume {id} --answer {node}=CHOICE"))
         }
         (standing, _) => standing.can_resume().then(|| format!("pleach resume {id}")),

@@ -14,7 +14,7 @@ use std::io::{self, Write as _};
 pub use self::{
     diagnostics::Source,
     table::Table,
-    units::{duration, tokens},
+    units::{cost, duration, spent, tokens},
 };
 use crate::exit::{Exit, Failure};
 

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use jiff::Timestamp;
+use pleach::budget::Amount;
+use pleach::config::OnExceeded;
 use pleach::engine::Session;
 use pleach::event::{Event, NodeExecution, Recorded, Route, Snapshot, to_the_millisecond};
 use pleach::ids::{RepoPath, SessionId};
@@ -61,7 +63,7 @@ impl Progress {
             bar: live.then(|| live_line(begun)),
             seq: 0,
             turns: session.state.turns,
-            tokens: session.state.usage.total(),
+            tokens: session.state.spent.total.tokens.total(),
             node: (0, 0),
         }
     }
@@ -80,8 +82,12 @@ impl Progress {
         if !self.quiet {
             self.show(&recorded.event);
         }
-        if let Event::NodeExecution(node) = &recorded.event {
-            node.warnings.iter().for_each(|warning| self.warn(warning));
+        match &recorded.event {
+            Event::NodeExecution(node) => node.warnings.iter().for_each(|warning| self.warn(warning)),
+            // What follows from a limit is told by the end of the run, unless nothing does.
+            Event::BudgetExceeded(over) if over.action == OnExceeded::Warn.as_str() => self.warn(&over.text),
+            Event::PriceUnknown(unknown) => self.warn(&unknown.text),
+            _ => {}
         }
     }
 
@@ -108,8 +114,9 @@ impl Progress {
             }
             Event::AgentTurn(turn) => {
                 self.turns += 1;
-                self.tokens += turn.token_usage.total();
-                self.node = (self.node.0 + 1, self.node.1 + turn.token_usage.total());
+                let spent = Amount::of_turn(turn).tokens.total();
+                self.tokens += spent;
+                self.node = (self.node.0 + 1, self.node.1 + spent);
                 let files = turn.files_written.values().flatten();
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next());
                 self.turn(&turn.turn.to_string(), what, files.collect(), turn.git_sha.as_ref());

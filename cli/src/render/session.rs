@@ -32,8 +32,10 @@ pub fn age(since: Timestamp, now: Timestamp) -> String {
 pub fn standing(standing: &Standing) -> String {
     let more = match standing {
         Standing::Dead => " (its process is gone)",
-        Standing::Paused { reason: PauseReason::Interrupted } => " (interrupted)",
-        Standing::Paused { reason: PauseReason::WaitsForPerson } => " (waits for a person)",
+        Standing::Paused { why: Some(why), .. } => return format!("paused: {}", plain(why)),
+        Standing::Paused { reason: PauseReason::Interrupted, .. } => " (interrupted)",
+        Standing::Paused { reason: PauseReason::WaitsForPerson, .. } => " (waits for a person)",
+        Standing::Paused { reason: PauseReason::OverBudget, .. } => " (out of budget)",
         Standing::Failed { reason } => return format!("failed: {}", plain(reason)),
         Standing::Running | Standing::Done | Standing::Cancelled => "",
     };
@@ -52,7 +54,7 @@ pub fn sessions(all: &[(SessionId, Result<Summary, String>)], now: Timestamp) ->
                 word(summary).to_owned(),
                 summary.node().map(ToString::to_string).unwrap_or_default(),
                 summary.state.turns.to_string(),
-                tokens(summary.state.usage.total()),
+                tokens(summary.state.spent.total.tokens.total()),
                 summary.branch().map(|(_, branch)| branch.to_string()).unwrap_or_default(),
                 age(summary.started_at, now),
             ]),
@@ -90,8 +92,8 @@ pub fn summary_json(summary: &Summary) -> Value {
         "standing": summary.standing(),
         "node": summary.node(),
         "turns": summary.state.turns,
-        "tokens": summary.state.usage,
-        "cost_usd": summary.state.cost_usd,
+        "tokens": summary.state.spent.total.tokens,
+        "cost_usd": summary.state.spent.total.known_usd(),
         "simulated": summary.started.simulated,
         "started_at": summary.started_at,
         "updated_at": summary.updated_at,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use pleach::budget::{Amount, dollars};
+
 /// `850ms`, `4.2s`, `3m 07s`, `1h 02m`.
 pub fn duration(length: Duration) -> String {
     let millis = length.as_millis();
@@ -22,6 +24,22 @@ pub fn tokens(count: u64) -> String {
         1_000..1_000_000 => format!("{}.{}k", count / 1_000, count % 1_000 / 100),
         _ => format!("{}.{}M", count / 1_000_000, count % 1_000_000 / 100_000),
     }
+}
+
+/// `$1.25`; `?` where no price is known, `$1.25 + ?` where some are; nothing where nothing has cost anything.
+pub fn cost(amount: &Amount) -> String {
+    match (amount.known_usd(), amount.unpriced) {
+        (None, 0) => String::new(),
+        (None, _) => "?".to_owned(),
+        (Some(usd), 0) => dollars(usd),
+        (Some(usd), _) => format!("{} + ?", dollars(usd)),
+    }
+}
+
+/// `12.3k tokens, $1.25`; without dollars where no price is known.
+pub fn spent(amount: &Amount) -> String {
+    let cost = if amount.priced > 0 { format!(", {}", cost(amount)) } else { String::new() };
+    format!("{} tokens{cost}", tokens(amount.tokens.total()))
 }
 
 #[cfg(test)]

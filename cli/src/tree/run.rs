@@ -108,7 +108,9 @@ fn exit(ended: &TreeEnded) -> Exit {
     use pleach::event::PauseReason;
     match ended {
         TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
-        TreeEnded::Failed { .. } | TreeEnded::GateRed(_) | TreeEnded::Stalled(_) => Exit::WorkFailed,
+        TreeEnded::Failed { .. } | TreeEnded::GateRed(_) | TreeEnded::Stalled(_) | TreeEnded::OutOfBudget { .. } => {
+            Exit::WorkFailed
+        }
         TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
         TreeEnded::Paused(_) | TreeEnded::Edited => Exit::Paused,
         TreeEnded::Refused(_) => Exit::LandingRefused,

@@ -3,6 +3,8 @@
 use std::io::{IsTerminal as _, Write as _};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use pleach::config::OnExceeded;
+use pleach::engine::Pause;
 use pleach::engine::tree::{Note, TreeEnded, TreePlan};
 use pleach::event::{Event, Recorded};
 use pleach::ids::SessionId;
@@ -127,6 +129,8 @@ impl Shown {
                 self.detail(format!("    {} {what}", turn.turn));
             }
             Event::NodeExecution(node) => node.warnings.iter().for_each(|warning| self.warn(warning)),
+            Event::BudgetExceeded(over) if over.action == OnExceeded::Warn.as_str() => self.warn(&over.text),
+            Event::PriceUnknown(unknown) => self.warn(&unknown.text),
             _ => {}
         }
     }
@@ -161,6 +165,8 @@ impl Shown {
                 out.line("stalled: nothing can start")?;
                 blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))
             }
+            TreeEnded::OutOfBudget { why } => out.line(format!("stopped: {why}")),
+            TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(format!("paused: {why}")),
             TreeEnded::Paused(_) => out.line("paused: run the same command again to go on"),
             TreeEnded::Refused(refusal) => {
                 out.line(format!("waiting: {} is finished on `{}` and could not land", refusal.task, refusal.branch))?;
@@ -218,6 +224,7 @@ fn ended_json(ended: &TreeEnded) -> serde_json::Value {
             let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
             json!({"ended": "stalled", "blocked": blocked})
         }
+        TreeEnded::OutOfBudget { why } => json!({"ended": "out_of_budget", "reason": why}),
         TreeEnded::Paused(_) | TreeEnded::Edited => json!({"ended": "paused"}),
         TreeEnded::Refused(refusal) => {
             json!({"ended": "refused", "task": refusal.task, "branch": refusal.branch, "reason": refusal.why})

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod acp;
+mod budgets;
 mod checkout;
 mod config;
 mod crash;

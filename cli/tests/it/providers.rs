@@ -19,9 +19,14 @@ const KEY: &str = "sk-ant-test-0123456789abcdef";
 
 /// An answer of Anthropic's server as a stream.
 fn answer(blocks: &[Value]) -> Play {
+    answer_of("claude-sonnet-4-5", blocks)
+}
+
+/// The same from a model.
+pub fn answer_of(model: &str, blocks: &[Value]) -> Play {
     let event = |event: Value| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap_or_default());
     let usage = json!({"input_tokens": 1000, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 100});
-    let message = json!({"id": "m", "type": "message", "role": "assistant", "model": "claude-sonnet-4-5", "content": [],
+    let message = json!({"id": "m", "type": "message", "role": "assistant", "model": model, "content": [],
         "stop_reason": null, "usage": usage});
     let mut pieces = vec![event(json!({"type": "message_start", "message": message}))];
     for (index, block) in blocks.iter().enumerate() {
@@ -43,11 +48,11 @@ fn answer(blocks: &[Value]) -> Play {
     Play::Stream(pieces)
 }
 
-fn text(text: &str) -> Value {
+pub fn text(text: &str) -> Value {
     json!({"type": "text", "text": text})
 }
 
-fn write(file: &str) -> Value {
+pub fn write(file: &str) -> Value {
     let input = json!({"file_path": file, "content": "one\n"});
     json!({"type": "tool_use", "id": format!("call-{file}"), "name": "write_file", "input": input})
 }

@@ -5,7 +5,7 @@ mod building;
 mod deciding;
 mod editing;
 mod looking;
-mod page;
+pub mod page;
 mod sessions;
 
 use crate::support::{Ran, TestEnv};

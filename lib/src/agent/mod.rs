@@ -24,7 +24,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::event::{ToolCall, Usage};
+use crate::event::{SideCall, ToolCall, Usage};
 use crate::ids::NodeId;
 use crate::llm::Message;
 use crate::process::{Cancel, Sandbox};
@@ -167,6 +167,8 @@ pub struct Turn {
     pub usage: Usage,
     /// What it cost in dollars, where that is known.
     pub cost_usd: Option<f64>,
+    /// Model calls beside those of the conversation, such as for a title.
+    pub side_calls: Vec<SideCall>,
     /// The model, as the agent names it.
     pub model: String,
     /// The provider of the model.
@@ -193,7 +195,7 @@ pub struct Turn {
 pub enum Verdict {
     /// The turn is recorded; go on.
     Go,
-    /// The turn is recorded; end here.
+    /// The turn is recorded; make no further call and end here. One that has come to its end anyway answers with that.
     Stop,
 }
 

@@ -46,6 +46,8 @@ pub struct Written {
     pub usage: Usage,
     /// Their price, where it is known.
     pub cost_usd: Option<f64>,
+    /// The model that answered, where one did.
+    pub model: String,
     /// Why it is made of the agent's own words, if it is.
     pub fallback: Option<String>,
 }
@@ -61,9 +63,20 @@ impl Scribe {
         Self { patience, ..self }
     }
 
+    /// The provider it asks.
+    pub fn provider(&self) -> &'static str {
+        self.provider.name()
+    }
+
     /// Writes the message of a commit. There always is one.
     pub async fn write(&self, intent: &str, paths: &[RepoPath], diff: &str, cancel: &Cancel) -> Written {
-        let mut written = Written { text: String::new(), usage: Usage::default(), cost_usd: None, fallback: None };
+        let mut written = Written {
+            text: String::new(),
+            usage: Usage::default(),
+            cost_usd: None,
+            model: String::new(),
+            fallback: None,
+        };
         if self.failures.load(Ordering::Relaxed) >= FAILURES {
             written.text = commit_message(intent, paths);
             return written;
@@ -103,6 +116,7 @@ impl Scribe {
         for _ in 0..2 {
             let response = self.provider.complete(&request, cancel).await.map_err(|error| error.message)?;
             written.usage += response.usage;
+            written.model.clone_from(&response.model);
             if let Some(cost) = self.provider.cost(&response.model, &response.usage) {
                 *written.cost_usd.get_or_insert_default() += cost;
             }

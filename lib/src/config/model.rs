@@ -159,6 +159,8 @@ section! {
     ScriptProvider {
         /// The YAML file with the scripted provider's answers.
         file: Option<PathBuf> = None,
+        /// Prices by model, so that what is played costs something.
+        prices: BTreeMap<String, Price> = BTreeMap::new(),
     }
 }
 
@@ -432,13 +434,13 @@ choice! {
 section! {
     /// What may be spent.
     Budget {
-        /// Tokens a run may use; 0 is no limit.
+        /// Tokens a run may use, in a task tree all its tasks together; 0 is no limit.
         tokens: u64 = 0,
-        /// US dollars a run may cost; 0 is no limit.
+        /// US dollars a run may cost, in a task tree all its tasks together; 0 is no limit.
         usd: f64 = 0.0,
-        /// US dollars a task may cost; 0 is no limit.
+        /// US dollars a task of a tree may cost, over all its attempts; 0 is no limit.
         per_task_usd: f64 = 0.0,
-        /// US dollars a day may cost; 0 is no limit.
+        /// US dollars a day (UTC) may cost, in all sessions of the repository; 0 is no limit.
         per_day_usd: f64 = 0.0,
         /// What happens when a limit of the budget is reached.
         on_exceeded: OnExceeded = OnExceeded::Stop,

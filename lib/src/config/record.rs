@@ -5,6 +5,7 @@
 //!
 //! - never where keys come from or go to (`api_base`, `api_key_command`, `proxy`), `worktrees.base`, and the paths of the
 //!   sandbox: these are always the resuming machine's;
+//! - the budget that is set where the session goes on: a limit is raised by setting it, and resuming;
 //! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
 //! - other paths, and remotes with a password in them, are left out and listed under `machine`: on resume the local
 //!   configuration must give them.
@@ -156,6 +157,24 @@ impl Merged {
             if mine(&format!("providers.{name}.settings.proxy")) {
                 theirs.settings.proxy = own.settings.proxy.take();
             }
+        }
+        // A limit nobody sets here stays what it was.
+        let set = |key: &str| local.provenance.contains_key(key);
+        let (theirs, budget) = (&mut self.config.budget, &local.config.budget);
+        if set("budget.tokens") && mine("budget.tokens") {
+            theirs.tokens = budget.tokens;
+        }
+        if set("budget.usd") && mine("budget.usd") {
+            theirs.usd = budget.usd;
+        }
+        if set("budget.per_task_usd") && mine("budget.per_task_usd") {
+            theirs.per_task_usd = budget.per_task_usd;
+        }
+        if set("budget.per_day_usd") && mine("budget.per_day_usd") {
+            theirs.per_day_usd = budget.per_day_usd;
+        }
+        if set("budget.on_exceeded") && mine("budget.on_exceeded") {
+            theirs.on_exceeded = budget.on_exceeded;
         }
         if mine("worktrees.base") {
             self.config.worktrees.base = own.worktrees.base.take();

@@ -17,7 +17,7 @@ providers:
   openai: {models: {smart: M}}
   gemini: {settings: {max_tokens: 1}}
   compatible: {settings: {api_base: http://localhost:1}}
-  script: {file: demo.yaml}
+  script: {file: demo.yaml, prices: {M: {input: 1, output: 2, cache_read: 0.1, cache_write: 1.5}}}
 agents: {reviewer: {runner: codex, role: roles/r.yaml, persona: ../p.yaml, personality: /abs/p.yaml, task: t.yaml, model: M, tools: [grep], turns: hooks, provider: openai, command: [codex, exec, "{prompt_file}"], stdin: none, parser: jsonl, env: {A: b}, args: [--x], permission_mode: yolo, timeout: 9, idle_timeout: 8}}
 tools: [{name: run-tests, command: "make test", description: Runs tests}]
 workspace:
@@ -526,6 +526,20 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     let resumed = Resolved::resume(&user.config.recordable(), &plain, flag("tree.pipeline", "x.dot"));
     let items = supplied(&resumed.unwrap(), &env(&[]));
     assert!(items.iter().any(|item| item.key == "worktrees.setup" && item.source.level == Level::Recorded));
+}
+
+#[test]
+fn a_limit_is_raised_by_setting_it_and_resuming() {
+    let begun = resolved(vec![project("budget: {usd: 2, tokens: 5, on_exceeded: pause}")]);
+    let recorded = begun.config.recordable();
+    let resume = |local: &Resolved, flags| Resolved::resume(&recorded, local, flags).unwrap().config.budget;
+    let none = || Layer::flags([], "/cwd");
+    let elsewhere = resume(&resolved(Vec::new()), none());
+    assert_eq!(elsewhere, begun.config.budget, "a limit nobody sets stays");
+    let raised = resume(&resolved(vec![project("budget: {usd: 9, tokens: 0}")]), none());
+    assert_eq!((raised.usd, raised.tokens, raised.on_exceeded), (9.0, 0, OnExceeded::Pause));
+    let flagged = resume(&resolved(vec![project("budget: {usd: 9}")]), flag("budget.usd", "7"));
+    assert_eq!((flagged.usd, flagged.tokens), (7.0, 5));
 }
 
 const PAGE: &str = include_str!("../../../docs/configuration.md");

@@ -6,6 +6,7 @@
 
 mod assignment;
 mod bounds;
+mod budget;
 mod call_off;
 mod export;
 mod human;
@@ -32,6 +33,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use budget::Budget;
 pub use call_off::CALL_OFF;
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Nobody, Prepared, Question};
@@ -42,11 +44,15 @@ pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;
 pub use start::StartRequest;
 pub use view::{
-    Deed, Milestone, Moment, NoSession, Sessions, Standing, Summary, Turn, View, resolve_session, session_worktrees,
+    CostsRead, Deed, Milestone, Moment, NoSession, Sessions, Standing, Summary, Turn, View, costs, resolve_session,
+    session_worktrees,
 };
 
+use self::budget::Earlier;
 use self::locks::Locks;
 use crate::agent::{BoxFuture, NoAgent, Roster, Scribe};
+use crate::budget::Exceeded;
+use crate::config::Attribution;
 use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded};
 use crate::git;
 use crate::git::Repo;
@@ -86,6 +92,10 @@ pub struct Engine {
     pub scribe: Option<Scribe>,
     /// What agents, tools and tests may touch; everything if not given.
     pub sandbox: Option<Policy>,
+    /// What may be spent.
+    pub budget: Budget,
+    /// What commits say about the agent beyond their trailers.
+    pub attribution: Attribution,
     /// Takes secrets out of records.
     pub redactor: Redactor,
     /// Stops the run.
@@ -163,6 +173,10 @@ pub struct Session {
     start_node: NodeId,
     /// The task it works on, in a tree.
     job: Option<Arc<task::TaskJob>>,
+    /// What sessions before it in the same run have spent.
+    earlier: Earlier,
+    /// The limit that has stopped it.
+    over: Option<Exceeded>,
 }
 
 /// A session that was just made or found, before anything is done with it.
@@ -199,6 +213,8 @@ impl Session {
             events_since_state: 0,
             start_node,
             job: None,
+            earlier: Earlier::default(),
+            over: None,
         }
     }
 }
@@ -316,4 +332,6 @@ pub struct Pause {
     pub reason: PauseReason,
     /// The node it stopped in.
     pub node: Option<NodeId>,
+    /// The reason in words, where there is more to say.
+    pub why: Option<String>,
 }

@@ -108,6 +108,7 @@ impl Session {
             warnings: Vec::new(),
             response: None,
             step: None,
+            cut_short: false,
         };
         self.node_ended(node, visit, finished, conversation, observe)?;
         // Nodes that pass on to each other for long are not kept in memory alone.
@@ -236,7 +237,7 @@ impl Session {
         observe: Observer<'_>,
     ) -> Result<(), Error> {
         tokio::task::block_in_place(|| {
-            let Finished { copy, result, effect, duration, warnings, response, step } = finished;
+            let Finished { copy, result, effect, duration, warnings, response, step, cut_short } = finished;
             self.copy = Some(copy);
             let mut broken = self.mend_record()?;
             let outcome = match result {
@@ -251,8 +252,15 @@ impl Session {
                 Err(Stopped::Broken(error)) => return Err(error.into()),
             };
             let mut ending = Ending { step, ..self.effect(effect, conversation) };
+            if let Some(step) = &mut ending.step {
+                step.by = self.worked_by(&ending.events);
+            }
             let trees = self.trees(ending.change.as_ref())?;
-            let mut decision = route::decide(&self.pipeline, &self.state, visit, outcome, &trees);
+            let mut decision = match outcome.failure_reason.clone().filter(|_| cut_short) {
+                // Nothing is left to spend, wherever the run would go from here.
+                Some(reason) => Decision { outcome, route: Route::Fail { reason }, delay: None },
+                None => route::decide(&self.pipeline, &self.state, visit, outcome, &trees),
+            };
             // Nothing can be built on a branch that is somebody else's now, so there is nowhere to go from here.
             let branch = match &ending.change {
                 Some(change) => change.branch.clone().map(drop),
@@ -339,6 +347,25 @@ impl Session {
             _ => {}
         }
         events
+    }
+
+    /// The kinds and models of the agents that took the running node's turns, its last one included.
+    fn worked_by(&self, last: &[Event]) -> Vec<(String, String)> {
+        let turns = match &self.state.position {
+            Position::Running { turns, .. } => &turns[..],
+            _ => &[],
+        };
+        let of_events = last.iter().filter_map(|event| match event {
+            Event::AgentTurn(turn) => Some((turn.agent.clone(), turn.model.clone())),
+            _ => None,
+        });
+        let mut by: Vec<(String, String)> = Vec::new();
+        for one in turns.iter().filter_map(|turn| turn.by.clone()).chain(of_events) {
+            if !by.contains(&one) {
+                by.push(one);
+            }
+        }
+        by
     }
 
     /// The events, messages and changes of a node's end.

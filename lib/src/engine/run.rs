@@ -8,13 +8,15 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::assignment::{Conversation, Work, conversation};
+use super::budget::Order;
 use super::node::Start;
 use super::worker::{Finished, Report, TurnAnswer, Worker};
 use super::{Error, Observer, Pause, Session};
-use crate::agent::Verdict;
+use crate::budget::Allowance;
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
 use crate::ids::NodeId;
+use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
 use crate::route::{self, Action};
@@ -81,13 +83,24 @@ impl Session {
         node.is_some_and(|node| node.handler != HandlerKind::Codergen || self.is_asked_of_the_task(node))
     }
 
+    /// Whether an agent works on a node.
+    fn is_of_agent(&self, node: &Node) -> bool {
+        node.handler == HandlerKind::Codergen && !self.engine.handlers.contains_key(node.handler.as_str())
+    }
+
+    /// Whether the interrupted node has its answer already, so that nothing more is spent on it.
+    fn is_answered(&self, continues: bool) -> bool {
+        continues && self.interrupted.last().is_some_and(Message::is_answer)
+    }
+
     fn ended(&self) -> Option<Ended> {
         match &self.state.phase {
             Phase::Completed => Some(Ended::Completed),
             Phase::Failed { reason } => Some(Ended::Failed { reason: reason.clone() }),
             Phase::Cancelled => Some(Ended::Cancelled),
-            Phase::Paused { reason } => {
-                Some(Ended::Paused(Pause { reason: *reason, node: self.state.next_node().cloned() }))
+            Phase::Paused { reason, why } => {
+                let node = self.state.next_node().cloned();
+                Some(Ended::Paused(Pause { reason: *reason, node, why: why.clone() }))
             }
             Phase::New | Phase::Running => None,
         }
@@ -123,6 +136,15 @@ impl Session {
         if node.handler == HandlerKind::Codergen {
             self.degrade = false;
         }
+        let allowance = match self.is_of_agent(&node) {
+            true => self.allowance(&node)?,
+            false => Allowance::default(),
+        };
+        let over = self.over_budget(&node, &allowance, observe)?;
+        if let Some(over) = over.clone().filter(|_| !self.is_answered(continues)) {
+            return tokio::task::block_in_place(|| self.end_over_budget(&node, over, observe));
+        }
+        let order = self.order(over);
         let start = match continues {
             false => Start::First,
             true if self.must_start_over(&node) => Start::Over,
@@ -148,15 +170,17 @@ impl Session {
             Some(work) => work,
             None => self.work(&node, &visit, &conversation)?,
         };
-        let (running, mut incoming) = self.set_to_work(node.clone(), visit.clone(), work);
+        let (running, mut incoming) = self.set_to_work(node.clone(), visit.clone(), work, (allowance, order));
         while let Some(report) = incoming.recv().await {
             match report {
                 Report::Turn(turn, answer) => {
                     let change = self.record_turn(*turn, &conversation, observe)?;
+                    let allowance = self.allowance(&node)?;
+                    let over = self.over_budget(&node, &allowance, observe)?;
                     let stop = self.engine.cancel.is_stopped() || change.branch.is_err();
-                    let verdict = if stop { Verdict::Stop } else { Verdict::Go };
+                    let order = if stop { Order::Halt } else { self.order(over) };
                     // The worker waits for this; if it is gone its end is reported below.
-                    let _ = answer.send(TurnAnswer { change, verdict });
+                    let _ = answer.send(TurnAnswer { change, order, allowance });
                 }
                 Report::Done(finished) => {
                     return self.node_ended(&node, &visit, *finished, &conversation, observe);
@@ -177,7 +201,13 @@ impl Session {
     }
 
     /// Hands the working copy and something to do in it to a worker.
-    fn set_to_work(&mut self, node: Node, visit: Visit, work: Work) -> (JoinHandle<()>, mpsc::Receiver<Report>) {
+    fn set_to_work(
+        &mut self,
+        node: Node,
+        visit: Visit,
+        work: Work,
+        (allowance, order): (Allowance, Order),
+    ) -> (JoinHandle<()>, mpsc::Receiver<Report>) {
         let copy = self.copy.take().expect("the working copy is back when no node runs");
         let (reports, incoming) = mpsc::channel(1);
         let worker = Worker {
@@ -194,6 +224,8 @@ impl Session {
             next_turn: self.state.turns + 1,
             job: self.job.clone(),
             scratch: None,
+            allowance,
+            order,
             reports,
         };
         (tokio::spawn(worker.run(work)), incoming)
@@ -202,7 +234,7 @@ impl Session {
     /// Lets a worker do something that is no node's visit and of which only the result counts.
     pub(super) async fn work_aside(&mut self, node: Node, visit: Visit, work: Work) -> Result<Finished, Error> {
         let name = node.id.clone();
-        let (running, mut incoming) = self.set_to_work(node, visit, work);
+        let (running, mut incoming) = self.set_to_work(node, visit, work, (Allowance::default(), Order::Go));
         while let Some(report) = incoming.recv().await {
             if let Report::Done(finished) = report {
                 return Ok(*finished);
@@ -218,7 +250,8 @@ impl Session {
             ("cancel".to_owned(), PipelineCancelled::default().into())
         } else {
             let node_id = self.state.next_node().cloned();
-            let event = PipelinePaused { reason, node_id, extra: Default::default() };
+            let why = self.pause_reason().filter(|_| reason == PauseReason::OverBudget);
+            let event = PipelinePaused { reason, node_id, why, extra: Default::default() };
             (format!("pause at {}", self.here()), event.into())
         };
         let writer = self.repo.writer();

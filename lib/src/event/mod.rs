@@ -4,6 +4,7 @@
 //! The JSON shape of each is fixed (`docs/records.md`): fields are only ever added, and a reader keeps the fields it
 //! does not know in `extra`.
 
+mod budget;
 mod task;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+pub use budget::{BudgetExceeded, PriceUnknown, SideCall};
 pub use task::{AttemptStarted, Commits, Feedback, FeedbackKind, Landed, Landing, StepFinished, TaskOf};
 
 use crate::ids::{BranchName, CommitId, NodeId, PipelineName, RepoName, RepoPath, TurnId};
@@ -132,6 +134,10 @@ events! {
     NodeStarted,
     /// An agent finished one model call and the tools it asked for.
     AgentTurn,
+    /// A limit of the budget was reached.
+    BudgetExceeded,
+    /// A model's tokens count, and their price is not known.
+    PriceUnknown,
     /// A tool node's command ran.
     ToolExecution,
     /// The session branch carries a turn's commit.
@@ -394,6 +400,9 @@ pub struct AgentTurn {
     pub token_usage: Usage,
     /// What it cost in dollars, where that is known.
     pub cost_usd: Option<f64>,
+    /// Model calls beside the agent's own, such as the one for the commit's message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub side_calls: Vec<SideCall>,
     /// The turn's commit, or null when no file changed.
     pub git_sha: Option<Snapshot>,
     /// The agent's own HEAD, when it committed by itself.
@@ -757,6 +766,9 @@ pub struct PipelinePaused {
     pub reason: PauseReason,
     /// The node it stopped in, if it stopped inside one.
     pub node_id: Option<NodeId>,
+    /// The reason in words, where there is more to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,
@@ -770,6 +782,8 @@ pub enum PauseReason {
     Interrupted,
     /// A gate waits for a person and nobody could be asked.
     WaitsForPerson,
+    /// A limit of the budget was reached.
+    OverBudget,
 }
 
 /// See [`Event::PipelineCompleted`].

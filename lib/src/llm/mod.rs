@@ -185,7 +185,7 @@ impl Provider {
     /// What a call of a model cost in US dollars, if its price is known.
     pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
         match self {
-            Self::Script(_) => None,
+            Self::Script(script) => script.cost(model, usage),
             Self::Remote(remote) => remote.cost(model, usage),
         }
     }

@@ -45,6 +45,8 @@ pub fn usual_model(provider: &str, tier: &str) -> Option<&'static str> {
 #[derive(Debug, Clone, Default)]
 pub struct Prices {
     own: Vec<Price>,
+    /// The table says nothing about these models, whatever they are called.
+    own_alone: bool,
 }
 
 impl Prices {
@@ -58,12 +60,18 @@ impl Prices {
             cache_read: price.cache_read,
             cache_write: price.cache_write,
         });
-        Self { own: own.collect() }
+        Self { own: own.collect(), own_alone: false }
+    }
+
+    /// The prices a configuration gives, and no others.
+    pub fn alone(given: &BTreeMap<String, config::Price>) -> Self {
+        Self { own_alone: true, ..Self::new(given) }
     }
 
     /// What a call cost, if the model's price is known.
     pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
-        let price = find(&self.own, model, usage).or_else(|| find(&TABLE.models, model, usage))?;
+        let table = || find(&TABLE.models, model, usage).filter(|_| !self.own_alone);
+        let price = find(&self.own, model, usage).or_else(table)?;
         let dollars = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
         Some(
             dollars(usage.input, price.input)
@@ -128,6 +136,9 @@ mod tests {
         let usage = Usage { input: 1_000_000, output: 1_000_000, cache_read: 500_000, ..Usage::default() };
         assert_eq!(prices.cost("gpt-5", &usage), Some(3.5));
         assert_eq!(prices.cost("llama", &usage), Some(3.5));
+        let played = Prices::alone(&BTreeMap::from([("played".to_owned(), config::Price::default())]));
+        assert_eq!(played.cost("played", &usage), Some(0.0));
+        assert_eq!(played.cost("gpt-5", &usage), None, "a script that calls itself so costs nothing");
     }
 
     #[test]

@@ -53,6 +53,7 @@ impl Providers {
                 known.insert(name, remote.map(Provider::Remote));
             }
         }
+        let script = script.map(|script| script.with_prices(&config.providers.script.prices));
         let scripted = script.is_some().then_some(ProviderName::Script);
         known.extend(script.map(|script| (ProviderName::Script, Ok(Provider::Script(script)))));
         let usable = || REMOTE.into_iter().find(|name| known.get(name).is_some_and(Result::is_ok));

@@ -8,7 +8,7 @@ use crate::plan::condition::{Condition, Expr, Op};
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::dot::{AttrValue, read_duration};
 use crate::plan::graph::{Attr, Attrs, Graph, RawEdge, RawNode};
-use crate::plan::pipeline::{Backoff, Edge, Fidelity, HandlerKind, Node, Pipeline, WritePolicy};
+use crate::plan::pipeline::{Backoff, Edge, Fidelity, HandlerKind, Node, OwnBudget, Pipeline, WritePolicy};
 
 /// Understands a graph. What cannot be understood is reported and left out.
 pub fn build(graph: Graph) -> (Pipeline, Vec<Diagnostic>) {
@@ -62,11 +62,10 @@ fn pipeline(id: String, attrs: Attrs, diagnostics: &mut Vec<Diagnostic>) -> Pipe
         default_fidelity: read.fidelity("default_fidelity"),
         default_thread: read.text("default_thread"),
         default_max_visits: read.count("default_max_visits"),
+        budget: read.budget(),
         attrs: Attrs::new(),
         ..Pipeline::default()
     };
-    read.number("budget.tokens");
-    read.number("budget.usd");
     Pipeline { attrs, ..parts }
 }
 
@@ -101,6 +100,7 @@ fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diag
         human_default_choice: read.text("human.default_choice"),
         tools: read.tools().unwrap_or(!without_tools),
         step: read.text("step"),
+        budget: read.budget(),
         id: raw.id.clone(),
         label,
         shape,
@@ -221,6 +221,12 @@ impl<'a> Reader<'a, '_> {
         let number =
             attr.value.to_string().trim().parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
         number.or_else(|| self.wrong(key, attr, "a number from 0"))
+    }
+
+    /// What may be spent.
+    fn budget(&mut self) -> OwnBudget {
+        let tokens = self.number("budget.tokens").unwrap_or(0.0);
+        OwnBudget { tokens: tokens as u64, usd: self.number("budget.usd").unwrap_or(0.0) }
     }
 
     /// A length of time; a bare number is seconds, which is pointed out.

@@ -249,10 +249,21 @@ pub struct Node {
     pub tools: bool,
     /// The step of a task pipeline it stands for.
     pub step: Option<String>,
+    /// What it may spend.
+    pub budget: OwnBudget,
     /// Everything that was written.
     pub attrs: Attrs,
     /// Where it is declared.
     pub span: NodeSpan,
+}
+
+/// What a pipeline, or a node over all its visits, may spend. 0 is no limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct OwnBudget {
+    /// Tokens.
+    pub tokens: u64,
+    /// US dollars.
+    pub usd: f64,
 }
 
 /// A place in the source that does not take part in comparing graphs.
@@ -321,6 +332,8 @@ pub struct Pipeline {
     pub default_thread: Option<String>,
     /// How often the run may come to a node that does not say.
     pub default_max_visits: Option<u32>,
+    /// What a run of it may spend.
+    pub budget: OwnBudget,
     /// Everything that was written on the graph.
     pub attrs: Attrs,
     /// Where its identifier stands.

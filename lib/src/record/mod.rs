@@ -5,9 +5,11 @@
 
 mod message;
 mod reader;
+mod turns;
 mod writer;
 
 pub use reader::{History, Record};
+pub use turns::AgentTurns;
 pub use writer::{Batch, Recorder};
 
 use crate::event::EventError;

@@ -75,6 +75,8 @@ impl World {
             interviewer: Box::new(AutoApprove),
             handlers,
             scribe: None,
+            budget: Default::default(),
+            attribution: Default::default(),
             redactor: Redactor::new(std::iter::empty::<(String, String)>()),
             cancel: Cancel::never(),
         })

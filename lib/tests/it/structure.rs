@@ -7,7 +7,7 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 22] = [
+const ORDER: [&str; 23] = [
     "text",
     "ids",
     "redact",
@@ -16,6 +16,7 @@ const ORDER: [&str; 22] = [
     "event",
     "trailer",
     "step",
+    "budget",
     "state",
     "progress",
     "schedule",
@@ -206,6 +207,7 @@ fn the_root_of_the_library_offers_these_modules() {
     let offered: Vec<&str> = root.lines().filter(|line| line.starts_with("pub ")).collect();
     insta::assert_snapshot!(offered.join("\n"), @r"
     pub mod agent;
+    pub mod budget;
     pub mod clock;
     pub mod config;
     pub mod engine;

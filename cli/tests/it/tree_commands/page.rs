@@ -6,12 +6,12 @@ use regex::Regex;
 
 use crate::support::TestEnv;
 
-fn repository() -> &'static Path {
+pub fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository around the crate")
 }
 
 /// The commands of a page's console blocks, with the lines shown below them.
-fn commands(page: &str) -> Vec<(String, Vec<String>)> {
+pub fn commands(page: &str) -> Vec<(String, Vec<String>)> {
     let mut commands: Vec<(String, Vec<String>)> = Vec::new();
     let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     for line in blocks.flat_map(str::lines) {

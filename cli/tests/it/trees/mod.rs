@@ -1,6 +1,6 @@
 //! Task trees through the built program: steps, attempts, landing, phases, gates.
 
-mod garden;
+pub mod garden;
 
 mod attempts;
 mod built_in;

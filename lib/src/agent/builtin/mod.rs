@@ -157,8 +157,8 @@ impl<'a> Run<'a> {
             let (turn, next) = self.take_turn(response, cancel).await?;
             let verdict = turns.report(turn).await;
             match next {
-                _ if verdict == Verdict::Stop => return Ok(self.reply(End::Stopped)),
                 Next::End(end) => return end,
+                Next::Again if verdict == Verdict::Stop => return Ok(self.reply(End::Stopped)),
                 Next::Again if self.timed_out() => {
                     let limit = self.job.timeout.unwrap_or_default();
                     return Err(AgentError::TimedOut(format!("the agent was not done after {limit:?}")));
@@ -200,10 +200,8 @@ impl<'a> Run<'a> {
             intent,
             writes,
             exact: true,
-            is_last: false,
             warnings,
-            state_ref: None,
-            repeats: false,
+            ..Turn::default()
         };
         Ok((turn, next))
     }

@@ -11,7 +11,7 @@ use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::step::prompt::{self};
 use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
-use crate::trailer::Message;
+use crate::trailer::{Message, attribution};
 use jiff::Timestamp;
 
 /// How much of what a failed step said is kept for the next attempt, in characters.
@@ -28,6 +28,8 @@ pub struct StepReport {
     pub logged: bool,
     /// The facts of a test.
     pub test: Option<TestFacts>,
+    /// The kinds and models of the agents it is the work of.
+    pub by: Vec<(String, String)>,
 }
 
 /// A step that is to be committed.
@@ -39,6 +41,8 @@ struct Making {
     files: Vec<(RepoPath, String)>,
     /// What the next attempt is told.
     feedback: Option<Feedback>,
+    /// The kinds and models of the agents it is the work of.
+    by: Vec<(String, String)>,
 }
 
 impl Session {
@@ -50,7 +54,8 @@ impl Session {
         let number = Attempt { number: attempt.number, of: attempt.of };
         let told = Feedback { kind: FeedbackKind::RunnerError, text: text::cut(reason, FEEDBACK) };
         let body = text::runner_error(reason);
-        let making = Making { facts, body, attempt: Some(number), files: Vec::new(), feedback: Some(told) };
+        let making =
+            Making { facts, body, attempt: Some(number), files: Vec::new(), feedback: Some(told), by: Vec::new() };
         self.commit_step(making, observe)?;
         Ok(())
     }
@@ -65,7 +70,7 @@ impl Session {
         files: Vec<(RepoPath, String)>,
         observe: Observer<'_>,
     ) -> Result<(), Error> {
-        let making = Making { facts, body, attempt, files, feedback: None };
+        let making = Making { facts, body, attempt, files, feedback: None, by: Vec::new() };
         tokio::task::block_in_place(|| self.put_off_step(making, observe))
     }
 
@@ -164,7 +169,7 @@ impl Session {
         };
         // A gate is no attempt at anything.
         let attempt = self.is_leaf_task().then_some(attempt);
-        let making = Making { facts, body: report.body, attempt, files, feedback };
+        let making = Making { facts, body: report.body, attempt, files, feedback, by: report.by };
         self.make_step(writer, making, (tree, parent), at).map(Some)
     }
 
@@ -196,7 +201,7 @@ impl Session {
         (tree, parent): (TreeId, CommitId),
         date: Timestamp,
     ) -> Result<(StepFinished, TreeId), Error> {
-        let Making { facts, body, attempt, files, feedback } = making;
+        let Making { facts, body, attempt, files, feedback, by } = making;
         let code = self.code_of(tree)?;
         let mut edits = Vec::new();
         for (path, text) in files {
@@ -207,12 +212,13 @@ impl Session {
         }
         let tree = if edits.is_empty() { tree } else { writer.tree(Some(tree), &edits)? };
         let of = self.task_of();
+        let by = by.iter().filter_map(|(agent, model)| attribution(self.engine.attribution, agent, model));
         let redactor = &self.engine.redactor;
         let subject = facts.subject(of.target.as_str(), &of.name, attempt);
         let message = Message {
             subject: redactor.text(&subject).into_owned(),
             body: redactor.text(&body).into_owned(),
-            trailers: facts.trailers(),
+            trailers: facts.trailers().into_iter().chain(by).collect(),
         };
         let date = to_the_second(date);
         let commit = writer.commit(&CommitSpec {

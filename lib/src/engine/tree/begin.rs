@@ -129,7 +129,8 @@ impl TreeRun<'_> {
         }
         let seat = self.seat.take().expect("the working copy is back when no task is worked");
         let resumed = Session::resume_task(self.engine.clone(), self.repo.clone(), &id, job.clone(), seat).await;
-        let (session, kept) = resumed?;
+        let (mut session, kept) = resumed?;
+        self.tell_spent(&mut session)?;
         tell_kept(kept, notes);
         tell_began(&session, job, true, notes);
         Ok(Some(session))
@@ -232,7 +233,8 @@ impl TreeRun<'_> {
             attempt: first,
             seat: self.seat.take().expect("the working copy is back when no task is worked"),
         };
-        let (session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
+        let (mut session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
+        self.tell_spent(&mut session)?;
         tell_kept(kept, notes);
         tell_began(&session, job, false, notes);
         Ok(session)

@@ -39,17 +39,21 @@ impl TreeRun<'_> {
     pub(super) fn landed(&mut self, session: Session, tried: Tried) -> Worked {
         let task = session.task().id.clone();
         let status = session.state.task.as_ref().and_then(|task| task.status.clone()).unwrap_or_default();
-        self.seat = Some(session.leave());
+        let over = session.task_is_out_of_budget().ok().flatten();
+        self.take_back(session);
         match tried {
             Tried::Landed if status == "failed" => {
-                let reason = format!("`{task}` was given up");
+                let reason = format!("`{task}` was given up") + &over.map(|why| format!(": {why}")).unwrap_or_default();
                 Worked::Ended(TreeEnded::Failed { task, reason })
             }
             Tried::Landed if status == "test-fail" => Worked::Ended(TreeEnded::GateRed(task)),
             Tried::Landed if self.plan.tree.is_leaf(&task) => Worked::Done(task),
             Tried::Landed | Tried::Red => Worked::GoOn,
             Tried::Refused(refusal) => Worked::Ended(TreeEnded::Refused(refusal)),
-            Tried::Paused => Worked::Ended(TreeEnded::Paused(Pause { reason: PauseReason::Interrupted, node: None })),
+            Tried::Paused => {
+                let reason = PauseReason::Interrupted;
+                Worked::Ended(TreeEnded::Paused(Pause { reason, node: None, why: None }))
+            }
         }
     }
 

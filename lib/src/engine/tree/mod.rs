@@ -9,6 +9,7 @@ mod mark;
 mod planning;
 pub mod progress;
 mod run;
+mod spending;
 mod step_cache;
 mod step_scan;
 mod work;

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::edited::{Stamp, was_edited};
 use super::progress::Reader;
+use super::spending::Spending;
 use super::work::Worked;
 use super::{Error, Note, Notes};
 use crate::clock;
@@ -101,6 +102,11 @@ pub enum TreeEnded {
     Stalled(Vec<Blocked>),
     /// It stopped and goes on when it is run again.
     Paused(Pause),
+    /// Nothing is left to spend. It goes on when it is run again with more.
+    OutOfBudget {
+        /// Which limit was reached, and how to go on.
+        why: String,
+    },
     /// Finished work could not land, and waits on its branch.
     Refused(Refusal),
     /// The tree's file was edited. Read it again and go on with [`TreeRun::park`], or go on as it was.
@@ -140,6 +146,8 @@ pub struct TreeRun<'p> {
     stamp: Option<Stamp>,
     /// The tree's file, once it is written for the records.
     pub(super) document: Option<BlobId>,
+    /// What the sessions of the run have spent, once somebody had to know.
+    pub(super) spending: Option<Spending>,
     /// This run was opened.
     opened: bool,
     lock: Lock,
@@ -223,7 +231,7 @@ impl<'p> TreeRun<'p> {
         loop {
             if self.engine.cancel.is_stopped() {
                 let reason = crate::event::PauseReason::Interrupted;
-                return Ok(TreeEnded::Paused(Pause { reason, node: None }));
+                return Ok(TreeEnded::Paused(Pause { reason, node: None, why: None }));
             }
             self.look_again()?;
             if was_edited(&self.repo, self.plan, &mut self.stamp) {
@@ -337,6 +345,7 @@ impl Parked {
             unfinished: self.unfinished,
             stamp: plan.stamp,
             document: None,
+            spending: None,
             opened: self.opened,
             lock: self.lock,
         })

@@ -6,9 +6,10 @@ use super::land::Tried;
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::{Error, Note, Notes};
 use crate::clock;
+use crate::config::OnExceeded;
 use crate::engine::task::TaskJob;
-use crate::engine::{Ended, Session};
-use crate::event::{AttemptStarted, Outcome};
+use crate::engine::{Ended, Pause, Session};
+use crate::event::{AttemptStarted, Outcome, PauseReason};
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
 use crate::route;
@@ -56,7 +57,7 @@ impl TreeRun<'_> {
         let runs = self.progress.gate(gate, self.plan.tree.leaves_below(gate)).runs;
         let mut session = self.begin(&job, Attempt { number: 1, of: 1 }, runs, notes).await?;
         if let Ended::Paused(pause) = self.run_session(&mut session, notes).await? {
-            self.seat = Some(session.leave());
+            self.take_back(session);
             return Ok(Worked::Ended(TreeEnded::Paused(pause)));
         }
         let tested = session.started.base.values().next().map(|base| self.repo.tree_of(*base)).transpose()?;
@@ -79,7 +80,7 @@ impl TreeRun<'_> {
             if !session.is_decided()
                 && let Some(worked) = self.decide(&mut session, job, notes).await?
             {
-                self.seat = Some(session.leave());
+                self.take_back(session);
                 return Ok(Worked::Ended(worked));
             }
             match self.try_land(&mut session, notes).await? {
@@ -98,6 +99,11 @@ impl TreeRun<'_> {
     ) -> Result<Option<TreeEnded>, Error> {
         while !session.is_decided() {
             match self.run_session(session, notes).await? {
+                Ended::Paused(Pause { reason: PauseReason::OverBudget, why, .. })
+                    if self.engine.budget.action() == OnExceeded::Stop =>
+                {
+                    return Ok(Some(TreeEnded::OutOfBudget { why: why.unwrap_or_default() }));
+                }
                 Ended::Paused(pause) => return Ok(Some(TreeEnded::Paused(pause))),
                 Ended::Cancelled => {
                     let reason = "its session was called off".to_owned();
@@ -117,9 +123,12 @@ impl TreeRun<'_> {
 
     /// What follows a failed attempt: another one, or the end of the task.
     fn next_or_fail(&self, session: &mut Session, notes: Notes<'_>) -> Result<(), Error> {
+        if let Some(why) = session.task_is_out_of_budget()? {
+            return self.fail(session, session.attempt_number(), why, notes);
+        }
         match self.after(session) {
             After::Again => self.begin_next(session, notes),
-            After::GiveUp(why) => self.fail(session, session.attempt_number(), why, notes),
+            After::GiveUp(why) => self.fail(session, session.attempt_number(), words(why), notes),
         }
     }
 
@@ -188,9 +197,8 @@ impl TreeRun<'_> {
     }
 
     /// The last step of a task that is given up after so many attempts.
-    fn fail(&self, session: &mut Session, attempts: u32, why: Reason, notes: Notes<'_>) -> Result<(), Error> {
+    fn fail(&self, session: &mut Session, attempts: u32, body: String, notes: Notes<'_>) -> Result<(), Error> {
         let facts = session.facts(StepKind::Complete, false);
-        let body = if why == Reason::OutOfAttempts { String::new() } else { why.to_string() };
         let attempt = Some(Attempt { number: attempts, of: self.plan.limits.max_retries });
         session.end_task(facts, body, attempt, Vec::new(), &mut observer(&session.id.clone(), notes))?;
         Ok(())
@@ -207,7 +215,7 @@ impl TreeRun<'_> {
             None => self.begin(&job, Attempt { number, of: number }, retry, notes).await?,
         };
         if !session.is_decided() {
-            self.fail(&mut session, number, why, notes)?;
+            self.fail(&mut session, number, words(why), notes)?;
         }
         self.see_through(session, &job, notes).await
     }
@@ -235,6 +243,11 @@ impl TreeRun<'_> {
             None => target_tip(&self.repo, &self.plan.target),
         }
     }
+}
+
+/// What the last step of a task says about why it was given up; that all attempts failed is told by the others.
+fn words(why: Reason) -> String {
+    if why == Reason::OutOfAttempts { String::new() } else { why.to_string() }
 }
 
 fn ended(failed: &crate::state::FailedAttempt) -> schedule::Ended {

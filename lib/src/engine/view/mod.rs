@@ -1,6 +1,7 @@
 //! Looking at sessions: what they are, what happened in them, and where their commits are. Nothing here writes, and
 //! no lock is needed: a record never changes under its reader, only a newer one comes.
 
+mod cost;
 mod find;
 mod turn;
 
@@ -9,6 +10,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
+pub use cost::{CostsRead, costs};
 pub use find::{NoSession, resolve_session, session_worktrees};
 pub use turn::{Deed, Milestone, Moment, Turn};
 
@@ -36,6 +38,9 @@ pub enum Standing {
     Paused {
         /// Why.
         reason: PauseReason,
+        /// In words, where there is more to say.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
     /// Reached its exit.
     Done,
@@ -94,7 +99,7 @@ impl Summary {
         match &self.state.phase {
             Phase::New | Phase::Running if self.in_use => Standing::Running,
             Phase::New | Phase::Running => Standing::Dead,
-            Phase::Paused { reason } => Standing::Paused { reason: *reason },
+            Phase::Paused { reason, why } => Standing::Paused { reason: *reason, why: why.clone() },
             Phase::Completed => Standing::Done,
             Phase::Failed { reason } => Standing::Failed { reason: reason.clone() },
             Phase::Cancelled => Standing::Cancelled,

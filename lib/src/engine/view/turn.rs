@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::only;
+use crate::budget::Amount;
 use crate::event::{Event, MessageRange, Recorded, Snapshot, Status, ToolCall, Usage};
 use crate::ids::{CommitId, NodeId, RepoName, RepoPath, TurnId};
 
@@ -93,6 +94,10 @@ impl Turn {
     }
 
     pub(super) fn read(recorded: &Recorded) -> Option<Self> {
+        let spent = match &recorded.event {
+            Event::AgentTurn(data) => Amount::of_turn(data),
+            _ => Amount::default(),
+        };
         match &recorded.event {
             Event::AgentTurn(data) => Some(Self {
                 turn: data.turn.clone(),
@@ -104,8 +109,8 @@ impl Turn {
                     agent: data.agent.clone(),
                     model: data.model.clone(),
                     provider: data.provider.clone(),
-                    tokens: data.token_usage,
-                    cost_usd: data.cost_usd,
+                    tokens: spent.tokens,
+                    cost_usd: spent.known_usd().filter(|_| spent.unpriced == 0),
                     tool_calls: data.tool_calls.clone(),
                 },
                 files: data.files_written.clone(),

@@ -9,14 +9,17 @@ use tokio::sync::oneshot;
 use super::cancel::NodeCancel;
 use super::{Effect, Gathered, NAMED, Report, Stopped, TurnReport, Worker, block};
 use crate::agent::{AgentError, End, Job, Reply, Turn, Turns, Verdict, commit_message};
+use crate::budget::Amount;
 use crate::clock;
 use crate::engine::assignment::AgentWork;
-use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason};
+use crate::engine::budget::Order;
+use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Usage};
 use crate::git::TreeId;
 use crate::ids::RepoPath;
 use crate::llm::Message;
 use crate::plan::pipeline::WritePolicy;
 use crate::text::listed;
+use crate::trailer::attribution;
 use crate::workspace::{Author, Change};
 
 /// Asks for a verdict that can be read. A program has no memory, so it is told everything once more.
@@ -49,12 +52,17 @@ impl Worker {
         let kind = work.agent.kind();
         let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
         let mut reply = self.converse(&work, (work.prompt.clone(), work.continues), &mut spoken, cancel, end).await?;
-        if let Ok(Reply { text, end: End::Done }) = &reply
+        if let Ok(Reply { text, end: how @ End::Done }) = &mut reply
             && self.verdict_is_missing(text)
         {
-            // An answer nobody can read is asked for once more.
-            let again = review_again(&work, text);
-            reply = self.converse(&work, (again, false), &mut spoken, cancel, end).await?;
+            if self.order == Order::Go {
+                // An answer nobody can read is asked for once more.
+                let again = review_again(&work, text);
+                reply = self.converse(&work, (again, false), &mut spoken, cancel, end).await?;
+            } else {
+                *how = End::Stopped;
+                end.is_told = true;
+            }
         }
         let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
@@ -122,9 +130,13 @@ impl Worker {
                     spoken.state = turn.state_ref.clone().or(spoken.state.take());
                     end.is_over = turn.is_last;
                     let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.tree);
-                    let verdict = self.turn(kind, turn, then, &mut end.warnings).await?;
+                    let order = self.turn(kind, turn, then, &mut end.warnings).await?;
+                    // Who has come to an end spends nothing any more, and need not be stopped.
+                    let goes_on = order == Order::Go || (end.is_over && order != Order::Halt);
+                    self.order = order;
+                    end.is_told |= !goes_on;
                     // An agent that is gone already does not wait for the answer.
-                    let _ = answer.send(verdict);
+                    let _ = answer.send(if goes_on { Verdict::Go } else { Verdict::Stop });
                 }
                 reply = &mut running => break reply,
             }
@@ -139,6 +151,18 @@ impl Worker {
         end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         let failed = |reason: String, class| Outcome { failure_class: class, ..Outcome::fail(reason) };
+        let ended = matches!(reply, Ok(Reply { end: End::Done | End::Limit(_), .. }));
+        if end.is_told && !ended && !cancel.cancel.is_stopped() {
+            match &self.order {
+                Order::Pause => return Err(Stopped::Paused(PauseReason::OverBudget)),
+                Order::Stop(reason) => {
+                    end.cut_short = true;
+                    end.response = reply.ok().map(|reply| reply.text);
+                    return Ok(self.told_on(Outcome::fail(reason), end.response.as_deref()));
+                }
+                Order::Go | Order::Halt => {}
+            }
+        }
         let outcome = match reply {
             Ok(Reply { text, end: how }) => {
                 let outcome = match how {
@@ -187,7 +211,7 @@ impl Worker {
         turn: Turn,
         then: Option<TreeId>,
         warnings: &mut Vec<String>,
-    ) -> Result<Verdict, Stopped> {
+    ) -> Result<Order, Stopped> {
         warnings.extend(turn.warnings.iter().cloned());
         let report = self.report(kind, turn).await?;
         warnings.extend(report.change.warnings.iter().cloned());
@@ -207,14 +231,16 @@ impl Worker {
             }
         }
         self.next_turn += 1;
-        Ok(recorded.verdict)
+        self.allowance = recorded.allowance;
+        Ok(recorded.order)
     }
 
     async fn report(&mut self, kind: &str, mut turn: Turn) -> Result<TurnReport, Stopped> {
         let at = clock::now();
         let boundary = if turn.exact { "exact" } else { "inferred" };
-        let trailers =
-            if turn.exact { Vec::new() } else { vec![("Orchestra-Boundary".to_owned(), boundary.to_owned())] };
+        let inferred = (!turn.exact).then(|| ("Orchestra-Boundary".to_owned(), boundary.to_owned()));
+        let by = attribution(self.engine.attribution, kind, &turn.model);
+        let trailers = inferred.into_iter().chain(by).collect();
         let intent = self.engine.redactor.text(&turn.intent).into_owned();
         let mut change = block(|| {
             if self.node.write == WritePolicy::Never {
@@ -242,6 +268,7 @@ impl Worker {
             files_written: self.files(&change),
             token_usage: turn.usage,
             cost_usd: turn.cost_usd,
+            side_calls: turn.side_calls,
             git_sha: self.snapshot(change.commit),
             agent_head: self.snapshot(change.agent_head),
             commit_message: change.message.clone(),
@@ -261,11 +288,22 @@ impl Worker {
         let engine = Arc::clone(&self.engine);
         let Some(scribe) = engine.scribe.as_ref().filter(|_| self.copy.carries_turns()) else { return Ok(None) };
         let Some(patch) = block(|| self.copy.patch(change))? else { return Ok(None) };
+        let side = turn.side_calls.iter().map(Amount::of_side);
+        let spent = side.fold(Amount::of_call(turn.usage, turn.cost_usd), |sum, call| sum + call);
+        if !self.allowance.allows(&self.node.id, spent) {
+            change.warnings.push("the commit message is in the agent's own words: the budget is used up".to_owned());
+            return Ok(None);
+        }
         let patch = engine.redactor.text(&patch);
         let written = scribe.write(intent, &change.paths, &patch, &engine.cancel).await;
-        turn.usage += written.usage;
-        if let Some(cost) = written.cost_usd {
-            *turn.cost_usd.get_or_insert_default() += cost;
+        if written.usage != Usage::default() {
+            turn.side_calls.push(SideCall {
+                purpose: "commit_message".to_owned(),
+                model: written.model,
+                provider: scribe.provider().to_owned(),
+                token_usage: written.usage,
+                cost_usd: written.cost_usd,
+            });
         }
         if let Some(why) = written.fallback {
             change.warnings.push(format!("the commit message is in the agent's own words: {why}"));

@@ -20,9 +20,10 @@ use self::cancel::NodeCancel;
 use self::command::CommandRun;
 use super::assignment::Work;
 use super::bounds::{Bounds, Scratch};
+use super::budget::Order;
 use super::task::{StepReport, TaskJob};
 use super::{Engine, status_file};
-use crate::agent::Verdict;
+use crate::budget::Allowance;
 use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution};
 use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
@@ -50,7 +51,9 @@ pub struct TurnAnswer {
     /// The change, to be taken as the new state of the working copy.
     pub change: Change,
     /// Whether to go on.
-    pub verdict: Verdict,
+    pub order: Order,
+    /// What may be spent from now on.
+    pub allowance: Allowance,
 }
 
 /// What a worker tells the loop.
@@ -79,6 +82,8 @@ pub struct Finished {
     pub response: Option<String>,
     /// What is to be told of the step of a task it stands for.
     pub step: Option<StepReport>,
+    /// Its agent was told to stop and had not come to its end.
+    pub cut_short: bool,
 }
 
 /// Why a node has no outcome.
@@ -128,6 +133,8 @@ pub struct Worker {
     pub lock: Lock,
     pub next_turn: u64,
     pub job: Option<Arc<TaskJob>>,
+    pub allowance: Allowance,
+    pub order: Order,
     pub run_dir: PathBuf,
     pub home: PathBuf,
     pub scratch: Option<Scratch>,
@@ -138,8 +145,15 @@ impl Worker {
     /// Carries the work out. Everything is reported; nothing is returned.
     pub async fn run(mut self, work: Work) {
         let begun = Instant::now();
-        let mut node =
-            Gathered { effect: Effect::None, warnings: Vec::new(), response: None, step: None, is_over: false };
+        let mut node = Gathered {
+            effect: Effect::None,
+            warnings: Vec::new(),
+            response: None,
+            step: None,
+            is_over: false,
+            is_told: false,
+            cut_short: false,
+        };
         let result = match work {
             Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
             Work::Pass(outcome) => Ok(outcome),
@@ -157,6 +171,7 @@ impl Worker {
             warnings: node.warnings,
             response: node.response,
             step: node.step,
+            cut_short: node.cut_short,
         };
         // The loop is gone only when the run has failed with an error of its own.
         let _ = self.reports.send(Report::Done(Box::new(finished))).await;
@@ -387,6 +402,10 @@ struct Gathered {
     step: Option<StepReport>,
     /// The agent's newest turn was its last, and nothing of it runs any more.
     is_over: bool,
+    /// The agent was told to stop.
+    is_told: bool,
+    /// The agent was told to stop and had not come to its end.
+    cut_short: bool,
 }
 
 /// Work on the repository, which blocks.

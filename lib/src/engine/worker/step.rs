@@ -27,7 +27,7 @@ impl Worker {
         let name = self.node.step.as_deref().unwrap_or_default();
         let body = text::custom(name, !failed, &stdout, &stderr);
         let said = report::log([("stdout", stdout.as_str()), ("stderr", stderr.as_str())]);
-        end.step = Some(StepReport { body, said, logged: failed, test: None });
+        end.step = Some(StepReport { body, said, logged: failed, test: None, by: Vec::new() });
     }
 
     /// The outcome of an agent's step, and what is told of it.
@@ -43,7 +43,7 @@ impl Worker {
             let body = if passed { text::implement(&answer) } else { text::runner_error(&failure) };
             let complaint = if passed { "" } else { failure.as_str() };
             let said = report::log([("stdout", answer.as_str()), ("stderr", complaint)]);
-            end.step = Some(StepReport { body, said, logged: true, test: None });
+            end.step = Some(StepReport { body, said, logged: true, test: None, by: Vec::new() });
             return outcome;
         }
         let outcome = match verdict::read(&answer) {
@@ -54,7 +54,7 @@ impl Worker {
             None => rejected(outcome, "the review gave no verdict, also when asked once more"),
         };
         let said = if answer.is_empty() { failure } else { answer };
-        end.step = Some(StepReport { body: text::review(&said), said, logged: true, test: None });
+        end.step = Some(StepReport { body: text::review(&said), said, logged: true, test: None, by: Vec::new() });
         outcome
     }
 }

@@ -69,6 +69,7 @@ impl Worker {
             said: said.clone(),
             logged: !failed.is_empty(),
             test: Some(facts(&ran)),
+            by: Vec::new(),
         });
         let run = CommandRun {
             command: ran.iter().map(|ran| ran.command.as_str()).collect::<Vec<_>>().join("\n"),

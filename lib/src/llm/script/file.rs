@@ -10,6 +10,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::{Call, Entry, Fault, FaultKind, Reply, Script, When};
 use crate::event::Usage;
+use crate::llm::price::Prices;
 use crate::llm::{ErrorClass, LlmError, Stop};
 
 /// A script file that cannot be used.
@@ -123,7 +124,8 @@ pub(super) fn read(text: &str) -> Result<Script, ScriptError> {
     if entries.is_empty() {
         return Err(fault_at(&Location::UNKNOWN, "the file has no scripts"));
     }
-    Ok(Script { model: file.model, entries: Arc::new(entries) })
+    let prices = Prices::alone(&BTreeMap::new());
+    Ok(Script { model: file.model, prices, entries: Arc::new(entries) })
 }
 
 fn fault_at(at: &Location, message: impl Into<String>) -> ScriptError {

@@ -6,13 +6,16 @@
 
 mod file;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::message::newest_task;
+use super::price::Prices;
 use super::{ErrorClass, LlmError, Message, Part, Request, Response, Role, Stop, meta};
+use crate::config;
 use crate::event::Usage;
 use crate::process::Cancel;
 
@@ -22,6 +25,7 @@ pub use file::ScriptError;
 #[derive(Debug, Clone)]
 pub struct Script {
     model: Option<String>,
+    prices: Prices,
     entries: Arc<Vec<Entry>>,
 }
 
@@ -95,6 +99,16 @@ impl Script {
     /// Reads a script file.
     pub fn parse(text: &str) -> Result<Self, ScriptError> {
         file::read(text)
+    }
+
+    /// The same with prices for its models; without them nothing it says costs anything known.
+    pub fn with_prices(self, prices: &BTreeMap<String, config::Price>) -> Self {
+        Self { prices: Prices::alone(prices), ..self }
+    }
+
+    /// What a call would have cost, if its model was given a price.
+    pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+        self.prices.cost(model, usage)
     }
 
     /// Answers a request as the file says, after the pause it says.

@@ -77,7 +77,7 @@ fn checkpoint(current: &str, completed: &[&str], next: Option<&str>, commits: Op
 }
 
 fn pause() -> Event {
-    PipelinePaused { reason: PauseReason::Interrupted, node_id: None, extra: Default::default() }.into()
+    PipelinePaused { reason: PauseReason::Interrupted, node_id: None, why: None, extra: Default::default() }.into()
 }
 
 fn fail() -> Event {

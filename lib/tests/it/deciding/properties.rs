@@ -231,6 +231,6 @@ fn the_fold_takes_any_run_of_numbers_without_overflow() {
         turn.messages = None;
         play.record(vec![turn.into()]);
     }
-    assert_eq!(play.state.usage.input, u64::MAX);
-    assert_eq!(play.state.usage.total(), u64::MAX);
+    assert_eq!(play.state.spent.total.tokens.input, u64::MAX);
+    assert_eq!(play.state.spent.total.tokens.total(), u64::MAX);
 }

@@ -201,5 +201,5 @@ fn a_node_that_starts_over_forgets_its_turns_but_not_their_numbers() {
     assert_eq!(play.state.work, restored);
     assert_eq!(play.state.threads["a"], [], "the conversation begins again");
     assert_eq!((play.state.turns, play.state.messages), (2, 4), "numbers are given once");
-    assert_eq!(play.state.usage.input, 20, "and what was spent stays spent");
+    assert_eq!(play.state.spent.total.tokens.input, 20, "and what was spent stays spent");
 }

@@ -1,11 +1,11 @@
 //! One event of each type, most with every field filled; some a second time with as little as possible.
 
 use pleach::event::{
-    AgentTurn, AttemptStarted, Checkpoint, Commits, Event, FailureClass, Feedback, FeedbackKind, HumanInteraction,
-    Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason, PipelineCancelled,
-    PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, Recorded, Resumed, RetryAt, Route,
-    SessionBranchCreated, Snapshot, SnapshotRecorded, Status, StepFinished, TaskOf, ToolCall, ToolExecution,
-    TurnCommitted, Usage, WorktreeCreated,
+    AgentTurn, AttemptStarted, BudgetExceeded, Checkpoint, Commits, Event, FailureClass, Feedback, FeedbackKind,
+    HumanInteraction, Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason,
+    PipelineCancelled, PipelineCompleted, PipelineFailed, PipelinePaused, PipelineStarted, PriceUnknown, Recorded,
+    Resumed, RetryAt, Route, SessionBranchCreated, SideCall, Snapshot, SnapshotRecorded, Status, StepFinished, TaskOf,
+    ToolCall, ToolExecution, TurnCommitted, Usage, WorktreeCreated,
 };
 use pleach::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, TurnId};
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ fn map<V>(pairs: impl IntoIterator<Item = (&'static str, V)>) -> std::collection
 }
 
 pub fn every_event() -> Vec<Recorded> {
-    let events = [session(), nodes(), turns(), checkpoints(), tasks()].concat();
+    let events = [session(), nodes(), turns(), checkpoints(), tasks(), money()].concat();
     let begin: jiff::Timestamp = "2026-11-15T01:02:03.450Z".parse().unwrap();
     let at = |index: usize| begin + jiff::SignedDuration::from_millis(i64::try_from(index).unwrap() * 25);
     events.into_iter().enumerate().map(|(index, event)| Recorded { at: at(index), event }).collect()
@@ -69,10 +69,11 @@ fn session() -> Vec<Event> {
         PipelinePaused {
             reason: PauseReason::WaitsForPerson,
             node_id: Some(node("approve")),
+            why: None,
             extra: Default::default(),
         }
         .into(),
-        PipelinePaused { reason: PauseReason::Interrupted, node_id: None, extra: Default::default() }.into(),
+        PipelinePaused { reason: PauseReason::Interrupted, node_id: None, why: None, extra: Default::default() }.into(),
         PipelineCompleted { workspace_snapshot: at(2), extra: Default::default() }.into(),
         PipelineFailed { reason: "no way on".into(), node_id: Some(node("b")), extra: Default::default() }.into(),
         PipelineCancelled::default().into(),
@@ -168,6 +169,7 @@ fn turns() -> Vec<Event> {
         files_written: [(repo(), vec![RepoPath::from("hello.txt"), RepoPath::new(&b"caf\xe9.txt"[..])])].into(),
         token_usage: Usage { input: 812, cache_read: 4096, cache_write: 7, output: 64, reasoning: 12 },
         cost_usd: Some(0.1),
+        side_calls: Vec::new(),
         git_sha: Some(at(4)),
         agent_head: Some(at(5)),
         commit_message: Some("Add a greeting\n\nThe reader is greeted.".into()),
@@ -281,5 +283,38 @@ fn tasks() -> Vec<Event> {
         .into(),
         Landing { target: "main".parse().unwrap(), from: commit(1), to: commit(7), extra: Default::default() }.into(),
         Landed { target: "main".parse().unwrap(), commit: commit(7), extra: Default::default() }.into(),
+    ]
+}
+
+fn money() -> Vec<Event> {
+    let Event::AgentTurn(turn) = turns().swap_remove(1) else { unreachable!("an agent's turn") };
+    let side_call = SideCall {
+        purpose: "commit_message".into(),
+        model: "small".into(),
+        provider: "anthropic".into(),
+        token_usage: Usage { input: 300, output: 20, ..Usage::default() },
+        cost_usd: None,
+    };
+    let exceeded = BudgetExceeded {
+        limit: "budget.usd".into(),
+        scope: "node".into(),
+        node_id: Some(node("implement")),
+        spent: 1.25,
+        of: 1.0,
+        action: "pause".into(),
+        text: "the budget of node `implement` is used up: $1.25 of $1.00 (`budget.usd`)".into(),
+        extra: Default::default(),
+    };
+    let paused = PipelinePaused {
+        reason: PauseReason::OverBudget,
+        node_id: Some(node("implement")),
+        why: Some("the budget is used up".into()),
+        extra: Default::default(),
+    };
+    vec![
+        AgentTurn { side_calls: vec![side_call], ..turn }.into(),
+        exceeded.into(),
+        PriceUnknown { model: "small".into(), text: "its price is not known".into(), extra: Default::default() }.into(),
+        paused.into(),
     ]
 }

@@ -217,7 +217,12 @@ fn fill(mut event: Event, with: Filling) -> Event {
         }
         Event::Landing(data) => (data.from, data.to, data.extra) = (with.commit, with.commit, with.extra),
         Event::Landed(data) => (data.commit, data.extra) = (with.commit, with.extra),
-        Event::PipelinePaused(data) => (data.node_id, data.extra) = (with.other, with.extra),
+        Event::BudgetExceeded(data) => {
+            (data.limit, data.text, data.node_id) = (with.text.clone(), with.text, with.other);
+            (data.spent, data.extra) = (with.small.into(), with.extra);
+        }
+        Event::PriceUnknown(data) => (data.model, data.text, data.extra) = (with.text.clone(), with.text, with.extra),
+        Event::PipelinePaused(data) => (data.node_id, data.why, data.extra) = (with.other, with.maybe, with.extra),
         Event::PipelineCompleted(data) => (data.workspace_snapshot, data.extra) = (with.commits, with.extra),
         Event::PipelineFailed(data) => (data.reason, data.node_id, data.extra) = (with.text, with.other, with.extra),
         Event::PipelineCancelled(data) => data.extra = with.extra,

@@ -1,0 +1,122 @@
+//! `pleach cost`
+
+use clap::{Args, ValueEnum};
+use pleach::budget::{Amount, By, Costs};
+use pleach::engine::costs;
+use pleach::text::listed;
+use serde_json::{Value, json};
+
+use crate::commands::Globals;
+use crate::exit::{Exit, Failure};
+use crate::failure::{of_engine, of_record};
+use crate::render::{Out, Table, cost, tokens};
+use crate::sessions;
+
+/// Show what sessions have cost in tokens and dollars.
+///
+/// Read from the records: what counts here counts against the budget. Without a session, all of this repository, one row
+/// each; with one, a row for each of its nodes. Days are days in UTC. `?` stands for tokens whose price is not known; a
+/// price is set with `providers.NAME.prices`.
+#[derive(Debug, Args)]
+pub struct CostArgs {
+    /// The session, or the beginning of its id.
+    session: Option<String>,
+    /// What the rows are.
+    #[arg(long, value_enum, value_name = "WHAT")]
+    by: Option<Rows>,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Rows {
+    /// One row for each session.
+    Session,
+    /// One for each task of a task tree.
+    Task,
+    /// One for each model.
+    Model,
+    /// One for each node.
+    Node,
+    /// One for each day.
+    Day,
+}
+
+impl From<Rows> for By {
+    fn from(rows: Rows) -> Self {
+        match rows {
+            Rows::Session => Self::Session,
+            Rows::Task => Self::Task,
+            Rows::Model => Self::Model,
+            Rows::Node => Self::Node,
+            Rows::Day => Self::Day,
+        }
+    }
+}
+
+pub fn run(globals: &Globals, args: CostArgs) -> Result<Exit, Failure> {
+    let repo = sessions::repository(globals)?;
+    let session = args.session.as_deref().map(|given| sessions::resolve(&repo, given)).transpose()?;
+    let usual = if session.is_some() { By::Node } else { By::Session };
+    let by = args.by.map_or(usual, By::from);
+    let read = costs(&repo, session.as_ref(), by).map_err(|error| of_record(&error))?;
+    for (id, error) in read.unreadable {
+        anstream::eprintln!("warning: session {id} is left out: {}", of_engine(&error.into()).sentence());
+    }
+    let mut out = Out::new();
+    if globals.json {
+        let rows: Vec<Value> = read.costs.rows.iter().map(|(key, amount)| row_json(by, key, amount)).collect();
+        let total = amount_json(&read.costs.total);
+        out.json(&json!({"by": by.word(), "rows": rows, "total": total, "unpriced_models": read.unpriced}))?;
+        return Ok(Exit::Done);
+    }
+    if read.costs.rows.is_empty() {
+        out.line("No agent has taken a turn yet.")?;
+        return Ok(Exit::Done);
+    }
+    out.line(table(&read.costs))?;
+    if !read.unpriced.is_empty() {
+        let models = listed(read.unpriced.iter().map(|model| format!("`{model}`")), 10);
+        out.line(format!("\n?  no price is known for {models}; `providers.NAME.prices` sets one"))?;
+    }
+    Ok(Exit::Done)
+}
+
+fn table(costs: &Costs) -> String {
+    let mut table = Table::new([costs.by.word(), "turns", "input", "cached", "output", "cost"]);
+    for column in 1..=5 {
+        table = table.right(column);
+    }
+    for (key, amount) in &costs.rows {
+        table.row(cells(key.as_deref().unwrap_or("(none)"), amount));
+    }
+    table.row(cells("total", &costs.total));
+    table.to_string()
+}
+
+fn cells(name: &str, amount: &Amount) -> [String; 6] {
+    let Amount { turns, tokens: used, .. } = amount;
+    let cost = cost(amount);
+    [
+        name.to_owned(),
+        turns.to_string(),
+        tokens(used.input.saturating_add(used.cache_write)),
+        tokens(used.cache_read),
+        tokens(used.output),
+        if cost.is_empty() { "-".to_owned() } else { cost },
+    ]
+}
+
+fn row_json(by: By, key: &Option<String>, amount: &Amount) -> Value {
+    let mut row = amount_json(amount);
+    row[by.word()] = json!(key);
+    row
+}
+
+/// Dollars are null where no price is known; with `unpriced_calls` above 0 they are not all of it.
+fn amount_json(amount: &Amount) -> Value {
+    json!({
+        "turns": amount.turns,
+        "tokens": amount.tokens,
+        "cost_usd": amount.known_usd(),
+        "unpriced_calls": amount.unpriced,
+    })
+}

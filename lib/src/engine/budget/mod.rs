@@ -1,0 +1,202 @@
+//! Keeping to the budget: what counts against the limits of a node, and what follows when one is reached.
+//!
+//! Looked at after every recorded turn and before an agent's node starts, so that a session overshoots by the call in
+//! flight and no more. Everything comes from records: after a crash, and in another process, the sums are the same.
+
+mod ledger;
+
+use std::sync::{Mutex, PoisonError};
+
+use super::{Error, Observer, Session};
+use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, day_of};
+use crate::clock;
+use crate::config::{self, OnExceeded};
+use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed, PriceUnknown};
+use crate::plan::pipeline::Node;
+use crate::record::Batch;
+use crate::state::limit_mark;
+use ledger::Ledger;
+
+pub(super) use ledger::spent_in;
+
+/// The budget of the settings, and what is known of the spending of others.
+#[derive(Debug, Default)]
+pub struct Budget {
+    limits: config::Budget,
+    ledger: Mutex<Ledger>,
+}
+
+impl Budget {
+    /// The budget of a configuration.
+    pub fn new(limits: config::Budget) -> Self {
+        Self { limits, ledger: Mutex::default() }
+    }
+
+    /// Whether what the sessions before in the same run over a tree have spent makes a difference.
+    pub(super) fn counts_runs(&self) -> bool {
+        let config::Budget { tokens, usd, per_task_usd, .. } = self.limits;
+        tokens > 0 || usd > 0.0 || per_task_usd > 0.0
+    }
+
+    /// What follows when a limit is reached.
+    pub(super) fn action(&self) -> OnExceeded {
+        self.limits.on_exceeded
+    }
+}
+
+/// What the sessions of a tree's run have spent before this one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Earlier {
+    /// All of them.
+    pub run: Amount,
+    /// Those on the same task.
+    pub task: Amount,
+}
+
+/// What the loop tells a worker after a turn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Order {
+    /// Go on.
+    Go,
+    /// End here: the run was interrupted, or its branch is somebody else's now.
+    Halt,
+    /// End here: nothing is left to spend. The node fails for this reason, and the run with it.
+    Stop(String),
+    /// End here: nothing is left to spend. The run pauses in the node.
+    Pause,
+}
+
+impl Session {
+    /// What an agent's node may spend, and what counts against it.
+    pub(super) fn allowance(&self, node: &Node) -> Result<Allowance, Error> {
+        let limits =
+            Limits { budget: self.engine.budget.limits.clone(), pipeline: self.pipeline.budget, node: node.budget };
+        if !limits.is_set() {
+            return Ok(Allowance::default());
+        }
+        let (session, now) = (self.state.spent.total, clock::now());
+        let mut day = self.state.spent.during(day_of(now));
+        if limits.budget.per_day_usd > 0.0 {
+            let mut ledger = self.engine.budget.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            day += tokio::task::block_in_place(|| ledger.others(&self.repo, &self.id, day_of(now)))?;
+        }
+        let account = Account {
+            node: self.state.spent.on(&node.id),
+            session,
+            run: self.earlier.run + session,
+            task: if self.started.task.is_some() { self.earlier.task + session } else { Amount::default() },
+            day,
+        };
+        Ok(Allowance { limits, account })
+    }
+
+    /// Looks whether a limit is reached, and records once what a person should know. Answers with the widest limit that
+    /// was reached, unless a warning is all that follows.
+    pub(super) fn over_budget(
+        &mut self,
+        node: &Node,
+        allowance: &Allowance,
+        observe: Observer<'_>,
+    ) -> Result<Option<Exceeded>, Error> {
+        let reached = allowance.limits.exceeded(&node.id, &allowance.account);
+        let action = self.engine.budget.action();
+        let mut news: Vec<Event> = Vec::new();
+        for over in &reached {
+            let said = BudgetExceeded {
+                limit: over.limit.key().to_owned(),
+                scope: over.limit.scope().to_owned(),
+                node_id: over.limit.node().cloned(),
+                spent: over.spent,
+                of: over.of,
+                action: action.as_str().to_owned(),
+                text: over.to_string(),
+                extra: Default::default(),
+            };
+            if !self.state.exceeded.contains(&limit_mark(&said)) {
+                news.push(said.into());
+            }
+        }
+        if allowance.limits.is_in_dollars() {
+            let unsaid = self.state.spent.unpriced.difference(&self.state.price_unknown);
+            news.extend(unsaid.map(|model| Event::from(price_unknown(model))));
+        }
+        if !news.is_empty() {
+            let batch = Batch { summary: "look at the budget".into(), ..Batch::default() };
+            let writer = self.repo.writer();
+            tokio::task::block_in_place(|| self.record(writer, batch, news, clock::now(), observe))?;
+        }
+        Ok(reached.into_iter().next().filter(|_| action != OnExceeded::Warn))
+    }
+
+    /// What an agent is told whose node has reached a limit.
+    pub(super) fn order(&mut self, over: Option<Exceeded>) -> Order {
+        let Some(over) = over else { return Order::Go };
+        let order = match self.fails(&over) {
+            true => Order::Stop(self.stop_reason(&over)),
+            false => Order::Pause,
+        };
+        self.over = Some(over);
+        order
+    }
+
+    /// Ends the run, or lets it pause, before anything is spent on a node that has nothing left to spend.
+    pub(super) fn end_over_budget(&mut self, node: &Node, over: Exceeded, observe: Observer<'_>) -> Result<(), Error> {
+        let Order::Stop(reason) = self.order(Some(over)) else {
+            return self.pause(PauseReason::OverBudget, observe);
+        };
+        let batch = Batch { summary: format!("fail at {}", node.id), ..Batch::default() };
+        let event = PipelineFailed { reason, node_id: Some(node.id.clone()), extra: Default::default() };
+        let writer = self.repo.writer();
+        self.record(writer, batch, vec![event.into()], clock::now(), observe)
+    }
+
+    /// Whether the session fails when this limit is reached. A task is not to blame for what other tasks have spent: its
+    /// session waits, and only the run over the tree ends.
+    fn fails(&self, over: &Exceeded) -> bool {
+        let stops = self.engine.budget.action() == OnExceeded::Stop;
+        stops && (self.started.task.is_none() || over.limit.is_of_session())
+    }
+
+    /// Why the run fails, and how to go on.
+    fn stop_reason(&self, over: &Exceeded) -> String {
+        let again = match self.started.task {
+            Some(_) => "raise it, then `pleach gardener --retry-failed` tries again",
+            None => "raise it and start again; with `budget.on_exceeded: pause` a run waits instead and can be resumed",
+        };
+        format!("{over}; {again}")
+    }
+
+    /// How to go on with a run that waits because of this limit.
+    pub(super) fn pause_reason(&self) -> Option<String> {
+        let over = self.over.as_ref()?;
+        let again = match self.started.task {
+            Some(_) => "raise it and run again",
+            None => "raise it and resume",
+        };
+        let day = if over.limit.scope() == "day" { ", or wait until tomorrow" } else { "" };
+        Some(format!("{over}; {again}{day}"))
+    }
+
+    /// Why a task gets no further attempt, if it has nothing left to spend.
+    pub(super) fn task_is_out_of_budget(&self) -> Result<Option<String>, Error> {
+        if self.engine.budget.action() != OnExceeded::Stop {
+            return Ok(None);
+        }
+        for node in self.pipeline.nodes() {
+            let allowance = self.allowance(node)?;
+            let reached = allowance.limits.exceeded(&node.id, &allowance.account);
+            if let Some(over) = reached.iter().find(|over| over.limit.is_of_session()) {
+                return Ok(Some(self.stop_reason(over)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+fn price_unknown(model: &str) -> PriceUnknown {
+    let text = format!(
+        "the price of `{model}` is not known, so what it costs counts against no limit in dollars; \
+         `providers.NAME.prices.{model}` sets it"
+    );
+    PriceUnknown { model: model.to_owned(), text, extra: Default::default() }
+}
