@@ -26,6 +26,9 @@
 //! background PATH      starts a process that outlives the agent, deaf to TERM, and adds a line to PATH every 10 ms
 //! ignore-term          goes on when TERM comes
 //! hang                 never goes on
+//! converse LANGUAGE    works on the prompt with a model: `anthropic` at ANTHROPIC_BASE_URL or `openai` at OPENAI_BASE_URL,
+//!                      with the key of ..._API_KEY; prints its last words. Its tools are Write, Bash, and Task, which is
+//!                      helpers side by side; the next call follows at once. A call that is refused ends the agent with 1
 //! exit CODE            ends with CODE
 //! crash                ends by SIGABRT
 //! if CONDITION         does the steps up to `else` or `end` if CONDITION holds; may be nested
@@ -40,6 +43,9 @@
 //! says which.
 
 #![expect(clippy::disallowed_methods, reason = "an agent is a program of its own, outside pleach's doors")]
+
+#[path = "model.rs"]
+mod model;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
@@ -99,9 +105,8 @@ struct Step {
 fn arity(name: &str) -> Option<std::ops::RangeInclusive<usize>> {
     Some(match name {
         "write" | "raw" | "append" | "link" | "mode" => 2..=2,
-        "delete" | "mkdir" | "print" | "complain" | "flood" | "sleep" | "wait" | "shell" | "background" | "exit" => {
-            1..=1
-        }
+        "delete" | "mkdir" | "print" | "complain" | "flood" | "sleep" | "wait" | "shell" | "background" | "exit"
+        | "converse" => 1..=1,
         "ignore-term" | "hang" | "crash" => 0..=0,
         "git" => 1..=usize::MAX,
         "if" => 2..=3,
@@ -208,6 +213,16 @@ impl Agent {
                     self.play(&step.branches[usize::from(!holds)])?;
                 }
                 ["exit", code] => return Err(Stop::Exit(number(code).map_err(failed)?)),
+                ["converse", language] => {
+                    let model = model::Model::of(language).map_err(failed)?;
+                    match model.converse(&self.prompt) {
+                        Ok(said) => act(&["print", &said]).map_err(failed)?,
+                        Err(why) => {
+                            let _ = writeln!(io::stderr(), "fake-agent: {why}");
+                            return Err(Stop::Exit(1));
+                        }
+                    }
+                }
                 _ => act(&words).map_err(failed)?,
             }
         }

@@ -3,6 +3,7 @@
 
 mod cpu;
 mod files;
+mod gateway;
 mod nodes;
 mod options;
 mod porcelain;
@@ -38,6 +39,7 @@ pub fn run(root: &Path, args: &[&str]) -> Done {
     };
     let verdicts = match name {
         "turn-commit" => turn_commit::run(&options)?,
+        "gateway" => gateway::run(&options)?,
         "nodes" => nodes::run(&pleach(root)?, &options)?,
         "status" => status::run(&options)?,
         "tree" => tree::run(&pleach(root)?, &options)?,

@@ -19,6 +19,10 @@ pub struct Options {
     pub tasks: usize,
     /// Tasks of the generated trees.
     pub trees: Vec<usize>,
+    /// Model calls one after the other.
+    pub calls: usize,
+    /// Model calls at once.
+    pub streams: usize,
 }
 
 impl Options {
@@ -32,6 +36,8 @@ impl Options {
             commits: 100_000,
             tasks: 1_000,
             trees: vec![10, 100, 300, 1_000],
+            calls: 2_000,
+            streams: 100,
         };
         let mut args = args.iter();
         while let Some(arg) = args.next() {
@@ -44,6 +50,8 @@ impl Options {
                 "--commits" => options.commits = number(value()?)?,
                 "--tasks" => options.tasks = number(value()?)?,
                 "--tree-sizes" => options.trees = numbers(value()?)?,
+                "--calls" => options.calls = number(value()?)?,
+                "--streams" => options.streams = number(value()?)?,
                 "--nodes" => options.nodes = Some(number(value()?)?),
                 _ => return Err(crate::USAGE.into()),
             }

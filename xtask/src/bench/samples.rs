@@ -15,6 +15,19 @@ impl Samples {
         done
     }
 
+    /// Keeps a time.
+    pub fn push(&mut self, time: Duration) {
+        self.0.push(time);
+    }
+
+    /// The time in milliseconds that this share of the samples does not exceed.
+    pub fn percentile(&self, share: f64) -> f64 {
+        let mut times = self.0.clone();
+        times.sort_unstable();
+        let at = ((times.len() as f64 * share).ceil() as usize).clamp(1, times.len().max(1)) - 1;
+        times.get(at).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+    }
+
     /// The median in milliseconds.
     pub fn median(&self) -> f64 {
         median(self.0.iter().map(|time| time.as_secs_f64() * 1e3).collect())
