@@ -226,7 +226,7 @@ fn write(root: &Path, text: &str) -> Result<(), Failure> {
 /// A file is there: what would be different in it.
 fn exists(globals: &Globals, root: &Path, name: &str, proposal: &Proposal<'_>) -> Failure {
     let failure = |message: String| Failure::new(Exit::Usage, message);
-    let kept = format!("there is a {name} already, which is left as it is");
+    let kept = format!("`{name}` is there already and is left as it is");
     let config = match settings::load(globals.environment.clone(), &Search::from(root, None)) {
         Ok(settings) => settings.resolved.config,
         Err(mistakes) => {

@@ -75,21 +75,59 @@ fn init_writes_what_it_found() {
     bare.install("codex", "codex-cli 0.166.0");
     bare.0.write("repo/package.json", r#"{"scripts": {"test": "vitest"}, "devDependencies": {"vitest": "3"}}"#);
     bare.0.write("repo/pnpm-lock.yaml", "");
-    insta::assert_snapshot!(bare.with_key("OPENAI_API_KEY", &["init", "-y"]), @"");
+    insta::assert_snapshot!(bare.with_key("OPENAI_API_KEY", &["init", "-y"]), @"
+    exit: 0
+    --- stdout
+    # Settings of pleach for this repository; `pleach config` shows all there are.
+
+    # Who works. Found here: claude, codex, OPENAI_API_KEY.
+    agent: codex
+
+    worktrees:
+      # Run once in each new working copy; guessed from package.json.
+      setup: pnpm install --frozen-lockfile
+
+    tree:
+      # The test of tasks that have none of their own; guessed from package.json.
+      test_command: pnpm test
+    --- stderr
+    wrote [TEMP]/repo/pleach.yaml
+    next: `pleach doctor` looks whether all is well, `pleach config` shows every setting
+    ");
     assert_eq!(bare.0.read("repo/pleach.yaml").lines().filter(|line| line.starts_with("agent:")).count(), 1);
     let config = bare.pleach(&["config", "--json"]).expect(0).json();
     let value = |key: &str| config["settings"][key]["value"].clone();
     assert_eq!(value("agent"), "codex");
     assert_eq!(value("worktrees.setup"), "pnpm install --frozen-lockfile");
     assert_eq!(value("tree.test_command"), "pnpm test");
-    insta::assert_snapshot!(bare.pleach(&["init", "-y"]), @"");
+    insta::assert_snapshot!(bare.with_key("OPENAI_API_KEY", &["init", "-y"]), @"
+    exit: 2
+    --- stderr
+    error: `pleach.yaml` is there already and is left as it is
+    hint: it says what was found here; `pleach config` shows every setting
+    ");
 }
 
 #[test]
 fn init_asks_before_it_writes() {
     let bare = Bare::new();
     bare.0.write("repo/Cargo.toml", "[package]\n");
-    insta::assert_snapshot!(bare.pleach(&["init"]), @"");
+    insta::assert_snapshot!(bare.pleach(&["init"]), @"
+    exit: 4
+    --- stdout
+    # Settings of pleach for this repository; `pleach config` shows all there are.
+
+    # Who works. Neither an agent nor a key was found here, so runs are simulated until one is named: claude,
+    # codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.
+    # agent: claude
+
+    tree:
+      # The test of tasks that have none of their own; guessed from Cargo.toml.
+      test_command: cargo test
+    --- stderr
+    error: nothing was written, for nobody is there to be asked
+    hint: run `pleach init -y` to write what is shown above
+    ");
     assert!(!bare.0.root().join("repo/pleach.yaml").exists());
 }
 
@@ -98,7 +136,12 @@ fn init_tells_what_differs_in_a_file_that_is_there() {
     let bare = Bare::new();
     bare.0.write("repo/go.mod", "module x\n");
     bare.0.write("repo/orchestra.yaml", "agent: simulation\ntree: {test_command: make test}\n");
-    insta::assert_snapshot!(bare.with_key("ANTHROPIC_API_KEY", &["init", "-y"]), @"");
+    insta::assert_snapshot!(bare.with_key("ANTHROPIC_API_KEY", &["init", "-y"]), @"
+    exit: 2
+    --- stderr
+    error: `orchestra.yaml` is there already and is left as it is: `agent` is `simulation`, found was `builtin`; `worktrees.setup` is not set, found was `go mod download`; `tree.test_command` is `make test`, found was `go test ./...`
+    hint: change the file by hand where you agree
+    ");
     bare.0.write("repo/orchestra.yaml", "agnet: simulation\n");
     let ran = bare.pleach(&["init", "-y"]).expect(2);
     assert!(ran.stderr.contains("it has mistakes") && ran.stderr.contains("agnet"), "{ran}");
@@ -163,7 +206,22 @@ fn doctor_finds_nothing_wrong_with_a_good_world() {
     bare.install("claude", "2.1.325 (Claude Code)");
     bare.0.configure("agent: claude\nagents: {helper: {runner: builtin}}\n");
     let ran = bare.with_key("ANTHROPIC_API_KEY", &["doctor"]);
-    insta::assert_snapshot!(normalised(&ran), @"");
+    insta::assert_snapshot!(normalised(&ran), @"
+    exit: 0
+    --- stdout
+    ok     git         [GIT]
+    ok     repository  [TEMP]/repo
+    ok     settings    [TEMP]/pleach.yaml
+    ok     agent       `agent` is claude
+    ok     agent       `agents.helper.runner` is builtin
+    ok     installed   claude 2.1.325
+    ok     keys        anthropic (ANTHROPIC_API_KEY)
+    ok     sandbox     [SANDBOX]
+    ok     disk        [FREE] free for pleach's state, [TEMP]/state/pleach
+    ok     disk        [FREE] free for the repository, [TEMP]/repo
+    ok     sessions    0 open sessions
+    ok     leftovers   none
+    ");
     let quiet = bare.with_key("ANTHROPIC_API_KEY", &["doctor", "-q"]).expect(0);
     assert!(!quiet.stdout.contains("ok "), "{quiet}");
 }
@@ -174,7 +232,27 @@ fn doctor_names_what_does_not_work_and_how_to_mend_it() {
     bare.0.configure(
         "agent: codex\nagents: {a: {runner: builtin}, b: {runner: 'acp:nowhere --acp'}, c: {runner: simulation}}\n",
     );
-    insta::assert_snapshot!(bare.doctor(&[]), @"");
+    insta::assert_snapshot!(bare.doctor(&[]), @"
+    exit: 7
+    --- stdout
+    ok     git         [GIT]
+    ok     repository  [TEMP]/repo
+    ok     settings    [TEMP]/pleach.yaml
+    error  agent       `agent` is codex, but `codex` is not on PATH
+                       fix: `npm install -g @openai/codex`, or name another agent
+    error  agent       `agents.a.runner` is builtin, but there is no model to ask
+                       fix: set a key such as ANTHROPIC_API_KEY, or `providers.default` and its settings in pleach.yaml
+    error  agent       `agents.b.runner` is acp:nowhere --acp, but `nowhere` is no program that could be run
+                       fix: install it, put it on PATH, or correct the setting
+    ok     agent       `agents.c.runner` is simulation
+    ok     installed   none of claude, codex, gemini and opencode is on PATH
+    ok     keys        none is set
+    ok     sandbox     [SANDBOX]
+    ok     disk        [FREE] free for pleach's state, [TEMP]/state/pleach
+    ok     disk        [FREE] free for the repository, [TEMP]/repo
+    ok     sessions    0 open sessions
+    ok     leftovers   none
+    ");
     let told = bare.pleach(&["doctor", "--json"]).expect(7).json();
     assert_eq!(told["ok"], false);
     let levels: Vec<&str> =

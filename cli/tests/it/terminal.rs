@@ -192,3 +192,22 @@ fn trust_is_asked_for_at_the_terminal() {
     assert_eq!(code, 0, "{shown}");
     assert!(!shown.contains("[y/N]"), "{shown}");
 }
+
+#[test]
+fn init_asks_at_the_terminal() {
+    let env = TestEnv::with_repo();
+    env.write("repo/go.mod", "module x\n");
+    let Some(mut terminal) = Terminal::open(&env, "init") else { return };
+    terminal.wait_for("test_command: go test ./...");
+    terminal.wait_for("Write this to pleach.yaml? [y/N]");
+    terminal.enter("n");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 4, "{shown}");
+    assert!(!env.repo_path().join("pleach.yaml").exists());
+    let mut terminal = Terminal::open(&env, "init").expect("it was there before");
+    terminal.wait_for("[y/N]");
+    terminal.enter("y");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(env.read("repo/pleach.yaml").contains("test_command: go test ./..."));
+}

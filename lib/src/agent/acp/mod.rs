@@ -15,6 +15,7 @@ mod tests;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -23,7 +24,8 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use self::client::{Act, Ask, Client, Ended, State};
 use self::policy::Policy;
-use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turns, Verdict};
+use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turns, Verdict};
+use crate::config::AgentSettings;
 use crate::process::{Cancel, Canceller, Command, Exit, Limits, Output, SpawnError, Spawner, Stream};
 use crate::text::{shorten, tail};
 
@@ -37,14 +39,17 @@ const INTERRUPTED: &str = "Your work on the task below was interrupted. The work
 /// How long an agent may take until it can be given its task.
 const OPENING: Duration = Duration::from_secs(180);
 
+/// How long an agent may be silent, where the settings do not say. A model may think for long.
+const IDLE: Duration = Duration::from_secs(1800);
+
 /// How long an agent may take to answer that it has stopped.
 const STOPPING: Duration = Duration::from_secs(10);
 
 /// How long an agent may take to end after its input has.
 const ENDING: Duration = Duration::from_secs(1);
 
-/// The longest line an agent may write: a whole file may be in one.
-const LONGEST_LINE: usize = 64 << 20;
+/// How much an agent may write that nobody has read yet: a whole file may be in one line.
+const UNREAD: usize = 128 << 20;
 
 /// How much of a failed agent's complaint goes into the message.
 const COMPLAINT: usize = 2_000;
@@ -57,26 +62,43 @@ const OUTPUT: usize = 64 << 10;
 pub struct AcpAgent {
     argv: Vec<OsString>,
     spawner: Spawner,
+    profile: Profile,
+    env: Vec<(OsString, Option<OsString>)>,
     mode: Option<String>,
-    idle: Option<Duration>,
+    timeout: Option<Duration>,
+    idle: Duration,
 }
 
 impl AcpAgent {
     /// The program and its arguments.
     pub fn new<A: Into<OsString>>(argv: impl IntoIterator<Item = A>, spawner: Spawner) -> Self {
-        Self { argv: argv.into_iter().map(Into::into).collect(), spawner, mode: None, idle: None }
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            spawner,
+            profile: Profile::default(),
+            env: Vec::new(),
+            mode: None,
+            timeout: None,
+            idle: IDLE,
+        }
     }
 
-    /// The same, in one of the modes the agent has.
+    /// The same, with what makes a named agent different from the others.
     #[must_use]
-    pub fn with_mode(self, mode: Option<String>) -> Self {
-        Self { mode, ..self }
+    pub fn with_profile(self, profile: Profile) -> Self {
+        Self { profile, ..self }
     }
 
-    /// The same, ended when it says nothing for so long.
+    /// The same, with the settings of a program that is an agent.
     #[must_use]
-    pub fn with_idle_limit(self, idle: Option<Duration>) -> Self {
-        Self { idle, ..self }
+    pub fn with_settings(mut self, settings: &AgentSettings) -> Self {
+        let variables = settings.env.iter().map(|(name, value)| (name.into(), Some(value.into())));
+        self.env.extend(variables);
+        self.argv.extend(settings.args.iter().map(OsString::from));
+        self.mode = settings.permission_mode.clone().or(self.mode);
+        self.timeout = settings.timeout.map(Duration::from_secs).or(self.timeout);
+        self.idle = settings.idle_timeout.map_or(self.idle, Duration::from_secs);
+        self
     }
 
     fn name(&self) -> String {
@@ -85,15 +107,17 @@ impl AcpAgent {
     }
 
     fn ask(&self, job: &Job) -> Ask {
-        let prompt = match job.continues {
-            true => format!("{INTERRUPTED}\n\n{}", job.prompt_in_bounds()),
-            false => job.prompt_in_bounds(),
-        };
+        let mut prompt = job.prompt_in_bounds();
+        if job.continues {
+            prompt = format!("{INTERRUPTED}\n\n{prompt}");
+        } else if job.resume.is_none() && !self.profile.layers.is_empty() {
+            prompt = format!("{}\n# Now\n{prompt}", self.profile.told().trim_start());
+        }
         Ask {
             prompt,
             cwd: job.cwd.clone(),
             resume: job.resume.as_ref().and_then(State::read),
-            model: job.model.clone(),
+            model: job.model.clone().or_else(|| self.profile.model.clone()),
             mode: self.mode.clone(),
             policy: Policy {
                 allows: job.tools,
@@ -117,9 +141,11 @@ impl AcpAgent {
         // It speaks to its model by itself.
         job.sandbox = job.sandbox.map(|sandbox| Arc::new(sandbox.with_network()));
         let (client, hello) = Client::new(self.ask(&job));
+        job.env.extend(self.env.iter().cloned());
+        let wall = job.timeout.into_iter().chain(self.timeout).min();
         let command = Command {
             env: job.env,
-            limits: Limits { wall: job.timeout, idle: self.idle, output: OUTPUT, ..Limits::default() },
+            limits: Limits { wall, idle: Some(self.idle), output: OUTPUT, ..Limits::default() },
             lock: job.lock,
             sandbox: job.sandbox,
             ..Command::new(self.argv.iter().cloned(), job.cwd)
@@ -127,9 +153,10 @@ impl AcpAgent {
         let (say, input) = unbounded_channel();
         let (heard, lines) = unbounded_channel();
         let (killer, door) = Cancel::new();
+        let unread = Arc::new(AtomicUsize::new(0));
         let running = async {
             // Dropped with this block, so that the end of the lines is the end of the program.
-            let mut splitter = Lines { heard, unfinished: Vec::new() };
+            let mut splitter = Lines { heard, unfinished: Vec::new(), unread: Arc::clone(&unread), is_over: false };
             let mut on_output = |stream: Stream, bytes: &[u8]| {
                 if stream == Stream::Stdout {
                     splitter.push(bytes);
@@ -137,7 +164,7 @@ impl AcpAgent {
             };
             self.spawner.talk(command, input, &door, &mut on_output).await
         };
-        let talk = Talk { client, say, lines, killer, turns, cancel, is_stopping: false };
+        let talk = Talk { client, say, lines, unread: Arc::clone(&unread), killer, turns, cancel, is_stopping: false };
         let (output, (client, ended)) = tokio::join!(running, talk.run(hello));
         self.conclude(client, ended, output, turns, cancel).await
     }
@@ -220,6 +247,7 @@ struct Talk<'a> {
     client: Client,
     say: UnboundedSender<Vec<u8>>,
     lines: UnboundedReceiver<Line>,
+    unread: Arc<AtomicUsize>,
     killer: Canceller,
     turns: &'a Turns,
     cancel: &'a Cancel,
@@ -336,28 +364,35 @@ async fn gone(mut lines: UnboundedReceiver<Line>) {
 #[derive(Debug)]
 enum Line {
     Text(String),
-    TooLong,
+    TooMuch,
 }
 
 /// Cuts output into lines.
 struct Lines {
     heard: UnboundedSender<Line>,
     unfinished: Vec<u8>,
+    /// How much of it waits to be read.
+    unread: Arc<AtomicUsize>,
+    is_over: bool,
 }
 
 impl Lines {
     fn push(&mut self, bytes: &[u8]) {
         let mut rest = bytes;
-        while let Some(at) = rest.iter().position(|byte| *byte == b'\n') {
+        while let Some(at) = rest.iter().position(|byte| *byte == b'\n').filter(|_| !self.is_over) {
             self.unfinished.extend_from_slice(&rest[..at]);
             rest = &rest[at + 1..];
-            let line = std::mem::take(&mut self.unfinished);
-            self.send(Line::Text(String::from_utf8_lossy(&line).into_owned()));
+            let line = String::from_utf8_lossy(&std::mem::take(&mut self.unfinished)).into_owned();
+            self.unread.fetch_add(line.len(), Ordering::Relaxed);
+            self.send(Line::Text(line));
         }
-        self.unfinished.extend_from_slice(rest);
-        if self.unfinished.len() > LONGEST_LINE {
+        if !self.is_over {
+            self.unfinished.extend_from_slice(rest);
+        }
+        if self.unread.load(Ordering::Relaxed) + self.unfinished.len() > UNREAD && !self.is_over {
+            self.is_over = true;
             self.unfinished = Vec::new();
-            self.send(Line::TooLong);
+            self.send(Line::TooMuch);
         }
     }
 
