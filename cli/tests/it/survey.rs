@@ -49,6 +49,7 @@ impl Bare {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "the test stands outside of pleach and looks where a user would")]
 fn which(program: &str) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&path).map(|dir| dir.join(program)).find(|path| path.is_file());

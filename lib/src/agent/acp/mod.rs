@@ -280,14 +280,15 @@ impl Talk<'_> {
             };
             let line = match line {
                 None => break None,
-                Some(Line::TooLong) => {
+                Some(Line::TooMuch) => {
                     break Some(Ended::Failed(AgentError::Terminal(format!(
-                        "the agent wrote a line of more than {} MiB",
-                        LONGEST_LINE >> 20
+                        "the agent writes faster than it can be followed, or a line of more than {} MiB",
+                        UNREAD >> 20
                     ))));
                 }
                 Some(Line::Text(line)) => line,
             };
+            self.unread.fetch_sub(line.len(), Ordering::Relaxed);
             let was_asked = self.client.is_asked();
             if let Some(ended) = self.take(&line).await {
                 break Some(ended);
