@@ -62,18 +62,23 @@ fn abbreviates(text: &str) -> bool {
 
 /// `Write src/a.rs, edit b.rs, run cargo test`. What was only looked at is left out when something was done.
 fn done_by(calls: &[ToolCall]) -> String {
-    let looks = |call: &ToolCall| matches!(call.name.as_str(), "read_file" | "grep" | "glob");
+    let looks = |call: &ToolCall| matches!(call.name.as_str(), "read_file" | "grep" | "glob" | "Read" | "Grep" | "Glob" | "read");
     let acts = calls.iter().any(|call| !looks(call));
     let mut done: Vec<String> = Vec::new();
     for call in calls.iter().filter(|call| !acts || !looks(call)) {
-        let argument = |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or("?");
+        let given = |names: &[&str]| {
+            names.iter().find_map(|name| call.arguments.get(*name).and_then(Value::as_str)).unwrap_or("?")
+        };
+        let path = || given(&["file_path", "filePath", "path"]);
         let text = match call.name.as_str() {
-            "write_file" => format!("write {}", argument("file_path")),
-            "edit_file" => format!("edit {}", argument("file_path")),
-            "read_file" => format!("read {}", argument("file_path")),
-            "grep" => format!("search for {}", argument("pattern")),
-            "glob" => format!("list {}", argument("pattern")),
-            "shell" => format!("run {}", argument("command").lines().next().unwrap_or_default()),
+            "write_file" | "Write" | "write" => format!("write {}", path()),
+            "edit_file" | "Edit" | "edit" | "replace" => format!("edit {}", path()),
+            "read_file" | "Read" | "read" => format!("read {}", path()),
+            "grep" | "Grep" => format!("search for {}", given(&["pattern"])),
+            "glob" | "Glob" => format!("list {}", given(&["pattern"])),
+            "shell" | "Bash" | "bash" | "run_shell_command" | "exec_command" => {
+                format!("run {}", given(&["command", "cmd"]).lines().next().unwrap_or_default())
+            }
             other => format!("use {other}"),
         };
         if !done.contains(&text) {
@@ -124,6 +129,8 @@ mod tests {
         assert_eq!(intent_of("", &calls), "Write src/a.rs, edit b.rs, run cargo test");
         assert_eq!(intent_of("", &calls[..1]), "Read x");
         assert_eq!(intent_of("", &[call("odd", json!(null))]), "Use odd");
+        let others = [call("Write", json!({"file_path": "/w/a"})), call("exec_command", json!({"cmd": "ls"}))];
+        assert_eq!(intent_of("", &others), "Write /w/a, run ls");
         assert_eq!(intent_of("", &[]), "");
     }
 }

@@ -212,6 +212,7 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod config;
     pub mod engine;
     pub mod event;
+    pub mod gateway;
     pub mod git;
     pub mod ids;
     pub mod llm;
