@@ -102,9 +102,9 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
 /// What keeps agents where they belong.
 pub fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failure> {
     let mut available = sandbox::available();
-    // An older kernel, for tests. It can only take away, and a repository has no say in it.
-    if let Some(abi) = settings.own_environment.get("PLEACH_LANDLOCK_ABI").and_then(|abi| abi.parse().ok()) {
-        available.landlock_abi = available.landlock_abi.map(|has| has.min(abi)).filter(|abi| *abi > 0);
+    // As if there were less, for tests. It can only take away, and a repository has no say in it.
+    if let Some(least) = settings.own_environment.get("PLEACH_SANDBOX_BY") {
+        available = available.at_most(least);
     }
     // A `.env` file must not call a directory of the user a cache.
     sandbox::choose(&config.sandbox, &settings.own_environment, available).map_err(|missing| {

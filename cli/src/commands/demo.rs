@@ -52,7 +52,6 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let file = PipelineFile::read(Path::new("pipeline.dot"), &dir.join("pipeline.dot"))?;
     let pipeline = runnable(globals, &file, BTreeMap::new(), config)?;
     let built = build(&settings, config, Answers::default())?;
-    say_protection(globals, &built.protection, false);
     let request = StartRequest {
         repo: repo.clone(),
         repo_name: RepoName::new("demo").map_err(|error| Failure::new(Exit::Usage, error.to_string()))?,
@@ -67,6 +66,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     };
     let (exit, id) = block_on(built.canceller, async {
         let session = Session::start(built.engine, request).await.map_err(|error| of_engine(&error))?;
+        say_protection(globals, &built.protection, false);
         let id = session.id.clone();
         Ok((see_through(globals, session).await?, id))
     })?;

@@ -48,13 +48,14 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     require_trust(globals, &settings, &place, &pipeline, Path::new(&history.started.dot_path))?;
     check_answers(&pipeline, &answers)?;
     let built = build(&settings, &settings.resolved.config, answers)?;
-    say_protection(globals, &built.protection, any_alone(&pipeline, &built.engine.agents));
+    let alone = any_alone(&pipeline, &built.engine.agents);
     if history.started.simulated {
         say_simulated();
     }
     block_on(built.canceller, async {
         let (session, kept) =
             Session::resume(built.engine, place.repo, &id).await.map_err(|error| of_engine(&error))?;
+        say_protection(globals, &built.protection, alone);
         if let Some(kept) = kept {
             anstream::eprintln!("what the last run left uncommitted is kept at {kept}");
         }

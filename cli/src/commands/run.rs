@@ -71,7 +71,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     if args.dry_run {
         return dry_run(globals, &pipeline, &place, agents);
     }
-    say_protection(globals, &built.protection, any_alone(&pipeline, agents));
+    let alone = any_alone(&pipeline, agents);
     warn_of_unused_inputs(&file.source, &inputs);
     warn_of_dirty_files(globals, &place)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
@@ -89,6 +89,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     };
     block_on(built.canceller, async {
         let session = Session::start(built.engine, request).await.map_err(|error| of_engine(&error))?;
+        say_protection(globals, &built.protection, alone);
         see_through(globals, session).await
     })
 }

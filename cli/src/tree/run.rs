@@ -60,7 +60,6 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
     agree(globals, &settings, &place, &plan)?;
     let built = build(&settings, config, Answers::default())?;
     let alone = pipelines(&plan).any(|pipeline| any_alone(&pipeline, &built.engine.agents));
-    say_protection(globals, &built.protection, alone);
     warn_of_dirty_files(globals, &place)?;
     let mut shown = Shown::new(globals, &plan);
     let repo = place.repo.clone();
@@ -81,6 +80,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
     let ended = block_on(built.canceller, async {
         let run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;
         shown.begin(&plan, run.progress(), &run.changes().map_err(|error| of_tree(&error))?);
+        say_protection(globals, &built.protection, alone);
         let mut parked = run.park();
         let ended = loop {
             let mut run = parked.go_on(&plan).map_err(|error| of_tree(&error))?;

@@ -78,6 +78,7 @@ fn the_checkout_stays_byte_for_byte_what_it_was() {
 #[test]
 fn what_a_shell_writes_into_the_checkout_is_named() {
     let env = TestEnv::with_repo();
+    env.unbound();
     let repo = env.repo_path();
     let command =
         format!("echo oops > '{0}/README.md'; echo new > '{0}/new'; git branch stray; git tag marked", repo.display());
@@ -107,6 +108,7 @@ fn a_change_of_git_config_or_hooks_fails_the_node() {
         ),
     ] {
         let env = TestEnv::with_repo();
+        env.unbound();
         let dot = graph(
             "one",
             &(tool("work", &format!("echo 1 > one; {command}"))
@@ -122,6 +124,7 @@ fn a_change_of_git_config_or_hooks_fails_the_node() {
     }
     // The same for an agent, and without an edge for it the run fails.
     let (env, dot) = agent(&["git config alias.x y"]);
+    env.unbound();
     let ran = env.run(&dot, &[]).expect(1);
     assert!(ran.stdout.contains(".git/config"), "{ran}");
 }
@@ -133,6 +136,7 @@ fn an_agent_that_moves_the_session_branch_fails() {
     let removed = format!("git update-ref -d {branch}");
     for command in [&elsewhere, &removed] {
         let (env, dot) = agent(&[&format!("echo 1 > one; {command}"), "echo 2 > two"]);
+        env.unbound();
         let ran = env.run(&dot, &[]).expect(1);
         assert!(ran.stdout.contains("pleach/one/"), "{ran}");
         let story = env.story();
@@ -141,16 +145,19 @@ fn an_agent_that_moves_the_session_branch_fails() {
         assert!(failed["reason"].as_str().unwrap().contains("branch `pleach/one/"), "{failed}");
 
         let (env, dot) = agent(&[command]);
+        env.unbound();
         let dot = dot.replace("code [", "code [write=false, ");
         env.run(&dot, &[]).expect(1);
         assert_eq!(env.story().last("PipelineFailed")["node_id"], "code");
 
         let env = TestEnv::with_repo();
+        env.unbound();
         env.run(&one(command), &[]).expect(1);
         assert_eq!(env.story().last("PipelineFailed")["node_id"], "work");
 
         // Also where nothing may be written.
         let env = TestEnv::with_repo();
+        env.unbound();
         let dot = one(command).replace("shape=parallelogram", "shape=parallelogram, write=false");
         env.run(&dot, &[]).expect(1);
         assert_eq!(env.story().last("PipelineFailed")["node_id"], "work");
@@ -163,6 +170,7 @@ fn an_agent_that_moves_the_sessions_record_fails_and_loses_nothing() {
     let removed = "git update-ref -d refs/pleach/sessions/$PLEACH_SESSION/main";
     for command in [moved, removed] {
         let env = TestEnv::with_repo();
+        env.unbound();
         env.run(&one(&format!("echo 1 > one; {command}")), &[]).expect(1);
         let story = env.story();
         let failed = story.last("NodeExecution");
@@ -176,6 +184,7 @@ fn an_agent_that_moves_the_sessions_record_fails_and_loses_nothing() {
 #[test]
 fn an_agent_that_removes_saved_work_fails_and_it_is_put_back() {
     let env = TestEnv::with_repo();
+    env.unbound();
     let dot = r#"digraph one {
         start [shape=Mdiamond]
         exit [shape=Msquare]
@@ -224,6 +233,7 @@ fn an_agent_that_commits_by_itself_keeps_its_commits() {
 #[test]
 fn commits_on_a_branch_of_the_agents_own_are_joined_and_the_branch_is_left() {
     let (env, dot) = agent(&[&format!("git checkout --quiet -b feature && {COMMIT}")]);
+    env.unbound();
     let ran = env.run(&dot, &[]).expect(0);
     assert_eq!(env.files(), ["README.md", "mine"]);
     let feature = env.git(&["rev-parse", "refs/heads/feature"]);
@@ -236,6 +246,7 @@ fn commits_on_a_branch_of_the_agents_own_are_joined_and_the_branch_is_left() {
 fn an_agent_that_checks_the_session_branch_out_is_adopted() {
     let checkout = format!("git checkout --quiet \"pleach/one/$PLEACH_SESSION\" && {COMMIT}");
     let (env, dot) = agent(&[&checkout, "git branch --show-current > where; echo 2 > two"]);
+    env.unbound();
     env.run(&dot, &[]).expect(0);
     let story = env.story();
     let own = story.all("AgentTurn")[0]["agent_head"]["repo"].as_str().expect("its own commit is recorded").to_owned();

@@ -7,6 +7,7 @@ mod budgets;
 mod checkout;
 mod config;
 mod crash;
+mod escape;
 mod fake_agent;
 mod graph;
 mod human;

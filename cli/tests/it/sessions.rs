@@ -44,6 +44,11 @@ impl TestEnv {
         self.write("pleach.yaml", yaml);
     }
 
+    /// Lets agents, tools and tests write wherever they want, as the user's own setting.
+    pub fn unbound(&self) {
+        self.write("config/pleach/config.yaml", "sandbox: {mode: off}\n");
+    }
+
     /// Writes the pipeline.
     pub fn pipeline(&self, dot: &str) {
         self.write("pipeline.dot", dot);

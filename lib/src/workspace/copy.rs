@@ -133,7 +133,8 @@ impl WorkingCopy {
 
     /// What agents must leave alone, as it is now.
     pub fn look(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
-        self.watch.look(own, kept)
+        self.worktree.tie_again()?;
+        self.watch.look(self.worktree.git_dir(), own, kept)
     }
 
     /// The same before a node that may write: what was seen at the end of the one right before it, or a new look.

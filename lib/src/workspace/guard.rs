@@ -12,6 +12,9 @@ use crate::ids::{CommitId, RepoPath};
 const CONTROL_FILES: [&str; 5] =
     ["config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates"];
 
+/// The same, in the directory git keeps of a working copy alone.
+const OWN_CONTROL_FILES: [&str; 3] = ["commondir", "config.worktree", "gitdir"];
+
 /// Keeps an eye on what an agent must leave alone. The user's checkout is opened once, before any agent runs, and
 /// only ever read.
 #[derive(Debug)]
@@ -44,14 +47,17 @@ impl Watch {
         Ok(Self { repo: repo.clone(), checkout })
     }
 
-    /// Looks at everything now. The branches of sessions and tasks below `own` are left out, and so are pleach's own refs
+    /// Looks at everything now; `copy` is what git keeps of the agent's working copy alone. The branches of sessions and tasks below `own` are left out, and so are pleach's own refs
     /// but for what is kept of this session, below `kept`: they move by compare-and-swap, which notices for itself, and
     /// there are more of them with every task.
-    pub fn look(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
+    pub fn look(&mut self, copy: &Path, own: &str, kept: &str) -> Result<Guard, Error> {
         let common = self.repo.common_dir();
         let mut control = BTreeMap::new();
         for name in CONTROL_FILES {
             read_file(&common.join(name), &mut control)?;
+        }
+        for name in OWN_CONTROL_FILES {
+            read_file(&copy.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
         let mut refs = self.repo.references_without(&["refs/pleach/", own])?;

@@ -42,6 +42,7 @@ fn a_runner_and_a_model_of_a_step_are_its_own() {
     );
     let seen = env.root().join("reviewed");
     let reviewer = env.write_program("review.sh", &format!("#!/bin/sh\ncat > {}\necho APPROVED\n", seen.display()));
+    env.unbound();
     let settings = env.read("repo/.arborist/config.json").replace("REVIEWER", reviewer.to_str().unwrap());
     env.write("repo/.arborist/config.json", settings);
     env.pleach(&["-y", "garden"]).expect(0);

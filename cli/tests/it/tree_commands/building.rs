@@ -129,6 +129,7 @@ fn a_program_is_told_everything_when_it_is_asked_again() {
             seen = seen.display()
         ),
     );
+    env.unbound();
     let runner = format!("command:{}", program.display());
     env.pleach(&["-y", "build", "--spec-dir", "spec", "--runner", &runner]).expect(0);
     assert_eq!(tree(&env, "repo/spec/task-tree.json")["execution_order"], json!(["T9"]));

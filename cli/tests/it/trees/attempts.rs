@@ -209,7 +209,7 @@ fn attempts_are_counted_on_after_a_kill() {
     drop(held);
     garden.env.assert_no_process_left();
     gate.stay_open();
-    garden.agent("ls > \"$W/seen\"; echo 1 > mended", APPROVES);
+    garden.agent("ls > \"$W/tmp/seen\"; echo 1 > mended", APPROVES);
     garden.gardener(&[]).expect(0);
     let told = garden.told("main");
     assert_eq!(told[..3], ["T001 implement-pass", "T001 test-fail", "T001 implement-pass"]);
@@ -217,7 +217,7 @@ fn attempts_are_counted_on_after_a_kill() {
     assert!(garden.newest("main", "T001 complete").body.starts_with("Completed after 2 attempt(s)."));
     let kept = garden.refs("refs/pleach/keep/");
     assert_eq!(garden.file(&kept[0], "half"), "2", "work of the killed attempt is kept");
-    assert!(garden.env.read("seen").contains("one"), "the attempt begins with what the last one left");
+    assert!(garden.env.read("tmp/seen").contains("one"), "the attempt begins with what the last one left");
     assert!(garden.asked("T001", "implement", 3).contains("Previous test failure"));
 }
 

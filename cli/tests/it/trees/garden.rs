@@ -107,6 +107,7 @@ impl Garden {
     /// A garden whose agent writes a file for every task and approves of everything.
     pub fn new(tree: &Tree) -> Self {
         let garden = Self { env: TestEnv::with_repo(), target: RefCell::new("main".into()) };
+        std::fs::create_dir(garden.env.root().join("asked")).expect("a directory of the test's own");
         garden.env.configure(&garden.config(""));
         garden.agent(WRITES, APPROVES);
         garden.plant(tree);
@@ -115,7 +116,11 @@ impl Garden {
 
     /// The configuration, with more behind it.
     fn config(&self, more: &str) -> String {
-        format!("agent: \"command:{}\"\n{more}", self.env.root().join("agent.sh").display())
+        let root = self.env.root().display();
+        // The places outside where agent and tests leave word of what they saw.
+        let places = format!("sandbox: {{rw: ['{root}/asked', '{root}/tmp', '{root}/home']}}\n");
+        let sandbox = if more.contains("sandbox:") { "" } else { &places };
+        format!("agent: \"command:{root}/agent.sh\"\n{sandbox}{more}")
     }
 
     /// Sets more than the agent.
@@ -130,7 +135,6 @@ impl Garden {
         let script = format!(
             r#"#!/bin/sh
 W='{root}'
-mkdir -p "$W/asked"
 cat > "$W/tmp/prompt.$$"
 task=$(sed -n '/ task [^ ]*:/{{s/^.* task \([^ :]*\):.*/\1/p;q}}' "$W/tmp/prompt.$$")
 n=$(ls "$W/asked" | grep -c "^$task\.$PLEACH_NODE\.")

@@ -181,6 +181,7 @@ fn commits_an_agent_makes_itself_are_part_of_its_step() {
 #[test]
 fn an_agent_in_the_user_s_checkout_is_noticed() {
     let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("sandbox: {mode: off}\n");
     let there = garden.env.repo_path().join("README.md");
     garden.agent(&format!("{WRITES}; echo meddled > '{}'", there.display()), APPROVES);
     let ran = garden.env.pleach(&["-y", "gardener"]);

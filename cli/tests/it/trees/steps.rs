@@ -220,12 +220,14 @@ fn prompts_say_what_is_asked_and_how_it_is_checked() {
     let garden = Garden::new(&tree);
     garden.agent(WRITES, APPROVES);
     garden.gardener(&[]).expect(0);
-    assert_eq!(
-        garden.asked("T001", "implement", 1),
+    let asked = garden.asked("T001", "implement", 1);
+    let bounds = asked.strip_prefix(
         "Implement task T001: Grow T001\n\nDescription: Make T001 grow.\n\n\
          Work in the current directory. Make all necessary file changes.\n\n\
-         The work is checked with:\n- unit: test -e T001.txt\n"
+         The work is checked with:\n- unit: test -e T001.txt\n",
     );
+    let bounds = bounds.unwrap_or_else(|| panic!("{asked}"));
+    assert!(bounds.is_empty() || bounds.starts_with("\nYou run in a sandbox: "), "{asked}");
     let review = garden.asked("T001", "review", 1);
     assert!(review.starts_with("Review the changes for task T001: Grow T001\n"), "{review}");
     assert!(review.contains("Diff:\ndiff --git a/T001.txt b/T001.txt\n"), "{review}");

@@ -72,6 +72,8 @@ impl Worktree {
             }
             found => found.at("open the git directory", &git_dir)?,
         };
+        tie(repo, &root, &git_dir)?;
+        put_head(repo, &git_dir)?;
         let handle = open_with(&git_dir, repo.shared.config.clone())?;
         let mut handle = handle.to_thread_local();
         handle.object_cache_size_if_unset(4 * 1024 * 1024);
@@ -129,6 +131,39 @@ impl Worktree {
     pub fn list(repo: &Repo) -> Result<Vec<Listed>, Error> {
         let list = repo.shared.program.run(&repo.common_dir(), ["worktree", "list", "--porcelain", "-z"])?.success()?;
         Ok(parse_list(&list))
+    }
+}
+
+/// Puts back what ties a worktree of this repository to it, where an agent has removed it or made it lead elsewhere, so
+/// that git finds the repository again.
+pub(super) fn tie(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error> {
+    let common = repo.common_dir();
+    let all = common.join("worktrees").canonicalize();
+    if !all.is_ok_and(|all| git_dir.parent() == Some(&all)) {
+        return Ok(());
+    }
+    let read = |name: &str| std::fs::read(git_dir.join(name)).ok().map(|line| git_dir.join(path_of(&line)));
+    let write = |name: &str, content: &[u8]| {
+        let path = git_dir.join(name);
+        std::fs::write(&path, [content, b"\n"].concat()).at("write", &path)
+    };
+    if !read("commondir").is_some_and(|found| same_file(&found, &common)) {
+        write("commondir", b"../..")?;
+    }
+    let link = root.join(".git");
+    let leads_here = |found: PathBuf| found.parent().is_some_and(|above| same_file(above, root));
+    if !read("gitdir").is_some_and(leads_here) {
+        write("gitdir", link.as_os_str().as_bytes())?;
+    }
+    Ok(())
+}
+
+/// Gives a worktree whose HEAD is gone one that stands where the repository's own does, so that it can be opened.
+fn put_head(repo: &Repo, git_dir: &Path) -> Result<(), Error> {
+    let head = git_dir.join("HEAD");
+    match head.exists() {
+        true => Ok(()),
+        false => std::fs::write(&head, format!("{}\n", repo.head()?.commit)).at("write", &head),
     }
 }
 

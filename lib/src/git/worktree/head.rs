@@ -7,7 +7,7 @@ use gix::refs::Target;
 use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 
 use super::Worktree;
-use super::admin::linked_git_dir;
+use super::admin::{linked_git_dir, tie};
 use super::cache::Cache;
 use super::restore::remove_directory;
 use crate::git::crash::{self, Kind, When};
@@ -43,9 +43,12 @@ const STATE: [&str; 18] = [
 const STATE_DIRECTORIES: [&str; 5] = ["rebase-apply", "rebase-merge", "sequencer", "refs/bisect", "refs/rewritten"];
 
 impl Worktree {
-    /// Where the agent's HEAD is, none if it names no commit (an orphan branch). A branch means that the agent
+    /// Where the agent's HEAD is, none if it names no commit (an orphan branch) or is gone. A branch means that the agent
     /// checked one out.
     pub fn agent_head(&self) -> Result<Option<Head>, Error> {
+        if !self.git_dir.join("HEAD").exists() {
+            return Ok(None);
+        }
         match head_of(&self.handle) {
             Ok(head) => Ok(Some(head)),
             Err(Error::NoSuchRevision { .. }) => Ok(None),
@@ -147,8 +150,9 @@ impl Worktree {
         Ok(())
     }
 
-    /// Puts the `.git` file back that an agent may have deleted.
+    /// Puts the `.git` file back that an agent may have deleted, and what ties the worktree's git directory to it.
     pub(super) fn restore_link(&self) -> Result<(), Error> {
+        tie(&self.repo, &self.root, &self.git_dir)?;
         let link = self.root.join(".git");
         match linked_git_dir(&self.root)? {
             None => {

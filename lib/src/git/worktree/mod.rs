@@ -78,6 +78,14 @@ impl Worktree {
         self.excluded = paths.iter().map(|path| BString::from(path.as_bytes())).collect();
     }
 
+    /// Puts back what ties the worktree to its repository, where an agent has removed it. What leads elsewhere is left.
+    pub fn tie_again(&self) -> Result<(), Error> {
+        match ["commondir", "gitdir"].iter().all(|name| self.git_dir.join(name).exists()) {
+            true => Ok(()),
+            false => admin::tie(&self.repo, &self.root, &self.git_dir),
+        }
+    }
+
     /// Takes the commit HEAD stands at for what the files are compared with, if it has moved.
     pub fn renew(&mut self) -> Result<(), Error> {
         // One that stands at no commit is compared with what it stood at before.

@@ -88,6 +88,16 @@ enum Wall<'a> {
 }
 
 impl Availability {
+    /// What is left of it when there were no more than this: `landlock:3`, `bubblewrap`, both with a comma, or neither.
+    pub fn at_most(&self, words: &str) -> Self {
+        let words = || words.split(',').map(str::trim);
+        let abi = words().find_map(|word| word.strip_prefix("landlock:")?.parse::<u32>().ok());
+        Self {
+            landlock_abi: self.landlock_abi.zip(abi).map(|(has, most)| has.min(most)),
+            bubblewrap: self.bubblewrap.clone().filter(|_| words().any(|word| word == "bubblewrap")),
+        }
+    }
+
     fn abi(&self) -> u32 {
         self.landlock_abi.unwrap_or_default()
     }
@@ -196,6 +206,14 @@ mod tests {
         assert_eq!(Sandbox::default().through(4000).connect, Connect::Anywhere, "what is open stays open");
         let more = closed.with_write(["/home/agent".into()]);
         assert_eq!((more.write, more.connect), (vec!["/home/agent".into()], closed.connect));
+    }
+
+    #[test]
+    fn less_can_be_pretended_and_never_more() {
+        assert_eq!(by(7, true).at_most("landlock:3"), by(3, false));
+        assert_eq!(by(2, true).at_most("bubblewrap, landlock:9"), by(2, true));
+        assert_eq!(by(7, false).at_most("bubblewrap"), by(0, false));
+        assert_eq!(by(7, true).at_most(""), by(0, false));
     }
 
     #[test]

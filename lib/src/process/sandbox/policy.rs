@@ -77,6 +77,14 @@ pub fn choose(
     Ok(Chosen::On(policy))
 }
 
+/// The user's settings of git, without which it does nothing at all.
+fn git_settings(environment: &Environment) -> impl Iterator<Item = PathBuf> {
+    let home = environment.get_os("HOME").map(PathBuf::from);
+    let config = environment.get_os("XDG_CONFIG_HOME").map(PathBuf::from);
+    let config = config.or_else(|| Some(home.as_ref()?.join(".config")));
+    home.map(|home| home.join(".gitconfig")).into_iter().chain(config.map(|config| config.join("git")))
+}
+
 /// What can be used, and why bubblewrap cannot.
 fn usable(available: Availability) -> (Availability, Option<String>) {
     match &available.bubblewrap {
@@ -110,7 +118,8 @@ impl Policy {
         let read = (!settings.ro.is_empty()).then(|| {
             let path = environment.get_os("PATH").map(std::env::split_paths);
             let programs = path.into_iter().flatten().filter(|dir| dir.is_absolute());
-            SYSTEM.into_iter().map(PathBuf::from).chain(programs).chain(settings.ro.iter().cloned()).collect()
+            let system = SYSTEM.into_iter().map(PathBuf::from);
+            system.chain(programs).chain(git_settings(environment)).chain(settings.ro.iter().cloned()).collect()
         });
         Self { by, write, read, network: settings.network }
     }
@@ -201,7 +210,38 @@ mod tests {
             let lines = [0, 1, 2, 3, 4].map(|abi| format!("  {abi}: {}\n", chosen(&settings(mode, network), abi)));
             format!("{mode} {network}\n{}", lines.concat())
         });
-        insta::assert_snapshot!(shown.concat());
+        insta::assert_snapshot!(shown.concat(), @"
+        off gateway
+          0: off
+          1: off
+          2: off
+          3: off
+          4: off
+        auto gateway
+          0: nothing: this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
+          2: Landlock keeps writes in the worktree, but this kernel lets files elsewhere be emptied; the network is open, as this kernel cannot close it
+          3: Landlock keeps writes in the worktree; the network is open, as this kernel cannot close it
+          4: Landlock keeps writes in the worktree; agents reach their model and nothing else
+        auto open
+          0: nothing: this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
+          2: Landlock keeps writes in the worktree, but this kernel lets files elsewhere be emptied; the network is open
+          3: Landlock keeps writes in the worktree; the network is open
+          4: Landlock keeps writes in the worktree; the network is open
+        required gateway
+          0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
+          2: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 2; Linux 6.2 has 3), and bubblewrap is not installed
+          3: refused: `sandbox.mode` is `required`, but only Linux 6.7 or newer can keep agents to their model; set `sandbox.network: open` to let them connect anywhere
+          4: Landlock keeps writes in the worktree; agents reach their model and nothing else
+        required open
+          0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
+          1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
+          2: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 2; Linux 6.2 has 3), and bubblewrap is not installed
+          3: Landlock keeps writes in the worktree; the network is open
+          4: Landlock keeps writes in the worktree; the network is open
+        ");
     }
 
     #[test]

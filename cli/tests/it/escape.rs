@@ -1,0 +1,409 @@
+//! Ways out of the worktree, tried by an agent and by a tool through the program itself. With the sandbox on nothing of
+//! the user's changes; without it, what changed is named, and what git itself obeys fails the node.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::sessions::{graph, tool};
+use crate::support::{Checkout, Ran, TestEnv};
+
+/// A repository with a hook, a second branch and something outside of it, and how they were.
+struct World {
+    env: TestEnv,
+    before: Checkout,
+    outside: Vec<(PathBuf, String)>,
+}
+
+impl World {
+    fn new() -> Self {
+        let env = TestEnv::with_repo();
+        let repo = env.repo_path();
+        env.write_program("repo/.git/hooks/post-commit", "#!/bin/sh\nexit 0\n");
+        env.write("repo/notes", "not committed\n");
+        env.git(&["branch", "other"]);
+        let outside =
+            ["home/.profile", "home/.ssh/config"].map(|path| (env.write(path, "mine\n"), "mine\n".to_owned()));
+        let before = Checkout::of(&env, &repo);
+        Self { env, before, outside: outside.to_vec() }
+    }
+
+    /// Lets a tool run this, and after it one that shows that the run goes on.
+    fn tool(&self, command: &str) -> Ran {
+        self.env.run(&graph("escape", &(tool("work", command) + "start -> work -> exit")), &[])
+    }
+
+    /// Lets the built-in agent run this in its shell.
+    fn agent(&self, command: &str) -> Ran {
+        let call = serde_json::json!([{"shell": {"command": command}}]);
+        self.env.script(&format!(
+            "model: m\nscripts:\n  - name: code\n    steps:\n      - {{text: Try., tools: {call}}}\n      - text: Done.\n"
+        ));
+        self.env.run(&graph("escape", "code [prompt=\"Work\"] start -> code -> exit"), &[])
+    }
+
+    /// Lets a program that is the agent run this.
+    fn program(&self, command: &str) -> Ran {
+        let program = self.env.write_program("agent.sh", &format!("#!/bin/bash\ncat > asked\n{command}\n"));
+        self.env.configure(&format!("agent: \"command:{}\"\n", program.display()));
+        self.env.run(&graph("escape", "code [prompt=\"Work\"] start -> code -> exit"), &[])
+    }
+
+    #[track_caller]
+    fn assert_untouched(&self, ran: &Ran) {
+        self.before.assert_unchanged(&self.env, &self.env.repo_path());
+        for (path, text) in &self.outside {
+            assert_eq!(&fs::read_to_string(path).unwrap_or_default(), text, "{}: {ran}", path.display());
+        }
+        assert_eq!(self.env.git(&["fsck", "--connectivity-only"]), "");
+        self.env.assert_no_process_left();
+    }
+}
+
+/// Whether the kernel can hold agents; else it is said that nothing is tested.
+fn skip(test: &str, least: u32) -> bool {
+    let has = pleach::process::sandbox::available().landlock_abi.unwrap_or_default();
+    if has < least {
+        eprintln!("SKIPPED {test}: it needs Landlock version {least}, this kernel has {has}");
+    }
+    has < least
+}
+
+/// The user's checkout, as a shell in the worktree names it.
+const REPO: &str = "R=$(dirname \"$(git rev-parse --path-format=absolute --git-common-dir)\")";
+
+/// What an agent could try, one way after another: none of them may end the script.
+fn every_way(env: &TestEnv) -> String {
+    let up = {
+        // From the worktree to the root, and down again.
+        let depth = env.root().components().count() + 8;
+        "../".repeat(depth)
+    };
+    let root = env.root().to_str().unwrap().trim_start_matches('/').to_owned();
+    [
+        REPO.to_owned(),
+        // `..` and absolute paths
+        format!("echo out > {up}{root}/repo/README.md"),
+        format!("echo out > {up}{root}/repo/new"),
+        "echo out > \"$R/README.md\"; rm -f \"$R/README.md\" \"$R/notes\"; mv \"$R/notes\" .".into(),
+        "echo out >> ~/.profile; echo out > ~/.ssh/config; rm -rf ~/.ssh; echo out > ~/new".into(),
+        "truncate -s 0 \"$R/README.md\"; chmod +w \"$R/README.md\"; : > \"$R/README.md\"".into(),
+        // symlinks
+        "ln -s \"$R\" link; echo out > link/README.md; echo out > link/new; rm -f link/README.md".into(),
+        "ln -s \"$R/README.md\" file-link; echo out > file-link; cp README.md file-link".into(),
+        // hard links
+        "ln \"$R/README.md\" hard && echo out > hard".into(),
+        // git of the user's checkout
+        "git -C \"$R\" commit --allow-empty -m out; git -C \"$R\" checkout -q other; git -C \"$R\" reset -q --hard HEAD~0".into(),
+        "git -C \"$R\" add -A; git -C \"$R\" stash -u; git -C \"$R\" branch -D other; git -C \"$R\" tag out".into(),
+        "git --git-dir=\"$R/.git\" --work-tree=\"$R\" checkout -q -- .; GIT_DIR=\"$R/.git\" git gc --prune=now -q".into(),
+        // config and hooks
+        "git config core.hooksPath /tmp; git config --file \"$R/.git/config\" alias.x '!sh'; echo '[x]' >> \"$R/.git/config\"".into(),
+        "git config --global alias.x y; git config --worktree x.y z".into(),
+        "echo '#!/bin/sh' > \"$R/.git/hooks/post-checkout\"; echo 'echo out' >> \"$R/.git/hooks/post-commit\"".into(),
+        "rm -f \"$R/.git/hooks/post-commit\"; chmod 777 \"$R/.git/hooks\" > /dev/null; mv \"$R/.git/hooks\" \"$R/.git/gone\"; chmod 755 \"$R/.git/hooks\"".into(),
+        "echo '* filter=x' > \"$R/.git/info/attributes\"; echo x >> \"$R/.git/info/exclude\"".into(),
+        // refs
+        "git branch out; git update-ref refs/heads/main HEAD; git update-ref -d refs/heads/other".into(),
+        "git update-ref -d \"refs/pleach/sessions/$PLEACH_SESSION/main\"; git branch -D \"pleach/escape/$PLEACH_SESSION\"".into(),
+        // everything at once
+        "rm -rf \"$R/.git\"".into(),
+        "rm -rf \"$R\"".into(),
+        // later
+        "(setsid sh -c \"trap '' TERM HUP; echo out > '$R/later'; sleep 1; echo out > '$R/README.md'\" > /dev/null 2>&1 < /dev/null &)".into(),
+        // the one that watches
+        "kill -9 $PPID; kill -9 -1".into(),
+    ]
+    .map(|line| format!("{{ {line}\n}} 2>&1\n"))
+    .concat()
+        + "echo survived > survived\n"
+}
+
+#[test]
+fn an_agent_in_its_sandbox_changes_nothing_of_the_user_s() {
+    if skip("an_agent_in_its_sandbox_changes_nothing_of_the_user_s", 6) {
+        return;
+    }
+    let world = World::new();
+    // `kill -1` would hit the test itself if the sandbox failed.
+    let ways = every_way(&world.env).replace("kill -9 -1", "true");
+    for run in [World::tool, World::agent, World::program] {
+        let ran = run(&world, &ways).expect(0);
+        world.assert_untouched(&ran);
+        assert!(ran.stderr.contains("sandbox: Landlock keeps writes in the worktree"), "{ran}");
+        assert!(!ran.stderr.contains("warning: changed while"), "nothing has to be named: {ran}");
+        let sessions = world.env.sessions();
+        let tip = format!("refs/heads/pleach/escape/{}", sessions.last().unwrap());
+        assert_eq!(world.env.git(&["show", &format!("{tip}:survived")]), "survived", "it came to its end: {ran}");
+    }
+}
+
+#[test]
+fn a_deleted_git_directory_costs_no_object() {
+    if skip("a_deleted_git_directory_costs_no_object", 3) {
+        return;
+    }
+    let world = World::new();
+    let objects = world.env.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
+    let ran = world.tool(&format!("{REPO}; rm -rf \"$R/.git\" .git; echo 1 > one")).expect(0);
+    world.assert_untouched(&ran);
+    let now = world.env.git(&["cat-file", "--batch-all-objects", "--batch-check"]);
+    for object in objects.lines() {
+        assert!(now.lines().any(|line| line == object), "{object} is lost: {now}");
+    }
+    assert_eq!(world.env.committed("one"), "1", "what it wrote in its worktree is committed");
+}
+
+#[test]
+fn a_worktree_that_is_made_to_belong_elsewhere_fails_its_node() {
+    let world = World::new();
+    world.env.git(&["init", "--quiet", "../evil"]);
+    let evil = world.env.root().join("evil/.git");
+    let command = format!("echo {} > \"$(git rev-parse --git-dir)/commondir\"; echo 1 > one", evil.display());
+    let ran = world.tool(&command).expect(1);
+    assert!(ran.stdout.contains("commondir"), "{ran}");
+    assert_eq!(world.env.committed("one"), "1");
+    let common = world.env.git_in(&world.env.worktree(), &["rev-parse", "--path-format=absolute", "--git-common-dir"]);
+    assert_eq!(common, world.env.repo_path().join(".git").to_str().unwrap(), "it is put back");
+}
+
+#[test]
+fn what_runs_on_in_the_background_is_bound_too_and_ended() {
+    if skip("what_runs_on_in_the_background_is_bound_too_and_ended", 3) {
+        return;
+    }
+    let world = World::new();
+    let later = "(setsid sh -c \"trap '' TERM HUP; while :; do echo out > '$R/later'; echo in >> inside; sleep 0.01; done\" \
+                 > /dev/null 2>&1 < /dev/null &); while ! test -s inside; do sleep 0.01; done";
+    let ran = world.agent(&format!("{REPO}; {later}")).expect(0);
+    world.assert_untouched(&ran);
+    assert!(!world.env.repo_path().join("later").exists());
+}
+
+// ---- within bounds, work goes on as usual
+
+#[test]
+fn everyday_work_needs_no_more() {
+    if skip("everyday_work_needs_no_more", 3) {
+        return;
+    }
+    let world = World::new();
+    let work = [
+        "set -e",
+        "test -d \"$TMPDIR\" && echo 1 > \"$TMPDIR/x\" && f=$(mktemp) && mv \"$f\" made",
+        "mkdir -p a/b && echo 1 > a/b/c && mv a/b/c a/c && rm -r a/b && ln a/c a/d && ln -s c a/e",
+        "git status > /dev/null && git add -A && git commit -q -m 'Of my own' && git mv made made-2",
+        "git commit -q -am 'And moved' && git log --oneline | head -1 && git diff HEAD~1 --stat && git reset -q --hard HEAD~1",
+        "git init -q \"$TMPDIR/r\" && cd \"$TMPDIR/r\" && echo 1 > f && git add f && git commit -q -m x && git branch y",
+        "git stash list && git clone -q . ../clone && cd - > /dev/null",
+        "cat <<< here > /dev/null; diff <(echo 1) <(echo 1); echo fine > fine",
+    ]
+    .join("\n");
+    let ran = world.program(&work).expect(0);
+    world.assert_untouched(&ran);
+    assert_eq!(world.env.committed("fine"), "fine");
+    let own = world.env.git(&["log", "--format=%s", &world.env.branch()]);
+    assert!(own.contains("Of my own"), "{own}");
+    assert_eq!(fs::read_dir(world.env.root().join("tmp")).unwrap().count(), 0, "temporary files are gone");
+}
+
+#[test]
+fn agents_are_told_their_bounds() {
+    if skip("agents_are_told_their_bounds", 4) {
+        return;
+    }
+    let world = World::new();
+    world.program("true").expect(0);
+    let asked = world.env.committed("asked");
+    assert!(asked.contains("You run in a sandbox: ") && asked.contains("$TMPDIR"), "{asked}");
+    assert!(!asked.contains("network"), "whom it speaks to is its own affair: {asked}");
+    let recorded = world.env.git(&["show", &format!("refs/pleach/sessions/{}/main^{{tree}}", world.env.session())]);
+    assert!(!recorded.is_empty());
+    let off = World::new();
+    off.env.unbound();
+    off.program("true").expect(0);
+    assert!(!off.env.committed("asked").contains("sandbox"));
+}
+
+#[test]
+fn the_network_of_agents_is_closed_and_that_of_tools_open() {
+    if skip("the_network_of_agents_is_closed_and_that_of_tools_open", 4) {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.and_then(|mut stream| std::io::Write::write_all(&mut stream, b"hello"));
+        }
+    });
+    let connect =
+        format!("bash -c 'exec 3<> /dev/tcp/127.0.0.1/{port} && cat <&3 > said'; test -s said || echo closed > said");
+    let said = |ran: Ran, world: &World| {
+        ran.expect(0);
+        world.env.committed("said")
+    };
+    let world = World::new();
+    assert_eq!(said(world.tool(&connect), &world), "hello", "a tool was agreed to");
+    let world = World::new();
+    assert_eq!(said(world.agent(&connect), &world), "closed", "the built-in agent asks its model itself");
+    let world = World::new();
+    let ran = world.program(&connect);
+    assert!(ran.stderr.contains("the network is open to agents that reach their model by themselves"), "{ran}");
+    assert_eq!(said(ran, &world), "hello", "a program could not reach its model otherwise");
+    let world = World::new();
+    world.env.write("config/pleach/config.yaml", "sandbox: {network: open}\n");
+    let ran = world.agent(&connect);
+    assert!(ran.stderr.contains("the network is open"), "{ran}");
+    assert_eq!(said(ran, &world), "hello");
+}
+
+#[test]
+fn what_is_listed_can_be_written_and_what_is_not_listed_not_read() {
+    if skip("what_is_listed_can_be_written_and_what_is_not_listed_not_read", 3) {
+        return;
+    }
+    let world = World::new();
+    let shared = world.env.root().join("shared");
+    fs::create_dir(&shared).unwrap();
+    let secret = world.env.write("secret", "word\n");
+    let allowed = world.env.write("allowed/file", "word\n");
+    let (shown, allowed, shared) = (secret.display(), allowed.display(), shared.display());
+    let command = format!(
+        "cat {shown} > read; cat {allowed} > read-too; echo 1 > {shared}/made; git status > /dev/null && echo fine > git"
+    );
+    world.env.write(
+        "config/pleach/config.yaml",
+        format!("sandbox: {{rw: [{shared}], ro: [{}/allowed]}}\n", world.env.root().display()),
+    );
+    world.tool(&command).expect(0);
+    assert_eq!(world.env.committed("read"), "");
+    assert_eq!(world.env.committed("read-too"), "word");
+    assert_eq!(world.env.committed("git"), "fine");
+    assert_eq!(world.env.read("shared/made"), "1\n");
+}
+
+// ---- how it is asked for
+
+/// Runs as on a machine that has no more than this to bind commands with.
+fn bound_by(world: &World, by: &str, args: &[&str]) -> Ran {
+    world.env.pipeline(&graph("escape", &(tool("work", "echo 1 > one") + "start -> work -> exit")));
+    let mut all = vec!["-y", "run", "../pipeline.dot"];
+    all.extend(args);
+    world.env.finish(world.env.command(&all).env("PLEACH_SANDBOX_BY", by).output().unwrap())
+}
+
+#[test]
+fn a_required_sandbox_that_cannot_be_had_refuses_to_run() {
+    let world = World::new();
+    world.env.write("config/pleach/config.yaml", "sandbox: {mode: required}\n");
+    let ran = bound_by(&world, "none", &[]).expect(7);
+    assert!(ran.stderr.contains("this kernel has no Landlock") && ran.stderr.contains("bubblewrap"), "{ran}");
+    assert!(world.env.sessions().is_empty(), "nothing was begun");
+    world.env.write("config/pleach/config.yaml", "sandbox: {mode: auto}\n");
+    let ran = bound_by(&world, "none", &[]).expect(0);
+    assert!(ran.stderr.contains("warning: no sandbox keeps agents in their worktree"), "{ran}");
+}
+
+#[test]
+fn bubblewrap_is_the_second_choice() {
+    let program = pleach::process::sandbox::available().bubblewrap;
+    if program.is_none_or(|program| pleach::process::sandbox::bubblewrap_works(&program).is_err()) {
+        eprintln!("SKIPPED bubblewrap_is_the_second_choice: bubblewrap is not installed, or may not be used");
+        return;
+    }
+    let world = World::new();
+    world.env.write("config/pleach/config.yaml", "sandbox: {mode: required, network: open}\n");
+    let ways = every_way(&world.env).replace("kill -9 -1", "true");
+    world.env.pipeline(&graph("escape", &(tool("work", &ways) + "start -> work -> exit")));
+    let mut run = world.env.command(&["-y", "run", "../pipeline.dot"]);
+    let ran = world.env.finish(run.env("PLEACH_SANDBOX_BY", "bubblewrap").output().unwrap()).expect(0);
+    assert!(ran.stderr.contains("sandbox: bubblewrap keeps writes in the worktree"), "{ran}");
+    world.assert_untouched(&ran);
+    assert_eq!(world.env.committed("survived"), "survived");
+}
+
+#[test]
+fn a_network_that_cannot_be_closed_is_said_and_refused_when_it_must_be() {
+    if skip("a_network_that_cannot_be_closed_is_said_and_refused_when_it_must_be", 3) {
+        return;
+    }
+    let world = World::new();
+    let ran = bound_by(&world, "landlock:3", &[]).expect(0);
+    assert!(ran.stderr.contains("the network is open, as this kernel cannot close it"), "{ran}");
+    world.env.write("config/pleach/config.yaml", "sandbox: {mode: required}\n");
+    let ran = bound_by(&world, "landlock:3", &[]).expect(7);
+    assert!(ran.stderr.contains("Linux 6.7"), "{ran}");
+    world.env.write("config/pleach/config.yaml", "sandbox: {mode: required, network: open}\n");
+    bound_by(&world, "landlock:3", &[]).expect(0);
+}
+
+#[test]
+fn what_protects_a_run_is_said_once_and_never_into_json() {
+    if skip("what_protects_a_run_is_said_once_and_never_into_json", 4) {
+        return;
+    }
+    let world = World::new();
+    let said = |ran: &Ran| ran.stderr.lines().filter(|line| line.starts_with("sandbox: ")).count();
+    assert_eq!(said(&bound_by(&world, "landlock:9", &[]).expect(0)), 1);
+    let ran = bound_by(&world, "landlock:9", &["--json"]).expect(0);
+    assert_eq!(said(&ran), 0);
+    ran.json_lines();
+    assert_eq!(said(&bound_by(&world, "landlock:9", &["-q"]).expect(0)), 0);
+    world.env.unbound();
+    assert_eq!(said(&bound_by(&world, "landlock:9", &[]).expect(0)), 0);
+}
+
+#[test]
+fn a_repository_cannot_switch_its_sandbox_off_by_itself() {
+    let world = World::new();
+    world.env.write("repo/g.dot", graph("escape", "start -> exit"));
+    for (settings, shown) in [("mode: off", "mode: off"), ("network: open", "network: open"), ("rw: [/]", "/")] {
+        world.env.write("repo/pleach.yaml", format!("sandbox: {{{settings}}}\n"));
+        let ran = world.env.pleach(&["run", "g.dot"]).expect(4);
+        assert!(ran.stderr.contains("sandbox (sandbox.") && ran.stderr.contains(shown), "{settings}: {ran}");
+    }
+}
+
+// ---- without a sandbox
+
+#[test]
+fn without_a_sandbox_what_changed_is_named() {
+    let ways = [
+        ("echo out > \"$R/README.md\"", "`README.md` in your checkout", 0),
+        ("D=$(realpath --relative-to=. \"$R\"); echo out > \"$D/new\"", "`new` in your checkout", 0),
+        ("ln -s \"$R\" link; echo out > link/README.md; rm link", "`README.md` in your checkout", 0),
+        ("ln \"$R/README.md\" hard; echo out > hard; rm hard", "`README.md` in your checkout", 0),
+        ("git -C \"$R\" commit -q --allow-empty -m out", "ref `refs/heads/main`", 0),
+        ("git branch -q out; git tag out", "ref `refs/heads/out`, ref `refs/tags/out`", 0),
+        ("git config core.editor vim", ".git/config", 1),
+        ("echo x >> \"$R/.git/config\"", ".git/config", 1),
+        ("rm \"$R/.git/hooks/post-commit\"", "hooks/post-commit", 1),
+        ("echo x > \"$R/.git/hooks/post-checkout\"", "hooks/post-checkout", 1),
+        ("git update-ref -d \"refs/heads/pleach/escape/$PLEACH_SESSION\"", "pleach/escape/", 1),
+    ];
+    for (way, named, code) in ways {
+        let world = World::new();
+        world.env.unbound();
+        let ran = world.tool(&format!("{REPO}; {way}")).expect(code);
+        let told = if code == 0 { &ran.stderr } else { &ran.stdout };
+        assert!(told.contains(named), "{way}: {named}: {ran}");
+        world.env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn without_a_sandbox_what_runs_on_is_ended_and_what_it_wrote_named() {
+    let world = World::new();
+    world.env.unbound();
+    let later = "(setsid sh -c \"trap '' TERM HUP; while :; do echo out >> '$R/later'; sleep 0.01; done\" \
+                 > /dev/null 2>&1 < /dev/null &); while ! test -s \"$R/later\"; do sleep 0.01; done";
+    let ran = world.tool(&format!("{REPO}; {later}")).expect(0);
+    assert!(ran.stderr.contains("`later` in your checkout"), "{ran}");
+    world.env.assert_no_process_left();
+    let length = || fs::metadata(world.env.repo_path().join("later")).unwrap().len();
+    let (was, begun) = (length(), Instant::now());
+    while begun.elapsed() < Duration::from_millis(100) {
+        assert_eq!(length(), was, "nothing writes any more");
+    }
+}
