@@ -156,8 +156,9 @@ fn turns_know_their_cost_and_nothing_knows_the_key() {
         ran.json_lines().into_iter().filter(|line| line["type"] == "dev.orchestra.AgentTurn").collect();
     assert_eq!(turns.len(), 2, "{ran}");
     let first = &turns[0]["data"];
-    // 1000 in and 100 out, twice: the turn and its commit's message, the latter by a model without a price.
-    assert_eq!(first["token_usage"]["input"], 2000);
+    // 1000 in and 100 out, twice: the turn, and beside it its commit's message.
+    assert_eq!(first["token_usage"]["input"], 1000);
+    assert_eq!(first["side_calls"][0]["token_usage"]["input"], 1000);
     assert_eq!(turns[1]["data"]["token_usage"]["output"], 100);
     let cost = turns[1]["data"]["cost_usd"].as_f64().unwrap();
     assert!((cost - 0.0045).abs() < 1e-9, "3 and 15 dollars for a million: {cost}");
