@@ -20,14 +20,17 @@ fn program() -> &'static Path {
 fn agent(script: &str) -> TestEnv {
     let env = TestEnv::with_repo();
     env.write("script", script);
+    // The one place outside that the agent may write to, also in a sandbox.
+    std::fs::create_dir(env.root().join("heard")).expect("a directory of the test's own");
     let (program, root) = (program().display(), env.root().display());
-    env.configure(&format!("agent: 'acp:{program} {root}/script {root}/log'\n"));
+    let sandbox = format!("sandbox: {{rw: ['{root}/heard']}}\n");
+    env.configure(&format!("agent: 'acp:{program} {root}/script {root}/heard/log'\n{sandbox}"));
     env
 }
 
 /// What the agent was told, oldest first.
 fn told(env: &TestEnv) -> Vec<Value> {
-    env.read("log").lines().map(|line| serde_json::from_str(line).expect("a message")).collect()
+    env.read("heard/log").lines().map(|line| serde_json::from_str(line).expect("a message")).collect()
 }
 
 fn methods(env: &TestEnv) -> Vec<String> {
