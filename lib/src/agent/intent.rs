@@ -62,7 +62,9 @@ fn abbreviates(text: &str) -> bool {
 
 /// `Write src/a.rs, edit b.rs, run cargo test`. What was only looked at is left out when something was done.
 fn done_by(calls: &[ToolCall]) -> String {
-    let looks = |call: &ToolCall| matches!(call.name.as_str(), "read_file" | "grep" | "glob" | "Read" | "Grep" | "Glob" | "read");
+    let looks = |call: &ToolCall| {
+        matches!(call.name.as_str(), "read_file" | "grep" | "glob" | "Read" | "Grep" | "Glob" | "read")
+    };
     let acts = calls.iter().any(|call| !looks(call));
     let mut done: Vec<String> = Vec::new();
     for call in calls.iter().filter(|call| !acts || !looks(call)) {

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     fn policy(allows: bool) -> Policy {
-        Policy { allows, cwd: "/work/copy/src".into(), writable: vec!["/work/copy".into(), "/run/status.json".into()] }
+        Policy { allows, cwd: "/w/copy/src".into(), writable: vec!["/w/copy".into(), "/run/status.json".into()] }
     }
 
     fn asked(kind: &str, path: &str) -> Permission {
@@ -93,13 +93,13 @@ mod tests {
     #[test]
     fn writes_are_allowed_in_the_working_copy_alone() {
         for (kind, path, expected) in [
-            ("edit", "/work/copy/a", "yes"),
+            ("edit", "/w/copy/a", "yes"),
             ("edit", "a", "yes"),
             ("delete", "../a", "yes"),
             ("edit", "/run/status.json", "yes"),
             ("edit", "../../a", "no"),
-            ("edit", "/work/copy/../other/a", "no"),
-            ("edit", "/work/copy2", "no"),
+            ("edit", "/w/copy/../other/a", "no"),
+            ("edit", "/w/copy2", "no"),
             ("move", "/etc/passwd", "no"),
             ("whatever", "/etc/passwd", "no"),
             ("read", "/usr/include/stdio.h", "yes"),
