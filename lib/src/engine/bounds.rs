@@ -77,9 +77,9 @@ impl Engine {
 }
 
 impl Bounds<'_> {
-    /// As the bounds of an agent.
-    pub(super) fn of_agent(&self) -> Sandbox {
-        self.within(|place| self.policy.of_agent(place))
+    /// As the bounds of an agent with a home of its own.
+    pub(super) fn of_agent(&self, home: &Path) -> Sandbox {
+        self.within(|place| self.policy.of_agent(place)).with_write([home.to_owned()])
     }
 
     /// As the bounds of a command.

@@ -137,6 +137,12 @@ impl WorkingCopy {
         self.watch.look(self.worktree.git_dir(), own, kept)
     }
 
+    /// The part of it that also a bound agent can change.
+    pub fn look_near(&self) -> Result<Guard, Error> {
+        self.worktree.tie_again()?;
+        self.watch.look_near(self.worktree.git_dir())
+    }
+
     /// The same before a node that may write: what was seen at the end of the one right before it, or a new look.
     pub fn look_before(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
         self.settled = false;

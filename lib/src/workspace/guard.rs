@@ -9,8 +9,10 @@ use crate::git::{Repo, Worktree};
 use crate::ids::{CommitId, RepoPath};
 
 /// Files below the git directory that change what git does.
-const CONTROL_FILES: [&str; 5] =
-    ["config", "config.worktree", "info/attributes", "info/exclude", "objects/info/alternates"];
+const CONTROL_FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "info/exclude"];
+
+/// The file by which a repository takes objects from elsewhere.
+const ALTERNATES: &str = "objects/info/alternates";
 
 /// The same, in the directory git keeps of a working copy alone.
 const OWN_CONTROL_FILES: [&str; 3] = ["commondir", "config.worktree", "gitdir"];
@@ -52,17 +54,24 @@ impl Watch {
     /// there are more of them with every task.
     pub fn look(&mut self, copy: &Path, own: &str, kept: &str) -> Result<Guard, Error> {
         let common = self.repo.common_dir();
-        let mut control = BTreeMap::new();
+        let Guard { mut control, .. } = self.look_near(copy)?;
         for name in CONTROL_FILES {
             read_file(&common.join(name), &mut control)?;
-        }
-        for name in OWN_CONTROL_FILES {
-            read_file(&copy.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
         let mut refs = self.repo.references_without(&["refs/pleach/", own])?;
         refs.extend(self.repo.references(kept)?);
         Ok(Guard { control, refs, checkout: self.changes()? })
+    }
+
+    /// Looks only at what also a bound agent can write: it works in its own copy, and adds objects.
+    pub fn look_near(&self, copy: &Path) -> Result<Guard, Error> {
+        let mut control = BTreeMap::new();
+        read_file(&self.repo.common_dir().join(ALTERNATES), &mut control)?;
+        for name in OWN_CONTROL_FILES {
+            read_file(&copy.join(name), &mut control)?;
+        }
+        Ok(Guard { control, refs: BTreeMap::new(), checkout: BTreeMap::new() })
     }
 
     /// Takes the user's checkout as it is now for where it stands: what has landed there is no change any more.

@@ -106,7 +106,7 @@ impl Worker {
             timeout: self.node.timeout,
             status_file: status_file.clone(),
             lock: Some(self.lock.file()),
-            sandbox: self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_agent())),
+            sandbox: self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_agent(&self.home))),
             steering: Default::default(),
             home: self.home.clone(),
             resume: spoken.state.clone(),

@@ -182,7 +182,10 @@ impl Worker {
         self.scratch = block(|| self.engine.scratch())?;
         if self.is_kept_out(&work) {
             self.copy.forget_look();
-            return self.carry_out(work, end).await;
+            let before = block(|| self.copy.look_near())?;
+            let result = self.carry_out(work, end).await;
+            let after = block(|| self.copy.look_near())?;
+            return changed_settings(before.compare(&after, "").control, result);
         }
         let (own, kept) = self.own_refs();
         let before = block(|| self.copy.look_before(&own, &kept))?;
@@ -297,14 +300,7 @@ impl Worker {
             ));
         }
         self.copy.keep_look(after);
-        match result {
-            Ok(_) if !trespass.control.is_empty() => {
-                let reason =
-                    format!("the repository's own settings were changed: {}", listed(&trespass.control, NAMED));
-                Ok(Outcome::fail(reason))
-            }
-            other => other,
-        }
+        changed_settings(trespass.control, result)
     }
 
     fn turn_id(&self) -> TurnId {
@@ -406,6 +402,17 @@ struct Gathered {
     is_told: bool,
     /// The agent was told to stop and had not come to its end.
     cut_short: bool,
+}
+
+/// Whatever else came of a node: it fails when the repository's own settings were changed.
+fn changed_settings(changed: Vec<String>, result: Result<Outcome, Stopped>) -> Result<Outcome, Stopped> {
+    match result {
+        Ok(_) if !changed.is_empty() => {
+            let changed = listed(&changed, NAMED);
+            Ok(Outcome::fail(format!("the repository's own settings were changed: {changed}")))
+        }
+        other => other,
+    }
 }
 
 /// Work on the repository, which blocks.
