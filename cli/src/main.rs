@@ -20,8 +20,11 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     // The supervisor of every spawned program is pleach itself, before anything else of it is set up.
-    if args.next().is_some_and(|first| first == "__exec") {
-        return pleach::process::exec_main(args);
+    match args.next() {
+        Some(first) if first == "__exec" => return pleach::process::exec_main(args),
+        // So is the hook of an agent, which asks the pleach that runs it.
+        Some(first) if first == "__hook" => return pleach::agent::hook_main(args),
+        _ => {}
     }
     commands::main(std::env::args_os().collect())
 }

@@ -1,6 +1,7 @@
 //! What `run`, `resume` and `demo` share: making an engine of the settings, and seeing a session through to its end.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
@@ -12,6 +13,7 @@ use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
 use pleach::llm::{Providers, Script};
+use pleach::plan::pipeline::Node;
 use pleach::process::sandbox::{self, Chosen};
 use pleach::process::{Cancel, Canceller, Spawner};
 use pleach::text::counted;
@@ -76,7 +78,9 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
     let protection = protection(settings, config)?;
     let providers = providers(settings, config, &spawner)?;
     let engine = Engine {
-        agents: Roster::new(config, providers.clone(), spawner.clone()).with_profiles(profiles(config)?),
+        agents: Roster::new(config, providers.clone(), spawner.clone())
+            .with_profiles(profiles(config)?)
+            .with_programs(&settings.environment, hook_program()),
         budget: Budget::new(config.budget.clone()),
         attribution: config.attribution,
         scribe: providers.cheap(config).map(|(provider, model)| Scribe::new(provider, model)),
@@ -133,6 +137,21 @@ pub fn say_protection(globals: &Globals, protection: &Chosen, alone: bool) {
 pub fn own_program() -> std::io::Result<PathBuf> {
     let running = PathBuf::from("/proc/self/exe");
     if running.exists() { Ok(running) } else { std::env::current_exe() }
+}
+
+/// The program agents run as their hook: this one, by a name that means the same to them.
+fn hook_program() -> Vec<OsString> {
+    std::env::current_exe().map(|program| vec![program.into(), "__hook".into()]).unwrap_or_default()
+}
+
+/// Says which programs will work as agents, and who pays for it.
+pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoIterator<Item = &Node>) {
+    if globals.verbosity < 0 {
+        return;
+    }
+    for agent in engine.agents.introduce(nodes, &engine.cancel).await {
+        anstream::eprintln!("{agent}");
+    }
 }
 
 fn interviewer(answers: Answers) -> Box<dyn Interviewer> {

@@ -10,10 +10,12 @@ use pleach::record::History;
 
 use crate::answers::AnswerArgs;
 use crate::commands::Globals;
-use crate::commands::run::{any_alone, block_on, check_answers, load_settings, require_trust, say_simulated};
+use crate::commands::run::{
+    agent_nodes, any_alone, block_on, check_agents, check_answers, load_settings, require_trust, say_simulated,
+};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
-use crate::session::{Place, build, say_protection, see_through};
+use crate::session::{Place, build, introduce, say_protection, see_through};
 use crate::sessions;
 use crate::settings::{self, Search};
 
@@ -52,7 +54,9 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     if history.started.simulated {
         say_simulated();
     }
+    check_agents(&pipeline, &built.engine.agents)?;
     block_on(built.canceller, async {
+        introduce(globals, &built.engine, agent_nodes(&pipeline)).await;
         let (session, kept) =
             Session::resume(built.engine, place.repo, &id).await.map_err(|error| of_engine(&error))?;
         say_protection(globals, &built.protection, alone);

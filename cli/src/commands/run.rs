@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::pipeline_file::{PipelineFile, known};
 use crate::render::{Out, Source};
-use crate::session::{Place, SIMULATED, build, say_protection, see_through, stop_on_signals};
+use crate::session::{Place, SIMULATED, build, introduce, say_protection, see_through, stop_on_signals};
 use crate::settings::{self, Search, Settings};
 use crate::trust::{self, Ask, TrustItem};
 
@@ -75,6 +75,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     warn_of_unused_inputs(&file.source, &inputs);
     warn_of_dirty_files(globals, &place)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
+    let workers: Vec<Node> = agent_nodes(&pipeline).cloned().collect();
     let request = StartRequest {
         repo: place.repo,
         repo_name: place.name,
@@ -88,6 +89,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         config: config.recordable(),
     };
     block_on(built.canceller, async {
+        introduce(globals, &built.engine, &workers).await;
         let session = Session::start(built.engine, request).await.map_err(|error| of_engine(&error))?;
         say_protection(globals, &built.protection, alone);
         see_through(globals, session).await
@@ -114,7 +116,7 @@ pub fn check_answers(pipeline: &Pipeline, answers: &Answers) -> Result<(), Failu
 }
 
 /// A node nobody can work on would end the run when it comes there, with everything before it done in vain.
-fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
+pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
     for node in agent_nodes(pipeline) {
         let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
         agents.of(node).map_err(cannot)?;
@@ -195,7 +197,7 @@ fn read_inputs(inputs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     inputs.iter().map(read).collect()
 }
 
-fn agent_nodes(pipeline: &Pipeline) -> impl Iterator<Item = &Node> {
+pub fn agent_nodes(pipeline: &Pipeline) -> impl Iterator<Item = &Node> {
     pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Codergen)
 }
 

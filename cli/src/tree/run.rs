@@ -7,19 +7,19 @@ use pleach::config::{SuppliedKind, supplied};
 use pleach::engine::tree::{Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun};
 use pleach::ids::TaskId;
 use pleach::plan;
-use pleach::plan::pipeline::{HandlerKind, Pipeline};
+use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 
 use super::find::{find, read};
 use super::plan::{TreeArgs, load_settings, make};
 use super::show::Shown;
 use crate::answers::Answers;
 use crate::commands::Globals;
-use crate::commands::run::{any_alone, block_on, warn_of_dirty_files};
+use crate::commands::run::{agent_nodes, any_alone, block_on, warn_of_dirty_files};
 use crate::exit::{Exit, Failure};
-use crate::failure::of_tree;
+use crate::failure::{of_engine, of_tree};
 use crate::render::Out;
 use crate::render::tree::next_words;
-use crate::session::{Place, build, say_protection};
+use crate::session::{Place, build, introduce, say_protection};
 use crate::settings::Settings;
 use crate::trust::{self, Ask, TrustItem};
 
@@ -77,7 +77,13 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
         agree(globals, &settings, &place, &newer)?;
         Ok(Some(newer))
     };
+    let workers = workers(&plan);
+    for node in &workers {
+        let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
+        built.engine.agents.of(node).map_err(cannot)?;
+    }
     let ended = block_on(built.canceller, async {
+        introduce(globals, &built.engine, &workers).await;
         let run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;
         shown.begin(&plan, run.progress(), &run.changes().map_err(|error| of_tree(&error))?);
         say_protection(globals, &built.protection, alone);
@@ -102,6 +108,11 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
     })?;
     shown.ended(&plan, &ended)?;
     Ok(exit(&ended))
+}
+
+/// The nodes agents work on, in all pipelines of a plan.
+fn workers(plan: &TreePlan) -> Vec<Node> {
+    pipelines(plan).flat_map(|pipeline| agent_nodes(&pipeline).cloned().collect::<Vec<_>>()).collect()
 }
 
 fn exit(ended: &TreeEnded) -> Exit {

@@ -5,6 +5,7 @@
 mod acp;
 mod budgets;
 mod checkout;
+mod cli_agents;
 mod config;
 mod crash;
 mod escape;

@@ -201,13 +201,14 @@ fn a_long_command_stands_unwrapped_in_its_commit() {
 #[test]
 fn an_agent_that_cannot_work_is_found_out_before_a_session_is_made() {
     let env = TestEnv::with_repo();
-    env.configure("agent: claude\n");
+    // A name nobody has, since the real one may be installed here.
+    env.configure("agent: claude\nagents: {claude: {command: [no-such-claude]}}\n");
     let dot = graph("one", "code [prompt=\"Write it\"] start -> code -> exit");
     insta::assert_snapshot!(env.run(&dot, &[]), @"
     exit: 7
     --- stderr
-    error: `code` cannot run: agent `claude` cannot be run by this version of pleach
-    hint: use builtin, simulation or command:PROGRAM
+    error: `code` cannot run: Claude Code is not installed: there is no program `no-such-claude` on PATH
+    hint: install it with `npm install -g @anthropic-ai/claude-code`
     ");
     assert!(env.sessions().is_empty());
 }

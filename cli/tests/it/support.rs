@@ -197,7 +197,10 @@ impl TestEnv {
     #[expect(clippy::disallowed_methods, reason = "the test stands outside of pleach and starts it as a user does")]
     pub fn program(&self, program: impl AsRef<OsStr>, dir: &Path) -> Command {
         let mut command = Command::new(program);
-        let path = std::env::var_os("PATH").unwrap_or_default();
+        // Programs of the test's own come first.
+        let mut path = self.root.join("bin").into_os_string();
+        path.push(":");
+        path.push(std::env::var_os("PATH").unwrap_or_default());
         command.current_dir(dir).stdin(Stdio::null()).env_clear().envs(self.environment()).env("PATH", path);
         command
     }

@@ -4,6 +4,7 @@
 mod acp;
 mod bounds;
 pub mod builtin;
+pub mod cli;
 mod command;
 mod commit_message;
 mod driven;
@@ -31,6 +32,7 @@ use crate::process::{Cancel, Sandbox};
 
 pub use acp::AcpAgent;
 pub use builtin::Builtin;
+pub use cli::{CliAgent, Introduction, hook_main};
 pub use command::CommandAgent;
 pub use commit_message::{command_message, commit_message};
 pub use driven::{Driven, Seen, StateRef};
@@ -238,6 +240,9 @@ pub enum End {
     Stopped,
     /// It came to a limit, said in words.
     Limit(String),
+    /// It says that it is done, but was kept from something it wanted to do, said in words: that is only believed if
+    /// files changed.
+    Doubtful(String),
 }
 
 /// A job without an answer.
@@ -282,8 +287,13 @@ pub trait Agent: Send + Sync {
         false
     }
 
-    /// Does the job, reporting each turn as soon as it is over. A stop lets the turn in flight finish; a kill ends it
-    /// at once and its turn is not reported.
+    /// The agent as a program that can be introduced before it works.
+    fn as_program(&self) -> Option<&CliAgent> {
+        None
+    }
+
+    /// Does the job, reporting each turn as soon as it is over. A stop lets the turn in flight finish; a kill ends it at
+    /// once. The turn of an agent that pleach drives itself is then not reported; what a program has left is.
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>>;
 }
 

@@ -1,33 +1,64 @@
 //! Which agent runs a node.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::sync::Arc;
 
-use super::{AcpAgent, Agent, Builtin, CommandAgent, Profile, Simulated};
-use crate::config::{AgentChoice, Config, InvalidAgent};
-use crate::llm::{NoProvider, Providers};
+use super::cli::{CliSettings, Introduction, Preset, Versions, find_program};
+use super::{AcpAgent, Agent, Builtin, CliAgent, CommandAgent, Profile, Simulated};
+use crate::config::{AgentChoice, AgentSettings, Config, Environment, InvalidAgent, TurnMode};
+use crate::gateway::Upstream;
+use crate::llm::{NoProvider, Prices, Provider, Providers, usual_model};
 use crate::plan::pipeline::Node;
-use crate::process::Spawner;
+use crate::process::{Cancel, Spawner};
 
 /// The agents of a run: the one the configuration names for all nodes, and those it gives names to.
 #[derive(Debug, Clone)]
 pub struct Roster {
-    default: Option<AgentChoice>,
-    named: BTreeMap<String, Option<AgentChoice>>,
+    config: Arc<Config>,
     profiles: BTreeMap<String, Profile>,
     providers: Providers,
     spawner: Spawner,
+    environment: Environment,
+    versions: Versions,
+    hook: Vec<OsString>,
 }
 
 /// Why a node has no agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NoAgent {
     /// The name is neither configured nor a kind of agent.
-    #[error("{0}; set `agents.NAME` in pleach.yaml, or use builtin, simulation or command:PROGRAM")]
+    #[error(
+        "{0}; set `agents.NAME` in pleach.yaml, or use builtin, claude, codex, gemini, opencode, simulation or command:PROGRAM"
+    )]
     Unknown(String),
     /// A kind of agent this version cannot run.
-    #[error("agent `{0}` cannot be run by this version of pleach; use builtin, simulation or command:PROGRAM")]
+    #[error(
+        "agent `{0}` cannot be run by this version of pleach; use builtin, claude, codex, gemini, opencode, simulation or command:PROGRAM"
+    )]
     Unsupported(String),
+    /// The program is not there.
+    #[error("{title} is not installed: there is no program `{program}` on PATH; {how}")]
+    Missing {
+        /// What people call the agent.
+        title: String,
+        /// The program.
+        program: String,
+        /// How to get it.
+        how: String,
+    },
+    /// The agent's turns cannot be told apart as the configuration wants it.
+    #[error("`agents.{agent}.turns` cannot be `{turns}`: {why}; it can be {}", can.join(", "))]
+    Turns {
+        /// The agent.
+        agent: String,
+        /// What was asked for.
+        turns: TurnMode,
+        /// Why not.
+        why: &'static str,
+        /// What it can be.
+        can: Vec<&'static str>,
+    },
     /// The built-in agent has nobody to ask.
     #[error("{0}")]
     NoProvider(#[from] NoProvider),
@@ -44,14 +75,27 @@ pub enum NoAgent {
 impl Roster {
     /// The agents of `config`. The built-in one asks `providers`; programs are started by `spawner`.
     pub fn new(config: &Config, providers: impl Into<Providers>, spawner: Spawner) -> Self {
-        let named = config.agents.iter().map(|(name, agent)| (name.clone(), agent.runner.clone())).collect();
         let profiles = config.agents.iter().map(|(name, agent)| (name.clone(), Profile::of(agent))).collect();
-        Self { default: config.agent.clone(), named, profiles, providers: providers.into(), spawner }
+        Self {
+            config: Arc::new(config.clone()),
+            profiles,
+            providers: providers.into(),
+            spawner,
+            environment: Environment::default(),
+            versions: Versions::default(),
+            hook: Vec::new(),
+        }
     }
 
     /// The same with these profiles in place of those without their files.
     pub fn with_profiles(self, profiles: BTreeMap<String, Profile>) -> Self {
         Self { profiles, ..self }
+    }
+
+    /// The same for agents that are programs: they are looked for on the PATH of this environment, and use its keys and
+    /// its home. `hook` is the program, with arguments, that calls [`hook_main`](super::hook_main).
+    pub fn with_programs(self, environment: &Environment, hook: Vec<OsString>) -> Self {
+        Self { environment: environment.clone(), hook, ..self }
     }
 
     /// Whether a node is only simulated.
@@ -61,53 +105,224 @@ impl Roster {
 
     /// What kind of agent a node has: the one it names, else the configured one, else the simulated one.
     pub fn choice(&self, node: &Node) -> Result<AgentChoice, NoAgent> {
-        let default = || self.default.clone().unwrap_or(AgentChoice::Simulation);
-        let Some(name) = &node.agent else { return Ok(default()) };
-        match self.named.get(name) {
-            Some(runner) => Ok(runner.clone().unwrap_or_else(default)),
-            None => name.parse().map_err(|error: InvalidAgent| NoAgent::Unknown(error.to_string())),
-        }
+        let Some(name) = &node.agent else { return Ok(self.default_choice()) };
+        let parsed = name.parse::<AgentChoice>();
+        let Some(agent) = self.config.agents.get(name) else {
+            return parsed.map_err(|error: InvalidAgent| NoAgent::Unknown(error.to_string()));
+        };
+        Ok(match (&agent.runner, parsed) {
+            (Some(runner), _) => runner.clone(),
+            // An entry named like a kind of agent changes that kind.
+            (None, Ok(kind)) => kind,
+            (None, Err(_)) if !agent.command.is_empty() => AgentChoice::Command(agent.command.clone()),
+            (None, Err(_)) => self.default_choice(),
+        })
     }
 
-    fn profile(&self, node: &Node) -> Result<Profile, NoAgent> {
-        let named = node.agent.as_ref().and_then(|name| self.profiles.get_key_value(name));
-        let Some((agent, profile)) = named else { return Ok(Profile::default()) };
+    fn default_choice(&self) -> AgentChoice {
+        self.config.agent.clone().unwrap_or(AgentChoice::Simulation)
+    }
+
+    fn profile(&self, name: Option<&str>) -> Profile {
+        name.and_then(|name| self.profiles.get(name)).cloned().unwrap_or_default()
+    }
+
+    fn profile_of_builtin(&self, name: Option<&str>) -> Result<Profile, NoAgent> {
+        let profile = self.profile(name);
         let known = Builtin::tool_names();
         match profile.tools.iter().find(|tool| !known.contains(tool)) {
-            Some(tool) => Err(NoAgent::UnknownTool { agent: agent.clone(), tool: tool.clone() }),
-            None => Ok(profile.clone()),
+            Some(tool) => Err(NoAgent::UnknownTool { agent: name.unwrap_or_default().to_owned(), tool: tool.clone() }),
+            None => Ok(profile),
         }
     }
 
     /// The agent of a node.
     pub fn of(&self, node: &Node) -> Result<Arc<dyn Agent>, NoAgent> {
-        self.make(self.choice(node)?, node.llm_provider.as_deref(), || self.profile(node))
+        self.make(self.choice(node)?, node.llm_provider.as_deref(), node.agent.as_deref())
     }
 
     /// The agent that works where nothing else is said; none when there is none but a simulated one.
     pub fn configured(&self) -> Option<Result<Arc<dyn Agent>, NoAgent>> {
-        let choice = self.default.clone().filter(|choice| *choice != AgentChoice::Simulation)?;
-        Some(self.make(choice, None, || Ok(Profile::default())))
+        let choice = self.config.agent.clone().filter(|choice| *choice != AgentChoice::Simulation)?;
+        Some(self.make(choice, None, None))
     }
 
-    fn make(
-        &self,
-        choice: AgentChoice,
-        provider: Option<&str>,
-        profile: impl FnOnce() -> Result<Profile, NoAgent>,
-    ) -> Result<Arc<dyn Agent>, NoAgent> {
+    /// The agents among those of these nodes that are programs, each once, introduced before they work.
+    pub async fn introduce<'n>(&self, nodes: impl IntoIterator<Item = &'n Node>, cancel: &Cancel) -> Vec<Introduction> {
+        let mut all: Vec<Introduction> = Vec::new();
+        for node in nodes {
+            let Ok(agent) = self.of(node) else { continue };
+            let Some(program) = agent.as_program() else { continue };
+            let introduction = program.introduce(cancel).await;
+            if !all.contains(&introduction) {
+                all.push(introduction);
+            }
+        }
+        all
+    }
+
+    fn make(&self, choice: AgentChoice, provider: Option<&str>, name: Option<&str>) -> Result<Arc<dyn Agent>, NoAgent> {
+        let settings = self.settings(choice.kind(), name);
         match choice {
             AgentChoice::Simulation => Ok(Arc::new(Simulated)),
             AgentChoice::Builtin => {
                 let provider = self.providers.get(provider)?;
-                Ok(Arc::new(Builtin::new(provider, self.spawner.clone()).with_profile(profile()?)))
+                let profile = self.profile_of_builtin(name)?;
+                Ok(Arc::new(Builtin::new(provider, self.spawner.clone()).with_profile(profile)))
             }
-            AgentChoice::Command(argv) => Ok(Arc::new(CommandAgent::new(argv, self.spawner.clone()))),
+            AgentChoice::Command(argv) if is_plain(&settings) => {
+                Ok(Arc::new(CommandAgent::new(argv, self.spawner.clone())))
+            }
+            AgentChoice::Command(argv) => {
+                self.program("command", Preset::of_command(&argv), &settings, (name, provider))
+            }
+            AgentChoice::Claude | AgentChoice::Codex | AgentChoice::Gemini | AgentChoice::Opencode => {
+                let kind = choice.kind();
+                let preset = Preset::of(kind).ok_or_else(|| NoAgent::Unsupported(choice.to_string()))?;
+                self.program(kind, preset.clone(), &settings, (name, provider))
+            }
             AgentChoice::Acp(_) => {
                 let argv = choice.argv().unwrap_or_default();
                 Ok(Arc::new(AcpAgent::new(argv, self.spawner.clone())))
             }
-            other => Err(NoAgent::Unsupported(other.to_string())),
         }
+    }
+
+    /// What the configuration says about an agent: about its kind, and over that what it says about its name.
+    fn settings(&self, kind: &str, name: Option<&str>) -> AgentSettings {
+        let of_kind = self.config.agents.get(kind).filter(|agent| agent.runner.is_none()).cloned().unwrap_or_default();
+        match name.filter(|name| *name != kind).and_then(|name| self.config.agents.get(name)) {
+            Some(named) => over(of_kind, named),
+            None => of_kind,
+        }
+    }
+
+    fn program(
+        &self,
+        kind: &'static str,
+        preset: Preset,
+        settings: &AgentSettings,
+        (name, provider): (Option<&str>, Option<&str>),
+    ) -> Result<Arc<dyn Agent>, NoAgent> {
+        let preset = preset.with(settings);
+        let upstream = self.upstream(&preset, settings, provider);
+        let turns = self.turns(name.unwrap_or(kind), &preset, settings, upstream.is_ok())?;
+        let upstream = match turns {
+            TurnMode::Gateway => Some(upstream?),
+            _ => None,
+        };
+        let program = find_program(&preset.program, &self.environment).ok_or_else(|| NoAgent::Missing {
+            title: if preset.title.is_empty() { "The agent".to_owned() } else { preset.title.clone() },
+            program: preset.program.clone(),
+            how: match preset.install.is_empty() {
+                true => "install it, or correct the command".to_owned(),
+                false => format!("install it with `{}`", preset.install),
+            },
+        })?;
+        let given = self.config.providers.get(preset.provider);
+        let mut models = BTreeMap::new();
+        for tier in ["smart", "worker", "cheap"] {
+            models.extend(usual_model(preset.provider.as_str(), tier).map(|model| (tier.to_owned(), model.to_owned())));
+        }
+        models.extend(given.map(|provider| provider.models.clone()).unwrap_or_default());
+        let settings = CliSettings {
+            args: settings.args.clone(),
+            permission_mode: settings.permission_mode.clone(),
+            timeout: settings.timeout,
+            idle_timeout: settings.idle_timeout,
+            models,
+            prices: given.map(|provider| Prices::new(&provider.prices)).unwrap_or_default(),
+            is_command: kind == "command",
+        };
+        Ok(Arc::new(CliAgent {
+            kind,
+            preset,
+            settings,
+            program,
+            turns,
+            profile: self.profile(Some(name.unwrap_or(kind))),
+            environment: self.environment.clone(),
+            spawner: self.spawner.clone(),
+            versions: self.versions.clone(),
+            hook: self.hook.clone(),
+            upstream,
+        }))
+    }
+
+    /// Who answers the calls of an agent behind the gateway: the provider that is named for it or for the node, the
+    /// script where that is what is asked, else the one its models come from.
+    fn upstream(
+        &self,
+        preset: &Preset,
+        settings: &AgentSettings,
+        provider: Option<&str>,
+    ) -> Result<Upstream, NoProvider> {
+        let named = settings.provider.map(|provider| provider.as_str()).or(provider);
+        let by_default = || match self.providers.get(None) {
+            Ok(script @ Provider::Script(_)) => Ok(script),
+            _ => self.providers.get(Some(preset.provider.as_str())),
+        };
+        Ok(match named.map_or_else(by_default, |name| self.providers.get(Some(name)))? {
+            Provider::Remote(remote) => Upstream::Remote(remote),
+            Provider::Script(script) => Upstream::Script(script),
+        })
+    }
+
+    /// How the turns of an agent are told apart: as configured, else the best way there is.
+    fn turns(
+        &self,
+        agent: &str,
+        preset: &Preset,
+        settings: &AgentSettings,
+        has_upstream: bool,
+    ) -> Result<TurnMode, NoAgent> {
+        let speaks = preset.parser != crate::config::ParserName::None;
+        let why_not = |turns: TurnMode| match turns {
+            TurnMode::Hooks if self.hook.is_empty() => Some("there is no program that could be its hook"),
+            TurnMode::Stream if !speaks => Some("its output is not read; set `parser`"),
+            turns if !preset.turns.contains(&turns) => Some("its stream does not mark its model's calls"),
+            _ => None,
+        };
+        let possible = |turns: &TurnMode| preset.turns.contains(turns) && why_not(*turns).is_none();
+        let Some(asked) = settings.turns else {
+            let usable = |turns: &TurnMode| possible(turns) && (has_upstream || *turns != TurnMode::Gateway);
+            return Ok(preset.turns.iter().copied().find(usable).unwrap_or(TurnMode::Node));
+        };
+        match why_not(asked) {
+            None => Ok(asked),
+            Some(why) => {
+                let can = preset.turns.iter().copied().filter(possible).map(TurnMode::as_str).collect();
+                Err(NoAgent::Turns { agent: agent.to_owned(), turns: asked, why, can })
+            }
+        }
+    }
+}
+
+/// Whether nothing is configured that a plain `command:` agent does not know.
+fn is_plain(settings: &AgentSettings) -> bool {
+    let AgentSettings { turns, command, stdin, parser, env, args, timeout, idle_timeout, .. } = settings;
+    let limits = (turns, stdin, parser, timeout, idle_timeout);
+    limits == (&None, &None, &None, &None, &None) && command.is_empty() && env.is_empty() && args.is_empty()
+}
+
+/// Settings with others over them.
+fn over(below: AgentSettings, above: &AgentSettings) -> AgentSettings {
+    let above = above.clone();
+    let list = |above: Vec<String>, below: Vec<String>| if above.is_empty() { below } else { above };
+    let mut env = below.env;
+    env.extend(above.env);
+    AgentSettings {
+        turns: above.turns.or(below.turns),
+        provider: above.provider.or(below.provider),
+        command: list(above.command, below.command),
+        stdin: above.stdin.or(below.stdin),
+        parser: above.parser.or(below.parser),
+        args: list(above.args, below.args),
+        permission_mode: above.permission_mode.or(below.permission_mode),
+        timeout: above.timeout.or(below.timeout),
+        idle_timeout: above.idle_timeout.or(below.idle_timeout),
+        model: above.model.or(below.model),
+        env,
+        ..AgentSettings::default()
     }
 }

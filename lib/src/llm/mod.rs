@@ -21,6 +21,7 @@ use crate::process::Cancel;
 
 pub(crate) use http::{Answer, HttpError};
 pub use message::{Message, Part, Role};
+pub use price::{Prices, usual_model};
 pub use providers::{NoProvider, Providers};
 pub(crate) use remote::{PassError, Passed, passed_on};
 pub use remote::{Remote, Unusable, key_variables};

@@ -100,7 +100,7 @@ impl Planner<'_> {
             }
         };
         match reply {
-            Ok(Reply { text, end: End::Done }) => Ok(text),
+            Ok(Reply { text, end: End::Done | End::Doubtful(_) }) => Ok(text),
             Ok(Reply { end: End::Limit(why), .. }) => Err(PlanError::Limit(why)),
             Ok(Reply { end: End::Stopped, .. }) | Err(AgentError::Cancelled) => Err(PlanError::Stopped),
             Err(error) => Err(error.into()),

@@ -31,6 +31,21 @@ fn review_again(work: &AgentWork, answer: &str) -> String {
     }
 }
 
+/// Whether an agent that changed nothing says that there was nothing to change.
+fn says_nothing_to_do(answer: &str) -> bool {
+    let words: String = answer.to_lowercase().chars().map(|c| if c.is_alphanumeric() { c } else { ' ' }).collect();
+    let words = format!(" {} ", words.split_whitespace().collect::<Vec<_>>().join(" "));
+    let nothing = ["to do", "to change", "to be done", "to fix", "to implement", "left to do", "needs to change"];
+    let needed = ["needed", "required", "necessary", "were necessary", "were needed", "are needed", "are required"];
+    let already =
+        ["done", "implemented", "in place", "exists", "exist", "fixed", "correct", "satisfied", "complete", "there"];
+    nothing.iter().any(|what| words.contains(&format!(" nothing {what} ")))
+        || ["change", "changes"]
+            .iter()
+            .any(|change| needed.iter().any(|what| words.contains(&format!(" no {change} {what} "))))
+        || already.iter().any(|what| words.contains(&format!(" already {what} ")))
+}
+
 /// A conversation: what was said, and what else the agent needs to go on with it.
 struct Spoken {
     messages: Vec<Message>,
@@ -52,7 +67,7 @@ impl Worker {
         let kind = work.agent.kind();
         let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
         let mut reply = self.converse(&work, (work.prompt.clone(), work.continues), &mut spoken, cancel, end).await?;
-        if let Ok(Reply { text, end: how @ End::Done }) = &mut reply
+        if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
             && self.verdict_is_missing(text)
         {
             if self.order == Order::Go {
@@ -64,6 +79,11 @@ impl Worker {
                 end.is_told = true;
             }
         }
+        let doubt = match &reply {
+            Ok(Reply { end: End::Doubtful(why), .. }) => Some(why.clone()),
+            _ => None,
+        };
+        let spoke_up = self.read_status(&status_file).is_some();
         let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
         if !end.is_over
@@ -73,7 +93,14 @@ impl Worker {
             end.effect = Effect::Leftover(Box::new(leftover));
         }
         let wrote = matches!(end.effect, Effect::Leftover(_)) || block(|| self.copy.has_changed())?;
-        let outcome = self.must_write(outcome, wrote);
+        let outcome = match doubt.filter(|_| !wrote && !spoke_up && self.node.write != WritePolicy::Never) {
+            Some(why) if outcome.status.is_success() => {
+                Outcome { failure_class: FailureClass::Terminal, ..Outcome::fail(why) }
+            }
+            _ => outcome,
+        };
+        let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
+        let outcome = self.must_write(outcome, wrote || said_why);
         Ok(self.agent_step(outcome, end))
     }
 
@@ -166,7 +193,7 @@ impl Worker {
         let outcome = match reply {
             Ok(Reply { text, end: how }) => {
                 let outcome = match how {
-                    End::Done => {
+                    End::Done | End::Doubtful(_) => {
                         let auto = || Outcome {
                             notes: self
                                 .node
@@ -315,5 +342,29 @@ impl Worker {
     async fn leftover(&mut self, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
         let turn = Turn { model: model.to_owned(), provider: "local".to_owned(), ..Turn::default() };
         Ok(Some(self.report(kind, turn).await?).filter(|report| report.change.commit.is_some()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_may_say_why_it_changed_nothing() {
+        let says = [
+            "There is nothing to do: the file is as it should be.",
+            "I looked; **no changes were needed**.",
+            "The function is already implemented.",
+            "No change required",
+        ];
+        assert!(says.iter().all(|said| says_nothing_to_do(said)));
+        let silent = [
+            "Done.",
+            "I have nothing.",
+            "I changed the already broken parser.",
+            "No changes were made because it failed.",
+            "",
+        ];
+        assert!(!silent.iter().any(|said| says_nothing_to_do(said)));
     }
 }

@@ -194,6 +194,11 @@ impl Remote {
         self.0.client.base().to_string()
     }
 
+    /// Where its key comes from: a variable, or a setting.
+    pub fn key_name(&self) -> &str {
+        &self.0.key_hint
+    }
+
     /// Its name.
     pub fn name(&self) -> &'static str {
         self.0.name.as_str()

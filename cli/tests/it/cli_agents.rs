@@ -1,0 +1,420 @@
+//! Coding agents that are programs, played by scripts with the names of the real ones, which say what the real ones said.
+
+use serde_json::json;
+
+use crate::sessions::{Gate, graph};
+use crate::support::TestEnv;
+
+/// The script's beginning: it says its version, keeps what it was given, and can wait for a turn to be recorded.
+const OPENING: &str = r#"#!/bin/sh
+case "$1" in --version) echo "9.8.7 (fake)"; exit;; esac
+printf '%s\n' "$@" > args.txt
+cat > prompt.txt
+recorded() {
+  until git for-each-ref --format='%(contents:subject)' refs/pleach/sessions | grep -q "turn main\.$1:"; do sleep 0.02; done
+}
+"#;
+
+/// A stream that was recorded from a real agent.
+fn capture(name: &str) -> String {
+    format!("{}/../lib/tests/data/agents/{name}.jsonl", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Prints lines of a recorded stream.
+fn say(name: &str, lines: &str) -> String {
+    format!("sed -n '{lines}p' '{}'\n", capture(name))
+}
+
+const WRITE_ONE: &str = "echo 'hello from turn 1' > hello.txt\n";
+const WRITE_TWO: &str = "mkdir -p src; echo 'hello from turn 2' > hello.txt; echo second > src/two.txt\n";
+
+/// A world whose agent is a program of this name that does this. Nothing binds it: it may leave marks for the test.
+fn world(agent: &str, script: &str) -> TestEnv {
+    let env = TestEnv::with_repo();
+    env.write_program(format!("bin/{agent}"), &format!("{OPENING}{script}"));
+    configure(&env, agent, "");
+    env
+}
+
+fn configure(env: &TestEnv, agent: &str, more: &str) {
+    env.configure(&format!("agent: {agent}\nsandbox: {{mode: off}}\n{more}"));
+}
+
+fn one(attributes: &str) -> String {
+    graph("one", &format!("code [prompt=\"Work on it\"{attributes}] start -> code -> exit"))
+}
+
+/// The default task of a recorded stream, done in three turns that are told apart by their stream.
+fn in_turns(agent: &str, [first, after_first, second, after_second, last]: [&str; 5]) -> TestEnv {
+    let stream = format!("{agent}_{}", if agent == "claude" { "partial" } else { "default" });
+    let script = [
+        say(&stream, first),
+        WRITE_ONE.into(),
+        say(&stream, after_first),
+        "recorded 1\n".into(),
+        say(&stream, second),
+        WRITE_TWO.into(),
+        say(&stream, after_second),
+        "recorded 2\n".into(),
+        say(&stream, last),
+    ];
+    world(agent, &script.concat())
+}
+
+/// What holds for every agent whose stream marks its turns.
+#[track_caller]
+fn assert_three_turns(env: &TestEnv, agent: &str, provider: &str) {
+    let ran = env.run(&one(""), &[]).expect(0);
+    assert!(ran.stderr.contains(&format!("agent {agent} 9.8.7 (turns: stream), ")), "{ran}");
+    let commits = env.commits();
+    assert_eq!(commits.len(), 2, "{ran}");
+    // The fake's own notes are part of what it wrote first.
+    assert_eq!(env.changed(&commits[0]), ["args.txt", "hello.txt", "prompt.txt"]);
+    assert_eq!(env.changed(&commits[1]), ["hello.txt", "src/two.txt"]);
+    assert_eq!(env.git(&["log", "-1", "--format=%s", &commits[0]]), "Turn 1: I will write hello.txt");
+    let boundary = env.git(&["log", "-1", "--format=%(trailers:key=Orchestra-Boundary,valueonly)", &commits[0]]);
+    assert_eq!(boundary.trim(), "inferred");
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    assert_eq!(turns.len(), 3);
+    let sum = |key: &str| turns.iter().filter_map(|turn| turn["token_usage"][key].as_u64()).sum::<u64>();
+    assert_eq!((sum("input"), sum("cache_read"), sum("output")), (6000, 600, 66));
+    let tools: Vec<usize> = turns.iter().map(|turn| turn["tool_calls"].as_array().unwrap().len()).collect();
+    assert_eq!(tools, [1, 2, 0]);
+    for turn in &turns {
+        assert_eq!((&turn["agent"], &turn["provider"]), (&json!(agent), &json!(provider)));
+        let state = &turn["agent_state_ref"];
+        assert_eq!((&state["agent"], &state["version"]), (&json!(agent), &json!("9.8.7")), "{state}");
+        assert!(state["session"].as_str().is_some_and(|session| session.len() > 8), "{state}");
+    }
+    assert!(env.committed("prompt.txt").starts_with("Work on it\n"), "{}", env.committed("prompt.txt"));
+    let answer = story.message(env, story.node("code")["response"].as_u64().unwrap());
+    assert_eq!(answer["content"][0]["text"], "Done: two turns wrote files.");
+}
+
+#[test]
+fn claude_works_in_turns_told_by_its_stream() {
+    let env = in_turns("claude", ["1,19", "20", "21,52", "53,54", "55,$"]);
+    assert_three_turns(&env, "claude", "anthropic");
+    let args: Vec<String> = env.committed("args.txt").lines().map(str::to_owned).collect();
+    assert_eq!(
+        args,
+        [
+            "-p",
+            "--output-format",
+            "stream-json",
+            "--verbose",
+            "--include-partial-messages",
+            "--permission-mode",
+            "acceptEdits",
+            "--allowedTools",
+            "Bash"
+        ]
+    );
+    let turns = env.story();
+    let costs: f64 = turns.all("AgentTurn").iter().filter_map(|turn| turn["cost_usd"].as_f64()).sum();
+    assert!((costs - 0.01917).abs() < 1e-6, "{costs}");
+}
+
+#[test]
+fn gemini_works_in_turns_told_by_its_stream() {
+    let env = in_turns("gemini", ["1,5", "6", "7,11", "12,13", "14,$"]);
+    assert_three_turns(&env, "gemini", "gemini");
+    let args = env.committed("args.txt").replace('\n', " ");
+    assert_eq!(args, "-o stream-json --approval-mode yolo --skip-trust");
+}
+
+#[test]
+fn opencode_works_in_turns_told_by_its_stream() {
+    let env = in_turns("opencode", ["1,2", "3,4", "5,6", "7,9", "10,$"]);
+    assert_three_turns(&env, "opencode", "compatible");
+    assert_eq!(env.committed("args.txt").replace('\n', " "), "run --format json");
+}
+
+#[test]
+fn cli_agent_backend_fallback() {
+    // An agent whose calls nobody can tell apart, and one that is asked not to: one commit per node.
+    let all = |stream: &str| say(stream, "1,$") + WRITE_ONE + WRITE_TWO;
+    for (agent, stream) in [("codex", "codex_default"), ("claude", "claude_default")] {
+        let env = world(agent, &all(stream));
+        configure(&env, agent, "agents: {claude: {turns: node}, codex: {args: [--strict-config]}}\n");
+        let ran = env.run(&one(", llm_model=\"m-1\""), &[]).expect(0);
+        assert!(ran.stderr.contains(&format!("agent {agent} 9.8.7 (turns: node), no login or key was found")), "{ran}");
+        let commits = env.commits();
+        assert_eq!(commits.len(), 1);
+        assert_eq!(env.changed(&commits[0]), ["args.txt", "hello.txt", "prompt.txt", "src/two.txt"]);
+        assert_eq!(env.git(&["log", "-1", "--format=%(trailers:key=Orchestra-Boundary)", &commits[0]]), "");
+        let story = env.story();
+        let [turn] = story.all("AgentTurn")[..] else { panic!("{:?}", story.kinds()) };
+        let usage = json!({"input": 6000, "cache_read": 600, "cache_write": 0, "output": 66, "reasoning": 0});
+        assert_eq!((&turn["token_usage"], turn["tool_calls"].as_array().unwrap().len()), (&usage, 3));
+        let args = env.committed("args.txt").replace('\n', " ");
+        match agent {
+            "codex" => assert_eq!(
+                args,
+                "exec --json --skip-git-repo-check -c sandbox_mode=workspace-write -m m-1 --strict-config -"
+            ),
+            _ => assert!(args.ends_with("--model m-1"), "{args}"),
+        }
+    }
+}
+
+#[test]
+fn a_success_with_denied_tools_and_without_files_fails() {
+    let env = world("claude", &format!("rm args.txt prompt.txt; {}", say("claude_denied", "1,$")));
+    env.run(&one(""), &[]).expect(1);
+    let node = env.story().node("code");
+    assert_eq!(node["outcome"]["failure_reason"], "the agent `claude` was not allowed to use `Write`");
+    assert!(env.story().warnings().iter().any(|warning| warning.contains("not allowed to use `Write`")));
+    // With files it is believed, and told of.
+    let env = world("claude", &say("claude_denied", "1,$"));
+    env.run(&one(""), &[]).expect(0);
+    assert!(env.story().warnings().iter().any(|warning| warning.contains("not allowed to use `Write`")));
+}
+
+#[test]
+fn the_agents_own_word_comes_before_its_exit_code() {
+    let cases = [
+        ("claude", "claude_maxturns", 1, "stopped: Reached maximum number of turns (1)"),
+        ("claude", "claude_fail500", 1, "API Error: 500"),
+        ("gemini", "gemini_drop", 0, "Model stream ended without a finish reason."),
+        ("gemini", "gemini_fail401", 145, "mock failure 401"),
+        ("codex", "codex_fail2", 1, "mock failure 400"),
+        ("opencode", "opencode_fail401", 1, "mock failure 401"),
+    ];
+    for (agent, stream, code, why) in cases {
+        let env = world(agent, &format!("{}echo partial > partial.txt\nexit {code}\n", say(stream, "1,$")));
+        env.run(&one(""), &[]).expect(1);
+        let reason = env.story().node("code")["outcome"]["failure_reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains(why), "{stream}: {reason}");
+        // What it wrote before is kept.
+        assert_eq!(env.committed("partial.txt"), "partial", "{stream}");
+    }
+    // Cut off in the middle of its steps, whatever the exit code says.
+    let env = world("opencode", &say("opencode_default", "1,4"));
+    env.run(&one(""), &[]).expect(1);
+    let reason = env.story().node("code")["outcome"]["failure_reason"].clone();
+    assert_eq!(reason, "the agent `opencode` failed: it ended before its model was done");
+    let env = world("gemini", "exit 41\n");
+    env.run(&one(""), &[]).expect(1);
+    let reason = env.story().node("code")["outcome"]["failure_reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("exit 41: it has no key: set GEMINI_API_KEY"), "{reason}");
+}
+
+#[test]
+fn who_must_write_and_does_not_says_why() {
+    let result = |text: &str| {
+        let event = json!({"type": "result", "subtype": "success", "is_error": false, "result": text, "usage": {}});
+        format!("rm args.txt prompt.txt\ncat <<'END'\n{event}\nEND\n")
+    };
+    let env = world("claude", &result("All done."));
+    env.run(&one(", write=must"), &[]).expect(1);
+    assert_eq!(env.story().node("code")["outcome"]["failure_reason"], "the node must change files and changed none");
+    let env = world("claude", &result("There is nothing to do: it is already implemented."));
+    env.run(&one(", write=must"), &[]).expect(0);
+    let status = "echo '{\"outcome\": \"success\", \"notes\": \"as it should be\"}' > \"$PLEACH_STATUS_FILE\"\n";
+    let env = world("claude", &format!("{status}{}", result("All done.")));
+    env.run(&one(", write=must"), &[]).expect(0);
+    assert_eq!(env.story().node("code")["outcome"]["notes"], "as it should be");
+}
+
+#[test]
+fn a_killed_agent_leaves_its_files_and_goes_on_with_its_conversation() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "agent");
+    let script = format!(
+        "case \"$*\" in *--resume*) {}echo more > more.txt; exit;; esac\n{}{WRITE_ONE}{}\nsleep 600\n",
+        say("claude_resume", "1,$"),
+        say("claude_default", "1,3"),
+        gate.command(),
+    );
+    env.write_program("bin/claude", &format!("{OPENING}{script}"));
+    env.write("home/.claude/projects/x.jsonl", "");
+    configure(&env, "claude", "");
+    let mut run = env.start(&one(""), &[]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    run.interrupt();
+    run.end().expect(3);
+    drop(held);
+    env.assert_no_process_left();
+    // The file it had written is in a commit, although its turn never ended.
+    assert_eq!(env.committed("hello.txt"), "hello from turn 1");
+    let story = env.story();
+    let killed = story.last("AgentTurn");
+    assert_eq!(killed["agent_state_ref"]["session"], "e205a8c3-4d3e-473a-b389-7c5003108570");
+    gate.stay_open();
+    env.resume(&[]).expect(0);
+    let args = env.committed("args.txt").replace('\n', " ");
+    assert!(args.ends_with("--resume e205a8c3-4d3e-473a-b389-7c5003108570"), "{args}");
+    assert!(env.committed("prompt.txt").starts_with("You were interrupted"), "{}", env.committed("prompt.txt"));
+    assert_eq!(env.files(), ["README.md", "args.txt", "hello.txt", "more.txt", "prompt.txt"]);
+    let cost = env.story().last("AgentTurn")["cost_usd"].as_f64().unwrap();
+    assert!(cost < 0.00959, "what the conversation cost before is not counted twice: {cost}");
+}
+
+#[test]
+fn a_conversation_that_is_lost_is_begun_anew() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "agent");
+    let script = format!(
+        "case \"$*\" in *--resume*) echo 'No conversation found' >&2; exit 1;; esac\n{}{WRITE_ONE}{}\n{}",
+        say("claude_default", "1,3"),
+        gate.command(),
+        say("claude_default", "4,$"),
+    );
+    env.write_program("bin/claude", &format!("{OPENING}{script}"));
+    env.write("home/.claude/x", "");
+    configure(&env, "claude", "");
+    let mut run = env.start(&one(""), &[]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    run.interrupt();
+    run.end().expect(3);
+    drop(held);
+    gate.stay_open();
+    env.resume(&[]).expect(0);
+    let warnings = env.story().warnings();
+    assert!(
+        warnings.iter().any(|said| said.contains("could not go on with its conversation e205a8c3")),
+        "{warnings:?}"
+    );
+}
+
+#[test]
+fn a_stop_lets_the_turn_in_flight_finish() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "agent");
+    let script = format!(
+        "{}{WRITE_ONE}{}\n{}sleep 600; echo never > never.txt\n",
+        say("claude_default", "1,3"),
+        gate.command(),
+        say("claude_default", "4"),
+    );
+    env.write_program("bin/claude", &format!("{OPENING}{script}"));
+    configure(&env, "claude", "");
+    let mut run = env.start(&one(""), &[]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    drop(held);
+    run.end().expect(3);
+    env.assert_no_process_left();
+    assert_eq!(env.files(), ["README.md", "args.txt", "hello.txt", "prompt.txt"]);
+}
+
+#[test]
+fn nodes_of_one_thread_share_a_conversation_of_the_agents_own() {
+    let script = format!(
+        "rm args.txt prompt.txt; cat > /dev/null; echo \"$*\" > \"$PLEACH_NODE.txt\"\n\
+         case \"$*\" in *--resume*) {}exit;; esac\n{}",
+        say("claude_resume", "1,$"),
+        say("claude_partial", "1,$"),
+    );
+    let env = world("claude", &script);
+    env.write("home/.claude/x", "");
+    let body = "graph [default_fidelity=full] first [prompt=\"one\", thread_id=\"t\"] second [prompt=\"two\", thread_id=\"t\"] \
+                start -> first -> second -> exit";
+    env.run(&graph("talk", body), &[]).expect(0);
+    assert!(!env.committed("first.txt").contains("--resume"));
+    assert!(env.committed("second.txt").ends_with("--resume 88287c00-e930-421a-96fe-4d590d455cf0"));
+}
+
+#[test]
+fn hooks_make_claudes_turns_exact() {
+    // The fake runs its hook as the real one does, and writes on at once when it is let go.
+    let hook = r#"
+for word in "$@"; do case "$word" in *PostToolBatch*) settings=$word;; esac; done
+hook=$(printf '%s' "$settings" | sed 's/.*"command":"\([^"]*\)".*/\1/')
+"#;
+    let run = |ids: &str| {
+        format!(
+            "printf '%s' '{{\"hook_event_name\":\"PostToolBatch\",\"tool_calls\":[{ids}]}}' | sh -c \"$hook\" > /dev/null\n"
+        )
+    };
+    let script = [
+        hook.to_owned(),
+        WRITE_ONE.into(),
+        say("claude_hooks", "1,7"),
+        run(r#"{"tool_use_id":"toolu_0001_0"}"#),
+        WRITE_TWO.into(),
+        say("claude_hooks", "8,17"),
+        run(r#"{"tool_use_id":"toolu_0002_0"},{"tool_use_id":"toolu_0002_1"}"#),
+        "echo late > late.txt\n".into(),
+        say("claude_hooks", "18,$"),
+    ];
+    let env = world("claude", &script.concat());
+    configure(&env, "claude", "agents: {claude: {turns: hooks}}\n");
+    let ran = env.run(&one(""), &[]).expect(0);
+    assert!(ran.stderr.contains("(turns: hooks)"), "{ran}");
+    let commits = env.commits();
+    let changed: Vec<Vec<String>> = commits.iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(
+        changed,
+        [vec!["args.txt", "hello.txt", "prompt.txt"], vec!["hello.txt", "src/two.txt"], vec!["late.txt"]]
+    );
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    assert!(turns.iter().all(|turn| turn["boundary"] == "exact"));
+    let tools: Vec<usize> = turns.iter().map(|turn| turn["tool_calls"].as_array().unwrap().len()).collect();
+    assert_eq!(tools, [1, 2, 0]);
+}
+
+#[test]
+fn any_program_can_be_an_agent_by_a_template() {
+    let env = TestEnv::with_repo();
+    let lines = [
+        json!({"type": "session", "id": "s-1"}),
+        json!({"type": "turn", "text": "Write it down.", "model": "m", "tools": [{"name": "write", "arguments": {"file_path": "a.txt"}}],
+               "usage": {"input": 10, "output": 2}, "cost_usd": 0.5}),
+        json!({"type": "result", "status": "success", "text": "Written."}),
+    ];
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    let script = format!(
+        "#!/bin/sh\necho \"$1|$2|$3|$4|$MOOD\" > a.txt; cat \"$5\" > task.txt; cat > read.txt\ncat <<'END'\n{lines}END\n"
+    );
+    env.write_program("bin/my-agent", &script);
+    env.configure(
+        "agents: {mine: {command: [my-agent, --model, '{model}', '--dir={cwd}', '{session}', x, '{prompt_file}'], \
+         parser: jsonl, env: {MOOD: good}, turns: stream}}\nsandbox: {mode: off}\n",
+    );
+    env.run(&one(", agent=mine, llm_model=big"), &[]).expect(0);
+    let at = format!("--model|big|--dir={}|x|good", env.worktree().display());
+    assert_eq!(env.committed("a.txt"), at);
+    assert_eq!((env.committed("task.txt"), env.committed("read.txt")), ("Work on it".into(), String::new()));
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    assert_eq!((turns.len(), &turns[0]["model"], &turns[0]["agent"]), (2, &json!("m"), &json!("command")));
+    assert_eq!((&turns[0]["cost_usd"], &turns[0]["provider"]), (&json!(0.5), &json!("local")));
+    // Without a parser its words are its answer.
+    env.configure("agents: {mine: {command: [sh, -c, 'cat > said.txt; echo Done.']}}\nsandbox: {mode: off}\n");
+    env.pipeline(&one(", agent=mine"));
+    env.pleach(&["-y", "run", "../pipeline.dot"]).expect(0);
+}
+
+#[test]
+fn an_agent_gets_its_own_key_and_no_other_secret() {
+    let script = format!("env > env.txt\n{}", say("claude_default", "1,$"));
+    let env = world("claude", &script);
+    configure(&env, "claude", "agents: {claude: {turns: stream}}\n");
+    env.pipeline(&one(""));
+    let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+    command.envs([("ANTHROPIC_API_KEY", "sk-ant-0123456789abcdefghij"), ("NPM_TOKEN", "other-secret-value")]);
+    let ran = env.finish(command.output().unwrap()).expect(0);
+    assert!(ran.stderr.contains("billed to ANTHROPIC_API_KEY of your environment"), "{ran}");
+    let seen = env.committed("env.txt");
+    assert!(seen.contains("ANTHROPIC_API_KEY=sk-ant-0123456789abcdefghij"), "{seen}");
+    assert!(!seen.contains("other-secret-value"), "{seen}");
+    for quiet in ["CLAUDE_CODE_MAX_RETRIES=3", "DISABLE_AUTOUPDATER=1", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1"] {
+        assert!(seen.contains(quiet), "{quiet}");
+    }
+    assert!(!seen.contains("IS_SANDBOX"), "nothing binds it here");
+}
+
+#[test]
+fn what_an_agent_cannot_do_is_said_before_it_works() {
+    let env = world("codex", "");
+    configure(&env, "codex", "agents: {codex: {turns: stream}}\n");
+    let ran = env.run(&one(""), &[]).expect(7);
+    assert!(ran.stderr.contains("`agents.codex.turns` cannot be `stream`"), "{ran}");
+    assert!(env.sessions().is_empty());
+}

@@ -1,0 +1,246 @@
+//! From what a stream tells to turns. Nothing here touches the world.
+
+use super::parser::{Call, Claim, Heard, Total};
+use crate::agent::Turn;
+use crate::agent::intent::intent_of;
+use crate::event::Usage;
+use crate::llm::{Message, Role};
+
+/// What a run has told so far, and how much of it was reported.
+#[derive(Debug, Default)]
+pub struct Gathered {
+    /// The task, until it was part of a turn.
+    prompt: Option<Message>,
+    /// Calls that are part of no turn yet.
+    calls: Vec<Call>,
+    /// The conversation's id.
+    pub session: Option<String>,
+    total: Option<Total>,
+    reported: Usage,
+    reported_usd: f64,
+    /// The tools it was not allowed to use.
+    pub denied: Vec<String>,
+    /// The last thing it complained about.
+    pub complaint: Option<String>,
+    /// How it says it went.
+    pub claim: Option<Claim>,
+    /// The newest words of the model.
+    said: String,
+    model: Option<String>,
+    /// Whether the model was heard at all.
+    pub spoke: bool,
+}
+
+impl Gathered {
+    /// Nothing yet, for this task.
+    pub fn new(prompt: &str) -> Self {
+        Self { prompt: Some(Message::user(prompt)), ..Self::default() }
+    }
+
+    /// Takes in what was heard.
+    pub fn hear(&mut self, heard: Heard) {
+        match heard {
+            Heard::Session(id) if !id.is_empty() => self.session = Some(id),
+            Heard::Session(_) => {}
+            Heard::Call(call) => {
+                self.spoke = true;
+                let said = call.text();
+                if !said.trim().is_empty() {
+                    said.trim().clone_into(&mut self.said);
+                }
+                self.model = call.model.clone().or(self.model.take());
+                self.calls.push(*call);
+            }
+            Heard::Total(total) => self.total = Some(total),
+            Heard::Denied(tool) => self.denied.push(tool),
+            Heard::Complaint(said) => self.complaint = Some(said),
+            Heard::Result(claim) => self.claim = Some(claim),
+        }
+    }
+
+    /// Takes in the model's last words as the gateway heard them, where the stream has none.
+    pub fn heard_by_gateway(&mut self, said: &str) {
+        self.spoke |= !said.is_empty();
+        if self.said.is_empty() {
+            said.clone_into(&mut self.said);
+        }
+    }
+
+    /// Whether a call that used tools waits to be reported: a turn has ended. The last words of an agent wait for its end.
+    pub fn has_turn(&self) -> bool {
+        self.calls.iter().any(|call| !call.tools.is_empty())
+    }
+
+    /// Whether these calls of tools were heard of and are over.
+    pub fn knows(&self, ids: &[String]) -> bool {
+        ids.iter().all(|id| self.calls.iter().flat_map(|call| &call.tools).any(|tool| &tool.id == id))
+    }
+
+    /// The agent's last words.
+    pub fn words(&self) -> String {
+        match &self.claim {
+            Some(Claim { text, .. }) if !text.trim().is_empty() => text.trim().to_owned(),
+            _ => self.said.clone(),
+        }
+    }
+
+    /// The model as the stream names it.
+    pub fn model(&self) -> Option<&str> {
+        self.model.as_deref()
+    }
+
+    /// Everything the conversation has used, with its earlier runs, for agents that count so.
+    pub fn used(&self) -> Option<Usage> {
+        self.total.and_then(|total| total.with_earlier)
+    }
+
+    /// A turn of everything that was not reported yet. `price` says what tokens cost where the stream does not.
+    pub fn turn(&mut self, price: impl Fn(&str, &Usage) -> Option<f64>) -> Turn {
+        let calls = std::mem::take(&mut self.calls);
+        let mut turn = Turn { messages: self.prompt.take().into_iter().collect(), ..Turn::default() };
+        let mut said = String::new();
+        for call in calls {
+            said = if said.is_empty() { call.text() } else { said };
+            turn.usage += call.usage;
+            let model = call.model.as_deref().or(self.model.as_deref()).unwrap_or_default();
+            let cost = call.cost_usd.or_else(|| price(model, &call.usage).filter(|_| call.usage.total() > 0));
+            if let Some(cost) = cost {
+                *turn.cost_usd.get_or_insert_default() += cost;
+            }
+            turn.messages.extend(call.messages);
+            turn.tool_calls.extend(call.tools);
+        }
+        turn.intent = intent_of(&said, &turn.tool_calls);
+        self.reported += turn.usage;
+        self.reported_usd += turn.cost_usd.unwrap_or(0.0);
+        turn
+    }
+
+    /// The last turn: what is left, and what the sum says beyond what was reported. `failed` says why nothing can go on
+    /// from its words.
+    pub fn last_turn(&mut self, failed: Option<&str>, price: impl Fn(&str, &Usage) -> Option<f64>) -> Turn {
+        let begun = (self.reported, self.reported_usd);
+        let mut turn = self.turn(&price);
+        if let Some(total) = self.total {
+            let rest = beyond(total.usage, begun.0);
+            // Calls that are counted one by one are never more than all of them.
+            turn.usage = if rest.total() > 0 { rest } else { turn.usage };
+            let model = self.model.clone().unwrap_or_default();
+            turn.cost_usd = match total.cost_usd {
+                Some(all) => Some((all - begun.1).max(0.0)),
+                None => price(&model, &turn.usage).filter(|_| turn.usage.total() > 0).or(turn.cost_usd),
+            };
+        }
+        let words = self.words();
+        let claimed = self.claim.as_ref().map(|claim| claim.text.trim()).filter(|text| !text.is_empty());
+        let is_words = |message: &Message| message.role == Role::Assistant;
+        // Its last words are its answer, and words are what a failure can be marked on.
+        if !turn.messages.last().is_some_and(is_words) && (claimed.is_some() || failed.is_some()) {
+            turn.messages.push(Message::assistant(claimed.unwrap_or_default()));
+        }
+        if turn.intent.is_empty() {
+            turn.intent = intent_of(&words, &[]);
+        }
+        if let (Some(why), Some(last)) = (failed, turn.messages.last_mut().filter(|last| last.role == Role::Assistant))
+        {
+            last.mark_failed(why);
+        }
+        turn
+    }
+}
+
+fn beyond(all: Usage, part: Usage) -> Usage {
+    Usage {
+        input: all.input.saturating_sub(part.input),
+        cache_read: all.cache_read.saturating_sub(part.cache_read),
+        cache_write: all.cache_write.saturating_sub(part.cache_write),
+        output: all.output.saturating_sub(part.output),
+        reasoning: all.reasoning.saturating_sub(part.reasoning),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::cli::parser::Reader;
+    use crate::config::ParserName;
+
+    fn heard(parser: ParserName, file: &str) -> Vec<Heard> {
+        let text = std::fs::read(format!("tests/data/agents/{file}.jsonl")).unwrap();
+        let mut reader = Reader::new(parser, Usage::default());
+        let mut heard = reader.feed(&text);
+        heard.extend(reader.finish());
+        heard
+    }
+
+    fn free(_: &str, _: &Usage) -> Option<f64> {
+        None
+    }
+
+    /// The turns a stream is reported as, as they come.
+    fn turns(parser: ParserName, file: &str) -> Vec<Turn> {
+        let mut gathered = Gathered::new("task");
+        let mut turns = Vec::new();
+        for heard in heard(parser, file) {
+            gathered.hear(heard);
+            if gathered.has_turn() {
+                turns.push(gathered.turn(free));
+            }
+        }
+        turns.push(gathered.last_turn(None, free));
+        turns
+    }
+
+    #[test]
+    fn a_stream_becomes_turns_as_it_comes() {
+        for (parser, file) in [
+            (ParserName::Claude, "claude_partial"),
+            (ParserName::Gemini, "gemini_default"),
+            (ParserName::Opencode, "opencode_default"),
+        ] {
+            let turns = turns(parser, file);
+            assert_eq!(turns.len(), 3, "{file}");
+            assert_eq!(turns[0].messages[0], Message::user("task"), "{file}");
+            let tools: Vec<usize> = turns.iter().map(|turn| turn.tool_calls.len()).collect();
+            assert_eq!(tools, [1, 2, 0], "{file}");
+            assert_eq!(turns[0].intent, "Turn 1: I will write hello.txt.", "{file}");
+            assert!(turns[2].messages.last().unwrap().is_answer(), "{file}");
+            assert_eq!(turns[2].messages.last().unwrap().text(), "Done: two turns wrote files.", "{file}");
+            // Whatever is told call by call, or only at the end: the sum is right.
+            let mut all = Usage::default();
+            turns.iter().for_each(|turn| all += turn.usage);
+            assert_eq!((all.input, all.cache_read, all.output), (6000, 600, 66), "{file}");
+        }
+        let costs: Vec<_> = turns(ParserName::Opencode, "opencode_default").iter().map(|turn| turn.cost_usd).collect();
+        assert_eq!(costs, [Some(0.003195), Some(0.00639), Some(0.009585)]);
+        let cost = turns(ParserName::Claude, "claude_partial").last().unwrap().cost_usd;
+        assert!(cost.is_some_and(|cost| (cost - 0.01917).abs() < 1e-9), "{cost:?}");
+    }
+
+    #[test]
+    fn one_run_is_one_turn_where_calls_are_not_marked() {
+        let turns = turns(ParserName::Codex, "codex_fail2");
+        assert_eq!(turns.len(), 2, "what was heard, and how it ended");
+        let mut gathered = Gathered::new("task");
+        heard(ParserName::Codex, "codex_default").into_iter().for_each(|heard| gathered.hear(heard));
+        let turn = gathered.last_turn(None, |model, usage| (model.is_empty() && usage.input == 6000).then_some(1.5));
+        assert_eq!((turn.messages.len(), turn.tool_calls.len()), (6, 3));
+        assert!(turn.messages.last().unwrap().is_answer());
+        assert_eq!((turn.usage.input, turn.usage.cache_read, turn.cost_usd), (6000, 600, Some(1.5)));
+        assert_eq!(gathered.words(), "Done: two turns wrote files.");
+    }
+
+    #[test]
+    fn a_run_that_was_cut_off_leaves_words_nobody_goes_on_from() {
+        let mut gathered = Gathered::new("task");
+        let turn = gathered.last_turn(Some("killed"), free);
+        assert_eq!(turn.messages.len(), 2);
+        assert!(!turn.messages[1].is_answer());
+        let mut gathered = Gathered::new("task");
+        let cut: Vec<Heard> = heard(ParserName::Claude, "claude_maxturns");
+        cut.into_iter().take(3).for_each(|heard| gathered.hear(heard));
+        let turn = gathered.last_turn(Some("killed"), free);
+        assert_eq!(turn.tool_calls.len(), 1);
+        assert!(!turn.messages.last().unwrap().is_answer(), "{turn:?}");
+    }
+}

@@ -1,0 +1,202 @@
+//! How an agent is started for a job: its command line, its variables, what it reads.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::CliAgent;
+use super::template::Values;
+use crate::agent::{AgentError, Job, bounds};
+use crate::config::{AgentStdin, TurnMode};
+use crate::process::{Command, Limits, Sandbox, Stdin};
+
+/// Variables to set or to remove.
+type Variables = Vec<(OsString, Option<OsString>)>;
+
+/// How much of what an agent says is kept beside what is understood of it.
+const OUTPUT: usize = 1 << 20;
+
+/// How long an agent may be silent where nothing is configured. Tests it runs may take a while.
+const IDLE: Duration = Duration::from_secs(1800);
+
+/// What differs from one start to the next.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Start<'a> {
+    /// The conversation to go on with.
+    pub session: Option<&'a str>,
+    /// The settings with the hooks.
+    pub hooks: Option<&'a str>,
+    /// The gateway it is to go through.
+    pub endpoint: Option<&'a Endpoint>,
+}
+
+/// Where an agent finds its model, as far as it knows.
+#[derive(Debug, Clone)]
+pub(super) struct Endpoint {
+    pub base_url: String,
+    pub key: String,
+    pub port: u16,
+}
+
+impl CliAgent {
+    /// What the agent is asked. One that goes on with a conversation has heard the task already.
+    pub(super) fn prompt(&self, job: &Job, goes_on: bool) -> String {
+        if goes_on && job.continues {
+            return format!(
+                "You were interrupted while you worked on your task. The files are now as they were after your last \
+                 recorded step: changes you made after it are gone. Look at them, go on with the task, and end with a \
+                 short account of what you did and what is left.{}",
+                self.epilogue(job)
+            );
+        }
+        let told = self.profile.told();
+        let told = if told.is_empty() { String::new() } else { format!("{}\n\n", told.trim()) };
+        format!("{told}{}{}", job.prompt, self.epilogue(job))
+    }
+
+    /// What every agent is told after its task.
+    fn epilogue(&self, job: &Job) -> String {
+        if self.settings.is_command {
+            return String::new();
+        }
+        let bounds = match &job.sandbox {
+            Some(sandbox) if job.tools => format!(" {}", bounds::told(sandbox)),
+            _ => String::new(),
+        };
+        let tools = if job.tools { "" } else { " You have no tools in this step: answer in words." };
+        format!(
+            "\n\nYou work in a copy of the repository made for this run; keep to it. Nobody watches and nobody can \
+             answer a question: decide yourself. What you change is committed for you, so do not commit, and do not \
+             switch branches.{tools}{bounds} If there is nothing to change, say why. If the step did not simply succeed, write \
+             {{\"outcome\": \"success|retry|fail|partial_success\", \"notes\": \"why\"}} to the file `{}`.",
+            job.status_file.display()
+        )
+    }
+
+    /// The command that starts the agent.
+    pub(super) fn command(&self, job: &Job, prompt: &str, start: Start<'_>) -> Result<Command, AgentError> {
+        let failed = |why: String| AgentError::Terminal(why);
+        let preset = &self.preset;
+        let template = match start.session {
+            Some(_) if !preset.resume.is_empty() => &preset.resume,
+            _ => &preset.argv,
+        };
+        let mut values = Values::default();
+        values.set("prompt", Some(prompt));
+        let model = self.model(job);
+        // A name of pleach's own leads to the gateway, for programs that know models by their provider.
+        let routed = start.endpoint.and(preset.gateway.model.as_ref());
+        values.set(
+            "model",
+            match (&model, routed) {
+                (Some(model), Some(template)) => Some(template.replace("{model}", model)),
+                _ => model,
+            },
+        );
+        values.set("base_url", start.endpoint.map(|endpoint| endpoint.base_url.as_str()));
+        values.set("effort", job.effort.clone());
+        values.set("cwd", Some(job.cwd.display().to_string()));
+        values.set("session", start.session);
+        values.set("permission_mode", self.settings.permission_mode.clone());
+        values.set("hooks", start.hooks);
+        let needs_file = template.iter().chain(&self.settings.args).any(|word| word.contains("{prompt_file}"));
+        if needs_file {
+            let file = prompt_file(&job.status_file, prompt).map_err(|error| {
+                AgentError::Transient(format!("cannot write the task to a file for the agent: {error}"))
+            })?;
+            values.set("prompt_file", Some(file.display().to_string()));
+        }
+        let mut template: Vec<String> = template.clone();
+        if let Some(at) = template.iter().position(|word| word == "{permissions}") {
+            template.splice(at..=at, self.permissions(job).iter().cloned());
+        }
+        // Options go before a last word that says where the task comes from.
+        let end = template.iter().rposition(|word| !matches!(word.as_str(), "-" | "{session}")).map_or(0, |at| at + 1);
+        let more = start.hooks.iter().flat_map(|_| &preset.hooks);
+        let more = more.chain(start.endpoint.iter().flat_map(|_| &preset.gateway.args)).chain(&self.settings.args);
+        let more: Vec<String> = more.cloned().collect();
+        template.splice(end..end, more);
+        let words = values.words(&template).map_err(|error| failed(error.to_string()))?;
+        let mut command = Command::new(
+            std::iter::once(self.program.clone().into_os_string()).chain(words.into_iter().map(OsString::from)),
+            job.cwd.clone(),
+        );
+        command.env = self.variables(job, start.endpoint)?;
+        command.sandbox = self.bounds(job, start.endpoint);
+        command.stdin = match preset.stdin {
+            AgentStdin::None => Stdin::Null,
+            AgentStdin::Prompt => Stdin::Bytes(prompt.as_bytes().to_vec()),
+        };
+        let own = self.settings.timeout.map(Duration::from_secs);
+        command.limits = Limits {
+            wall: [own, job.timeout].into_iter().flatten().min(),
+            idle: Some(self.settings.idle_timeout.map_or(IDLE, Duration::from_secs)),
+            output: OUTPUT,
+            ..Limits::default()
+        };
+        command.lock = job.lock.clone();
+        Ok(command)
+    }
+
+    /// What the agent may do without asking, as arguments.
+    fn permissions(&self, job: &Job) -> &[String] {
+        let permissions = &self.preset.permissions;
+        if !job.tools {
+            &permissions.no_tools
+        } else if self.settings.permission_mode.is_some() {
+            &permissions.given
+        } else if job.sandbox.is_some() {
+            &permissions.bounded
+        } else {
+            &permissions.usual
+        }
+    }
+
+    fn variables(&self, job: &Job, endpoint: Option<&Endpoint>) -> Result<Variables, AgentError> {
+        let mut env = job.env.clone();
+        // What lifts checks of the agent's own is only set where something else holds it.
+        let bounded = self.preset.bounded_env.iter().filter(|_| job.sandbox.is_some());
+        let own = self.preset.env.iter().chain(bounded);
+        env.extend(own.map(|(name, value)| (OsString::from(name), Some(OsString::from(value)))));
+        if let Some(endpoint) = endpoint {
+            env.extend(self.route_variables(job, endpoint)?);
+            return Ok(env);
+        }
+        // Secrets are kept from what agents start, but its own key is what it works with.
+        let keys = self.preset.keys.iter().filter_map(|key| Some((key, self.environment.get_os(key)?)));
+        env.extend(keys.map(|(key, value)| (OsString::from(key), Some(value.to_owned()))));
+        Ok(env)
+    }
+
+    /// What the agent may touch: what the node's work may, what it keeps for itself, and its model.
+    fn bounds(&self, job: &Job, endpoint: Option<&Endpoint>) -> Option<Arc<Sandbox>> {
+        let sandbox = job.sandbox.as_ref()?;
+        Some(Arc::new(match endpoint {
+            Some(endpoint) => sandbox.through(endpoint.port).with_write([job.home.clone()]),
+            None => {
+                let home = self.environment.get_os("HOME").map(PathBuf::from);
+                let kept = home.iter().flat_map(|home| self.preset.keeps.iter().map(|kept| home.join(kept)));
+                sandbox.with_network().with_write(kept.chain([job.home.clone()]))
+            }
+        }))
+    }
+
+    /// The model of a job, by the name its provider has for it.
+    pub(super) fn model(&self, job: &Job) -> Option<String> {
+        let asked = job.model.as_deref().or(self.profile.model.as_deref());
+        let needs_one = self.turns == TurnMode::Gateway && self.preset.gateway.model.is_some();
+        let asked = asked.or(needs_one.then_some("worker"))?;
+        Some(self.settings.models.get(asked).cloned().unwrap_or_else(|| asked.to_owned()))
+    }
+}
+
+/// Writes the task beside the status file, outside the working copy.
+fn prompt_file(status_file: &Path, prompt: &str) -> std::io::Result<PathBuf> {
+    let file = status_file.with_file_name("prompt.md");
+    if let Some(dir) = file.parent() {
+        std::fs::create_dir_all(dir)?;
+    }
+    std::fs::write(&file, prompt)?;
+    Ok(file)
+}

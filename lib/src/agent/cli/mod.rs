@@ -1,0 +1,423 @@
+//! Coding agents that are programs: Claude Code, Codex, Gemini CLI, OpenCode, or any other by a template.
+//!
+//! [`preset`] is what is known of them, [`parser`] what they say while they work, [`gather`] makes turns of it, [`outcome`]
+//! judges how it went. [`launch`] starts them, and this module sees them through.
+
+mod gateway;
+mod gather;
+mod hooks;
+mod launch;
+mod outcome;
+pub mod parser;
+mod preset;
+mod probe;
+mod template;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use self::gather::Gathered;
+use self::hooks::{Listener, Waiting};
+use self::launch::Start;
+use self::outcome::Ended;
+use self::parser::{Heard, Reader};
+use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns, Verdict};
+use crate::config::{Environment, ParserName, TurnMode};
+use crate::event::Usage;
+use crate::gateway::Upstream;
+use crate::llm::{Message, Prices};
+use crate::process::{Cancel, Canceller, Command, Output, Spawner, Stream};
+
+pub use hooks::hook_main;
+pub use preset::Preset;
+pub use probe::{Billed, Introduction, Versions, find_program};
+
+/// How long the stream may lag behind a hook that tells of the same tools.
+const LAG: Duration = Duration::from_secs(5);
+
+/// What the configuration says about an agent beyond its preset.
+#[derive(Debug, Clone, Default)]
+pub struct CliSettings {
+    /// Arguments after the usual ones.
+    pub args: Vec<String>,
+    /// What it may do without asking, in its own words.
+    pub permission_mode: Option<String>,
+    /// Seconds one run may take.
+    pub timeout: Option<u64>,
+    /// Seconds it may be silent.
+    pub idle_timeout: Option<u64>,
+    /// The models behind short names.
+    pub models: BTreeMap<String, String>,
+    /// Prices of models, over those pleach knows.
+    pub prices: Prices,
+    /// It is a program of the user's own, which is told its task and nothing else.
+    pub is_command: bool,
+}
+
+/// A coding agent that is a program.
+#[derive(Debug, Clone)]
+pub struct CliAgent {
+    /// The kind, as records have it.
+    pub kind: &'static str,
+    /// How the program is driven.
+    pub preset: Preset,
+    /// What the configuration says.
+    pub settings: CliSettings,
+    /// Where the program is.
+    pub program: PathBuf,
+    /// How its turns are told apart.
+    pub turns: TurnMode,
+    /// Who it is told to be.
+    pub profile: Profile,
+    /// Where its keys are.
+    pub environment: Environment,
+    /// Starts it.
+    pub spawner: Spawner,
+    /// Versions that are known.
+    pub versions: Versions,
+    /// The program, with arguments, that is its hook.
+    pub hook: Vec<OsString>,
+    /// Who answers its model's calls, with `turns: gateway`.
+    pub upstream: Option<Upstream>,
+}
+
+/// How one run of the program went.
+struct Ran {
+    output: Output,
+    gathered: Gathered,
+    stopped: bool,
+}
+
+impl CliAgent {
+    async fn work(&self, job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
+        if let Some(text) = job.answered() {
+            return Ok(Reply { text, end: End::Done });
+        }
+        if cancel.is_killed() {
+            return Err(AgentError::Cancelled);
+        }
+        if cancel.is_stopped() {
+            return Ok(Reply { text: String::new(), end: End::Stopped });
+        }
+        let session = job.resume.as_ref().filter(|state| self.can_resume(Some(state), &job.home)).and_then(session_of);
+        if let Some(session) = session.as_deref() {
+            let (ran, last) = self.run_once(&job, Some(session), turns, cancel).await?;
+            let lost = !ran.gathered.spoke && ran.output.exit.code().is_some_and(|code| code != 0);
+            if !lost {
+                return self.finish(&job, ran, last, Vec::new(), turns).await;
+            }
+        }
+        let (ran, last) = self.run_once(&job, None, turns, cancel).await?;
+        let warning = session.map(|session| {
+            format!("`{}` could not go on with its conversation {session} and began a new one", self.preset.program)
+        });
+        self.finish(&job, ran, last, warning.into_iter().collect(), turns).await
+    }
+
+    /// Runs the program to its end, and reports the turns that can be told apart while it runs. The last one is given
+    /// back where it is known already.
+    async fn run_once(
+        &self,
+        job: &Job,
+        session: Option<&str>,
+        turns: &Turns,
+        cancel: &Cancel,
+    ) -> Result<(Ran, Option<Turn>), AgentError> {
+        if let (TurnMode::Gateway, Some(upstream)) = (self.turns, &self.upstream) {
+            let drove = self.drive(job, session, upstream, turns, cancel).await?;
+            return Ok((drove.ran, drove.last));
+        }
+        let listener = match self.turns {
+            TurnMode::Hooks => Some(Listener::open(&job.home).map_err(|error| {
+                AgentError::Transient(format!("cannot listen to the hooks of `{}`: {error}", self.preset.program))
+            })?),
+            _ => None,
+        };
+        let settings = listener.as_ref().map(|listener| listener.settings(&self.hook));
+        let prompt = self.prompt(job, session.is_some());
+        let command = self.command(job, &prompt, Start { session, hooks: settings.as_deref(), endpoint: None })?;
+        let earlier = job.resume.as_ref().filter(|_| session.is_some()).and_then(|state| state.get("used"));
+        let earlier = earlier.and_then(|used| serde_json::from_value(used.clone()).ok()).unwrap_or_default();
+        let asked = if job.continues { prompt } else { job.prompt.clone() };
+        let run = Following { agent: self, job, listener, gathered: Gathered::new(&asked), turns, stopped: false };
+        Ok((run.follow(command, Reader::new(self.preset.parser, earlier), cancel).await?, None))
+    }
+
+    /// Reports what is left after the program's end, and judges how it went.
+    async fn finish(
+        &self,
+        job: &Job,
+        ran: Ran,
+        last: Option<Turn>,
+        warnings: Vec<String>,
+        turns: &Turns,
+    ) -> Result<Reply, AgentError> {
+        let Ran { output, mut gathered, stopped } = ran;
+        let stderr = output.stderr.to_text();
+        let judged = Ended {
+            program: &self.preset.program,
+            exit: output.exit,
+            claim: gathered.claim.as_ref(),
+            speaks: self.preset.parser != ParserName::None,
+            denied: &gathered.denied,
+            complaint: gathered.complaint.as_deref(),
+            stderr: &stderr,
+            exits: &self.preset.exits,
+            stopped,
+        }
+        .judge();
+        let failed = match &judged {
+            Ok(End::Done | End::Doubtful(_)) => None,
+            Ok(End::Limit(why)) => Some(why.clone()),
+            Ok(End::Stopped) => Some("it was stopped".to_owned()),
+            Err(error) => Some(error.to_string()),
+        };
+        let mut text = gathered.words();
+        let heard = gathered.last_turn(failed.as_deref(), |model, usage| self.settings.prices.cost(model, usage));
+        let behind_gateway = self.turns == TurnMode::Gateway;
+        let mut turn = match last {
+            // What went through the gateway is the whole truth.
+            Some(mut last) => {
+                if let (Some(why), Some(words)) = (&failed, last.messages.last_mut().filter(|last| last.is_answer())) {
+                    words.mark_failed(why);
+                }
+                last
+            }
+            None if behind_gateway => Turn::default(),
+            None => heard,
+        };
+        if self.preset.parser == ParserName::None && !behind_gateway {
+            text = output.stdout.to_text().trim().to_owned();
+            let mut answer = Message::assistant(&text);
+            if let Some(why) = &failed {
+                answer.mark_failed(why);
+            }
+            turn.messages.truncate(1);
+            turn.messages.push(answer);
+            turn.intent = super::intent::intent_of(&text, &[]);
+        } else if self.turns == TurnMode::Node && !text.is_empty() {
+            // All of the work is one turn, so it is told by what came of it.
+            turn.intent = super::intent::intent_of(&text, &turn.tool_calls);
+        }
+        turn.warnings.extend(warnings);
+        if !gathered.denied.is_empty() {
+            turn.warnings.extend(match &judged {
+                Ok(End::Doubtful(why)) => Some(why.clone()),
+                _ => None,
+            });
+        }
+        turn.is_last = true;
+        let turn = self.told(job, turn, &gathered);
+        let verdict = turns.report(turn).await;
+        match (judged?, verdict) {
+            (End::Done | End::Doubtful(_), Verdict::Stop) => Ok(Reply { text, end: End::Stopped }),
+            (end, _) => Ok(Reply { text, end }),
+        }
+    }
+
+    /// The turn with everything that is the same for all turns of a run.
+    fn told(&self, job: &Job, mut turn: Turn, gathered: &Gathered) -> Turn {
+        if turn.model.is_empty() {
+            let model = gathered.model().map(str::to_owned).or_else(|| self.model(job));
+            turn.model = model.unwrap_or_else(|| match self.settings.is_command {
+                true => file_name(&self.program),
+                false => self.kind.to_owned(),
+            });
+        }
+        if turn.provider.is_empty() {
+            let provider = if self.settings.is_command { "local" } else { self.preset.provider.as_str() };
+            turn.provider = provider.to_owned();
+        }
+        turn.exact = self.turns != TurnMode::Stream;
+        turn.state_ref = self.state(gathered);
+        turn
+    }
+
+    /// What the agent needs to go on with its conversation, if that is known.
+    fn state(&self, gathered: &Gathered) -> Option<Value> {
+        gathered.session.as_ref().filter(|_| self.preset.resumes()).map(|session| {
+            let mut state = json!({"agent": self.kind, "session": session, "home": self.home_word()});
+            if let Some(version) = self.versions.known(&self.program).flatten() {
+                state["version"] = version.into();
+            }
+            if let Some(used) = gathered.used() {
+                state["used"] = json!(used);
+            }
+            state
+        })
+    }
+
+    /// Whose home it keeps its conversations in.
+    fn home_word(&self) -> &'static str {
+        if self.turns == TurnMode::Gateway { "own" } else { "user" }
+    }
+
+    /// How the agent is introduced before it works.
+    pub async fn introduce(&self, cancel: &Cancel) -> Introduction {
+        Introduction {
+            name: self.kind.to_owned(),
+            version: self.versions.of(&self.program, &self.spawner, cancel).await,
+            turns: self.turns,
+            billed: match (self.turns, &self.upstream) {
+                (TurnMode::Gateway, Some(Upstream::Remote(remote))) => Billed::Gateway(remote.key_name().to_owned()),
+                (TurnMode::Gateway, Some(Upstream::Script(_))) => Billed::Script,
+                _ => Billed::without_gateway(&self.preset, &self.environment),
+            },
+        }
+    }
+}
+
+/// One run of the program while it goes on.
+struct Following<'a> {
+    agent: &'a CliAgent,
+    job: &'a Job,
+    listener: Option<Listener>,
+    gathered: Gathered,
+    turns: &'a Turns,
+    stopped: bool,
+}
+
+impl Following<'_> {
+    async fn follow(mut self, command: Command, mut reader: Reader, cancel: &Cancel) -> Result<Ran, AgentError> {
+        let (sender, mut heard) = mpsc::unbounded_channel();
+        let (canceller, own) = Cancel::new();
+        let output = {
+            let mut on_output = |stream: Stream, bytes: &[u8]| {
+                if stream == Stream::Stdout {
+                    // The other end is in this function.
+                    reader.feed(bytes).into_iter().for_each(|heard| drop(sender.send(heard)));
+                }
+            };
+            let agent = self.agent;
+            let running = agent.spawner.run(command, &own, &mut on_output);
+            tokio::pin!(running);
+            let mut killed = false;
+            loop {
+                tokio::select! {
+                    biased;
+                    Some(next) = heard.recv() => self.hear(next, &canceller).await,
+                    () = cancel.killed(), if !killed => {
+                        killed = true;
+                        canceller.kill();
+                    }
+                    waiting = next_hook(self.listener.as_mut()) => {
+                        // What the stream says of these tools belongs to the turn, so it is read first.
+                        let mut lag = Box::pin(tokio::time::sleep(LAG));
+                        let tools = waiting.tools();
+                        let mut ended = None;
+                        while waiting.is_of_agent() && !self.gathered.knows(&tools) && ended.is_none() {
+                            tokio::select! {
+                                biased;
+                                Some(next) = heard.recv() => self.gathered.hear(next),
+                                () = &mut lag => break,
+                                output = &mut running => ended = Some(output),
+                            }
+                        }
+                        self.hook(waiting, &canceller).await;
+                        if let Some(output) = ended {
+                            break output;
+                        }
+                    }
+                    output = &mut running => break output,
+                }
+            }
+        };
+        let output = output.map_err(|error| AgentError::Terminal(format!("the agent did not run: {error}")))?;
+        while let Ok(next) = heard.try_recv() {
+            self.hear(next, &canceller).await;
+        }
+        for next in reader.finish() {
+            self.gathered.hear(next);
+        }
+        Ok(Ran { output, gathered: self.gathered, stopped: self.stopped })
+    }
+
+    async fn hear(&mut self, heard: Heard, canceller: &Canceller) {
+        self.gathered.hear(heard);
+        if self.agent.turns == TurnMode::Stream && self.gathered.has_turn() {
+            self.report(canceller).await;
+        }
+    }
+
+    async fn hook(&mut self, waiting: Waiting, canceller: &Canceller) {
+        if !waiting.is_of_agent() {
+            return waiting.answer(true).await;
+        }
+        let verdict = self.report(canceller).await;
+        waiting.answer(verdict == Verdict::Go).await;
+    }
+
+    /// Reports a turn that is over. On a stop the program is ended: what it does from here on is nobody's wish.
+    async fn report(&mut self, canceller: &Canceller) -> Verdict {
+        let prices = &self.agent.settings.prices;
+        let turn = self.gathered.turn(|model, usage: &Usage| prices.cost(model, usage));
+        let turn = self.agent.told(self.job, turn, &self.gathered);
+        let verdict = self.turns.report(turn).await;
+        if verdict == Verdict::Stop {
+            self.stopped = true;
+            canceller.kill();
+        }
+        verdict
+    }
+}
+
+/// The next hook that waits, where hooks are listened to.
+async fn next_hook(listener: Option<&mut Listener>) -> Waiting {
+    match listener {
+        Some(listener) => listener.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+fn session_of(state: &Value) -> Option<String> {
+    state.get("session")?.as_str().filter(|session| !session.is_empty()).map(str::to_owned)
+}
+
+fn file_name(program: &Path) -> String {
+    program.file_name().map_or_else(|| "command".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+impl Agent for CliAgent {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    fn can_continue(&self) -> bool {
+        false
+    }
+
+    /// Where its conversations are kept, it goes on with them by itself.
+    fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {
+        let Some(state) = state else { return self.preset.resumes() };
+        let is = |key: &str, value: &str| state.get(key).and_then(Value::as_str) == Some(value);
+        let own = is("agent", self.kind) && is("home", self.home_word()) && session_of(state).is_some();
+        let home = match self.turns {
+            TurnMode::Gateway => Some(home.to_owned()),
+            _ => self.environment.get_os("HOME").map(PathBuf::from),
+        };
+        let kept = self.preset.keeps.is_empty()
+            || home.is_some_and(|home| self.preset.keeps.iter().any(|kept| home.join(kept).exists()));
+        self.preset.resumes() && own && kept
+    }
+
+    fn needs_network(&self) -> bool {
+        self.turns != TurnMode::Gateway
+    }
+
+    fn repeats_calls(&self) -> bool {
+        self.turns == TurnMode::Gateway
+    }
+
+    fn as_program(&self) -> Option<&CliAgent> {
+        Some(self)
+    }
+
+    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
+        Box::pin(self.work(job, turns, cancel))
+    }
+}

@@ -1,0 +1,100 @@
+//! The stream of `gemini -o stream-json`.
+//!
+//! Calls have no id: one ends when all its tools have answered, or when words follow answers. Tokens are only in the
+//! result, for the whole run.
+
+use serde_json::Value;
+
+use super::{Claim, Failing, FailingKind, Heard, Open, Parse, Total, content, number, text};
+use crate::event::Usage;
+
+#[derive(Debug, Default)]
+pub(super) struct Gemini {
+    model: Option<String>,
+    open: Open,
+    complaint: Option<String>,
+}
+
+impl Gemini {
+    /// A tool that answered ends the call once something else follows.
+    fn before_words(&mut self, heard: &mut Vec<Heard>) {
+        if !self.open.results.is_empty() {
+            self.open.close(heard);
+        }
+        self.open.model.clone_from(&self.model);
+    }
+}
+
+impl Parse for Gemini {
+    fn event(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+        match text(event, "type") {
+            "init" => {
+                self.model = Some(text(event, "model").to_owned()).filter(|model| !model.is_empty());
+                heard.push(Heard::Session(text(event, "session_id").to_owned()));
+            }
+            "message" if text(event, "role") == "assistant" => {
+                self.before_words(heard);
+                self.open.say(text(event, "content"));
+            }
+            "tool_use" => {
+                self.before_words(heard);
+                self.open.ask(text(event, "tool_id"), text(event, "tool_name"), event["parameters"].clone());
+            }
+            "tool_result" => {
+                let error = event.get("error").filter(|error| !error.is_null());
+                let said = event.get("output").or_else(|| error?.get("message"));
+                let failed = error.is_some() || text(event, "status") == "error";
+                self.open.answer(text(event, "tool_id"), content(said), failed);
+                if error.is_some_and(|error| is_denial(text(error, "type"))) {
+                    let id = text(event, "tool_id");
+                    heard.push(Heard::Denied(id.split("__").next().unwrap_or(id).to_owned()));
+                }
+                if self.open.is_answered() {
+                    self.open.close(heard);
+                }
+            }
+            "error" => {
+                let said = text(event, "message").to_owned();
+                self.complaint = Some(said.clone());
+                heard.push(Heard::Complaint(said));
+            }
+            "result" => self.result(event, heard),
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, heard: &mut Vec<Heard>) {
+        self.open.close(heard);
+    }
+}
+
+impl Gemini {
+    fn result(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+        self.open.close(heard);
+        heard.push(Heard::Total(Total { usage: usage(&event["stats"]), with_earlier: None, cost_usd: None }));
+        let failure = (text(event, "status") != "success").then(|| {
+            let error = &event["error"];
+            let said = text(error, "message");
+            let said = if said.is_empty() { self.complaint.take().unwrap_or_default() } else { said.to_owned() };
+            match text(error, "type") {
+                "FatalTurnLimitedError" => Failing { why: said, kind: FailingKind::Limit },
+                _ => Failing::of(said, None),
+            }
+        });
+        heard.push(Heard::Result(Claim { text: String::new(), failure }));
+    }
+}
+
+fn is_denial(kind: &str) -> bool {
+    matches!(kind, "execution_denied" | "permission_denied" | "policy_violation" | "tool_not_registered")
+}
+
+/// Gemini counts cached input within the input; `input` is what is left without it.
+fn usage(stats: &Value) -> Usage {
+    let cache_read = number(stats, "cached");
+    let input = match stats.get("input").and_then(Value::as_u64) {
+        Some(input) => input,
+        None => number(stats, "input_tokens").saturating_sub(cache_read),
+    };
+    Usage { input, cache_read, output: number(stats, "output_tokens"), ..Usage::default() }
+}

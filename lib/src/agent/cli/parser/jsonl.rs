@@ -1,0 +1,74 @@
+//! pleach's own lines, for programs that are written or wrapped to be its agents (`docs/agents.md`).
+//!
+//! ```text
+//! {"type": "session", "id": "…"}
+//! {"type": "turn", "text": "…", "model": "…", "tools": [{"name": "…", "arguments": {…}, "output": "…", "is_error": false}],
+//!  "usage": {"input": 1, "cache_read": 0, "cache_write": 0, "output": 1, "reasoning": 0}, "cost_usd": 0.1}
+//! {"type": "denied", "tool": "…"}
+//! {"type": "error", "message": "…"}
+//! {"type": "result", "status": "success|error|limit", "text": "…", "retry": true}
+//! ```
+
+use serde_json::Value;
+
+use super::{Claim, Failing, FailingKind, Heard, Open, Parse, content, number, text};
+use crate::event::Usage;
+
+#[derive(Debug, Default)]
+pub(super) struct Jsonl {
+    calls: u64,
+}
+
+impl Jsonl {
+    fn turn(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+        let mut open = Open { model: Some(text(event, "model").to_owned()), ..Open::default() };
+        open.model = open.model.filter(|model| !model.is_empty());
+        open.usage = usage(&event["usage"]);
+        open.cost_usd = event.get("cost_usd").and_then(Value::as_f64);
+        open.say(text(event, "text"));
+        for tool in event["tools"].as_array().into_iter().flatten() {
+            self.calls += 1;
+            let id = format!("call-{}", self.calls);
+            open.ask(&id, text(tool, "name"), tool["arguments"].clone());
+            let failed = tool.get("is_error").and_then(Value::as_bool).unwrap_or(false);
+            open.answer(&id, content(tool.get("output")), failed);
+        }
+        open.close(heard);
+    }
+}
+
+impl Parse for Jsonl {
+    fn event(&mut self, event: &Value, heard: &mut Vec<Heard>) {
+        match text(event, "type") {
+            "session" => heard.push(Heard::Session(text(event, "id").to_owned())),
+            "turn" => self.turn(event, heard),
+            "denied" => heard.push(Heard::Denied(text(event, "tool").to_owned())),
+            "error" => heard.push(Heard::Complaint(text(event, "message").to_owned())),
+            "result" => {
+                let said = text(event, "text").to_owned();
+                let again = event.get("retry").and_then(Value::as_bool).unwrap_or(false);
+                let kind = match text(event, "status") {
+                    "success" => None,
+                    "limit" => Some(FailingKind::Limit),
+                    _ if again => Some(FailingKind::Transient),
+                    _ => Some(FailingKind::Terminal),
+                };
+                let failure = kind.map(|kind| Failing { why: said.clone(), kind });
+                heard.push(Heard::Result(Claim { text: said, failure }));
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, _: &mut Vec<Heard>) {}
+}
+
+fn usage(value: &Value) -> Usage {
+    Usage {
+        input: number(value, "input"),
+        cache_read: number(value, "cache_read"),
+        cache_write: number(value, "cache_write"),
+        output: number(value, "output"),
+        reasoning: number(value, "reasoning"),
+    }
+}

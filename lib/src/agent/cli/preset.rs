@@ -1,0 +1,217 @@
+//! What pleach knows of the agents that are programs. It is data: a table that comes with pleach, and what the
+//! configuration says over it.
+
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
+
+use serde::Deserialize;
+
+use crate::config::{AgentSettings, AgentStdin, ParserName, ProviderName, TurnMode};
+use crate::llm::wire::Format;
+
+/// How a program is driven as an agent.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Preset {
+    /// What people call it.
+    pub title: String,
+    /// The program.
+    pub program: String,
+    /// The command that installs it.
+    pub install: String,
+    /// How its user logs in.
+    pub log_in: String,
+    /// Who serves its models.
+    pub provider: ProviderName,
+    /// The language it speaks with them.
+    pub speaks: Language,
+    /// What its output is.
+    pub parser: ParserName,
+    /// What it reads.
+    pub stdin: AgentStdin,
+    /// How its turns can be told apart; the first that is possible is taken.
+    pub turns: Vec<TurnMode>,
+    /// Its arguments. A word that is a placeholder without a value is left out, with the option before it.
+    pub argv: Vec<String>,
+    /// Its arguments where it goes on with a conversation, if they are others.
+    #[serde(default)]
+    pub resume: Vec<String>,
+    /// What stands for `{permissions}`.
+    pub permissions: Permissions,
+    /// Further arguments with `turns: hooks`.
+    #[serde(default)]
+    pub hooks: Vec<String>,
+    /// Variables it always gets: no updates, no traffic beside the work, few retries.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Variables it gets only inside a sandbox.
+    #[serde(default)]
+    pub bounded_env: BTreeMap<String, String>,
+    /// Variables that hold its key, first the ones it prefers.
+    #[serde(default)]
+    pub keys: Vec<String>,
+    /// Files below the home directory that hold its login.
+    #[serde(default)]
+    pub logins: Vec<String>,
+    /// What it writes below the home directory.
+    #[serde(default)]
+    pub keeps: Vec<String>,
+    /// What some exit codes mean.
+    #[serde(default)]
+    pub exits: BTreeMap<i32, String>,
+    /// How it is brought to call its model through the gateway.
+    #[serde(default)]
+    pub gateway: Route,
+}
+
+/// The language a program speaks with its provider.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Language {
+    /// Anthropic's Messages.
+    Anthropic,
+    /// OpenAI's Responses.
+    Responses,
+    /// OpenAI's Chat Completions.
+    Chat,
+    /// Google's generateContent.
+    Gemini,
+}
+
+/// What a program may do without asking, as arguments.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Permissions {
+    /// Where nothing else holds it.
+    pub usual: Vec<String>,
+    /// In a sandbox.
+    pub bounded: Vec<String>,
+    /// As the configuration says, with `{permission_mode}`.
+    pub given: Vec<String>,
+    /// Where the node has no tools.
+    pub no_tools: Vec<String>,
+}
+
+/// How a program is brought to call its model at another address.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Route {
+    /// Arguments, with `{base_url}`.
+    pub args: Vec<String>,
+    /// What stands for `{model}` in the arguments.
+    pub model: Option<String>,
+    /// Variables, with `{base_url}`, `{key}`, `{home}` and `{model}`.
+    pub env: BTreeMap<String, String>,
+    /// Variables that must not be set.
+    pub unset: Vec<String>,
+    /// Directories in the agent's own home that must be there.
+    pub directories: Vec<String>,
+    /// Files in the agent's own home.
+    pub files: BTreeMap<String, String>,
+}
+
+static TABLE: LazyLock<BTreeMap<String, Preset>> = LazyLock::new(|| {
+    serde_json::from_str(include_str!("presets.json")).expect("the table was read by this module's tests")
+});
+
+impl Preset {
+    /// The preset of a kind of agent.
+    pub fn of(kind: &str) -> Option<&'static Self> {
+        TABLE.get(kind)
+    }
+
+    /// Any program, which reads the task and says what it did.
+    pub fn of_command(argv: &[String]) -> Self {
+        let (program, argv) =
+            argv.split_first().map_or((String::new(), Vec::new()), |(program, argv)| (program.clone(), argv.to_vec()));
+        Self {
+            title: program.clone(),
+            install: String::new(),
+            log_in: String::new(),
+            provider: ProviderName::Compatible,
+            speaks: Language::Chat,
+            parser: ParserName::None,
+            stdin: AgentStdin::Prompt,
+            turns: vec![TurnMode::Node, TurnMode::Stream],
+            argv,
+            program,
+            resume: Vec::new(),
+            permissions: Permissions::default(),
+            hooks: Vec::new(),
+            env: BTreeMap::new(),
+            bounded_env: BTreeMap::new(),
+            keys: Vec::new(),
+            logins: Vec::new(),
+            keeps: Vec::new(),
+            exits: BTreeMap::new(),
+            gateway: Route::default(),
+        }
+    }
+
+    /// The same with what the configuration says over it.
+    pub fn with(mut self, settings: &AgentSettings) -> Self {
+        if let Some((program, argv)) = settings.command.split_first() {
+            self.program.clone_from(program);
+            self.argv = argv.to_vec();
+            self.resume.clear();
+            // The task is in the arguments, so it is not read as well unless that is said.
+            let in_arguments = argv.iter().any(|word| word.contains("{prompt}") || word.contains("{prompt_file}"));
+            self.stdin = if in_arguments { AgentStdin::None } else { AgentStdin::Prompt };
+        }
+        self.stdin = settings.stdin.unwrap_or(self.stdin);
+        self.parser = settings.parser.unwrap_or(self.parser);
+        self.provider = settings.provider.unwrap_or(self.provider);
+        self.env.extend(settings.env.clone());
+        self
+    }
+
+    /// The language it speaks with its provider.
+    pub fn format(&self) -> Format {
+        match self.speaks {
+            Language::Anthropic => Format::Anthropic,
+            Language::Responses => Format::Responses,
+            Language::Chat => Format::Chat,
+            Language::Gemini => Format::Gemini,
+        }
+    }
+
+    /// Whether it can go on with an earlier conversation.
+    pub fn resumes(&self) -> bool {
+        !self.resume.is_empty() || self.argv.iter().any(|word| word.contains("{session}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_has_every_agent_that_is_a_program() {
+        assert_eq!(TABLE.keys().collect::<Vec<_>>(), ["claude", "codex", "gemini", "opencode"]);
+        for (name, preset) in TABLE.iter() {
+            assert!(preset.resumes(), "{name}");
+            assert!(preset.turns.contains(&TurnMode::Node) && preset.turns[0] == TurnMode::Gateway, "{name}");
+            assert!(preset.argv.iter().any(|word| word == "{permissions}"), "{name} says what is allowed");
+            assert!(!preset.keys.is_empty() && !preset.logins.is_empty() && !preset.install.is_empty(), "{name}");
+            assert_eq!(preset.stdin, AgentStdin::Prompt, "a long task is no argument: {name}");
+            for file in preset.gateway.files.iter().filter(|(name, _)| name.ends_with(".json")) {
+                serde_json::from_str::<serde_json::Value>(file.1).unwrap();
+            }
+        }
+        assert!(Preset::of("aider").is_none());
+    }
+
+    #[test]
+    fn the_configuration_goes_over_the_table() {
+        let settings = AgentSettings {
+            command: vec!["my-claude".into(), "--file".into(), "{prompt_file}".into()],
+            parser: Some(ParserName::Jsonl),
+            env: BTreeMap::from([("A".into(), "b".into())]),
+            ..AgentSettings::default()
+        };
+        let preset = Preset::of("claude").unwrap().clone().with(&settings);
+        assert_eq!((preset.program.as_str(), preset.argv.len()), ("my-claude", 2));
+        assert_eq!((preset.parser, preset.stdin, preset.resumes()), (ParserName::Jsonl, AgentStdin::None, false));
+        assert_eq!((preset.env["A"].as_str(), preset.env["DISABLE_AUTOUPDATER"].as_str()), ("b", "1"));
+    }
+}

@@ -1,0 +1,178 @@
+//! What is there before a run: the program, its version, and who pays.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use super::Preset;
+use crate::config::{Environment, TurnMode};
+use crate::process::{Cancel, Command, Limits, Spawner};
+
+/// How long a program may take to say its version. Some start slowly, and nobody waits for them because of that.
+const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The file a command names, looked for on PATH as a shell does.
+pub fn find_program(program: &str, environment: &Environment) -> Option<PathBuf> {
+    let executable =
+        |path: &Path| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
+    if program.contains('/') {
+        return Some(PathBuf::from(program)).filter(|path| executable(path));
+    }
+    let path = environment.get_os("PATH")?;
+    std::env::split_paths(path).map(|dir| dir.join(program)).find(|path| path.is_absolute() && executable(path))
+}
+
+/// Versions of programs, each asked for once. Clones share them.
+#[derive(Debug, Clone, Default)]
+pub struct Versions(Arc<Mutex<BTreeMap<PathBuf, Option<String>>>>);
+
+impl Versions {
+    /// The version a program gives with `--version`; none when it does not say.
+    pub async fn of(&self, program: &Path, spawner: &Spawner, cancel: &Cancel) -> Option<String> {
+        if let Some(known) = self.known(program) {
+            return known;
+        }
+        let limits = Limits { wall: Some(VERSION_TIMEOUT), output: 4096, ..Limits::default() };
+        let command = Command { limits, ..Command::new([program.as_os_str(), "--version".as_ref()], "/") };
+        let output = spawner.run(command, cancel, &mut |_, _| {}).await.ok();
+        let said = output.filter(|output| output.exit.success()).map(|output| output.stdout.to_text());
+        let version = said.as_deref().and_then(version_in).map(str::to_owned);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(program.to_owned(), version.clone());
+        version
+    }
+
+    /// What is known already.
+    pub fn known(&self, program: &Path) -> Option<Option<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(program).cloned()
+    }
+}
+
+/// The first word of a text that looks like a version.
+fn version_in(text: &str) -> Option<&str> {
+    let trim = |c: char| !c.is_ascii_alphanumeric();
+    text.split_whitespace().map(|word| word.trim_matches(trim).trim_start_matches('v')).find(|word| {
+        let mut parts = word.split('.');
+        let number =
+            |part: Option<&str>| part.is_some_and(|part| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit()));
+        number(parts.next()) && number(parts.next())
+    })
+}
+
+/// Who is billed for what an agent spends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Billed {
+    /// A key, which stays with pleach.
+    Gateway(String),
+    /// Nobody: the answers are written down.
+    Script,
+    /// A key of the environment, which the agent gets.
+    Key(String),
+    /// The login the user has made with the agent.
+    Login,
+    /// Nobody that could be found, and how to change that.
+    Unknown(String),
+    /// Whom a program asks is its own affair.
+    Own,
+}
+
+impl Billed {
+    /// Who is billed when the agent reaches its model by itself.
+    pub fn without_gateway(preset: &Preset, environment: &Environment) -> Self {
+        if preset.keys.is_empty() {
+            return Self::Own;
+        }
+        if let Some(key) = preset.keys.iter().find(|key| environment.get_os(key).is_some_and(|key| !key.is_empty())) {
+            return Self::Key(key.clone());
+        }
+        let home = environment.get_os("HOME").map(PathBuf::from);
+        match home.is_some_and(|home| preset.logins.iter().any(|login| home.join(login).exists())) {
+            true => Self::Login,
+            false => Self::Unknown(format!("{}, or set {}", preset.log_in, preset.keys[0])),
+        }
+    }
+}
+
+impl fmt::Display for Billed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gateway(key) => write!(f, "billed to {key} through the gateway"),
+            Self::Script => f.write_str("answered by a script"),
+            Self::Key(key) => write!(f, "billed to {key} of your environment"),
+            Self::Login => f.write_str("billed to the login in your home"),
+            Self::Unknown(how) => write!(f, "no login or key was found: {how}"),
+            Self::Own => f.write_str("with what it finds itself"),
+        }
+    }
+}
+
+/// An agent, introduced before it works.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Introduction {
+    /// Its name.
+    pub name: String,
+    /// Its version, if it said one.
+    pub version: Option<String>,
+    /// How its turns are told apart.
+    pub turns: TurnMode,
+    /// Who pays.
+    pub billed: Billed,
+}
+
+impl fmt::Display for Introduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, version, turns, billed } = self;
+        let version = version.as_deref().unwrap_or("of unknown version");
+        write!(f, "agent {name} {version} (turns: {turns}), {billed}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_found_in_what_programs_say() {
+        let cases = [
+            ("2.1.325 (Claude Code)\n", Some("2.1.325")),
+            ("codex-cli 0.166.0\n", Some("0.166.0")),
+            ("v1.18.33", Some("1.18.33")),
+            ("tool (1.2.3-rc.1)", Some("1.2.3-rc.1")),
+            ("no number here", None),
+            ("", None),
+        ];
+        for (said, version) in cases {
+            assert_eq!(version_in(said), version, "{said}");
+        }
+    }
+
+    #[test]
+    fn who_pays_is_known_before() {
+        let home = tempfile::tempdir().unwrap();
+        let claude = Preset::of("claude").unwrap();
+        let environment = |more: &[(&str, &str)]| {
+            let home = [("HOME", home.path().to_str().unwrap())];
+            Environment::from_pairs(home.into_iter().chain(more.iter().copied()))
+        };
+        let billed = |more: &[(&str, &str)]| Billed::without_gateway(claude, &environment(more)).to_string();
+        assert_eq!(billed(&[]), "no login or key was found: run `claude` once and log in, or set ANTHROPIC_API_KEY");
+        std::fs::create_dir(home.path().join(".claude")).unwrap();
+        std::fs::write(home.path().join(".claude/.credentials.json"), "{}").unwrap();
+        assert_eq!(billed(&[]), "billed to the login in your home");
+        assert_eq!(billed(&[("ANTHROPIC_API_KEY", "k")]), "billed to ANTHROPIC_API_KEY of your environment");
+    }
+
+    #[test]
+    fn programs_are_looked_for_on_the_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tool");
+        std::fs::write(&file, "").unwrap();
+        let environment = Environment::from_pairs([("PATH", format!("/nowhere:{}", dir.path().display()))]);
+        assert_eq!(find_program("tool", &environment), None, "it cannot be executed");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(find_program("tool", &environment), Some(file.clone()));
+        assert_eq!(find_program(file.to_str().unwrap(), &Environment::default()), Some(file));
+    }
+}
