@@ -10,6 +10,7 @@ mod config;
 mod crash;
 mod escape;
 mod fake_agent;
+mod gateway;
 mod graph;
 mod human;
 mod inspect;

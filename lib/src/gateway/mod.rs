@@ -67,7 +67,7 @@ impl Upstream {
     fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
         match self {
             Self::Remote(remote) => remote.cost(model, usage),
-            Self::Script(_) => None,
+            Self::Script(script) => script.cost(model, usage),
         }
     }
 }

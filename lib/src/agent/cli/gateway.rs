@@ -14,6 +14,7 @@ use super::{CliAgent, Ran};
 use crate::agent::{AgentError, Driven, Job, Turn, Turns};
 use crate::event::Usage;
 use crate::gateway::Upstream;
+use crate::llm::wire::Format;
 use crate::process::{Cancel, Stream};
 
 /// Variables by which programs find the home of their user, and where in it they look.
@@ -60,6 +61,7 @@ impl CliAgent {
         let driven = Driven::open(upstream.clone(), job).await?;
         let endpoint = Endpoint {
             base_url: driven.base_url(self.preset.format()),
+            root_url: driven.base_url(Format::Anthropic),
             key: driven.key().to_owned(),
             port: driven.port(),
         };
@@ -148,6 +150,7 @@ impl CliAgent {
         env.extend(route.unset.iter().map(|name| (OsString::from(name), None)));
         let mut values = Values::default();
         values.set("base_url", Some(&endpoint.base_url));
+        values.set("root_url", Some(&endpoint.root_url));
         values.set("key", Some(&endpoint.key));
         values.set("home", Some(job.home.display().to_string()));
         values.set("model", self.model(job));

@@ -35,6 +35,8 @@ pub(super) struct Start<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Endpoint {
     pub base_url: String,
+    /// The same without a version.
+    pub root_url: String,
     pub key: String,
     pub port: u16,
 }

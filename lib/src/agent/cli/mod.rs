@@ -158,6 +158,10 @@ impl CliAgent {
         turns: &Turns,
     ) -> Result<Reply, AgentError> {
         let Ran { output, mut gathered, stopped } = ran;
+        if self.turns == TurnMode::Gateway && stopped && last.is_none() {
+            // Its turns are all reported: the last of them is what it was stopped after.
+            return Ok(Reply { text: gathered.words(), end: End::Stopped });
+        }
         let stderr = output.stderr.to_text();
         let judged = Ended {
             program: &self.preset.program,

@@ -40,7 +40,8 @@ impl Ended<'_> {
     /// How it went.
     pub fn judge(&self) -> Result<End, AgentError> {
         match self.exit {
-            Exit::Cancelled if self.stopped => return Ok(End::Stopped),
+            // Some end by themselves, and complain, before they are ended.
+            _ if self.stopped => return Ok(End::Stopped),
             Exit::Cancelled => return Err(AgentError::Cancelled),
             Exit::TimedOut(_) => return Err(AgentError::TimedOut(self.told(None))),
             Exit::Code(_) | Exit::Signal(_) => {}

@@ -100,7 +100,7 @@ pub struct Route {
     pub args: Vec<String>,
     /// What stands for `{model}` in the arguments.
     pub model: Option<String>,
-    /// Variables, with `{base_url}`, `{key}`, `{home}` and `{model}`.
+    /// Variables, with `{base_url}`, `{root_url}` (without a version), `{key}`, `{home}` and `{model}`.
     pub env: BTreeMap<String, String>,
     /// Variables that must not be set.
     pub unset: Vec<String>,
@@ -108,6 +108,23 @@ pub struct Route {
     pub directories: Vec<String>,
     /// Files in the agent's own home.
     pub files: BTreeMap<String, String>,
+}
+
+impl Route {
+    /// The variables most programs look at, whatever language they speak.
+    fn of_any_language() -> Self {
+        let env = [
+            ("ANTHROPIC_BASE_URL", "{root_url}"),
+            ("OPENAI_BASE_URL", "{base_url}"),
+            ("OPENAI_API_BASE", "{base_url}"),
+            ("GOOGLE_GEMINI_BASE_URL", "{root_url}"),
+            ("ANTHROPIC_API_KEY", "{key}"),
+            ("OPENAI_API_KEY", "{key}"),
+            ("GEMINI_API_KEY", "{key}"),
+        ];
+        let env = env.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Self { env, ..Self::default() }
+    }
 }
 
 static TABLE: LazyLock<BTreeMap<String, Preset>> = LazyLock::new(|| {
@@ -132,7 +149,7 @@ impl Preset {
             speaks: Language::Chat,
             parser: ParserName::None,
             stdin: AgentStdin::Prompt,
-            turns: vec![TurnMode::Node, TurnMode::Stream],
+            turns: vec![TurnMode::Node, TurnMode::Stream, TurnMode::Gateway],
             argv,
             program,
             resume: Vec::new(),
@@ -144,7 +161,7 @@ impl Preset {
             logins: Vec::new(),
             keeps: Vec::new(),
             exits: BTreeMap::new(),
-            gateway: Route::default(),
+            gateway: Route::of_any_language(),
         }
     }
 

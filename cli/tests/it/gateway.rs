@@ -1,0 +1,235 @@
+//! Programs behind the gateway, with the whole of pleach around them: what is committed, recorded, resumed and paid for.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::fake_agent;
+use crate::providers::{answer_of, text};
+use crate::server::{Play, Server};
+use crate::sessions::{Gate, Story, graph};
+use crate::support::{Ran, TestEnv};
+
+const KEY: &str = "sk-ant-test-0123456789abcdef";
+
+/// Three turns of which the first two write.
+const SCRIPT: &str = r#"
+model: scripted-1
+scripts:
+  - name: a helper
+    when: {contains: "Help with"}
+    steps:
+      - {text: The helper writes., tools: [{shell: {command: "echo helped > helper.txt"}}], usage: {input: 5}}
+      - {text: Helped., usage: {input: 5}}
+  - name: helpers
+    when: {contains: Delegate}
+    steps:
+      - {text: I send two helpers., tools: [{Task: {prompts: ["Help with one", "Help with two"]}}], usage: {input: 1}}
+      - {text: Both helped., usage: {input: 1}}
+  - name: work
+    steps:
+      - {text: I write hello., tools: [{write_file: {file_path: hello.txt, content: "one\n"}}], usage: {input: 100, output: 10}}
+      - text: I edit hello and add another.
+        tools:
+          - shell: {command: "echo two > hello.txt"}
+          - write_file: {file_path: src/two.txt, content: "second\n"}
+        usage: {input: 200, output: 20}
+      - {text: Both are there., usage: {input: 300, output: 30}}
+"#;
+
+/// A world whose agent is the fake one, which talks to a model in this language through the gateway.
+fn world(language: &str, provider: &str, providers: &str) -> TestEnv {
+    let env = TestEnv::with_repo();
+    let steps = format!("shell \"env > {}/seen.env\"\nconverse {language}\n", env.root().display());
+    let play = env.write("play", steps);
+    env.write("script.yaml", SCRIPT);
+    configure(&env, &play, provider, providers);
+    env
+}
+
+fn configure(env: &TestEnv, play: &Path, provider: &str, more: &str) {
+    let program = json!([fake_agent::path(), play]);
+    env.configure(&format!(
+        "agents: {{worker: {{command: {program}, turns: gateway, provider: {provider}}}}}\nsandbox: {{mode: off}}\n{more}\n"
+    ));
+}
+
+fn scripted(language: &str) -> TestEnv {
+    world(language, "script", "providers: {script: {file: script.yaml}}")
+}
+
+fn one(prompt: &str) -> String {
+    graph("one", &format!("code [prompt=\"{prompt}\", agent=worker] start -> code -> exit"))
+}
+
+fn run_with_key(env: &TestEnv, dot: &str) -> Ran {
+    env.pipeline(dot);
+    let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+    command.env("ANTHROPIC_API_KEY", KEY);
+    env.finish(command.output().expect("pleach can be started"))
+}
+
+fn words(story: &Story) -> Vec<String> {
+    let turns = story.all("AgentTurn");
+    turns.iter().map(|turn| turn["commit_message"].as_str().unwrap_or("-").lines().next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn every_turn_of_a_program_is_a_commit_of_its_own() {
+    for language in ["anthropic", "openai"] {
+        let env = scripted(language);
+        env.run(&one("Write two files"), &[]).expect(0);
+        let commits = env.commits();
+        assert_eq!(commits.len(), 2, "{language}");
+        assert_eq!(env.changed(&commits[0]), ["hello.txt"]);
+        assert_eq!(env.changed(&commits[1]), ["hello.txt", "src/two.txt"]);
+        assert_eq!(env.git(&["show", &format!("{}:hello.txt", commits[0])]), "one", "as it was after the first turn");
+        assert_eq!(env.committed("hello.txt"), "two");
+        let story = env.story();
+        let turns = story.all("AgentTurn");
+        assert_eq!(words(&story), ["Write hello", "Edit hello and add another", "-"]);
+        for (turn, input) in turns.iter().zip([100, 200, 300]) {
+            assert_eq!((&turn["token_usage"]["input"], &turn["boundary"]), (&json!(input), &json!("exact")));
+            assert_eq!(
+                (&turn["model"], &turn["provider"], &turn["agent"]),
+                (&json!("scripted-1"), &json!("script"), &json!("command"))
+            );
+        }
+        assert_eq!(turns[1]["tool_calls"][0]["name"], "Bash");
+        let range =
+            |turn: &Value| turn["messages"]["first"].as_u64().unwrap()..=turn["messages"]["last"].as_u64().unwrap();
+        let roles: Vec<Value> = range(turns[0]).map(|number| story.message(&env, number)["role"].clone()).collect();
+        assert_eq!(roles[..3], [json!("user"), json!("assistant"), json!("tool")], "{roles:?}");
+        assert!(story.node("code")["outcome"]["status"] == "success");
+    }
+}
+
+#[test]
+fn helpers_at_once_are_recorded_one_after_the_other() {
+    let env = scripted("anthropic");
+    env.run(&one("Delegate"), &[]).expect(0);
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    assert_eq!(turns.len(), 6, "two of each helper, two of its own: {:?}", words(&story));
+    let spent: u64 = turns.iter().filter_map(|turn| turn["token_usage"]["input"].as_u64()).sum();
+    assert_eq!(spent, 22);
+    assert_eq!(env.committed("helper.txt"), "helped");
+    let said = |turn: &Value, number: u64| story.message(&env, turn["messages"]["first"].as_u64().unwrap() + number);
+    assert_eq!(said(turns[5], 0)["content"][0]["text"], "Both helped.");
+    let of_helpers = turns.iter().filter(|turn| said(turn, 0)["talk"].as_u64().is_some_and(|talk| talk > 0)).count();
+    assert_eq!(of_helpers, 4);
+}
+
+/// A model of Anthropic's that writes a file and is done.
+fn server() -> Server {
+    Server::start(|seen, _| match seen.body["messages"].as_array().map_or(0, Vec::len) {
+        1 => answer_of(
+            "claude-sonnet-4-5",
+            &[
+                text("I greet."),
+                json!({"type": "tool_use", "id": "c-1", "name": "Bash", "input": {"command": "echo hello > hello.txt"}}),
+            ],
+        ),
+        _ => answer_of("claude-sonnet-4-5", &[text("Greeted.")]),
+    })
+}
+
+#[test]
+fn the_real_key_goes_to_the_provider_and_nowhere_else() {
+    let server = server();
+    let providers = format!("providers: {{anthropic: {{settings: {{api_base: '{}'}}}}}}", server.url());
+    let env = world("anthropic", "anthropic", &providers);
+    let ran = run_with_key(&env, &one("Greet")).expect(0);
+    let seen = server.seen();
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|seen| seen.headers["x-api-key"] == KEY && !seen.headers.contains_key("authorization")));
+    let environment = env.read("seen.env");
+    assert!(!environment.contains(KEY));
+    let variable = |name: &str| environment.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
+    assert_eq!(variable("ANTHROPIC_API_KEY"), Some("pleach-gateway"));
+    let base = variable("ANTHROPIC_BASE_URL").unwrap();
+    assert!(base.starts_with("http://127.0.0.1:"), "{base}");
+    for text in [&ran.stdout, &ran.stderr, &env.story().whole_text(&env)] {
+        assert!(!text.contains(KEY));
+    }
+    let objects = env.git(&["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
+    assert!(objects.lines().all(|id| !env.git(&["cat-file", "-p", id]).contains(KEY)));
+    let cost = env.story().all("AgentTurn").iter().filter_map(|turn| turn["cost_usd"].as_f64()).sum::<f64>();
+    assert!((cost - 0.009).abs() < 1e-9, "twice 1000 in and 100 out: {cost}");
+    env.assert_no_process_left();
+}
+
+#[test]
+fn a_refusal_of_the_provider_fails_the_node_with_its_words() {
+    let server = Server::start(|_, _| {
+        let body = json!({"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}});
+        Play::Answer(401, vec![], body.to_string())
+    });
+    let providers = format!("providers: {{anthropic: {{settings: {{api_base: '{}'}}}}}}", server.url());
+    let env = world("anthropic", "anthropic", &providers);
+    run_with_key(&env, &one("Greet")).expect(1);
+    let reason = env.story().node("code")["outcome"]["failure_reason"].as_str().unwrap().to_owned();
+    assert!(reason.contains("invalid x-api-key"), "{reason}");
+}
+
+#[test]
+fn a_budget_stops_a_program_before_its_next_call() {
+    let env = scripted("openai");
+    let more = "providers: {script: {file: script.yaml}}\nbudget: {tokens: 50}";
+    configure(&env, &env.root().join("play"), "script", more);
+    let ran = env.run(&one("Write two files"), &[]).expect(1);
+    assert!(ran.stdout.contains("110 of 50 tokens"), "{ran}");
+    let story = env.story();
+    assert_eq!(story.all("AgentTurn").len(), 1, "the turn that was over, and nothing after it");
+    assert_eq!(env.files(), ["README.md", "hello.txt"]);
+    env.assert_no_process_left();
+}
+
+/// The script of a program that waits in its third turn, and what its tools do before.
+fn with_gate(gate: &Gate, first: &str) -> String {
+    let steps = json!([
+        {"text": "I write one.", "tools": [{"shell": {"command": first}}], "usage": {"input": 1}},
+        {"text": "I add to it.", "tools": [{"shell": {"command": "echo more >> one.txt"}}], "usage": {"input": 1}},
+        {"text": "I wait.", "tools": [{"shell": {"command": gate.command()}}], "usage": {"input": 1}},
+        {"text": "I write two.", "tools": [{"shell": {"command": "echo two > two.txt"}}], "usage": {"input": 1}},
+        {"text": "All done.", "usage": {"input": 1}},
+    ]);
+    json!({"scripts": [{"name": "work", "steps": steps}]}).to_string()
+}
+
+/// Kills the run in the program's third turn and resumes it.
+fn killed_and_resumed(first: &str) -> TestEnv {
+    let env = scripted("anthropic");
+    let gate = Gate::new(&env, "third");
+    env.write("script.yaml", with_gate(&gate, first));
+    let mut run = env.start(&one("Work"), &[]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    env.assert_no_process_left();
+    gate.stay_open();
+    env.resume(&[]).expect(0);
+    env
+}
+
+#[test]
+fn after_a_kill_recorded_calls_are_answered_again_for_nothing() {
+    let env = killed_and_resumed("echo one > one.txt");
+    assert_eq!(env.files(), ["README.md", "one.txt", "two.txt"]);
+    assert_eq!(env.committed("one.txt"), "one\nmore", "each tool ran once on what it found");
+    let story = env.story();
+    let spent: Vec<u64> =
+        story.all("AgentTurn").iter().filter_map(|turn| turn["token_usage"]["input"].as_u64()).collect();
+    assert_eq!(spent, [1, 1, 0, 0, 1, 1, 1], "two turns, the same again for nothing, three more");
+    assert_eq!(story.warnings(), Vec::<String>::new());
+    env.assert_no_process_left();
+}
+
+#[test]
+fn what_comes_out_differently_the_second_time_is_named() {
+    let env = killed_and_resumed("date +%s%N > one.txt; echo same > same.txt");
+    let warnings = env.story().warnings();
+    let told = warnings.iter().find(|warning| warning.contains("answered from the record")).expect("a warning");
+    assert!(told.contains("`one.txt`") && !told.contains("same.txt"), "{told}");
+}
