@@ -204,6 +204,11 @@ fn everyday_work_needs_no_more() {
     assert_eq!(world.env.committed("fine"), "fine");
     let own = world.env.git(&["log", "--format=%s", &world.env.branch()]);
     assert!(own.contains("Of my own"), "{own}");
+    let objects = world.env.repo_path().join(".git/objects");
+    let files = fs::read_dir(objects).unwrap().flat_map(|dir| fs::read_dir(dir.unwrap().path()).into_iter().flatten());
+    let left =
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).filter(|name| name.starts_with("tmp_"));
+    assert_eq!(left.collect::<Vec<_>>(), [] as [String; 0], "nothing lies about among the objects");
     assert_eq!(fs::read_dir(world.env.root().join("tmp")).unwrap().count(), 0, "temporary files are gone");
 }
 

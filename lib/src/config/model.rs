@@ -492,9 +492,9 @@ section! {
         mode: SandboxMode = SandboxMode::Auto,
         /// What agents can reach: their model through pleach, or everything.
         network: Network = Network::Gateway,
-        /// Paths outside their worktree agents may write.
+        /// Paths outside their worktree agents, tools and tests may write.
         rw: Vec<PathBuf> = Vec::new(),
-        /// Paths outside their worktree agents may read.
+        /// Paths outside their worktree agents may read, beside the system's; everything when empty.
         ro: Vec<PathBuf> = Vec::new(),
     }
 }

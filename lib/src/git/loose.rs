@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 
@@ -37,6 +37,22 @@ pub(super) fn write(repo: &gix::Repository, objects: &[Object<'_>], durability: 
     let directories = store.directories;
     let directories = directories.into_iter().map(|path| File::open(&path).at("open", &path).map(|file| (file, path)));
     sync(directories.collect::<Result<_, _>>()?, durability)
+}
+
+/// Removes the second names of objects that a git in bounds could give a name and not take its working name from. A file
+/// with one name alone may be one that is being written.
+pub(super) fn sweep(objects: &Path) {
+    let entries = |dir: &Path| std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_fan = |name: &std::ffi::OsStr| name.len() == 2;
+    for dir in entries(objects).filter(|entry| is_fan(&entry.file_name())) {
+        for file in entries(&dir.path()) {
+            let is_temporary = file.file_name().as_encoded_bytes().starts_with(b"tmp_obj_");
+            if is_temporary && file.metadata().is_ok_and(|data| data.is_file() && data.nlink() > 1) {
+                // Another name is as harmless as it was, and git itself removes it some day.
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
 }
 
 /// The loose objects of a repository, while some are written.

@@ -21,6 +21,11 @@ impl Repo {
         program.run_with_stdin(&common, args, format!("{tip}\n{without}").as_bytes())?.success().map(drop)
     }
 
+    /// Removes what a git that ran in bounds could not remove itself: working names of objects that have their own.
+    pub fn sweep(&self) {
+        super::loose::sweep(&self.common_dir().join("objects"));
+    }
+
     /// Removes loose objects that are in a pack. For the end of a run: a file system that has just lost thousands of
     /// files is slow to make new ones.
     pub fn prune_packed(&self) -> Result<(), Error> {

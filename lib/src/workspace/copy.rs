@@ -199,6 +199,9 @@ impl WorkingCopy {
     /// What changed, without a commit of it yet.
     pub fn changed(&mut self, candidates: Option<&[PathBuf]>) -> Result<Change, Error> {
         let (agent_head, branch) = self.agent_commits()?;
+        if agent_head.is_some() {
+            self.repo.sweep();
+        }
         let mut writer = self.repo.writer();
         let scan = match candidates {
             Some(paths) => self.worktree.scan_paths(paths)?,

@@ -233,6 +233,10 @@ impl Agent for AcpAgent {
         false
     }
 
+    fn needs_network(&self) -> bool {
+        true
+    }
+
     fn can_resume(&self, state: Option<&Value>, _home: &Path) -> bool {
         state.is_none_or(|state| State::read(state).is_some())
     }
