@@ -6,7 +6,7 @@
 use std::error::Error;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pleach::config::{self, Environment, ProviderName};
 use pleach::event::Usage;
@@ -335,6 +335,6 @@ mod tests {
         let found = runtime.block_on(measure(&server, 10, 4)).unwrap();
         assert_eq!((found.direct.len(), found.through.len()), (10, 10));
         assert!(found.direct_rate.calls > 0.0 && found.through_rate.megabytes > 0.0);
-        assert!(found.through.median() > Duration::ZERO.as_secs_f64());
+        assert!(found.through.median() > 0.0);
     }
 }
