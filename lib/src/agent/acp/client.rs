@@ -4,14 +4,14 @@
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize as _;
 use serde_json::{Value, json};
 
-use super::KIND;
 use super::gather::Gather;
 use super::policy::{self, Policy};
 use super::rpc::{self, AUTH_REQUIRED, Heard, INTERNAL, RpcError};
 use super::schema::{AuthMethod, Initialized, Opened, Permission, Prompted, SessionUpdate, Update, VERSION};
+use super::state::State;
 use crate::agent::{AgentError, Turn};
 use crate::text::listed;
 
@@ -35,28 +35,6 @@ pub(super) struct Ask {
     pub policy: Policy,
     /// What the agent is called until it says so itself.
     pub name: String,
-}
-
-/// A session an agent can take up again.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct State {
-    /// Its name.
-    pub session: String,
-    /// What it has cost so far, as far as the agent says.
-    #[serde(default)]
-    pub cost_usd: f64,
-}
-
-impl State {
-    /// As records have it.
-    fn to_json(&self) -> Value {
-        json!({"agent": KIND, "session": self.session, "cost_usd": self.cost_usd})
-    }
-
-    /// Reads what an earlier turn left; none when another kind of agent left it.
-    pub fn read(state: &Value) -> Option<Self> {
-        Self::deserialize(state).ok().filter(|_| state.get("agent").and_then(Value::as_str) == Some(KIND))
-    }
 }
 
 /// What is to be done next.

@@ -6,9 +6,11 @@
 
 mod client;
 mod gather;
+mod lines;
 mod policy;
 mod rpc;
 mod schema;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -22,8 +24,10 @@ use serde_json::Value;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use self::client::{Act, Ask, Client, Ended, State};
+use self::client::{Act, Ask, Client, Ended};
+use self::lines::{Line, Lines, UNREAD};
 use self::policy::Policy;
+use self::state::State;
 use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turns, Verdict};
 use crate::config::AgentSettings;
 use crate::process::{Cancel, Canceller, Command, Exit, Limits, Output, SpawnError, Spawner, Stream};
@@ -47,9 +51,6 @@ const STOPPING: Duration = Duration::from_secs(10);
 
 /// How long an agent may take to end after its input has.
 const ENDING: Duration = Duration::from_secs(1);
-
-/// How much an agent may write that nobody has read yet: a whole file may be in one line.
-const UNREAD: usize = 128 << 20;
 
 /// How much of a failed agent's complaint goes into the message.
 const COMPLAINT: usize = 2_000;
@@ -156,7 +157,7 @@ impl AcpAgent {
         let unread = Arc::new(AtomicUsize::new(0));
         let running = async {
             // Dropped with this block, so that the end of the lines is the end of the program.
-            let mut splitter = Lines { heard, unfinished: Vec::new(), unread: Arc::clone(&unread), is_over: false };
+            let mut splitter = Lines::new(heard, Arc::clone(&unread));
             let mut on_output = |stream: Stream, bytes: &[u8]| {
                 if stream == Stream::Stdout {
                     splitter.push(bytes);
@@ -363,46 +364,4 @@ async fn until(deadline: Option<Instant>) {
 /// Waits for the end of a program.
 async fn gone(mut lines: UnboundedReceiver<Line>) {
     while lines.recv().await.is_some() {}
-}
-
-/// Something an agent wrote.
-#[derive(Debug)]
-enum Line {
-    Text(String),
-    TooMuch,
-}
-
-/// Cuts output into lines.
-struct Lines {
-    heard: UnboundedSender<Line>,
-    unfinished: Vec<u8>,
-    /// How much of it waits to be read.
-    unread: Arc<AtomicUsize>,
-    is_over: bool,
-}
-
-impl Lines {
-    fn push(&mut self, bytes: &[u8]) {
-        let mut rest = bytes;
-        while let Some(at) = rest.iter().position(|byte| *byte == b'\n').filter(|_| !self.is_over) {
-            self.unfinished.extend_from_slice(&rest[..at]);
-            rest = &rest[at + 1..];
-            let line = String::from_utf8_lossy(&std::mem::take(&mut self.unfinished)).into_owned();
-            self.unread.fetch_add(line.len(), Ordering::Relaxed);
-            self.send(Line::Text(line));
-        }
-        if !self.is_over {
-            self.unfinished.extend_from_slice(rest);
-        }
-        if self.unread.load(Ordering::Relaxed) + self.unfinished.len() > UNREAD && !self.is_over {
-            self.is_over = true;
-            self.unfinished = Vec::new();
-            self.send(Line::TooMuch);
-        }
-    }
-
-    fn send(&self, line: Line) {
-        // Who has heard enough does not listen any more.
-        let _ = self.heard.send(line);
-    }
 }

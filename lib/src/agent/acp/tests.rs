@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::client::{Act, Ask, Client, Ended, State};
+use super::client::{Act, Ask, Client, Ended};
 use super::policy::Policy;
+use super::state::State;
 use crate::agent::{AgentError, Turn};
 use crate::llm::Role;
 

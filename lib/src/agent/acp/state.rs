@@ -1,0 +1,28 @@
+//! What a turn leaves behind so that another can go on with its session.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::KIND;
+
+/// A session an agent can take up again.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+pub(super) struct State {
+    /// Its name.
+    pub session: String,
+    /// What it has cost so far, as far as the agent says.
+    #[serde(default)]
+    pub cost_usd: f64,
+}
+
+impl State {
+    /// As records have it.
+    pub fn to_json(&self) -> Value {
+        json!({"agent": KIND, "session": self.session, "cost_usd": self.cost_usd})
+    }
+
+    /// Reads what an earlier turn left; none when another kind of agent left it.
+    pub fn read(state: &Value) -> Option<Self> {
+        Self::deserialize(state).ok().filter(|_| state.get("agent").and_then(Value::as_str) == Some(KIND))
+    }
+}
