@@ -123,7 +123,7 @@ impl WorkingCopy {
         (self.session, self.branch, self.at) = (session, branch, at);
         // Between two sessions the target may have moved, by us.
         self.forget_look();
-        self.watch.renew()?;
+        self.watch.renew();
         if is_there {
             return Ok(None);
         }

@@ -23,6 +23,8 @@ const OWN_CONTROL_FILES: [&str; 3] = ["commondir", "config.worktree", "gitdir"];
 pub struct Watch {
     repo: Repo,
     checkout: Option<Worktree>,
+    /// The checkout may stand elsewhere by now.
+    moved: bool,
 }
 
 /// The state of everything an agent must leave alone.
@@ -46,7 +48,7 @@ impl Watch {
     /// Opens what is to be watched.
     pub fn new(repo: &Repo) -> Result<Self, Error> {
         let checkout = repo.workdir().map(|dir| Worktree::open(repo, dir)).transpose()?;
-        Ok(Self { repo: repo.clone(), checkout })
+        Ok(Self { repo: repo.clone(), checkout, moved: false })
     }
 
     /// Looks at everything now; `copy` is what git keeps of the agent's working copy alone. The branches of sessions and tasks below `own` are left out, and so are pleach's own refs
@@ -74,18 +76,19 @@ impl Watch {
         Ok(Guard { control, refs: BTreeMap::new(), checkout: BTreeMap::new() })
     }
 
-    /// Takes the user's checkout as it is now for where it stands: what has landed there is no change any more.
-    pub fn renew(&mut self) -> Result<(), Error> {
-        match &mut self.checkout {
-            Some(checkout) => Ok(checkout.renew()?),
-            None => Ok(()),
-        }
+    /// From the next look on, the user's checkout is compared with where it stands then: what has landed there is no
+    /// change any more.
+    pub fn renew(&mut self) {
+        self.moved = true;
     }
 
     /// The files of the user's checkout that differ from where it stood at the start, with a mark that changes when
     /// they do.
     pub fn changes(&mut self) -> Result<BTreeMap<RepoPath, String>, Error> {
         let Some(checkout) = &mut self.checkout else { return Ok(BTreeMap::new()) };
+        if std::mem::take(&mut self.moved) {
+            checkout.renew()?;
+        }
         let scan = checkout.scan()?;
         Ok(scan.paths().map(|path| (path.clone(), mark(&checkout.root().join(to_path(&path))))).collect())
     }
