@@ -418,3 +418,106 @@ fn what_an_agent_cannot_do_is_said_before_it_works() {
     assert!(ran.stderr.contains("`agents.codex.turns` cannot be `stream`"), "{ran}");
     assert!(env.sessions().is_empty());
 }
+
+/// A fake Claude that works with its model through the address it is given, and asks again at once.
+fn behind_the_gateway(env: &TestEnv, script: &str) {
+    env.write("talk.play", "converse anthropic\n");
+    let program = format!(
+        r#"#!/bin/sh
+case "$1" in --version) echo "9.8.7 (fake)"; exit;; esac
+mkdir -p "$HOME/.claude"
+case "$*" in *--resume*) ;; *) echo run >> "$HOME/.claude/runs" ;; esac
+echo '{{"type":"system","subtype":"init","session_id":"gateway-session"}}'
+'{}' '{}' > /dev/null || exit 1
+echo '{{"type":"result","subtype":"success","is_error":false,"result":"All is done.","usage":{{}}}}'
+"#,
+        crate::fake_agent::path().display(),
+        env.root().join("talk.play").display(),
+    );
+    env.write_program("bin/claude", &program);
+    env.write("script.yaml", script);
+    env.configure("agent: claude\nproviders: {script: {file: script.yaml}}\n");
+}
+
+const THREE_TURNS: &str = r#"
+model: scripted-1
+scripts:
+  - name: all
+    steps:
+      - {text: Write one., tools: [{write_file: {file_path: one.txt, content: "1\n"}}], usage: {input: 100, output: 10}}
+      - text: Write two and three.
+        tools:
+          - write_file: {file_path: two.txt, content: "2\n"}
+          - shell: {command: 'printf "%s\n%s\n" "$HOME" "$ANTHROPIC_API_KEY" > three.txt'}
+        usage: {input: 200, output: 20}
+      - {text: All is done., usage: {input: 300, output: 30}}
+"#;
+
+#[test]
+fn the_gateway_makes_turns_exact_in_a_home_of_the_agents_own() {
+    let env = TestEnv::with_repo();
+    behind_the_gateway(&env, THREE_TURNS);
+    let ran = env.run(&one(""), &[]).expect(0);
+    assert!(ran.stderr.contains("agent claude 9.8.7 (turns: gateway), answered by a script"), "{ran}");
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [vec!["one.txt"], vec!["three.txt", "two.txt"]]);
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    let of = |key: &str| turns.iter().map(|turn| turn["token_usage"][key].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!((of("input"), of("output")), (vec![100, 200, 300], vec![10, 20, 30]));
+    assert!(turns.iter().all(|turn| turn["boundary"] == "exact" && turn["provider"] == "script"));
+    assert_eq!((&turns[2]["model"], &turns[2]["agent"]), (&json!("scripted-1"), &json!("claude")));
+    assert_eq!(turns[2]["agent_state_ref"]["session"], "gateway-session");
+    // Neither the user's home nor a real key is seen.
+    let seen = env.committed("three.txt");
+    let home = seen.lines().next().unwrap();
+    assert!(home.starts_with(env.root().join("state/pleach/agents").to_str().unwrap()), "{seen}");
+    assert!(seen.ends_with("pleach-gateway"), "{seen}");
+    assert!(std::path::Path::new(home).join(".claude/runs").exists());
+    env.pleach(&["rm", "--force", &env.session()]).expect(0);
+    assert!(!std::path::Path::new(home).exists(), "what the agent kept goes with its session");
+}
+
+#[test]
+fn behind_the_gateway_a_key_of_the_user_is_billed_and_never_seen() {
+    let env = TestEnv::with_repo();
+    behind_the_gateway(&env, THREE_TURNS);
+    env.configure("agent: claude\n");
+    env.pipeline(&one(""));
+    let mut command = env.command(&["-y", "run", "../pipeline.dot", "--dry-run"]);
+    env.finish(command.env("ANTHROPIC_API_KEY", "sk-ant-0123456789abcdefghij").output().unwrap()).expect(0);
+    // Without a key there is no gateway, and the user's own login works.
+    let ran = env.run(&one(""), &[]);
+    assert!(ran.stderr.contains("(turns: stream), no login or key was found: run `claude` once and log in"), "{ran}");
+    env.configure("agent: claude\nagents: {claude: {turns: gateway}}\n");
+    let ran = env.pleach(&["-y", "run", "../pipeline.dot"]).expect(7);
+    assert!(ran.stderr.contains("there is no key for anthropic"), "{ran}");
+}
+
+#[test]
+fn an_agent_killed_behind_the_gateway_goes_on_with_its_conversation() {
+    let env = TestEnv::with_repo();
+    let script = r#"
+scripts:
+  - name: again
+    when: {contains: You were interrupted}
+    steps:
+      - {text: Go on., tools: [{write_file: {file_path: two.txt, content: "2\n"}}]}
+      - text: All is done.
+  - name: first
+    steps:
+      - {text: Write one., tools: [{write_file: {file_path: one.txt, content: "1\n"}}]}
+      - hang: true
+"#;
+    behind_the_gateway(&env, script);
+    let mut run = env.start(&one(""), &[]);
+    run.wait_for("main.1");
+    run.signal("KILL");
+    run.end();
+    env.assert_no_process_left();
+    env.resume(&[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "one.txt", "two.txt"]);
+    let runs = env.root().join("state/pleach/agents");
+    let home = std::fs::read_dir(runs).unwrap().next().unwrap().unwrap().path();
+    assert_eq!(std::fs::read_to_string(home.join(".claude/runs")).unwrap().lines().count(), 1, "it was resumed");
+}

@@ -18,6 +18,7 @@ mod matrix;
 mod orchestra;
 mod programs;
 mod providers;
+mod real_agents;
 mod repositories;
 mod rm;
 mod sessions;

@@ -60,7 +60,7 @@ impl Values {
         for word in template {
             match self.fill(word) {
                 Some(word_filled) => {
-                    after_option = word.starts_with('-') && word.len() > 1;
+                    after_option = is_bare_option(word);
                     words.push(word_filled);
                 }
                 None if after_option => {
@@ -72,6 +72,11 @@ impl Values {
         }
         Ok(words)
     }
+}
+
+/// Whether a word is an option whose value is the next word.
+fn is_bare_option(word: &str) -> bool {
+    word.starts_with('-') && word.len() > 1 && !word.contains(['=', '{'])
 }
 
 #[cfg(test)]
@@ -105,6 +110,7 @@ mod tests {
         assert_eq!(words(&["run", "--model={model}", "x"]), "run|x");
         assert_eq!(words(&["exec", "{model}", "-"]), "exec|-");
         assert_eq!(words(&["-", "{model}"]), "-");
+        assert_eq!(words(&["--dir={cwd}", "{model}"]), "--dir=/x");
         assert_eq!(words(&["--verbose", "-m", "{model}", "{model}"]), "--verbose");
     }
 

@@ -1,0 +1,125 @@
+//! The real programs, driven through the gateway by a script: no key, no network. They must be installed:
+//! `npm install -g @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai`, and then
+//! `cargo test -p pleach-cli --test it real_agents:: -- --ignored --test-threads 1 --nocapture`.
+
+use serde_json::{Value, json};
+
+use crate::sessions::graph;
+use crate::support::TestEnv;
+
+const SCRIPT: &str = r#"
+model: MODEL
+scripts:
+  - name: more
+    when: {contains: Say a word more}
+    steps:
+      - {text: Write again., tools: [{write_file: {file_path: again.txt, content: "again\n"}}], usage: {input: 50, output: 5}}
+      - {text: Said and done., usage: {input: 60, output: 6}}
+  - name: again
+    when: {contains: You were interrupted}
+    steps:
+      - {text: Go on., tools: [{write_file: {file_path: late.txt, content: "late\n"}}], usage: {input: 70, output: 7}}
+      - {text: Now all is done., usage: {input: 80, output: 8}}
+  - name: hang
+    when: {contains: Hang after one}
+    steps:
+      - {text: Write one., tools: [{write_file: {file_path: one.txt, content: "1\n"}}], usage: {input: 90, output: 9}}
+      - hang: true
+  - name: all
+    steps:
+      - {text: Write hello., tools: [{write_file: {file_path: hello.txt, content: "hello\n"}}], usage: {input: 100, output: 10}}
+      - text: Edit it and write another one.
+        tools:
+          - edit_file: {file_path: hello.txt, old_string: hello, new_string: "hello again"}
+          - write_file: {file_path: src/two.txt, content: "two\n"}
+        usage: {input: 200, output: 20}
+      - {text: All is done., usage: {input: 300, output: 30}}
+"#;
+
+/// A world with this agent, if the program is installed.
+fn world(agent: &str, model: &str) -> Option<TestEnv> {
+    let env = TestEnv::with_repo();
+    let there = env.program("sh", env.root()).args(["-c", &format!("command -v {agent}")]).output().ok()?;
+    if !there.status.success() {
+        eprintln!("SKIPPED: `{agent}` is not on PATH");
+        return None;
+    }
+    env.write("script.yaml", SCRIPT.replace("MODEL", model));
+    // Codex cannot set bounds of its own below a directory for temporary files.
+    let agents = "agents: {codex: {permission_mode: danger-full-access}}";
+    env.configure(&format!("agent: {agent}\nproviders: {{script: {{file: script.yaml}}}}\n{agents}\n"));
+    Some(env)
+}
+
+#[track_caller]
+fn drive(agent: &str, model: &str) {
+    let Some(env) = world(agent, model) else { return };
+    let body = format!(
+        "graph [default_fidelity=full] first [prompt=\"Write some files\", thread_id=\"t\", llm_model=\"{model}\"] \
+         second [prompt=\"Say a word more\", thread_id=\"t\", llm_model=\"{model}\"] start -> first -> second -> exit"
+    );
+    let ran = env.run(&graph("real", &body), &[]).expect(0);
+    let introduced = ran.stderr.lines().find(|line| line.starts_with("agent ")).unwrap_or_default();
+    eprintln!("{introduced}");
+    assert!(introduced.contains("(turns: gateway), answered by a script"), "{ran}");
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [vec!["hello.txt"], vec!["hello.txt", "src/two.txt"], vec!["again.txt"]], "{ran}");
+    assert_eq!(env.committed("hello.txt"), "hello again");
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    let of = |key: &str| turns.iter().map(|turn| turn["token_usage"][key].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!((of("input"), of("output")), (vec![100, 200, 300, 50, 60], vec![10, 20, 30, 5, 6]));
+    assert!(turns.iter().all(|turn| turn["boundary"] == "exact" && turn["agent"] == agent), "{turns:?}");
+    let sessions: Vec<&Value> = turns.iter().map(|turn| &turn["agent_state_ref"]["session"]).collect();
+    let last = sessions.last().unwrap().as_str().expect("the agent's own conversation");
+    // The second node goes on with the conversation of the first.
+    assert_eq!(sessions[2], last);
+    assert_eq!(story.path(), ["start:success", "first:success", "second:success", "exit:success"]);
+    env.assert_no_process_left();
+}
+
+#[track_caller]
+fn kill_and_resume(agent: &str, model: &str) {
+    let Some(env) = world(agent, model) else { return };
+    let body = format!("code [prompt=\"Hang after one\", llm_model=\"{model}\"] start -> code -> exit");
+    let mut run = env.start(&graph("real", &body), &[]);
+    run.wait_for("main.1");
+    run.signal("KILL");
+    run.end();
+    env.assert_no_process_left();
+    env.resume(&[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "late.txt", "one.txt"]);
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    let session = |turn: &Value| turn["agent_state_ref"]["session"].clone();
+    assert_eq!(session(turns[0]), session(turns[turns.len() - 1]), "the same conversation");
+    assert_eq!(turns[turns.len() - 1]["token_usage"]["input"], json!(80));
+}
+
+#[test]
+#[ignore = "needs claude on PATH"]
+fn claude_code_through_the_gateway() {
+    drive("claude", "claude-sonnet-4-5");
+    kill_and_resume("claude", "claude-sonnet-4-5");
+}
+
+#[test]
+#[ignore = "needs codex on PATH"]
+fn codex_through_the_gateway() {
+    drive("codex", "gpt-5.4");
+    kill_and_resume("codex", "gpt-5.4");
+}
+
+#[test]
+#[ignore = "needs gemini on PATH"]
+fn gemini_cli_through_the_gateway() {
+    drive("gemini", "gemini-2.5-pro");
+    kill_and_resume("gemini", "gemini-2.5-pro");
+}
+
+#[test]
+#[ignore = "needs opencode on PATH"]
+fn opencode_through_the_gateway() {
+    drive("opencode", "mock-model");
+    kill_and_resume("opencode", "mock-model");
+}
