@@ -70,6 +70,8 @@ fn a_decision_ends_the_session_that_was_in_the_middle() {
     let agent =
         AGENT.replace("echo 1 > one.txt;", "echo 1 > one.txt; [ -f GATE/go ] || { touch GATE/began; sleep 60; };");
     let env = world(TREE, AGENT);
+    // It leaves word outside.
+    env.unbound();
     env.write_program("agent.sh", &agent.replace("GATE", env.root().to_str().unwrap()));
     let mut gardener = env.command(&["-y", "gardener"]).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(gardener.stderr.take().unwrap()).lines();

@@ -13,6 +13,8 @@ fn hanging() -> (TestEnv, Child) {
     let agent =
         AGENT.replace("echo 1 > one.txt;", "echo 1 > one.txt; [ -f GATE/go ] || { touch GATE/began; sleep 60; };");
     let env = world(TREE, AGENT);
+    // It leaves word outside.
+    env.unbound();
     env.write_program("agent.sh", &agent.replace("GATE", env.root().to_str().unwrap()));
     let mut gardener = env.command(&["-y", "gardener"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(gardener.stderr.take().unwrap()).lines();
