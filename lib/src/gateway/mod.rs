@@ -42,7 +42,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 
 use self::talk::Talks;
-use crate::event::Usage;
+use crate::event::{SideCall, Usage};
 use crate::llm::wire::Format;
 use crate::llm::{Message, Remote, Request, Response, Script};
 
@@ -120,8 +120,8 @@ pub struct Arrival {
     pub before: Vec<Exchange>,
     /// How often this very request came, from 1.
     pub tries: u32,
-    /// What was spent beside the conversations since the last arrival: titles, counts, calls that broke off.
-    pub aside: Spent,
+    /// What was spent beside the conversations since the last arrival: titles, calls that broke off.
+    pub aside: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<String>,
     /// What is to be done with it. Dropped, the call is refused.
@@ -145,7 +145,7 @@ pub struct Rest {
     /// Exchanges that are over, oldest first.
     pub exchanges: Vec<Exchange>,
     /// What was spent besides.
-    pub aside: Spent,
+    pub aside: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<String>,
 }
@@ -240,7 +240,7 @@ impl Gateway {
         self.accepting.abort();
         let mut talks = self.shared.talks();
         let exchanges = talks.close();
-        let (aside, warnings) = talks.take_aside();
+        let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
         Rest { exchanges, aside, warnings }
     }
 }

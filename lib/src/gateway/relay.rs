@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
+use super::talk::ASIDE;
 use super::watch::{Heard, Watcher};
 use super::{Shared, Spent};
 use crate::event::Usage;
@@ -47,10 +48,14 @@ impl Flight {
             Heard::Counted(usage, _) | Heard::Cut(usage, _) => self.shared.spent(&self.model, *usage),
             Heard::Refused(..) => Spent::default(),
         };
+        let model = match &heard {
+            Heard::Whole(response) if !response.model.is_empty() => response.model.clone(),
+            _ => self.model.clone(),
+        };
         let mut talks = self.shared.talks();
         match self.number {
             Some(number) => talks.landed(number, heard, spent, self.told),
-            None => talks.spend(spent),
+            None => talks.spend(ASIDE, &model, spent),
         }
     }
 

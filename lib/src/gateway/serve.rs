@@ -181,7 +181,7 @@ impl Asked {
         let session = session(&self.parts.headers);
         let mut talks = self.shared.talks();
         let arrived = talks.arrive(request, session.as_deref())?;
-        let (aside, warnings) = talks.take_aside();
+        let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
         let (answer, gate) = oneshot::channel();
         let arrival = Arrival {
             talk: arrived.talk,

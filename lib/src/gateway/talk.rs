@@ -9,8 +9,17 @@ use std::sync::Arc;
 
 use super::watch::Heard;
 use super::{Exchange, Spent};
-use crate::event::Usage;
+use crate::event::{SideCall, Usage};
 use crate::llm::{Message, Part, Request, Role};
+
+/// What calls beside the conversations are for: something without tools, such as a title.
+pub(super) const ASIDE: &str = "aside";
+
+/// A call that broke off before its answer was whole.
+const BROKEN_OFF: &str = "broken_off";
+
+/// What an answer cost beyond what was known when it was told.
+const LATE: &str = "late";
 
 /// All conversations of one agent.
 #[derive(Debug, Default)]
@@ -18,7 +27,7 @@ pub(super) struct Talks {
     talks: Vec<Talk>,
     flights: u64,
     /// What was spent outside of exchanges that are told.
-    aside: Spent,
+    aside: Vec<SideCall>,
     warnings: Vec<String>,
 }
 
@@ -212,12 +221,12 @@ impl Talks {
                 self.talks.iter_mut().find(|talk| matches!(talk.state, State::Answered(own, _) if own == flight));
             match open {
                 Some(talk) => talk.spent += more,
-                None => self.aside += more,
+                None => self.spend(LATE, "", more),
             }
             return;
         }
         let Some(talk) = self.flying(flight) else {
-            self.aside += more;
+            self.spend(LATE, "", more);
             return;
         };
         talk.spent += more;
@@ -234,9 +243,28 @@ impl Talks {
         self.talks.iter_mut().find(|talk| matches!(talk.state, State::Asked(own) if own == flight))
     }
 
-    /// Something was spent beside the conversations.
-    pub(super) fn spend(&mut self, spent: Spent) {
-        self.aside += spent;
+    /// Something was spent beside the conversations. Without a model, it is that of the newest request.
+    pub(super) fn spend(&mut self, purpose: &str, model: &str, spent: Spent) {
+        if spent.usage == Usage::default() {
+            return;
+        }
+        let newest = self.talks.last().map(|talk| talk.model.as_str()).unwrap_or_default();
+        let model = if model.is_empty() { newest } else { model };
+        let same = |call: &&mut SideCall| call.purpose == purpose && call.model == model;
+        match self.aside.iter_mut().find(same) {
+            Some(call) => {
+                let mut sum = Spent { usage: call.token_usage, cost_usd: call.cost_usd };
+                sum += spent;
+                (call.token_usage, call.cost_usd) = (sum.usage, sum.cost_usd);
+            }
+            None => self.aside.push(SideCall {
+                purpose: purpose.to_owned(),
+                model: model.to_owned(),
+                provider: String::new(),
+                token_usage: spent.usage,
+                cost_usd: spent.cost_usd,
+            }),
+        }
     }
 
     /// Something the user should know.
@@ -247,20 +275,24 @@ impl Talks {
     }
 
     /// What was spent beside the conversations, and what the user should know, since the last time.
-    pub(super) fn take_aside(&mut self) -> (Spent, Vec<String>) {
-        (std::mem::take(&mut self.aside), std::mem::take(&mut self.warnings))
+    pub(super) fn take_aside(&mut self, provider: &str) -> (Vec<SideCall>, Vec<String>) {
+        let mut aside = std::mem::take(&mut self.aside);
+        aside.iter_mut().for_each(|call| provider.clone_into(&mut call.provider));
+        (aside, std::mem::take(&mut self.warnings))
     }
 
     /// Nothing more comes: the exchanges nobody was told of. What failed is counted aside.
     pub(super) fn close(&mut self) -> Vec<Exchange> {
         let mut order: Vec<(u64, usize)> = Vec::new();
+        let mut failed = Vec::new();
         for (at, talk) in self.talks.iter_mut().enumerate() {
             match &talk.state {
                 State::Answered(flight, _) => order.push((*flight, at)),
-                State::Asked(_) | State::Failed => self.aside += std::mem::take(&mut talk.spent),
+                State::Asked(_) | State::Failed => failed.push((talk.model.clone(), std::mem::take(&mut talk.spent))),
                 State::Told(..) => {}
             }
         }
+        failed.into_iter().for_each(|(model, spent)| self.spend(BROKEN_OFF, &model, spent));
         order.sort_unstable();
         order.into_iter().filter_map(|(_, talk)| self.tell(talk, Vec::new()).0).collect()
     }

@@ -15,8 +15,8 @@ use tokio::sync::mpsc;
 use self::tape::Tapes;
 use super::intent::intent_of;
 use super::{AgentError, Job, Turn, Turns, Verdict};
-use crate::event::ToolCall;
-use crate::gateway::{Arrival, Exchange, Facts, Gate, Gateway, Spent, Upstream};
+use crate::event::{SideCall, ToolCall};
+use crate::gateway::{Arrival, Exchange, Facts, Gate, Gateway, Upstream};
 use crate::llm::wire::Format;
 use crate::llm::{Message, Part, meta};
 use crate::process::Cancel;
@@ -160,7 +160,7 @@ struct Log<'a> {
     /// Whether the last turn on record is still to come again.
     repeating: bool,
     state: StateRef,
-    aside: Spent,
+    aside: Vec<SideCall>,
     warnings: Vec<String>,
     reported: usize,
     said: String,
@@ -175,7 +175,7 @@ impl<'a> Log<'a> {
             tapes: Tapes::default(),
             repeating: false,
             state: StateRef::default(),
-            aside: Spent::default(),
+            aside: Vec::new(),
             warnings: Vec::new(),
             reported: 0,
             said: String::new(),
@@ -205,8 +205,8 @@ impl<'a> Log<'a> {
         verdict
     }
 
-    fn put_aside(&mut self, spent: Spent, warnings: Vec<String>) {
-        self.aside += spent;
+    fn put_aside(&mut self, spent: Vec<SideCall>, warnings: Vec<String>) {
+        self.aside.extend(spent);
         self.warnings.extend(warnings);
     }
 
@@ -250,7 +250,7 @@ impl<'a> Log<'a> {
 
     /// A turn for what belongs to none: what was spent beside the conversations, or a program that never asked.
     fn remains(&self) -> Option<Turn> {
-        let nothing = self.aside == Spent::default() && self.warnings.is_empty();
+        let nothing = self.aside.is_empty() && self.warnings.is_empty();
         if self.reported > 0 && nothing {
             return None;
         }
@@ -259,11 +259,7 @@ impl<'a> Log<'a> {
 
     /// The turn with what was spent and noticed beside it.
     fn with_aside(&mut self, mut turn: Turn) -> Turn {
-        let aside = std::mem::take(&mut self.aside);
-        turn.usage += aside.usage;
-        if let Some(cost) = aside.cost_usd {
-            *turn.cost_usd.get_or_insert_default() += cost;
-        }
+        turn.side_calls.append(&mut self.aside);
         turn.warnings.append(&mut self.warnings);
         turn
     }

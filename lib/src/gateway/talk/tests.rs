@@ -181,7 +181,9 @@ fn an_answer_counts_from_its_last_word_and_what_comes_later_is_paid_too() {
     let next = talks.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
     assert_eq!((next.talk, next.ended.len(), next.ended[0].usage), (0, 1, Usage::default()));
     talks.landed(first.flight, Heard::Whole(Box::new(response(asks("a")))), spent(), Some(early));
-    assert_eq!(talks.take_aside().0, spent());
+    let (late, _) = talks.take_aside("p");
+    assert_eq!((late.len(), late[0].token_usage, late[0].cost_usd), (1, CALL, Some(0.5)));
+    assert_eq!((late[0].purpose.as_str(), late[0].model.as_str(), late[0].provider.as_str()), ("late", "m", "p"));
     talks.answered(next.flight, response(Message::assistant("Done.")), early);
     talks.landed(next.flight, Heard::Cut(CALL, "gone".into()), spent(), Some(early));
     assert_eq!(talks.close()[0].usage, CALL, "nobody was told of it yet");
@@ -195,7 +197,7 @@ fn an_answer_nobody_could_read_is_a_turn_with_a_warning() {
     let next = talks.arrive(&request(&[Message::user("task"), asks("a"), result("a")]), None).unwrap();
     assert_eq!((next.talk, next.ended.len()), (0, 1));
     assert_eq!((&next.ended[0].response, next.ended[0].usage), (&None, CALL));
-    assert!(talks.take_aside().1[0].contains("too long to be kept"));
+    assert!(talks.take_aside("p").1[0].contains("too long to be kept"));
 }
 
 #[test]

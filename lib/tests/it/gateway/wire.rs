@@ -107,7 +107,11 @@ async fn nothing_goes_on_before_the_gate_is_opened() {
     let told = Box::new(response(says("as before")));
     client.send("POST", &url, &[], body(Format::Anthropic, &task()).to_string().as_bytes()).await;
     let arrival = arrivals.recv().await.unwrap();
-    assert_eq!((arrival.tries, arrival.aside.usage), (2, USAGE), "the title was paid for");
+    assert_eq!(
+        (arrival.tries, arrival.aside[0].token_usage, arrival.aside[0].purpose.as_str()),
+        (2, USAGE, "aside"),
+        "the title was paid for"
+    );
     arrival.answer.send(Gate::Answer(told)).unwrap();
     assert_eq!(read(Format::Anthropic, &client.answer().await.unwrap().body).message.text(), "as before");
     gateway.refuse("over");
@@ -133,7 +137,12 @@ async fn pieces_go_on_as_they_come() {
     tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
     let rest = gateway.close();
     assert!(rest.exchanges.is_empty());
-    assert_eq!((rest.aside.usage.input, rest.aside.usage.cache_read), (100, 50), "what was counted until then");
+    let call = &rest.aside[0];
+    assert_eq!(
+        (call.purpose.as_str(), call.model.as_str(), call.provider.as_str()),
+        ("broken_off", "m-1", "anthropic")
+    );
+    assert_eq!((call.token_usage.input, call.token_usage.cache_read), (100, 50), "what was counted until then");
 }
 
 #[tokio::test]
@@ -175,14 +184,14 @@ async fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
         2 => Play::Drop,
         _ => stream(Format::Anthropic, says("Hello.")),
     });
-    let impatient = remote(&server, ANTHROPIC.0, |given| given.settings.timeout = 1);
+    let impatient = remote(&server, ANTHROPIC.0, |given| given.settings.timeout = 3);
     let (gateway, arrivals) = Gateway::open(impatient, Facts::default()).await.unwrap();
     let_through(arrivals);
     let url = format!("{}/v1/messages", gateway.base_url(Format::Anthropic));
     let ask = body(Format::Anthropic, &task());
     let got = post(&url, &ask).await;
     assert_eq!(got.status, 504, "{}", got.text());
-    assert!(got.json()["error"]["message"].as_str().unwrap().contains("said nothing for 1 s"));
+    assert!(got.json()["error"]["message"].as_str().unwrap().contains("said nothing for 3 s"));
     let mut client = Client::connect(&url).await;
     assert!(client.ask(&url, &[], ask.to_string().as_bytes()).await.is_none(), "the stream breaks off");
     let got = post(&url, &ask).await;
@@ -328,7 +337,7 @@ async fn what_cannot_be_read_is_passed_on_with_a_warning() {
     assert_eq!((got.status, server.seen()[0].body.clone()), (200, odd));
     let rest = gateway.close();
     assert!(rest.exchanges.is_empty());
-    assert_eq!(rest.aside.usage, USAGE, "but it is paid for");
+    assert_eq!(rest.aside[0].token_usage, USAGE, "but it is paid for");
     assert!(rest.warnings[0].contains("could not be read and made no turn"), "{:?}", rest.warnings);
 }
 
