@@ -29,12 +29,18 @@ impl Flight {
         Self { shared, number, model, told: None, over: false }
     }
 
-    /// The answer is whole. The client may ask its next question from now on, so this is told at once.
+    /// The answer is whole. The client may ask its next question from now on, or leave, so this is told at once; and
+    /// again when what comes after it says more about its cost.
     fn answered(&mut self, response: Response) {
+        let Some(number) = self.number else { return };
         let spent = self.spent(&response);
-        if let Some(number) = self.number.filter(|_| self.told.is_none()) {
-            self.told = Some(spent);
-            self.shared.talks().answered(number, response, spent);
+        match self.told.replace(spent) {
+            None => self.shared.talks().answered(number, response, spent),
+            Some(before) if before == spent => {}
+            Some(before) => {
+                let heard = Heard::Whole(Box::new(response));
+                self.shared.talks().landed(number, heard, spent, Some(before));
+            }
         }
     }
 
@@ -77,19 +83,15 @@ pub(super) struct Relay {
     answer: Answer,
     watcher: Option<Watcher>,
     flight: Flight,
-    noticed: bool,
 }
 
 impl Relay {
     pub(super) fn new(answer: Answer, watcher: Watcher, flight: Flight) -> Self {
-        Self { answer, watcher: Some(watcher), flight, noticed: false }
+        Self { answer, watcher: Some(watcher), flight }
     }
 
     /// The next piece; none at the end.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, HttpError>>> {
-        if self.watcher.is_none() {
-            return Poll::Ready(None);
-        }
         Poll::Ready(match ready!(self.answer.poll_chunk(context)) {
             Ok(Some(piece)) => {
                 self.listen(&piece);
@@ -109,8 +111,9 @@ impl Relay {
     fn listen(&mut self, piece: &[u8]) {
         let Some(watcher) = &mut self.watcher else { return };
         watcher.push(piece);
-        if !self.noticed && watcher.is_done() {
-            self.noticed = true;
+        if watcher.is_complete() {
+            self.finish(true);
+        } else if watcher.is_done() {
             watcher.answer().into_iter().for_each(|response| self.flight.answered(response));
         }
     }

@@ -1,7 +1,7 @@
 //! Listens in on an answer while it goes through, to know what was said and what it cost. It holds a bounded part of it:
 //! of an answer too long to keep, only the tokens are counted.
 
-use hyper::header::{CONTENT_TYPE, HeaderMap};
+use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value, json};
 
 use super::unpack::{Packing, Unpacker};
@@ -42,6 +42,8 @@ pub(super) struct Watcher {
     unpacker: Unpacker,
     ear: Ear,
     kept: usize,
+    /// How many bytes are still to come, where that was said before.
+    missing: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -76,13 +78,20 @@ impl Watcher {
             200..=299 => Ear::Body(Vec::new()),
             status => Ear::Refusal(status, Vec::new()),
         };
-        Self { format, unpacker: Unpacker::new(&Packing::of(headers)), ear, kept: 0 }
+        let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
+        Self { format, unpacker: Unpacker::new(&Packing::of(headers)), ear, kept: 0, missing: length }
     }
 
     /// Listens to the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let Self { format, unpacker, ear, kept } = self;
+        let Self { format, unpacker, ear, kept, missing } = self;
         unpacker.push(bytes, LONGEST, &mut |piece| ear.push(*format, piece, kept));
+        *missing = missing.map(|missing| missing.saturating_sub(bytes.len()));
+    }
+
+    /// Whether every byte is there. The client knows that as well, and waits for nothing more.
+    pub(super) fn is_complete(&self) -> bool {
+        self.missing == Some(0)
     }
 
     /// Whether everything is said, whatever may still come.
@@ -116,7 +125,8 @@ impl Watcher {
 
     /// What was heard, when nothing more comes. `ended` says that the answer came to its proper end.
     pub(super) fn finish(mut self, ended: bool) -> Heard {
-        let Self { format, unpacker, ear, kept } = &mut self;
+        let ended = ended || self.is_complete();
+        let Self { format, unpacker, ear, kept, .. } = &mut self;
         unpacker.finish(LONGEST, &mut |piece| ear.push(*format, piece, kept));
         if let Some(why) = unpacker.blind() {
             self.ear = Ear::Deaf(why.to_owned());

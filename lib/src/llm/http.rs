@@ -431,6 +431,15 @@ impl Answer {
     }
 }
 
+impl Drop for Answer {
+    /// Who has read everything need not ask for more to find out: the connection serves the next call then, too.
+    fn drop(&mut self) {
+        if self.body.is_end_stream() {
+            self.sender.take().into_iter().for_each(|sender| self.client.keep(sender));
+        }
+    }
+}
+
 /// An error and what lies behind it.
 fn with_cause(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

@@ -13,7 +13,7 @@ use pleach::process::Cancel;
 use serde_json::json;
 
 use super::client::{Client, post};
-use super::{ALL, USAGE, body, events, read, remote, result, says, stream, writes};
+use super::{ALL, USAGE, body, events, read, remote, request, response, result, says, stream, writes};
 use crate::server::{Play, Seen as Asked, Server};
 
 fn job() -> Job {
@@ -178,6 +178,73 @@ async fn the_next_call_may_come_before_the_stream_has_ended() {
     .await;
     assert_eq!((turns.len(), turns[0].intent.as_str(), turns[0].usage), (1, "I write a.", USAGE));
     assert_eq!(seen.last.unwrap().usage, USAGE);
+}
+
+#[tokio::test]
+async fn answers_in_one_piece_are_known_before_the_client_has_them() {
+    for (name, format, path) in ALL {
+        let path = path.replace(":streamGenerateContent?alt=sse", ":generateContent");
+        let lines = three_turns();
+        let server = Server::start(move |seen, _| {
+            let request = format.decode_request(seen.body.clone()).unwrap();
+            let number = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
+            let body = format.encode_reply(&response(lines[number].clone())).to_string();
+            Play::Answer(200, vec![("content-type", "application/json".into())], body)
+        });
+        let upstream = remote(&server, name, |_| {});
+        let (seen, turns) = drive(
+            upstream,
+            job(),
+            |_| Verdict::Go,
+            &Log::default(),
+            |base, _| async move {
+                let url = base.url(format, &path);
+                let mut messages = vec![Message::user("task")];
+                for _ in 0..3 {
+                    let ask = format.encode_request(&request(&messages), false);
+                    let answer = format.decode_reply(post(&url, &ask).await.json()).unwrap().message;
+                    let calls: Vec<String> = answer.tool_calls().map(|(id, _, _)| id.to_owned()).collect();
+                    messages.push(answer);
+                    messages.extend(calls.iter().map(|id| result(id)));
+                }
+            },
+        )
+        .await;
+        let intents: Vec<&str> = turns.iter().map(|turn| turn.intent.as_str()).collect();
+        assert_eq!(intents, ["I write a.", "I write b."], "{format:?}");
+        let last = seen.last.unwrap();
+        assert_eq!((last.intent.as_str(), last.usage), ("All done.", USAGE), "{format:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_cost_that_is_told_after_the_last_word_counts() {
+    let format = Format::Chat;
+    // The counts come after the end of the words, and the stream stays open.
+    let server = Server::start(move |_, _| Play::Stall(events(format, says("Done."))));
+    let upstream = remote(&server, ProviderName::Compatible, |_| {});
+    let (seen, _) = drive(
+        upstream,
+        job(),
+        |_| Verdict::Go,
+        &Log::default(),
+        |base, _| async move {
+            let url = base.url(format, "/chat/completions");
+            let mut client = Client::connect(&url).await;
+            let ask = body(format, &[Message::user("task")]).to_string();
+            client.send("POST", &url, &[], ask.as_bytes()).await;
+            client.head().await.unwrap();
+            let mut got = Vec::new();
+            while !String::from_utf8_lossy(&got).contains("[DONE]") {
+                got.extend(client.piece().await.unwrap());
+            }
+            // It leaves at once, and so does the program.
+            drop(client);
+        },
+    )
+    .await;
+    let last = seen.last.unwrap();
+    assert_eq!((last.intent.as_str(), last.usage, last.side_calls.len()), ("Done.", USAGE, 0));
 }
 
 #[tokio::test]

@@ -271,7 +271,11 @@ async fn a_hundred_megabytes_go_through_and_are_not_kept() {
 
 #[tokio::test]
 async fn connections_are_kept_on_both_sides() {
-    let server = Server::start(|_, _| stream(Format::Anthropic, says("Hello.")));
+    let whole = Format::Anthropic.encode_reply(&response(says("Hello."))).to_string();
+    let server = Server::start(move |_, before| match before {
+        2 | 3 => Play::Answer(200, vec![("content-type", "application/json".into())], whole.clone()),
+        _ => stream(Format::Anthropic, says("Hello.")),
+    });
     let (gateway, arrivals) = open(&server, ANTHROPIC.0).await;
     let_through(arrivals);
     let url = format!("{}/v1/messages", gateway.base_url(Format::Anthropic));
