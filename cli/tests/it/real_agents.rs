@@ -87,6 +87,10 @@ fn kill_and_resume(agent: &str, model: &str) {
     run.signal("KILL");
     run.end();
     env.assert_no_process_left();
+    // What is said right after the answer of a tool begins no new task for the script, whoever says it.
+    let answers = "{text: Go on., tools: [{write_file: {file_path: late.txt, content: \"late\\n\"}}]}\n      \
+                   - {text: Now all is done., usage: {input: 80, output: 8}}";
+    env.write("script.yaml", SCRIPT.replace("MODEL", model).replace("hang: true", answers));
     env.resume(&[]).expect(0);
     assert_eq!(env.files(), ["README.md", "late.txt", "one.txt"]);
     let story = env.story();
