@@ -166,7 +166,7 @@ fn interviewer(answers: Answers) -> Box<dyn Interviewer> {
 }
 
 /// The model providers of the built-in agent.
-fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Result<Providers, Failure> {
+pub fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Result<Providers, Failure> {
     let script = config.providers.script.file.as_ref().map(|file| {
         let unusable = |why: String| {
             Failure::new(Exit::Usage, format!("cannot use the script `{}`: {why}", file.display()))

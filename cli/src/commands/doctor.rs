@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use pleach::agent::Roster;
 use pleach::config::Environment;
 use pleach::git::Repo;
 use pleach::llm::Providers;
@@ -14,7 +15,7 @@ use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
 use crate::render::Out;
-use crate::session::protection;
+use crate::session::{protection, providers};
 use crate::settings;
 use crate::survey::health::{self, Finding, Level};
 use crate::survey::{self, agents};
@@ -73,9 +74,13 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     });
     let spawner = spawner(&settings.environment)?;
     let runtime = runtime()?;
-    let installed = runtime.block_on(agents::installed(environment, &spawner, &root));
-    let providers = Providers::new(config, &settings.environment, &spawner, None);
-    findings.extend(health::configured(config, &settings, &providers, &root));
+    let installed = runtime.block_on(agents::installed(environment, &spawner));
+    let providers = providers(&settings, config, &spawner).unwrap_or_else(|failure| {
+        findings.push(Finding::error("settings", failure.sentence(), failure.hint.unwrap_or_default()));
+        Providers::default()
+    });
+    let roster = Roster::new(config, providers, spawner.clone()).with_programs(&settings.environment, Vec::new());
+    findings.extend(runtime.block_on(health::configured(config, &roster, &settings.environment)));
     findings.push(health::installed(&installed));
     findings.push(health::keys(&survey::keys(&settings.environment)));
     if args.online {

@@ -17,7 +17,7 @@ use crate::render::Out;
 use crate::session::own_program;
 use crate::settings::{self, PROJECT_FILES, Search};
 use crate::survey;
-use crate::survey::agents::{self, Installed, KNOWN};
+use crate::survey::agents::{self, Installed};
 use crate::survey::project::{self, Files, Guess};
 use crate::trust::confirm;
 
@@ -79,7 +79,7 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
 /// Looks around.
 fn look(globals: &Globals, root: &Path) -> Result<Found, Failure> {
     let spawner = spawner(&globals.environment)?;
-    let agents = runtime()?.block_on(agents::installed(&globals.environment, &spawner, root));
+    let agents = runtime()?.block_on(agents::installed(&globals.environment, &spawner));
     Ok(Found { agents, keys: survey::keys(&globals.environment), guesses: project::guesses(&files(root)?) })
 }
 
@@ -120,11 +120,7 @@ impl Found {
 
     /// The agent to use: one that can work at once, else the built-in one if it could, else one that is there.
     fn agent(&self) -> Option<&str> {
-        let has_key = |name: &str| {
-            let provider = KNOWN.iter().find(|known| known.name == name).and_then(|known| known.provider);
-            self.keys.iter().any(|(with_key, _)| Some(*with_key) == provider)
-        };
-        let ready = self.agents.iter().find(|agent| agent.has_login || has_key(agent.name));
+        let ready = self.agents.iter().find(|agent| agent.has_login || agent.has_key);
         let builtin = || Some("builtin").filter(|_| !self.keys.is_empty());
         ready.map(|agent| agent.name).or_else(builtin).or(self.agents.first().map(|agent| agent.name))
     }
@@ -136,7 +132,7 @@ impl Found {
             .map(|agent| {
                 json!({
                     "name": agent.name, "path": agent.path.to_string_lossy(), "version": agent.version,
-                    "login": agent.has_login,
+                    "login": agent.has_login, "key": agent.has_key,
                 })
             })
             .collect();
@@ -258,11 +254,12 @@ mod tests {
     use super::*;
 
     fn found(agents: &[(&'static str, bool)], keys: &[(ProviderName, &'static str)]) -> Found {
-        let agents = agents.iter().map(|(name, has_login)| Installed {
+        let agents = agents.iter().map(|(name, is_ready)| Installed {
             name,
             path: "/bin/x".into(),
             version: None,
-            has_login: *has_login,
+            has_login: *is_ready,
+            has_key: false,
         });
         Found { agents: agents.collect(), keys: keys.to_vec(), guesses: Vec::new() }
     }
@@ -270,10 +267,8 @@ mod tests {
     #[test]
     fn who_can_work_at_once_is_chosen() {
         let anthropic = (ProviderName::Anthropic, "ANTHROPIC_API_KEY");
-        let openai = (ProviderName::Openai, "OPENAI_API_KEY");
         for (agents, keys, expected) in [
-            (&[("claude", false), ("codex", false)][..], &[openai][..], Some("codex")),
-            (&[("claude", false), ("gemini", true)], &[], Some("gemini")),
+            (&[("claude", false), ("gemini", true)][..], &[][..], Some("gemini")),
             (&[("gemini", false)], &[anthropic], Some("builtin")),
             (&[("opencode", false)], &[], Some("opencode")),
             (&[], &[anthropic], Some("builtin")),

@@ -1,19 +1,21 @@
 //! Whether all is well: what was looked at, what is wrong with it, and how to mend it.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
+use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
 use pleach::engine::{Leftover, Places, Session, Standing, View};
 use pleach::git::{self, Repo};
-use pleach::llm::{Providers, Remote};
-use pleach::process::Spawner;
+use pleach::llm::Remote;
 use pleach::process::sandbox::Chosen;
+use pleach::process::{Cancel, Spawner};
 use pleach::text::{counted, listed};
 use pleach::workspace::{Lock, default_worktree_base, free_space, repo_name};
 use serde::Serialize;
 
-use super::agents::{self, Installed, KNOWN};
+use super::agents::Installed;
 use crate::failure::of_git;
 use crate::settings::Settings;
 
@@ -109,63 +111,56 @@ pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
     }
 }
 
-/// Whether every agent the settings name can be started.
-pub fn configured(config: &Config, settings: &Settings, providers: &Providers, root: &Path) -> Vec<Finding> {
-    let mut choices: Vec<(String, AgentChoice)> = Vec::new();
-    choices.extend(config.agent.iter().map(|choice| ("agent".to_owned(), choice.clone())));
+/// Whether every agent the settings name can be started, and what it would start with.
+pub async fn configured(config: &Config, roster: &Roster, environment: &Environment) -> Vec<Finding> {
+    let mut choices: Vec<(String, AgentChoice, Option<&str>)> = Vec::new();
+    choices.extend(config.agent.iter().map(|choice| ("agent".to_owned(), choice.clone(), None)));
     let named = config.agents.iter().filter_map(|(name, agent)| Some((name, agent.runner.clone()?)));
-    choices.extend(named.map(|(name, choice)| (format!("agents.{name}.runner"), choice)));
+    choices.extend(named.map(|(name, choice)| (format!("agents.{name}.runner"), choice, Some(name.as_str()))));
     let steps = config.tree.steps.iter().filter_map(|(name, step)| Some((name, step.runner.clone()?)));
-    choices.extend(steps.map(|(name, choice)| (format!("tree.steps.{name}.runner"), choice)));
+    choices.extend(steps.map(|(name, choice)| (format!("tree.steps.{name}.runner"), choice, None)));
+    let mut findings = Vec::new();
     if config.agent.is_none() {
         let fix = "name one with `agent:` in pleach.yaml; `pleach init` writes one";
-        let none = Finding::warn("agent", "no agent is configured, so runs are simulated", fix);
-        return std::iter::once(none)
-            .chain(choices.iter().map(|choice| agent(choice, settings, providers, root)))
-            .collect();
+        findings.push(Finding::warn("agent", "no agent is configured, so runs are simulated", fix));
     }
-    choices.iter().map(|choice| agent(choice, settings, providers, root)).collect()
+    // A program the settings bring along is not even asked for its version: nobody may have agreed to it.
+    let brought = |name: &str| config.agents.get(name).is_some_and(|agent| !agent.command.is_empty());
+    for (key, choice, name) in choices {
+        let is_known = choice.argv().is_none() && !brought(choice.kind()) && !name.is_some_and(brought);
+        findings.push(agent((&key, &choice), roster.agent(&choice, name), is_known, environment).await);
+    }
+    findings
 }
 
 /// Whether one agent can be started.
-fn agent((key, choice): &(String, AgentChoice), settings: &Settings, providers: &Providers, root: &Path) -> Finding {
-    let found = |program: &str| agents::find(program, &settings.environment, root);
-    let ok = || Finding::ok("agent", format!("`{key}` is {choice}"));
-    match choice {
-        AgentChoice::Simulation => ok(),
-        AgentChoice::Builtin => match providers.get(None) {
-            Ok(_) => ok(),
-            Err(error) => {
-                let text = error.to_string();
-                let (message, fix) = text.split_once("; ").unwrap_or((&text, "see docs/configuration.md"));
-                Finding::error("agent", format!("`{key}` is builtin, but {message}"), fix)
-            }
-        },
-        AgentChoice::Acp(_) | AgentChoice::Command(_) => {
-            let program = choice.argv().and_then(|argv| argv.into_iter().next()).unwrap_or_default();
-            match found(&program) {
-                Some(_) => ok(),
-                None => Finding::error(
-                    "agent",
-                    format!("`{key}` is {choice}, but `{program}` is no program that could be run"),
-                    "install it, put it on PATH, or correct the setting",
-                ),
-            }
+async fn agent(
+    (key, choice): (&str, &AgentChoice),
+    made: Result<Arc<dyn Agent>, NoAgent>,
+    is_known: bool,
+    environment: &Environment,
+) -> Finding {
+    let made = match made {
+        Ok(made) => made,
+        Err(error) => {
+            let text = error.to_string();
+            let (message, fix) = text.split_once("; ").unwrap_or((&text, "see docs/agents.md"));
+            return Finding::error("agent", format!("`{key}` ({choice}): {message}"), fix);
         }
-        kind => {
-            // An entry of the same name may run it another way.
-            let own = settings.resolved.config.agents.get(kind.kind()).and_then(|agent| agent.command.first());
-            let program = own.map_or(kind.kind(), String::as_str);
-            let install = KNOWN.iter().find(|known| known.name == program).map_or("install it", |known| known.install);
-            match found(program) {
-                Some(_) => ok(),
-                None => Finding::error(
-                    "agent",
-                    format!("`{key}` is {choice}, but `{program}` is not on PATH"),
-                    format!("`{install}`, or name another agent"),
-                ),
-            }
-        }
+    };
+    if let Some(program) = made.as_program().filter(|_| is_known) {
+        let introduction = program.introduce(&Cancel::never()).await.to_string();
+        let introduction = introduction.strip_prefix("agent ").unwrap_or(&introduction);
+        return Finding::ok("agent", format!("`{key}` is {introduction}"));
+    }
+    let argv = choice.argv().unwrap_or_default();
+    match argv.first().filter(|program| !program.contains('/') && find_program(program, environment).is_none()) {
+        None => Finding::ok("agent", format!("`{key}` is {choice}")),
+        Some(program) => Finding::error(
+            "agent",
+            format!("`{key}` ({choice}): there is no program `{program}` on PATH"),
+            "install it, or correct the command",
+        ),
     }
 }
 

@@ -232,6 +232,32 @@ fn an_agent_that_never_answers_is_ended_by_the_clock() {
     assert!(reason.contains("timed out after 1s"), "{reason}");
 }
 
+#[test]
+fn the_settings_of_an_agent_are_kept() {
+    let env = agent("shell test \"$GREETING\" = hello\nask a 1\nhang");
+    let settings = "agents: {acp: {idle_timeout: 1, env: {GREETING: hello}}}\n";
+    env.configure(&format!("{}{settings}", env.read("pleach.yaml")));
+    let reason = failure(&env);
+    assert!(reason.contains("timed out after 1s without output"), "{reason}");
+    assert_eq!(env.files(), ["README.md", "a"], "what was done until then is kept");
+    let calls = env.story().all("AgentTurn")[0]["tool_calls"].clone();
+    assert_eq!((&calls[0]["name"], &calls[0]["is_error"]), (&json!("execute"), &json!(false)));
+    let mode = "agents: {acp: {permission_mode: yolo}}\n";
+    let env = agent("say Never.");
+    env.configure(&format!("{}{mode}", env.read("pleach.yaml")));
+    let reason = failure(&env);
+    assert!(reason.contains("no permission mode to choose, so it cannot use `yolo`"), "{reason}");
+}
+
+#[test]
+fn an_agent_that_is_not_there_is_found_out_before_a_session_is_made() {
+    let env = TestEnv::with_repo();
+    env.configure("agent: 'acp:nowhere-to-be-found --acp'\n");
+    let ran = env.run(&graph("one", ONE), &[]).expect(7);
+    assert!(ran.stderr.contains("no program `nowhere-to-be-found` on PATH"), "{ran}");
+    assert!(env.sessions().is_empty());
+}
+
 #[track_caller]
 fn failure_of(script: &str, body: &str) -> String {
     let env = agent(script);

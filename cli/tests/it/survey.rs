@@ -213,7 +213,7 @@ fn doctor_finds_nothing_wrong_with_a_good_world() {
     ok     git         [GIT]
     ok     repository  [TEMP]/repo
     ok     settings    [TEMP]/pleach.yaml
-    ok     agent       `agent` is claude
+    ok     agent       `agent` is claude 2.1.325 (turns: gateway), billed to ANTHROPIC_API_KEY through the gateway
     ok     agent       `agents.helper.runner` is builtin
     ok     installed   claude 2.1.325
     ok     keys        anthropic (ANTHROPIC_API_KEY)
@@ -239,12 +239,12 @@ fn doctor_names_what_does_not_work_and_how_to_mend_it() {
     ok     git         [GIT]
     ok     repository  [TEMP]/repo
     ok     settings    [TEMP]/pleach.yaml
-    error  agent       `agent` is codex, but `codex` is not on PATH
-                       fix: `npm install -g @openai/codex`, or name another agent
-    error  agent       `agents.a.runner` is builtin, but there is no model to ask
+    error  agent       `agent` (codex): Codex is not installed: there is no program `codex` on PATH
+                       fix: install it with `npm install -g @openai/codex`
+    error  agent       `agents.a.runner` (builtin): there is no model to ask
                        fix: set a key such as ANTHROPIC_API_KEY, or `providers.default` and its settings in pleach.yaml
-    error  agent       `agents.b.runner` is acp:nowhere --acp, but `nowhere` is no program that could be run
-                       fix: install it, put it on PATH, or correct the setting
+    error  agent       `agents.b.runner` (acp:nowhere --acp): The agent is not installed: there is no program `nowhere` on PATH
+                       fix: install it, or correct the command
     ok     agent       `agents.c.runner` is simulation
     ok     installed   none of claude, codex, gemini and opencode is on PATH
     ok     keys        none is set
@@ -259,6 +259,20 @@ fn doctor_names_what_does_not_work_and_how_to_mend_it() {
     let levels: Vec<&str> =
         told["findings"].as_array().unwrap().iter().filter_map(|found| found["level"].as_str()).collect();
     assert_eq!(levels.iter().filter(|level| **level == "error").count(), 3, "{told}");
+}
+
+#[test]
+fn doctor_starts_no_program_the_repository_brings_along() {
+    let bare = Bare::new();
+    let trap = bare.0.write_program("repo/trap", "#!/bin/sh\n: > \"$0.sprung\"\necho 1.0\n");
+    let trap = trap.display();
+    bare.0.configure(&format!(
+        "agent: claude\nagents: {{claude: {{command: ['{trap}']}}, a: {{runner: 'acp:{trap}'}}, \
+         b: {{runner: 'command:{trap}', turns: node}}, c: {{runner: codex, command: ['{trap}']}}}}\n"
+    ));
+    bare.pleach(&["doctor"]).expect(0);
+    bare.pleach(&["init"]).expect(4);
+    assert!(!bare.0.root().join("repo/trap.sprung").exists());
 }
 
 #[test]

@@ -32,7 +32,7 @@ use crate::process::{Cancel, Sandbox};
 
 pub use acp::AcpAgent;
 pub use builtin::Builtin;
-pub use cli::{CliAgent, Introduction, hook_main};
+pub use cli::{CliAgent, Introduction, Preset, Versions, find_program, hook_main};
 pub use command::CommandAgent;
 pub use commit_message::{command_message, commit_message};
 pub use driven::{Driven, Seen, StateRef};

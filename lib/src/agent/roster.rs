@@ -147,6 +147,11 @@ impl Roster {
         Some(self.make(choice, None, None))
     }
 
+    /// The agent of this kind, with what the settings say about the name `name`.
+    pub fn agent(&self, choice: &AgentChoice, name: Option<&str>) -> Result<Arc<dyn Agent>, NoAgent> {
+        self.make(choice.clone(), None, name)
+    }
+
     /// The agents among those of these nodes that are programs, each once, introduced before they work.
     pub async fn introduce<'n>(&self, nodes: impl IntoIterator<Item = &'n Node>, cancel: &Cancel) -> Vec<Introduction> {
         let mut all: Vec<Introduction> = Vec::new();
@@ -183,7 +188,15 @@ impl Roster {
             }
             AgentChoice::Acp(_) => {
                 let argv = choice.argv().unwrap_or_default();
-                Ok(Arc::new(AcpAgent::new(argv, self.spawner.clone())))
+                // A path is seen from the working copy, which is not there yet.
+                let bare = argv.first().filter(|program| !program.contains('/'));
+                if let Some(program) = bare.filter(|program| find_program(program, &self.environment).is_none()) {
+                    let (title, how) = ("The agent".to_owned(), "install it, or correct the command".to_owned());
+                    return Err(NoAgent::Missing { title, program: program.clone(), how });
+                }
+                let profile = self.profile(Some(name.unwrap_or(choice.kind())));
+                let agent = AcpAgent::new(argv, self.spawner.clone()).as_known(&self.environment);
+                Ok(Arc::new(agent.with_profile(profile).with_settings(&settings)))
             }
         }
     }

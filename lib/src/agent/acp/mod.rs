@@ -14,8 +14,9 @@ mod state;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -28,8 +29,9 @@ use self::client::{Act, Ask, Client, Ended};
 use self::lines::{Line, Lines, UNREAD};
 use self::policy::Policy;
 use self::state::State;
+use super::cli::{Preset, epilogue};
 use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turns, Verdict};
-use crate::config::AgentSettings;
+use crate::config::{AgentSettings, Environment};
 use crate::process::{Cancel, Canceller, Command, Exit, Limits, Output, SpawnError, Spawner, Stream};
 use crate::text::{shorten, tail};
 
@@ -68,6 +70,10 @@ pub struct AcpAgent {
     mode: Option<String>,
     timeout: Option<Duration>,
     idle: Duration,
+    /// What it writes outside its working copy.
+    keeps: Vec<PathBuf>,
+    /// Variables it gets only in a sandbox.
+    bounded_env: Vec<(OsString, Option<OsString>)>,
 }
 
 impl AcpAgent {
@@ -81,7 +87,27 @@ impl AcpAgent {
             mode: None,
             timeout: None,
             idle: IDLE,
+            keeps: Vec::new(),
+            bounded_env: Vec::new(),
         }
+    }
+
+    /// The same for a program of an agent that is known: it gets its own key and may write its own files, as it does when
+    /// it is run by its name. A program is known by its bare name, as PATH finds it: whoever brings another one along
+    /// does not get at keys by giving it that name.
+    #[must_use]
+    pub fn as_known(mut self, environment: &Environment) -> Self {
+        let Some(preset) = self.argv.first().and_then(|program| known(program.to_str()?)) else { return self };
+        let keys = preset.keys.iter().filter_map(|key| Some((key.into(), Some(environment.get_os(key)?.to_owned()))));
+        self.env.extend(keys);
+        let variables = |all: &BTreeMap<String, String>| -> Vec<(OsString, Option<OsString>)> {
+            all.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect()
+        };
+        self.env.extend(variables(&preset.env));
+        self.bounded_env = variables(&preset.bounded_env);
+        let home = environment.get_os("HOME").map(PathBuf::from);
+        self.keeps = home.iter().flat_map(|home| preset.keeps.iter().map(|kept| home.join(kept))).collect();
+        self
     }
 
     /// The same, with what makes a named agent different from the others.
@@ -108,11 +134,11 @@ impl AcpAgent {
     }
 
     fn ask(&self, job: &Job) -> Ask {
-        let mut prompt = job.prompt_in_bounds();
+        let mut prompt = format!("{}{}", job.prompt.trim_end(), epilogue(job));
         if job.continues {
             prompt = format!("{INTERRUPTED}\n\n{prompt}");
-        } else if job.resume.is_none() && !self.profile.layers.is_empty() {
-            prompt = format!("{}\n# Now\n{prompt}", self.profile.told().trim_start());
+        } else if !self.profile.layers.is_empty() {
+            prompt = format!("{}\n\n{prompt}", self.profile.told().trim());
         }
         Ask {
             prompt,
@@ -140,8 +166,9 @@ impl AcpAgent {
             return Ok(Reply { text: String::new(), end: End::Stopped });
         }
         // It speaks to its model by itself.
-        job.sandbox = job.sandbox.map(|sandbox| Arc::new(sandbox.with_network()));
+        job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.with_network().with_write(self.keeps.iter().cloned())));
         let (client, hello) = Client::new(self.ask(&job));
+        job.env.extend(self.bounded_env.iter().filter(|_| job.sandbox.is_some()).cloned());
         job.env.extend(self.env.iter().cloned());
         let wall = job.timeout.into_iter().chain(self.timeout).min();
         let command = Command {
@@ -223,6 +250,12 @@ impl AcpAgent {
             }
         }
     }
+}
+
+/// What is known of a program, by its name: the agent itself, or what makes it speak the protocol.
+fn known(program: &str) -> Option<&'static Preset> {
+    let ends = ["-agent-acp", "-code-acp", "-acp"];
+    Preset::of(ends.iter().find_map(|end| program.strip_suffix(end)).unwrap_or(program))
 }
 
 impl Agent for AcpAgent {

@@ -440,3 +440,19 @@ fn an_agent_nobody_can_log_in_to_is_named() {
     play.refuse(-32603, "no browser");
     assert!(play.failure().to_string().contains("no browser"), "{:?}", play.ended);
 }
+
+#[test]
+fn programs_of_known_agents_are_known_by_their_bare_name() {
+    let title = |program: &str| super::known(program).map(|preset| preset.title.as_str());
+    for (program, expected) in [
+        ("gemini", Some("Gemini CLI")),
+        ("claude-agent-acp", Some("Claude Code")),
+        ("claude-code-acp", Some("Claude Code")),
+        ("codex-acp", Some("Codex")),
+        ("./gemini", None),
+        ("/tmp/codex-acp", None),
+        ("other-acp", None),
+    ] {
+        assert_eq!(title(program), expected, "{program}");
+    }
+}

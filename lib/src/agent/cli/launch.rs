@@ -57,23 +57,9 @@ impl CliAgent {
         format!("{told}{}{}", job.prompt, self.epilogue(job))
     }
 
-    /// What every agent is told after its task.
+    /// What it is told after its task.
     fn epilogue(&self, job: &Job) -> String {
-        if self.settings.is_command {
-            return String::new();
-        }
-        let bounds = match &job.sandbox {
-            Some(sandbox) if job.tools => format!(" {}", bounds::told(sandbox)),
-            _ => String::new(),
-        };
-        let tools = if job.tools { "" } else { " You have no tools in this step: answer in words." };
-        format!(
-            "\n\nYou work in a copy of the repository made for this run; keep to it. Nobody watches and nobody can \
-             answer a question: decide yourself. What you change is committed for you, so do not commit, and do not \
-             switch branches.{tools}{bounds} If there is nothing to change, say why. If the step did not simply succeed, write \
-             {{\"outcome\": \"success|retry|fail|partial_success\", \"notes\": \"why\"}} to the file `{}`.",
-            job.status_file.display()
-        )
+        if self.settings.is_command { String::new() } else { epilogue(job) }
     }
 
     /// The command that starts the agent.
@@ -191,6 +177,22 @@ impl CliAgent {
         let asked = asked.or(needs_one.then_some("worker"))?;
         Some(self.settings.models.get(asked).cloned().unwrap_or_else(|| asked.to_owned()))
     }
+}
+
+/// What every agent that works by itself is told after its task.
+pub(in crate::agent) fn epilogue(job: &Job) -> String {
+    let bounds = match &job.sandbox {
+        Some(sandbox) if job.tools => format!(" {}", bounds::told(sandbox)),
+        _ => String::new(),
+    };
+    let tools = if job.tools { "" } else { " You have no tools in this step: answer in words." };
+    format!(
+        "\n\nYou work in a copy of the repository made for this run; keep to it. Nobody watches and nobody can \
+         answer a question: decide yourself. What you change is committed for you, so do not commit, and do not \
+         switch branches.{tools}{bounds} If there is nothing to change, say why. If the step did not simply succeed, write \
+         {{\"outcome\": \"success|retry|fail|partial_success\", \"notes\": \"why\"}} to the file `{}`.",
+        job.status_file.display()
+    )
 }
 
 /// Writes the task beside the status file, outside the working copy.

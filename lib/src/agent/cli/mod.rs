@@ -34,6 +34,7 @@ use crate::llm::{Message, Prices};
 use crate::process::{Cancel, Canceller, Command, Output, Spawner, Stream};
 
 pub use hooks::hook_main;
+pub(super) use launch::epilogue;
 pub use preset::Preset;
 pub use probe::{Billed, Introduction, Versions, find_program};
 
