@@ -105,8 +105,7 @@ impl AcpAgent {
         };
         self.env.extend(variables(&preset.env));
         self.bounded_env = variables(&preset.bounded_env);
-        let home = environment.get_os("HOME").map(PathBuf::from);
-        self.keeps = home.iter().flat_map(|home| preset.keeps.iter().map(|kept| home.join(kept))).collect();
+        self.keeps = preset.kept_in(environment);
         self
     }
 
@@ -164,6 +163,11 @@ impl AcpAgent {
         }
         if cancel.is_stopped() {
             return Ok(Reply { text: String::new(), end: End::Stopped });
+        }
+        if job.sandbox.is_some() {
+            // What is not there cannot be opened to it. The files among them it makes beside the directories.
+            let missing = self.keeps.iter().filter(|kept| kept.extension().is_none() && !kept.exists());
+            missing.for_each(|kept| drop(std::fs::create_dir_all(kept)));
         }
         // It speaks to its model by itself.
         job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.with_network().with_write(self.keeps.iter().cloned())));

@@ -163,8 +163,7 @@ impl CliAgent {
         Some(Arc::new(match endpoint {
             Some(endpoint) => sandbox.through(endpoint.port).with_write([job.home.clone()]),
             None => {
-                let home = self.environment.get_os("HOME").map(PathBuf::from);
-                let kept = home.iter().flat_map(|home| self.preset.keeps.iter().map(|kept| home.join(kept)));
+                let kept = self.preset.kept_in(&self.environment).into_iter();
                 sandbox.with_network().with_write(kept.chain([job.home.clone()]))
             }
         }))

@@ -2,11 +2,12 @@
 //! configuration says over it.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use serde::Deserialize;
 
-use crate::config::{AgentSettings, AgentStdin, ParserName, ProviderName, TurnMode};
+use crate::config::{AgentSettings, AgentStdin, Environment, ParserName, ProviderName, TurnMode};
 use crate::llm::wire::Format;
 
 /// How a program is driven as an agent.
@@ -131,7 +132,27 @@ static TABLE: LazyLock<BTreeMap<String, Preset>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("presets.json")).expect("the table was read by this module's tests")
 });
 
+/// The directories of a home that variables may put elsewhere.
+const MOVED: [(&str, &str); 4] = [
+    (".config", "XDG_CONFIG_HOME"),
+    (".cache", "XDG_CACHE_HOME"),
+    (".local/share", "XDG_DATA_HOME"),
+    (".local/state", "XDG_STATE_HOME"),
+];
+
 impl Preset {
+    /// Where what it writes for itself is, when it runs in the user's home.
+    pub fn kept_in(&self, environment: &Environment) -> Vec<PathBuf> {
+        let directory = |name: &str| environment.get_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let place = |kept: &String| {
+            let moved = |(usual, variable): &(&str, &str)| {
+                Some(directory(variable)?.join(Path::new(kept).strip_prefix(usual).ok()?))
+            };
+            MOVED.iter().find_map(moved).or_else(|| Some(directory("HOME")?.join(kept)))
+        };
+        self.keeps.iter().filter_map(place).collect()
+    }
+
     /// The preset of a kind of agent.
     pub fn of(kind: &str) -> Option<&'static Self> {
         TABLE.get(kind)
@@ -201,6 +222,16 @@ impl Preset {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_agents_keep_is_found_where_variables_put_it() {
+        let environment =
+            Environment::from_pairs([("HOME", "/h"), ("XDG_DATA_HOME", "/data"), ("XDG_CACHE_HOME", "x")]);
+        let kept = Preset::of("opencode").unwrap().kept_in(&environment);
+        for place in ["/data/opencode", "/h/.config/opencode", "/h/.cache/opencode"] {
+            assert!(kept.contains(&PathBuf::from(place)), "{place} is not in {kept:?}");
+        }
+    }
 
     #[test]
     fn the_table_has_every_agent_that_is_a_program() {
