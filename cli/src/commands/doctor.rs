@@ -86,7 +86,8 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     if args.online {
         findings.extend(runtime.block_on(health::online(config, &settings, &spawner)));
     }
-    findings.push(health::sandbox(protection(&settings, config).map_err(|failure| failure.sentence())));
+    let alone = roster.configured().is_some_and(|agent| agent.is_ok_and(|agent| agent.needs_network()));
+    findings.push(health::sandbox(protection(&settings, config).map_err(|failure| failure.sentence()), alone));
     let mut disks = vec![("pleach's state", settings.state_dir.as_path())];
     disks.extend(repo.as_ref().map(|_| ("the repository", root.as_path())));
     findings.extend(health::disk(&disks));

@@ -164,10 +164,10 @@ async fn agent(
     }
 }
 
-/// What keeps agents where they belong.
-pub fn sandbox(chosen: Result<Chosen, String>) -> Finding {
+/// What keeps agents where they belong. `alone`: the agent of the settings reaches its model by itself.
+pub fn sandbox(chosen: Result<Chosen, String>, alone: bool) -> Finding {
     match chosen {
-        Ok(Chosen::On(policy)) => Finding::ok("sandbox", policy.in_words(false)),
+        Ok(Chosen::On(policy)) => Finding::ok("sandbox", policy.in_words(alone)),
         Ok(Chosen::Off) => Finding::warn(
             "sandbox",
             "it is off, so nothing keeps agents in their worktree",
