@@ -339,3 +339,94 @@ fn over(below: AgentSettings, above: &AgentSettings) -> AgentSettings {
         ..AgentSettings::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::{Layer, Level, resolve};
+    use crate::ids::NodeId;
+
+    /// The agents of a configuration, where `claude` and `codex` are installed.
+    fn roster(yaml: &str, keys: &[(&str, &str)]) -> (Roster, tempfile::TempDir) {
+        let bin = tempfile::tempdir().unwrap();
+        for name in ["claude", "codex"] {
+            let file = bin.path().join(name);
+            std::fs::write(&file, "").unwrap();
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        let config = resolve(vec![Layer::file(Level::Project, Path::new("/p/pleach.yaml"), yaml)]).unwrap().config;
+        let pairs = keys.iter().copied().chain([("PATH", bin.path().to_str().unwrap())]);
+        let environment = Environment::from_pairs(pairs);
+        let spawner = Spawner::new(Vec::new(), &environment);
+        let providers = Providers::new(&config, &environment, &spawner, None);
+        (Roster::new(&config, providers, spawner).with_programs(&environment, vec!["hook".into()]), bin)
+    }
+
+    fn node(agent: &str) -> Node {
+        let agent = if agent.is_empty() { String::new() } else { format!(", agent=\"{agent}\"") };
+        let dot = format!(
+            "digraph g {{ start [shape=Mdiamond] exit [shape=Msquare] n [prompt=\"x\"{agent}] start -> n -> exit }}"
+        );
+        let inputs = crate::plan::Inputs { files: BTreeMap::new(), values: BTreeMap::new() };
+        let pipeline = crate::plan::load(&dot, &inputs, &[]).0.unwrap();
+        pipeline.node(&NodeId::new("n").unwrap()).unwrap().clone()
+    }
+
+    /// How an agent would work, in a line.
+    fn shown(roster: &Roster, agent: &str) -> String {
+        match roster.of(&node(agent)) {
+            Err(error) => error.to_string(),
+            Ok(agent) => match agent.as_program() {
+                Some(program) => {
+                    let CliAgent { kind, turns, settings, preset, .. } = program;
+                    format!(
+                        "{kind} {turns} {:?} {:?} {:?}",
+                        settings.args,
+                        settings.permission_mode,
+                        preset.env.get("A")
+                    )
+                }
+                None => agent.kind().to_owned(),
+            },
+        }
+    }
+
+    #[test]
+    fn a_named_agent_goes_over_its_kind() {
+        let yaml = "agent: claude\nagents:\n  claude: {turns: node, args: [--x], env: {A: kind}}\n  \
+                    reviewer: {runner: claude, permission_mode: plan, env: {A: name}}\n  \
+                    other: {runner: codex}\n  plain: {model: m}\n";
+        let (roster, _bin) = roster(yaml, &[]);
+        assert_eq!(shown(&roster, ""), "claude node [\"--x\"] None Some(\"kind\")");
+        assert_eq!(shown(&roster, "claude"), shown(&roster, ""));
+        assert_eq!(shown(&roster, "plain"), shown(&roster, ""));
+        assert_eq!(shown(&roster, "reviewer"), "claude node [\"--x\"] Some(\"plan\") Some(\"name\")");
+        assert_eq!(shown(&roster, "other"), "codex node [] None None");
+        assert_eq!(shown(&roster, "command:echo"), "command");
+        assert!(shown(&roster, "gemini").contains("install it with `npm install -g @google/gemini-cli`"));
+        assert!(shown(&roster, "cluade").contains("did you mean `claude`?"));
+    }
+
+    #[test]
+    fn turns_are_told_apart_the_best_way_there_is() {
+        let key = [("ANTHROPIC_API_KEY", "k")];
+        let turns = |yaml: &str, keys: &[(&str, &str)], agent: &str| {
+            let (roster, _bin) = roster(yaml, keys);
+            let shown = shown(&roster, agent);
+            shown.split(' ').nth(1).unwrap_or_default().to_owned()
+        };
+        assert_eq!(turns("", &[], "claude"), "stream");
+        assert_eq!(turns("", &key, "claude"), "gateway");
+        assert_eq!(turns("agents: {claude: {turns: hooks}}", &key, "claude"), "hooks");
+        assert_eq!(turns("", &key, "codex"), "node", "the key is another provider's");
+        let (roster, _bin) = roster("agents: {codex: {turns: hooks}, claude: {turns: gateway}}", &[]);
+        assert_eq!(
+            shown(&roster, "codex"),
+            "`agents.codex.turns` cannot be `hooks`: its stream does not mark its model's calls; it can be gateway, node"
+        );
+        assert!(shown(&roster, "claude").starts_with("there is no key for anthropic"), "{}", shown(&roster, "claude"));
+    }
+}

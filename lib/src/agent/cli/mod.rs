@@ -1,8 +1,9 @@
 //! Coding agents that are programs: Claude Code, Codex, Gemini CLI, OpenCode, or any other by a template.
 //!
 //! [`preset`] is what is known of them, [`parser`] what they say while they work, [`gather`] makes turns of it, [`outcome`]
-//! judges how it went. [`launch`] starts them, and this module sees them through.
+//! judges how it went. [`launch`] starts them, [`follow`] and [`gateway`] see them through.
 
+mod follow;
 mod gateway;
 mod gather;
 mod hooks;
@@ -16,30 +17,25 @@ mod template;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 
+use self::follow::Following;
 use self::gather::Gathered;
-use self::hooks::{Listener, Waiting};
+use self::hooks::Listener;
 use self::launch::Start;
 use self::outcome::Ended;
-use self::parser::{Heard, Reader};
+use self::parser::Reader;
 use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::config::{Environment, ParserName, TurnMode};
-use crate::event::Usage;
 use crate::gateway::Upstream;
 use crate::llm::{Message, Prices};
-use crate::process::{Cancel, Canceller, Command, Output, Spawner, Stream};
+use crate::process::{Cancel, Output, Spawner};
 
 pub use hooks::hook_main;
 pub(super) use launch::epilogue;
 pub use preset::Preset;
 pub use probe::{Billed, Introduction, Versions, find_program};
-
-/// How long the stream may lag behind a hook that tells of the same tools.
-const LAG: Duration = Duration::from_secs(5);
 
 /// What the configuration says about an agent beyond its preset.
 #[derive(Debug, Clone, Default)]
@@ -274,108 +270,6 @@ impl CliAgent {
                 _ => Billed::without_gateway(&self.preset, &self.environment),
             },
         }
-    }
-}
-
-/// One run of the program while it goes on.
-struct Following<'a> {
-    agent: &'a CliAgent,
-    job: &'a Job,
-    listener: Option<Listener>,
-    gathered: Gathered,
-    turns: &'a Turns,
-    stopped: bool,
-}
-
-impl Following<'_> {
-    async fn follow(mut self, command: Command, mut reader: Reader, cancel: &Cancel) -> Result<Ran, AgentError> {
-        let (sender, mut heard) = mpsc::unbounded_channel();
-        let (canceller, own) = Cancel::new();
-        let output = {
-            let mut on_output = |stream: Stream, bytes: &[u8]| {
-                if stream == Stream::Stdout {
-                    // The other end is in this function.
-                    reader.feed(bytes).into_iter().for_each(|heard| drop(sender.send(heard)));
-                }
-            };
-            let agent = self.agent;
-            let running = agent.spawner.run(command, &own, &mut on_output);
-            tokio::pin!(running);
-            let mut killed = false;
-            loop {
-                tokio::select! {
-                    biased;
-                    Some(next) = heard.recv() => self.hear(next, &canceller).await,
-                    () = cancel.killed(), if !killed => {
-                        killed = true;
-                        canceller.kill();
-                    }
-                    waiting = next_hook(self.listener.as_mut()) => {
-                        // What the stream says of these tools belongs to the turn, so it is read first.
-                        let mut lag = Box::pin(tokio::time::sleep(LAG));
-                        let tools = waiting.tools();
-                        let mut ended = None;
-                        while waiting.is_of_agent() && !self.gathered.knows(&tools) && ended.is_none() {
-                            tokio::select! {
-                                biased;
-                                Some(next) = heard.recv() => self.gathered.hear(next),
-                                () = &mut lag => break,
-                                output = &mut running => ended = Some(output),
-                            }
-                        }
-                        self.hook(waiting, &canceller).await;
-                        if let Some(output) = ended {
-                            break output;
-                        }
-                    }
-                    output = &mut running => break output,
-                }
-            }
-        };
-        let output = output.map_err(|error| AgentError::Terminal(format!("the agent did not run: {error}")))?;
-        while let Ok(next) = heard.try_recv() {
-            self.hear(next, &canceller).await;
-        }
-        for next in reader.finish() {
-            self.gathered.hear(next);
-        }
-        Ok(Ran { output, gathered: self.gathered, stopped: self.stopped })
-    }
-
-    async fn hear(&mut self, heard: Heard, canceller: &Canceller) {
-        self.gathered.hear(heard);
-        if self.agent.turns == TurnMode::Stream && self.gathered.has_turn() {
-            self.report(canceller).await;
-        }
-    }
-
-    async fn hook(&mut self, waiting: Waiting, canceller: &Canceller) {
-        if !waiting.is_of_agent() {
-            return waiting.answer(true).await;
-        }
-        let verdict = self.report(canceller).await;
-        waiting.answer(verdict == Verdict::Go).await;
-    }
-
-    /// Reports a turn that is over. On a stop the program is ended: what it does from here on is nobody's wish.
-    async fn report(&mut self, canceller: &Canceller) -> Verdict {
-        let prices = &self.agent.settings.prices;
-        let turn = self.gathered.turn(|model, usage: &Usage| prices.cost(model, usage));
-        let turn = self.agent.told(self.job, turn, &self.gathered);
-        let verdict = self.turns.report(turn).await;
-        if verdict == Verdict::Stop {
-            self.stopped = true;
-            canceller.kill();
-        }
-        verdict
-    }
-}
-
-/// The next hook that waits, where hooks are listened to.
-async fn next_hook(listener: Option<&mut Listener>) -> Waiting {
-    match listener {
-        Some(listener) => listener.next().await,
-        None => std::future::pending().await,
     }
 }
 
