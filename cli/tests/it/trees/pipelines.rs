@@ -64,6 +64,18 @@ fn a_pipeline_that_goes_in_circles_is_refused() {
     let ran = garden.gardener(&["--pipeline", "round.dot"]).expect(2);
     assert!(ran.stderr.contains("round.dot") && !ran.stderr.contains("back to `done`"), "{ran}");
     assert_eq!(garden.told("main"), [""; 0]);
+    for jump in [
+        LINT.replace("step=lint,", "step=lint, retry_target=implement,"),
+        LINT.replace("step=lint,", "step=lint, goal_gate=true, fallback_retry_target=test,"),
+        LINT.replace("digraph careful {", "digraph careful {\n    graph [retry_target=implement]"),
+    ] {
+        garden.commit("jump.dot", &jump);
+        let ran = garden.gardener(&["--pipeline", "jump.dot"]).expect(2);
+        assert!(ran.stderr.contains("retry_target") && ran.stderr.contains("leads back to"), "{ran}");
+    }
+    // What only leads on is no circle.
+    garden.commit("jump.dot", &LINT.replace("step=implement]", "step=implement, retry_target=done]"));
+    garden.gardener(&["--pipeline", "jump.dot"]).expect(0);
     let ran = garden.gardener(&["--pipeline", "missing.dot"]).expect(2);
     assert!(ran.stderr.contains("missing.dot"), "{ran}");
 }

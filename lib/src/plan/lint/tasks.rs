@@ -6,6 +6,9 @@ use crate::ids::{NodeId, StepName};
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{Node, Pipeline};
 
+/// Why nothing may lead back.
+const ONE_PASS: &str = "an attempt at a task is one pass without circles";
+
 /// Why a pipeline cannot be one attempt at a task; empty when it can.
 ///
 /// An attempt is one pass, so it must not go in circles: the run over the tree begins the next attempt, and counts it.
@@ -27,10 +30,55 @@ pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
         found.push(Diagnostic::error("task_steps", why, pipeline.span.0));
     }
     if let Some(node) = circle(pipeline) {
-        let why = format!("the way leads back to `{}`; an attempt at a task is one pass without circles", node.id);
+        let why = format!("the way leads back to `{}`; {ONE_PASS}", node.id);
         found.push(Diagnostic::error("task_acyclic", why, node.span.0).at_node(&node.id));
     }
+    found.extend(jumps_back(pipeline));
     found
+}
+
+/// Retry targets that lead back: they would begin the pass again where nobody counts it as an attempt.
+fn jumps_back(pipeline: &Pipeline) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    for (key, target) in
+        [("retry_target", &pipeline.retry_target), ("fallback_retry_target", &pipeline.fallback_retry_target)]
+    {
+        if let Some(target) = target {
+            let why = format!("{key} of the graph leads back to `{target}`; {ONE_PASS}");
+            let span = pipeline.attrs.get(key).map_or(pipeline.span.0, |attr| attr.span);
+            found.push(Diagnostic::error("task_acyclic", why, span));
+        }
+    }
+    for node in pipeline.nodes() {
+        let targets = [("retry_target", &node.retry_target), ("fallback_retry_target", &node.fallback_retry_target)];
+        for (key, target) in targets {
+            let Some(target) = target else { continue };
+            // A gate sends the run back from the exit, so wherever it sends it is behind.
+            if node.goal_gate || leads_to(pipeline, target, &node.id) {
+                let why = format!("{key} leads back to `{target}`; {ONE_PASS}");
+                let span = node.attrs.get(key).map_or(node.span.0, |attr| attr.span);
+                found.push(Diagnostic::error("task_acyclic", why, span).at_node(&node.id));
+            }
+        }
+    }
+    found
+}
+
+/// Whether the run can come from one node to another, along edges and by jumps.
+fn leads_to(pipeline: &Pipeline, from: &NodeId, to: &NodeId) -> bool {
+    let mut open = vec![from];
+    let mut passed = BTreeSet::new();
+    while let Some(id) = open.pop() {
+        if id == to {
+            return true;
+        }
+        if passed.insert(id) {
+            open.extend(pipeline.outgoing(id).map(|edge| &edge.to));
+            let node = pipeline.node(id).into_iter();
+            open.extend(node.flat_map(|node| node.retry_target.iter().chain(&node.fallback_retry_target)));
+        }
+    }
+    false
 }
 
 /// A node the run could come to twice.
