@@ -129,12 +129,11 @@ fn make_repository(globals: &Globals, dir: &Path) -> Result<Repo, Failure> {
         ("task-tree.json", TREE),
     ];
     let git = |args: &[&str]| -> Result<(), Failure> {
-        let env = globals.environment.iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
         let command = Blocking {
             program: "git".into(),
             args: args.iter().map(|arg| arg.into()).collect(),
             cwd: dir.to_owned(),
-            env: env.collect(),
+            environment: Some(globals.environment.clone()),
             ..Blocking::default()
         };
         let failed = |why: String| {

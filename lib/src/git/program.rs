@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::error::{Error, OLDEST_GIT};
 use crate::config::Environment;
-use crate::process::{Blocking, SpawnError, Stdin, repository_locators, run_blocking};
+use crate::process::{Blocking, SpawnError, Stdin, run_blocking};
 
 /// Settings given to every call, so that neither the user's hooks nor git's housekeeping run in bookkeeping.
 const SETTINGS: [&str; 4] = ["core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=0"];
@@ -14,7 +14,8 @@ const SETTINGS: [&str; 4] = ["core.hooksPath=/dev/null", "core.fsmonitor=false",
 /// How to call git: the environment it gets.
 #[derive(Debug, Clone)]
 pub(super) struct Program {
-    environment: Vec<(OsString, Option<OsString>)>,
+    environment: Environment,
+    variables: Vec<(OsString, Option<OsString>)>,
 }
 
 /// A call that ended, however it ended.
@@ -43,21 +44,17 @@ impl Finished {
 }
 
 impl Program {
-    /// The process door drops what points at another repository from what is inherited; here it is dropped from
-    /// what is passed on.
+    /// Calls that get this environment and nothing else of what pleach was started with; what points at another
+    /// repository is dropped from it by the process door.
     pub fn new(environment: &Environment) -> Self {
-        const FIXED: [(&str, &str); 3] = [("LC_ALL", "C"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0")];
-        let passed_on = environment
-            .iter()
-            .filter(|(name, _)| !repository_locators().any(|locator| *name == locator))
-            .map(|(name, value)| (name.to_owned(), Some(value.to_owned())));
+        const FIXED: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0")];
         let fixed = FIXED.iter().map(|(name, value)| (OsString::from(name), Some(OsString::from(value))));
-        Self { environment: passed_on.chain(fixed).collect() }
+        Self { environment: environment.clone(), variables: fixed.collect() }
     }
 
     /// The same with one more variable.
     pub fn with_variable(mut self, name: &str, value: &str) -> Self {
-        self.environment.push((name.into(), Some(value.into())));
+        self.variables.push((name.into(), Some(value.into())));
         self
     }
 
@@ -79,8 +76,14 @@ impl Program {
         let settings = SETTINGS.iter().flat_map(|setting| ["-c".into(), OsString::from(setting)]);
         let argv = settings.chain(args).collect();
         let stdin = if stdin.is_empty() { Stdin::Null } else { Stdin::Bytes(stdin.to_vec()) };
-        let env = self.environment.clone();
-        let ended = run_blocking(&Blocking { program: "git".into(), args: argv, cwd: dir.to_owned(), env, stdin });
+        let ended = run_blocking(&Blocking {
+            program: "git".into(),
+            args: argv,
+            cwd: dir.to_owned(),
+            environment: Some(self.environment.clone()),
+            env: self.variables.clone(),
+            stdin,
+        });
         let ended = ended.map_err(|error| match error {
             SpawnError::Program { source, .. } => Error::GitMissing { detail: source.to_string() },
             other => Error::Program { command: command.clone(), exit: "not run".into(), stderr: other.to_string() },
@@ -126,17 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_point_elsewhere_are_dropped() {
+    fn git_gets_the_environment_it_is_given_and_no_other() {
+        // The test itself runs in an environment of its own, with a CARGO_MANIFEST_DIR in it.
         let environment = Environment::from_pairs([("GIT_DIR", "/x"), ("GIT_ASKPASS", "ask"), ("LC_ALL", "de_DE")]);
-        let program = Program::new(&environment);
-        let shown: Vec<_> = program
-            .environment
-            .iter()
-            .map(|(name, value)| (name.to_str().unwrap(), value.as_ref().unwrap().to_str().unwrap()))
-            .collect();
-        // What comes later wins.
-        let fixed = [("LC_ALL", "C"), ("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0")];
-        assert_eq!(shown[..2], [("GIT_ASKPASS", "ask"), ("LC_ALL", "de_DE")]);
-        assert_eq!(shown[2..], fixed);
+        let program = Program::new(&environment).with_variable("MORE", "1");
+        let shown = program.run(Path::new("/"), ["-c", "alias.env=!env", "env"]).unwrap().success().unwrap();
+        let shown = String::from_utf8(shown).unwrap();
+        let has = |line: &str| shown.lines().any(|shown| shown == line);
+        for line in ["GIT_ASKPASS=ask", "LC_ALL=C", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "MORE=1"] {
+            assert!(has(line), "{line}: {shown}");
+        }
+        assert!(!has("GIT_DIR=/x") && !shown.contains("CARGO_MANIFEST_DIR="), "{shown}");
     }
 }

@@ -7,9 +7,10 @@ use std::path::PathBuf;
 use std::process::Stdio;
 
 use super::{Exit, SpawnError, Stdin, env};
+use crate::config::Environment;
 
-/// A helper program for [`run_blocking`]. It inherits the environment with its credentials, without the variables that
-/// locate a repository, and speaks English (`LC_ALL=C`).
+/// A helper program for [`run_blocking`]. It inherits the environment with its credentials, unless it is given one, without
+/// the variables that locate a repository, and speaks English (`LC_ALL=C`).
 #[derive(Debug, Clone, Default)]
 pub struct Blocking {
     /// The program.
@@ -18,6 +19,8 @@ pub struct Blocking {
     pub args: Vec<OsString>,
     /// The directory to run in.
     pub cwd: PathBuf,
+    /// The environment, in place of the one it would inherit.
+    pub environment: Option<Environment>,
     /// Variables to set (`Some`) or to remove (`None`).
     pub env: Vec<(OsString, Option<OsString>)>,
     /// What it reads.
@@ -79,6 +82,9 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
 fn prepare(command: &Blocking) -> std::process::Command {
     let mut prepared = std::process::Command::new(&command.program);
     prepared.args(&command.args).current_dir(&command.cwd).process_group(0);
+    if let Some(environment) = &command.environment {
+        prepared.env_clear().envs(environment.iter());
+    }
     env::repository_locators().for_each(|name| {
         prepared.env_remove(name);
     });

@@ -33,7 +33,7 @@ const LOCATES_A_REPOSITORY: &[&str] = &[
 ];
 
 /// The variables that must be removed so that a child's git finds the repository by its directory.
-pub(crate) fn repository_locators() -> impl Iterator<Item = &'static str> {
+pub(super) fn repository_locators() -> impl Iterator<Item = &'static str> {
     LOCATES_A_REPOSITORY.iter().copied()
 }
 

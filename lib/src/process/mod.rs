@@ -37,7 +37,6 @@ pub use blocking::{Blocking, BlockingOutput, run_blocking};
 pub use cancel::{Cancel, Canceller};
 pub use capture::Capture;
 pub use command::{Command, Exit, Limits, Output, Stdin, Stream, Timeout};
-pub(crate) use env::repository_locators;
 pub use sandbox::{Connect, Sandbox};
 pub use shim::exec_main;
 pub use spawner::Spawner;
