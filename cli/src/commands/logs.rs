@@ -9,19 +9,20 @@ use serde_json::{Value, json};
 
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
-use crate::failure::of_git;
+use crate::failure::{of_git, of_record};
 use crate::render::{Out, Table};
 use crate::tree::look::{Ground, Grown};
 
 /// List the logs of tasks, or print one.
 ///
-/// They are read from the commits of the steps that wrote them, so those of attempts that failed are there as well.
+/// They are read from the commits of the steps that wrote them, so those of attempts that failed are there as well; with
+/// `tree.commit_logs: false` from the records of their sessions.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
     /// Those of this task.
     #[arg(value_name = "TASK")]
     task: Option<TaskId>,
-    /// Print this one: its path, or its name alone.
+    /// Print this one: its path, its name alone, or the commit of its step.
     #[arg(long, value_name = "FILE")]
     show: Option<String>,
     /// The tree; without it, all of this branch.
@@ -103,23 +104,27 @@ fn find<'a>(
     found: &'a [(TaskId, Log)],
     name: &str,
 ) -> Result<(&'a TaskId, &'a Log, Vec<u8>), Failure> {
-    let named = |(_, log): &&(TaskId, Log)| log.path == name || log.path.rsplit('/').next() == Some(name);
+    let named = |(_, log): &&(TaskId, Log)| {
+        let of_commit = name.len() >= 7 && log.commit.to_string().starts_with(name);
+        of_commit || log.path == name || log.path.rsplit('/').next() == Some(name)
+    };
     let Some((task, log)) = found.iter().rev().find(named) else {
         return Err(
             Failure::new(Exit::Usage, format!("there is no log `{name}`")).hint("`pleach logs` lists what there is")
         );
     };
-    match log.read(&ground.place.repo).map_err(|error| of_git(&error))? {
+    match log.read(&ground.place.repo).map_err(|error| of_record(&error))? {
         Some(bytes) => Ok((task, log, bytes)),
         None => {
-            let message = format!("commit {} does not have `{name}`", log.commit.short());
-            let session = log.path.strip_prefix("refs/pleach/sessions/").and_then(|rest| rest.split('/').next());
-            Err(Failure::new(Exit::Usage, message).hint(match session {
+            let short = log.commit.short();
+            Err(match log.session() {
                 Some(session) => {
-                    format!("it is in the record of the session: `pleach turns {session}` lists its turns")
+                    Failure::new(Exit::Usage, format!("the record of session {session} has no log of commit {short}"))
+                        .hint("it may have been removed, or never been fetched")
                 }
-                None => "the program that named it did not commit it".to_owned(),
-            }))
+                None => Failure::new(Exit::Usage, format!("commit {short} does not have `{name}`"))
+                    .hint("the program that named it did not commit it"),
+            })
         }
     }
 }

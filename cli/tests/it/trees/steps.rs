@@ -181,6 +181,16 @@ fn logs_that_are_not_committed_are_named_by_their_record() {
     let files = garden.env.git(&["ls-tree", "-r", "--name-only", "main"]);
     assert_eq!(files.lines().collect::<Vec<_>>(), ["README.md", "mended", "one", "task-tree.json"]);
     assert!(garden.env.story().whole_text(&garden.env).contains("the-output"));
+    // They are shown from there: the newest of the record, or that of a step's commit.
+    let logs = garden.env.pleach(&["logs", "T001"]).expect(0);
+    assert!(logs.stdout.contains(&record), "{logs}");
+    assert_eq!(garden.env.pleach(&["logs", "--show", &record]).expect(0).stdout.trim(), "Looks right.\nAPPROVED");
+    let red = garden.newest("main", "T001 test-fail");
+    let shown = garden.env.pleach(&["logs", "--show", &red.id[..10]]).expect(0);
+    assert_eq!(shown.stdout.trim_end(), "=== unit stdout ===\nthe-output\n=== unit stderr ===", "{shown}");
+    garden.env.git(&["update-ref", "-d", &record]);
+    let gone = garden.env.pleach(&["logs", "--show", &record]).expect(2);
+    assert!(gone.stderr.contains("has no log"), "{gone}");
 }
 
 #[test]
