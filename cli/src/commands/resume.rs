@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::config::Resolved;
-use pleach::engine::{Session, recorded_pipeline};
+use pleach::engine::{Copy, Session, outwait_orphans, recorded_pipeline};
 use pleach::ids::ContextId;
 use pleach::record::History;
 
@@ -55,6 +55,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         say_simulated();
     }
     check_agents(&pipeline, &built.engine.agents)?;
+    outwait_orphans(&place.repo, Copy::OfSession(&id), |text| anstream::eprintln!("{text}"));
     block_on(built.canceller, async {
         introduce(globals, &built.engine, agent_nodes(&pipeline)).await;
         let (session, kept) =

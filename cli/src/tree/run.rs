@@ -5,6 +5,7 @@ use std::io::IsTerminal as _;
 
 use pleach::config::{SuppliedKind, supplied};
 use pleach::engine::tree::{Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun};
+use pleach::engine::{Copy, outwait_orphans};
 use pleach::ids::TaskId;
 use pleach::plan;
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
@@ -82,6 +83,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
         let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
         built.engine.agents.of(node).map_err(cannot)?;
     }
+    outwait_orphans(&repo, Copy::OfTasks(&plan.target), |text| anstream::eprintln!("{text}"));
     let ended = block_on(built.canceller, async {
         introduce(globals, &built.engine, &workers).await;
         let run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;

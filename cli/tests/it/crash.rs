@@ -7,7 +7,9 @@ use std::process::Child;
 
 use serde_json::Value;
 
+use crate::sessions::{Gate, graph, tool};
 use crate::support::{Checkout, TestEnv};
+use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
 
 const PIPELINE: &str = r#"
 digraph six {
@@ -198,6 +200,36 @@ fn a_crash_while_resuming_is_survived_too() {
     }
     go_on(&env);
     assert_eq!(result(&env), expected);
+}
+
+#[test]
+fn resume_waits_for_what_a_killed_run_left_running() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "stubborn");
+    let stay = tool("stay", &format!("trap '' TERM; {}", gate.command()));
+    let mut run = env.start(&graph("stubborn", &format!("{stay} start -> stay -> exit")), &[]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end().expect(137);
+    gate.stay_open();
+    // What does not listen to a polite word is alive for a moment, and holds the working copy.
+    env.resume(&[]).expect(0);
+    drop(held);
+}
+
+#[test]
+fn a_run_over_a_tree_waits_for_what_a_killed_run_left_running() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "stubborn");
+    garden.agent(&format!("trap '' TERM; {}; {WRITES}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end().expect(137);
+    gate.stay_open();
+    garden.gardener(&[]).expect(0);
+    drop(held);
+    assert_eq!(garden.completed(), ["T001"]);
 }
 
 #[test]

@@ -1,8 +1,11 @@
 //! The locks of a session: one for the session, one for its working copy.
 
+use std::time::{Duration, Instant};
+
 use super::Error;
+use super::task::Seat;
 use crate::git::Repo;
-use crate::ids::SessionId;
+use crate::ids::{BranchName, SessionId};
 use crate::record;
 use crate::workspace::{Lock, LockError};
 
@@ -47,6 +50,35 @@ impl Locks {
         self.worktree.remove()?;
         self.session.remove()
     }
+}
+
+/// How long a killed run's programs may take to die before somebody else gives up on them.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What works in a working copy.
+#[derive(Debug, Clone, Copy)]
+pub enum Copy<'a> {
+    /// A session in its own.
+    OfSession(&'a SessionId),
+    /// The tasks of a target, which share one.
+    OfTasks(&'a BranchName),
+}
+
+/// Waits until nothing is left in a working copy of what a run that was killed had started, for ten seconds at most. `say`
+/// is told once whom it waits for.
+pub fn outwait_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) {
+    let name = match copy {
+        Copy::OfSession(id) => worktree_lock_name(id),
+        Copy::OfTasks(target) => Seat::lock_name(target),
+    };
+    let begun = Instant::now();
+    let mut said = false;
+    Lock::outwait(&repo.common_dir(), &name, |holder| {
+        if !std::mem::replace(&mut said, true) {
+            say(&format!("waiting for what a killed run has started to end ({})", holder.text));
+        }
+        begun.elapsed() < PATIENCE
+    });
 }
 
 /// The name of a session's lock.

@@ -38,7 +38,7 @@ pub use call_off::CALL_OFF;
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Nobody, Prepared, Question};
 pub use leftover::{Leftover, Places};
-pub use locks::lock_name;
+pub use locks::{Copy, lock_name, outwait_orphans};
 pub use remove::{Obstacle, Removal, RemoveError, Step};
 pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;

@@ -101,6 +101,17 @@ impl Lock {
         Some(Holder::read(&text))
     }
 
+    /// Waits while a lock is held by what a process of this machine that is gone had started, which dies by itself. Asks
+    /// `goes_on` before each look whether to wait any longer.
+    pub fn outwait(common_dir: &Path, name: &str, mut goes_on: impl FnMut(&Holder) -> bool) {
+        while let Some(holder) = Self::holder(common_dir, name)
+            && holder.is_gone(common_dir, name)
+            && goes_on(&holder)
+        {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+    }
+
     /// Removes the file of a lock that nobody will need again, and lets go of it. The file goes while the lock is held:
     /// who opened it before finds that it is not the one on disk any more, and takes a new one.
     pub fn remove(self) -> Result<(), LockError> {
@@ -152,6 +163,14 @@ impl Holder {
         };
         // Looked at, never opened: what a foreign process has open may block its reader.
         open.flatten().filter_map(|entry| std::fs::metadata(entry.path()).ok()).any(|file| is_same(&file, &lock))
+    }
+}
+
+impl Holder {
+    /// Whether the holder was a process of this machine and has let go, or ended: what holds the lock then is what it had
+    /// started.
+    fn is_gone(&self, common_dir: &Path, name: &str) -> bool {
+        self.process.is_some() && self.host.as_deref() == Some(&*host()) && !self.is_here(common_dir, name)
     }
 }
 

@@ -81,6 +81,18 @@ fn work_is_rebuilt_on_what_the_user_committed_meanwhile() {
 }
 
 #[test]
+fn what_a_test_changes_where_it_lands_is_said_as_well() {
+    // Only with the user's commit there is something to write over.
+    let test = "unit: test ! -e mine || echo more >> mine";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
+    let waiting = Waiting::new(&garden, WRITES);
+    garden.commit("mine", "by the user\n");
+    let ran = waiting.go_on().expect(0);
+    assert!(ran.stderr.contains("must not write; its changes (`mine`) were undone and kept at"), "{ran}");
+    assert_eq!(garden.file("main", "mine"), "by the user");
+}
+
+#[test]
 fn work_that_breaks_on_the_new_tip_gets_another_attempt() {
     let test = "unit: test ! -e mine || test -e mended";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));

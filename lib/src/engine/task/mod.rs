@@ -86,10 +86,35 @@ pub(super) fn shared_copy(target: &BranchName) -> PathBuf {
     Path::new("tasks").join(branch_key(target)).join("main")
 }
 
+/// How a task's tests ended where it is to land.
+#[derive(Debug)]
+pub enum Retest {
+    /// They pass.
+    Green,
+    /// They fail, and this is what they said.
+    Red(Box<StepReport>),
+    /// Nobody waited for their end.
+    Interrupted,
+}
+
+/// What came of a task's tests where it is to land.
+#[derive(Debug)]
+pub struct Retested {
+    /// How they ended.
+    pub outcome: Retest,
+    /// What a person should know.
+    pub warnings: Vec<String>,
+}
+
 impl Seat {
+    /// The name of the lock on the working copy of a target's tasks.
+    pub fn lock_name(target: &BranchName) -> String {
+        format!("worktree-tasks-{}", branch_key(target))
+    }
+
     /// Takes the working copy of a target's tasks, or says who has it.
     pub fn take(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
-        let name = format!("worktree-tasks-{}", branch_key(target));
+        let name = Self::lock_name(target);
         let what = format!("the working copy of the tasks on `{target}`");
         Ok(Self { lock: Lock::take(&repo.common_dir(), &name, &what)?, copy: None })
     }
@@ -269,9 +294,8 @@ impl Session {
         self.started.task.as_ref().expect("only sessions on tasks do this")
     }
 
-    /// Runs the task's tests on a commit its steps were built anew as. None when it has no tests; red tests answer
-    /// with what they said, or with nothing when they were interrupted.
-    pub async fn tests_at(&mut self, commit: CommitId) -> Result<Option<Result<(), Option<StepReport>>>, Error> {
+    /// Runs the task's tests on a commit its steps were built anew as. None when it has no tests.
+    pub async fn tests_at(&mut self, commit: CommitId) -> Result<Option<Retested>, Error> {
         let job = self.job.clone().expect("only sessions on tasks do this");
         let step = self.pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
         let node = step.or_else(|| self.pipeline.start()).expect("a pipeline that ran has a start").clone();
@@ -286,12 +310,13 @@ impl Session {
         let visit = Visit { node: node.id.clone(), visit: 1, attempt: 1, from: None };
         let finished = self.work_aside(node, visit, Work::Tests(tests)).await?;
         self.copy = Some(finished.copy);
-        Ok(Some(match finished.result {
-            Ok(outcome) if outcome.status.is_success() => Ok(()),
-            Ok(_) => Err(Some(finished.step.unwrap_or_default())),
+        let outcome = match finished.result {
+            Ok(outcome) if outcome.status.is_success() => Retest::Green,
+            Ok(_) => Retest::Red(Box::new(finished.step.unwrap_or_default())),
             Err(Stopped::Broken(error)) => return Err(error.into()),
-            Err(_) => Err(None),
-        }))
+            Err(_) => Retest::Interrupted,
+        };
+        Ok(Some(Retested { outcome, warnings: finished.warnings }))
     }
 
     fn working(&self) -> &WorkingCopy {

@@ -5,6 +5,7 @@ use super::work::{Worked, observer};
 use super::{Error, Note, Notes};
 use crate::config::Isolation;
 use crate::engine::landing::{self, RebuildError};
+use crate::engine::task::Retest;
 use crate::engine::{Pause, Session};
 use crate::event::PauseReason;
 use crate::git::{LandError, MergeError, TreeId};
@@ -125,16 +126,20 @@ impl TreeRun<'_> {
                 }
             };
             if built.changed && self.plan.tree.is_leaf(&task) {
-                match session.tests_at(built.to).await? {
+                let retested = session.tests_at(built.to).await?;
+                for warning in retested.iter().flat_map(|retested| &retested.warnings) {
+                    notes(Note::Said(warning.clone()));
+                }
+                match retested.map(|retested| retested.outcome) {
                     None => {}
-                    Some(Ok(())) => {
+                    Some(Retest::Green) => {
                         notes(Note::Said(format!("{task} was built anew on `{on}` and its tests pass there")))
                     }
-                    Some(Err(red)) => {
-                        let Some(red) = red else { return Ok(Tried::Paused) };
+                    Some(Retest::Interrupted) => return Ok(Tried::Paused),
+                    Some(Retest::Red(red)) => {
                         notes(Note::Said(format!("{task} was built anew on `{on}` and its tests fail there")));
                         self.keep_branch(session)?;
-                        session.turn_red(built.to, red, &mut observer(&session.id.clone(), notes))?;
+                        session.turn_red(built.to, *red, &mut observer(&session.id.clone(), notes))?;
                         return Ok(Tried::Red);
                     }
                 }
