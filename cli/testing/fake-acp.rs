@@ -55,8 +55,10 @@ fn main() -> ExitCode {
         return failed("TERM cannot be ignored");
     }
     agent.serve();
-    while agent.stays {
-        std::thread::park();
+    if agent.stays {
+        loop {
+            std::thread::park();
+        }
     }
     ExitCode::SUCCESS
 }

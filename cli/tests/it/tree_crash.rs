@@ -570,7 +570,8 @@ fn sweep_part(isolation: &str, part: usize, stride: usize) -> Swept {
 #[ignore = "takes an hour: every crash point of a run over a tree"]
 fn sweep() {
     const PARTS: usize = 2;
-    let every = std::env::var("SWEEP_EVERY").ok().map_or(1, |every| every.parse().expect("a number of points"));
+    let every =
+        std::env::var_os("SWEEP_EVERY").map_or(1, |every| every.to_string_lossy().parse().expect("a number of points"));
     let stride = PARTS * every;
     for isolation in ["none", "phase"] {
         let parts: Vec<_> =
