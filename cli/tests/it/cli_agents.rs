@@ -128,7 +128,8 @@ fn gemini_works_in_turns_told_by_its_stream() {
 fn opencode_works_in_turns_told_by_its_stream() {
     let env = in_turns("opencode", ["1,2", "3,4", "5,6", "7,9", "10,$"]);
     assert_three_turns(&env, "opencode", "compatible");
-    assert_eq!(env.committed("args.txt").replace('\n', " "), "run --format json");
+    let args = format!("run --format json --dir {}", env.worktree().display());
+    assert_eq!(env.committed("args.txt").replace('\n', " "), args);
 }
 
 #[test]
@@ -137,7 +138,11 @@ fn cli_agent_backend_fallback() {
     let all = |stream: &str| say(stream, "1,$") + WRITE_ONE + WRITE_TWO;
     for (agent, stream) in [("codex", "codex_default"), ("claude", "claude_default")] {
         let env = world(agent, &all(stream));
-        configure(&env, agent, "agents: {claude: {turns: node}, codex: {args: [--strict-config]}}\n");
+        configure(
+            &env,
+            agent,
+            "agents: {claude: {turns: node, args: [--max-budget-usd, '5']}, codex: {args: [--strict-config]}}\n",
+        );
         let ran = env.run(&one(", llm_model=\"m-1\""), &[]).expect(0);
         assert!(ran.stderr.contains(&format!("agent {agent} 9.8.7 (turns: node), no login or key was found")), "{ran}");
         let commits = env.commits();
@@ -154,7 +159,7 @@ fn cli_agent_backend_fallback() {
                 args,
                 "exec --json --skip-git-repo-check -c sandbox_mode=workspace-write -m m-1 --strict-config -"
             ),
-            _ => assert!(args.ends_with("--model m-1"), "{args}"),
+            _ => assert!(args.ends_with("--model m-1 --max-budget-usd 5"), "{args}"),
         }
     }
 }
@@ -346,6 +351,8 @@ hook=$(printf '%s' "$settings" | sed 's/.*"command":"\([^"]*\)".*/\1/')
     configure(&env, "claude", "agents: {claude: {turns: hooks}}\n");
     let ran = env.run(&one(""), &[]).expect(0);
     assert!(ran.stderr.contains("(turns: hooks)"), "{ran}");
+    let args = env.committed("args.txt");
+    assert!(args.lines().rev().nth(1) == Some("--settings") && !args.contains("--resume"), "{args}");
     let commits = env.commits();
     let changed: Vec<Vec<String>> = commits.iter().map(|commit| env.changed(commit)).collect();
     assert_eq!(
@@ -393,12 +400,13 @@ fn any_program_can_be_an_agent_by_a_template() {
 
 #[test]
 fn an_agent_gets_its_own_key_and_no_other_secret() {
-    let script = format!("env > env.txt\n{}", say("claude_default", "1,$"));
+    let script = format!("tr '\\0' '\\n' < /proc/$$/environ > env.txt\n{}", say("claude_default", "1,$"));
     let env = world("claude", &script);
     configure(&env, "claude", "agents: {claude: {turns: stream}}\n");
     env.pipeline(&one(""));
     let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
     command.envs([("ANTHROPIC_API_KEY", "sk-ant-0123456789abcdefghij"), ("NPM_TOKEN", "other-secret-value")]);
+    command.env("PWD", env.repo_path());
     let ran = env.finish(command.output().unwrap()).expect(0);
     assert!(ran.stderr.contains("billed to ANTHROPIC_API_KEY of your environment"), "{ran}");
     let seen = env.committed("env.txt");
@@ -408,6 +416,8 @@ fn an_agent_gets_its_own_key_and_no_other_secret() {
         assert!(seen.contains(quiet), "{quiet}");
     }
     assert!(!seen.contains("IS_SANDBOX"), "nothing binds it here");
+    let here = format!("\nPWD={}\n", env.worktree().display());
+    assert!(seen.contains(&here), "it is told where it works: {seen}");
 }
 
 #[test]

@@ -99,13 +99,14 @@ impl CliAgent {
         if let Some(at) = template.iter().position(|word| word == "{permissions}") {
             template.splice(at..=at, self.permissions(job).iter().cloned());
         }
-        // Options go before a last word that says where the task comes from.
-        let end = template.iter().rposition(|word| !matches!(word.as_str(), "-" | "{session}")).map_or(0, |at| at + 1);
         let more = start.hooks.iter().flat_map(|_| &preset.hooks);
         let more = more.chain(start.endpoint.iter().flat_map(|_| &preset.gateway.args)).chain(&self.settings.args);
         let more: Vec<String> = more.cloned().collect();
-        template.splice(end..end, more);
-        let words = values.words(&template).map_err(|error| failed(error.to_string()))?;
+        let filled = |template: &[String]| values.words(template).map_err(|error| failed(error.to_string()));
+        let (mut words, more) = (filled(&template)?, filled(&more)?);
+        // Options go before a last word that says where the task comes from.
+        let end = words.len() - usize::from(words.last().is_some_and(|word| word == "-"));
+        words.splice(end..end, more);
         let mut command = Command::new(
             std::iter::once(self.program.clone().into_os_string()).chain(words.into_iter().map(OsString::from)),
             job.cwd.clone(),

@@ -354,6 +354,8 @@ impl Worker {
             // git must not walk up into another repository when an agent removes its `.git`.
             (OsString::from("GIT_CEILING_DIRECTORIES"), Some(above.as_os_str().to_owned())),
             (OsString::from("PLEACH_STATUS_FILE"), Some(status_file.as_os_str().to_owned())),
+            // Some programs believe this rather than where they stand.
+            (OsString::from("PWD"), Some(self.copy.path().as_os_str().to_owned())),
             set("PLEACH_SESSION", self.session.as_str()),
             set("PLEACH_NODE", self.node.id.as_str()),
             set("PLEACH_VISIT", &self.visit.visit.to_string()),
