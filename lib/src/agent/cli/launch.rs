@@ -164,8 +164,12 @@ impl CliAgent {
         Some(Arc::new(match endpoint {
             Some(endpoint) => sandbox.through(endpoint.port).with_write([job.home.clone()]),
             None => {
-                let kept = self.preset.kept_in(&self.environment).into_iter();
-                sandbox.with_network().with_write(kept.chain([job.home.clone()]))
+                let kept = self.preset.kept_in(&self.environment);
+                // Only what is there can be let through, and the agent could not make it. Without it the agent has no
+                // conversation to go on with, and works all the same.
+                let missing = kept.iter().filter(|kept| kept.extension().is_none());
+                missing.for_each(|kept| drop(std::fs::create_dir_all(kept)));
+                sandbox.with_network().with_write(kept.into_iter().chain([job.home.clone()]))
             }
         }))
     }
