@@ -71,12 +71,13 @@ fn failed(error: &LlmError, status: Option<u16>) -> Scripted {
     Scripted::Fail { status, message: error.message.clone(), retry_after: error.retry_after }
 }
 
-/// The conversation with what agents say beside their tools' answers marked as remarks: no task starts there.
+/// The conversation with what agents say beside their tools' answers marked as remarks: no task starts there. They put
+/// such things into tags; an agent that was interrupted after its tools is given a task in plain words there.
 fn told_apart(messages: &[Message]) -> Vec<Message> {
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
-        let remark =
-            message.role == Role::User && all.last().is_some_and(|last| last.role == Role::Tool || last.is_steering());
+        let beside = all.last().is_some_and(|last| last.role == Role::Tool || last.is_steering());
+        let remark = message.role == Role::User && beside && message.text().trim_start().starts_with('<');
         all.push(match remark {
             true => Message { content: message.content.clone(), ..Message::steering("") },
             false => message.clone(),

@@ -38,12 +38,16 @@ async fn a_script_answers_with_the_tools_of_the_client() {
     // What the client says beside the tool's answer begins no new task.
     let result = Message::new(Role::Tool, vec![Part::tool_result(id, "ok", false)]);
     let after =
-        vec![Message::user("task"), first.message.clone(), result, Message::user("<reminder>"), Message::user("b")];
+        vec![Message::user("task"), first.message.clone(), result, Message::user("<reminder>"), Message::user("<b>")];
     let Scripted::Fail { status, retry_after, message } = say(&request(after.clone()), 1).await else { panic!() };
     assert_eq!((status, retry_after), (529, Some(Duration::from_secs(2))));
     assert!(message.contains("busy"));
-    let Scripted::Answer(last) = say(&request(after), 2).await else { panic!() };
+    let Scripted::Answer(last) = say(&request(after.clone()), 2).await else { panic!() };
     assert_eq!(last.message.text(), "Done.");
+    // A task in plain words begins anew, wherever it stands.
+    let again = [after, vec![Message::user("You were interrupted")]].concat();
+    let Scripted::Answer(first) = say(&request(again), 1).await else { panic!() };
+    assert_eq!(first.message.text(), "I write.");
 }
 
 #[tokio::test]
