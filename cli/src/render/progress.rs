@@ -13,7 +13,7 @@ use pleach::ids::{RepoPath, SessionId};
 use pleach::text::counted;
 use serde::Serialize;
 
-use super::{duration, tokens};
+use super::{duration, spent, tokens};
 use crate::commands::Globals;
 
 /// Shows the events of a run.
@@ -29,8 +29,8 @@ pub struct Progress {
     seq: u64,
     turns: u64,
     tokens: u64,
-    /// Turns and tokens of the node that runs.
-    node: (u64, u64),
+    /// What the node that runs has cost so far.
+    node: Amount,
 }
 
 /// An event as `--json` prints it.
@@ -64,7 +64,7 @@ impl Progress {
             seq: 0,
             turns: session.state.turns,
             tokens: session.state.spent.total.tokens.total(),
-            node: (0, 0),
+            node: Amount::default(),
         }
     }
 
@@ -103,7 +103,7 @@ impl Progress {
             }
             Event::Resumed(_) => self.line(format!("session {} resumed", self.session)),
             Event::NodeStarted(node) => {
-                self.node = (0, 0);
+                self.node = Amount::default();
                 let again = if node.attempt > 1 { format!(", attempt {}", node.attempt) } else { String::new() };
                 let visit = if node.visit > 1 { format!(", visit {}", node.visit) } else { String::new() };
                 let start = format!("▸ {} ({}{visit}{again})", node.node_id, node.handler);
@@ -114,9 +114,9 @@ impl Progress {
             }
             Event::AgentTurn(turn) => {
                 self.turns += 1;
-                let spent = Amount::of_turn(turn).tokens.total();
-                self.tokens += spent;
-                self.node = (self.node.0 + 1, self.node.1 + spent);
+                let amount = Amount::of_turn(turn);
+                self.tokens += amount.tokens.total();
+                self.node += amount;
                 let files = turn.files_written.values().flatten();
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next());
                 self.turn(&turn.turn.to_string(), what, files.collect(), turn.git_sha.as_ref());
@@ -159,9 +159,9 @@ impl Progress {
         };
         let mark = if node.outcome.status.is_success() { "✓" } else { "✗" };
         let status = if node.outcome.status.is_success() { String::new() } else { format!(" {}", node.outcome.status) };
-        let spent = match self.node {
-            (0, _) => String::new(),
-            (turns, spent) => format!(", {}, {} tokens", counted(turns, "turn"), tokens(spent)),
+        let spent = match self.node.turns {
+            0 => String::new(),
+            turns => format!(", {}, {}", counted(turns, "turn"), spent(&self.node)),
         };
         self.line(format!("{mark} {}{status} {took}{spent}{why}{next}", node.node_id));
     }

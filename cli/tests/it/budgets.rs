@@ -399,3 +399,27 @@ fn costs_are_shown_by_what_they_were_for() {
     env.pleach(&["cost", "nosuch"]).expect(2);
     env.pleach(&["cost", "--by", "moon"]).expect(2);
 }
+
+/// A program that talks to its model through the gateway cannot go on in the middle: it runs again, and what it asked
+/// before is answered from the record, for nothing.
+#[test]
+fn a_program_that_is_paused_goes_on_without_paying_twice() {
+    let env = TestEnv::with_script(&format!("model: script\n{FIVE_FILES}"));
+    let play = env.write("play", "converse anthropic\n");
+    let program = json!([crate::fake_agent::path(), play]);
+    let agent = format!("agents: {{worker: {{command: {program}, turns: gateway, provider: script}}}}\n");
+    let limited = |usd: u32| {
+        let more = format!("{agent}sandbox: {{mode: off}}\nbudget: {{usd: {usd}, on_exceeded: pause}}");
+        env.configure(&settings(&more));
+    };
+    limited(2);
+    let dot = graph("driven", " work [prompt=\"Write five files\", agent=worker]\n start -> work -> exit");
+    env.run(&dot, &[]).expect(3);
+    assert_eq!(spent(&env.story()), 2.0);
+    env.resume(&[]).expect(3);
+    assert_eq!(spent(&env.story()), 2.0, "nothing is asked without money");
+    limited(100);
+    env.resume(&[]).expect(0);
+    assert_eq!(spent(&env.story()), 6.0, "each call was paid for once");
+    assert_eq!(env.files(), ["1.txt", "2.txt", "3.txt", "4.txt", "5.txt", "README.md"]);
+}
