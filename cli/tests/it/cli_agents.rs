@@ -11,7 +11,7 @@ case "$1" in --version) echo "9.8.7 (fake)"; exit;; esac
 printf '%s\n' "$@" > args.txt
 cat > prompt.txt
 recorded() {
-  until git for-each-ref --format='%(contents:subject)' refs/pleach/sessions | grep -q "turn main\.$1:"; do sleep 0.02; done
+  until git for-each-ref --format='%(contents:subject)' refs/pleach/sessions | grep -q "turn main\.$1:"; do sleep 0.1; done
 }
 "#;
 
@@ -181,11 +181,8 @@ fn a_success_with_denied_tools_and_without_files_fails() {
 fn the_agents_own_word_comes_before_its_exit_code() {
     let cases = [
         ("claude", "claude_maxturns", 1, "stopped: Reached maximum number of turns (1)"),
-        ("claude", "claude_fail500", 1, "API Error: 500"),
         ("gemini", "gemini_drop", 0, "Model stream ended without a finish reason."),
-        ("gemini", "gemini_fail401", 145, "mock failure 401"),
         ("codex", "codex_fail2", 1, "mock failure 400"),
-        ("opencode", "opencode_fail401", 1, "mock failure 401"),
     ];
     for (agent, stream, code, why) in cases {
         let env = world(agent, &format!("{}echo partial > partial.txt\nexit {code}\n", say(stream, "1,$")));
