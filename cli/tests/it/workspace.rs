@@ -121,7 +121,7 @@ fn git_that_fails_at(env: &TestEnv, verb: &str, words: &str) -> PathBuf {
         "#!/bin/sh\nfor arg; do if [ \"$arg\" = {verb} ]; then echo '{words}' >&2; exit 128; fi; done\nexec {} \"$@\"\n",
         real.trim()
     );
-    let program = env.write_program("bin/git", &script);
+    let program = env.write_program("broken/git", &script);
     program.parent().expect("a directory").to_owned()
 }
 
