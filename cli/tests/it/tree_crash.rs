@@ -568,6 +568,7 @@ fn sweep_part(isolation: &str, part: usize, stride: usize) -> Swept {
 /// Dies at every point of the run, one after another, or at one in `SWEEP_EVERY`. Run by `cargo xtask crash-sweep tree`.
 #[test]
 #[ignore = "takes an hour: every crash point of a run over a tree"]
+#[expect(clippy::disallowed_methods, reason = "the chore that runs the sweep says how much of it")]
 fn sweep() {
     const PARTS: usize = 2;
     let every =
