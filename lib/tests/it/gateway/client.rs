@@ -1,10 +1,19 @@
 //! A client of the gateway, by hand, so that it can misbehave.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufStream};
 use tokio::net::TcpStream;
+
+/// How long the gateway may take to say anything; so long that only what hangs takes longer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits for something to be read, and fails the test when it does not come.
+async fn within<T>(reading: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, reading).await.expect("the gateway says something within a minute")
+}
 
 /// A connection.
 pub struct Client {
@@ -74,7 +83,7 @@ impl Client {
 
     async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let read = self.stream.read_line(&mut line).await.ok()?;
+        let read = within(self.stream.read_line(&mut line)).await.ok()?;
         (read > 0).then(|| line.trim_end().to_owned())
     }
 
@@ -95,7 +104,7 @@ impl Client {
     pub async fn piece(&mut self) -> Option<Vec<u8>> {
         let length = usize::from_str_radix(&self.line().await?, 16).ok()?;
         let mut piece = vec![0; length + 2];
-        self.stream.read_exact(&mut piece).await.ok()?;
+        within(self.stream.read_exact(&mut piece)).await.ok()?;
         piece.truncate(length);
         Some(piece)
     }
@@ -115,7 +124,7 @@ impl Client {
         } else {
             let length = headers.get("content-length").map_or(0, |length| length.parse().expect("a number"));
             body.resize(length, 0);
-            self.stream.read_exact(&mut body).await.ok()?;
+            within(self.stream.read_exact(&mut body)).await.ok()?;
         }
         Some(Got { status, headers, body })
     }
