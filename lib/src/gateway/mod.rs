@@ -39,7 +39,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::task::{JoinHandle, JoinSet};
 
 use self::talk::Talks;
 use crate::event::{SideCall, Usage};
@@ -155,7 +155,9 @@ pub struct Rest {
 pub struct Gateway {
     port: u16,
     shared: Arc<Shared>,
-    accepting: AbortHandle,
+    accepting: JoinHandle<()>,
+    /// Said when everybody is to be hung up on.
+    closing: Option<oneshot::Sender<()>>,
 }
 
 /// What all connections share.
@@ -198,8 +200,9 @@ impl Gateway {
             talks: Mutex::default(),
             closed: Mutex::default(),
         });
-        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared))).abort_handle();
-        Ok((Self { port, shared, accepting }, receiver))
+        let (closing, closed) = oneshot::channel();
+        let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), closed));
+        Ok((Self { port, shared, accepting, closing: Some(closing) }, receiver))
     }
 
     /// The port it listens on.
@@ -234,12 +237,19 @@ impl Gateway {
         closed.get_or_insert_with(|| reason.to_owned());
     }
 
-    /// Hangs up on everybody and gives what nobody was told of.
-    pub fn close(self) -> Rest {
+    /// Hangs up on everybody and gives what nobody was told of, calls that this cuts off included.
+    pub async fn close(mut self) -> Rest {
         self.refuse("the agent's work is over");
-        self.accepting.abort();
+        drop(self.closing.take());
+        // It ends when all connections have, and with them every call on its way.
+        let _ = (&mut self.accepting).await;
+        self.settle()
+    }
+
+    /// Gives what nobody was told of up to now, though tools of the agent may still run. What is under way goes on.
+    pub fn settle(&self) -> Rest {
         let mut talks = self.shared.talks();
-        let exchanges = talks.close();
+        let exchanges = talks.settle();
         let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
         Rest { exchanges, aside, warnings }
     }
@@ -258,10 +268,16 @@ fn secret() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+/// Takes in connections until `closed` is dropped, and ends when all of them have ended.
+async fn accept(listener: TcpListener, shared: Arc<Shared>, mut closed: oneshot::Receiver<()>) {
     let mut connections = JoinSet::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
+        let accepted = tokio::select! {
+            biased;
+            _ = &mut closed => break,
+            accepted = listener.accept() => accepted,
+        };
+        let Ok((stream, _)) = accepted else {
             // Too many open files, most likely; others will be closed.
             tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             continue;
@@ -277,4 +293,5 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         });
         while connections.try_join_next().is_some() {}
     }
+    connections.shutdown().await;
 }

@@ -281,8 +281,8 @@ impl Talks {
         (aside, std::mem::take(&mut self.warnings))
     }
 
-    /// Nothing more comes: the exchanges nobody was told of. What failed is counted aside.
-    pub(super) fn close(&mut self) -> Vec<Exchange> {
+    /// The exchanges nobody was told of, as if nothing more came. What failed is counted aside.
+    pub(super) fn settle(&mut self) -> Vec<Exchange> {
         let mut order: Vec<(u64, usize)> = Vec::new();
         let mut failed = Vec::new();
         for (at, talk) in self.talks.iter_mut().enumerate() {

@@ -138,7 +138,7 @@ impl Driven {
             log.stopped_by = log.stopped_by.or(Some(OVER));
             log.take(arrival).await;
         }
-        let rest = gateway.close();
+        let rest = gateway.close().await;
         log.put_aside(rest.aside, rest.warnings);
         let mut last = None;
         for exchange in rest.exchanges {

@@ -60,9 +60,9 @@ fn a_turn_is_an_answer_and_what_its_tools_said() {
     assert_eq!(ended.response.as_ref().unwrap().message, asks("a"));
     assert_eq!(ended.results, [result("a"), reminder]);
     assert_eq!((ended.usage, ended.cost_usd, ended.model.as_str()), (CALL, Some(0.5), "m-2"));
-    let rest = talks.close();
+    let rest = talks.settle();
     assert_eq!((rest.len(), rest[0].opening.len(), rest[0].results.len()), (1, 0, 0), "the last words");
-    assert!(talks.close().is_empty(), "nothing is told twice");
+    assert!(talks.settle().is_empty(), "nothing is told twice");
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_new_task_in_the_same_conversation_opens_the_next_turn() {
     let next = exchange(&mut talks, &messages, Message::assistant("Done as well."));
     assert_eq!((next.talk, next.ended.len()), (0, 1));
     assert!(next.ended[0].results.is_empty());
-    assert_eq!(talks.close()[0].opening, [Message::user("two")]);
+    assert_eq!(talks.settle()[0].opening, [Message::user("two")]);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn asking_again_makes_no_turn_but_is_paid_for() {
     let fourth = talks.arrive(&ask, None).unwrap();
     assert_eq!((fourth.talk, fourth.ended.len()), (0, 0));
     answer(&mut talks, fourth.flight, asks("b"));
-    let rest = talks.close();
+    let rest = talks.settle();
     assert_eq!((rest.len(), rest[0].usage.input), (1, 30), "every try that cost something counts");
     assert_eq!(rest[0].response.as_ref().unwrap().message, asks("b"));
 }
@@ -186,7 +186,7 @@ fn an_answer_counts_from_its_last_word_and_what_comes_later_is_paid_too() {
     assert_eq!((late[0].purpose.as_str(), late[0].model.as_str(), late[0].provider.as_str()), ("late", "m", "p"));
     talks.answered(next.flight, response(Message::assistant("Done.")), early);
     talks.landed(next.flight, Heard::Cut(CALL, "gone".into()), spent(), Some(early));
-    assert_eq!(talks.close()[0].usage, CALL, "nobody was told of it yet");
+    assert_eq!(talks.settle()[0].usage, CALL, "nobody was told of it yet");
 }
 
 #[test]

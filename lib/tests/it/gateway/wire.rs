@@ -57,7 +57,7 @@ async fn every_language_goes_through_with_the_real_key() {
         if format == Format::Chat {
             assert_eq!(seen.body["stream_options"], json!({"include_usage": true}), "or nobody knew the cost");
         }
-        let rest = gateway.close();
+        let rest = gateway.close().await;
         assert_eq!((rest.exchanges.len(), rest.exchanges[0].usage), (1, USAGE), "{format:?}");
         let cost = rest.exchanges[0].cost_usd.unwrap();
         assert!((cost - 190e-6).abs() < 1e-12, "{cost}");
@@ -83,7 +83,7 @@ async fn nobody_without_the_secret_gets_through() {
     assert!(server.seen().is_empty(), "nothing went on");
     let (other, _arrivals) = open(&server, ANTHROPIC.0).await;
     assert_ne!(base[24..], other.base_url(Format::Anthropic)[24..], "each has its own");
-    assert!(gateway.close().warnings[0].contains("/v1/messages/batches, which is not passed on"));
+    assert!(gateway.close().await.warnings[0].contains("/v1/messages/batches, which is not passed on"));
 }
 
 #[tokio::test]
@@ -135,7 +135,7 @@ async fn pieces_go_on_as_they_come() {
     // The client goes; so does the call.
     drop(client);
     tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
-    let rest = gateway.close();
+    let rest = gateway.close().await;
     assert!(rest.exchanges.is_empty());
     let call = &rest.aside[0];
     assert_eq!(
@@ -143,6 +143,24 @@ async fn pieces_go_on_as_they_come() {
         ("broken_off", "m-1", "anthropic")
     );
     assert_eq!((call.token_usage.input, call.token_usage.cache_read), (100, 50), "what was counted until then");
+}
+
+#[tokio::test]
+async fn a_call_that_closing_cuts_off_is_paid_for() {
+    let pieces = events(Format::Anthropic, says("Hello."));
+    let server = Server::start(move |_, _| Play::Stall(pieces[..1].to_vec()));
+    let (gateway, arrivals) = open(&server, ANTHROPIC.0).await;
+    let_through(arrivals);
+    let url = format!("{}/v1/messages", gateway.base_url(Format::Anthropic));
+    let mut client = Client::connect(&url).await;
+    client.send("POST", &url, &[], body(Format::Anthropic, &task()).to_string().as_bytes()).await;
+    client.head().await.unwrap();
+    client.piece().await.unwrap();
+    // The client is still there, and so is the call.
+    let rest = gateway.close().await;
+    assert_eq!((rest.aside.len(), rest.aside[0].purpose.as_str()), (1, "broken_off"));
+    assert_eq!(rest.aside[0].token_usage.input, 100);
+    assert!(client.piece().await.is_none(), "it was hung up on");
 }
 
 #[tokio::test]
@@ -157,7 +175,7 @@ async fn a_client_that_goes_while_it_is_held_was_never_there() {
     arrival.answer.closed().await;
     assert!(arrival.answer.send(Gate::Forward).is_err());
     assert!(server.seen().is_empty());
-    assert!(gateway.close().exchanges.is_empty());
+    assert!(gateway.close().await.exchanges.is_empty());
 }
 
 #[tokio::test]
@@ -171,7 +189,7 @@ async fn a_client_that_closes_its_half_is_taken_to_be_gone() {
     client.half_close().await;
     assert!(client.answer().await.is_none());
     // The call may not have got to the server yet; if it has, it is given up there too.
-    assert!(gateway.close().exchanges.is_empty());
+    assert!(gateway.close().await.exchanges.is_empty());
     assert!(server.seen().len() <= 1);
 }
 
@@ -198,7 +216,7 @@ async fn a_server_that_says_nothing_is_not_waited_for_for_ever() {
     assert_eq!(got.status, 502, "{}", got.text());
     assert!(!got.text().contains(KEY));
     assert_eq!(post(&url, &ask).await.status, 200);
-    let rest = gateway.close();
+    let rest = gateway.close().await;
     assert_eq!(rest.exchanges.len(), 1, "four tries of one call");
     assert_eq!(rest.exchanges[0].usage.input, 200, "two of which cost something");
 }
@@ -215,7 +233,7 @@ async fn an_answer_that_breaks_off_breaks_off_for_the_client() {
         let mut client = Client::connect(&url).await;
         let got = client.ask(&url, &[], body(format, &task()).to_string().as_bytes()).await;
         assert!(got.is_none(), "{format:?}: it is not passed off as whole");
-        let rest = gateway.close();
+        let rest = gateway.close().await;
         assert!(rest.exchanges.is_empty(), "{format:?}");
     }
 }
@@ -230,7 +248,7 @@ async fn refusals_of_the_provider_are_the_clients() {
     let got = post(&format!("{}/v1/messages", gateway.base_url(Format::Anthropic)), &body(ANTHROPIC.1, &task())).await;
     assert_eq!((got.status, got.text().as_str()), (429, refusal));
     assert_eq!((got.headers["retry-after"].as_str(), got.headers["request-id"].as_str()), ("7", "r-1"));
-    assert!(gateway.close().exchanges.is_empty());
+    assert!(gateway.close().await.exchanges.is_empty());
 }
 
 #[tokio::test]
@@ -263,7 +281,7 @@ async fn a_hundred_megabytes_go_through_and_are_not_kept() {
         }
     }
     assert!(read > 1_000 * length, "{read}");
-    let rest = gateway.close();
+    let rest = gateway.close().await;
     assert_eq!((rest.exchanges.len(), rest.exchanges[0].usage), (1, USAGE), "its tokens are known");
     assert!(rest.exchanges[0].response.is_none());
     assert!(rest.warnings[0].contains("too long to be kept"), "{:?}", rest.warnings);
@@ -324,7 +342,7 @@ async fn packed_bodies_go_through_as_they_are_and_are_understood() {
         assert_eq!((got.headers["content-encoding"].as_str(), &got.body), (encoding, &packed));
         let seen = &server.seen()[0];
         assert_eq!((seen.headers["content-encoding"].as_str(), &seen.raw), (encoding, &ask));
-        let rest = gateway.close();
+        let rest = gateway.close().await;
         assert_eq!(rest.exchanges[0].usage, USAGE, "{encoding}");
         assert_eq!(rest.exchanges[0].response.as_ref().unwrap().message.tool_calls().count(), 1);
     }
@@ -339,7 +357,7 @@ async fn what_cannot_be_read_is_passed_on_with_a_warning() {
         json!({"model": "m-1", "stream": true, "messages": "who knows", "tools": [{"name": "x", "input_schema": {}}]});
     let got = post(&url, &odd).await;
     assert_eq!((got.status, server.seen()[0].body.clone()), (200, odd));
-    let rest = gateway.close();
+    let rest = gateway.close().await;
     assert!(rest.exchanges.is_empty());
     assert_eq!(rest.aside[0].token_usage, USAGE, "but it is paid for");
     assert!(rest.warnings[0].contains("could not be read and made no turn"), "{:?}", rest.warnings);
@@ -414,7 +432,7 @@ async fn a_script_answers_in_every_language_and_shape() {
         assert_eq!(whole.headers["content-type"], "application/json");
         let whole = format.decode_reply(whole.json()).unwrap();
         assert_eq!(whole.message.text(), "Done.", "{format:?}");
-        let rest = gateway.close();
+        let rest = gateway.close().await;
         assert_eq!(rest.exchanges.len(), 1, "the first was told when the second came");
     }
     let (gateway, _arrivals) =
