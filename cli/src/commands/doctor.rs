@@ -72,15 +72,17 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
             Finding::ok("settings", names.join(", "))
         }
     });
-    let spawner = spawner(&settings.environment)?;
+    // Nothing the repository brings along is trusted here, so its variables steer no program.
+    let own = &settings.own_environment;
+    let spawner = spawner(own)?;
     let runtime = runtime()?;
     let installed = runtime.block_on(agents::installed(environment, &spawner));
     let providers = providers(&settings, config, &spawner).unwrap_or_else(|failure| {
         findings.push(Finding::error("settings", failure.sentence(), failure.hint.unwrap_or_default()));
         Providers::default()
     });
-    let roster = Roster::new(config, providers, spawner.clone()).with_programs(&settings.environment, Vec::new());
-    findings.extend(runtime.block_on(health::configured(config, &roster, &settings.environment)));
+    let roster = Roster::new(config, providers, spawner.clone()).with_programs(own, Vec::new());
+    findings.extend(runtime.block_on(health::configured(config, &roster, own)));
     findings.push(health::installed(&installed));
     findings.push(health::keys(&survey::keys(&settings.environment)));
     if args.online {

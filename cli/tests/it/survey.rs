@@ -276,6 +276,20 @@ fn doctor_starts_no_program_the_repository_brings_along() {
 }
 
 #[test]
+fn doctor_starts_programs_without_the_variables_of_the_repository() {
+    let bare = Bare::new();
+    bare.0.write_program("bin/claude", "#!/bin/sh\n[ -z \"$TRAP\" ] || : > \"$TRAP\"\necho 1.0\n");
+    bare.0.configure("agent: claude\n");
+    let sprung = bare.0.root().join("sprung");
+    bare.0.write(".env", format!("TRAP={}\n", sprung.display()));
+    let ran = bare.pleach(&["doctor"]).expect(0);
+    assert!(ran.stdout.contains("claude 1.0"), "it was asked for its version: {ran}");
+    assert!(!sprung.exists());
+    let own = bare.0.finish(bare.command(&["doctor"]).env("TRAP", &sprung).output().unwrap());
+    assert!(sprung.exists(), "the user's own variables count: {own}");
+}
+
+#[test]
 fn doctor_looks_also_where_settings_or_repository_are_broken() {
     let bare = Bare::new();
     bare.0.configure("agnet: codex\n");
