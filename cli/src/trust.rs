@@ -31,7 +31,10 @@ pub struct TrustItem {
 impl From<Supplied> for TrustItem {
     fn from(supplied: Supplied) -> Self {
         let Supplied { kind, key, source, text } = supplied;
-        Self { kind, where_from: format!("{key}, {source}"), text }
+        let where_from = format!("{key}, {source}");
+        // A command does the same wherever it stands. What any other value does depends on the setting it is for.
+        let text = if kind == SuppliedKind::Command { text } else { format!("{key}: {text}") };
+        Self { kind, where_from, text }
     }
 }
 
@@ -291,6 +294,32 @@ mod tests {
             assert_eq!(result.unwrap_err().exit, Exit::WaitsForPerson, "{repo} {text}");
         }
         assert!(ask(&store, "/a/.git", &[], NOBODY, false).0.is_ok());
+    }
+
+    #[test]
+    fn an_agreement_to_a_value_holds_for_its_setting_alone() {
+        use pleach::config::{Level, Source};
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::new(dir.path());
+        let agrees = |kind, key: &str, text: &str, ask| {
+            let source = Source::file(Level::Project, "pleach.yaml");
+            let item = TrustItem::from(Supplied { kind, key: key.into(), source, text: text.into() });
+            let mut shown = Vec::new();
+            let result = require_with(&store, Path::new("/a/.git"), vec![item], ask, &mut shown, |_| Ok(false));
+            (result.is_ok(), String::from_utf8(shown).unwrap())
+        };
+        let base = |provider: &str| format!("providers.{provider}.settings.api_base");
+        for (kind, one, other) in [
+            (SuppliedKind::Variable, "FOO".to_owned(), "LD_PRELOAD".to_owned()),
+            (SuppliedKind::KeyAddress, base("compatible"), base("anthropic")),
+        ] {
+            assert!(agrees(kind, &one, "/x", YES).0);
+            assert!(agrees(kind, &one, "/x", NOBODY).0);
+            let (agreed, shown) = agrees(kind, &other, "/x", NOBODY);
+            assert!(!agreed && shown.contains(&format!("    {other}: /x\n")), "{shown}");
+        }
+        assert!(agrees(SuppliedKind::Command, "worktrees.setup", "make", YES).0);
+        assert!(agrees(SuppliedKind::Command, "tree.test_command", "make", NOBODY).0, "it is the same command");
     }
 
     #[test]
