@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::dotenv::DotEnvEntry;
 use super::error::{ConfigError, Level, Source};
-use super::model::Config;
+use super::model::{Config, SandboxMode};
 use super::node::{Entry, Form, Kind, Node, Place, parse};
 use super::read::{Origin, Reading, Setting};
 use super::{Environment, arborist, check};
@@ -133,6 +133,8 @@ pub struct Resolved {
     pub provenance: BTreeMap<String, Source>,
     /// The weaker sources that gave a setting too, weakest first.
     pub overridden: BTreeMap<String, Vec<Source>>,
+    /// The sandbox the user's own file asks for, whatever came of it.
+    pub users_sandbox: Option<SandboxMode>,
 }
 
 impl Resolved {
@@ -184,6 +186,7 @@ pub(super) struct Merged {
     pub config: Config,
     pub provenance: BTreeMap<String, Source>,
     overridden: BTreeMap<String, Vec<Source>>,
+    pub users_sandbox: Option<SandboxMode>,
     tree: Node,
     origins: Vec<Origin>,
 }
@@ -198,9 +201,12 @@ impl Merged {
         let mut tree = Node::empty_map(Place { source: 0, line: 0, column: 0, width: 0 });
         let mut provenance = BTreeMap::new();
         let mut overridden = BTreeMap::<String, Vec<Source>>::new();
+        let mut users_sandbox = None;
         for layer in read_layers(layers, &mut origins, &mut errors) {
+            let mut is_users = false;
             layer.leaves("", &mut |key, at| {
                 let source = &origins[at.source].source;
+                is_users |= source.level == Level::User && key == "sandbox.mode";
                 let line = if at.line > 0 { Some(at.line) } else { source.line };
                 let weaker = provenance.insert(key.to_owned(), Source { line, ..source.clone() });
                 if let Some(weaker) = weaker {
@@ -208,6 +214,9 @@ impl Merged {
                 }
             });
             tree.overlay(layer);
+            if is_users {
+                users_sandbox = Config::read(&tree, &mut Reading::new(&origins)).map(|config| config.sandbox.mode);
+            }
         }
         let mut reading = Reading::new(&origins);
         let config = Config::read(&tree, &mut reading).unwrap_or_default();
@@ -217,7 +226,7 @@ impl Merged {
         if !errors.is_empty() {
             return Err(in_order(errors));
         }
-        Ok(Self { config: Config { root, ..config }, provenance, overridden, tree, origins })
+        Ok(Self { config: Config { root, ..config }, provenance, overridden, users_sandbox, tree, origins })
     }
 
     pub fn check(self) -> Result<Resolved, Vec<ConfigError>> {
@@ -226,7 +235,8 @@ impl Merged {
         if !reading.errors.is_empty() {
             return Err(in_order(reading.errors));
         }
-        Ok(Resolved { config: self.config, provenance: self.provenance, overridden: self.overridden })
+        let Self { config, provenance, overridden, users_sandbox, .. } = self;
+        Ok(Resolved { config, provenance, overridden, users_sandbox })
     }
 }
 

@@ -7,7 +7,7 @@ use super::Environment;
 use super::agent::join_words;
 use super::error::{Level, Source};
 use super::layer::Resolved;
-use super::model::{Network, SandboxMode};
+use super::model::{Network, SandboxMode, TurnMode};
 
 /// Why something needs the user's agreement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,35 +50,48 @@ pub struct Supplied {
 }
 
 /// Names of variables by which a `.env` file could make programs run or load something else, or go through a proxy.
-const STEERING: [&str; 24] = [
+const STEERING: [&str; 36] = [
     "ALL_PROXY",
     "BASH_ENV",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
     "CURL_CA_BUNDLE",
     "EDITOR",
     "ENV",
     "GCONV_PATH",
+    "GOFLAGS",
+    "HOME",
     "HTTPS_PROXY",
     "HTTP_PROXY",
     "IFS",
     "JAVA_TOOL_OPTIONS",
+    "MAKEFLAGS",
+    "MFLAGS",
     "NODE_EXTRA_CA_CERTS",
     "NODE_OPTIONS",
+    "NODE_PATH",
     "PAGER",
     "PATH",
     "PERL5LIB",
     "PERL5OPT",
+    "PYTHONHOME",
     "PYTHONPATH",
     "PYTHONSTARTUP",
     "REQUESTS_CA_BUNDLE",
+    "RUBYLIB",
     "RUBYOPT",
+    "RUSTDOC",
+    "RUSTFLAGS",
     "SHELL",
     "SSL_CERT_DIR",
     "SSL_CERT_FILE",
     "VISUAL",
+    "ZDOTDIR",
 ];
 
 /// Beginnings of such names.
-const STEERING_PREFIXES: [&str; 5] = ["CARGO_", "DYLD_", "GIT_", "LD_", "NPM_CONFIG_"];
+const STEERING_PREFIXES: [&str; 10] =
+    ["CARGO_", "DYLD_", "GEMINI_CLI_", "GIT_", "LD_", "NPM_CONFIG_", "OPENCODE_CONFIG", "RUSTC", "RUSTUP_", "XDG_"];
 
 /// Ends of names that hold the address of a model provider.
 const ADDRESS_ENDINGS: [&str; 4] = ["_API_BASE", "_BASE_URL", "_ENDPOINT", "_API_URL"];
@@ -106,6 +119,9 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
             add(SuppliedKind::Variable, format!("agents.{name}.env.{variable}"), Some(value.clone()));
         }
         add(SuppliedKind::Sandbox, format!("agents.{name}.permission_mode"), agent.permission_mode.clone());
+        // Outside the gateway an agent gets the key itself, the network and what it keeps in the user's home.
+        let alone = agent.turns.filter(|turns| *turns != TurnMode::Gateway).map(|turns| turns.to_string());
+        add(SuppliedKind::Sandbox, format!("agents.{name}.turns"), alone);
     }
     for (name, step) in &config.tree.steps {
         let line = step.runner.as_ref().and_then(|agent| agent.command_line());
@@ -136,9 +152,13 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     }
     add(SuppliedKind::RecordAddress, "record.cxdb".into(), config.record.cxdb.clone());
     let sandbox = &config.sandbox;
-    let off = (sandbox.mode == SandboxMode::Off).then(|| "mode: off".to_owned());
-    add(SuppliedKind::Sandbox, "sandbox.mode".into(), off);
-    let open = (sandbox.network == Network::Open).then(|| "network: open".to_owned());
+    let weaker = match sandbox.mode {
+        SandboxMode::Off => true,
+        SandboxMode::Auto => resolved.users_sandbox == Some(SandboxMode::Required),
+        SandboxMode::Required => false,
+    };
+    add(SuppliedKind::Sandbox, "sandbox.mode".into(), weaker.then(|| sandbox.mode.to_string()));
+    let open = (sandbox.network == Network::Open).then(|| sandbox.network.to_string());
     add(SuppliedKind::Sandbox, "sandbox.network".into(), open);
     let writable: Vec<_> = sandbox.rw.iter().map(|path| path.display().to_string()).collect();
     add(SuppliedKind::Sandbox, "sandbox.rw".into(), (!writable.is_empty()).then(|| writable.join("\n")));

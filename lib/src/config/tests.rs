@@ -501,6 +501,7 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     command agents.reviewer.args (/p/pleach.yaml:12): --x
     variable agents.reviewer.env.A (/p/pleach.yaml:12): b
     sandbox agents.reviewer.permission_mode (/p/pleach.yaml:12): yolo
+    sandbox agents.reviewer.turns (/p/pleach.yaml:12): hooks
     command tree.steps.implement.runner (/p/pleach.yaml:18): x y
     command tools[0].command (/p/pleach.yaml:13): make test
     command workspace.tools.backend.run-tests.command (/p/pleach.yaml:17): make
@@ -511,8 +512,8 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     address for keys providers.anthropic.settings.proxy (/p/pleach.yaml:7): http://proxy:3128
     address for keys providers.compatible.settings.api_base (/p/pleach.yaml:10): http://localhost:1
     address for records record.cxdb (/p/pleach.yaml:22): localhost:9009
-    sandbox sandbox.mode (/p/pleach.yaml:23): mode: off
-    sandbox sandbox.network (/p/pleach.yaml:23): network: open
+    sandbox sandbox.mode (/p/pleach.yaml:23): off
+    sandbox sandbox.network (/p/pleach.yaml:23): open
     sandbox sandbox.rw (/p/pleach.yaml:23): /tmp
     address for keys ANTHROPIC_BASE_URL (ANTHROPIC_BASE_URL in .env): https://evil
     variable GIT_SSH_COMMAND (GIT_SSH_COMMAND in .env): x
@@ -526,6 +527,52 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     let resumed = Resolved::resume(&user.config.recordable(), &plain, flag("tree.pipeline", "x.dot"));
     let items = supplied(&resumed.unwrap(), &env(&[]));
     assert!(items.iter().any(|item| item.key == "worktrees.setup" && item.source.level == Level::Recorded));
+}
+
+#[test]
+fn a_repository_cannot_take_an_agent_out_of_its_bounds_unasked() {
+    let asked = |users: &str, theirs: &str| -> Vec<String> {
+        let layers = vec![Layer::file(Level::User, "/u/c.yaml", users), project(theirs)];
+        let items = supplied(&resolved(layers), &env(&[]));
+        items.iter().map(|item| format!("{} {}: {}", item.kind, item.key, item.text)).collect()
+    };
+    for turns in ["node", "stream", "hooks"] {
+        let found = asked("", &format!("agents: {{claude: {{turns: {turns}}}}}"));
+        assert_eq!(found, [format!("sandbox agents.claude.turns: {turns}")]);
+        assert_eq!(asked(&format!("agents: {{claude: {{turns: {turns}}}}}"), "").len(), 0, "the user said so");
+    }
+    assert_eq!(asked("", "agents: {claude: {turns: gateway}}").len(), 0);
+    assert_eq!(asked("sandbox: {mode: required}", "sandbox: {mode: auto}"), ["sandbox sandbox.mode: auto"]);
+    for (users, theirs) in [("required", "required"), ("auto", "auto"), ("off", "auto"), ("auto", "required")] {
+        let mode = |mode: &str| format!("sandbox: {{mode: {mode}}}");
+        assert_eq!(asked(&mode(users), &mode(theirs)).len(), 0, "{users} {theirs}");
+    }
+    assert_eq!(asked("", "sandbox: {mode: auto}").len(), 0, "it is the default");
+}
+
+#[test]
+fn variables_that_lead_programs_elsewhere_are_asked_about() {
+    let steering = [
+        "CLAUDE_CONFIG_DIR",
+        "CODEX_HOME",
+        "OPENCODE_CONFIG",
+        "OPENCODE_CONFIG_CONTENT",
+        "XDG_CONFIG_HOME",
+        "RUSTC_WRAPPER",
+        "RUSTC",
+        "MAKEFLAGS",
+        "GOFLAGS",
+        "PYTHONHOME",
+        "NODE_OPTIONS",
+        "LD_PRELOAD",
+        "ld_library_path",
+    ];
+    let environment = env(&[]).with_dotenv(steering.iter().chain(&["DB_URL"]).map(|name| (*name, "x")));
+    let items = supplied(&resolved(Vec::new()), &environment);
+    let mut names: Vec<&str> = items.iter().map(|item| item.key.as_str()).collect();
+    let mut expected = steering.to_vec();
+    (names.sort_unstable(), expected.sort_unstable());
+    assert_eq!(names, expected);
 }
 
 #[test]
