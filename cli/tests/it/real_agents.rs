@@ -2,6 +2,8 @@
 //! `npm install -g @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai`, and then
 //! `cargo test -p pleach-cli --test it real_agents:: -- --ignored --test-threads 1 --nocapture`.
 
+use std::io::Write as _;
+
 use serde_json::{Value, json};
 
 use crate::sessions::graph;
@@ -41,7 +43,7 @@ fn world(agent: &str, model: &str) -> Option<TestEnv> {
     let env = TestEnv::with_repo();
     let there = env.program("sh", env.root()).args(["-c", &format!("command -v {agent}")]).output().ok()?;
     if !there.status.success() {
-        eprintln!("SKIPPED: `{agent}` is not on PATH");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: `{agent}` is not on PATH");
         return None;
     }
     env.write("script.yaml", SCRIPT.replace("MODEL", model));
