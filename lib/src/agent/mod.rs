@@ -25,6 +25,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::budget::{Allowance, Amount};
 use crate::event::{SideCall, ToolCall, Usage};
 use crate::ids::NodeId;
 use crate::llm::Message;
@@ -203,19 +204,34 @@ pub enum Verdict {
 
 /// Where an agent reports its turns.
 #[derive(Debug, Clone)]
-pub struct Turns(mpsc::Sender<(Turn, oneshot::Sender<Verdict>)>);
+pub struct Turns {
+    sender: mpsc::Sender<(Turn, oneshot::Sender<Verdict>)>,
+    /// Whose budget it is, and what may be spent after the newest turn; none where nothing is limited.
+    allowance: Arc<Mutex<Option<(NodeId, Allowance)>>>,
+}
 
 impl Turns {
     /// A place to report, and the turns reported there.
     pub fn channel() -> (Self, mpsc::Receiver<(Turn, oneshot::Sender<Verdict>)>) {
         let (sender, receiver) = mpsc::channel(1);
-        (Self(sender), receiver)
+        (Self { sender, allowance: Arc::default() }, receiver)
+    }
+
+    /// Says what may be spent from now on.
+    pub fn limit(&self, node: &NodeId, allowance: Allowance) {
+        *self.allowance.lock().unwrap_or_else(PoisonError::into_inner) = Some((node.clone(), allowance));
+    }
+
+    /// Whether one more call may be made after this much was spent that is not reported yet.
+    pub fn allow(&self, unreported: Amount) -> bool {
+        let allowance = self.allowance.lock().unwrap_or_else(PoisonError::into_inner);
+        allowance.as_ref().is_none_or(|(node, allowance)| allowance.allows(node, unreported))
     }
 
     /// Reports a turn and waits until it is recorded. When nobody records any more, the answer is [`Verdict::Stop`].
     pub async fn report(&self, turn: Turn) -> Verdict {
         let (sender, receiver) = oneshot::channel();
-        match self.0.send((turn, sender)).await {
+        match self.sender.send((turn, sender)).await {
             Ok(()) => receiver.await.unwrap_or(Verdict::Stop),
             Err(_) => Verdict::Stop,
         }

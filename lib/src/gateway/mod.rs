@@ -112,14 +112,18 @@ pub struct Exchange {
 /// A model call that is held until its gate is opened.
 #[derive(Debug)]
 pub struct Arrival {
-    /// Which of the agent's conversations it belongs to, by the order in which they began.
-    pub talk: usize,
-    /// What is asked.
+    /// Which of the agent's conversations it belongs to, by the order in which they began. None beside them: titles, and
+    /// what cannot be read.
+    pub talk: Option<usize>,
+    /// What is asked; where that cannot be read, only the model, if the path names it.
     pub request: Arc<Request>,
     /// The exchanges that have ended before it, oldest first.
     pub before: Vec<Exchange>,
     /// How often this very request came, from 1.
     pub tries: u32,
+    /// What was spent in the conversations and is in no exchange told up to now: tools may still run, or the agent may
+    /// have gone on without a word about the answer.
+    pub pending: Spent,
     /// What was spent beside the conversations since the last arrival: titles, calls that broke off.
     pub aside: Vec<SideCall>,
     /// What the user should know.

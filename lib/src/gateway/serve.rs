@@ -1,7 +1,8 @@
 //! One request of a client, from its first byte to the beginning of its answer.
 
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::ops::ControlFlow;
+use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Limited};
@@ -16,6 +17,7 @@ use super::body::Reply;
 use super::path::{Aside, AsideKind, Call, Shape, Target, target};
 use super::relay::{Flight, Relay};
 use super::scripted::{self, Scripted};
+use super::talk::{Arrived, Talks};
 use super::unpack::{Packing, unpack};
 use super::watch::{Heard, Watcher};
 use super::{Arrival, Gate, Shared, Upstream, refusal};
@@ -97,10 +99,17 @@ struct Asked {
 }
 
 impl Asked {
-    /// Something around model calls: it is passed on and takes part in nothing.
+    /// Something around model calls: it is passed on and takes part in nothing. What costs something is held as well.
     async fn aside(self, aside: Aside) -> Answered {
-        let Self { shared, parts, body } = self;
         let Aside { mut format, path, kind } = aside;
+        let flight = match kind {
+            AsideKind::Count | AsideKind::Models => Flight::new(Arc::clone(&self.shared), None, String::new()),
+            AsideKind::Other => match self.arrive_beside(String::new()).opened(format, Shape::Whole).await {
+                ControlFlow::Continue(flight) => flight,
+                ControlFlow::Break(answered) => return answered,
+            },
+        };
+        let Self { shared, parts, body } = self;
         let remote = match &shared.upstream {
             Upstream::Script(_) => return json_reply(StatusCode::OK, &scripted::aside(format, kind, body.len())),
             Upstream::Remote(remote) => remote.clone(),
@@ -110,7 +119,6 @@ impl Asked {
             format = Format::Anthropic;
         }
         let call = Passed { method: parts.method, path, headers: parts.headers, body, format };
-        let flight = Flight::new(shared, None, String::new());
         pass(&remote, call, flight).await
     }
 
@@ -123,20 +131,19 @@ impl Asked {
                 // Nobody knows what it says; the provider will.
                 let text = format!("a request of the agent could not be read and made no turn: {why}");
                 self.shared.talks().warn(text);
-                let flight = Flight::new(Arc::clone(&self.shared), None, call.model.clone().unwrap_or_default());
-                return self.forward(call, flight).await;
+                let held = self.arrive_beside(call.model.clone().unwrap_or_default());
+                return match held.opened(call.format, call.shape.unwrap_or(Shape::Whole)).await {
+                    ControlFlow::Continue(flight) => self.forward(call, flight).await,
+                    ControlFlow::Break(answered) => answered,
+                };
             }
         };
         let request = Arc::new(request);
-        let arrived = self.arrive(&request);
-        let (flight, tries) = match arrived {
-            Some((flight, gate, tries)) => match gate.await {
-                Ok(Gate::Forward) => (flight, tries),
-                Ok(Gate::Answer(response)) => return answer(call.format, shape, *response, flight),
-                Ok(Gate::Refuse(reason)) => return refuse(call.format, &reason, flight),
-                Err(_) => return refuse(call.format, "nobody records the agent's turns any more", flight),
-            },
-            None => (Flight::new(Arc::clone(&self.shared), None, request.model.clone()), 1),
+        let held = self.arrive(&request);
+        let tries = held.tries;
+        let flight = match held.opened(call.format, shape).await {
+            ControlFlow::Continue(flight) => flight,
+            ControlFlow::Break(answered) => return answered,
         };
         match &self.shared.upstream {
             Upstream::Remote(_) => self.forward(call, flight).await,
@@ -176,27 +183,35 @@ impl Asked {
         Ok((request, shape))
     }
 
-    /// Lets the request arrive at whoever records; none when it takes part in no conversation.
-    fn arrive(&self, request: &Arc<Request>) -> Option<(Flight, oneshot::Receiver<Gate>, u32)> {
+    /// Lets the request arrive at whoever records.
+    fn arrive(&self, request: &Arc<Request>) -> Held {
         let session = session(&self.parts.headers);
         let mut talks = self.shared.talks();
-        let arrived = talks.arrive(request, session.as_deref())?;
+        let arrived = talks.arrive(request, session.as_deref());
+        self.hold(talks, request, arrived)
+    }
+
+    /// Lets a request that nobody reads arrive at whoever records.
+    fn arrive_beside(&self, model: String) -> Held {
+        let request = Arc::new(Request { model, ..Request::default() });
+        self.hold(self.shared.talks(), &request, None)
+    }
+
+    /// Holds a request that has arrived, in a conversation or beside them.
+    fn hold(&self, mut talks: MutexGuard<'_, Talks>, request: &Arc<Request>, arrived: Option<Arrived>) -> Held {
         let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
         let (answer, gate) = oneshot::channel();
-        let arrival = Arrival {
-            talk: arrived.talk,
-            request: Arc::clone(request),
-            before: arrived.ended,
-            tries: arrived.tries,
-            aside,
-            warnings,
-            answer,
+        let (talk, number, before, tries) = match arrived {
+            Some(Arrived { talk, flight, ended, tries }) => (Some(talk), Some(flight), ended, tries),
+            None => (None, None, Vec::new(), 1),
         };
+        let pending = talks.pending();
+        let request = Arc::clone(request);
+        let flight = Flight::new(Arc::clone(&self.shared), number, request.model.clone());
         // The lock is held, so that they come in the order in which the conversations took them in.
-        let _ = self.shared.arrivals.send(arrival);
+        let _ = self.shared.arrivals.send(Arrival { talk, request, before, tries, pending, aside, warnings, answer });
         drop(talks);
-        let flight = Flight::new(Arc::clone(&self.shared), Some(arrived.flight), request.model.clone());
-        Some((flight, gate, arrived.tries))
+        Held { flight, gate, tries }
     }
 
     async fn forward(self, call: Call, flight: Flight) -> Answered {
@@ -219,6 +234,26 @@ impl Asked {
         let Self { parts, body, .. } = self;
         let call = Passed { method: parts.method, path: call.path, headers: parts.headers, body, format };
         pass(&remote, call, flight).await
+    }
+}
+
+/// A request that waits for its gate.
+struct Held {
+    flight: Flight,
+    gate: oneshot::Receiver<Gate>,
+    tries: u32,
+}
+
+impl Held {
+    /// Waits for the gate. Then the call goes on, or is answered here.
+    async fn opened(self, format: Format, shape: Shape) -> ControlFlow<Answered, Flight> {
+        let Self { flight, gate, .. } = self;
+        ControlFlow::Break(match gate.await {
+            Ok(Gate::Forward) => return ControlFlow::Continue(flight),
+            Ok(Gate::Answer(response)) => answer(format, shape, *response, flight),
+            Ok(Gate::Refuse(reason)) => refuse(format, &reason, flight),
+            Err(_) => refuse(format, "nobody records the agent's turns any more", flight),
+        })
     }
 }
 

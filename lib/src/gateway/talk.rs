@@ -1,16 +1,21 @@
 //! Which conversation a request belongs to, and which exchanges are over. An agent may hold several conversations at
 //! once, its own and those of its helpers; it may ask the same again; it may begin anew with a summary.
 //!
-//! A request goes on with the conversation whose newest answer is the last one it repeats. That holds whatever else a
-//! client changes in what it sends, and needs no header. Nothing here touches the world.
+//! A request goes on with the conversation whose newest answer is the last one it repeats, or names. That holds whatever
+//! else a client changes in what it sends, and needs no header. Nothing here touches the world.
+//!
+//! What brings no tools is something beside the conversations, such as a title, where there are any that bring some. An
+//! agent without tools has conversations too; which it is shows only when more has come, so until then they are kept.
 
+use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
 use super::watch::Heard;
 use super::{Exchange, Spent};
 use crate::event::{SideCall, Usage};
-use crate::llm::{Message, Part, Request, Role};
+use crate::llm::wire::Format;
+use crate::llm::{Message, Part, Request, Response, Role};
 
 /// What calls beside the conversations are for: something without tools, such as a title.
 pub(super) const ASIDE: &str = "aside";
@@ -21,11 +26,18 @@ const BROKEN_OFF: &str = "broken_off";
 /// What an answer cost beyond what was known when it was told.
 const LATE: &str = "late";
 
+/// So many conversations may begin without tools before one that brings some. An agent that begins more of them has none.
+const PRELUDE: usize = 3;
+
 /// All conversations of one agent.
 #[derive(Debug, Default)]
 pub(super) struct Talks {
     talks: Vec<Talk>,
     flights: u64,
+    /// Whether the agent has conversations without tools.
+    plain: bool,
+    /// The models of calls that turned out to be beside the conversations while they were on their way.
+    beside: BTreeMap<u64, String>,
     /// What was spent outside of exchanges that are told.
     aside: Vec<SideCall>,
     warnings: Vec<String>,
@@ -35,6 +47,8 @@ pub(super) struct Talks {
 #[derive(Debug)]
 struct Talk {
     session: Option<String>,
+    /// Whether the model may act in it.
+    tools: bool,
     /// What its newest request says.
     asked: u64,
     /// How many messages that has.
@@ -44,8 +58,11 @@ struct Talk {
     /// What was new in the newest request before the answer.
     opening: Vec<Message>,
     model: String,
+    /// What was spent on it since it was last told of.
     spent: Spent,
     state: State,
+    /// What clients may name its newest answer by.
+    answer_id: Option<String>,
 }
 
 #[derive(Debug)]
@@ -62,7 +79,7 @@ enum State {
 
 #[derive(Debug)]
 struct Answer {
-    response: Option<crate::llm::Response>,
+    response: Option<Response>,
     /// Why there are no words.
     unheard: Option<String>,
 }
@@ -81,13 +98,18 @@ pub(super) struct Arrived {
 }
 
 impl Talks {
-    /// Takes in a request. None when it is no part of any conversation: it brings no tools and goes on with nothing.
+    /// Takes in a request. None when it is no part of any conversation.
     pub(super) fn arrive(&mut self, request: &Arc<Request>, session: Option<&str>) -> Option<Arrived> {
         let asked = fingerprint(request);
+        let tools = brings_tools(request);
         let again = self.again(asked, session, request);
         let next = if again.is_none() { self.next(request, session) } else { None };
-        if again.is_none() && next.is_none() && !brings_tools(request) {
-            return None;
+        match next {
+            _ if again.is_some() => {}
+            Some(talk) => self.plain |= !tools && !self.talks[talk].tools,
+            None if tools => self.begin_with_tools(),
+            None if self.has_tools() || is_probe(request) => return None,
+            None => self.plain |= self.talks.len() >= PRELUDE,
         }
         self.flights += 1;
         let flight = self.flights;
@@ -111,6 +133,7 @@ impl Talks {
                 };
                 let new = Talk {
                     session: session.map(str::to_owned),
+                    tools: tools || self.talks.get(talk).is_some_and(|known| known.tools),
                     asked,
                     length: request.messages.len(),
                     tries: 1,
@@ -118,6 +141,7 @@ impl Talks {
                     model: request.model.clone(),
                     spent: Spent::default(),
                     state: State::Asked(flight),
+                    answer_id: None,
                 };
                 match self.talks.get_mut(talk) {
                     Some(known) => *known = new,
@@ -129,10 +153,40 @@ impl Talks {
         Some(Arrived { talk, flight, ended, tries: self.talks[talk].tries })
     }
 
+    fn has_tools(&self) -> bool {
+        self.talks.iter().any(|talk| talk.tools)
+    }
+
+    /// A conversation with tools begins. If it is the first that could be the agent's own, those before it were none.
+    fn begin_with_tools(&mut self) {
+        if self.plain || self.has_tools() {
+            return;
+        }
+        for Talk { model, spent, state, .. } in std::mem::take(&mut self.talks) {
+            match state {
+                State::Asked(flight) => {
+                    self.spend(BROKEN_OFF, &model, spent);
+                    self.beside.insert(flight, model);
+                }
+                State::Failed => self.spend(BROKEN_OFF, &model, spent),
+                State::Answered(..) | State::Told(_) => self.spend(ASIDE, &model, spent),
+            }
+        }
+    }
+
+    /// What was spent on exchanges that are not told yet.
+    pub(super) fn pending(&self) -> Spent {
+        self.talks.iter().fold(Spent::default(), |mut sum, talk| {
+            sum += talk.spent;
+            sum
+        })
+    }
+
     /// The conversation this very request was asked in. Helpers may begin alike, at the same time or one after the other;
     /// these are two.
     fn again(&self, asked: u64, session: Option<&str>, request: &Request) -> Option<usize> {
-        let begins = !request.messages.iter().any(|message| message.role == Role::Assistant);
+        let begins =
+            named(request).is_none() && !request.messages.iter().any(|message| message.role == Role::Assistant);
         self.talks.iter().rposition(|talk| {
             let other = match talk.state {
                 State::Asked(_) => begins,
@@ -145,6 +199,10 @@ impl Talks {
 
     /// The conversation this request goes on with.
     fn next(&self, request: &Request, session: Option<&str>) -> Option<usize> {
+        if let Some(id) = named(request) {
+            let says_so = |talk: &Talk| !matches!(talk.state, State::Asked(_)) && talk.answer_id.as_deref() == Some(id);
+            return self.talks.iter().rposition(says_so);
+        }
         let said = request.messages.iter().rfind(|message| message.role == Role::Assistant)?;
         self.talks.iter().rposition(|talk| {
             let goes_on = match &talk.state {
@@ -163,6 +221,8 @@ impl Talks {
     /// Exchanges of other conversations that ask for nothing: whatever comes, they are over.
     fn finished(&mut self, but: Option<usize>) -> Vec<Exchange> {
         let over = |talk: &Talk| match &talk.state {
+            // Whether this was a conversation at all is not known yet.
+            State::Answered(..) if !talk.tools && !self.plain => false,
             State::Answered(_, answer) => {
                 answer.response.as_ref().is_some_and(|answer| answer.message.tool_calls().next().is_none())
             }
@@ -205,9 +265,10 @@ impl Talks {
     }
 
     /// An answer is whole, though more may come that changes what it cost.
-    pub(super) fn answered(&mut self, flight: u64, response: crate::llm::Response, spent: Spent) {
+    pub(super) fn answered(&mut self, flight: u64, response: Response, spent: Spent) {
         if let Some(talk) = self.flying(flight) {
             talk.spent += spent;
+            talk.answer_id = id_of(&response);
             talk.state = State::Answered(flight, Box::new(Answer { response: Some(response), unheard: None }));
         }
     }
@@ -225,13 +286,18 @@ impl Talks {
             }
             return;
         }
+        let beside = self.beside.remove(&flight);
         let Some(talk) = self.flying(flight) else {
-            self.spend(LATE, "", more);
+            match beside {
+                Some(model) => self.spend(ASIDE, &model, more),
+                None => self.spend(LATE, "", more),
+            }
             return;
         };
         talk.spent += more;
         talk.state = match heard {
             Heard::Whole(response) => {
+                talk.answer_id = id_of(&response);
                 State::Answered(flight, Box::new(Answer { response: Some(*response), unheard: None }))
             }
             Heard::Counted(_, why) => State::Answered(flight, Box::new(Answer { response: None, unheard: Some(why) })),
@@ -283,16 +349,23 @@ impl Talks {
 
     /// The exchanges nobody was told of, as if nothing more came. What failed is counted aside.
     pub(super) fn settle(&mut self) -> Vec<Exchange> {
+        // Beside conversations with tools, those without were none.
+        let all = self.plain || !self.has_tools();
         let mut order: Vec<(u64, usize)> = Vec::new();
-        let mut failed = Vec::new();
+        let mut others = Vec::new();
         for (at, talk) in self.talks.iter_mut().enumerate() {
-            match &talk.state {
-                State::Answered(flight, _) => order.push((*flight, at)),
-                State::Asked(_) | State::Failed => failed.push((talk.model.clone(), std::mem::take(&mut talk.spent))),
-                State::Told(..) => {}
-            }
+            let purpose = match &talk.state {
+                State::Answered(flight, _) if all || talk.tools => {
+                    order.push((*flight, at));
+                    continue;
+                }
+                State::Answered(..) => ASIDE,
+                State::Asked(_) | State::Failed => BROKEN_OFF,
+                State::Told(..) => continue,
+            };
+            others.push((purpose, talk.model.clone(), std::mem::take(&mut talk.spent)));
         }
-        failed.into_iter().for_each(|(model, spent)| self.spend(BROKEN_OFF, &model, spent));
+        others.into_iter().for_each(|(purpose, model, spent)| self.spend(purpose, &model, spent));
         order.sort_unstable();
         order.into_iter().filter_map(|(_, talk)| self.tell(talk, Vec::new()).0).collect()
     }
@@ -311,10 +384,26 @@ fn brings_tools(request: &Request) -> bool {
     request.tools.iter().any(|tool| !tool.parameters.is_null() || !served(&tool.extra))
 }
 
+/// Whether nothing is to be said: some clients ask only to see what they are answered.
+fn is_probe(request: &Request) -> bool {
+    request.max_tokens.is_some_and(|most| most <= 1)
+}
+
+/// The answer a request goes on with, where it names that and does not repeat it.
+fn named(request: &Request) -> Option<&str> {
+    request.extra.get(Format::Responses.name())?.get("previous_response_id")?.as_str()
+}
+
+/// What clients may name an answer by.
+fn id_of(response: &Response) -> Option<String> {
+    Some(response.extra.get(Format::Responses.name())?.get("id")?.as_str()?.to_owned())
+}
+
 /// What a request says, without what clients change from try to try.
 fn fingerprint(request: &Request) -> u64 {
     let mut hasher = DefaultHasher::new();
     request.tools.len().hash(&mut hasher);
+    named(request).hash(&mut hasher);
     for message in &request.messages {
         (message.role as u8).hash(&mut hasher);
         for part in &message.content {

@@ -15,8 +15,9 @@ use tokio::sync::mpsc;
 use self::tape::Tapes;
 use super::intent::intent_of;
 use super::{AgentError, Job, Turn, Turns, Verdict};
+use crate::budget::Amount;
 use crate::event::{SideCall, ToolCall};
-use crate::gateway::{Arrival, Exchange, Facts, Gate, Gateway, Upstream};
+use crate::gateway::{Arrival, Exchange, Facts, Gate, Gateway, Spent, Upstream};
 use crate::llm::wire::Format;
 use crate::llm::{Message, Part, meta};
 use crate::process::Cancel;
@@ -121,7 +122,7 @@ impl Driven {
                 // A turn that is over is recorded before the program's end is looked at.
                 biased;
                 Some(arrival) = arrivals.recv() => {
-                    if log.take(arrival).await == Verdict::Stop {
+                    if log.take(arrival, &gateway).await == Verdict::Stop {
                         gateway.refuse(STOPPED);
                         canceller.kill();
                     }
@@ -136,8 +137,10 @@ impl Driven {
         gateway.refuse(OVER);
         while let Ok(arrival) = arrivals.try_recv() {
             log.stopped_by = log.stopped_by.or(Some(OVER));
-            log.take(arrival).await;
+            log.take(arrival, &gateway).await;
         }
+        // Who is over need not be stopped.
+        let stopped = log.stopped_by == Some(STOPPED);
         let rest = gateway.close().await;
         log.put_aside(rest.aside, rest.warnings);
         let mut last = None;
@@ -148,7 +151,7 @@ impl Driven {
         }
         let last = last.or_else(|| log.remains());
         let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
-        Seen { ended, last, stopped: log.stopped_by == Some(STOPPED), said: log.said }
+        Seen { ended, last, stopped, said: log.said }
     }
 }
 
@@ -184,25 +187,47 @@ impl<'a> Log<'a> {
     }
 
     /// Takes in a call: what has ended before it is reported, then it is let through, answered or refused.
-    async fn take(&mut self, arrival: Arrival) -> Verdict {
+    async fn take(&mut self, arrival: Arrival, gateway: &Gateway) -> Verdict {
         self.put_aside(arrival.aside, arrival.warnings);
         for exchange in arrival.before {
             let turn = self.turn(exchange);
-            if self.report(turn).await == Verdict::Stop {
-                self.stopped_by = self.stopped_by.or(Some(STOPPED));
-            }
+            self.report(turn).await;
+        }
+        let recorded = match (self.stopped_by, arrival.talk) {
+            (None, Some(talk)) => self.tapes.answer(talk, &arrival.request, arrival.tries),
+            _ => None,
+        };
+        self.repeating |= recorded.is_some();
+        if self.stopped_by.is_none() && recorded.is_none() {
+            self.ask_for_more(arrival.pending, gateway).await;
         }
         let (gate, verdict) = match self.stopped_by {
             Some(reason) => (Gate::Refuse(reason.to_owned()), Verdict::Stop),
-            None => {
-                let recorded = self.tapes.answer(arrival.talk, &arrival.request, arrival.tries);
-                self.repeating |= recorded.is_some();
-                (recorded.map_or(Gate::Forward, Gate::Answer), Verdict::Go)
-            }
+            None => (recorded.map_or(Gate::Forward, Gate::Answer), Verdict::Go),
         };
         // The client may have hung up while its turn was recorded.
         let _ = arrival.answer.send(gate);
         verdict
+    }
+
+    /// Where what nobody was told of yet may have used the budget up, it is reported now, whatever still runs: whether one
+    /// more call is made is not for the program to decide by ending its turns or not.
+    async fn ask_for_more(&mut self, pending: Spent, gateway: &Gateway) {
+        let own = Amount::of_call(pending.usage, pending.cost_usd);
+        let owed = self.aside.iter().map(Amount::of_side).fold(own, |sum, call| sum + call);
+        if owed == Amount::default() || self.turns.allow(owed) {
+            return;
+        }
+        let rest = gateway.settle();
+        self.put_aside(rest.aside, rest.warnings);
+        for exchange in rest.exchanges {
+            let turn = self.turn(exchange);
+            self.report(turn).await;
+        }
+        if !self.aside.is_empty() {
+            let turn = self.beside();
+            self.report(turn).await;
+        }
     }
 
     fn put_aside(&mut self, spent: Vec<SideCall>, warnings: Vec<String>) {
@@ -210,10 +235,12 @@ impl<'a> Log<'a> {
         self.warnings.extend(warnings);
     }
 
-    async fn report(&mut self, turn: Turn) -> Verdict {
+    async fn report(&mut self, turn: Turn) {
         self.reported += 1;
         let turn = self.with_aside(turn);
-        self.turns.report(turn).await
+        if self.turns.report(turn).await == Verdict::Stop {
+            self.stopped_by = self.stopped_by.or(Some(STOPPED));
+        }
     }
 
     /// The turn an exchange makes.
@@ -254,7 +281,12 @@ impl<'a> Log<'a> {
         if self.reported > 0 && nothing {
             return None;
         }
-        Some(Turn { provider: self.provider.to_owned(), exact: true, state_ref: self.state.get(), ..Turn::default() })
+        Some(self.beside())
+    }
+
+    /// A turn without words.
+    fn beside(&self) -> Turn {
+        Turn { provider: self.provider.to_owned(), exact: true, state_ref: self.state.get(), ..Turn::default() }
     }
 
     /// The turn with what was spent and noticed beside it.

@@ -47,6 +47,12 @@ impl Tapes {
         self.given.remove(&talk);
         let tape = match self.playing.get(&talk) {
             Some(tape) => *tape,
+            // What brings no tools may turn out to be beside the conversations; the number is free again then.
+            None if request.tools.is_empty() => {
+                let tape = self.find_plain(request)?;
+                self.playing.insert(talk, Some(tape));
+                Some(tape)
+            }
             None => {
                 let tape = self.find(talk, request);
                 self.playing.insert(talk, tape);
@@ -64,6 +70,16 @@ impl Tapes {
         let free = |tape: &Tape| !tape.taken;
         let found = self.tapes.iter().position(|tape| free(tape) && tape.opening == opening);
         let found = found.or_else(|| (talk == 0 && self.tapes.first().is_some_and(free)).then_some(0))?;
+        self.tapes[found].taken = true;
+        Some(found)
+    }
+
+    /// The tape of a conversation that begins without tools: one that began alike and has none. Nothing less will do, or a
+    /// title would be answered with what the agent was told.
+    fn find_plain(&mut self, request: &Request) -> Option<usize> {
+        let opening: Vec<String> = request.messages.iter().map(Message::text).collect();
+        let plain = |tape: &Tape| tape.answers.iter().all(|answer| answer.tool_calls().next().is_none());
+        let found = self.tapes.iter().position(|tape| !tape.taken && tape.opening == opening && plain(tape))?;
         self.tapes[found].taken = true;
         Some(found)
     }
@@ -86,7 +102,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::llm::Part;
+    use crate::llm::{Part, ToolSpec};
 
     fn asks(id: &str) -> Message {
         Message::new(Role::Assistant, vec![Part::tool_call(id, "write", json!({}))])
@@ -98,6 +114,16 @@ mod tests {
     }
 
     fn request(text: &str) -> Request {
+        let tool = ToolSpec {
+            name: "write".into(),
+            description: String::new(),
+            parameters: json!({}),
+            extra: Default::default(),
+        };
+        Request { tools: vec![tool], ..plain(text) }
+    }
+
+    fn plain(text: &str) -> Request {
         Request { messages: vec![Message::user(text)], ..Request::default() }
     }
 
@@ -120,6 +146,17 @@ mod tests {
         assert_eq!(said(tapes.answer(0, &request("…"), 1)), None);
         assert_eq!(said(tapes.answer(0, &request("…"), 2)), None, "live calls are asked again live");
         assert!(Tapes::new(&[]).is_over());
+    }
+
+    #[test]
+    fn what_brings_no_tools_is_answered_only_as_what_had_none() {
+        let mut tapes = Tapes::new(&[Message::user("task"), asks("a")]);
+        assert_eq!(said(tapes.answer(0, &plain("task"), 1)), None, "a title of the same words");
+        assert_eq!(said(tapes.answer(0, &request("task"), 1)).as_deref(), Some("a"));
+        let mut tapes = Tapes::new(&[Message::user("task"), Message::assistant("fine")]);
+        assert_eq!(said(tapes.answer(0, &plain("another"), 1)), None);
+        assert_eq!(said(tapes.answer(0, &plain("task"), 1)).as_deref(), Some("fine"));
+        assert_eq!(said(tapes.answer(0, &plain("task"), 2)).as_deref(), Some("fine"), "the same again");
     }
 
     #[test]

@@ -144,6 +144,7 @@ impl Worker {
             },
         };
         let (turns, mut incoming) = Turns::channel();
+        turns.limit(&self.node.id, self.allowance.clone());
         let agent = Arc::clone(&work.agent);
         let kind = agent.kind();
         let running = agent.run(job, &turns, &cancel.cancel);
@@ -161,6 +162,7 @@ impl Worker {
                     // Who has come to an end spends nothing any more, and need not be stopped.
                     let goes_on = order == Order::Go || (end.is_over && order != Order::Halt);
                     self.order = order;
+                    turns.limit(&self.node.id, self.allowance.clone());
                     end.is_told |= !goes_on;
                     // An agent that is gone already does not wait for the answer.
                     let _ = answer.send(if goes_on { Verdict::Go } else { Verdict::Stop });

@@ -154,10 +154,15 @@ fn a_conversation_that_begins_anew_with_a_summary_loses_nothing() {
     assert_eq!((anew.talk, anew.ended.len(), anew.ended[0].talk), (1, 1, 0));
 }
 
+fn plain(messages: &[Message]) -> Arc<Request> {
+    Arc::new(Request { messages: messages.to_vec(), model: "small".into(), ..Request::default() })
+}
+
 #[test]
 fn questions_without_tools_are_asides() {
     let mut talks = Talks::default();
-    let title = Arc::new(Request { messages: vec![Message::user("a title?")], ..Request::default() });
+    exchange(&mut talks, &[Message::user("task")], asks("a"));
+    let title = plain(&[Message::user("a title?")]);
     assert!(talks.arrive(&title, None).is_none());
     let search: Value = json!({"type": "web_search_20250305"});
     let search =
@@ -165,10 +170,108 @@ fn questions_without_tools_are_asides() {
     let searching = Arc::new(Request { tools: vec![search], ..(*title).clone() });
     assert!(talks.arrive(&searching, None).is_none(), "the server runs that tool");
     // The end of a conversation may come without tools; it belongs to it all the same.
-    exchange(&mut talks, &[Message::user("task")], asks("a"));
-    let messages = vec![Message::user("task"), asks("a"), result("a")];
-    let last = Arc::new(Request { messages, ..Request::default() });
+    let last = plain(&[Message::user("task"), asks("a"), result("a")]);
     assert_eq!(talks.arrive(&last, None).unwrap().ended.len(), 1);
+}
+
+#[test]
+fn what_comes_without_tools_before_the_agents_conversation_is_an_aside() {
+    let mut talks = Talks::default();
+    let probe = Arc::new(Request { max_tokens: Some(1), ..(*plain(&[Message::user("quota")])).clone() });
+    assert!(talks.arrive(&probe, None).is_none(), "nobody wants to hear that answer");
+    let title = talks.arrive(&plain(&[Message::user("a title?")]), None).unwrap();
+    answer(&mut talks, title.flight, Message::assistant("Title"));
+    let flying = talks.arrive(&plain(&[Message::user("a topic?")]), None).unwrap();
+    assert_eq!(flying.ended.len(), 0, "whether the title was a conversation is not known yet");
+    assert_eq!(talks.pending(), spent());
+    let own = exchange(&mut talks, &[Message::user("task")], asks("a"));
+    assert_eq!((own.talk, own.ended.len()), (0, 0), "the agent's own is the first");
+    answer(&mut talks, flying.flight, Message::assistant("Topic"));
+    let (aside, _) = talks.take_aside("p");
+    assert_eq!((aside.len(), aside[0].purpose.as_str(), aside[0].model.as_str()), (1, "aside", "small"));
+    assert_eq!(aside[0].token_usage.input, 20, "both were paid for");
+    assert_eq!(talks.settle().len(), 1);
+}
+
+#[test]
+fn an_agent_without_tools_has_conversations() {
+    let mut talks = Talks::default();
+    let one = Message::user("one");
+    let first = talks.arrive(&plain(std::slice::from_ref(&one)), None).unwrap();
+    answer(&mut talks, first.flight, Message::assistant("First."));
+    let goes_on = plain(&[one.clone(), Message::assistant("First."), Message::user("two")]);
+    let second = talks.arrive(&goes_on, None).unwrap();
+    assert_eq!((second.talk, second.ended.len(), second.ended[0].usage), (0, 1, CALL));
+    assert_eq!(second.ended[0].opening, [one]);
+    answer(&mut talks, second.flight, Message::assistant("Second."));
+    let other = talks.arrive(&plain(&[Message::user("words for a commit")]), None).unwrap();
+    assert_eq!((other.talk, other.ended.len()), (1, 1), "each call ends what came before it");
+    answer(&mut talks, other.flight, Message::assistant("Add it"));
+    assert_eq!(talks.settle()[0].response.as_ref().unwrap().message.text(), "Add it");
+}
+
+#[test]
+fn an_agent_that_only_ever_begins_has_turns_once_that_is_clear() {
+    let mut talks = Talks::default();
+    let ended: Vec<usize> = (0..6)
+        .map(|number| {
+            let arrived = talks.arrive(&plain(&[Message::user(format!("question {number}"))]), None).unwrap();
+            answer(&mut talks, arrived.flight, Message::assistant("Yes."));
+            arrived.ended.len()
+        })
+        .collect();
+    assert_eq!(ended, [0, 0, 0, 3, 1, 1]);
+    assert_eq!(talks.settle().len(), 1);
+    // A single one is told at the end.
+    let mut talks = Talks::default();
+    let only = talks.arrive(&plain(&[Message::user("question")]), None).unwrap();
+    answer(&mut talks, only.flight, Message::assistant("Yes."));
+    let rest = talks.settle();
+    assert_eq!((rest.len(), rest[0].opening.len(), rest[0].usage), (1, 1, CALL));
+}
+
+#[test]
+fn a_request_may_name_the_answer_it_goes_on_with() {
+    let mut talks = Talks::default();
+    let named = |messages: &[Message], id: &str| {
+        let extra = [("openai".to_owned(), json!({"previous_response_id": id}))].into_iter().collect();
+        Arc::new(Request { extra, ..(*request(messages)).clone() })
+    };
+    let mut say = |request: &Arc<Request>, id: &str, message: Message| {
+        let arrived = talks.arrive(request, None).unwrap();
+        let extra = [("openai".to_owned(), json!({"id": id}))].into_iter().collect();
+        let response = Response { extra, ..response(message) };
+        talks.landed(arrived.flight, Heard::Whole(Box::new(response)), spent(), None);
+        arrived
+    };
+    say(&request(&[Message::user("task")]), "r-1", asks("a"));
+    let second = say(&named(&[result("a")], "r-1"), "r-2", asks("b"));
+    assert_eq!((second.talk, second.ended.len()), (0, 1));
+    assert_eq!(second.ended[0].results, [result("a")]);
+    let other = say(&named(&[Message::user("go on")], "r-0"), "r-9", asks("z"));
+    assert_eq!((other.talk, other.ended.len()), (1, 0), "nobody here knows that answer");
+    let third = say(&named(&[result("b")], "r-2"), "r-3", Message::assistant("Done."));
+    assert_eq!((third.talk, third.ended.len()), (0, 1));
+    // After its last words were told, for the next task.
+    say(&request(&[Message::user("helper")]), "r-10", asks("y"));
+    let fourth = say(&named(&[Message::user("more")], "r-3"), "r-4", asks("c"));
+    assert_eq!((fourth.talk, fourth.tries), (0, 1));
+}
+
+#[test]
+fn what_is_not_told_yet_is_pending() {
+    let mut talks = Talks::default();
+    assert_eq!(talks.pending(), Spent::default());
+    exchange(&mut talks, &[Message::user("one")], asks("a"));
+    // A client that tells its story anew each time.
+    exchange(&mut talks, &[Message::user("one, and a was written")], asks("b"));
+    let ask = request(&[Message::user("three")]);
+    let cut = talks.arrive(&ask, None).unwrap();
+    talks.landed(cut.flight, Heard::Cut(CALL, "cut".into()), spent(), None);
+    talks.arrive(&ask, None).unwrap();
+    assert_eq!(talks.pending().usage.input, 30, "two answers and a try");
+    assert_eq!(talks.settle().len(), 2);
+    assert_eq!((talks.pending(), talks.take_aside("p").0[0].token_usage), (Spent::default(), CALL));
 }
 
 #[test]

@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex};
 
 use pleach::agent::{Driven, Job, Seen, Turn, Turns, Verdict};
+use pleach::budget::Allowance;
 use pleach::config::ProviderName;
 use pleach::event::Usage;
 use pleach::gateway::Upstream;
 use pleach::ids::NodeId;
 use pleach::llm::wire::Format;
-use pleach::llm::{Message, Role};
+use pleach::llm::{Message, Request, Role};
 use pleach::process::Cancel;
 use serde_json::json;
 
@@ -386,6 +387,105 @@ async fn a_program_that_never_asks_has_one_turn() {
     let (seen, turns) = drive(upstream, job(), |_| Verdict::Go, &Log::default(), |_, _| async {}).await;
     let last = seen.last.unwrap();
     assert!(turns.is_empty() && last.is_last && last.messages.is_empty() && last.usage == Usage::default());
+}
+
+#[tokio::test]
+async fn a_program_without_tools_has_turns() {
+    for (name, format, path) in ALL {
+        let log = Log::default();
+        let server = server(format, &log, vec![says("First."), says("Second.")]);
+        let upstream = remote(&server, name, |_| {});
+        let (seen, turns) = drive(
+            upstream,
+            job(),
+            |_| Verdict::Go,
+            &log,
+            |base, _| async move {
+                let url = base.url(format, path);
+                let mut messages = vec![Message::user("one")];
+                for next in ["two", "three"] {
+                    let ask = Request { tools: Vec::new(), ..request(&messages) };
+                    let got = post(&url, &format.encode_request(&ask, true)).await;
+                    messages.extend([read(format, &got.body).message, Message::user(next)]);
+                }
+            },
+        )
+        .await;
+        assert_eq!(log.lines(), ["asked: 0", "turn: First.", "asked: 1"], "{format:?}");
+        let last = seen.last.unwrap();
+        for (turn, said) in [(&turns[0], ["one", "First."]), (&last, ["two", "Second."])] {
+            assert_eq!(turn.messages.iter().map(Message::text).collect::<Vec<_>>(), said, "{format:?}");
+            assert_eq!((turn.usage, turn.side_calls.len(), turn.exact), (USAGE, 0, true));
+        }
+        assert_eq!(seen.said, "Second.");
+    }
+}
+
+#[tokio::test]
+async fn a_single_question_without_tools_is_a_turn() {
+    let format = Format::Anthropic;
+    let server = server(format, &Log::default(), vec![says("Yes.")]);
+    let upstream = remote(&server, ProviderName::Anthropic, |_| {});
+    let (seen, turns) = drive(
+        upstream,
+        job(),
+        |_| Verdict::Go,
+        &Log::default(),
+        |base, _| async move {
+            let ask = Request { tools: Vec::new(), ..request(&[Message::user("task")]) };
+            assert_eq!(post(&base.url(format, "/v1/messages"), &format.encode_request(&ask, true)).await.status, 200);
+        },
+    )
+    .await;
+    let last = seen.last.unwrap();
+    assert!(turns.is_empty() && last.is_last && last.side_calls.is_empty());
+    assert_eq!(last.messages.iter().map(Message::text).collect::<Vec<_>>(), ["task", "Yes."]);
+    assert_eq!((last.usage, seen.said.as_str()), (USAGE, "Yes."));
+}
+
+#[tokio::test]
+async fn no_way_of_asking_goes_past_the_budget() {
+    let format = Format::Anthropic;
+    let anew = |number: usize| body(format, &[Message::user(format!("all of it, for the {number}th time"))]);
+    let title = |number: usize| match number {
+        0 => body(format, &[Message::user("task")]),
+        _ => {
+            json!({"model": "m-1", "max_tokens": 99, "messages": [{"role": "user", "content": format!("title {number}?")}]})
+        }
+    };
+    let unread = |_: usize| json!({"model": "m-1", "stream": true, "messages": "who knows"});
+    let ways: [(&str, &dyn Fn(usize) -> serde_json::Value); 3] =
+        [("anew", &anew), ("title", &title), ("unread", &unread)];
+    for (way, ask) in ways {
+        let server = Server::start(move |_, before| stream(format, writes(&format!("c-{before}"), "a")));
+        let driven = Driven::open(remote(&server, ProviderName::Anthropic, |_| {}), &job()).await.unwrap();
+        let url = format!("{}/v1/messages", driven.base_url(format));
+        let (turns, mut inbox) = Turns::channel();
+        let mut allowance = Allowance::default();
+        allowance.limits.budget.tokens = 3 * USAGE.total();
+        turns.limit(&job().node, allowance);
+        let engine = tokio::spawn(async move {
+            let mut spent = 0;
+            while let Some((turn, answer)) = inbox.recv().await {
+                spent += turn.usage.total() + turn.side_calls.iter().map(|call| call.token_usage.total()).sum::<u64>();
+                let _ = answer.send(if spent < 3 * USAGE.total() { Verdict::Go } else { Verdict::Stop });
+            }
+            spent
+        });
+        let seen = driven
+            .see_through(&turns, &Cancel::never(), |cancel| async move {
+                for number in 0..3 {
+                    assert_eq!(post(&url, &ask(number)).await.status, 200, "{way} {number}");
+                }
+                let got = post(&url, &ask(3)).await;
+                assert!(got.status == 400 && got.text().contains("this run was stopped"), "{way}: {}", got.text());
+                cancel.killed().await;
+            })
+            .await;
+        drop(turns);
+        assert!(seen.stopped && seen.last.is_none(), "{way}");
+        assert_eq!((server.seen().len(), engine.await.unwrap()), (3, 3 * USAGE.total()), "{way}: all is on record");
+    }
 }
 
 #[tokio::test]

@@ -94,11 +94,17 @@ async fn nothing_goes_on_before_the_gate_is_opened() {
     let mut client = Client::connect(&url).await;
     client.send("POST", &url, &[], body(Format::Anthropic, &task()).to_string().as_bytes()).await;
     let arrival = arrivals.recv().await.unwrap();
-    assert_eq!((arrival.talk, arrival.tries, arrival.before.len()), (0, 1, 0));
+    assert_eq!((arrival.talk, arrival.tries, arrival.before.len()), (Some(0), 1, 0));
     assert_eq!((arrival.request.model.as_str(), arrival.request.messages.len()), ("m-1", 1));
     // Another goes through meanwhile, so that this one had all the time in the world.
     let title = json!({"model": "m-1", "max_tokens": 9, "messages": [{"role": "user", "content": "a title?"}]});
-    assert_eq!(post(&url, &title).await.status, 200);
+    let (got, beside) = tokio::join!(post(&url, &title), async {
+        let beside = arrivals.recv().await.unwrap();
+        let seen = (beside.talk, beside.request.messages[0].text(), server.seen().len());
+        beside.answer.send(Gate::Forward).unwrap();
+        seen
+    });
+    assert_eq!((got.status, beside), (200, (None, "a title?".to_owned(), 0)), "it is held as well");
     assert_eq!(server.seen().len(), 1);
     arrival.answer.send(Gate::Refuse("the money is gone".into())).unwrap();
     let got = client.answer().await.unwrap();
@@ -351,16 +357,20 @@ async fn packed_bodies_go_through_as_they_are_and_are_understood() {
 #[tokio::test]
 async fn what_cannot_be_read_is_passed_on_with_a_warning() {
     let server = Server::start(|_, _| stream(Format::Anthropic, says("Hello.")));
-    let (gateway, _arrivals) = open(&server, ANTHROPIC.0).await;
+    let (gateway, mut arrivals) = open(&server, ANTHROPIC.0).await;
     let url = format!("{}/v1/messages", gateway.base_url(Format::Anthropic));
     let odd =
         json!({"model": "m-1", "stream": true, "messages": "who knows", "tools": [{"name": "x", "input_schema": {}}]});
-    let got = post(&url, &odd).await;
+    let (got, warnings) = tokio::join!(post(&url, &odd), async {
+        let arrival = arrivals.recv().await.unwrap();
+        arrival.answer.send(Gate::Forward).unwrap();
+        arrival.warnings
+    });
     assert_eq!((got.status, server.seen()[0].body.clone()), (200, odd));
     let rest = gateway.close().await;
     assert!(rest.exchanges.is_empty());
     assert_eq!(rest.aside[0].token_usage, USAGE, "but it is paid for");
-    assert!(rest.warnings[0].contains("could not be read and made no turn"), "{:?}", rest.warnings);
+    assert!(warnings[0].contains("could not be read and made no turn"), "{warnings:?}");
 }
 
 #[tokio::test]
@@ -390,6 +400,28 @@ async fn what_is_around_model_calls_is_passed_on() {
     let lines: Vec<String> = server.seen().iter().map(|seen| seen.line.clone()).collect();
     assert_eq!(lines, ["POST /v1/messages/count_tokens?beta=true HTTP/1.1", "GET /v1/models?limit=5 HTTP/1.1"]);
     assert!(server.seen().iter().all(|seen| seen.headers["x-api-key"] == KEY));
+}
+
+#[tokio::test]
+async fn nothing_that_costs_something_passes_the_gate_by() {
+    let server = Server::start(|_, _| Play::Drop);
+    let unread = json!({"model": "m-1", "messages": "who knows"});
+    for (name, format, path, ask) in [
+        (ProviderName::Openai, Format::Responses, "/responses/compact", json!({"model": "m-1", "input": []})),
+        (ProviderName::Gemini, Format::Gemini, "/v1beta/models/m-1:embedContent", json!({"content": {}})),
+        (ProviderName::Anthropic, Format::Anthropic, "/v1/messages", unread),
+    ] {
+        let (gateway, mut arrivals) = open(&server, name).await;
+        let url = format!("{}{path}", gateway.base_url(format));
+        let (got, talk) = tokio::join!(post(&url, &ask), async {
+            let arrival = arrivals.recv().await.unwrap();
+            arrival.answer.send(Gate::Refuse("the money is gone".into())).unwrap();
+            arrival.talk
+        });
+        assert_eq!((got.status, talk), (400, None), "{path}");
+        assert!(got.text().contains("the money is gone"), "{path}: {}", got.text());
+    }
+    assert!(server.seen().is_empty());
 }
 
 const SCRIPT: &str = "
@@ -435,8 +467,9 @@ async fn a_script_answers_in_every_language_and_shape() {
         let rest = gateway.close().await;
         assert_eq!(rest.exchanges.len(), 1, "the first was told when the second came");
     }
-    let (gateway, _arrivals) =
+    let (gateway, arrivals) =
         Gateway::open(Upstream::Script(Script::parse(SCRIPT).unwrap()), Facts::default()).await.unwrap();
+    let_through(arrivals);
     let base = gateway.base_url(Format::Gemini);
     let listed = post(&format!("{base}/v1beta/models/m-1:countTokens"), &json!({"contents": []})).await;
     assert!(listed.json()["totalTokens"].is_u64());
