@@ -8,7 +8,7 @@ use crate::ids::NodeId;
 use crate::plan::pipeline::OwnBudget;
 
 /// Sums of dollars are not exact: so much less than a limit is the limit.
-const CENT_DUST: f64 = 1e-9;
+const ROUNDING: f64 = 1e-9;
 
 /// Everything that limits an agent's node.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -145,7 +145,7 @@ impl Limits {
             (of > 0 && used(amount) >= of).then(|| Exceeded { limit, spent: used(amount) as f64, of: of as f64 })
         };
         let in_dollars = |limit, amount: &Amount, of: f64| {
-            (of > 0.0 && amount.usd + CENT_DUST >= of).then_some(Exceeded { limit, spent: amount.usd, of })
+            (of > 0.0 && amount.usd + ROUNDING >= of).then_some(Exceeded { limit, spent: amount.usd, of })
         };
         let all = [
             in_dollars(Limit::DayUsd, &account.day, per_day_usd),
