@@ -95,7 +95,9 @@ impl Following<'_> {
     }
 
     async fn hook(&mut self, waiting: Waiting, canceller: &Canceller) {
-        if !waiting.is_of_agent() {
+        // The last words of an agent wait for its end; tools nobody told of are a turn of their own.
+        let is_turn = !waiting.is_end() || self.gathered.has_turn();
+        if !waiting.is_of_agent() || !is_turn {
             return waiting.answer(true).await;
         }
         let verdict = self.report(canceller).await;

@@ -11,15 +11,19 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// What an agent's hook tells at most.
 const LONGEST: u64 = 64 << 20;
+
+/// How long a hook may take to say what it was told: it has that before it connects, or gets it at once.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Where hooks are listened to.
 #[derive(Debug)]
@@ -48,13 +52,14 @@ impl Listener {
         Ok(Self { waiting, accepting, path: home.join(name) })
     }
 
-    /// The settings by which Claude Code runs `hook` after the tools of every call.
+    /// The settings by which Claude Code runs `hook` after the tools of every call, and when it wants to end.
     pub fn settings(&self, hook: &[OsString]) -> String {
         let words = hook.iter().map(OsString::as_os_str).chain([self.path.as_os_str()]);
         let command: Vec<String> = words.map(quoted).collect();
         // It waits for a commit, and a repository may be large.
         let hook = json!({"type": "command", "command": command.join(" "), "timeout": 600});
-        json!({"hooks": {"PostToolBatch": [{"hooks": [hook]}]}}).to_string()
+        let hooks = json!([{"hooks": [hook]}]);
+        json!({"hooks": {"PostToolBatch": hooks, "Stop": hooks}}).to_string()
     }
 
     /// The next hook that waits. Waiting for it may be given up at any time.
@@ -67,22 +72,33 @@ impl Listener {
     }
 }
 
-/// Takes in what hooks say. What cannot be read is let go.
+/// Takes in what hooks say, each by itself: one that is slow to speak holds up no other. What cannot be read is let go.
 async fn accept(listener: UnixListener, waiting: mpsc::UnboundedSender<Waiting>) {
+    let mut reading = JoinSet::new();
     loop {
-        let Ok((mut stream, _)) = listener.accept().await else {
+        while reading.try_join_next().is_some() {}
+        let Ok((stream, _)) = listener.accept().await else {
             // Too many open files, most likely; others will be closed.
-            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
-        let mut told = Vec::new();
-        let read = (&mut stream).take(LONGEST).read_to_end(&mut told).await;
-        if let (Ok(_), Ok(event)) = (read, serde_json::from_slice(&told))
-            && waiting.send(Waiting { event, stream }).is_err()
-        {
+        if waiting.is_closed() {
             return;
         }
+        let waiting = waiting.clone();
+        reading.spawn(async move {
+            if let Ok(Some(said)) = tokio::time::timeout(PATIENCE, read(stream)).await {
+                // Nobody listens any more, so nobody waits for an answer.
+                let _ = waiting.send(said);
+            }
+        });
     }
+}
+
+async fn read(mut stream: tokio::net::UnixStream) -> Option<Waiting> {
+    let mut told = Vec::new();
+    (&mut stream).take(LONGEST).read_to_end(&mut told).await.ok()?;
+    Some(Waiting { event: serde_json::from_slice(&told).ok()?, stream })
 }
 
 impl Drop for Listener {
@@ -103,6 +119,11 @@ impl Waiting {
     /// Whether the agent's own call is over, and not one of its helpers'.
     pub fn is_of_agent(&self) -> bool {
         self.event.get("agent_id").is_none_or(Value::is_null)
+    }
+
+    /// Whether the agent wants to end, rather than that tools have ended.
+    pub fn is_end(&self) -> bool {
+        self.event.get("hook_event_name").and_then(Value::as_str) == Some("Stop")
     }
 
     /// Lets the agent go on, or not.
@@ -160,6 +181,8 @@ mod tests {
         let mut listener = Listener::open(&home).unwrap();
         let path = listener.path.clone();
         let settings = listener.settings(&["/opt/a b/pleach".into(), "__hook".into()]);
+        let parsed: Value = serde_json::from_str(&settings).unwrap();
+        assert_eq!(parsed["hooks"]["Stop"], parsed["hooks"]["PostToolBatch"]);
         assert!(settings.contains(&format!("'/opt/a b/pleach' '__hook' '{}'", path.display())), "{settings}");
         let hook = tokio::task::spawn_blocking(move || {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
@@ -175,5 +198,22 @@ mod tests {
         assert!(waiting.is_of_agent());
         waiting.answer(false).await;
         assert!(hook.await.unwrap().contains("\"continue\":false"));
+    }
+
+    #[tokio::test]
+    async fn a_hook_that_says_nothing_holds_up_no_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut listener = Listener::open(dir.path()).unwrap();
+        let silent = tokio::net::UnixStream::connect(&listener.path).await.unwrap();
+        let mut other = tokio::net::UnixStream::connect(&listener.path).await.unwrap();
+        other.write_all(br#"{"hook_event_name":"Stop"}"#).await.unwrap();
+        other.shutdown().await.unwrap();
+        let waiting = listener.next().await;
+        assert!(waiting.is_end());
+        waiting.answer(true).await;
+        let mut answer = String::new();
+        other.read_to_string(&mut answer).await.unwrap();
+        assert_eq!(answer, "{}");
+        drop(silent);
     }
 }
