@@ -69,6 +69,19 @@ fn every_turn_of_an_agent_is_a_commit() {
 }
 
 #[test]
+fn who_is_billed_for_a_known_agent_is_said() {
+    let env = agent("say Done.");
+    env.write_program("bin/claude-agent-acp", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", program().display()));
+    let config = env.read("pleach.yaml").replace(&program().display().to_string(), "claude-agent-acp");
+    env.configure(&config);
+    env.pipeline(&graph("one", ONE));
+    let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+    let ran = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(0);
+    let said = "agent acp:claude-agent-acp, billed to ANTHROPIC_API_KEY of your environment\n";
+    assert!(ran.stderr.contains(said), "{ran}");
+}
+
+#[test]
 fn an_agent_that_asks_may_write_in_its_working_copy_alone() {
     let env = agent("ask inside 1\nask /dev/shm/pleach-never-written 2\nwant fs/read_text_file\nsay Done.");
     env.run(&graph("one", ONE), &[]).expect(0);

@@ -266,7 +266,7 @@ fn a_conversation_that_is_lost_is_begun_anew() {
         say("claude_default", "4,$"),
     );
     env.write_program("bin/claude", &format!("{OPENING}{script}"));
-    env.write("home/.claude/x", "");
+    env.write("home/.claude/projects/x.jsonl", "");
     configure(&env, "claude", "");
     let mut run = env.start(&one(""), &[]);
     let held = gate.reached(&mut run);
@@ -313,7 +313,7 @@ fn nodes_of_one_thread_share_a_conversation_of_the_agents_own() {
         say("claude_partial", "1,$"),
     );
     let env = world("claude", &script);
-    env.write("home/.claude/x", "");
+    env.write("home/.claude/projects/x.jsonl", "");
     let body = "graph [default_fidelity=full] first [prompt=\"one\", thread_id=\"t\"] second [prompt=\"two\", thread_id=\"t\"] \
                 start -> first -> second -> exit";
     env.run(&graph("talk", body), &[]).expect(0);
@@ -432,7 +432,7 @@ fn behind_the_gateway(env: &TestEnv, script: &str) {
     let program = format!(
         r#"#!/bin/sh
 case "$1" in --version) echo "9.8.7 (fake)"; exit;; esac
-mkdir -p "$HOME/.claude"
+mkdir -p "$HOME/.claude/projects"
 case "$*" in *--resume*) ;; *) echo run >> "$HOME/.claude/runs" ;; esac
 echo '{{"type":"system","subtype":"init","session_id":"gateway-session"}}'
 '{}' '{}' > /dev/null || exit 1

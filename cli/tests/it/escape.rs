@@ -234,6 +234,31 @@ fn agents_are_told_their_bounds() {
 }
 
 #[test]
+fn an_agent_outside_the_gateway_is_told_of_no_closed_network_and_writes_no_settings_of_its_own() {
+    if skip("an_agent_outside_the_gateway_is_told_of_no_closed_network_and_writes_no_settings_of_its_own", 4) {
+        return;
+    }
+    for turns in ["stream", "node"] {
+        let world = World::new();
+        world.env.write("home/.claude/settings.json", "{}");
+        world.env.write_program(
+            "bin/claude",
+            "#!/bin/sh\ncase \"$1\" in --version) echo 1.0; exit;; esac\ncat > asked\n\
+         echo hook > \"$HOME/.claude/settings.json\"; echo x > \"$HOME/.claude.json\"\n\
+         echo kept > \"$HOME/.claude/projects/talk\" && echo yes > kept\n\
+         echo '{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"Done.\",\"usage\":{}}'\n",
+        );
+        world.env.configure(&format!("agent: claude\nagents: {{claude: {{turns: {turns}}}}}\n"));
+        world.env.run(&graph("escape", "code [prompt=\"Work\"] start -> code -> exit"), &[]).expect(0);
+        let asked = world.env.committed("asked");
+        assert!(asked.contains("You run in a sandbox: ") && !asked.contains("There is no network."), "{asked}");
+        assert_eq!(world.env.read("home/.claude/settings.json"), "{}");
+        assert!(!world.env.root().join("home/.claude.json").exists());
+        assert_eq!(world.env.read("home/.claude/projects/talk"), "kept\n");
+    }
+}
+
+#[test]
 fn the_network_of_agents_is_closed_and_that_of_tools_open() {
     if skip("the_network_of_agents_is_closed_and_that_of_tools_open", 4) {
         return;

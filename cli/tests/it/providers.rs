@@ -142,7 +142,8 @@ fn an_address_from_the_repository_must_be_agreed_to() {
     let refused = run(&env, &[]).expect(4);
     assert!(refused.stderr.contains("address for keys") && refused.stderr.contains(&server.url()), "{refused}");
     assert!(server.seen().is_empty(), "nothing was sent before");
-    run(&env, &["-y"]).expect(0);
+    let ran = run(&env, &["-y"]).expect(0);
+    assert!(ran.stderr.contains("agent builtin (anthropic), billed to ANTHROPIC_API_KEY\n"), "{ran}");
     assert_eq!(server.seen()[0].headers["x-api-key"], KEY);
     run(&env, &[]).expect(0);
 }

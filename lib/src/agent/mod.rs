@@ -308,6 +308,11 @@ pub trait Agent: Send + Sync {
         None
     }
 
+    /// How an agent is introduced that need not be asked for its version: by who is billed, where that is known.
+    fn introduction(&self) -> Option<Introduction> {
+        None
+    }
+
     /// Does the job, reporting each turn as soon as it is over. A stop lets the turn in flight finish; a kill ends it at
     /// once. The turn of an agent that pleach drives itself is then not reported; what a program has left is.
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>>;

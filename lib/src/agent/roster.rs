@@ -29,14 +29,9 @@ pub struct Roster {
 pub enum NoAgent {
     /// The name is neither configured nor a kind of agent.
     #[error(
-        "{0}; set `agents.NAME` in pleach.yaml, or use builtin, claude, codex, gemini, opencode, simulation or command:PROGRAM"
+        "{0}; set `agents.NAME` in pleach.yaml, or use builtin, claude, codex, gemini, opencode, simulation, command:PROGRAM or acp:COMMAND"
     )]
     Unknown(String),
-    /// A kind of agent this version cannot run.
-    #[error(
-        "agent `{0}` cannot be run by this version of pleach; use builtin, claude, codex, gemini, opencode, simulation or command:PROGRAM"
-    )]
-    Unsupported(String),
     /// The program is not there.
     #[error("{title} is not installed: there is no program `{program}` on PATH; {how}")]
     Missing {
@@ -152,13 +147,16 @@ impl Roster {
         self.make(choice.clone(), None, name)
     }
 
-    /// The agents among those of these nodes that are programs, each once, introduced before they work.
+    /// The agents of these nodes that can be introduced, each once, before they work: programs, and who is billed.
     pub async fn introduce<'n>(&self, nodes: impl IntoIterator<Item = &'n Node>, cancel: &Cancel) -> Vec<Introduction> {
         let mut all: Vec<Introduction> = Vec::new();
         for node in nodes {
             let Ok(agent) = self.of(node) else { continue };
-            let Some(program) = agent.as_program() else { continue };
-            let introduction = program.introduce(cancel).await;
+            let introduction = match agent.as_program() {
+                Some(program) => Some(program.introduce(cancel).await),
+                None => agent.introduction(),
+            };
+            let Some(introduction) = introduction else { continue };
             if !all.contains(&introduction) {
                 all.push(introduction);
             }
@@ -183,7 +181,7 @@ impl Roster {
             }
             AgentChoice::Claude | AgentChoice::Codex | AgentChoice::Gemini | AgentChoice::Opencode => {
                 let kind = choice.kind();
-                let preset = Preset::of(kind).ok_or_else(|| NoAgent::Unsupported(choice.to_string()))?;
+                let preset = Preset::of(kind).expect("the table has every agent that is a program");
                 self.program(kind, preset.clone(), &settings, (name, provider))
             }
             AgentChoice::Acp(_) => {

@@ -29,8 +29,8 @@ use self::client::{Act, Ask, Client, Ended};
 use self::lines::{Line, Lines, UNREAD};
 use self::policy::Policy;
 use self::state::State;
-use super::cli::{Preset, epilogue};
-use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turns, Verdict};
+use super::cli::{Billed, Preset, epilogue};
+use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turns, Verdict};
 use crate::config::{AgentSettings, Environment};
 use crate::process::{Cancel, Canceller, Command, Exit, Limits, Output, SpawnError, Spawner, Stream};
 use crate::text::{shorten, tail};
@@ -74,6 +74,8 @@ pub struct AcpAgent {
     keeps: Vec<PathBuf>,
     /// Variables it gets only in a sandbox.
     bounded_env: Vec<(OsString, Option<OsString>)>,
+    /// Who is billed, where that is known.
+    billed: Option<Billed>,
 }
 
 impl AcpAgent {
@@ -89,6 +91,7 @@ impl AcpAgent {
             idle: IDLE,
             keeps: Vec::new(),
             bounded_env: Vec::new(),
+            billed: None,
         }
     }
 
@@ -105,7 +108,8 @@ impl AcpAgent {
         };
         self.env.extend(variables(&preset.env));
         self.bounded_env = variables(&preset.bounded_env);
-        self.keeps = preset.kept_in(environment);
+        self.keeps = [preset.kept_in(environment), preset.logins_in(environment)].concat();
+        self.billed = Some(Billed::without_gateway(preset, environment));
         self
     }
 
@@ -133,7 +137,7 @@ impl AcpAgent {
     }
 
     fn ask(&self, job: &Job) -> Ask {
-        let mut prompt = format!("{}{}", job.prompt.trim_end(), epilogue(job));
+        let mut prompt = format!("{}{}", job.prompt.trim_end(), epilogue(job, job.sandbox.as_deref()));
         if job.continues {
             prompt = format!("{INTERRUPTED}\n\n{prompt}");
         } else if !self.profile.layers.is_empty() {
@@ -273,6 +277,11 @@ impl Agent for AcpAgent {
 
     fn needs_network(&self) -> bool {
         true
+    }
+
+    fn introduction(&self) -> Option<Introduction> {
+        let billed = self.billed.clone()?;
+        Some(Introduction { name: format!("acp:{}", self.name()), version: None, turns: None, billed })
     }
 
     fn can_resume(&self, state: Option<&Value>, _home: &Path) -> bool {

@@ -18,8 +18,9 @@ use self::ask::{Asked, Asker};
 use self::jail::Jail;
 use self::loops::Finding;
 use self::tools::{Answer, Shell, Toolbox, Wrote};
+use super::cli::Billed;
 use super::intent::intent_of;
-use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns, Verdict};
+use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::event::ToolCall;
 use crate::llm::{Message, Part, Provider, Request, Response, Role, Stop, meta};
 use crate::process::{Cancel, Spawner};
@@ -71,6 +72,16 @@ impl Agent for Builtin {
 
     fn can_continue(&self) -> bool {
         true
+    }
+
+    fn introduction(&self) -> Option<Introduction> {
+        // A script bills nobody, and a server that wants no key does not either.
+        let Provider::Remote(remote) = &self.provider else { return None };
+        if remote.is_keyless() {
+            return None;
+        }
+        let name = format!("builtin ({})", remote.name());
+        Some(Introduction { name, version: None, turns: None, billed: Billed::Pleach(remote.key_name().to_owned()) })
     }
 
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {

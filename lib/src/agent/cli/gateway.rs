@@ -73,8 +73,9 @@ impl CliAgent {
             ))
         };
         self.make_home(&job.home).map_err(cannot)?;
-        let prompt = self.prompt(job, session.is_some());
-        let start = Start { session, hooks: None, endpoint: Some(&endpoint) };
+        let bounds = self.bounds(job, Some(&endpoint));
+        let prompt = self.prompt(job, session.is_some(), bounds.as_ref());
+        let start = Start { session, hooks: None, endpoint: Some(&endpoint), bounds: bounds.as_ref() };
         let command = self.command(job, &prompt, start)?;
         let reader = Mutex::new((Reader::new(self.preset.parser, Usage::default()), Gathered::new(&prompt)));
         let state = driven.state();

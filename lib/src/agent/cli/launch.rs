@@ -29,6 +29,8 @@ pub(super) struct Start<'a> {
     pub hooks: Option<&'a str>,
     /// The gateway it is to go through.
     pub endpoint: Option<&'a Endpoint>,
+    /// What it may touch, see [`CliAgent::bounds`].
+    pub bounds: Option<&'a Arc<Sandbox>>,
 }
 
 /// Where an agent finds its model, as far as it knows.
@@ -43,29 +45,39 @@ pub(super) struct Endpoint {
 
 impl CliAgent {
     /// What the agent is asked. One that goes on with a conversation has heard the task already.
-    pub(super) fn prompt(&self, job: &Job, goes_on: bool) -> String {
+    pub(super) fn prompt(&self, job: &Job, goes_on: bool, bounds: Option<&Arc<Sandbox>>) -> String {
+        let epilogue = self.epilogue(job, bounds.map(Arc::as_ref));
         if goes_on && job.continues {
             return format!(
                 "You were interrupted while you worked on your task. The files are now as they were after your last \
                  recorded step: changes you made after it are gone. Look at them, go on with the task, and end with a \
-                 short account of what you did and what is left.{}",
-                self.epilogue(job)
+                 short account of what you did and what is left.{epilogue}"
             );
         }
         let told = self.profile.told();
         let told = if told.is_empty() { String::new() } else { format!("{}\n\n", told.trim()) };
-        format!("{told}{}{}", job.prompt, self.epilogue(job))
+        format!("{told}{}{epilogue}", job.prompt)
     }
 
     /// What it is told after its task.
-    fn epilogue(&self, job: &Job) -> String {
-        if self.settings.is_command { String::new() } else { epilogue(job) }
+    fn epilogue(&self, job: &Job, bounds: Option<&Sandbox>) -> String {
+        match bounds {
+            _ if !self.settings.is_command => epilogue(job, bounds),
+            Some(sandbox) => format!("\n\n{}", bounds::told(sandbox)),
+            None => String::new(),
+        }
     }
 
     /// The command that starts the agent.
     pub(super) fn command(&self, job: &Job, prompt: &str, start: Start<'_>) -> Result<Command, AgentError> {
         let failed = |why: String| AgentError::Terminal(why);
         let preset = &self.preset;
+        if !job.tools && !preset.can_go_without_tools(self.settings.is_command) {
+            return Err(failed(format!(
+                "{} cannot be kept from its tools, which `tools=false` asks for; let another agent run the node",
+                preset.title
+            )));
+        }
         let template = match start.session {
             Some(_) if !preset.resume.is_empty() => &preset.resume,
             _ => &preset.argv,
@@ -112,7 +124,7 @@ impl CliAgent {
             job.cwd.clone(),
         );
         command.env = self.variables(job, start.endpoint)?;
-        command.sandbox = self.bounds(job, start.endpoint);
+        command.sandbox = start.bounds.cloned();
         command.stdin = match preset.stdin {
             AgentStdin::None => Stdin::Null,
             AgentStdin::Prompt => Stdin::Bytes(prompt.as_bytes().to_vec()),
@@ -159,7 +171,7 @@ impl CliAgent {
     }
 
     /// What the agent may touch: what the node's work may, what it keeps for itself, and its model.
-    fn bounds(&self, job: &Job, endpoint: Option<&Endpoint>) -> Option<Arc<Sandbox>> {
+    pub(super) fn bounds(&self, job: &Job, endpoint: Option<&Endpoint>) -> Option<Arc<Sandbox>> {
         let sandbox = job.sandbox.as_ref()?;
         Some(Arc::new(match endpoint {
             Some(endpoint) => sandbox.through(endpoint.port).with_write([job.home.clone()]),
@@ -169,7 +181,9 @@ impl CliAgent {
                 // conversation to go on with, and works all the same.
                 let missing = kept.iter().filter(|kept| kept.extension().is_none());
                 missing.for_each(|kept| drop(std::fs::create_dir_all(kept)));
-                sandbox.with_network().with_write(kept.into_iter().chain([job.home.clone()]))
+                // A login that is renewed must be written down, or the old one is all that is left, and is not valid.
+                let logins = self.preset.logins_in(&self.environment);
+                sandbox.with_network().with_write(kept.into_iter().chain(logins).chain([job.home.clone()]))
             }
         }))
     }
@@ -183,9 +197,10 @@ impl CliAgent {
     }
 }
 
-/// What every agent that works by itself is told after its task.
-pub(in crate::agent) fn epilogue(job: &Job) -> String {
-    let bounds = match &job.sandbox {
+/// What every agent that works by itself is told after its task. `sandbox` is what holds the agent, which may be wider
+/// than what holds other work of the node.
+pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>) -> String {
+    let bounds = match sandbox {
         Some(sandbox) if job.tools => format!(" {}", bounds::told(sandbox)),
         _ => String::new(),
     };
@@ -207,4 +222,78 @@ fn prompt_file(status_file: &Path, prompt: &str) -> std::io::Result<PathBuf> {
     }
     std::fs::write(&file, prompt)?;
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{CliSettings, Preset, Versions};
+    use super::*;
+    use crate::agent::Profile;
+    use crate::config::Environment;
+    use crate::ids::NodeId;
+    use crate::process::sandbox::Availability;
+    use crate::process::{Connect, Spawner};
+
+    fn agent(kind: &'static str, turns: TurnMode) -> CliAgent {
+        let is_command = kind == "command";
+        let preset = if is_command { Preset::of_command(&["mine".into()]) } else { Preset::of(kind).unwrap().clone() };
+        CliAgent {
+            kind,
+            preset,
+            settings: CliSettings { is_command, ..CliSettings::default() },
+            program: "/bin/true".into(),
+            turns,
+            profile: Profile::default(),
+            environment: Environment::default(),
+            spawner: Spawner::new(Vec::new(), &Environment::default()),
+            versions: Versions::default(),
+            hook: Vec::new(),
+            upstream: None,
+        }
+    }
+
+    fn job() -> Job {
+        let by = Availability { landlock_abi: Some(7), bubblewrap: None };
+        let closed = Sandbox { by, connect: Connect::Ports(Vec::new()), ..Sandbox::default() };
+        let mut job = Job::new(NodeId::new("n").unwrap(), "Work on it", "/r", "/s/status.json");
+        job.sandbox = Some(Arc::new(closed));
+        job
+    }
+
+    #[test]
+    fn an_agent_is_told_the_bounds_that_hold_it() {
+        let job = job();
+        for (kind, turns) in [("claude", TurnMode::Stream), ("claude", TurnMode::Node), ("command", TurnMode::Node)] {
+            let agent = agent(kind, turns);
+            let bounds = agent.bounds(&job, None);
+            let prompt = agent.prompt(&job, false, bounds.as_ref());
+            assert!(
+                prompt.starts_with("Work on it\n\n") && prompt.contains("You run in a sandbox"),
+                "{kind}: {prompt}"
+            );
+            assert!(!prompt.contains("network"), "it speaks to its model by itself: {prompt}");
+            let start = Start { bounds: bounds.as_ref(), ..Start::default() };
+            let command = agent.command(&job, &prompt, start).unwrap();
+            assert_eq!(command.sandbox.map(|sandbox| sandbox.connect.clone()), Some(Connect::Anywhere));
+        }
+        let endpoint = Endpoint {
+            base_url: "http://127.0.0.1:9/v1".into(),
+            root_url: "http://127.0.0.1:9".into(),
+            key: "k".into(),
+            port: 9,
+        };
+        let agent = agent("claude", TurnMode::Gateway);
+        let bounds = agent.bounds(&job, Some(&endpoint));
+        assert!(
+            agent.prompt(&job, false, bounds.as_ref()).contains("The network reaches your model and nothing else.")
+        );
+    }
+
+    #[test]
+    fn who_cannot_be_kept_from_tools_does_not_run_without_them() {
+        let job = Job { tools: false, ..job() };
+        let refused = agent("opencode", TurnMode::Node).command(&job, "x", Start::default()).unwrap_err();
+        assert!(refused.to_string().contains("OpenCode cannot be kept from its tools"), "{refused}");
+        assert!(agent("claude", TurnMode::Node).command(&job, "x", Start::default()).is_ok());
+    }
 }

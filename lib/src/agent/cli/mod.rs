@@ -136,8 +136,10 @@ impl CliAgent {
             _ => None,
         };
         let settings = listener.as_ref().map(|listener| listener.settings(&self.hook));
-        let prompt = self.prompt(job, session.is_some());
-        let command = self.command(job, &prompt, Start { session, hooks: settings.as_deref(), endpoint: None })?;
+        let bounds = self.bounds(job, None);
+        let prompt = self.prompt(job, session.is_some(), bounds.as_ref());
+        let start = Start { session, hooks: settings.as_deref(), endpoint: None, bounds: bounds.as_ref() };
+        let command = self.command(job, &prompt, start)?;
         let earlier = job.resume.as_ref().filter(|_| session.is_some()).and_then(|state| state.get("used"));
         let earlier = earlier.and_then(|used| serde_json::from_value(used.clone()).ok()).unwrap_or_default();
         let asked = if job.continues { prompt } else { job.prompt.clone() };
@@ -263,7 +265,7 @@ impl CliAgent {
         Introduction {
             name: self.kind.to_owned(),
             version: self.versions.of(&self.program, &self.spawner, cancel).await,
-            turns: self.turns,
+            turns: Some(self.turns),
             billed: match (self.turns, &self.upstream) {
                 (TurnMode::Gateway, Some(Upstream::Remote(remote))) => Billed::Gateway(remote.key_name().to_owned()),
                 (TurnMode::Gateway, Some(Upstream::Script(_))) => Billed::Script,
@@ -295,12 +297,11 @@ impl Agent for CliAgent {
         let Some(state) = state else { return self.preset.resumes() };
         let is = |key: &str, value: &str| state.get(key).and_then(Value::as_str) == Some(value);
         let own = is("agent", self.kind) && is("home", self.home_word()) && session_of(state).is_some();
-        let home = match self.turns {
-            TurnMode::Gateway => Some(home.to_owned()),
-            _ => self.environment.get_os("HOME").map(PathBuf::from),
+        let places = match self.turns {
+            TurnMode::Gateway => self.preset.keeps.iter().map(|kept| home.join(kept)).collect(),
+            _ => self.preset.kept_in(&self.environment),
         };
-        let kept = self.preset.keeps.is_empty()
-            || home.is_some_and(|home| self.preset.keeps.iter().any(|kept| home.join(kept).exists()));
+        let kept = self.preset.keeps.is_empty() || places.iter().any(|place| place.exists());
         self.preset.resumes() && own && kept
     }
 

@@ -54,7 +54,8 @@ pub struct Preset {
     /// Files below the home directory that hold its login.
     #[serde(default)]
     pub logins: Vec<String>,
-    /// What it writes below the home directory.
+    /// What it must be able to write below the home directory: its conversations and state, and nothing that says what
+    /// it runs another time, such as settings, hooks and plugins.
     #[serde(default)]
     pub keeps: Vec<String>,
     /// What some exit codes mean.
@@ -133,7 +134,9 @@ static TABLE: LazyLock<BTreeMap<String, Preset>> = LazyLock::new(|| {
 });
 
 /// The directories of a home that variables may put elsewhere.
-const MOVED: [(&str, &str); 4] = [
+const MOVED: [(&str, &str); 6] = [
+    (".claude", "CLAUDE_CONFIG_DIR"),
+    (".codex", "CODEX_HOME"),
     (".config", "XDG_CONFIG_HOME"),
     (".cache", "XDG_CACHE_HOME"),
     (".local/share", "XDG_DATA_HOME"),
@@ -143,14 +146,17 @@ const MOVED: [(&str, &str); 4] = [
 impl Preset {
     /// Where what it writes for itself is, when it runs in the user's home.
     pub fn kept_in(&self, environment: &Environment) -> Vec<PathBuf> {
-        let directory = |name: &str| environment.get_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let place = |kept: &String| {
-            let moved = |(usual, variable): &(&str, &str)| {
-                Some(directory(variable)?.join(Path::new(kept).strip_prefix(usual).ok()?))
-            };
-            MOVED.iter().find_map(moved).or_else(|| Some(directory("HOME")?.join(kept)))
-        };
-        self.keeps.iter().filter_map(place).collect()
+        places(&self.keeps, environment)
+    }
+
+    /// Where its login is, when it runs in the user's home.
+    pub fn logins_in(&self, environment: &Environment) -> Vec<PathBuf> {
+        places(&self.logins, environment)
+    }
+
+    /// Whether it can be told to use no tools. A program of the user's own is not told anything but its task.
+    pub fn can_go_without_tools(&self, is_command: bool) -> bool {
+        is_command || !self.permissions.no_tools.is_empty()
     }
 
     /// The preset of a kind of agent.
@@ -219,6 +225,18 @@ impl Preset {
     }
 }
 
+/// Where files and directories of the user's home are.
+fn places(below_home: &[String], environment: &Environment) -> Vec<PathBuf> {
+    let directory = |name: &str| environment.get_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let place = |below: &String| {
+        let moved = |(usual, variable): &(&str, &str)| {
+            Some(directory(variable)?.join(Path::new(below).strip_prefix(usual).ok()?))
+        };
+        MOVED.iter().find_map(moved).or_else(|| Some(directory("HOME")?.join(below)))
+    };
+    below_home.iter().filter_map(place).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -228,9 +246,43 @@ mod tests {
         let environment =
             Environment::from_pairs([("HOME", "/h"), ("XDG_DATA_HOME", "/data"), ("XDG_CACHE_HOME", "x")]);
         let kept = Preset::of("opencode").unwrap().kept_in(&environment);
-        for place in ["/data/opencode", "/h/.config/opencode", "/h/.cache/opencode"] {
+        for place in ["/data/opencode", "/h/.local/state/opencode", "/h/.cache/opencode"] {
             assert!(kept.contains(&PathBuf::from(place)), "{place} is not in {kept:?}");
         }
+        let environment = Environment::from_pairs([("HOME", "/h"), ("CLAUDE_CONFIG_DIR", "/c"), ("CODEX_HOME", "/x")]);
+        let has = |kept: Vec<PathBuf>, place: &str| assert!(kept.contains(&PathBuf::from(place)), "{kept:?}");
+        has(Preset::of("claude").unwrap().kept_in(&environment), "/c/projects");
+        has(Preset::of("claude").unwrap().logins_in(&environment), "/c/.credentials.json");
+        has(Preset::of("codex").unwrap().kept_in(&environment), "/x/sessions");
+    }
+
+    #[test]
+    fn agents_cannot_write_what_says_what_they_run() {
+        let environment = Environment::from_pairs([("HOME", "/h")]);
+        for (name, preset) in TABLE.iter() {
+            let kept = [preset.kept_in(&environment), preset.logins_in(&environment)].concat();
+            for steering in [
+                ".claude.json",
+                ".claude/settings.json",
+                ".claude/plugins/x",
+                ".claude/agents/x",
+                ".codex/config.toml",
+                ".codex/hooks.json",
+                ".gemini/settings.json",
+                ".gemini/extensions/x",
+                ".config/opencode/opencode.json",
+                ".config/opencode/plugin/x.js",
+            ] {
+                let file = Path::new("/h").join(steering);
+                assert!(!kept.iter().any(|kept| file.starts_with(kept)), "{name} could write {steering}");
+            }
+        }
+    }
+
+    #[test]
+    fn who_cannot_be_kept_from_tools_is_known() {
+        let can = |name: &str| Preset::of(name).unwrap().can_go_without_tools(false);
+        assert_eq!(["claude", "codex", "gemini", "opencode"].map(can), [true, true, true, false]);
     }
 
     #[test]

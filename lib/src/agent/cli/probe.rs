@@ -68,6 +68,8 @@ pub enum Billed {
     Gateway(String),
     /// Nobody: the answers are written down.
     Script,
+    /// A key pleach asks with itself.
+    Pleach(String),
     /// A key of the environment, which the agent gets.
     Key(String),
     /// The login the user has made with the agent.
@@ -87,8 +89,7 @@ impl Billed {
         if let Some(key) = preset.keys.iter().find(|key| environment.get_os(key).is_some_and(|key| !key.is_empty())) {
             return Self::Key(key.clone());
         }
-        let home = environment.get_os("HOME").map(PathBuf::from);
-        match home.is_some_and(|home| preset.logins.iter().any(|login| home.join(login).exists())) {
+        match preset.logins_in(environment).iter().any(|login| login.exists()) {
             true => Self::Login,
             false => Self::Unknown(format!("{}, or set {}", preset.log_in, preset.keys[0])),
         }
@@ -99,6 +100,7 @@ impl fmt::Display for Billed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Gateway(key) => write!(f, "billed to {key} through the gateway"),
+            Self::Pleach(key) => write!(f, "billed to {key}"),
             Self::Script => f.write_str("answered by a script"),
             Self::Key(key) => write!(f, "billed to {key} of your environment"),
             Self::Login => f.write_str("billed to the login in your home"),
@@ -115,8 +117,8 @@ pub struct Introduction {
     pub name: String,
     /// Its version, if it said one.
     pub version: Option<String>,
-    /// How its turns are told apart.
-    pub turns: TurnMode,
+    /// How its turns are told apart, where there is more than one way.
+    pub turns: Option<TurnMode>,
     /// Who pays.
     pub billed: Billed,
 }
@@ -124,6 +126,7 @@ pub struct Introduction {
 impl fmt::Display for Introduction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, version, turns, billed } = self;
+        let Some(turns) = turns else { return write!(f, "agent {name}, {billed}") };
         let version = version.as_deref().unwrap_or("of unknown version");
         write!(f, "agent {name} {version} (turns: {turns}), {billed}")
     }

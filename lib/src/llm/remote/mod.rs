@@ -199,6 +199,11 @@ impl Remote {
         &self.0.key_hint
     }
 
+    /// Whether it is asked without any key, as servers of one's own are.
+    pub fn is_keyless(&self) -> bool {
+        matches!(self.0.key, Key::None)
+    }
+
     /// Its name.
     pub fn name(&self) -> &'static str {
         self.0.name.as_str()
