@@ -343,6 +343,7 @@ hook=$(printf '%s' "$settings" | sed 's/.*"command":"\([^"]*\)".*/\1/')
         run(r#"{"tool_use_id":"toolu_0002_0"},{"tool_use_id":"toolu_0002_1"}"#),
         "echo late > late.txt\n".into(),
         say("claude_hooks", "18,$"),
+        "printf '%s' '{\"hook_event_name\":\"Stop\"}' | sh -c \"$hook\" > \"$HOME/stop\"\n".into(),
     ];
     let env = world("claude", &script.concat());
     configure(&env, "claude", "agents: {claude: {turns: hooks}}\n");
@@ -361,6 +362,7 @@ hook=$(printf '%s' "$settings" | sed 's/.*"command":"\([^"]*\)".*/\1/')
     assert!(turns.iter().all(|turn| turn["boundary"] == "exact"));
     let tools: Vec<usize> = turns.iter().map(|turn| turn["tool_calls"].as_array().unwrap().len()).collect();
     assert_eq!(tools, [1, 2, 0]);
+    assert_eq!(env.read("home/stop"), "{}", "it may end, and its last words are one turn");
 }
 
 #[test]
