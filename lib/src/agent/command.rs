@@ -39,14 +39,8 @@ impl CommandAgent {
     }
 
     async fn turn(&self, mut job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
-        if let Some(text) = job.answered() {
-            return Ok(Reply { text, end: End::Done });
-        }
-        if cancel.is_killed() {
-            return Err(AgentError::Cancelled);
-        }
-        if cancel.is_stopped() {
-            return Ok(Reply { text: String::new(), end: End::Stopped });
+        if let Some(settled) = job.settled(cancel) {
+            return settled;
         }
         // Whom it asks is its own affair: it cannot be given a way to its model through pleach.
         job.sandbox = job.sandbox.map(|sandbox| Arc::new(sandbox.with_network()));

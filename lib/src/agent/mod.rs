@@ -137,6 +137,17 @@ impl Job {
         }
     }
 
+    /// What came of the job where nothing has to be done for it: it was answered already, or nobody wants it any more.
+    fn settled(&self, cancel: &Cancel) -> Option<Result<Reply, AgentError>> {
+        if let Some(text) = self.answered() {
+            return Some(Ok(Reply { text, end: End::Done }));
+        }
+        if cancel.is_killed() {
+            return Some(Err(AgentError::Cancelled));
+        }
+        cancel.is_stopped().then(|| Ok(Reply { text: String::new(), end: End::Stopped }))
+    }
+
     /// The answer the history already holds, if the job was interrupted after it.
     fn answered(&self) -> Option<String> {
         let last = self.history.last().filter(|last| self.continues && last.is_answer())?;

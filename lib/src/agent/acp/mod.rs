@@ -159,14 +159,8 @@ impl AcpAgent {
     }
 
     async fn work(&self, mut job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
-        if let Some(text) = job.answered() {
-            return Ok(Reply { text, end: End::Done });
-        }
-        if cancel.is_killed() {
-            return Err(AgentError::Cancelled);
-        }
-        if cancel.is_stopped() {
-            return Ok(Reply { text: String::new(), end: End::Stopped });
+        if let Some(settled) = job.settled(cancel) {
+            return settled;
         }
         if job.sandbox.is_some() {
             // What is not there cannot be opened to it. The files among them it makes beside the directories.

@@ -92,14 +92,8 @@ struct Ran {
 
 impl CliAgent {
     async fn work(&self, job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
-        if let Some(text) = job.answered() {
-            return Ok(Reply { text, end: End::Done });
-        }
-        if cancel.is_killed() {
-            return Err(AgentError::Cancelled);
-        }
-        if cancel.is_stopped() {
-            return Ok(Reply { text: String::new(), end: End::Stopped });
+        if let Some(settled) = job.settled(cancel) {
+            return settled;
         }
         let session = job.resume.as_ref().filter(|state| self.can_resume(Some(state), &job.home)).and_then(session_of);
         if let Some(session) = session.as_deref() {

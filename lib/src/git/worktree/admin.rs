@@ -102,9 +102,8 @@ impl Worktree {
 
     /// Reads the stats of the worktree's own index for the files of `tree`.
     pub(super) fn load(&mut self, tree: TreeId) -> Result<(), Error> {
-        let index = Cache::read_index(&self.handle, &self.git_dir.join("index"));
         let is_sparse = self.git_dir.join("info/sparse-checkout").exists();
-        self.cache = Cache::build(&self.handle, tree, &index, is_sparse)?;
+        self.cache = Cache::read(&self.handle, tree, &self.git_dir.join("index"), is_sparse)?;
         self.tree = tree;
         self.staged = None;
         Ok(())

@@ -37,7 +37,24 @@ impl Cache {
     /// A cache for `tree`, with the stats `from` has for the same content. `keep_skipped` keeps the marks of a sparse
     /// checkout: files that are left out on purpose.
     pub fn build(handle: &gix::Repository, tree: TreeId, from: &State, keep_skipped: bool) -> Result<Self, Error> {
-        let mut index = handle.index_from_tree(&tree.to_gix()).doing("read the tree of a worktree")?;
+        Ok(Self::with_stats(index_of(handle, tree)?, from, keep_skipped))
+    }
+
+    /// The same with the stats of the worktree's own index, read meanwhile; without any when it is missing or damaged.
+    pub fn read(handle: &gix::Repository, tree: TreeId, own: &Path, keep_skipped: bool) -> Result<Self, Error> {
+        let hash = handle.object_hash();
+        let (index, from) = std::thread::scope(|scope| {
+            let from = scope.spawn(move || {
+                let file = File::at(own, hash, false, Default::default());
+                file.map_or_else(|_| State::new(hash), |file| file.into_parts().0)
+            });
+            let index = index_of(handle, tree);
+            (index, from.join().unwrap_or_else(|_| State::new(hash)))
+        });
+        Ok(Self::with_stats(index?, &from, keep_skipped))
+    }
+
+    fn with_stats(mut index: File, from: &State, keep_skipped: bool) -> Self {
         // Entries as new as the source itself may have changed without their stat showing it; they are looked at.
         index.set_timestamp(from.timestamp());
         let mut old = from.entries().iter().peekable();
@@ -64,13 +81,7 @@ impl Cache {
                 sparse = true;
             }
         }
-        Ok(Self { index, pending: BTreeMap::new(), sparse })
-    }
-
-    /// The worktree's own index as a source of stats; an empty one when it is missing or damaged.
-    pub fn read_index(handle: &gix::Repository, path: &Path) -> State {
-        File::at(path, handle.object_hash(), false, Default::default())
-            .map_or_else(|_| State::new(handle.object_hash()), |file| file.into_parts().0)
+        Self { index, pending: BTreeMap::new(), sparse }
     }
 
     pub fn known(&self, path: &BStr) -> Option<Known> {
@@ -162,4 +173,8 @@ impl Cache {
             self.index.sort_entries();
         }
     }
+}
+
+fn index_of(handle: &gix::Repository, tree: TreeId) -> Result<File, Error> {
+    handle.index_from_tree(&tree.to_gix()).doing("read the tree of a worktree")
 }
