@@ -102,7 +102,7 @@ async fn measure(server: &Server, calls: usize, streams: usize) -> Result<Found,
     let each = (calls / streams).max(3);
     let direct_rate = rate(&ways[0], streams, each).await?;
     let through_rate = rate(&ways[1], streams, each).await?;
-    let rest = gateway.close();
+    let rest = gateway.close().await;
     if !rest.warnings.is_empty() {
         return Err(rest.warnings.join("\n").into());
     }
