@@ -571,7 +571,8 @@ fn variables_that_lead_programs_elsewhere_are_asked_about() {
     let items = supplied(&resolved(Vec::new()), &environment);
     let mut names: Vec<&str> = items.iter().map(|item| item.key.as_str()).collect();
     let mut expected = steering.to_vec();
-    (names.sort_unstable(), expected.sort_unstable());
+    names.sort_unstable();
+    expected.sort_unstable();
     assert_eq!(names, expected);
 }
 
