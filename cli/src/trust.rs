@@ -10,12 +10,17 @@ use std::io::{BufRead as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
-use pleach::config::{Supplied, SuppliedKind};
+use pleach::agent::Preset;
+use pleach::config::{AgentChoice, Config, Supplied, SuppliedKind};
+use pleach::git::{EntryKind, Repo};
+use pleach::ids::RepoPath;
+use pleach::plan::pipeline::Node;
 use pleach::redact::Redactor;
 use pleach::text::counted;
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{Exit, Failure};
+use crate::failure::of_engine;
 
 /// One thing that needs the user's agreement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +40,47 @@ impl From<Supplied> for TrustItem {
         // A command does the same wherever it stands. What any other value does depends on the setting it is for.
         let text = if kind == SuppliedKind::Command { text } else { format!("{key}: {text}") };
         Self { kind, where_from, text }
+    }
+}
+
+/// What a repository tells its agents to run by files of its own, as of its last commit: hooks, servers, plugins. It is
+/// asked about wherever such an agent is configured, whether or not a node comes to it.
+pub fn obeyed<'a>(
+    repo: &Repo,
+    config: &Config,
+    nodes: impl Iterator<Item = &'a Node>,
+) -> Result<Vec<TrustItem>, Failure> {
+    let steps = config.tree.steps.values().filter_map(|step| step.runner.clone());
+    let runners = config.agents.values().filter_map(|agent| agent.runner.clone());
+    let named = config.agents.keys().cloned().chain(nodes.filter_map(|node| node.agent.clone()));
+    let named = named.filter_map(|name| name.parse::<AgentChoice>().ok());
+    let kinds: BTreeSet<String> =
+        config.agent.iter().cloned().chain(steps).chain(runners).chain(named).map(kind).collect();
+    let failed = |error: pleach::git::Error| of_engine(&error.into());
+    let tree = repo.head().and_then(|head| repo.tree_of(head.commit)).map_err(failed)?;
+    let mut items = Vec::new();
+    for path in kinds.iter().filter_map(|kind| Preset::of(kind)).flat_map(|preset| &preset.obeys) {
+        let Some(entry) = repo.tree_entry(tree, &RepoPath::from(path.as_str())).map_err(failed)? else { continue };
+        let text = match entry.kind {
+            EntryKind::File | EntryKind::Executable => {
+                String::from_utf8_lossy(&repo.blob(entry.id).map_err(failed)?).into_owned()
+            }
+            // What a directory holds is told by the hash git has of it.
+            _ => format!("{path} ({})", entry.id),
+        };
+        items.push(TrustItem { kind: SuppliedKind::Command, where_from: format!("`{path}` in the repository"), text });
+    }
+    Ok(items)
+}
+
+/// The kind of an agent; of one behind a protocol the one its command names.
+fn kind(choice: AgentChoice) -> String {
+    match &choice {
+        AgentChoice::Acp(command) => {
+            let kinds = ["claude", "codex", "gemini", "opencode"];
+            kinds.into_iter().find(|kind| command.contains(kind)).unwrap_or("acp").to_owned()
+        }
+        other => other.kind().to_owned(),
     }
 }
 

@@ -219,6 +219,7 @@ pub fn require_trust(
         },
         text: command.text.to_owned(),
     }));
+    items.extend(trust::obeyed(&place.repo, &settings.resolved.config, agent_nodes(pipeline))?);
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     trust::require(&trust::Store::new(&settings.state_dir), &place.repo.common_dir(), items, ask)
 }

@@ -176,6 +176,9 @@ fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &T
             text: command.text.to_owned(),
         }));
     }
+    let worked: Vec<Pipeline> = pipelines(plan).collect();
+    let nodes = worked.iter().flat_map(|pipeline| pipeline.nodes());
+    items.extend(trust::obeyed(&place.repo, &settings.resolved.config, nodes)?);
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     trust::require(&trust::Store::new(&settings.state_dir), &place.repo.common_dir(), items, ask)
 }

@@ -18,6 +18,9 @@ pub struct Preset {
     pub title: String,
     /// The program.
     pub program: String,
+    /// Files and directories of a repository that tell it what to run: hooks, servers, plugins.
+    #[serde(default)]
+    pub obeys: Vec<String>,
     /// The command that installs it.
     pub install: String,
     /// How its user logs in.
@@ -170,6 +173,7 @@ impl Preset {
             argv.split_first().map_or((String::new(), Vec::new()), |(program, argv)| (program.clone(), argv.to_vec()));
         Self {
             title: program.clone(),
+            obeys: Vec::new(),
             install: String::new(),
             log_in: String::new(),
             provider: ProviderName::Compatible,
