@@ -226,9 +226,9 @@ fn prompt_file(status_file: &Path, prompt: &str) -> std::io::Result<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{CliSettings, Preset, Versions};
     use super::*;
     use crate::agent::Profile;
+    use crate::agent::cli::{CliSettings, Preset, Versions};
     use crate::config::Environment;
     use crate::ids::NodeId;
     use crate::process::sandbox::Availability;

@@ -299,6 +299,8 @@ impl TreeRun<'_> {
             return Ok(());
         }
         let (name, target) = (branch_ref(&on), target_tip(&self.repo, &self.plan.target)?);
+        // As with the branch of a task: who has the target is the only writer.
+        self.repo.release_stale_lock(&name)?;
         let tip = self.repo.reference(&name)?;
         if let Some(tip) = tip {
             let is_merged = self.repo.is_ancestor(tip, target)?;
