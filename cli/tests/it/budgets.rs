@@ -2,6 +2,7 @@
 //! cost is shown; commits say whose work they are.
 
 mod attribution;
+mod gateway;
 mod page;
 mod trees;
 

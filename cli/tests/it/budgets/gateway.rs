@@ -1,0 +1,92 @@
+//! Programs behind the gateway are held to the same limits, over a kill and beside another process.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::fake_agent;
+use crate::providers::{answer_of, text};
+use crate::server::{Play, Seen, Server};
+use crate::sessions::{Gate, Story, graph};
+use crate::support::TestEnv;
+
+const MODEL: &str = "claude-sonnet-4-5";
+
+/// What a call of [`command`] takes.
+const TOKENS: u64 = 1100;
+
+/// A call that lets the program run a command.
+fn command(command: &str) -> Play {
+    let input = json!({"command": command});
+    answer_of(MODEL, &[text("I go on."), json!({"type": "tool_use", "id": "c", "name": "Bash", "input": input})])
+}
+
+/// How many answers the program has had before it asked this.
+fn step(seen: &Seen) -> usize {
+    seen.body["messages"].as_array().map_or(0, Vec::len) / 2
+}
+
+/// An agent program that talks to the server through the gateway, with this budget.
+fn configure(env: &TestEnv, server: &Server, budget: &str) {
+    let program = json!([fake_agent::path(), env.write("play", "converse anthropic\n")]);
+    env.configure(&format!(
+        "agents: {{worker: {{command: {program}, turns: gateway, provider: anthropic}}}}\nsandbox: {{mode: off}}\n\
+         budget: {budget}\nproviders:\n  anthropic:\n    prices: {{{MODEL}: {{input: 1000, output: 0}}}}\n    \
+         settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}\n",
+        server.url()
+    ));
+}
+
+fn work(name: &str) -> String {
+    graph(name, &format!(" work [prompt=\"Work as {name}\", agent=worker]\n start -> work -> exit"))
+}
+
+fn tokens(story: &Story) -> u64 {
+    let of = |turn: &Value| ["input", "output"].map(|kind| turn["token_usage"][kind].as_u64().unwrap_or_default());
+    story.all("AgentTurn").iter().flat_map(|turn| of(turn)).sum()
+}
+
+#[test]
+fn killed_and_resumed_a_program_stops_within_one_call_of_its_limit() {
+    const LIMIT: u64 = 3 * TOKENS + 200;
+    for in_call in [false, true] {
+        let env = TestEnv::with_repo();
+        let gate = Gate::new(&env, "third");
+        let wait = gate.command();
+        let hung = AtomicBool::new(false);
+        let server = Server::start(move |seen, _| match step(seen) {
+            2 if in_call && !hung.swap(true, Ordering::SeqCst) => Play::Hang,
+            2 if !in_call => command(&wait),
+            20.. => answer_of(MODEL, &[text("Done.")]),
+            step => command(&format!("echo {step} > {step}.txt")),
+        });
+        configure(&env, &server, &format!("{{tokens: {LIMIT}}}"));
+        let mut run = env.start(&work("one"), &[]);
+        let held = if in_call {
+            let deadline = Instant::now() + Duration::from_secs(30);
+            while server.seen().len() < 3 {
+                assert!(Instant::now() < deadline, "the third call did not come");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            None
+        } else {
+            Some(gate.reached(&mut run))
+        };
+        run.signal("KILL");
+        assert_eq!(run.end().code, 137);
+        drop(held);
+        env.assert_no_process_left();
+        gate.stay_open();
+        assert_eq!((server.seen().len(), tokens(&env.story())), (3, 2 * TOKENS), "in a call: {in_call}");
+        let ran = env.resume(&[]).expect(1);
+        assert!(ran.stdout.contains(&format!("the budget is used up: {} of {LIMIT} tokens", 4 * TOKENS)), "{ran}");
+        let story = env.story();
+        assert_eq!(tokens(&story), 4 * TOKENS, "in a call: {in_call}");
+        assert_eq!(server.seen().len(), 4 + 1, "only the call that was cut off is made again (in a call: {in_call})");
+        assert_eq!(story.all("BudgetExceeded").len(), 1);
+        env.resume(&[]).expect(2);
+        assert_eq!(server.seen().len(), 5, "it has ended");
+        env.assert_no_process_left();
+    }
+}
