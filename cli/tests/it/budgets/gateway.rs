@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::spent;
 use crate::fake_agent;
 use crate::providers::{answer_of, text};
 use crate::server::{Play, Seen, Server};
@@ -13,7 +14,7 @@ use crate::support::TestEnv;
 
 const MODEL: &str = "claude-sonnet-4-5";
 
-/// What a call of [`command`] takes.
+/// What a call of [`command`] takes, and at the price of [`configure`] it is a dollar.
 const TOKENS: u64 = 1100;
 
 /// A call that lets the program run a command.
@@ -89,4 +90,46 @@ fn killed_and_resumed_a_program_stops_within_one_call_of_its_limit() {
         assert_eq!(server.seen().len(), 5, "it has ended");
         env.assert_no_process_left();
     }
+}
+
+#[test]
+fn two_programs_of_two_processes_share_the_limit_of_a_day() {
+    const LIMIT: usize = 9;
+    let env = TestEnv::with_repo();
+    let gates = ["one", "two"].map(|name| Gate::new(&env, name));
+    let waits = [("as one", gates[0].command()), ("as two", gates[1].command())];
+    let server = Server::start(move |seen, _| {
+        let asked = seen.body["messages"].to_string();
+        match step(seen) {
+            0 => command(&waits.iter().find(|(name, _)| asked.contains(name)).expect("one of the two").1),
+            30.. => answer_of(MODEL, &[text("Done.")]),
+            step => command(&format!("echo {step} > {step}.txt")),
+        }
+    });
+    configure(&env, &server, &format!("{{per_day_usd: {LIMIT}}}"));
+    let mut runs = ["one", "two"].map(|name| {
+        env.write(format!("{name}.dot"), work(name));
+        env.spawn(&["-y", "run", &format!("../{name}.dot")])
+    });
+    // Both have made a call before either goes on.
+    let held: Vec<_> = runs.iter_mut().zip(&gates).map(|(run, gate)| gate.reached(run)).collect();
+    for (gate, held) in gates.iter().zip(held) {
+        gate.open(held);
+    }
+    for run in runs {
+        let ran = run.end().expect(1);
+        assert!(
+            ran.stdout.contains("of this day (UTC)") && ran.stdout.contains("of $9.00"),
+            "{ran} (or it is midnight)"
+        );
+    }
+    let costs: Vec<f64> = env.sessions().iter().map(|sid| spent(&Story::of(&env, &env.repo_path(), sid))).collect();
+    let calls = server.seen().len();
+    assert!(costs.len() == 2 && costs.iter().all(|cost| *cost >= 1.0), "{costs:?}");
+    assert!((LIMIT..=LIMIT + 2).contains(&calls), "at most one call each beyond the limit: {calls}, {costs:?}");
+    assert_eq!(format!("{:.2}", costs.iter().sum::<f64>()), format!("{calls}.00"), "every call is recorded: {costs:?}");
+    let third = env.pleach(&["-y", "run", "../one.dot"]).expect(1);
+    assert!(third.stdout.contains("of this day (UTC)"), "{third}");
+    assert_eq!(server.seen().len(), calls, "the day is over for everybody");
+    env.assert_no_process_left();
 }
