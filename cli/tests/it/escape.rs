@@ -445,3 +445,65 @@ fn without_a_sandbox_what_runs_on_is_ended_and_what_it_wrote_named() {
         assert_eq!(length(), was, "nothing writes any more");
     }
 }
+
+/// What lies in the user's checkout beside its git directory.
+fn files(world: &World) -> Vec<(String, String)> {
+    let entries = fs::read_dir(world.env.repo_path()).unwrap().map(Result::unwrap);
+    let mut files: Vec<_> = entries
+        .filter(|entry| entry.file_name() != ".git")
+        .map(|entry| (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn without_a_sandbox_a_deleted_git_directory_ends_the_run_and_costs_no_file() {
+    for run in [World::tool, World::agent, World::program] {
+        let world = World::new();
+        world.env.unbound();
+        let before = files(&world);
+        let copy = world.env.root().join("copy");
+        let ran = run(&world, &format!("{REPO}; echo 1 > one; pwd > {}; rm -rf \"$R/.git\"", copy.display())).expect(7);
+        assert!(ran.stderr.contains("is missing or damaged"), "{ran}");
+        assert_eq!(files(&world), before, "{ran}");
+        let one = PathBuf::from(world.env.read(copy).trim()).join("one");
+        assert_eq!(fs::read_to_string(one).unwrap(), "1\n", "what was written in the worktree is still there: {ran}");
+        for (path, text) in &world.outside {
+            assert_eq!(&fs::read_to_string(path).unwrap(), text, "{ran}");
+        }
+        world.env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn without_a_sandbox_a_worktree_that_lost_its_git_file_is_committed_all_the_same() {
+    for run in [World::tool, World::agent, World::program] {
+        let world = World::new();
+        world.env.unbound();
+        let ran = run(&world, "echo 1 > one; rm -rf .git").expect(0);
+        world.assert_untouched(&ran);
+        assert_eq!(world.env.committed("one"), "1");
+        assert_eq!(world.env.git_in(&world.env.worktree(), &["status", "--porcelain"]), "", "it is put back");
+    }
+}
+
+#[test]
+fn without_a_sandbox_a_killed_supervisor_is_told_and_leaves_no_process() {
+    let stay =
+        "(setsid sh -c \"trap '' TERM HUP; echo > \\\"$PWD/stays\\\"; sleep 60\" > /dev/null 2>&1 < /dev/null &)";
+    let command =
+        format!("{stay}; for i in $(seq 1000); do test -e stays && break; sleep 0.01; done; kill -9 $PPID; sleep 60");
+    // The built-in agent learns how its tool ended and goes on; a tool or an agent that ends so has failed.
+    for (run, code) in [World::tool, World::agent, World::program].into_iter().zip([1, 0, 1]) {
+        let world = World::new();
+        world.env.unbound();
+        let begun = Instant::now();
+        let ran = run(&world, &command).expect(code);
+        assert!(begun.elapsed() < Duration::from_secs(50), "nobody waits for what was killed: {ran}");
+        world.assert_untouched(&ran);
+        let told = if code == 0 { world.env.story().whole_text(&world.env) } else { ran.stdout.clone() };
+        assert!(told.contains("signal 9"), "{told}");
+        assert!(world.env.files().contains(&"stays".to_owned()), "what was done is kept: {ran}");
+    }
+}
