@@ -11,8 +11,8 @@
 //!   ◀──stream── gateway ◀──stream── provider, script or record
 //! ```
 //!
-//! [`path`] reads what a client wants, [`talk`] which conversation that belongs to, [`watch`] what is answered; they are
-//! pure. [`serve`] and [`relay`] move the bytes, without waiting for more of them than they have.
+//! `path` reads what a client wants, `talk` which conversation that belongs to, `watch` what is answered; they are
+//! pure. `serve` and `relay` move the bytes, without waiting for more of them than they have.
 
 mod body;
 mod path;

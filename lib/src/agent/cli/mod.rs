@@ -1,7 +1,7 @@
 //! Coding agents that are programs: Claude Code, Codex, Gemini CLI, OpenCode, or any other by a template.
 //!
-//! [`preset`] is what is known of them, [`parser`] what they say while they work, [`gather`] makes turns of it, [`outcome`]
-//! judges how it went. [`launch`] starts them, [`follow`] and [`gateway`] see them through.
+//! `preset` is what is known of them, `parser` what they say while they work, `gather` makes turns of it, `outcome`
+//! judges how it went. `launch` starts them, `follow` and `gateway` see them through.
 
 mod follow;
 mod gateway;
