@@ -285,6 +285,15 @@ impl TestEnv {
         }
     }
 
+    /// Waits for a file an agent or a command leaves as its word; one that never comes fails the test.
+    pub fn wait_for_file(&self, path: impl AsRef<Path>) {
+        let (path, deadline) = (self.root.join(path), Instant::now() + PATIENCE);
+        while !path.exists() {
+            assert!(Instant::now() < deadline, "`{}` did not come", path.display());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
     /// The processes of this world: id and command line.
     pub fn processes(&self) -> BTreeMap<u32, String> {
         let token = self.root.to_str().expect("a UTF-8 temporary directory");

@@ -1,10 +1,8 @@
 //! `skip` and `reset`: commits of their own, and what follows from them.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
-
 use serde_json::json;
 
+use super::sessions::hanging;
 use super::{AGENT, TREE, pleach, world};
 use crate::support::TestEnv;
 
@@ -67,18 +65,7 @@ fn a_task_that_was_reset_is_done_again_and_told_what_the_phase_found() {
 
 #[test]
 fn a_decision_ends_the_session_that_was_in_the_middle() {
-    let agent =
-        AGENT.replace("echo 1 > one.txt;", "echo 1 > one.txt; [ -f GATE/go ] || { touch GATE/began; sleep 60; };");
-    let env = world(TREE, AGENT);
-    // It leaves word outside.
-    env.unbound();
-    env.write_program("agent.sh", &agent.replace("GATE", env.root().to_str().unwrap()));
-    let mut gardener = env.command(&["-y", "gardener"]).stderr(Stdio::piped()).spawn().unwrap();
-    let mut said = BufReader::new(gardener.stderr.take().unwrap()).lines();
-    assert!(said.any(|line| line.unwrap().contains("T001 Add one begins")));
-    while !env.root().join("began").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    let (env, mut gardener) = hanging();
     for command in ["skip", "reset"] {
         let ran = env.pleach(&[command, "T001"]).expect(6);
         assert!(ran.stderr.contains("the tasks on `main` is in use by process"), "{ran}");

@@ -9,7 +9,7 @@ use super::{AGENT, TREE, pleach, world};
 use crate::support::TestEnv;
 
 /// A gardener whose agent hangs in the first task until `go` is there.
-fn hanging() -> (TestEnv, Child) {
+pub(super) fn hanging() -> (TestEnv, Child) {
     let agent =
         AGENT.replace("echo 1 > one.txt;", "echo 1 > one.txt; [ -f GATE/go ] || { touch GATE/began; sleep 60; };");
     let env = world(TREE, AGENT);
@@ -20,9 +20,7 @@ fn hanging() -> (TestEnv, Child) {
     let mut said = BufReader::new(gardener.stderr.take().unwrap()).lines();
     assert!(said.any(|line| line.unwrap().contains("T001 Add one begins")));
     std::thread::spawn(move || said.for_each(drop));
-    while !env.root().join("began").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
+    env.wait_for_file("began");
     (env, gardener)
 }
 
