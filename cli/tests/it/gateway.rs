@@ -149,6 +149,9 @@ fn the_real_key_goes_to_the_provider_and_nowhere_else() {
     assert_eq!(variable("ANTHROPIC_API_KEY"), Some("pleach-gateway"));
     let base = variable("ANTHROPIC_BASE_URL").unwrap();
     assert!(base.starts_with("http://127.0.0.1:"), "{base}");
+    for name in ["NO_PROXY", "no_proxy"] {
+        assert_eq!(variable(name), Some("127.0.0.1,localhost"), "no proxy sees the gateway's address");
+    }
     for text in [&ran.stdout, &ran.stderr, &env.story().whole_text(&env)] {
         assert!(!text.contains(KEY));
     }

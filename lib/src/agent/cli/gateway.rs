@@ -149,6 +149,14 @@ impl CliAgent {
         }
         env.extend(HOMES.iter().map(|(name, below)| (OsString::from(name), Some(job.home.join(below).into()))));
         env.extend(route.unset.iter().map(|name| (OsString::from(name), None)));
+        // Whatever proxy the user has, the way to the gateway is not its business: its secret is in the address.
+        for name in ["NO_PROXY", "no_proxy"] {
+            let usual = self.environment.get_os(name).filter(|usual| !usual.is_empty());
+            let mut direct =
+                usual.map(|usual| [usual.to_owned(), ",".into()].into_iter().collect::<OsString>()).unwrap_or_default();
+            direct.push("127.0.0.1,localhost");
+            env.push((name.into(), Some(direct)));
+        }
         let mut values = Values::default();
         values.set("base_url", Some(&endpoint.base_url));
         values.set("root_url", Some(&endpoint.root_url));
