@@ -133,8 +133,8 @@ fn by_agent(
     let items: Vec<TrustItem> =
         supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
-    let place = repo.map_or_else(|| globals.dir.clone(), Repo::common_dir);
-    trust::require(&trust::Store::new(&settings.state_dir), &place, items, ask)?;
+    let place = repo.map_or(globals.dir.as_path(), Repo::common_dir);
+    trust::require(&trust::Store::new(&settings.state_dir), place, items, ask)?;
     let dir = std::env::temp_dir().join(format!("pleach-plan-{}", pleach::workspace::new_session_id()));
     let unusable = |error: std::io::Error| {
         Failure::new(Exit::Environment, format!("cannot make `{}`", dir.display())).because(&error)

@@ -221,7 +221,7 @@ pub fn require_trust(
     }));
     items.extend(trust::obeyed(&place.repo, &settings.resolved.config, agent_nodes(pipeline))?);
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
-    trust::require(&trust::Store::new(&settings.state_dir), &place.repo.common_dir(), items, ask)
+    trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, ask)
 }
 
 /// Agents start from the last commit: what is not committed they do not see.

@@ -210,7 +210,7 @@ fn bytes(count: u64) -> String {
 pub fn places(repo: &Repo, settings: &Settings) -> Places {
     let name = repo_name(repo.git_dir(), repo.workdir());
     let names = std::iter::once(name).chain(settings.resolved.config.workspace.repos.keys().cloned());
-    let usual = names.map(|name| default_worktree_base(&settings.state_dir, &repo.common_dir(), &name));
+    let usual = names.map(|name| default_worktree_base(&settings.state_dir, repo.common_dir(), &name));
     let worktrees = &settings.resolved.config.worktrees;
     Places {
         state_dir: settings.state_dir.clone(),
@@ -255,10 +255,10 @@ pub fn sessions(repo: &Repo) -> Vec<Finding> {
 
 fn held_elsewhere(repo: &Repo) -> Vec<Finding> {
     let common = repo.common_dir();
-    let names = Lock::names(&common).unwrap_or_default();
+    let names = Lock::names(common).unwrap_or_default();
     let foreign = |name: &String| {
-        let holder = Lock::holder(&common, name)?;
-        if holder.is_here(&common, name) {
+        let holder = Lock::holder(common, name)?;
+        if holder.is_here(common, name) {
             return None;
         }
         let message = format!("the lock `{name}` is held by {}, which is not a process of this machine", holder.text);

@@ -88,7 +88,7 @@ impl Ground {
 
     /// Who works the tasks of the branch now.
     pub fn worked_by(&self) -> Option<Holder> {
-        Lock::holder(&self.place.repo.common_dir(), &target_lock(&self.target))
+        Lock::holder(self.place.repo.common_dir(), &target_lock(&self.target))
     }
 
     /// The tree that was asked for; without one, all that lie where trees usually lie or were worked on the branch.

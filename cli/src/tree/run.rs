@@ -180,7 +180,7 @@ fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &T
     let nodes = worked.iter().flat_map(|pipeline| pipeline.nodes());
     items.extend(trust::obeyed(&place.repo, &settings.resolved.config, nodes)?);
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
-    trust::require(&trust::Store::new(&settings.state_dir), &place.repo.common_dir(), items, ask)
+    trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, ask)
 }
 
 /// What would be done first, and in which order the rest comes.

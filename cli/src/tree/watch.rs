@@ -46,7 +46,7 @@ impl Picture {
     /// What it depends on beside the refs: who runs, and the files.
     fn beside(&self, repo: &Repo) -> (Vec<bool>, Vec<Option<Stamp>>) {
         let common = repo.common_dir();
-        let held = self.locks.iter().map(|lock| Lock::is_held(&common, lock)).collect();
+        let held = self.locks.iter().map(|lock| Lock::is_held(common, lock)).collect();
         (held, self.files.iter().map(|file| Stamp::of(file)).collect())
     }
 }

@@ -92,7 +92,7 @@ impl Bounds<'_> {
         let place = Place {
             worktree: self.copy.path(),
             admin: Some(self.copy.git_dir()).filter(|dir| dir != &repository),
-            repository: Some(&repository),
+            repository: Some(repository),
             own: &self.own,
         };
         make(place)

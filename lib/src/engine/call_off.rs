@@ -56,8 +56,8 @@ impl Session {
             };
             if Instant::now() >= until {
                 // When nobody holds the session, what a killed run had started is still dying.
-                let holder = Lock::holder(&common, &name);
-                let reached = holder.as_ref().is_none_or(|holder| tell(holder, &common, &name));
+                let holder = Lock::holder(common, &name);
+                let reached = holder.as_ref().is_none_or(|holder| tell(holder, common, &name));
                 // Who lets go between two looks is not found either.
                 let since = *unknown_since.get_or_insert_with(Instant::now);
                 if reached {

@@ -60,8 +60,8 @@ impl Session {
         // A session that is being started has its locks before it has a record.
         let gone = |session: &SessionId| {
             !known.contains(session)
-                && !Lock::is_held(&common, &lock_name(session))
-                && !Lock::is_held(&common, &worktree_lock_name(session))
+                && !Lock::is_held(common, &lock_name(session))
+                && !Lock::is_held(common, &worktree_lock_name(session))
         };
         let mut found = Vec::new();
         for listed in Worktree::list(repo)?.into_iter().skip(1) {
@@ -72,10 +72,10 @@ impl Session {
                 false => Leftover::Forgotten { path },
             });
         }
-        let homes = agent_homes(&places.state_dir, &common);
+        let homes = agent_homes(&places.state_dir, common);
         let homes = homes.into_iter().filter(|(session, _)| gone(session));
         found.extend(homes.map(|(session, path)| Leftover::Home { session, path }));
-        let locks = Lock::names(&common).map_err(Error::from)?;
+        let locks = Lock::names(common).map_err(Error::from)?;
         let of_nobody = |name: &String| session_of_lock(name).is_some_and(|session| gone(&session));
         found.extend(locks.into_iter().filter(of_nobody).map(|name| Leftover::Lock { name }));
         Ok(found)
@@ -87,7 +87,7 @@ impl Leftover {
     pub fn remove(&self, repo: &Repo, places: &Places) -> Result<Option<String>, RemoveError> {
         match self {
             Self::Lock { name } => {
-                let lock = Lock::take(&repo.common_dir(), name, "a session that is gone").map_err(Error::from)?;
+                let lock = Lock::take(repo.common_dir(), name, "a session that is gone").map_err(Error::from)?;
                 lock.remove().map_err(Error::from)?;
                 Ok(None)
             }

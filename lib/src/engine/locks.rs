@@ -22,15 +22,15 @@ impl Locks {
     /// Takes both, or says who has one of them.
     pub(super) fn take(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
         let common = repo.common_dir();
-        let session = Lock::take(&common, &lock_name(id), &format!("session {id}"))?;
+        let session = Lock::take(common, &lock_name(id), &format!("session {id}"))?;
         let what = format!("the working copy of session {id}");
-        let worktree = Lock::take(&common, &worktree_lock_name(id), &what)?;
+        let worktree = Lock::take(common, &worktree_lock_name(id), &what)?;
         Ok(Self { session, worktree })
     }
 
     /// Takes the session's, beside a working copy's that is held already because sessions share it.
     pub(super) fn beside(repo: &Repo, id: &SessionId, worktree: Lock) -> Result<Self, Error> {
-        let session = Lock::take(&repo.common_dir(), &lock_name(id), &format!("session {id}"))?;
+        let session = Lock::take(repo.common_dir(), &lock_name(id), &format!("session {id}"))?;
         Ok(Self { session, worktree })
     }
 
@@ -73,7 +73,7 @@ pub fn outwait_orphans(repo: &Repo, copy: Copy<'_>, mut say: impl FnMut(&str)) {
     };
     let begun = Instant::now();
     let mut said = false;
-    Lock::outwait(&repo.common_dir(), &name, |holder| {
+    Lock::outwait(repo.common_dir(), &name, |holder| {
         if !std::mem::replace(&mut said, true) {
             say(&format!("waiting for what a killed run has started to end ({})", holder.text));
         }

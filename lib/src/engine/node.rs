@@ -165,7 +165,7 @@ impl Session {
 
     /// The directory of this session's agents.
     pub(super) fn agent_home(&self) -> std::path::PathBuf {
-        agent_home(&self.engine.state_dir, &self.repo.common_dir(), &self.id)
+        agent_home(&self.engine.state_dir, self.repo.common_dir(), &self.id)
     }
 
     pub(super) fn record_turn(

@@ -195,7 +195,7 @@ impl Session {
             repo: repo.clone(),
             keeps,
             worktrees,
-            home: Some(agent_home(state_dir, &repo.common_dir(), id)).filter(|home| home.exists()),
+            home: Some(agent_home(state_dir, repo.common_dir(), id)).filter(|home| home.exists()),
             branch,
             records,
             tip: summary.tip,

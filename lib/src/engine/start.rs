@@ -253,7 +253,7 @@ impl Engine {
     /// Where the working copies of a repository live.
     pub(super) fn worktree_base(&self, repo: &Repo, name: &RepoName) -> PathBuf {
         let base = self.worktrees.base.clone();
-        base.unwrap_or_else(|| default_worktree_base(&self.state_dir, &repo.common_dir(), name))
+        base.unwrap_or_else(|| default_worktree_base(&self.state_dir, repo.common_dir(), name))
     }
 }
 

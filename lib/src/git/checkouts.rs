@@ -47,7 +47,7 @@ impl Repo {
 
     fn checkouts(&self) -> Result<Vec<Listed>, Error> {
         // Looked at before git is asked: what changes meanwhile is noticed the next time.
-        let now = look(&self.common_dir())?;
+        let now = look(self.common_dir())?;
         let mut known = self.shared.checkouts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((_, all)) = known.as_ref().filter(|(seen, _)| *seen == now) {
             return Ok(all.clone());

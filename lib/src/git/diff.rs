@@ -46,8 +46,7 @@ impl Repo {
         if old == new {
             return Ok(Vec::new());
         }
-        let mut repo = self.local();
-        repo.object_cache_size_if_unset(4 * 1024 * 1024);
+        let repo = self.local();
         let (old_tree, new_tree) = (find_tree(&repo, old)?, find_tree(&repo, new)?);
         let mut recorder = gix::diff::tree::Recorder::default();
         let hash = repo.object_hash();

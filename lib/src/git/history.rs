@@ -83,7 +83,8 @@ struct Reader {
 
 impl Reader {
     fn new(repo: &Repo) -> Result<Self, Error> {
-        let repo = repo.local();
+        // A whole history would drive everything else out of memory.
+        let repo = repo.shared.handle.to_thread_local();
         let shallow = repo.shallow_commits().doing("read where the history was cut off")?;
         let shallow = shallow.map(|commits| commits.iter().copied().collect()).unwrap_or_default();
         Ok(Self { repo, shallow })

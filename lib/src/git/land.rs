@@ -302,7 +302,7 @@ impl Landing<'_> {
     fn rebase(&self) -> Result<Option<String>, Error> {
         let common = self.repo.common_dir();
         let linked = common.join("worktrees");
-        let mut git_dirs = vec![common];
+        let mut git_dirs = vec![common.to_owned()];
         match std::fs::read_dir(&linked) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             entries => {

@@ -15,6 +15,7 @@ mod checkouts;
 pub mod crash;
 mod diff;
 mod error;
+mod handles;
 mod history;
 mod id;
 mod land;

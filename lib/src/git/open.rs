@@ -9,6 +9,7 @@ use gix::bstr::{BString, ByteSlice as _};
 
 use super::checkouts::Seen;
 use super::error::{Error, LibraryContext as _, Unsupported};
+use super::handles::Recent;
 use super::program::Program;
 use super::repo::Repo;
 use super::worktree::Listed;
@@ -26,6 +27,12 @@ pub enum Durability {
 /// What all handles of one repository share.
 pub(super) struct Shared {
     pub handle: gix::ThreadSafeRepository,
+    /// Handles nobody uses now.
+    pub idle: Mutex<Vec<gix::Repository>>,
+    /// Objects that were used a moment ago.
+    pub recent: Recent,
+    /// The git directory all worktrees share, without links and detours.
+    pub common_dir: PathBuf,
     pub program: Program,
     pub version: String,
     /// The configuration all handles are opened with, as `key=value`.
@@ -53,7 +60,18 @@ impl Repo {
         if entries.iter().any(|(key, _)| key == "core.worktree") || lies_apart(&git_dir) {
             handle = with_files(&program, dir, handle)?;
         }
-        let shared = Shared { handle, program, version, config, checkouts: Mutex::default() };
+        let common_dir = handle.to_thread_local().common_dir().to_owned();
+        let shared = Shared {
+            // The library may give it as `…/.git/worktrees/x/../..`.
+            common_dir: common_dir.canonicalize().unwrap_or(common_dir),
+            handle,
+            idle: Mutex::default(),
+            recent: Recent::default(),
+            program,
+            version,
+            config,
+            checkouts: Mutex::default(),
+        };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
         match repo.local().head().doing("read HEAD")?.id() {
             Some(_) => Ok(repo),

@@ -18,7 +18,7 @@ impl Repo {
                 .into();
         args.push(prefix.as_os_str());
         let without = packed.map(|packed| format!("^{packed}\n")).unwrap_or_default();
-        program.run_with_stdin(&common, args, format!("{tip}\n{without}").as_bytes())?.success().map(drop)
+        program.run_with_stdin(common, args, format!("{tip}\n{without}").as_bytes())?.success().map(drop)
     }
 
     /// Removes what a git that ran in bounds could not remove itself: working names of objects that have their own.
@@ -29,6 +29,6 @@ impl Repo {
     /// Removes loose objects that are in a pack. For the end of a run: a file system that has just lost thousands of
     /// files is slow to make new ones.
     pub fn prune_packed(&self) -> Result<(), Error> {
-        self.shared.program.run(&self.common_dir(), ["prune-packed", "--quiet"])?.success().map(drop)
+        self.shared.program.run(self.common_dir(), ["prune-packed", "--quiet"])?.success().map(drop)
     }
 }

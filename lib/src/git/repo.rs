@@ -1,12 +1,13 @@
 //! A repository that is open: reading commits, trees, files and history.
 
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use gix::bstr::ByteSlice as _;
 
 use super::error::{Error, LibraryContext as _, explain};
+use super::handles::Local;
 use super::id::{BlobId, TreeId, from_gix, to_gix};
 use super::object::{Commit, EntryKind, TreeEntry};
 use super::open::{Durability, Shared};
@@ -52,8 +53,8 @@ impl Repo {
     }
 
     /// The git directory all worktrees share.
-    pub fn common_dir(&self) -> PathBuf {
-        absolute(self.local().common_dir())
+    pub fn common_dir(&self) -> &Path {
+        &self.shared.common_dir
     }
 
     /// The directory of the files, none in a bare repository.
@@ -66,8 +67,9 @@ impl Repo {
         self.workdir().is_none()
     }
 
-    pub(super) fn local(&self) -> gix::Repository {
-        self.shared.handle.to_thread_local()
+    /// A handle for this thread, as long as it is held.
+    pub(super) fn local(&self) -> Local {
+        Local::take(&self.shared)
     }
 
     /// Where the checkout that was opened stands.
@@ -203,9 +205,4 @@ pub(super) fn head_of(repo: &gix::Repository) -> Result<Head, Error> {
         })
         .transpose()?;
     Ok(Head { commit: from_gix(&commit), branch })
-}
-
-/// git's library may give a common directory as `…/.git/worktrees/x/../..`.
-fn absolute(path: &Path) -> PathBuf {
-    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }

@@ -8,6 +8,7 @@ use gix::objs::{Kind as ObjectKind, Write as _};
 use jiff::Timestamp;
 
 use super::error::{Error, LibraryContext as _, explain};
+use super::handles::{Local, Recent};
 use super::id::{BlobId, TreeId, from_gix, to_gix};
 use super::loose;
 use super::object::{EntryKind, Person};
@@ -43,30 +44,30 @@ pub enum TreeEdit {
 
 /// Collects the objects of one transition; nothing is on disk before [`Writer::flush`].
 pub struct Writer {
-    memory: gix::Repository,
-    store: gix::Repository,
+    handle: Local,
+    recent: Recent,
     durability: Durability,
 }
 
 impl fmt::Debug for Writer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer").field("objects", &self.memory.objects.num_objects_in_memory()).finish()
+        f.debug_struct("Writer").field("objects", &self.handle.objects.num_objects_in_memory()).finish()
     }
 }
 
 impl Repo {
     /// A writer for the objects of one or more transitions. It may be kept and used again after each flush.
     pub fn writer(&self) -> Writer {
-        let mut store = self.local();
-        store.object_cache_size_if_unset(4 * 1024 * 1024);
-        Writer { memory: store.clone().with_object_memory(), store, durability: self.durability }
+        let mut handle = self.local();
+        handle.objects.enable_object_memory();
+        Writer { handle, recent: self.shared.recent.clone(), durability: self.durability }
     }
 }
 
 impl Writer {
     /// A file's content.
     pub fn blob(&mut self, bytes: &[u8]) -> Result<BlobId, Error> {
-        let id = self.memory.objects.write_buf(ObjectKind::Blob, bytes).doing("hash a blob")?;
+        let id = self.handle.objects.write_buf(ObjectKind::Blob, bytes).doing("hash a blob")?;
         Ok(BlobId::from_gix(&id))
     }
 
@@ -75,8 +76,8 @@ impl Writer {
     pub fn tree(&mut self, base: Option<TreeId>, edits: &[TreeEdit]) -> Result<TreeId, Error> {
         let doing = "build a tree";
         let base = match base {
-            Some(base) => find_tree(&self.memory, base)?,
-            None => self.memory.empty_tree(),
+            Some(base) => find_tree(&self.handle, base)?,
+            None => self.handle.empty_tree(),
         };
         // The plain editor, because the one with all checks leaves out trees that exist: also those cut off by a crash.
         let mut editor = base.edit().doing(doing)?.detach();
@@ -90,7 +91,7 @@ impl Writer {
                 editor.upsert(components(path)?, kind.to_gix(), id.to_gix()).doing(doing)?;
             }
         }
-        let id = editor.write(|tree| self.memory.objects.write(tree)).doing(doing)?;
+        let id = editor.write(|tree| self.handle.objects.write(tree)).doing(doing)?;
         Ok(TreeId::from_gix(&id))
     }
 
@@ -111,7 +112,7 @@ impl Writer {
             message: spec.message.clone().into(),
             extra_headers: Vec::new(),
         };
-        let id = self.memory.objects.write(&commit).doing("build a commit")?;
+        let id = self.handle.objects.write(&commit).doing("build a commit")?;
         Ok(from_gix(&id))
     }
 
@@ -119,32 +120,32 @@ impl Writer {
     /// committer and both dates. A signature is left out, because it would no longer be true.
     pub fn commit_again(&mut self, original: CommitId, tree: TreeId, parents: &[CommitId]) -> Result<CommitId, Error> {
         let id = to_gix(original);
-        let found = self.memory.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
+        let found = self.handle.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
         let bytes = transplant(&found.data, tree, parents);
-        let copy = self.memory.objects.write_buf(ObjectKind::Commit, &bytes).doing("build a commit")?;
+        let copy = self.handle.objects.write_buf(ObjectKind::Commit, &bytes).doing("build a commit")?;
         Ok(from_gix(&copy))
     }
 
     /// The content of a blob that may not be flushed yet.
     pub fn read_blob(&self, id: BlobId) -> Result<Vec<u8>, Error> {
         let id = id.to_gix();
-        let mut blob = self.memory.find_blob(id).map_err(|error| Error::object("blob", &id, explain(&error)))?;
+        let mut blob = self.handle.find_blob(id).map_err(|error| Error::object("blob", &id, explain(&error)))?;
         Ok(blob.take_data())
     }
 
     /// How many objects wait to be written.
     pub fn pending(&self) -> usize {
-        self.memory.objects.num_objects_in_memory()
+        self.handle.objects.num_objects_in_memory()
     }
 
     /// Writes everything collected so far; durable once it returns. An object that is there already is compared and,
     /// when a crash has left it empty or cut off, written again.
     pub fn flush(&mut self) -> Result<(), Error> {
-        let Some(storage) = self.memory.objects.reset_object_memory() else { return Ok(()) };
+        let Some(storage) = self.handle.objects.reset_object_memory() else { return Ok(()) };
         let written = self.write_all(&storage);
         if written.is_err() {
             // Whoever mends the cause may flush again.
-            self.memory.objects.set_object_memory(storage);
+            self.handle.objects.set_object_memory(storage);
         }
         written
     }
@@ -153,7 +154,9 @@ impl Writer {
         let mut objects: Vec<loose::Object<'_>> =
             storage.iter().map(|(id, (kind, bytes))| (id, *kind, bytes.as_slice())).collect();
         objects.sort_unstable_by_key(|(id, ..)| *id);
-        loose::write(&self.store, &objects, self.durability)
+        loose::write(&self.handle, &objects, self.durability)?;
+        self.recent.keep(objects.into_iter());
+        Ok(())
     }
 }
 

@@ -116,7 +116,7 @@ impl Seat {
     pub fn take(repo: &Repo, target: &BranchName) -> Result<Self, Error> {
         let name = Self::lock_name(target);
         let what = format!("the working copy of the tasks on `{target}`");
-        Ok(Self { lock: Lock::take(&repo.common_dir(), &name, &what)?, copy: None })
+        Ok(Self { lock: Lock::take(repo.common_dir(), &name, &what)?, copy: None })
     }
 }
 

@@ -68,7 +68,7 @@ impl Marking<'_> {
     pub fn write(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Marked>, Error> {
         let node = self.node(task)?;
         let what = format!("the tasks on `{}`", self.target);
-        let _lock = Lock::take(&self.repo.common_dir(), &target_lock(self.target), &what)?;
+        let _lock = Lock::take(self.repo.common_dir(), &target_lock(self.target), &what)?;
         let mut reader = self.reader();
         loop {
             let tip = target_tip(self.repo, self.target)?;

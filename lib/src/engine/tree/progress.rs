@@ -97,14 +97,14 @@ impl Reader {
         let tip = tip.ok_or_else(|| Error::NoTarget(self.target.clone()))?;
         let known = match self.scan.take() {
             Some(scan) => Some(scan),
-            None => step_cache::load(&self.repo.common_dir(), &self.target),
+            None => step_cache::load(self.repo.common_dir(), &self.target),
         };
         let scan = match known.map(|scan| self.go_on(scan, tip)).transpose()?.flatten() {
             Some(scan) => scan,
             None => self.begin(tip)?,
         };
         if self.uncached >= WORTH_CACHING {
-            step_cache::save(&self.repo.common_dir(), &self.target, &scan);
+            step_cache::save(self.repo.common_dir(), &self.target, &scan);
             self.uncached = 0;
         }
         Ok(scan)

@@ -135,9 +135,9 @@ impl Summary {
         let lock = lock_name(id);
         let common = repo.common_dir();
         // A process may end after its last record, or begin before its first one: it is seen before or after.
-        let used_before = Lock::is_held(&common, &lock);
+        let used_before = Lock::is_held(common, &lock);
         let history = read(repo, id, &ContextId::main())?;
-        let in_use = used_before || Lock::is_held(&common, &lock);
+        let in_use = used_before || Lock::is_held(common, &lock);
         let pipeline = recorded_pipeline(&history.started)?;
         let state = recorded_state(&history, &pipeline)?;
         let summary = Self {

@@ -9,7 +9,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -196,7 +196,7 @@ impl Worker {
     /// Whether the work is done by programs that cannot write to what would have to be watched. A handler of the
     /// embedding program is none, and runs unbound.
     fn is_kept_out(&self, work: &Work) -> bool {
-        let watched = [Some(self.copy.repo.common_dir()), self.copy.repo.workdir().map(Path::to_owned)];
+        let watched = [Some(self.copy.repo.common_dir()), self.copy.repo.workdir()];
         let policy = self.engine.sandbox.as_ref().filter(|_| !matches!(work, Work::Custom(..)));
         policy.is_some_and(|policy| watched.iter().flatten().all(|dir| policy.keeps_out_of(dir)))
     }

@@ -32,6 +32,8 @@ pub struct Missing(String);
 pub struct Policy {
     by: Availability,
     write: Vec<PathBuf>,
+    /// Where the links of `write` lead.
+    leading_to: Vec<PathBuf>,
     read: Option<Vec<PathBuf>>,
     network: Network,
 }
@@ -111,6 +113,11 @@ fn missing(by: &Availability, unusable: Option<&str>) -> Option<String> {
     })
 }
 
+/// Where links lead; bounds are set by that.
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
 impl Policy {
     fn new(settings: &config::Sandbox, environment: &Environment, by: Availability) -> Self {
         let mut write = caches::find(environment);
@@ -121,7 +128,8 @@ impl Policy {
             let system = SYSTEM.into_iter().map(PathBuf::from);
             system.chain(programs).chain(git_settings(environment)).chain(settings.ro.iter().cloned()).collect()
         });
-        Self { by, write, read, network: settings.network }
+        let leading_to = write.iter().map(|path| real(path)).collect();
+        Self { by, write, leading_to, read, network: settings.network }
     }
 
     /// The bounds of an agent that works at this place. What it may connect to is for the agent to widen: it knows how
@@ -147,10 +155,8 @@ impl Policy {
     /// Whether nothing that is bound can change what lies in a directory, wherever else it works.
     pub fn keeps_out_of(&self, dir: &Path) -> bool {
         let is_whole = self.by.abi() >= TRUNCATES || self.by.bubblewrap.is_some();
-        // Bounds are set by where links lead.
-        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let (dir, mut open) = (real(dir), self.write.iter().map(|path| real(path)));
-        is_whole && !open.any(|open| open.starts_with(&dir) || dir.starts_with(&open))
+        let dir = real(dir);
+        is_whole && !self.leading_to.iter().any(|open| open.starts_with(&dir) || dir.starts_with(open))
     }
 
     /// Whether agents can be kept to their model.

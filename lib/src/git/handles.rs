@@ -1,0 +1,100 @@
+//! The library's handles on a repository. One is used by one thread at a time and costs more to make than most of what is
+//! done with it, so those nobody uses are kept; and what was read or written a moment ago is kept for all of them.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gix::objs::Kind as ObjectKind;
+use gix::odb::pack::cache::Object as ObjectCache;
+use gix::odb::pack::cache::object::MemoryCappedHashmap;
+
+use super::open::Shared;
+
+/// Handles that are kept: as many as threads that work on a repository at once.
+const IDLE: usize = 8;
+
+/// Memory for objects, in bytes.
+const MEMORY: usize = 8 * 1024 * 1024;
+
+/// A larger object is read again: keeping it would drive out many.
+const LARGEST: usize = 256 * 1024;
+
+/// Objects that were read or written a moment ago. An object never changes, so what is kept is never out of date.
+#[derive(Clone)]
+pub(super) struct Recent(Arc<Mutex<MemoryCappedHashmap>>);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(MemoryCappedHashmap::new(MEMORY))))
+    }
+}
+
+impl Recent {
+    /// Has a handle look here first.
+    pub fn serve(&self, handle: &mut gix::Repository) {
+        let recent = self.clone();
+        handle.objects.set_object_cache(move || Box::new(recent.clone()));
+    }
+
+    pub fn keep<'a>(&self, objects: impl Iterator<Item = (&'a gix::ObjectId, ObjectKind, &'a [u8])>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (id, kind, bytes) in objects.filter(|(.., bytes)| bytes.len() <= LARGEST) {
+            kept.put(*id, kind, bytes);
+        }
+    }
+}
+
+impl ObjectCache for Recent {
+    fn put(&mut self, id: gix::ObjectId, kind: ObjectKind, data: &[u8]) {
+        self.keep(std::iter::once((&id, kind, data)));
+    }
+
+    fn get(&mut self, id: &gix::ObjectId, out: &mut Vec<u8>) -> Option<ObjectKind> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(id, out)
+    }
+}
+
+/// A handle for one thread, given back when it is dropped.
+pub(super) struct Local {
+    /// There until it is given back.
+    handle: Option<gix::Repository>,
+    shared: Arc<Shared>,
+}
+
+impl Local {
+    pub fn take(shared: &Arc<Shared>) -> Self {
+        let idle = shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let handle = idle.unwrap_or_else(|| {
+            let mut handle = shared.handle.to_thread_local();
+            shared.recent.serve(&mut handle);
+            handle
+        });
+        Self { handle: Some(handle), shared: Arc::clone(shared) }
+    }
+}
+
+impl Deref for Local {
+    type Target = gix::Repository;
+
+    fn deref(&self) -> &gix::Repository {
+        self.handle.as_ref().expect("it is given back by the drop alone")
+    }
+}
+
+impl DerefMut for Local {
+    fn deref_mut(&mut self) -> &mut gix::Repository {
+        self.handle.as_mut().expect("it is given back by the drop alone")
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        let Some(mut handle) = self.handle.take() else { return };
+        // Objects that were never written must not be found by whoever is next.
+        handle.objects.take_object_memory();
+        let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE {
+            idle.push(handle);
+        }
+    }
+}
