@@ -48,7 +48,7 @@ impl Worktree {
         args.extend(["worktree", "add", "--quiet", "--force", "--detach", "--no-guess-remote"].map(OsStr::new));
         args.extend([path.as_os_str(), OsStr::new(&id)]);
         crash::point(Kind::HeadUpdate, When::Before);
-        program.run(&common, args)?.success()?;
+        program.run(common, args)?.success()?;
         crash::point(Kind::HeadUpdate, When::After);
         // Files and index are equally new, so git would read them all at every status until this is done once. It
         // reports files that differ by its exit code; a scan shows them anyway.
@@ -76,12 +76,12 @@ impl Worktree {
         put_head(repo, &git_dir)?;
         let handle = open_with(&git_dir, repo.shared.config.clone())?;
         let mut handle = handle.to_thread_local();
-        handle.object_cache_size_if_unset(4 * 1024 * 1024);
+        repo.shared.recent.serve(&mut handle);
         if handle.workdir().is_none() {
             // Its git directory lies elsewhere and does not tell.
             handle.set_workdir(root.clone()).doing("open the worktree")?;
         }
-        if same_file(handle.common_dir(), &repo.common_dir()) {
+        if same_file(handle.common_dir(), repo.common_dir()) {
             let head = head_of(&handle)?;
             let mut worktree = Self {
                 repo: repo.clone(),
@@ -123,12 +123,12 @@ impl Worktree {
 
     /// Lets git forget worktrees whose files are gone.
     pub fn prune(repo: &Repo) -> Result<(), Error> {
-        repo.shared.program.run(&repo.common_dir(), ["worktree", "prune"])?.success().map(drop)
+        repo.shared.program.run(repo.common_dir(), ["worktree", "prune"])?.success().map(drop)
     }
 
     /// All worktrees git knows of, the main one first.
     pub fn list(repo: &Repo) -> Result<Vec<Listed>, Error> {
-        let list = repo.shared.program.run(&repo.common_dir(), ["worktree", "list", "--porcelain", "-z"])?.success()?;
+        let list = repo.shared.program.run(repo.common_dir(), ["worktree", "list", "--porcelain", "-z"])?.success()?;
         Ok(parse_list(&list))
     }
 }
@@ -146,7 +146,7 @@ pub(super) fn tie(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error>
         let path = git_dir.join(name);
         std::fs::write(&path, [content, b"\n"].concat()).at("write", &path)
     };
-    if !read("commondir").is_some_and(|found| same_file(&found, &common)) {
+    if !read("commondir").is_some_and(|found| same_file(&found, common)) {
         write("commondir", b"../..")?;
     }
     let link = root.join(".git");

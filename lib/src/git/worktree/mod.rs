@@ -12,7 +12,8 @@ mod filters;
 mod head;
 mod restore;
 mod scan;
-mod unchanged;
+mod untracked;
+mod walk;
 
 use std::fmt;
 use std::path::{Path, PathBuf};

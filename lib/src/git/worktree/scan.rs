@@ -11,7 +11,8 @@ use gix::status::plumbing::index_as_worktree::traits::{CompareBlobs, HashEq, Rea
 use gix::status::plumbing::index_as_worktree::{Change, EntryStatus};
 use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
 
-use super::{Worktree, unchanged};
+use super::Worktree;
+use super::walk::walk;
 use crate::git::error::{Error, LibraryContext as _};
 use crate::ids::RepoPath;
 
@@ -45,11 +46,18 @@ impl Worktree {
     /// Looks at all files. Ignored files are left out unless they are tracked.
     pub fn scan(&mut self) -> Result<Scan, Error> {
         self.see_files_outside_the_cone();
+        let mut walked = walk(self.cache.index(), &self.root);
+        let untracked = self.untracked(&mut walked)?;
         let index = self.cache.index();
-        unchanged::mark(index, &self.root);
-        let looked = self.look_at_rest();
-        unchanged::unmark(self.cache.index());
-        let Found { mut scan, refreshed } = looked?;
+        let Found { mut scan, refreshed } = if untracked.is_some() && walked.is_all_unchanged(index) {
+            Found::default()
+        } else {
+            walked.mark(index);
+            let looked = self.look_at_rest(untracked.is_none());
+            walked.unmark(self.cache.index());
+            looked?
+        };
+        scan.candidates.extend(untracked.unwrap_or_default());
         // The same content under another stat: known, it is not read again at the next scan.
         self.cache.refresh(&refreshed);
         scan.candidates.retain(|path| !self.is_excluded(path.as_bstr()));
@@ -58,8 +66,9 @@ impl Worktree {
         Ok(scan)
     }
 
-    /// Has the library look at what is not marked as unchanged.
-    fn look_at_rest(&mut self) -> Result<Found, Error> {
+    /// Has the library look at what is not marked as unchanged, and at everything for what the index does not know if
+    /// `whole`.
+    fn look_at_rest(&mut self, whole: bool) -> Result<Found, Error> {
         let index = self.cache.index();
         let mut options = self.handle.dirwalk_options().doing("set up the scan")?;
         options.set_emit_untracked(gix::dir::walk::EmissionMode::Matching);
@@ -76,7 +85,7 @@ impl Worktree {
                 &AtomicBool::new(false),
                 gix::status::index_worktree::Options {
                     sorting: None,
-                    dirwalk_options: Some(options),
+                    dirwalk_options: whole.then_some(options),
                     rewrites: None,
                     thread_limit,
                 },
@@ -151,7 +160,7 @@ impl Worktree {
         Ok(true)
     }
 
-    fn ignore_rules(&self) -> Result<gix::AttributeStack<'_>, Error> {
+    pub(super) fn ignore_rules(&self) -> Result<gix::AttributeStack<'_>, Error> {
         let none = gix::index::State::new(self.handle.object_hash());
         let source = gix::worktree::stack::state::ignore::Source::WorktreeThenIdMappingIfNotSkipped;
         self.handle.excludes(&none, None, source).doing("read ignore rules")

@@ -555,3 +555,60 @@ fn a_worktree_can_be_handed_to_another_thread() {
     sendable::<Worktree>();
     shareable::<Repo>();
 }
+
+/// Changes at random, of every kind that makes a scan take another way: what a directory, a file, a link and an ignore rule
+/// can become.
+#[test]
+fn whatever_happens_to_files_trees_are_the_ones_git_add_writes() {
+    let sandbox = Sandbox::new();
+    for at in 0..30 {
+        sandbox.write(&format!("repo/d{}/e{}/f{at}", at % 3, at % 2), format!("{at}\n"));
+        sandbox.write(&format!("repo/d{}/g{at}.o", at % 3), "");
+    }
+    sandbox.commit("repo", "more");
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    let mut random = fastrand::Rng::with_seed(15);
+    for round in 0..120 {
+        let changes: Vec<String> = (0..random.usize(..4)).map(|_| change_something(&root, &mut random)).collect();
+        let expected = sandbox.git_tree(&root);
+        let written = record(&repo, &mut worktree);
+        assert_eq!(written.tree.to_string(), expected, "round {round}: {changes:?}");
+        assert!(worktree.scan().unwrap().is_empty(), "round {round}: {changes:?}");
+        // What is in the index stays in the tree when it is ignored later: git has to know the same files.
+        let mut writer = repo.writer();
+        let commit = writer.commit(&spec(written.tree, &[], "round")).unwrap();
+        writer.flush().unwrap();
+        worktree.follow(commit).unwrap();
+        if random.u8(..4) == 0 {
+            worktree = Worktree::open(&repo, &root).unwrap();
+        }
+    }
+}
+
+/// Changes something below a directory, and says what.
+fn change_something(root: &Path, random: &mut fastrand::Rng) -> String {
+    let parts = ["d0", "d1", "d2", "e0", "e1", "f3", "f4", "g6.o", "a.txt", "build", "n.o", "é x"];
+    let path: PathBuf = (0..=random.usize(..3)).map(|_| parts[random.usize(..parts.len())]).collect();
+    let (place, what) = (root.join(&path), random.usize(..9));
+    if place.symlink_metadata().is_ok_and(|there| !there.is_dir()) && what != 8 {
+        fs::remove_file(&place).unwrap();
+    }
+    // A file or link on the way is in the way: then nothing happens.
+    let _ = fs::create_dir_all(place.parent().unwrap());
+    let _ = match what {
+        0 => fs::remove_dir_all(&place),
+        1 => fs::remove_dir_all(&place).or(Ok(())).and_then(|()| fs::write(&place, "in place of a directory\n")),
+        2 => fs::remove_dir_all(&place).or(Ok(())).and_then(|()| symlink("../d0", &place)),
+        3 => fs::create_dir_all(place.join("empty")),
+        4 => fs::create_dir_all(place.join("x")).and_then(|()| fs::write(place.join("x/y.o"), "y\n")),
+        5 => fs::write(
+            place.parent().unwrap().join(".gitignore"),
+            ["*.o\n", "build/\n!n.o\n", "/e0\n", ""][random.usize(..4)],
+        ),
+        6 | 7 => fs::write(&place, format!("{}\n", random.u8(..))),
+        _ => fs::set_permissions(&place, fs::Permissions::from_mode(if random.bool() { 0o755 } else { 0o644 })),
+    };
+    format!("{what} at {}", path.display())
+}

@@ -1,0 +1,66 @@
+//! Files the index does not know, and whether they belong to the tree.
+
+use std::collections::BTreeSet;
+
+use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::index::entry::Mode;
+use rustix::fs::{Dir, FileType, Mode as Permissions, OFlags};
+use rustix::io::Errno;
+
+use super::Worktree;
+use super::walk::{Stranger, Walked};
+use crate::git::error::{Error, LibraryContext as _};
+
+impl Worktree {
+    /// Of what the index does not know, the files and links that are not ignored. None if it takes the library to find
+    /// out: where there is another repository, and where names do not mean what they say.
+    pub(super) fn untracked(&self, walked: &mut Walked) -> Result<Option<BTreeSet<BString>>, Error> {
+        let files = self.handle.filesystem_options().doing("set up the scan")?;
+        if walked.is_odd || files.ignore_case || files.precompose_unicode || self.cache.sparse_index().is_some() {
+            return Ok(None);
+        }
+        let mut found = BTreeSet::new();
+        let mut strangers = std::mem::take(&mut walked.strangers);
+        if strangers.is_empty() {
+            return Ok(Some(found));
+        }
+        let mut rules = self.ignore_rules()?;
+        while let Some(Stranger { path, is_directory }) = strangers.pop() {
+            let mode = if is_directory { Mode::DIR } else { Mode::FILE };
+            if rules.at_entry(path.as_bstr(), Some(mode)).doing("read ignore rules")?.is_excluded() {
+                continue;
+            }
+            if is_directory {
+                let Some(inside) = self.inside(path.as_bstr()) else { return Ok(None) };
+                strangers.extend(inside);
+            } else {
+                found.insert(path);
+            }
+        }
+        Ok(Some(found))
+    }
+
+    /// What lies directly in a directory none of which is in the index; none if it is a repository or cannot be read.
+    fn inside(&self, path: &BStr) -> Option<Vec<Stranger>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut dir = match rustix::fs::open(self.place(path), flags, Permissions::empty()).and_then(Dir::new) {
+            Err(Errno::NOENT) => return Some(Vec::new()),
+            dir => dir.ok()?,
+        };
+        let mut inside = Vec::new();
+        while let Some(entry) = dir.read() {
+            let entry = entry.ok()?;
+            match (entry.file_name().to_bytes(), entry.file_type()) {
+                (b"." | b"..", _) => {}
+                (_, FileType::Unknown) => return None,
+                (name, _) if name.eq_ignore_ascii_case(b".git") => return None,
+                (name, kind @ (FileType::Directory | FileType::RegularFile | FileType::Symlink)) => {
+                    let path = BString::from([path.as_bytes(), b"/", name].concat());
+                    inside.push(Stranger { path, is_directory: kind.is_dir() });
+                }
+                _ => {}
+            }
+        }
+        Some(inside)
+    }
+}

@@ -1,0 +1,322 @@
+//! One pass over the directories of a worktree, which finds most of what a scan wants to know: the files that are as they
+//! were recorded, by their stats alone, and what lies beside them. Only the rest is left to the library, and only it decides
+//! what a difference means.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::index::entry::stat::Time;
+use gix::index::entry::{Flags, Mode, Stat};
+use gix::index::{Entry, File};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode as Permissions, OFlags};
+use rustix::io::Errno;
+
+/// So many files for a thread: fewer are looked at sooner than one is started.
+const FILES_PER_THREAD: usize = 2_000;
+
+/// At most so many threads: what they wait for is the same table of the system.
+const MOST_THREADS: usize = 4;
+
+/// Time stamps of files advance in steps, up to this long. A file that was recorded within the step it was written in may
+/// have been written again in it, which its stamp would not show.
+const STEP: Duration = Duration::from_millis(20);
+
+/// What a pass over the directories found.
+#[derive(Debug, Default)]
+pub(super) struct Walked {
+    /// Where in the index the files stand that have exactly the stat they were recorded with.
+    unchanged: Vec<usize>,
+    /// What lies in directories of the index and is not in it.
+    pub strangers: Vec<Stranger>,
+    /// Whether there was something that is not judged here: another repository, a directory in the place of a file, one
+    /// that cannot be read.
+    pub is_odd: bool,
+}
+
+/// A file, a link or a directory the index does not know.
+#[derive(Debug)]
+pub(super) struct Stranger {
+    pub path: BString,
+    pub is_directory: bool,
+}
+
+impl Walked {
+    /// Whether no file of the index has to be looked at any closer.
+    pub fn is_all_unchanged(&self, index: &File) -> bool {
+        self.unchanged.len() == index.entries().len()
+    }
+
+    /// Marks the entries that need no other look.
+    pub fn mark(&self, index: &mut File) {
+        let entries = index.entries_mut();
+        self.unchanged.iter().for_each(|at| entries[*at].flags.insert(Flags::UPTODATE));
+    }
+
+    /// Takes the marks off again: they hold for one scan.
+    pub fn unmark(&self, index: &mut File) {
+        let entries = index.entries_mut();
+        self.unchanged.iter().for_each(|at| entries[*at].flags.remove(Flags::UPTODATE));
+    }
+
+    fn add(&mut self, other: Self) {
+        self.unchanged.extend(other.unchanged);
+        self.strangers.extend(other.strangers);
+        self.is_odd |= other.is_odd;
+    }
+}
+
+/// Looks at the directories of an index below `root`.
+pub(super) fn walk(index: &File, root: &Path) -> Walked {
+    let entries = index.entries();
+    let walk = Walk {
+        index,
+        root,
+        recorded: instant(index.timestamp().unix_seconds(), index.timestamp().nanoseconds()),
+        queue: Mutex::new(Queue { waiting: vec![Directory::root(entries.len())], busy: 0 }),
+        changed: Condvar::new(),
+    };
+    let threads = parallelism().min(MOST_THREADS).min(entries.len() / FILES_PER_THREAD).max(1);
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(|| walk.work())).collect();
+        let mut walked = walk.work();
+        for other in others {
+            walked.add(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        walked
+    })
+}
+
+/// How many threads the system runs at once. Asked once: the answer is put together from several files.
+fn parallelism() -> usize {
+    static THREADS: OnceLock<usize> = OnceLock::new();
+    *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// A directory the index knows.
+struct Directory {
+    /// The one it lies in, open; none for the root.
+    above: Option<Arc<Dir>>,
+    /// Where its name begins in the paths of its entries, and where theirs begin.
+    name: usize,
+    rest: usize,
+    /// Its entries in the index, with all below it.
+    entries: Range<usize>,
+}
+
+impl Directory {
+    fn root(entries: usize) -> Self {
+        Self { above: None, name: 0, rest: 0, entries: 0..entries }
+    }
+}
+
+/// Directories nobody has looked at, and how many are being looked at, which may bring more.
+struct Queue {
+    waiting: Vec<Directory>,
+    busy: usize,
+}
+
+struct Walk<'a> {
+    index: &'a File,
+    root: &'a Path,
+    /// When the stats were recorded.
+    recorded: Duration,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+/// What the index has directly in a directory.
+struct Child<'a> {
+    name: &'a [u8],
+    /// A file's place in the index; none for a directory.
+    file: Option<usize>,
+}
+
+impl Walk<'_> {
+    fn work(&self) -> Walked {
+        let mut walked = Walked::default();
+        while let Some(directory) = self.next() {
+            let below = self.look_into(&directory, &mut walked);
+            let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.waiting.extend(below);
+            queue.busy -= 1;
+            drop(queue);
+            self.changed.notify_all();
+        }
+        walked
+    }
+
+    /// The next directory; none when all were looked at.
+    fn next(&self) -> Option<Directory> {
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            if let Some(directory) = queue.waiting.pop() {
+                queue.busy += 1;
+                return Some(directory);
+            }
+            if queue.busy == 0 {
+                return None;
+            }
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Looks at what lies directly in a directory; gives the directories in it.
+    fn look_into(&self, directory: &Directory, walked: &mut Walked) -> Vec<Directory> {
+        let opened = self.open(directory);
+        let mut dir = match opened {
+            Ok(dir) => dir,
+            // Its files are gone, and what is there instead is seen from above.
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if directory.above.is_some() => return Vec::new(),
+            Err(_) => {
+                walked.is_odd = true;
+                return Vec::new();
+            }
+        };
+        let (children, mut below) = self.children(directory);
+        while let Some(entry) = dir.read() {
+            match entry {
+                Ok(entry) => self.meet(directory, &dir, &entry, &children, walked),
+                Err(_) => walked.is_odd = true,
+            }
+        }
+        let dir = Arc::new(dir);
+        for child in &children {
+            let Some(at) = child.file else { continue };
+            let entry = &self.index.entries()[at];
+            let found = |dir: &Dir| rustix::fs::statat(dir.fd()?, child.name, AtFlags::SYMLINK_NOFOLLOW);
+            if entry.flags.is_empty() && found(&dir).is_ok_and(|found| is_same(entry, &found, self.recorded)) {
+                walked.unchanged.push(at);
+            }
+        }
+        below.iter_mut().for_each(|below| below.above = Some(Arc::clone(&dir)));
+        below
+    }
+
+    /// No directory is reached by a link: what lies behind one is not part of the tree.
+    fn open(&self, directory: &Directory) -> Result<Dir, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = match &directory.above {
+            None => rustix::fs::openat(CWD, self.root, flags, Permissions::empty()),
+            Some(above) => {
+                let name = &self.path(directory.entries.start)[directory.name..directory.rest - 1];
+                rustix::fs::openat(above.fd()?, name.as_bytes(), flags | OFlags::NOFOLLOW, Permissions::empty())
+            }
+        };
+        Dir::new(opened?)
+    }
+
+    fn path(&self, at: usize) -> &BStr {
+        self.index.entries()[at].path(self.index)
+    }
+
+    /// What the index has directly in a directory, in its order, and the directories among it.
+    fn children(&self, directory: &Directory) -> (Vec<Child<'_>>, Vec<Directory>) {
+        let (mut children, mut below) = (Vec::new(), Vec::new());
+        let Range { start: mut at, end } = directory.entries;
+        while at < end {
+            let path = self.path(at);
+            let rest = &path[directory.rest..];
+            let Some(length) = rest.find_byte(b'/') else {
+                children.push(Child { name: rest, file: Some(at) });
+                at += 1;
+                continue;
+            };
+            let begin = &path[..=directory.rest + length];
+            let others = &self.index.entries()[at..end];
+            let count = others.partition_point(|entry| entry.path(self.index).starts_with(begin));
+            children.push(Child { name: &rest[..length], file: None });
+            below.push(Directory { above: None, name: directory.rest, rest: begin.len(), entries: at..at + count });
+            at += count;
+        }
+        (children, below)
+    }
+
+    /// Notes what lies in a directory if the index does not have it there.
+    fn meet(
+        &self,
+        directory: &Directory,
+        dir: &Dir,
+        entry: &rustix::fs::DirEntry,
+        children: &[Child<'_>],
+        walked: &mut Walked,
+    ) {
+        let name = entry.file_name().to_bytes();
+        let is_root = directory.rest == 0;
+        if name == b"." || name == b".." || is_root && name == b".git" {
+            return;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => dir
+                .fd()
+                .and_then(|dir| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))
+                .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),
+            kind => kind,
+        };
+        let is_directory = kind.is_dir();
+        let known = |is_directory: bool| {
+            let place = |child: &Child<'_>| order((child.name, child.file.is_none()), (name, is_directory));
+            children.binary_search_by(place).ok().map(|at| &children[at])
+        };
+        if known(is_directory).is_some() {
+            return;
+        }
+        if name.eq_ignore_ascii_case(b".git") {
+            walked.is_odd = true;
+        } else if is_directory && let Some(Child { file: Some(at), .. }) = known(false) {
+            // A submodule is a directory and has one entry; a file has made room for a directory otherwise.
+            walked.is_odd |= self.index.entries()[*at].mode != Mode::COMMIT;
+        } else if is_directory || kind.is_file() || kind.is_symlink() {
+            let above = if is_root { &b""[..] } else { &self.path(directory.entries.start)[..directory.rest] };
+            walked.strangers.push(Stranger { path: [above, name].concat().into(), is_directory });
+        }
+    }
+}
+
+/// The order of an index, in which the name of a directory ends in a slash.
+fn order((one, one_is_dir): (&[u8], bool), (two, two_is_dir): (&[u8], bool)) -> Ordering {
+    let common = one.len().min(two.len());
+    let next = |name: &[u8], is_dir: bool| name.get(common).copied().or(is_dir.then_some(b'/'));
+    one[..common].cmp(&two[..common]).then_with(|| next(one, one_is_dir).cmp(&next(two, two_is_dir)))
+}
+
+fn is_same(entry: &Entry, found: &rustix::fs::Stat, recorded: Duration) -> bool {
+    let kind = FileType::from_raw_mode(found.st_mode);
+    let is_kind = match entry.mode {
+        Mode::FILE => kind.is_file() && found.st_mode & 0o100 == 0,
+        Mode::FILE_EXECUTABLE => kind.is_file() && found.st_mode & 0o100 != 0,
+        Mode::SYMLINK => kind.is_symlink(),
+        _ => false,
+    };
+    // A size of nothing is how git marks what it has to look at.
+    let is_settled = entry.stat.size != 0 && !is_recent(entry.stat.mtime, recorded) || entry.id.is_empty_blob();
+    is_kind && is_settled && entry.stat == stat(found)
+}
+
+/// Whether a file was written so shortly before its stat was recorded that a later write may not show.
+fn is_recent(written: Time, recorded: Duration) -> bool {
+    let step = if written.nsecs == 0 { Duration::from_secs(1) } else { STEP };
+    Duration::new(written.secs.into(), written.nsecs) + step >= recorded
+}
+
+fn instant(seconds: i64, nanoseconds: u32) -> Duration {
+    Duration::new(u64::try_from(seconds).unwrap_or(0), nanoseconds)
+}
+
+/// A stat as the index has it, cut to what it has room for.
+#[expect(clippy::cast_possible_truncation, reason = "the index keeps 32 bits, and so does git")]
+fn stat(found: &rustix::fs::Stat) -> Stat {
+    let time = |seconds: i64, nanoseconds: u64| Time { secs: seconds as u32, nsecs: nanoseconds as u32 };
+    Stat {
+        mtime: time(found.st_mtime, found.st_mtime_nsec),
+        ctime: time(found.st_ctime, found.st_ctime_nsec),
+        dev: found.st_dev as u32,
+        ino: found.st_ino as u32,
+        uid: found.st_uid,
+        gid: found.st_gid,
+        size: found.st_size as u32,
+    }
+}
