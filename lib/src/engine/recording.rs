@@ -63,10 +63,17 @@ impl Session {
         Ok(())
     }
 
-    /// Puts off the end of a node. One that comes after another that is not written either has made nothing.
+    /// Puts off the end of a node or of the task. A node that comes after another that is not written has made nothing;
+    /// the task's last step is built on that of the node before it.
     pub(super) fn put_off_end(&mut self, ended: Unwritten) {
         match &mut self.unwritten {
-            Some(before) => before.add(&ended.batch.summary, ended.batch.events),
+            Some(before) => {
+                if ended.step.is_some() {
+                    (before.writer, before.step) = (ended.writer, ended.step);
+                }
+                before.batch.work.extend(ended.batch.work);
+                before.add(&ended.batch.summary, ended.batch.events);
+            }
             none => *none = Some(ended),
         }
     }

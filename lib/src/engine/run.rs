@@ -42,6 +42,13 @@ pub enum Ended {
 impl Session {
     /// Runs until the pipeline ends or pauses. `observe` is told every event once it is on disk.
     pub async fn run(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
+        let ended = self.run_attempt(observe).await?;
+        tokio::task::block_in_place(|| self.settle(observe))?;
+        Ok(ended)
+    }
+
+    /// Runs an attempt at a task. Its last node's end is written with the task's last step, which comes right after it.
+    pub(super) async fn run_attempt(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
         self.unseen.iter().for_each(&mut *observe);
         self.unseen.clear();
         let result = self.run_loop(observe).await;
@@ -54,8 +61,9 @@ impl Session {
         loop {
             let action = route::next(&self.state, clock::now()).into_iter().next();
             let stopped = self.engine.cancel.is_stopped();
-            // The end of a node waits for the start of the next one that does something, and for nothing else.
-            if stopped || !self.starts_at_once(action.as_ref()) {
+            // The end of a node waits for the start of the next one that does something, or for the end of all.
+            let is_over = self.state.phase == Phase::Completed;
+            if stopped || !is_over && !self.starts_at_once(action.as_ref()) {
                 tokio::task::block_in_place(|| self.settle(observe))?;
             }
             if let Some(ended) = self.ended() {

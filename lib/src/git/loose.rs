@@ -6,7 +6,9 @@ use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
+use std::time::{Duration, Instant};
 
 use gix::objs::Kind as ObjectKind;
 use gix::zlib::stream::deflate::{Compress, FlushCompress};
@@ -27,6 +29,12 @@ const WAITING: usize = 8;
 
 /// Up to so many files are waited for one after another: waking threads costs more processor time than the wait it saves.
 const FEW: usize = 3;
+
+/// A disk that answers within this time is waited for by one thread: waking others takes longer.
+const AT_ONCE: Duration = Duration::from_micros(50);
+
+/// Whether the disk took longer when it was last waited for.
+static SLOW: AtomicBool = AtomicBool::new(false);
 
 /// Writes objects into the store of `repo` that it does not have whole.
 pub(super) fn write(repo: &gix::Repository, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
@@ -201,6 +209,16 @@ fn sync(mut files: Vec<(File, PathBuf)>, durability: Durability) -> Result<(), E
     if durability == Durability::None || files.is_empty() {
         return Ok(());
     }
+    if !SLOW.load(Ordering::Relaxed) {
+        while let Some(file) = files.pop() {
+            let begun = Instant::now();
+            sync_each(std::slice::from_ref(&file))?;
+            if begun.elapsed() > AT_ONCE && files.len() > FEW {
+                SLOW.store(true, Ordering::Relaxed);
+                break;
+            }
+        }
+    }
     if files.len() <= FEW {
         return sync_each(&files);
     }
@@ -216,7 +234,9 @@ fn sync(mut files: Vec<(File, PathBuf)>, durability: Durability) -> Result<(), E
             Err(mpsc::SendError(waiting)) => mine = mine.and(sync_each(&waiting.files)),
         }
     }
+    let begun = Instant::now();
     mine = mine.and(sync_each(&files));
+    SLOW.store(begun.elapsed() > AT_ONCE, Ordering::Relaxed);
     drop(done);
     let wait = |_| waited.recv().expect("waiting for the disk does not panic");
     (0..others).map(wait).fold(mine, Result::and)

@@ -2,7 +2,8 @@
 //! maintenance, no prompts, plain English, no variable that points at another repository.
 
 use std::ffi::{OsStr, OsString};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 
 use super::error::{Error, OLDEST_GIT};
 use crate::config::Environment;
@@ -14,6 +15,8 @@ const SETTINGS: [&str; 4] = ["core.hooksPath=/dev/null", "core.fsmonitor=false",
 /// How to call git: the environment it gets.
 #[derive(Debug, Clone)]
 pub(super) struct Program {
+    /// Where it is, so that not every call looks through `PATH`; its name alone if it was not found.
+    place: OsString,
     environment: Environment,
     variables: Vec<(OsString, Option<OsString>)>,
 }
@@ -49,7 +52,7 @@ impl Program {
     pub fn new(environment: &Environment) -> Self {
         const FIXED: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0")];
         let fixed = FIXED.iter().map(|(name, value)| (OsString::from(name), Some(OsString::from(value))));
-        Self { environment: environment.clone(), variables: fixed.collect() }
+        Self { place: place(environment), environment: environment.clone(), variables: fixed.collect() }
     }
 
     /// The same with one more variable.
@@ -77,7 +80,7 @@ impl Program {
         let argv = settings.chain(args).collect();
         let stdin = if stdin.is_empty() { Stdin::Null } else { Stdin::Bytes(stdin.to_vec()) };
         let ended = run_blocking(&Blocking {
-            program: "git".into(),
+            program: self.place.clone(),
             args: argv,
             cwd: dir.to_owned(),
             environment: Some(self.environment.clone()),
@@ -103,13 +106,23 @@ impl Program {
     }
 }
 
+/// The first git on the `PATH` it gets.
+fn place(environment: &Environment) -> OsString {
+    let is_program = |path: &PathBuf| {
+        path.is_absolute() && path.metadata().is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    };
+    let path = environment.get_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(path).map(|dir| dir.join("git")).find(is_program);
+    found.map_or_else(|| "git".into(), PathBuf::into_os_string)
+}
+
 /// What the git program says it is, once it is known to be new enough.
 pub fn version(environment: &Environment) -> Result<String, Error> {
     Program::new(environment).version(Path::new("/"))
 }
 
 /// Major and minor number out of `git version 2.47.3` and its vendor spellings.
-fn parse_version(text: &str) -> Option<(u32, u32)> {
+pub(super) fn parse_version(text: &str) -> Option<(u32, u32)> {
     let number = text.strip_prefix("git version ")?;
     let mut parts = number.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

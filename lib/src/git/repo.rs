@@ -11,6 +11,7 @@ use super::handles::Local;
 use super::id::{BlobId, TreeId, from_gix, to_gix};
 use super::object::{Commit, EntryKind, TreeEntry};
 use super::open::{Durability, Shared};
+use super::program::parse_version;
 use crate::ids::{BranchName, CommitId, RepoPath};
 
 /// A repository, opened once and held. Cheap to clone, usable from any thread.
@@ -45,6 +46,12 @@ impl Repo {
     /// What `git --version` printed.
     pub fn git_version(&self) -> &str {
         &self.shared.version
+    }
+
+    /// How indexes of worktrees are written. Their checksum takes as long as everything else, and newer gits do without.
+    pub(super) fn index_options(&self) -> gix::index::write::Options {
+        let skip_hash = parse_version(&self.shared.version).is_some_and(|version| version >= UNHASHED_INDEX);
+        gix::index::write::Options { skip_hash, ..Default::default() }
     }
 
     /// The git directory of the checkout that was opened; in a linked worktree its own.
@@ -185,6 +192,9 @@ impl Repo {
         Ok(false)
     }
 }
+
+/// The first git whose check of a repository takes an index without a checksum for a whole one.
+const UNHASHED_INDEX: (u32, u32) = (2, 40);
 
 /// How many commits back a look for an ancestor goes before all of both histories are compared.
 const SHORTLY: usize = 16;

@@ -95,11 +95,19 @@ impl Session {
 
     /// Folds a step that is no node's. Its commit is written with whatever is recorded next.
     fn put_off_step(&mut self, making: Making, observe: Observer<'_>) -> Result<(), Error> {
-        self.settle(observe)?;
-        let tree = self.working().tree()?;
+        // A step that follows another can be built before that one is written.
+        if self.unwritten.as_ref().is_some_and(|before| before.step.is_none() || before.branch.is_none()) {
+            self.settle(observe)?;
+        }
         let at = self.working().at();
-        let parent = if self.carries_turns() { at.tip } else { at.branch };
-        let mut writer = self.repo.writer();
+        let (mut writer, tree, parent) = match &mut self.unwritten {
+            Some(Unwritten { writer, step: Some((commit, tree)), .. }) => {
+                // What is in it is looked into below.
+                writer.flush()?;
+                (std::mem::replace(writer, self.repo.writer()), *tree, *commit)
+            }
+            _ => (self.repo.writer(), self.working().tree()?, if self.carries_turns() { at.tip } else { at.branch }),
+        };
         let (step, tree) = self.make_step(&mut writer, making, (tree, parent), clock::now())?;
         let (summary, date, commit) = (step.subject.clone(), step.date, step.git_sha);
         let events = self.fold(vec![step.into()], date)?;

@@ -56,7 +56,9 @@ impl TreeRun<'_> {
         self.unfinished.remove(gate);
         let runs = self.progress.gate(gate, self.plan.tree.leaves_below(gate)).runs;
         let mut session = self.begin(&job, Attempt { number: 1, of: 1 }, runs, notes).await?;
-        if let Ended::Paused(pause) = self.run_session(&mut session, notes).await? {
+        let id = session.id.clone();
+        let ended = session.run(&mut observer(&id, notes)).await?;
+        if let Ended::Paused(pause) = ended {
             self.take_back(session);
             return Ok(Worked::Ended(TreeEnded::Paused(pause)));
         }
@@ -98,7 +100,9 @@ impl TreeRun<'_> {
         notes: Notes<'_>,
     ) -> Result<Option<TreeEnded>, Error> {
         while !session.is_decided() {
-            match self.run_session(session, notes).await? {
+            let id = session.id.clone();
+            let ended = session.run_attempt(&mut observer(&id, notes)).await?;
+            match ended {
                 Ended::Paused(Pause { reason: PauseReason::OverBudget, why, .. })
                     if self.engine.budget.action() == OnExceeded::Stop =>
                 {
@@ -130,12 +134,6 @@ impl TreeRun<'_> {
             After::Again => self.begin_next(session, notes),
             After::GiveUp(why) => self.fail(session, session.attempt_number(), words(why), notes),
         }
-    }
-
-    /// Runs a session, unless its pass has ended already.
-    async fn run_session(&mut self, session: &mut Session, notes: Notes<'_>) -> Result<Ended, Error> {
-        let id = session.id.clone();
-        Ok(session.run(&mut observer(&id, notes)).await?)
     }
 
     /// What follows the attempts of a session so far.

@@ -137,20 +137,23 @@ impl Worktree {
 /// that git finds the repository again.
 pub(super) fn tie(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error> {
     let common = repo.common_dir();
-    let all = common.join("worktrees").canonicalize();
-    if !all.is_ok_and(|all| git_dir.parent() == Some(&all)) {
+    let all = common.join("worktrees");
+    if git_dir.parent() != Some(&all) && !all.canonicalize().is_ok_and(|all| git_dir.parent() == Some(&all)) {
         return Ok(());
     }
-    let read = |name: &str| std::fs::read(git_dir.join(name)).ok().map(|line| git_dir.join(path_of(&line)));
+    let read = |name: &str| std::fs::read(git_dir.join(name)).ok().map(|line| path_of(&line));
     let write = |name: &str, content: &[u8]| {
         let path = git_dir.join(name);
         std::fs::write(&path, [content, b"\n"].concat()).at("write", &path)
     };
-    if !read("commondir").is_some_and(|found| same_file(&found, common)) {
+    // What git writes is known by its words; anything else is followed.
+    let is_common = |found: PathBuf| found == Path::new("../..") || same_file(&git_dir.join(found), common);
+    if !read("commondir").is_some_and(is_common) {
         write("commondir", b"../..")?;
     }
     let link = root.join(".git");
-    let leads_here = |found: PathBuf| found.parent().is_some_and(|above| same_file(above, root));
+    let leads_here =
+        |found: PathBuf| found == link || git_dir.join(found).parent().is_some_and(|above| same_file(above, root));
     if !read("gitdir").is_some_and(leads_here) {
         write("gitdir", link.as_os_str().as_bytes())?;
     }

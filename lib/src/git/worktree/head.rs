@@ -108,7 +108,7 @@ impl Worktree {
         let index = self.cache.index();
         index.remove_tree();
         index.set_path(&path);
-        index.write(gix::index::write::Options::default()).doing("write the index of a worktree")?;
+        index.write(self.repo.index_options()).doing("write the index of a worktree")?;
         crash::point(Kind::IndexUpdate, When::After);
         let metadata = path.metadata().at("read", &path)?;
         index.set_timestamp(filetime::FileTime::from_last_modification_time(&metadata));
@@ -123,15 +123,18 @@ impl Worktree {
         let mut other = Cache::build(&self.handle, tree, self.cache.index(), true)?;
         let index = other.index();
         index.set_path(&path);
-        index.write(gix::index::write::Options::default()).doing("write the index of a worktree")?;
+        index.write(self.repo.index_options()).doing("write the index of a worktree")?;
         crash::point(Kind::IndexUpdate, When::After);
         Ok(())
     }
 
     /// Removes what git left of an operation that was not finished.
     pub(super) fn clear_state(&self) -> Result<(), Error> {
-        for name in STATE {
-            remove_file_if_there(&self.git_dir.join(name))?;
+        for entry in std::fs::read_dir(&self.git_dir).at("list", &self.git_dir)? {
+            let name = entry.at("list", &self.git_dir)?.file_name();
+            if STATE.iter().any(|state| name == *state) {
+                remove_file_if_there(&self.git_dir.join(name))?;
+            }
         }
         for name in STATE_DIRECTORIES {
             let path = self.git_dir.join(name);
@@ -159,6 +162,7 @@ impl Worktree {
                 let content = [b"gitdir: ", self.git_dir.as_os_str().as_bytes(), b"\n"].concat();
                 std::fs::write(&link, content).at("write", &link)
             }
+            Some(named) if named == self.git_dir => Ok(()),
             Some(named) if named.canonicalize().is_ok_and(|named| named == self.git_dir) => Ok(()),
             Some(_) => Err(Error::LinkReplaced { path: link }),
         }
