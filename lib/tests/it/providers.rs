@@ -92,8 +92,31 @@ fn hello(format: Format) -> Play {
 }
 
 fn refusal(status: u16, text: &str) -> Play {
-    let body = json!({"type": "error", "error": {"type": "some_error", "message": text}});
+    refusal_in(Format::Anthropic, status, text)
+}
+
+/// A refusal in the words of this format's servers.
+fn refusal_in(format: Format, status: u16, text: &str) -> Play {
+    let body = match format {
+        Format::Anthropic => json!({"type": "error", "error": {"type": "some_error", "message": text}}),
+        Format::Responses | Format::Chat => {
+            json!({"error": {"message": text, "type": "some_error", "param": null, "code": null}})
+        }
+        // This one puts the errors of streams into a list.
+        Format::Gemini => json!([{"error": {"code": status, "message": text, "status": "SOME_ERROR"}}]),
+    };
     Play::Answer(status, vec![("content-type", "application/json".into())], body.to_string())
+}
+
+/// An error in the middle of a stream, in the words of this format's servers.
+fn stream_error(format: Format) -> String {
+    match format {
+        Format::Anthropic => "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n",
+        Format::Responses => "event: error\ndata: {\"type\":\"error\",\"code\":\"server_error\",\"message\":\"busy\"}\n\n",
+        Format::Chat => "data: {\"error\":{\"message\":\"busy\",\"type\":\"server_error\",\"code\":null}}\n\n",
+        Format::Gemini => "data: {\"error\":{\"code\":503,\"message\":\"busy\",\"status\":\"UNAVAILABLE\"}}\n\n",
+    }
+    .to_owned()
 }
 
 #[tokio::test]
@@ -219,51 +242,75 @@ async fn a_model_is_chosen_by_node_then_agent_then_configuration() {
 
 #[tokio::test]
 async fn refusals_are_told_apart_and_never_show_the_key() {
-    for (status, class, says) in [
-        (400, ErrorClass::Terminal, "refuses the request (400): bad"),
-        (401, ErrorClass::Auth, "check ANTHROPIC_API_KEY"),
-        (403, ErrorClass::Auth, "(403)"),
-        (404, ErrorClass::Terminal, "knows no model `m-worker` at http://127.0.0.1:"),
-        (413, ErrorClass::ContextLength, "too long for `m-worker`"),
-        (500, ErrorClass::Transient, "failed (500)"),
-        (302, ErrorClass::Terminal, "not followed"),
-    ] {
-        let server = Server::start(move |_, _| refusal(status, &format!("bad {KEY}")));
-        let error = ask(&anthropic(&server)).await.unwrap_err();
-        assert_eq!(error.class, class, "{error}");
-        assert!(error.message.contains(says), "{error}");
-        assert!(!error.message.contains(KEY), "{error}");
-        assert_eq!(server.seen().len(), 1, "{status} is not tried again down here");
+    for (name, format, key, _) in ALL {
+        for (status, class, says) in [
+            (400, ErrorClass::Terminal, format!("{name} refuses the request (400): bad")),
+            (401, ErrorClass::Auth, format!("{name} does not accept the key (401): bad")),
+            (401, ErrorClass::Auth, format!("check {key}")),
+            (403, ErrorClass::Auth, format!("{name} does not let this key use `m-worker` (403): bad")),
+            (404, ErrorClass::Terminal, format!("{name} knows no model `m-worker` at http://127.0.0.1:")),
+            (413, ErrorClass::ContextLength, "too long for `m-worker`".into()),
+            (429, ErrorClass::Transient, format!("{name} is asked too often (429): bad")),
+            (500, ErrorClass::Transient, format!("{name} failed (500): bad")),
+            (302, ErrorClass::Terminal, "not followed".into()),
+        ] {
+            let server = Server::start(move |_, _| refusal_in(format, status, &format!("bad {KEY}")));
+            let error = ask(&provider(&server, name)).await.unwrap_err();
+            assert_eq!(error.class, class, "{name}: {error}");
+            assert!(error.message.contains(&says), "{error}");
+            assert!(!error.message.contains(KEY), "{error}");
+            assert_eq!(server.seen().len(), 1, "{name}: {status} is not tried again down here");
+        }
+        assert!(!format!("{:?}", provider(&Server::start(|_, _| Play::Drop), name)).contains(KEY));
     }
-    assert!(!format!("{:?}", anthropic(&Server::start(|_, _| Play::Drop))).contains(KEY));
 }
 
 #[tokio::test]
 async fn a_busy_server_is_given_the_time_it_asks_for() {
-    let server = Server::start(|_, before| match before {
-        0 => Play::Answer(429, vec![("retry-after", "1".into())], "{}".into()),
-        1 => refusal(529, "overloaded"),
-        _ => hello(Format::Anthropic),
-    });
-    let begun = std::time::Instant::now();
-    let (text, turns, _) = run(anthropic(&server), Profile::default(), |_| {}).await;
-    assert_eq!((text.unwrap().as_str(), turns.len(), server.seen().len()), ("Hello.", 1, 3));
-    assert!(begun.elapsed() >= Duration::from_secs(1), "it asked for a second");
+    for (name, format, _, _) in ALL {
+        let server = Server::start(move |_, before| match before {
+            0 => Play::Answer(429, vec![("retry-after", "0.3".into())], "{}".into()),
+            1 => refusal_in(format, 529, "overloaded"),
+            _ => hello(format),
+        });
+        let begun = std::time::Instant::now();
+        let (text, turns, _) = run(provider(&server, name), Profile::default(), |_| {}).await;
+        assert_eq!((text.unwrap().as_str(), turns.len(), server.seen().len()), ("Hello.", 1, 3), "{name}");
+        assert!(begun.elapsed() >= Duration::from_millis(300), "{name}: it asked for a third of a second");
 
-    let patient = Server::start(|_, _| Play::Answer(429, vec![("retry-after", "61".into())], "{}".into()));
-    let (text, _, _) = run(anthropic(&patient), Profile::default(), |_| {}).await;
-    assert!(matches!(text, Err(AgentError::Transient(_))), "{text:?}");
-    assert_eq!(patient.seen().len(), 1, "more than a minute is not waited for");
+        let patient = Server::start(|_, _| Play::Answer(429, vec![("retry-after", "61".into())], "{}".into()));
+        let (text, _, _) = run(provider(&patient, name), Profile::default(), |_| {}).await;
+        let said = format!("{name} is asked too often (429)");
+        assert!(matches!(&text, Err(AgentError::Transient(why)) if why.contains(&said)), "{text:?}");
+        assert_eq!(patient.seen().len(), 1, "{name}: more than a minute is not waited for");
+    }
+}
 
-    let down = Server::start(|_, _| refusal(503, "down"));
-    let (text, _, _) = run(anthropic(&down), Profile::default(), |_| {}).await;
-    assert!(matches!(&text, Err(AgentError::Transient(why)) if why.contains("tried 3 times")), "{text:?}");
-    assert_eq!(down.seen().len(), 3);
-
-    let closed = Server::start(|_, _| refusal(401, "no"));
-    let (text, _, _) = run(anthropic(&closed), Profile::default(), |_| {}).await;
-    assert!(matches!(text, Err(AgentError::Terminal(_))), "{text:?}");
-    assert_eq!(closed.seen().len(), 1);
+#[tokio::test]
+async fn the_built_in_agent_tries_again_what_may_pass_and_nothing_else() {
+    for (name, format, key, _) in ALL {
+        for (status, says) in [
+            (429, format!("{name} is asked too often (429): no")),
+            (500, format!("{name} failed (500): no")),
+            (503, format!("{name} failed (503): no")),
+        ] {
+            let down = Server::start(move |_, _| refusal_in(format, status, "no"));
+            let (text, turns, _) = run(provider(&down, name), Profile::default(), |_| {}).await;
+            let Err(AgentError::Transient(why)) = text else { panic!("{name} {status}: {text:?}") };
+            assert!(why.contains(&says) && why.contains("tried 3 times"), "{why}");
+            assert_eq!((down.seen().len(), turns.len()), (3, 0), "{name} {status}");
+        }
+        for (status, says) in [
+            (400, format!("{name} refuses the request (400): no")),
+            (401, format!("{name} does not accept the key (401): no; check {key}")),
+        ] {
+            let closed = Server::start(move |_, _| refusal_in(format, status, "no"));
+            let (text, turns, _) = run(provider(&closed, name), Profile::default(), |_| {}).await;
+            let Err(AgentError::Terminal(why)) = text else { panic!("{name} {status}: {text:?}") };
+            assert!(why.contains(&says), "{why}");
+            assert_eq!((closed.seen().len(), turns.len()), (1, 0), "{name} {status}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -283,76 +330,114 @@ async fn broken_connections_are_tried_again() {
         let (text, turns, _) = run(provider(&server, name), Profile::default(), |_| {}).await;
         assert_eq!(text.unwrap(), "Half of it, and then the rest.", "{name}");
         assert_eq!((turns.len(), server.seen().len()), (1, 3), "{name}: half an answer is no turn");
+
+        // Everything is there, only the end of the body is not.
+        let server = Server::start(move |_, _| Play::Cut(streamed(format, vec![Part::text("Hello.")])));
+        assert_eq!(ask(&provider(&server, name)).await.unwrap().message.text(), "Hello.", "{name}");
+        let nobody = settings("http://127.0.0.1:1");
+        let nobody = Provider::Remote(remote(name, &nobody, &keys()).unwrap());
+        let error = ask(&nobody).await.unwrap_err();
+        assert_eq!(error.class, ErrorClass::Transient);
+        assert!(error.message.starts_with("cannot connect to http://127.0.0.1:1/v1"), "{error}");
     }
-    // Everything is there, only the end of the body is not.
-    let server = Server::start(|_, _| Play::Cut(streamed(Format::Anthropic, vec![Part::text("Hello.")])));
-    assert_eq!(ask(&anthropic(&server)).await.unwrap().message.text(), "Hello.");
-    let nobody = settings("http://127.0.0.1:1");
-    let nobody = Provider::Remote(remote(ProviderName::Anthropic, &nobody, &keys()).unwrap());
-    let error = ask(&nobody).await.unwrap_err();
-    assert_eq!(error.class, ErrorClass::Transient);
-    assert!(error.message.starts_with("cannot connect to http://127.0.0.1:1/v1: "), "{error}");
+}
+
+#[tokio::test]
+async fn half_an_answer_is_an_error_that_says_so() {
+    for (name, format, _, _) in ALL {
+        let half = move || {
+            let mut pieces = streamed(format, vec![Part::text("Half of it, and then"), write("a", "one")]);
+            pieces.truncate(pieces.len() / 2);
+            pieces
+        };
+        let dropped = Server::start(|_, _| Play::Drop);
+        let cut = Server::start(move |_, _| Play::Cut(half()));
+        let ended = Server::start(move |_, _| Play::Stream(half()));
+        for server in [dropped, cut, ended] {
+            let error = ask(&provider(&server, name)).await.unwrap_err();
+            assert_eq!(error.class, ErrorClass::Transient, "{name}: {error}");
+            assert!(error.message.contains("broke"), "{name}: {error}");
+            let (text, turns, dir) = run(provider(&server, name), Profile::default(), |_| {}).await;
+            assert!(matches!(&text, Err(AgentError::Transient(why)) if why.contains("tried 3 times")), "{text:?}");
+            assert_eq!((turns.len(), server.seen().len()), (0, 4), "{name}");
+            assert!(!dir.path().join("work/one").exists(), "{name}: a tool of half an answer is not run");
+        }
+    }
 }
 
 #[tokio::test]
 async fn a_server_that_stops_talking_is_left() {
-    for play in [Play::Hang, Play::Stall(streamed(Format::Anthropic, vec![Part::text("x")])[..2].to_vec())] {
+    let silent = |name, format, play: Play| async move {
         let server = Server::start(move |_, _| play.clone());
         let mut given = settings(&server.url());
         given.settings.timeout = 1;
-        let provider = Provider::Remote(remote(ProviderName::Anthropic, &given, &keys()).unwrap());
+        let provider = Provider::Remote(remote(name, &given, &keys()).unwrap());
         let error = ask(&provider).await.unwrap_err();
-        assert_eq!(error.class, ErrorClass::Transient);
-        assert!(error.message.ends_with("said nothing for 1 s"), "{error}");
+        assert_eq!(error.class, ErrorClass::Transient, "{format:?}: {error}");
+        assert!(error.message.ends_with("said nothing for 1 s"), "{format:?}: {error}");
         tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
+    };
+    let mut waiting = tokio::task::JoinSet::new();
+    for (name, format, _, _) in ALL {
+        let begun = streamed(format, vec![Part::text("x")])[..2].to_vec();
+        waiting.spawn(silent(name, format, Play::Hang));
+        waiting.spawn(silent(name, format, Play::Stall(begun)));
+    }
+    while let Some(ended) = waiting.join_next().await {
+        ended.unwrap();
     }
 }
 
 #[tokio::test]
 async fn a_kill_drops_the_call() {
-    let server = Server::start(|_, _| Play::Stall(vec!["event: ping\ndata: {}\n\n".into()]));
-    let provider = anthropic(&server);
-    let (canceller, cancel) = Cancel::new();
-    let call = tokio::spawn(async move { provider.complete(&task(), &cancel).await });
-    while server.seen().is_empty() {
+    for (name, format, _, _) in ALL {
+        let begun = streamed(format, vec![Part::text("x")])[..1].to_vec();
+        let server = Server::start(move |_, _| Play::Stall(begun.clone()));
+        let provider = provider(&server, name);
+        let (canceller, cancel) = Cancel::new();
+        let call = tokio::spawn(async move { provider.complete(&task(), &cancel).await });
+        while server.seen().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        canceller.stop();
         tokio::task::yield_now().await;
+        assert!(!call.is_finished(), "{name}: a stop lets the call go on");
+        canceller.kill();
+        assert_eq!(call.await.unwrap().unwrap_err().class, ErrorClass::Cancelled, "{name}");
+        tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
     }
-    canceller.stop();
-    tokio::task::yield_now().await;
-    assert!(!call.is_finished(), "a stop lets the call go on");
-    canceller.kill();
-    assert_eq!(call.await.unwrap().unwrap_err().class, ErrorClass::Cancelled);
-    tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
 }
 
 #[tokio::test]
 async fn what_cannot_be_read_is_said_and_asked_for_again() {
-    let server = Server::start(|_, before| match before {
-        0 => Play::Answer(200, vec![("content-type", "text/html".into())], "<html>".into()),
-        _ => hello(Format::Anthropic),
-    });
-    let (text, _, _) = run(anthropic(&server), Profile::default(), |_| {}).await;
-    assert_eq!((text.unwrap().as_str(), server.seen().len()), ("Hello.", 2));
-    let plays: [(Play, ErrorClass, &str); 4] = [
-        (Play::Stream(vec!["data: {oops\n\n".into()]), ErrorClass::Malformed, "no JSON"),
-        (
-            Play::Answer(200, vec![("content-encoding", "gzip".into())], "\u{1f}".into()),
-            ErrorClass::Terminal,
-            "packed as `gzip`",
-        ),
-        (Play::Answer(200, vec![], "{}".into()), ErrorClass::Malformed, "no `content`"),
-        (
-            Play::Stream(vec![
-                "data: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n".into(),
-            ]),
-            ErrorClass::Transient,
-            "busy",
-        ),
-    ];
-    for (play, class, says) in plays {
-        let server = Server::start(move |_, _| play.clone());
-        let error = ask(&anthropic(&server)).await.unwrap_err();
-        assert!(error.class == class && error.message.contains(says), "{:?} {error}", error.class);
+    for (name, format, _, _) in ALL {
+        let server = Server::start(move |_, before| match before {
+            0 => Play::Answer(200, vec![("content-type", "text/html".into())], "<html>".into()),
+            _ => hello(format),
+        });
+        let (text, _, _) = run(provider(&server, name), Profile::default(), |_| {}).await;
+        assert_eq!((text.unwrap().as_str(), server.seen().len()), ("Hello.", 2), "{name}");
+        let nothing = match format {
+            Format::Anthropic => "no `content`",
+            Format::Responses => "no `output`",
+            Format::Chat => "no `choices`",
+            Format::Gemini => "no `candidates`",
+        };
+        let plays: [(Play, ErrorClass, &str); 4] = [
+            (Play::Stream(vec!["data: {oops\n\n".into()]), ErrorClass::Malformed, "no JSON"),
+            (
+                Play::Answer(200, vec![("content-encoding", "gzip".into())], "\u{1f}".into()),
+                ErrorClass::Terminal,
+                "packed as `gzip`",
+            ),
+            (Play::Answer(200, vec![], "{}".into()), ErrorClass::Malformed, nothing),
+            (Play::Stream(vec![stream_error(format)]), ErrorClass::Transient, "busy"),
+        ];
+        for (play, class, says) in plays {
+            let server = Server::start(move |_, _| play.clone());
+            let error = ask(&provider(&server, name)).await.unwrap_err();
+            assert!(error.class == class && error.message.contains(says), "{name}: {:?} {error}", error.class);
+        }
     }
 }
 
