@@ -1,0 +1,169 @@
+//! How a session begins, where it stands, and how it ends.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Extra, Snapshot, Status, TaskOf};
+use crate::ids::{BranchName, CommitId, NodeId, PipelineName, RepoName};
+
+/// See [`Event::PipelineStarted`](super::Event::PipelineStarted).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PipelineStarted {
+    /// The pipeline's name as branches and trailers have it.
+    pub name: PipelineName,
+    /// The graph's goal after expansion.
+    pub goal: String,
+    /// The DOT file, byte for byte.
+    pub dot: String,
+    /// Where the DOT file was read from, for messages only.
+    pub dot_path: String,
+    /// Files the DOT file names (`@file` prompts), by the name it uses.
+    pub files: BTreeMap<String, String>,
+    /// `k=v` inputs.
+    pub inputs: BTreeMap<String, String>,
+    /// The resolved configuration, without keys and machine paths.
+    pub config: Value,
+    /// Where each repository stood.
+    pub base: Snapshot,
+    /// The session branch of each repository.
+    pub branches: BTreeMap<RepoName, BranchName>,
+    /// The branch the user had checked out, where there was one: what a finished run is merged into.
+    pub target: Option<BranchName>,
+    /// No agent was configured: agent nodes only pretend.
+    #[serde(default)]
+    pub simulated: bool,
+    /// The task of a tree it works on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<TaskOf>,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// See [`Event::Resumed`](super::Event::Resumed).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Resumed {
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// See [`Event::SessionBranchCreated`](super::Event::SessionBranchCreated).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SessionBranchCreated {
+    /// The repository.
+    pub repo: RepoName,
+    /// Its session branch.
+    pub branch: BranchName,
+    /// The commit it starts at.
+    pub base: CommitId,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// See [`Event::WorktreeCreated`](super::Event::WorktreeCreated).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct WorktreeCreated {
+    /// The repository.
+    pub repo: RepoName,
+    /// The working copy's name inside the session: `main`, or the parallel agent's.
+    pub name: String,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// See [`Event::Checkpoint`](super::Event::Checkpoint).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Checkpoint {
+    /// The node just completed.
+    pub current_node: NodeId,
+    /// All nodes completed, in order.
+    pub completed_nodes: Vec<NodeId>,
+    /// The newest outcome of each node.
+    pub node_outcomes: BTreeMap<NodeId, Status>,
+    /// What the nodes have told each other.
+    pub context: BTreeMap<String, Value>,
+    /// Retries used by each node in its newest visit.
+    pub node_retries: BTreeMap<NodeId, u32>,
+    /// How often the run has come to each node.
+    pub visits: BTreeMap<NodeId, u32>,
+    /// The node that comes next, none at the end.
+    pub next_node: Option<NodeId>,
+    /// Where the session branches stand, when that has changed since the last checkpoint.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workspace_snapshot: Option<Snapshot>,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// See [`Event::SnapshotRecorded`](super::Event::SnapshotRecorded).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SnapshotRecorded {
+    /// Where the session branches stand.
+    pub workspace_snapshot: Snapshot,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// See [`Event::PipelinePaused`](super::Event::PipelinePaused).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PipelinePaused {
+    /// Why.
+    pub reason: PauseReason,
+    /// The node it stopped in, if it stopped inside one.
+    pub node_id: Option<NodeId>,
+    /// The reason in words, where there is more to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// Why a run stopped before its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PauseReason {
+    /// The user interrupted it.
+    Interrupted,
+    /// A gate waits for a person and nobody could be asked.
+    WaitsForPerson,
+    /// A limit of the budget was reached.
+    OverBudget,
+}
+
+/// See [`Event::PipelineCompleted`](super::Event::PipelineCompleted).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PipelineCompleted {
+    /// Where the session branches ended.
+    pub workspace_snapshot: Snapshot,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// See [`Event::PipelineFailed`](super::Event::PipelineFailed).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PipelineFailed {
+    /// Why.
+    pub reason: String,
+    /// The node it failed in.
+    pub node_id: Option<NodeId>,
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
+
+/// See [`Event::PipelineCancelled`](super::Event::PipelineCancelled).
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PipelineCancelled {
+    /// Fields of a newer writer.
+    #[serde(flatten)]
+    pub extra: Extra,
+}
