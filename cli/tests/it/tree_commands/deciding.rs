@@ -68,7 +68,7 @@ fn a_decision_ends_the_session_that_was_in_the_middle() {
     let (env, mut gardener) = hanging();
     for command in ["skip", "reset"] {
         let ran = env.pleach(&[command, "T001"]).expect(6);
-        assert!(ran.stderr.contains("the tasks on `main` is in use by process"), "{ran}");
+        assert!(ran.stderr.contains("the list of tasks on `main` is in use by process"), "{ran}");
         assert!(ran.stderr.contains(&format!("`kill {}`", gardener.id())), "{ran}");
         env.pleach(&[command, "T001", "--dry-run"]).expect(0);
     }

@@ -64,7 +64,7 @@ fn a_second_gardener_on_the_branch_is_told_who_has_it() {
     let held = gate.reached(&mut run);
     let second = garden.env.pleach(&["-y", "gardener"]).expect(6);
     assert!(second.stderr.contains(&run.id().to_string()), "names the process: {second}");
-    assert!(second.stderr.contains("the tasks on `main`"), "{second}");
+    assert!(second.stderr.contains("the list of tasks on `main`"), "{second}");
     garden.env.git(&["switch", "--quiet", "-c", "beside"]);
     let ran = garden.env.pleach(&["-y", "gardener", "--dry-run"]).expect(0);
     assert!(ran.stdout.contains("on branch `beside`"), "{ran}");

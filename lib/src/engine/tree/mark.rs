@@ -67,7 +67,7 @@ impl Marking<'_> {
     /// Puts it on the target; none when there was nothing to do. The target is taken meanwhile, or this says who has it.
     pub fn write(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Marked>, Error> {
         let node = self.node(task)?;
-        let what = format!("the tasks on `{}`", self.target);
+        let what = format!("the list of tasks on `{}`", self.target);
         let _lock = Lock::take(self.repo.common_dir(), &target_lock(self.target), &what)?;
         let mut reader = self.reader();
         loop {

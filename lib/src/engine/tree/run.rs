@@ -178,7 +178,7 @@ impl<'p> TreeRun<'p> {
         for branches in [task_branches, phase_branches] {
             refuse_clash(&repo, &branches(&plan.branch_prefix, &plan.target))?;
         }
-        let what = format!("the tasks on `{}`", plan.target);
+        let what = format!("the list of tasks on `{}`", plan.target);
         let lock = Lock::take(repo.common_dir(), &target_lock(&plan.target), &what)?;
         let reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
         let seat = Seat::take(&repo, &plan.target).map_err(Error::from)?;
