@@ -26,9 +26,11 @@
 //! background PATH      starts a process that outlives the agent, deaf to TERM, and adds a line to PATH every 10 ms
 //! ignore-term          goes on when TERM comes
 //! hang                 never goes on
-//! converse LANGUAGE    works on the prompt with a model: `anthropic` at ANTHROPIC_BASE_URL or `openai` at OPENAI_BASE_URL,
-//!                      with the key of ..._API_KEY; prints its last words. Its tools are Write, Bash, and Task, which is
-//!                      helpers side by side; the next call follows at once. A call that is refused ends the agent with 1
+//! converse LANGUAGE [whole]
+//!                      works on the prompt with a model: `anthropic` at ANTHROPIC_BASE_URL, `responses` or `chat` at
+//!                      OPENAI_BASE_URL, `gemini` at GOOGLE_GEMINI_BASE_URL, with the key of ..._API_KEY; prints its last
+//!                      words. Answers are streams, or `whole`. Its tools are Write, Bash, and Task, which is helpers side
+//!                      by side; the next call follows at once. A call that is refused ends the agent with 1
 //! exit CODE            ends with CODE
 //! crash                ends by SIGABRT
 //! if CONDITION         does the steps up to `else` or `end` if CONDITION holds; may be nested
@@ -44,6 +46,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "an agent is a program of its own, outside pleach's doors")]
 
+#[path = "language.rs"]
+mod language;
 #[path = "model.rs"]
 mod model;
 
@@ -105,8 +109,10 @@ struct Step {
 fn arity(name: &str) -> Option<std::ops::RangeInclusive<usize>> {
     Some(match name {
         "write" | "raw" | "append" | "link" | "mode" => 2..=2,
-        "delete" | "mkdir" | "print" | "complain" | "flood" | "sleep" | "wait" | "shell" | "background" | "exit"
-        | "converse" => 1..=1,
+        "delete" | "mkdir" | "print" | "complain" | "flood" | "sleep" | "wait" | "shell" | "background" | "exit" => {
+            1..=1
+        }
+        "converse" => 1..=2,
         "ignore-term" | "hang" | "crash" => 0..=0,
         "git" => 1..=usize::MAX,
         "if" => 2..=3,
@@ -213,8 +219,8 @@ impl Agent {
                     self.play(&step.branches[usize::from(!holds)])?;
                 }
                 ["exit", code] => return Err(Stop::Exit(number(code).map_err(failed)?)),
-                ["converse", language] => {
-                    let model = model::Model::of(language).map_err(failed)?;
+                ["converse", language, ref manner @ ..] => {
+                    let model = model::Model::of(language, manner.first().copied()).map_err(failed)?;
                     match model.converse(&self.prompt) {
                         Ok(said) => act(&["print", &said]).map_err(failed)?,
                         Err(why) => {

@@ -7,90 +7,87 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// A tool the model asked for: id, name, arguments.
-type Call = (String, String, Value);
+use crate::language::{Answer, Call, Language, Said, text};
 
 /// How one kind of server is talked to.
 pub struct Model {
     base: String,
     key: String,
-    anthropic: bool,
+    language: Language,
+    streamed: bool,
 }
 
 impl Model {
-    /// The server of this language, where the environment says it is.
-    pub fn of(language: &str) -> Result<Self, String> {
-        let (base, key, anthropic) = match language {
-            "anthropic" => ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", true),
-            "openai" => ("OPENAI_BASE_URL", "OPENAI_API_KEY", false),
-            other => return Err(format!("`{other}` is no language of a model")),
+    /// The server of this language, where the environment says it is. Answers come as streams, or `whole`.
+    pub fn of(language: &str, manner: Option<&str>) -> Result<Self, String> {
+        let unknown = || format!("`{language}` is no language of a model");
+        let language = Language::of(language).ok_or_else(unknown)?;
+        let streamed = match manner {
+            None => true,
+            Some("whole") => false,
+            Some(other) => return Err(format!("answers come `whole` or not at all, never `{other}`")),
         };
         let read = |name: &str| std::env::var(name).map_err(|_| format!("{name} is not set"));
-        Ok(Self { base: read(base)?, key: read(key)?, anthropic })
+        let (base, key) = language.variables();
+        Ok(Self { base: read(base)?, key: read(key)?, language, streamed })
     }
 
     /// Talks until the model asks for nothing more, and gives its last words.
     pub fn converse(&self, task: &str) -> Result<String, String> {
-        let mut messages = vec![json!({"role": "user", "content": task})];
+        let mut messages = vec![self.language.task(task)];
         loop {
-            let (said, text, calls) = self.ask(&messages)?;
-            if calls.is_empty() {
-                return Ok(text);
+            let said = self.ask(&messages)?;
+            if said.calls.is_empty() {
+                return Ok(said.text);
             }
-            messages.push(said);
-            let results: Vec<(String, Result<String, String>)> =
-                calls.into_iter().map(|(id, name, given)| (id, self.run(&name, &given))).collect();
-            self.tell(&mut messages, results);
+            messages.extend(said.repeated);
+            let run = |call: Call| {
+                let answer = self.run(&call.name, &call.given);
+                (call, answer)
+            };
+            let results: Vec<(Call, Answer)> = said.calls.into_iter().map(run).collect();
+            messages.extend(self.language.results(&results));
         }
     }
 
-    fn tell(&self, messages: &mut Vec<Value>, results: Vec<(String, Result<String, String>)>) {
-        let words = |result: &Result<String, String>| match result {
-            Ok(text) | Err(text) => text.clone(),
-        };
-        if self.anthropic {
-            let block = |(id, result): &(String, Result<String, String>)| json!({"type": "tool_result", "tool_use_id": id, "content": words(result), "is_error": result.is_err()});
-            let mut blocks: Vec<Value> = results.iter().map(block).collect();
-            // Real ones say such things too; no task begins with it.
-            blocks.push(json!({"type": "text", "text": "<system-reminder>Mind your list.</system-reminder>"}));
-            messages.push(json!({"role": "user", "content": blocks}));
-        } else {
-            messages.extend(
-                results
-                    .iter()
-                    .map(|(id, result)| json!({"role": "tool", "tool_call_id": id, "content": words(result)})),
-            );
-        }
-    }
-
-    /// One question: the answer as it is repeated to the server, its words, its calls.
-    fn ask(&self, messages: &[Value]) -> Result<(Value, String, Vec<Call>), String> {
+    /// One question and its answer.
+    fn ask(&self, messages: &[Value]) -> Result<Said, String> {
         let tools = [
             ("Write", json!({"file_path": {}, "content": {}})),
             ("Bash", json!({"command": {}})),
             ("Task", json!({"prompts": {"type": "array"}})),
         ];
-        let schema = |properties: &Value| json!({"type": "object", "properties": properties});
-        if self.anthropic {
-            let tools: Vec<Value> =
-                tools.iter().map(|(name, given)| json!({"name": name, "input_schema": schema(given)})).collect();
-            let body = json!({"model": "fake", "max_tokens": 99, "stream": true, "messages": messages, "tools": tools});
-            return read_stream(self.post("/v1/messages", &body)?);
+        let body = self.language.request(messages, &tools, self.streamed);
+        let mut stream = self.post(self.language.path(self.streamed), &body)?;
+        if self.streamed {
+            return self.read_stream(stream);
         }
-        let function = |name: &str, given: &Value| json!({"name": name, "parameters": schema(given)});
-        let tools: Vec<Value> =
-            tools.iter().map(|(name, given)| json!({"type": "function", "function": function(name, given)})).collect();
-        let body = json!({"model": "fake", "messages": messages, "tools": tools});
         let mut reply = String::new();
-        self.post("/chat/completions", &body)?.read_to_string(&mut reply).map_err(|error| error.to_string())?;
-        let reply: Value = serde_json::from_str(&reply).map_err(|error| format!("{error}: {reply}"))?;
-        let said = reply["choices"][0]["message"].clone();
-        let calls = said["tool_calls"].as_array().cloned().unwrap_or_default();
-        let calls = calls.iter().map(|call| {
-            let given = serde_json::from_str(text(&call["function"]["arguments"])).unwrap_or_default();
-            (text(&call["id"]).to_owned(), text(&call["function"]["name"]).to_owned(), given)
-        });
-        Ok((said.clone(), text(&said["content"]).to_owned(), calls.collect()))
+        stream.read_to_string(&mut reply).map_err(|error| error.to_string())?;
+        self.language.read(&serde_json::from_str(&reply).map_err(|error| format!("{error}: {reply}"))?)
+    }
+
+    /// Reads a streamed answer up to its last word, and not until the stream ends.
+    fn read_stream(&self, mut stream: TcpStream) -> Result<Said, String> {
+        let mut got = Vec::new();
+        let mut body = self.language.nothing();
+        loop {
+            let Some(end) = got.windows(2).position(|pair| pair == b"\n\n") else {
+                let mut piece = [0; 4096];
+                match stream.read(&mut piece) {
+                    Ok(0) => return Err("the answer broke off".into()),
+                    Ok(read) => got.extend_from_slice(&piece[..read]),
+                    Err(error) => return Err(error.to_string()),
+                }
+                continue;
+            };
+            let event: Vec<u8> = got.drain(..end + 2).collect();
+            let event = String::from_utf8_lossy(&event).into_owned();
+            let Some(data) = event.lines().find_map(|line| line.strip_prefix("data: ")) else { continue };
+            if self.language.take(data, &mut body)? {
+                return self.language.read(&body);
+            }
+        }
     }
 
     /// Posts a body and gives the stream of the answer's, if it is one.
@@ -103,7 +100,7 @@ impl Model {
         // In this version of the protocol, the body is what comes until the end.
         let head = format!(
             "POST {base}{path} HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\nx-api-key: {0}\r\n\
-             authorization: Bearer {0}\r\ncontent-length: {1}\r\n\r\n",
+             x-goog-api-key: {0}\r\nauthorization: Bearer {0}\r\ncontent-length: {1}\r\n\r\n",
             self.key,
             body.len()
         );
@@ -155,58 +152,4 @@ impl Model {
             other => Err(format!("there is no tool `{other}`")),
         }
     }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
-}
-
-/// Reads a streamed answer up to its last word, and not until the stream ends.
-fn read_stream(mut stream: TcpStream) -> Result<(Value, String, Vec<Call>), String> {
-    let mut got = Vec::new();
-    let mut blocks: Vec<Value> = Vec::new();
-    loop {
-        let end = got.windows(2).position(|pair| pair == b"\n\n");
-        let Some(end) = end else {
-            let mut piece = [0; 4096];
-            match stream.read(&mut piece) {
-                Ok(0) => return Err("the answer broke off".into()),
-                Ok(read) => got.extend_from_slice(&piece[..read]),
-                Err(error) => return Err(error.to_string()),
-            }
-            continue;
-        };
-        let event: Vec<u8> = got.drain(..end + 2).collect();
-        let event = String::from_utf8_lossy(&event).into_owned();
-        let Some(data) = event.lines().find_map(|line| line.strip_prefix("data: ")) else { continue };
-        let event: Value = serde_json::from_str(data).map_err(|error| error.to_string())?;
-        let index = event["index"].as_u64().unwrap_or_default() as usize;
-        match text(&event["type"]) {
-            "content_block_start" => blocks.push(event["content_block"].clone()),
-            "content_block_delta" => {
-                let (from, to) = match text(&event["delta"]["type"]) {
-                    "text_delta" => ("text", "text"),
-                    "input_json_delta" => ("partial_json", "raw"),
-                    _ => continue,
-                };
-                let said = format!("{}{}", text(&blocks[index][to]), text(&event["delta"][from]));
-                blocks[index][to] = said.into();
-            }
-            "message_stop" => break,
-            "error" => return Err(event.to_string()),
-            _ => {}
-        }
-    }
-    let mut calls = Vec::new();
-    for block in &mut blocks {
-        if let Some(raw) = block.as_object_mut().and_then(|block| block.remove("raw")) {
-            block["input"] = serde_json::from_str(text(&raw)).map_err(|error| error.to_string())?;
-        }
-        if block["type"] == "tool_use" {
-            calls.push((text(&block["id"]).to_owned(), text(&block["name"]).to_owned(), block["input"].clone()));
-        }
-    }
-    let words: Vec<&str> = blocks.iter().filter_map(|block| block["text"].as_str()).collect();
-    let words = words.join("\n");
-    Ok((json!({"role": "assistant", "content": blocks}), words, calls))
 }

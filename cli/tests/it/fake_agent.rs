@@ -18,15 +18,16 @@ pub fn path() -> &'static Path {
 }
 
 /// The path of a program of `testing/`. Cargo builds examples only when no test is picked by name, so this builds it
-/// where it is missing or older than its source.
+/// where it is missing or older than one of their sources.
 #[expect(clippy::disallowed_methods, reason = "the test builds a program")]
 pub fn built(name: &str) -> PathBuf {
     let tests = std::env::current_exe().expect("the test's own path");
     let profile = tests.ancestors().nth(2).expect("the directory of the profile");
     let path = profile.join("examples").join(name);
     let changed = |path: &Path| fs::metadata(path).and_then(|file| file.modified()).ok();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("testing").join(name).with_extension("rs");
-    if changed(&path).is_none_or(|built| Some(built) < changed(&source)) {
+    let sources = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("testing")).expect("their sources");
+    let newest = sources.filter_map(|source| changed(&source.ok()?.path())).max();
+    if changed(&path).is_none_or(|built| Some(built) < newest) {
         let mut build = Command::new(env!("CARGO"));
         build.args(["build", "--quiet", "--package", "pleach-cli", "--example", name]);
         build.args(profile.ends_with("release").then_some("--release"));

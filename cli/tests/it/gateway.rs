@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use pleach::event::Usage;
+use pleach::llm::wire::Format;
+use pleach::llm::{Message, Part, Response, Role, Stop};
 use serde_json::{Value, json};
 
 use crate::fake_agent;
@@ -11,6 +14,14 @@ use crate::sessions::{Gate, Story, graph};
 use crate::support::{Ran, TestEnv};
 
 const KEY: &str = "sk-ant-test-0123456789abcdef";
+
+/// The languages of model servers: what the fake agent calls them, who speaks them, and the key they want.
+const LANGUAGES: [(&str, &str, Format, &str); 4] = [
+    ("anthropic", "anthropic", Format::Anthropic, "ANTHROPIC_API_KEY"),
+    ("responses", "openai", Format::Responses, "OPENAI_API_KEY"),
+    ("chat", "compatible", Format::Chat, "COMPATIBLE_API_KEY"),
+    ("gemini", "gemini", Format::Gemini, "GEMINI_API_KEY"),
+];
 
 /// Three turns of which the first two write.
 const SCRIPT: &str = r#"
@@ -63,9 +74,13 @@ fn one(prompt: &str) -> String {
 }
 
 fn run_with_key(env: &TestEnv, dot: &str) -> Ran {
+    run_with("ANTHROPIC_API_KEY", env, dot)
+}
+
+fn run_with(key: &str, env: &TestEnv, dot: &str) -> Ran {
     env.pipeline(dot);
     let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
-    command.env("ANTHROPIC_API_KEY", KEY);
+    command.env(key, KEY);
     env.finish(command.output().expect("pleach can be started"))
 }
 
@@ -76,8 +91,9 @@ fn words(story: &Story) -> Vec<String> {
 
 #[test]
 fn every_turn_of_a_program_is_a_commit_of_its_own() {
-    for language in ["anthropic", "openai"] {
-        let env = scripted(language);
+    let manners = LANGUAGES.map(|(language, ..)| [language.to_owned(), format!("{language} whole")]);
+    for language in manners.into_iter().flatten() {
+        let env = scripted(&language);
         env.run(&one("Write two files"), &[]).expect(0);
         let commits = env.commits();
         assert_eq!(commits.len(), 2, "{language}");
@@ -162,6 +178,75 @@ fn the_real_key_goes_to_the_provider_and_nowhere_else() {
     env.assert_no_process_left();
 }
 
+/// A model of any provider's: it greets with a command, writes a file, and is done.
+fn server_of(format: Format) -> Server {
+    Server::start(move |seen, before| {
+        let call = |id: &str, command: &str| Part::tool_call(id, "Bash", json!({"command": command}));
+        let (content, stop) = match before {
+            0 => {
+                let both = [call("c-1", "echo hello > hello.txt"), call("c-2", "mkdir src; echo two > src/two.txt")];
+                (std::iter::once(Part::text("I greet.")).chain(both).collect(), Stop::ToolCalls)
+            }
+            1 => (vec![Part::text("I add."), call("c-3", "echo more >> hello.txt")], Stop::ToolCalls),
+            _ => (vec![Part::text("Greeted.")], Stop::End),
+        };
+        let usage = Usage { input: 100, cache_read: 50, cache_write: 0, output: 20, reasoning: 5 };
+        let message = Message::new(Role::Assistant, content);
+        let reply = Response { message, usage, model: "m-1".into(), stop, extra: Default::default() };
+        let reply = format.encode_reply(&reply);
+        if seen.body["stream"] == true || seen.line.contains("streamGenerateContent") {
+            return Play::Stream(format.stream_reply(&reply).iter().map(|event| event.to_text()).collect());
+        }
+        Play::Answer(200, vec![("content-type", "application/json".into())], reply.to_string())
+    })
+}
+
+#[test]
+fn every_language_goes_through_to_its_provider_with_exact_turns_and_tokens() {
+    for (language, provider, format, key) in LANGUAGES {
+        for manner in ["", " whole"] {
+            let server = server_of(format);
+            let providers = format!("providers: {{{provider}: {{settings: {{api_base: '{}'}}}}}}", server.url());
+            let env = world(&format!("{language}{manner}"), provider, &providers);
+            run_with(key, &env, &one("Greet")).expect(0);
+            let seen = server.seen();
+            assert_eq!(seen.len(), 3, "{language}{manner}");
+            for seen in &seen {
+                let sent = match format {
+                    Format::Anthropic => &seen.headers["x-api-key"],
+                    Format::Gemini => &seen.headers["x-goog-api-key"],
+                    Format::Responses | Format::Chat => &seen.headers["authorization"],
+                };
+                assert_eq!(sent.trim_start_matches("Bearer "), KEY, "{language}{manner}");
+            }
+            assert!(!env.read("seen.env").contains(KEY), "{language}{manner}");
+            let commits = env.commits();
+            assert_eq!(commits.len(), 2, "{language}{manner}");
+            assert_eq!(env.changed(&commits[0]), ["hello.txt", "src/two.txt"], "{language}{manner}");
+            assert_eq!(
+                env.git(&["show", &format!("{}:hello.txt", commits[0])]),
+                "hello",
+                "before the next turn's tool"
+            );
+            assert_eq!(env.changed(&commits[1]), ["hello.txt"], "{language}{manner}");
+            let story = env.story();
+            let turns = story.all("AgentTurn");
+            let calls: Vec<usize> = turns.iter().map(|turn| turn["tool_calls"].as_array().unwrap().len()).collect();
+            assert_eq!(calls, [2, 1, 0], "{language}{manner}");
+            let usage = json!({"input": 100, "cache_read": 50, "cache_write": 0, "output": 20, "reasoning": 5});
+            for turn in turns {
+                assert_eq!((&turn["token_usage"], &turn["boundary"]), (&usage, &json!("exact")), "{language}{manner}");
+                assert_eq!(
+                    (&turn["model"], &turn["provider"]),
+                    (&json!("m-1"), &json!(provider)),
+                    "{language}{manner}"
+                );
+            }
+            env.assert_no_process_left();
+        }
+    }
+}
+
 #[test]
 fn a_refusal_of_the_provider_fails_the_node_with_its_words() {
     let server = Server::start(|_, _| {
@@ -177,7 +262,7 @@ fn a_refusal_of_the_provider_fails_the_node_with_its_words() {
 
 #[test]
 fn a_budget_stops_a_program_before_its_next_call() {
-    let env = scripted("openai");
+    let env = scripted("chat");
     let more = "providers: {script: {file: script.yaml}}\nbudget: {tokens: 50}";
     configure(&env, &env.root().join("play"), "script", more);
     let ran = env.run(&one("Write two files"), &[]).expect(1);
