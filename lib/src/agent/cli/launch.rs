@@ -290,6 +290,31 @@ mod tests {
     }
 
     #[test]
+    fn behind_the_gateway_nothing_of_the_user_s_leads_elsewhere() {
+        let endpoint = Endpoint {
+            base_url: "http://127.0.0.1:9/v1".into(),
+            root_url: "http://127.0.0.1:9".into(),
+            key: "k".into(),
+            port: 9,
+        };
+        for (kind, gone, set) in [
+            ("claude", "CLAUDE_CODE_USE_BEDROCK", "ANTHROPIC_BASE_URL"),
+            ("codex", "CODEX_SQLITE_HOME", "CODEX_HOME"),
+            ("gemini", "GEMINI_CLI_HOME", "GOOGLE_GEMINI_BASE_URL"),
+            ("opencode", "OPENCODE_CONFIG", "OPENCODE_CONFIG_CONTENT"),
+        ] {
+            let mut agent = agent(kind, TurnMode::Gateway);
+            agent.preset.env.insert(gone.into(), "settings do not bring it back".into());
+            let start = Start { endpoint: Some(&endpoint), ..Start::default() };
+            let command = agent.command(&job(), "x", start).unwrap();
+            let last =
+                |name: &str| command.env.iter().rev().find(|(set, _)| set == name).map(|(_, value)| value.clone());
+            assert_eq!(last(gone), Some(None), "{kind}");
+            assert!(last(set).flatten().is_some(), "{kind}");
+        }
+    }
+
+    #[test]
     fn who_cannot_be_kept_from_tools_does_not_run_without_them() {
         let job = Job { tools: false, ..job() };
         let refused = agent("opencode", TurnMode::Node).command(&job, "x", Start::default()).unwrap_err();

@@ -54,6 +54,9 @@ pub struct Preset {
     /// Variables that hold its key, first the ones it prefers.
     #[serde(default)]
     pub keys: Vec<String>,
+    /// Variables by which its user lets a cloud serve its models, and the cloud that is paid then.
+    #[serde(default)]
+    pub clouds: BTreeMap<String, String>,
     /// Files below the home directory that hold its login.
     #[serde(default)]
     pub logins: Vec<String>,
@@ -189,6 +192,7 @@ impl Preset {
             env: BTreeMap::new(),
             bounded_env: BTreeMap::new(),
             keys: Vec::new(),
+            clouds: BTreeMap::new(),
             logins: Vec::new(),
             keeps: Vec::new(),
             exits: BTreeMap::new(),
@@ -287,6 +291,51 @@ mod tests {
     fn who_cannot_be_kept_from_tools_is_known() {
         let can = |name: &str| Preset::of(name).unwrap().can_go_without_tools(false);
         assert_eq!(["claude", "codex", "gemini", "opencode"].map(can), [true, true, true, false]);
+    }
+
+    #[test]
+    fn nothing_that_leads_past_the_gateway_is_left() {
+        let table: [(&str, &[&str]); 4] = [
+            (
+                "claude",
+                &[
+                    "CLAUDE_CONFIG_DIR",
+                    "CLAUDE_CODE_USE_BEDROCK",
+                    "CLAUDE_CODE_USE_VERTEX",
+                    "CLAUDE_CODE_USE_FOUNDRY",
+                    "ANTHROPIC_BEDROCK_BASE_URL",
+                    "ANTHROPIC_CUSTOM_HEADERS",
+                    "ANTHROPIC_UNIX_SOCKET",
+                ],
+            ),
+            ("codex", &["CODEX_HOME", "CODEX_SQLITE_HOME", "OPENAI_BASE_URL"]),
+            (
+                "gemini",
+                &[
+                    "GEMINI_CLI_HOME",
+                    "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
+                    "GOOGLE_GENAI_USE_VERTEXAI",
+                    "GOOGLE_VERTEX_BASE_URL",
+                ],
+            ),
+            ("opencode", &["OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_CONFIG_CONTENT"]),
+        ];
+        for (name, leading) in table {
+            let preset = Preset::of(name).unwrap();
+            let Route { env, unset, .. } = &preset.gateway;
+            for variable in leading.iter().copied().chain(preset.clouds.keys().map(String::as_str)) {
+                assert!(
+                    env.contains_key(variable) || unset.iter().any(|unset| unset == variable),
+                    "{name}: {variable}"
+                );
+            }
+            for variable in unset {
+                assert!(!env.contains_key(variable) && !preset.env.contains_key(variable), "{name}: {variable}");
+            }
+            for key in &preset.keys {
+                assert!(env.contains_key(key) || unset.contains(key), "{name}: the user's own {key} is left");
+            }
+        }
     }
 
     #[test]

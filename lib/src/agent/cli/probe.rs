@@ -74,6 +74,13 @@ pub enum Billed {
     Key(String),
     /// The login the user has made with the agent.
     Login,
+    /// What the user has with a cloud, because a variable says so.
+    Cloud {
+        /// The cloud.
+        cloud: String,
+        /// The variable.
+        variable: String,
+    },
     /// Nobody that could be found, and how to change that.
     Unknown(String),
     /// Whom a program asks is its own affair.
@@ -85,6 +92,14 @@ impl Billed {
     pub fn without_gateway(preset: &Preset, environment: &Environment) -> Self {
         if preset.keys.is_empty() {
             return Self::Own;
+        }
+        // What leads to a cloud goes over every key and login.
+        let is_on = |variable: &str| {
+            let value = environment.get(variable).unwrap_or_default().trim().to_lowercase();
+            !["", "0", "false", "no", "off"].contains(&value.as_str())
+        };
+        if let Some((variable, cloud)) = preset.clouds.iter().find(|(variable, _)| is_on(variable)) {
+            return Self::Cloud { cloud: cloud.clone(), variable: variable.clone() };
         }
         if let Some(key) = preset.keys.iter().find(|key| environment.get_os(key).is_some_and(|key| !key.is_empty())) {
             return Self::Key(key.clone());
@@ -104,6 +119,9 @@ impl fmt::Display for Billed {
             Self::Script => f.write_str("answered by a script"),
             Self::Key(key) => write!(f, "billed to {key} of your environment"),
             Self::Login => f.write_str("billed to the login in your home"),
+            Self::Cloud { cloud, variable } => {
+                write!(f, "billed to your credentials with {cloud}, because {variable} is set")
+            }
             Self::Unknown(how) => write!(f, "no login or key was found: {how}"),
             Self::Own => f.write_str("with what it finds itself"),
         }
@@ -165,6 +183,19 @@ mod tests {
         std::fs::write(home.path().join(".claude/.credentials.json"), "{}").unwrap();
         assert_eq!(billed(&[]), "billed to the login in your home");
         assert_eq!(billed(&[("ANTHROPIC_API_KEY", "k")]), "billed to ANTHROPIC_API_KEY of your environment");
+        assert_eq!(
+            billed(&[("ANTHROPIC_API_KEY", "k"), ("CLAUDE_CODE_USE_BEDROCK", "1")]),
+            "billed to your credentials with AWS, because CLAUDE_CODE_USE_BEDROCK is set"
+        );
+        assert!(billed(&[("CLAUDE_CODE_USE_VERTEX", "true")]).contains("with Google Cloud, because"));
+        for off in ["", "0", "false"] {
+            assert_eq!(billed(&[("CLAUDE_CODE_USE_BEDROCK", off)]), "billed to the login in your home", "{off}");
+        }
+        let gemini = environment(&[("GOOGLE_GENAI_USE_VERTEXAI", "true"), ("GEMINI_API_KEY", "k")]);
+        assert_eq!(
+            Billed::without_gateway(Preset::of("gemini").unwrap(), &gemini).to_string(),
+            "billed to your credentials with Google Cloud, because GOOGLE_GENAI_USE_VERTEXAI is set"
+        );
     }
 
     #[test]
