@@ -54,6 +54,16 @@ pub enum NoAgent {
         /// What it can be.
         can: Vec<&'static str>,
     },
+    /// The agent is to be kept to some of its tools, and there is no way to.
+    #[error("`agents.{agent}.tools` is set, but `{program}` cannot be kept to some of its tools; {how}")]
+    Tools {
+        /// The agent.
+        agent: String,
+        /// The program.
+        program: String,
+        /// What to do about it.
+        how: &'static str,
+    },
     /// The built-in agent has nobody to ask.
     #[error("{0}")]
     NoProvider(#[from] NoProvider),
@@ -100,7 +110,11 @@ impl Roster {
 
     /// What kind of agent a node has: the one it names, else the configured one, else the simulated one.
     pub fn choice(&self, node: &Node) -> Result<AgentChoice, NoAgent> {
-        let Some(name) = &node.agent else { return Ok(self.default_choice()) };
+        node.agent.as_ref().map_or_else(|| Ok(self.default_choice()), |name| self.choice_of(name))
+    }
+
+    /// What kind of agent a name stands for.
+    pub fn choice_of(&self, name: &str) -> Result<AgentChoice, NoAgent> {
         let parsed = name.parse::<AgentChoice>();
         let Some(agent) = self.config.agents.get(name) else {
             return parsed.map_err(|error: InvalidAgent| NoAgent::Unknown(error.to_string()));
@@ -122,13 +136,20 @@ impl Roster {
         name.and_then(|name| self.profiles.get(name)).cloned().unwrap_or_default()
     }
 
-    fn profile_of_builtin(&self, name: Option<&str>) -> Result<Profile, NoAgent> {
-        let profile = self.profile(name);
+    fn profile_of_builtin(&self, name: Option<&str>, tools: &[String]) -> Result<Profile, NoAgent> {
         let known = Builtin::tool_names();
-        match profile.tools.iter().find(|tool| !known.contains(tool)) {
-            Some(tool) => Err(NoAgent::UnknownTool { agent: name.unwrap_or_default().to_owned(), tool: tool.clone() }),
-            None => Ok(profile),
+        match tools.iter().find(|tool| !known.contains(tool)) {
+            Some(tool) => {
+                Err(NoAgent::UnknownTool { agent: self.who_names_tools("builtin", name), tool: tool.clone() })
+            }
+            None => Ok(Profile { tools: tools.to_vec(), ..self.profile(name) }),
         }
+    }
+
+    /// The entry of the settings that the tools of an agent come from.
+    fn who_names_tools(&self, kind: &str, name: Option<&str>) -> String {
+        let has_some = |name: &&str| self.config.agents.get(*name).is_some_and(|agent| !agent.tools.is_empty());
+        name.filter(has_some).unwrap_or(kind).to_owned()
     }
 
     /// The agent of a node.
@@ -170,7 +191,7 @@ impl Roster {
             AgentChoice::Simulation => Ok(Arc::new(Simulated)),
             AgentChoice::Builtin => {
                 let provider = self.providers.get(provider)?;
-                let profile = self.profile_of_builtin(name)?;
+                let profile = self.profile_of_builtin(name, &settings.tools)?;
                 Ok(Arc::new(Builtin::new(provider, self.spawner.clone()).with_profile(profile)))
             }
             AgentChoice::Command(argv) if is_plain(&settings) => {
@@ -191,6 +212,11 @@ impl Roster {
                 if let Some(program) = bare.filter(|program| find_program(program, &self.environment).is_none()) {
                     let (title, how) = ("The agent".to_owned(), "install it, or correct the command".to_owned());
                     return Err(NoAgent::Missing { title, program: program.clone(), how });
+                }
+                if !settings.tools.is_empty() {
+                    let agent = self.who_names_tools(choice.kind(), name);
+                    let program = argv.first().cloned().unwrap_or_default();
+                    return Err(NoAgent::Tools { agent, program, how: "remove it, or let `claude` or `builtin` work" });
                 }
                 let profile = self.profile(Some(name.unwrap_or(choice.kind())));
                 let agent = AcpAgent::new(argv, self.spawner.clone()).as_known(&self.environment);
@@ -216,6 +242,14 @@ impl Roster {
         (name, provider): (Option<&str>, Option<&str>),
     ) -> Result<Arc<dyn Agent>, NoAgent> {
         let preset = preset.with(settings);
+        if !settings.tools.is_empty() && !preset.can_be_given_tools(&settings.args) {
+            let how = match settings.command.is_empty() && kind != "command" {
+                true => "remove it, or let `claude` or `builtin` work",
+                false => "remove it, or put `{tools}` into its command",
+            };
+            let agent = self.who_names_tools(kind, name);
+            return Err(NoAgent::Tools { agent, program: preset.program, how });
+        }
         let upstream = self.upstream(&preset, settings, provider);
         let turns = self.turns(name.unwrap_or(kind), &preset, settings, upstream.is_ok())?;
         let upstream = match turns {
@@ -239,6 +273,7 @@ impl Roster {
         let settings = CliSettings {
             args: settings.args.clone(),
             permission_mode: settings.permission_mode.clone(),
+            tools: settings.tools.clone(),
             timeout: settings.timeout,
             idle_timeout: settings.idle_timeout,
             models,
@@ -311,9 +346,10 @@ impl Roster {
 
 /// Whether nothing is configured that a plain `command:` agent does not know.
 fn is_plain(settings: &AgentSettings) -> bool {
-    let AgentSettings { turns, command, stdin, parser, env, args, timeout, idle_timeout, .. } = settings;
+    let AgentSettings { turns, command, stdin, parser, env, args, tools, timeout, idle_timeout, .. } = settings;
     let limits = (turns, stdin, parser, timeout, idle_timeout);
-    limits == (&None, &None, &None, &None, &None) && command.is_empty() && env.is_empty() && args.is_empty()
+    let lists = command.is_empty() && args.is_empty() && tools.is_empty();
+    limits == (&None, &None, &None, &None, &None) && lists && env.is_empty()
 }
 
 /// Settings with others over them.
@@ -329,6 +365,7 @@ fn over(below: AgentSettings, above: &AgentSettings) -> AgentSettings {
         stdin: above.stdin.or(below.stdin),
         parser: above.parser.or(below.parser),
         args: list(above.args, below.args),
+        tools: list(above.tools, below.tools),
         permission_mode: above.permission_mode.or(below.permission_mode),
         timeout: above.timeout.or(below.timeout),
         idle_timeout: above.idle_timeout.or(below.idle_timeout),
@@ -406,6 +443,34 @@ mod tests {
         assert_eq!(shown(&roster, "command:echo"), "command");
         assert!(shown(&roster, "gemini").contains("install it with `npm install -g @google/gemini-cli`"));
         assert!(shown(&roster, "cluade").contains("did you mean `claude`?"));
+    }
+
+    #[test]
+    fn tools_are_held_or_refused_and_never_passed_over() {
+        let yaml = "agents:\n  claude: {tools: [read_file]}\n  reviewer: {runner: claude}\n  \
+                    writer: {runner: claude, tools: [write_file]}\n  other: {runner: codex, tools: [read_file]}\n  \
+                    mine: {command: [codex, --only, '{tools}'], tools: [x]}\n  \
+                    plain: {command: [codex], tools: [x]}\n  far: {runner: 'acp:codex', tools: [x]}\n  \
+                    bare: {runner: 'command:codex', tools: [x]}\n";
+        let (roster, _bin) = roster(yaml, &[]);
+        let tools = |agent: &str| match roster.of(&node(agent)) {
+            Ok(agent) => agent.as_program().unwrap().settings.tools.join(" "),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(
+            ["claude", "reviewer", "writer", "mine"].map(tools),
+            ["read_file", "read_file", "write_file", "x"],
+            "what is said about a kind holds for the names it has"
+        );
+        assert_eq!(
+            tools("other"),
+            "`agents.other.tools` is set, but `codex` cannot be kept to some of its tools; remove it, or let \
+             `claude` or `builtin` work"
+        );
+        for agent in ["plain", "bare"] {
+            assert!(tools(agent).ends_with("remove it, or put `{tools}` into its command"), "{}", tools(agent));
+        }
+        assert!(tools("far").starts_with("`agents.far.tools` is set, but `codex`"), "{}", tools("far"));
     }
 
     #[test]

@@ -179,15 +179,15 @@ section! {
         task: Option<PathBuf> = None,
         /// The agent's model.
         model: Option<String> = None,
-        /// The tools the agent may use; all when the list is empty.
+        /// The tools the agent may use; all when the list is empty. Agents that cannot be kept to some are refused.
         tools: Vec<String> = Vec::new(),
         /// How the turns of an agent that is a program are told apart. Without it: gateway where its provider has a key,
         /// else by its stream, else not at all.
         turns: Option<TurnMode> = None,
         /// The provider the agent's model calls are forwarded to, with `turns: gateway`.
         provider: Option<ProviderName> = None,
-        /// The program and its arguments, in place of the usual ones, with {prompt}, {prompt_file}, {model}, {cwd} and
-        /// {session} filled in.
+        /// The program and its arguments, in place of the usual ones, with {prompt}, {prompt_file}, {model}, {tools},
+        /// {cwd} and {session} filled in.
         command: Vec<String> = Vec::new(),
         /// What the program reads: nothing, or the task.
         stdin: Option<AgentStdin> = None,

@@ -100,6 +100,8 @@ impl CliAgent {
         values.set("session", start.session);
         values.set("permission_mode", self.settings.permission_mode.clone());
         values.set("hooks", start.hooks);
+        let tools = Some(&self.settings.tools).filter(|tools| !tools.is_empty() && job.tools);
+        values.set("tools", tools.map(|tools| preset.tools_in_a_word(tools)));
         let needs_file = template.iter().chain(&self.settings.args).any(|word| word.contains("{prompt_file}"));
         if needs_file {
             let file = prompt_file(&job.status_file, prompt).map_err(|error| {
@@ -111,7 +113,7 @@ impl CliAgent {
         if let Some(at) = template.iter().position(|word| word == "{permissions}") {
             template.splice(at..=at, self.permissions(job).iter().cloned());
         }
-        let more = start.hooks.iter().flat_map(|_| &preset.hooks);
+        let more = tools.iter().flat_map(|_| &preset.tools.args).chain(start.hooks.iter().flat_map(|_| &preset.hooks));
         let more = more.chain(start.endpoint.iter().flat_map(|_| &preset.gateway.args)).chain(&self.settings.args);
         let more: Vec<String> = more.cloned().collect();
         let filled = |template: &[String]| values.words(template).map_err(|error| failed(error.to_string()));
@@ -287,6 +289,27 @@ mod tests {
         assert!(
             agent.prompt(&job, false, bounds.as_ref()).contains("The network reaches your model and nothing else.")
         );
+    }
+
+    #[test]
+    fn an_agent_is_kept_to_its_tools_in_its_own_words() {
+        let mut reviewer = agent("claude", TurnMode::Node);
+        let line = |agent: &CliAgent, job: &Job| {
+            let command = agent.command(job, "x", Start::default()).unwrap();
+            command.argv.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        };
+        let all = line(&reviewer, &job());
+        assert!(!all.contains("--tools") && !all.contains("--strict-mcp-config"), "{all}");
+        reviewer.settings.tools = vec!["read_file".into(), "grep".into(), "WebFetch".into()];
+        let kept = line(&reviewer, &job());
+        assert!(kept.contains(" --tools Read,Grep,WebFetch --strict-mcp-config"), "{kept}");
+        let none = line(&reviewer, &Job { tools: false, ..job() });
+        assert!(!none.contains("Grep"), "a node without tools has none of them: {none}");
+        let mut own = agent("command", TurnMode::Node);
+        own.preset.argv = vec!["--only".into(), "{tools}".into(), "--go".into()];
+        assert_eq!(line(&own, &job()), "/bin/true --go");
+        own.settings.tools = vec!["read_file".into(), "x".into()];
+        assert_eq!(line(&own, &job()), "/bin/true --only read_file,x --go");
     }
 
     #[test]

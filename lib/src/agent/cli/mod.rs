@@ -44,6 +44,8 @@ pub struct CliSettings {
     pub args: Vec<String>,
     /// What it may do without asking, in its own words.
     pub permission_mode: Option<String>,
+    /// The tools it is kept to; all when the list is empty.
+    pub tools: Vec<String>,
     /// Seconds one run may take.
     pub timeout: Option<u64>,
     /// Seconds it may be silent.

@@ -42,6 +42,9 @@ pub struct Preset {
     pub resume: Vec<String>,
     /// What stands for `{permissions}`.
     pub permissions: Permissions,
+    /// How it is kept to some of its tools.
+    #[serde(default)]
+    pub tools: Toolbox,
     /// Further arguments with `turns: hooks`.
     #[serde(default)]
     pub hooks: Vec<String>,
@@ -98,6 +101,16 @@ pub struct Permissions {
     pub given: Vec<String>,
     /// Where the node has no tools.
     pub no_tools: Vec<String>,
+}
+
+/// How a program is kept to some of its tools.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Toolbox {
+    /// Arguments, with `{tools}` for their names; none where it cannot be done.
+    pub args: Vec<String>,
+    /// What the program calls the tools of the built-in agent. Others have the names it gives them.
+    pub names: BTreeMap<String, String>,
 }
 
 /// How a program is brought to call its model at another address.
@@ -165,6 +178,17 @@ impl Preset {
         is_command || !self.permissions.no_tools.is_empty()
     }
 
+    /// Whether it can be told, with these further arguments, to use only some of its tools.
+    pub fn can_be_given_tools(&self, args: &[String]) -> bool {
+        self.tools.args.iter().chain(&self.argv).chain(args).any(|word| word.contains("{tools}"))
+    }
+
+    /// These tools by the names it has for them, in a word.
+    pub fn tools_in_a_word(&self, tools: &[String]) -> String {
+        let own = |tool: &String| self.tools.names.get(tool).unwrap_or(tool).clone();
+        tools.iter().map(own).collect::<Vec<_>>().join(",")
+    }
+
     /// The preset of a kind of agent.
     pub fn of(kind: &str) -> Option<&'static Self> {
         TABLE.get(kind)
@@ -188,6 +212,7 @@ impl Preset {
             program,
             resume: Vec::new(),
             permissions: Permissions::default(),
+            tools: Toolbox::default(),
             hooks: Vec::new(),
             env: BTreeMap::new(),
             bounded_env: BTreeMap::new(),
@@ -206,6 +231,8 @@ impl Preset {
             self.program.clone_from(program);
             self.argv = argv.to_vec();
             self.resume.clear();
+            // Who writes the whole command line says in it where the tools go.
+            self.tools.args.clear();
             // The task is in the arguments, so it is not read as well unless that is said.
             let in_arguments = argv.iter().any(|word| word.contains("{prompt}") || word.contains("{prompt_file}"));
             self.stdin = if in_arguments { AgentStdin::None } else { AgentStdin::Prompt };
