@@ -115,8 +115,15 @@ pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
 pub async fn configured(config: &Config, roster: &Roster, environment: &Environment) -> Vec<Finding> {
     let mut choices: Vec<(String, AgentChoice, Option<&str>)> = Vec::new();
     choices.extend(config.agent.iter().map(|choice| ("agent".to_owned(), choice.clone(), None)));
-    let named = config.agents.iter().filter_map(|(name, agent)| Some((name, agent.runner.clone()?)));
-    choices.extend(named.map(|(name, choice)| (format!("agents.{name}.runner"), choice, Some(name.as_str()))));
+    for (name, agent) in &config.agents {
+        let key = if agent.runner.is_some() { format!("agents.{name}.runner") } else { format!("agents.{name}") };
+        // An entry named like a kind of agent says nothing about who is to work.
+        let is_kind = agent.runner.is_none() && name.parse::<AgentChoice>().is_ok();
+        if let (false, Ok(choice)) = (is_kind, roster.choice_of(name)) {
+            let works = agent.runner.is_some() || choice != AgentChoice::Simulation;
+            choices.extend(works.then_some((key, choice, Some(name.as_str()))));
+        }
+    }
     let steps = config.tree.steps.iter().filter_map(|(name, step)| Some((name, step.runner.clone()?)));
     choices.extend(steps.map(|(name, choice)| (format!("tree.steps.{name}.runner"), choice, None)));
     let mut findings = Vec::new();

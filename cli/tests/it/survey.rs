@@ -228,6 +228,28 @@ fn doctor_finds_nothing_wrong_with_a_good_world() {
 }
 
 #[test]
+fn doctor_looks_at_agents_by_a_template_too() {
+    let bare = Bare::new();
+    bare.install("aider", "aider 0.86.1");
+    bare.0.configure(
+        "agents:\n  aider: {command: [aider, --message-file, '{prompt_file}']}\n  \
+         gone: {command: [nowhere, '{prompt}']}\n  kept: {command: [aider], tools: [read_file]}\n  \
+         claude: {idle_timeout: 60}\n  plain: {model: smart}\n",
+    );
+    let ran = bare.pleach(&["doctor"]).expect(7);
+    let agents: Vec<&str> =
+        ran.stdout.lines().skip_while(|line| !line.contains("runs are simulated")).skip(2).take(5).collect();
+    insta::assert_snapshot!(agents.join("\n"), @r"
+    ok     agent       `agents.aider` is command:aider --message-file '{prompt_file}'
+    error  agent       `agents.gone` (command:nowhere '{prompt}'): nowhere is not installed: there is no program `nowhere` on PATH
+                       fix: install it, or correct the command
+    error  agent       `agents.kept` (command:aider): `agents.kept.tools` is set, but `aider` cannot be kept to some of its tools
+                       fix: remove it, or put `{tools}` into its command
+    ");
+    assert!(!ran.stdout.contains("agents.claude") && !ran.stdout.contains("agents.plain"), "{ran}");
+}
+
+#[test]
 fn doctor_names_what_does_not_work_and_how_to_mend_it() {
     let bare = Bare::new();
     bare.0.configure(
