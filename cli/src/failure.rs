@@ -1,5 +1,7 @@
 //! What an error of the library means for the person who asked: the exit code, and how to mend it.
 
+use std::path::Path;
+
 use pleach::engine::tree;
 use pleach::plan::diagnostic::Severity;
 use pleach::workspace::{Holder, LockError};
@@ -123,6 +125,19 @@ fn of_target_lock(error: &LockError) -> Failure {
     let kill = Holder::read(holder).process.map(|process| format!(", or with `kill {process}`")).unwrap_or_default();
     let hint = format!("wait until it ends, or stop it with Ctrl-C where it runs{kill}: it can be gone on with later");
     of_lock(error).hint(hint)
+}
+
+/// A failure of a run whose repository is gone, whatever it met first: nothing of it can be gone on with.
+pub fn of_lost_repository(failure: Failure, common_dir: &Path, copy: Option<&Path>) -> Failure {
+    let files = copy.map(|copy| format!("; files as they were last are in {}", copy.display())).unwrap_or_default();
+    let message =
+        format!("the git directory of the repository, {}, was deleted while the run worked", common_dir.display());
+    let mut lost = Failure::new(Exit::Environment, message).hint(format!(
+        "commits, branches and records that were not pushed elsewhere are lost with it, and the run cannot be resumed; \
+         clone the repository anew{files}"
+    ));
+    lost.causes = std::iter::once(failure.message).chain(failure.causes).collect();
+    lost
 }
 
 /// The error's own sentence and what lies behind it.

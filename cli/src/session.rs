@@ -17,12 +17,12 @@ use pleach::plan::pipeline::Node;
 use pleach::process::sandbox::{self, Chosen};
 use pleach::process::{Cancel, Canceller, Spawner};
 use pleach::text::counted;
-use pleach::workspace::{WorktreeSettings, repo_name};
+use pleach::workspace::{WorkingCopy, WorktreeSettings, repo_name};
 
 use crate::answers::{Answers, Console};
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::failure::{of_engine, of_lost_repository};
 use crate::render::progress::Progress;
 use crate::render::{Out, duration, spent};
 use crate::settings::Settings;
@@ -199,6 +199,10 @@ pub async fn see_through(globals: &Globals, mut session: Session) -> Result<Exit
         Err(error) => {
             let failure = of_engine(&error);
             let id = &session.id;
+            if session.repo().is_gone() {
+                let copy = session.working_copy().map(WorkingCopy::path).filter(|copy| copy.is_dir());
+                return Err(of_lost_repository(failure, session.repo().common_dir(), copy));
+            }
             let resume = match &error {
                 pleach::engine::Error::UnknownAnswer { node, .. } => {
                     format!("pleach resume {id} --answer {node}=CHOICE")

@@ -17,7 +17,7 @@ use crate::answers::Answers;
 use crate::commands::Globals;
 use crate::commands::run::{agent_nodes, any_alone, block_on, warn_of_dirty_files};
 use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_tree};
+use crate::failure::{of_engine, of_lost_repository, of_tree};
 use crate::render::Out;
 use crate::render::tree::next_words;
 use crate::session::{Place, build, introduce, say_protection};
@@ -86,6 +86,11 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
     outwait_orphans(&repo, Copy::OfTasks(&plan.target), |text| anstream::eprintln!("{text}"));
     let ended = block_on(built.canceller, async {
         introduce(globals, &built.engine, &workers).await;
+        let place = repo.clone();
+        let failed = |error: pleach::engine::tree::Error| match place.is_gone() {
+            true => of_lost_repository(of_tree(&error), place.common_dir(), None),
+            false => of_tree(&error),
+        };
         let run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;
         shown.begin(&plan, run.progress(), &run.changes().map_err(|error| of_tree(&error))?);
         say_protection(globals, &built.protection, alone);
@@ -93,7 +98,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
         let ended = loop {
             let mut run = parked.go_on(&plan).map_err(|error| of_tree(&error))?;
             let ended = run.run(&mut |note| shown.note(note)).await;
-            match ended.map_err(|error| of_tree(&error))? {
+            match ended.map_err(failed)? {
                 TreeEnded::Edited => parked = run.park(),
                 ended => break ended,
             }

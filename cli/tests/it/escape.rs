@@ -465,7 +465,10 @@ fn without_a_sandbox_a_deleted_git_directory_ends_the_run_and_costs_no_file() {
         let before = files(&world);
         let copy = world.env.root().join("copy");
         let ran = run(&world, &format!("{REPO}; echo 1 > one; pwd > {}; rm -rf \"$R/.git\"", copy.display())).expect(7);
-        assert!(ran.stderr.contains("is missing or damaged"), "{ran}");
+        let gone = format!("{}/repo/.git, was deleted while the run worked", world.env.root().display());
+        assert!(ran.stderr.contains(&gone), "{ran}");
+        assert!(ran.stderr.contains("not pushed elsewhere are lost with it, and the run cannot be resumed"), "{ran}");
+        assert!(!ran.stderr.contains("pleach resume") && !ran.stderr.contains("nothing recorded is lost"), "{ran}");
         assert_eq!(files(&world), before, "{ran}");
         let one = PathBuf::from(world.env.read(copy).trim()).join("one");
         assert_eq!(fs::read_to_string(one).unwrap(), "1\n", "what was written in the worktree is still there: {ran}");

@@ -15,6 +15,7 @@ use super::{Error, Observer, Pause, Session};
 use crate::budget::Allowance;
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
+use crate::git::Repo;
 use crate::ids::NodeId;
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
@@ -275,6 +276,11 @@ impl Session {
     /// Whether the repository has files the user works on.
     pub fn has_checkout(&self) -> bool {
         self.repo.workdir().is_some()
+    }
+
+    /// The repository it works in.
+    pub fn repo(&self) -> &Repo {
+        &self.repo
     }
 
     /// The working copy, while no node runs.

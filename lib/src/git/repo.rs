@@ -64,6 +64,12 @@ impl Repo {
         &self.shared.common_dir
     }
 
+    /// Whether somebody has deleted the git directory since it was opened.
+    pub fn is_gone(&self) -> bool {
+        let common = self.common_dir();
+        !common.join("HEAD").exists() || !common.join("objects").is_dir()
+    }
+
     /// The directory of the files, none in a bare repository.
     pub fn workdir(&self) -> Option<&Path> {
         self.shared.handle.work_dir()
