@@ -13,6 +13,7 @@ use pleach::git::Repo;
 use pleach::plan::spec;
 use pleach::plan::tree::TaskTree;
 use pleach::text::counted;
+use pleach::workspace::Scratch;
 use serde_json::json;
 
 use crate::answers::Answers;
@@ -135,26 +136,21 @@ fn by_agent(
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     let place = repo.map_or(globals.dir.as_path(), Repo::common_dir);
     trust::require(&trust::Store::new(&settings.state_dir), place, items, ask)?;
-    let dir = std::env::temp_dir().join(format!("pleach-plan-{}", pleach::workspace::new_session_id()));
-    let unusable = |error: std::io::Error| {
-        Failure::new(Exit::Environment, format!("cannot make `{}`", dir.display())).because(&error)
-    };
-    fs::create_dir_all(&dir).map_err(unusable)?;
+    // What the planner leaves there is of no use to anybody, and goes with it.
+    let scratch = Scratch::make(&settings.state_dir)
+        .map_err(|error| Failure::new(Exit::Environment, "cannot make a directory for the planner").because(&error))?;
     let model = args.model.as_deref().or_else(|| config.tree.steps.get("implement")?.model.as_deref());
     if globals.verbosity >= 0 {
         anstream::eprintln!("{} plans from {}", agent.kind(), counted(files.len(), "file"));
     }
     let engine = Arc::clone(&built.engine);
     let cancel = engine.cancel.clone();
-    let planned = block_on(built.canceller, async {
+    block_on(built.canceller, async {
         let timeout = config.tree.runner_timeout.map(Duration::from_secs);
         let sandbox = engine.sandbox.as_ref();
-        let planner = Planner { agent: &*agent, dir: &dir, model, timeout, sandbox, cancel: &cancel };
+        let planner = Planner { agent: &*agent, dir: scratch.path(), model, timeout, sandbox, cancel: &cancel };
         planner.plan(files).await.map_err(|error| failure(&error))
-    });
-    // What the planner left there is of no use to anybody.
-    let _ = fs::remove_dir_all(&dir);
-    planned
+    })
 }
 
 fn failure(error: &PlanError) -> Failure {

@@ -304,6 +304,9 @@ fn told(left: &Leftover) -> String {
             format!("the working copy {} of session {session}, which is gone", path.display())
         }
         Leftover::Forgotten { path } => format!("git's note of the working copy {}, which is gone", path.display()),
+        Leftover::Scratch { path } => {
+            format!("the temporary files {} of a run that was killed", path.display())
+        }
         Leftover::Home { session, path } => {
             format!("the agents' directory {} of session {session}, which is gone", path.display())
         }

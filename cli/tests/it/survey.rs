@@ -389,6 +389,56 @@ fn doctor_names_sessions_that_were_killed() {
 }
 
 #[test]
+fn temporary_files_of_killed_runs_are_removed() {
+    let available = pleach::process::sandbox::available();
+    if available.landlock_abi.is_none() && available.bubblewrap.is_none() {
+        // The macros' output is kept back by the test harness, and this must be seen.
+        let _ = std::io::Write::write_all(
+            &mut std::io::stderr(),
+            b"SKIPPED temporary_files_of_killed_runs_are_removed: there is no sandbox on this machine\n",
+        );
+        return;
+    }
+    let bare = Bare::new();
+    let env = &bare.0;
+    let scratch = || {
+        let all = std::fs::read_dir(env.root().join("tmp")).unwrap().map(|entry| entry.unwrap().path());
+        all.filter(|path| path.join("left").exists()).collect::<Vec<_>>()
+    };
+    let gate = crate::sessions::Gate::new(env, "tool");
+    let command = format!("echo 1 > $TMPDIR/left; {}", gate.command());
+    let dot = graph("one", &format!("{} start -> work -> exit", tool("work", &command)));
+    let kill = || {
+        let mut run = env.start(&dot, &[]);
+        let held = gate.reached(&mut run);
+        let told = bare.doctor(&[]);
+        assert!(!told.contains("temporary files"), "those of a run that lives are its own: {told}");
+        run.signal("KILL");
+        run.end();
+        drop(held);
+        env.assert_no_process_left();
+        scratch()
+    };
+    let left = kill();
+    assert_eq!(left.len(), 1);
+    let told = bare.pleach(&["doctor"]).expect(0);
+    let message = format!("warn   leftovers   the temporary files {} of a run that was killed", left[0].display());
+    assert!(told.stdout.contains(&message), "{told}");
+    assert!(left[0].is_dir(), "looking changes nothing");
+    let mended = bare.pleach(&["doctor", "--fix"]).expect(0);
+    assert!(mended.stdout.contains(&format!("removed the temporary files {}", left[0].display())), "{mended}");
+    assert_eq!(scratch(), Vec::<std::path::PathBuf>::new());
+
+    assert_eq!(kill().len(), 1);
+    gate.stay_open();
+    let second = env.sessions().pop().expect("two sessions");
+    env.pleach(&["-y", "resume", &second]).expect(0);
+    assert_eq!(scratch(), Vec::<std::path::PathBuf>::new(), "the next run has removed them, and its own");
+    let clean = bare.doctor(&[]);
+    assert!(clean.contains("ok     leftovers   none"), "{clean}");
+}
+
+#[test]
 fn doctor_asks_providers_only_when_told_to_and_without_a_key() {
     let bare = Bare::new();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");

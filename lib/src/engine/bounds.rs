@@ -1,50 +1,16 @@
 //! What the commands of a node may touch, and the place for their temporary files.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
-use std::io;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use super::Engine;
 use crate::process::Sandbox;
 use crate::process::sandbox::{Place, Policy};
-use crate::workspace::{self, WorkingCopy};
+use crate::workspace::{self, Scratch, WorkingCopy};
 
-/// How often another name is tried when one is taken.
-const TRIES: u32 = 16;
-
-/// A directory for temporary files that is removed with all in it. It lies with all the others of the system: names
-/// of sockets are short, and the state directory may lie deep.
-#[derive(Debug)]
-pub(super) struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new() -> io::Result<Self> {
-        let mut tries = TRIES;
-        loop {
-            let name: String = std::iter::repeat_with(fastrand::lowercase).take(8).collect();
-            let path = std::env::temp_dir().join(format!("pleach-{name}"));
-            tries -= 1;
-            match DirBuilder::new().mode(0o700).create(&path) {
-                Ok(()) => return Ok(Self(path)),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries > 0 => {}
-                Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// The variables by which programs find it.
-    pub(super) fn variables(&self) -> impl Iterator<Item = (OsString, Option<OsString>)> {
-        ["TMPDIR", "TMP", "TEMP"].into_iter().map(|name| (name.into(), Some(self.0.clone().into())))
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // What cannot be removed the system removes with other temporary files.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// The variables by which programs find a directory for temporary files.
+pub(super) fn variables(scratch: &Scratch) -> impl Iterator<Item = (OsString, Option<OsString>)> {
+    ["TMPDIR", "TMP", "TEMP"].into_iter().map(|name| (name.into(), Some(scratch.path().into())))
 }
 
 /// The bounds of what works in a working copy, before it is known who.
@@ -58,7 +24,7 @@ pub(super) struct Bounds<'a> {
 impl Engine {
     /// A place for temporary files, where commands are bound and could not write to that of the system.
     pub(super) fn scratch(&self) -> Result<Option<Scratch>, workspace::Error> {
-        let made = self.sandbox.as_ref().map(|_| Scratch::new()).transpose();
+        let made = self.sandbox.as_ref().map(|_| Scratch::make(&self.state_dir)).transpose();
         let path = std::env::temp_dir();
         made.map_err(|source| workspace::Error::Io { doing: "make a directory for temporary files in", path, source })
     }
@@ -71,7 +37,7 @@ impl Engine {
         own: impl IntoIterator<Item = PathBuf>,
     ) -> Option<Bounds<'a>> {
         let policy = self.sandbox.as_ref()?;
-        let own = scratch.map(|scratch| scratch.0.clone()).into_iter().chain(own).collect();
+        let own = scratch.map(|scratch| scratch.path().to_owned()).into_iter().chain(own).collect();
         Some(Bounds { policy, copy, own })
     }
 }

@@ -10,7 +10,7 @@ use super::{Error, Session};
 use crate::git::{Listed, Repo, Worktree};
 use crate::ids::{CommitId, RepoPath, SessionId};
 use crate::record::History;
-use crate::workspace::{Lock, agent_homes};
+use crate::workspace::{self, Lock, Scratch, agent_homes};
 
 /// Something a session has left that is not in this repository any more.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,6 +37,11 @@ pub enum Leftover {
         /// The session.
         session: SessionId,
         /// Where it is.
+        path: PathBuf,
+    },
+    /// Temporary files of a run that was killed, in whatever repository.
+    Scratch {
+        /// Where they are.
         path: PathBuf,
     },
 }
@@ -78,6 +83,8 @@ impl Session {
         let locks = Lock::names(common).map_err(Error::from)?;
         let of_nobody = |name: &String| session_of_lock(name).is_some_and(|session| gone(&session));
         found.extend(locks.into_iter().filter(of_nobody).map(|name| Leftover::Lock { name }));
+        let scratch = Scratch::left(&places.state_dir).into_iter();
+        found.extend(scratch.map(|left| Leftover::Scratch { path: left.path }));
         Ok(found)
     }
 }
@@ -99,6 +106,15 @@ impl Leftover {
                 let locks = Locks::take(repo, session)?;
                 remove_directory(path)?;
                 locks.remove().map_err(Error::from)?;
+                Ok(None)
+            }
+            Self::Scratch { path } => {
+                // Somebody may have removed it since, and even have made another in its place.
+                let left = Scratch::left(&places.state_dir).into_iter().find(|left| left.path == *path);
+                left.map_or(Ok(()), workspace::Left::remove).map_err(|source| {
+                    let path = path.clone();
+                    workspace::Error::Io { doing: "remove", path, source }
+                })?;
                 Ok(None)
             }
             Self::Worktree { session, path } => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::bounds::Scratch;
+use super::bounds;
 use super::locks::Locks;
 use super::task::{TREE_FILE, TaskStart, shared_copy};
 use super::{Engine, Error, Opened, Session};
@@ -20,7 +20,7 @@ use crate::process::{Command, Exit, Limits};
 use crate::record::{self, Batch, Recorder};
 use crate::state::State;
 use crate::workspace::{
-    self, KEEP, Position, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch,
+    self, KEEP, Position, Scratch, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch,
 };
 
 /// A file in a working copy's git directory, which git removes with it: its ignored files and its setup are there.
@@ -126,6 +126,8 @@ impl Session {
             self.record_making(events)?;
             return Ok(kept);
         }
+        // A run that was killed could not remove its temporary files.
+        tokio::task::block_in_place(|| Scratch::clear_up(&self.engine.state_dir));
         self.engine.worktrees.hide_base(&self.repo)?;
         let path = self.copy_path(&name);
         let exists = path.join(".git").exists();
@@ -227,7 +229,7 @@ impl Session {
         let (Some(script), Some(copy)) = (&self.engine.worktrees.setup, &self.copy) else { return Ok(()) };
         let scratch = self.engine.scratch()?;
         let mut command = Command::shell(script, copy.path());
-        command.env = scratch.iter().flat_map(Scratch::variables).collect();
+        command.env = scratch.iter().flat_map(bounds::variables).collect();
         let bounds = self.engine.bounds(copy, scratch.as_ref(), None);
         command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
         command.limits = Limits { output: 64 * 1024, ..Limits::default() };

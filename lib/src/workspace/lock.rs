@@ -179,7 +179,7 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
+pub(super) fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     match std::fs::metadata(path) {
         Ok(theirs) => Ok(is_same(&ours, &theirs)),
@@ -188,7 +188,7 @@ fn is_same_file(file: &File, path: &Path) -> io::Result<bool> {
     }
 }
 
-fn host() -> String {
+pub(super) fn host() -> String {
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

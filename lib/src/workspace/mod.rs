@@ -6,6 +6,7 @@ mod guard;
 mod keep;
 mod lock;
 mod names;
+mod scratch;
 mod settings;
 
 pub use copy::{Author, Change, Position, WorkingCopy};
@@ -17,6 +18,7 @@ pub use names::{
     agent_home, agent_homes, branch_key, branch_of_key, branch_ref, default_worktree_base, new_session_id,
     phase_branch, phase_branches, repo_name, session_branch, task_branch, task_branches,
 };
+pub use scratch::{Left, Scratch};
 pub use settings::WorktreeSettings;
 
 use crate::git;

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::cancel::NodeCancel;
 use self::command::CommandRun;
 use super::assignment::Work;
-use super::bounds::{Bounds, Scratch};
+use super::bounds::{self, Bounds};
 use super::budget::Order;
 use super::task::{StepReport, TaskJob};
 use super::{Engine, status_file};
@@ -30,7 +30,7 @@ use crate::plan::pipeline::{Node, WritePolicy};
 use crate::state::Visit;
 use crate::text::listed;
 use crate::trailer::TurnFacts;
-use crate::workspace::{Change, Error, Guard, Lock, WorkingCopy, branch_ref};
+use crate::workspace::{Change, Error, Guard, Lock, Scratch, WorkingCopy, branch_ref};
 
 /// A turn to be recorded.
 #[derive(Debug)]
@@ -361,7 +361,7 @@ impl Worker {
             set("PLEACH_VISIT", &self.visit.visit.to_string()),
             set("PLEACH_ATTEMPT", &self.visit.attempt.to_string()),
         ]);
-        env.extend(self.scratch.iter().flat_map(Scratch::variables));
+        env.extend(self.scratch.iter().flat_map(bounds::variables));
         env
     }
 

@@ -25,6 +25,7 @@ pub use admin::Listed;
 pub(super) use admin::linked_git_dir;
 pub use files::{Held, HeldBack, Limits, Written};
 pub use restore::Restored;
+pub(crate) use restore::remove_directory;
 pub use scan::Scan;
 
 use super::diff::{Change, ChangeKind};

@@ -174,7 +174,7 @@ fn remove_file(place: &Path) -> Result<(), Error> {
 }
 
 /// Removes a directory with everything in it, also where it was made read-only.
-pub(super) fn remove_directory(place: &Path) -> Result<(), Error> {
+pub(crate) fn remove_directory(place: &Path) -> Result<(), Error> {
     if std::fs::remove_dir_all(place).is_ok() {
         return Ok(());
     }
