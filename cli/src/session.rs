@@ -89,6 +89,7 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
         worktrees: WorktreeSettings {
             base: config.worktrees.base.clone(),
             setup: config.worktrees.setup.clone(),
+            exclude: config.worktrees.exclude.clone(),
             include_ignored: config.worktrees.include_ignored.iter().map(PathBuf::from).collect(),
         },
         interviewer: interviewer(answers),
@@ -198,11 +199,11 @@ pub async fn see_through(globals: &Globals, mut session: Session) -> Result<Exit
         Ok(ended) => ended,
         Err(error) => {
             let failure = of_engine(&error);
-            let id = &session.id;
             if session.repo().is_gone() {
                 let copy = session.working_copy().map(WorkingCopy::path).filter(|copy| copy.is_dir());
                 return Err(of_lost_repository(failure, session.repo().common_dir(), copy));
             }
+            let id = &session.id;
             let resume = match &error {
                 pleach::engine::Error::UnknownAnswer { node, .. } => {
                     format!("pleach resume {id} --answer {node}=CHOICE")

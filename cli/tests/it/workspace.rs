@@ -425,6 +425,39 @@ fn ignored_files_are_copied_in_and_never_committed() {
 }
 
 #[test]
+fn what_is_excluded_is_not_in_worktrees_and_stays_in_every_commit() {
+    let env = TestEnv::with_repo();
+    env.write("repo/.claude/settings.json", "{}\n");
+    env.write("repo/old/deep/file", "old\n");
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "More"]);
+    env.configure("worktrees: {exclude: [.claude/, old]}\n");
+    let gate = Gate::new(&env, "second");
+    let look = "ls -A > seen; git status --porcelain > state";
+    let dot = graph(
+        "some",
+        &format!(
+            "{} {} start -> a -> b -> exit",
+            tool("a", look),
+            tool("b", &format!("{}; echo 2 > two", gate.command()))
+        ),
+    );
+    let mut run = env.start(&dot, &[]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    gate.stay_open();
+    env.resume(&[]).expect(0);
+    assert_eq!(env.committed("seen"), ".git\nREADME.md\nseen");
+    assert_eq!(env.committed("state"), "?? seen\n?? state");
+    assert_eq!(env.files(), [".claude/settings.json", "README.md", "old/deep/file", "seen", "state", "two"]);
+    env.configure("worktrees: {exclude: [../other]}\n");
+    let ran = env.pleach(&["config"]).expect(2);
+    assert!(ran.stderr.contains("`../other` is no path from the root of the repository"), "{ran}");
+}
+
+#[test]
 fn setup_runs_once_in_each_new_worktree() {
     let env = TestEnv::with_repo();
     env.write("repo/.gitignore", "deps\n");

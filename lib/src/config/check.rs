@@ -12,6 +12,19 @@ pub(super) fn check(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     tools(config, tree, reading);
     repos(config, tree, reading);
     numbers(config, tree, reading);
+    left_out(config, tree, reading);
+}
+
+/// What is left out of worktrees is named from the root of the repository.
+fn left_out(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+    let is_path = |path: &str| {
+        let path = path.strip_suffix('/').unwrap_or(path);
+        !path.contains('\n') && path.split('/').all(|part| !["", ".", ".."].contains(&part))
+    };
+    for path in config.worktrees.exclude.iter().filter(|path| !is_path(path)) {
+        let at = place(tree, &["worktrees", "exclude"]);
+        reading.fail(at, format!("`{path}` is no path from the root of the repository"));
+    }
 }
 
 /// The place of a setting, or of the nearest one around it that was written.

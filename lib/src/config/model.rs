@@ -378,7 +378,7 @@ section! {
         base: Option<PathBuf> = None,
         /// A command that is run once in each new worktree.
         setup: Option<String> = None,
-        /// Tracked paths that are left out of worktrees.
+        /// Tracked files and directories that are left out of worktrees. They stay what they are in every commit.
         exclude: Vec<String> = Vec::new(),
         /// Ignored paths that are copied into worktrees and never committed.
         include_ignored: Vec<String> = Vec::new(),

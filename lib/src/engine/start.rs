@@ -138,7 +138,7 @@ impl Session {
                 if path.symlink_metadata().is_err() {
                     Worktree::remove(&self.repo, &path)?;
                 }
-                Worktree::add(&self.repo, &path, at.base)
+                Worktree::add_sparse(&self.repo, &path, at.base, &self.engine.worktrees.left_out())
             }
         })?;
         worktree.exclude(&self.engine.worktrees.never_commit());

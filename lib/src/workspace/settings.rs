@@ -14,6 +14,8 @@ pub struct WorktreeSettings {
     pub base: Option<PathBuf>,
     /// A command run once in each new one.
     pub setup: Option<String>,
+    /// Tracked files and directories that are left out, as rules of a sparse checkout say it, from the root.
+    pub exclude: Vec<String>,
     /// Ignored files and directories of the user's checkout that are copied in.
     pub include_ignored: Vec<PathBuf>,
 }
@@ -22,6 +24,20 @@ impl WorktreeSettings {
     /// The paths that are never committed, whatever `.gitignore` says.
     pub fn never_commit(&self) -> Vec<RepoPath> {
         self.include_ignored.iter().map(|path| RepoPath::new(path.as_os_str().as_encoded_bytes())).collect()
+    }
+
+    /// The rules of a sparse checkout that leave out what is not wanted; none when all is.
+    pub fn left_out(&self) -> Vec<String> {
+        let rules = self.exclude.iter().filter_map(|path| {
+            let is_directory = path.ends_with('/');
+            let rule = exclusion(Path::new(path.trim_matches('/')))?;
+            Some(format!("!{}", if is_directory { rule.as_str() } else { rule.trim_end_matches('/') }))
+        });
+        let mut rules: Vec<String> = rules.collect();
+        if !rules.is_empty() {
+            rules.insert(0, "/*".to_owned());
+        }
+        rules
     }
 
     /// Lets git ignore the place of working copies when it lies in the user's checkout. That goes to the repository's
@@ -103,6 +119,17 @@ mod tests {
         assert_eq!(exclusion(Path::new(".orchestra/worktrees")).as_deref(), Some("/.orchestra/worktrees/"));
         assert_eq!(exclusion(Path::new("a[1]*\\ b")).as_deref(), Some("/a\\[1]\\*\\\\ b/"));
         assert_eq!(exclusion(Path::new("")), None);
+    }
+
+    #[test]
+    fn what_is_left_out_is_said_in_rules() {
+        let settings = |exclude: &[&str]| WorktreeSettings {
+            exclude: exclude.iter().map(|path| (*path).to_owned()).collect(),
+            ..WorktreeSettings::default()
+        };
+        assert_eq!(settings(&[]).left_out(), Vec::<String>::new());
+        let rules = settings(&[".claude/", "a*b", "docs/old/", "/"]).left_out();
+        assert_eq!(rules, ["/*", "!/.claude/", "!/a\\*b", "!/docs/old/"]);
     }
 
     #[test]

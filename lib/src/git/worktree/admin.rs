@@ -32,6 +32,12 @@ pub struct Listed {
 impl Worktree {
     /// Makes a new worktree at `path` with the files of `commit` and a detached HEAD.
     pub fn add(repo: &Repo, path: &Path, commit: CommitId) -> Result<Self, Error> {
+        Self::add_sparse(repo, path, commit, &[])
+    }
+
+    /// The same, but files that the rules of a sparse checkout leave out are not there, and stay what they are in every
+    /// tree. Without rules, all are there.
+    pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) -> Result<Self, Error> {
         let is_empty = |path: &Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
         if path.symlink_metadata().is_ok() && !is_empty(path) {
             return Err(Error::PlaceTaken { path: path.to_owned() });
@@ -46,9 +52,13 @@ impl Worktree {
             ["-c", "checkout.workers=0", "-c", "submodule.recurse=false"].map(OsStr::new).into();
         // Forced, so that a place git still knows, but whose files are gone, can be used again.
         args.extend(["worktree", "add", "--quiet", "--force", "--detach", "--no-guess-remote"].map(OsStr::new));
+        args.extend((!rules.is_empty()).then_some(OsStr::new("--no-checkout")));
         args.extend([path.as_os_str(), OsStr::new(&id)]);
         crash::point(Kind::HeadUpdate, When::Before);
         program.run(common, args)?.success()?;
+        if !rules.is_empty() {
+            check_out_some(repo, path, rules)?;
+        }
         crash::point(Kind::HeadUpdate, When::After);
         // Files and index are equally new, so git would read them all at every status until this is done once. It
         // reports files that differ by its exit code; a scan shows them anyway.
@@ -131,6 +141,22 @@ impl Worktree {
         let list = repo.shared.program.run(repo.common_dir(), ["worktree", "list", "--porcelain", "-z"])?.success()?;
         Ok(parse_list(&list))
     }
+}
+
+/// Checks out what the rules of a sparse checkout leave. The setting goes to this one command: the repository's own
+/// settings are the user's, and what is left out is known by the index from here on.
+fn check_out_some(repo: &Repo, path: &Path, rules: &[String]) -> Result<(), Error> {
+    let admin = admin_dir(repo, path)?.ok_or(Error::NotARepository { path: path.to_owned() })?;
+    let file = admin.join("info/sparse-checkout");
+    // A repository with a sparse checkout of its own has its rules there already, and the last rule counts.
+    let own = std::fs::read_to_string(&file).unwrap_or_default();
+    let rules = if own.is_empty() { rules } else { &rules[1..] };
+    let text = rules.iter().fold(own, |text, rule| format!("{text}{rule}\n"));
+    std::fs::create_dir_all(admin.join("info")).at("create", &admin)?;
+    std::fs::write(&file, text).at("write", &file)?;
+    let settings = ["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false"];
+    let args = settings.into_iter().chain(["read-tree", "-m", "-u", "HEAD"]);
+    repo.shared.program.run(path, args)?.success().map(drop)
 }
 
 /// Puts back what ties a worktree of this repository to it, where an agent has removed it or made it lead elsewhere, so

@@ -376,6 +376,48 @@ fn a_sparse_worktree_does_not_delete_what_it_leaves_out() {
 }
 
 #[test]
+fn what_rules_leave_out_is_not_there_and_stays_what_it_is() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/.claude/settings.json", "{}");
+    sandbox.write("repo/deep/.claude/kept", "k");
+    sandbox.write("repo/old.txt", "old");
+    sandbox.commit("repo", "more");
+    let repo = sandbox.open("repo");
+    let config = fs::read(sandbox.path("repo/.git/config")).unwrap();
+    let rules = ["/*", "!/.claude/", "!/old.txt"].map(str::to_owned);
+    let root = sandbox.path("some of it");
+    let base = repo.head().unwrap().commit;
+    let mut worktree = Worktree::add_sparse(&repo, &root, base, &rules).unwrap();
+    assert!(!root.join(".claude").exists() && !root.join("old.txt").exists());
+    assert!(root.join("a.txt").is_file() && root.join("deep/.claude/kept").is_file());
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "", "git in the worktree sees nothing missing");
+    assert!(worktree.scan().unwrap().is_empty());
+    fs::write(root.join("a.txt"), "changed").unwrap();
+    let written = record(&repo, &mut worktree);
+    assert_eq!(names(&written.paths), ["a.txt"]);
+    let mut writer = repo.writer();
+    let commit = writer.commit(&spec(written.tree, &[base], "turn")).unwrap();
+    writer.flush().unwrap();
+    worktree.follow(commit).unwrap();
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+    assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
+    worktree.restore(repo.tree_of(base).unwrap()).unwrap();
+    drop(worktree);
+    let mut worktree = Worktree::open(&repo, &root).unwrap();
+    worktree.accept(repo.tree_of(base).unwrap()).unwrap();
+    assert!(worktree.scan().unwrap().is_empty(), "also when it is opened again");
+    assert!(!root.join(".claude").exists() && !root.join("old.txt").exists());
+    for file in [".claude/settings.json", "old.txt"] {
+        assert!(repo.tree_file(written.tree, &file.into()).unwrap().is_some(), "{file}");
+    }
+    assert_eq!(fs::read(sandbox.path("repo/.git/config")).unwrap(), config, "the user's settings stay");
+    // An agent that makes what was left out has made it.
+    fs::create_dir(root.join(".claude")).unwrap();
+    fs::write(root.join(".claude/settings.json"), "{1}").unwrap();
+    assert_eq!(names(&record(&repo, &mut worktree).paths), [".claude/settings.json"]);
+}
+
+#[test]
 fn the_users_checkout_and_index_are_not_touched() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/a.txt", "the user's own change\n");
