@@ -430,9 +430,14 @@ fn temporary_files_of_killed_runs_are_removed() {
     assert_eq!(scratch(), Vec::<std::path::PathBuf>::new());
 
     assert_eq!(kill().len(), 1);
+    let killed = env.sessions().pop().expect("two sessions");
+    env.pleach(&["rm", "--force", &killed]).expect(0);
+    assert_eq!(scratch(), Vec::<std::path::PathBuf>::new(), "they go with the session");
+
+    assert_eq!(kill().len(), 1);
     gate.stay_open();
-    let second = env.sessions().pop().expect("two sessions");
-    env.pleach(&["-y", "resume", &second]).expect(0);
+    let third = env.sessions().pop().expect("three sessions");
+    env.pleach(&["-y", "resume", &third]).expect(0);
     assert_eq!(scratch(), Vec::<std::path::PathBuf>::new(), "the next run has removed them, and its own");
     let clean = bare.doctor(&[]);
     assert!(clean.contains("ok     leftovers   none"), "{clean}");

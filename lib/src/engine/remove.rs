@@ -11,7 +11,7 @@ use super::{Error, RUN_DIR, Session};
 use crate::git::{self, Limits, Listed, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId, TaskId};
 use crate::record::{SESSIONS, context_ref};
-use crate::workspace::{self, KEEP, agent_home, branch_ref};
+use crate::workspace::{self, KEEP, Scratch, agent_home, branch_ref};
 
 /// Written into the commit that keeps what was saved.
 const REASON: &str = "the session was removed";
@@ -159,6 +159,7 @@ pub struct Removal {
     records: Vec<(String, CommitId)>,
     tip: CommitId,
     locks: Locks,
+    state_dir: PathBuf,
 }
 
 impl Session {
@@ -200,6 +201,7 @@ impl Session {
             records,
             tip: summary.tip,
             locks,
+            state_dir: state_dir.to_owned(),
         })
     }
 }
@@ -229,6 +231,8 @@ impl Removal {
             remove_run_directory(&path)?;
             done(&Step::RemoveWorktree { path });
         }
+        // A run of it that was killed could not remove its temporary files.
+        Scratch::clear_up(&self.state_dir);
         if let Some(path) = self.home {
             remove_directory(&path)?;
             done(&Step::RemoveHome { path });
