@@ -458,6 +458,33 @@ fn what_is_excluded_is_not_in_worktrees_and_stays_in_every_commit() {
 }
 
 #[test]
+fn a_worktree_whose_making_was_cut_short_is_made_anew() {
+    let env = TestEnv::with_repo();
+    env.write("repo/.claude/settings.json", "{}\n");
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "More"]);
+    env.configure("worktrees: {exclude: [.claude/]}\n");
+    let gate = Gate::new(&env, "first");
+    let mut run = env.start(&one(&format!("{}; ls -A > seen", gate.command())), &[]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    gate.stay_open();
+    // As git leaves it when it is killed before the first file is there.
+    let worktree = env.worktree();
+    let admin = env.git_in(&worktree, &["rev-parse", "--absolute-git-dir"]);
+    for file in ["index", "info/sparse-checkout", "pleach-set-up"] {
+        fs::remove_file(Path::new(&admin).join(file)).unwrap();
+    }
+    fs::remove_file(worktree.join("README.md")).unwrap();
+    env.resume(&[]).expect(0);
+    assert_eq!(env.committed("seen"), ".git\nREADME.md\nseen");
+    assert_eq!(env.files(), [".claude/settings.json", "README.md", "seen"]);
+    assert_eq!(env.git(&["for-each-ref", "refs/pleach/keep/"]), "", "nothing was lost, so nothing is kept");
+}
+
+#[test]
 fn setup_runs_once_in_each_new_worktree() {
     let env = TestEnv::with_repo();
     env.write("repo/.gitignore", "deps\n");

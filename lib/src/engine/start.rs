@@ -130,12 +130,14 @@ impl Session {
         tokio::task::block_in_place(|| Scratch::clear_up(&self.engine.state_dir));
         self.engine.worktrees.hide_base(&self.repo)?;
         let path = self.copy_path(&name);
-        let exists = path.join(".git").exists();
+        // One that was never set up nobody has worked in: without an index, git was killed while it made it.
+        let is_half_made = Worktree::without_index(&path).is_some_and(|git_dir| !git_dir.join(SET_UP).exists());
+        let exists = !is_half_made && path.join(".git").exists();
         let mut worktree = tokio::task::block_in_place(|| match exists {
             true => Worktree::open(&self.repo, &path),
             false => {
                 // git may still remember a working copy whose files are gone.
-                if path.symlink_metadata().is_err() {
+                if is_half_made || path.symlink_metadata().is_err() {
                     Worktree::remove(&self.repo, &path)?;
                 }
                 Worktree::add_sparse(&self.repo, &path, at.base, &self.engine.worktrees.left_out())

@@ -66,6 +66,11 @@ impl Worktree {
         Self::open(repo, path)
     }
 
+    /// The git directory of a worktree git was about to make when it was killed: it has no index yet, or no more.
+    pub fn without_index(path: &Path) -> Option<PathBuf> {
+        linked_git_dir(path).ok().flatten().filter(|dir| dir.is_dir() && !dir.join("index").exists())
+    }
+
     /// Opens a worktree that exists. Its files are compared with the commit it stands at, until another tree is
     /// [accepted](Worktree::accept).
     pub fn open(repo: &Repo, path: &Path) -> Result<Self, Error> {
