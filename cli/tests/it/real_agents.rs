@@ -3,6 +3,8 @@
 //! `cargo test -p pleach-cli --test it real_agents:: -- --ignored --test-threads 1 --nocapture`.
 
 use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
 
 use serde_json::{Value, json};
 
@@ -53,6 +55,26 @@ fn world(agent: &str, model: &str) -> Option<TestEnv> {
     Some(env)
 }
 
+/// Sets what would lead the agents to other servers, settings and homes; gives the directory they would make.
+fn mislead(env: &TestEnv, command: &mut Command) -> PathBuf {
+    let elsewhere = env.root().join("elsewhere");
+    let nobody = "http://127.0.0.1:1";
+    let gemini = env.write("gemini.json", json!({"security": {"auth": {"selectedType": "vertex-ai"}}}).to_string());
+    let options = json!({"npm": "@ai-sdk/openai-compatible", "options": {"baseURL": nobody, "apiKey": "k"}});
+    let opencode = env.write("opencode.json", json!({"provider": {"pleach": options}, "plugin": ["none"]}).to_string());
+    for on in ["CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX", "GOOGLE_GENAI_USE_VERTEXAI"] {
+        command.env(on, "true");
+    }
+    for address in ["ANTHROPIC_BASE_URL", "ANTHROPIC_BEDROCK_BASE_URL", "GOOGLE_VERTEX_BASE_URL", "OPENAI_BASE_URL"] {
+        command.env(address, nobody);
+    }
+    for home in ["CLAUDE_CONFIG_DIR", "CODEX_HOME", "CODEX_SQLITE_HOME", "GEMINI_CLI_HOME", "OPENCODE_CONFIG_DIR"] {
+        command.env(home, &elsewhere);
+    }
+    command.env("GEMINI_CLI_SYSTEM_SETTINGS_PATH", gemini).env("OPENCODE_CONFIG", opencode);
+    elsewhere
+}
+
 #[track_caller]
 fn drive(agent: &str, model: &str) {
     let Some(env) = world(agent, model) else { return };
@@ -60,7 +82,14 @@ fn drive(agent: &str, model: &str) {
         "graph [default_fidelity=full] first [prompt=\"Write some files\", thread_id=\"t\", llm_model=\"{model}\"] \
          second [prompt=\"Say a word more\", thread_id=\"t\", llm_model=\"{model}\"] start -> first -> second -> exit"
     );
-    let ran = env.run(&graph("real", &body), &[]).expect(0);
+    env.pipeline(&graph("real", &body));
+    let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+    let elsewhere = mislead(&env, &mut command);
+    let ran = env.finish(command.output().expect("pleach can be started")).expect(0);
+    // One of them makes a directory there already when it is asked for its version.
+    for kept in ["projects", "sessions", "state_5.sqlite", ".gemini/tmp", "node_modules"] {
+        assert!(!elsewhere.join(kept).exists(), "nothing is kept where the user's variables lead: {kept} {ran}");
+    }
     let introduced = ran.stderr.lines().find(|line| line.starts_with("agent ")).unwrap_or_default();
     eprintln!("{introduced}");
     assert!(introduced.contains("(turns: gateway), answered by a script"), "{ran}");
