@@ -60,6 +60,7 @@ fn a_run_stops_within_one_call_of_its_limit() {
         ("{usd: 2.5}", 3, "the budget is used up: $3.00 of $2.50 (`budget.usd`)"),
         ("{usd: 3}", 3, "$3.00 of $3.00"),
         ("{tokens: 2}", 2, "2 of 2 tokens (`budget.tokens`)"),
+        ("{per_day_tokens: 3}", 3, "the budget of this day (UTC) is used up: 3 of 3 tokens (`budget.per_day_tokens`)"),
         ("{per_day_usd: 1}", 1, "the budget of this day (UTC) is used up: $1.00 of $1.00 (`budget.per_day_usd`)"),
     ] {
         let env = world(&format!("budget: {budget}"));
@@ -109,6 +110,33 @@ fn a_paused_run_goes_on_when_the_limit_is_raised_and_not_before() {
     assert!(done.stdout.contains("6 tokens, $6.00"), "{done}");
     assert_eq!(turns(&env.story()), 6, "nothing was done twice");
     assert_eq!(env.files(), ["1.txt", "2.txt", "3.txt", "4.txt", "5.txt", "README.md"]);
+}
+
+#[test]
+fn the_tokens_of_a_day_pause_and_warn_like_its_dollars() {
+    let env = world("budget: {per_day_tokens: 2, on_exceeded: pause}");
+    let said = "the budget of this day (UTC) is used up: 2 of 2 tokens (`budget.per_day_tokens`); raise it and resume, \
+                or wait until tomorrow";
+    let ran = env.run(&work(), &[]).expect(3);
+    assert!(ran.stdout.contains(said), "{ran}");
+    let ran = env.resume(&[]).expect(3);
+    assert!(ran.stdout.contains(said), "{ran}");
+    assert_eq!(turns(&env.story()), 2, "another process knows what was spent");
+    env.pleach(&["-y", "run", "../pipeline.dot"]).expect(3);
+    assert_eq!(env.pleach(&["--json", "cost"]).expect(0).json()["total"]["turns"], 2, "the day is over for others too");
+    env.configure(&settings("budget: {per_day_tokens: 20}"));
+    let first =
+        env.sessions().into_iter().find(|sid| !Story::of(&env, &env.repo_path(), sid).all("AgentTurn").is_empty());
+    env.pleach(&["-y", "resume", &first.expect("the session with turns")]).expect(0);
+
+    let env = world("budget: {per_day_tokens: 2, on_exceeded: warn}");
+    let ran = env.run(&work(), &[]).expect(0);
+    assert_eq!(
+        ran.stderr.matches("warning: the budget of this day (UTC) is used up: 2 of 2 tokens").count(),
+        1,
+        "{ran}"
+    );
+    assert_eq!(turns(&env.story()), 6);
 }
 
 #[test]

@@ -68,7 +68,9 @@ fn settings_are_shown_with_their_place() {
     merge.structural                               auto                                              default
     budget.tokens                                  0                                                 default
     budget.usd                                     3.0                                               [TEMP]/config/pleach/config.yaml:1
+    budget.per_task_tokens                         0                                                 default
     budget.per_task_usd                            0.0                                               default
+    budget.per_day_tokens                          0                                                 default
     budget.per_day_usd                             0.0                                               default
     budget.on_exceeded                             stop                                              default
     record.repo                                    (not set)                                         default

@@ -39,12 +39,16 @@ pub struct Account {
 /// One limit.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Limit {
+    /// `budget.per_day_tokens` of the settings.
+    DayTokens,
     /// `budget.per_day_usd` of the settings.
     DayUsd,
     /// `budget.tokens` of the settings.
     RunTokens,
     /// `budget.usd` of the settings.
     RunUsd,
+    /// `budget.per_task_tokens` of the settings.
+    TaskTokens,
     /// `budget.per_task_usd` of the settings.
     TaskUsd,
     /// `budget.tokens` of the pipeline.
@@ -61,7 +65,9 @@ impl Limit {
     /// The key that sets it.
     pub fn key(&self) -> &'static str {
         match self {
+            Self::DayTokens => "budget.per_day_tokens",
             Self::DayUsd => "budget.per_day_usd",
+            Self::TaskTokens => "budget.per_task_tokens",
             Self::TaskUsd => "budget.per_task_usd",
             Self::RunTokens | Self::PipelineTokens | Self::NodeTokens(_) => "budget.tokens",
             Self::RunUsd | Self::PipelineUsd | Self::NodeUsd(_) => "budget.usd",
@@ -71,9 +77,9 @@ impl Limit {
     /// What it is a limit of: `day`, `run`, `task`, `pipeline` or `node`.
     pub fn scope(&self) -> &'static str {
         match self {
-            Self::DayUsd => "day",
+            Self::DayTokens | Self::DayUsd => "day",
             Self::RunTokens | Self::RunUsd => "run",
-            Self::TaskUsd => "task",
+            Self::TaskTokens | Self::TaskUsd => "task",
             Self::PipelineTokens | Self::PipelineUsd => "pipeline",
             Self::NodeTokens(_) | Self::NodeUsd(_) => "node",
         }
@@ -89,11 +95,14 @@ impl Limit {
 
     /// Whether it is a limit of a single session's work. Others hold for sessions that are not begun yet.
     pub fn is_of_session(&self) -> bool {
-        !matches!(self, Self::DayUsd | Self::RunTokens | Self::RunUsd)
+        !matches!(self, Self::DayTokens | Self::DayUsd | Self::RunTokens | Self::RunUsd)
     }
 
     fn is_of_tokens(&self) -> bool {
-        matches!(self, Self::RunTokens | Self::PipelineTokens | Self::NodeTokens(_))
+        match self {
+            Self::DayTokens | Self::RunTokens | Self::TaskTokens | Self::PipelineTokens | Self::NodeTokens(_) => true,
+            Self::DayUsd | Self::RunUsd | Self::TaskUsd | Self::PipelineUsd | Self::NodeUsd(_) => false,
+        }
     }
 }
 
@@ -111,8 +120,8 @@ pub struct Exceeded {
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = match &self.limit {
-            Limit::DayUsd => " of this day (UTC)".to_owned(),
-            Limit::TaskUsd => " of this task".to_owned(),
+            Limit::DayTokens | Limit::DayUsd => " of this day (UTC)".to_owned(),
+            Limit::TaskTokens | Limit::TaskUsd => " of this task".to_owned(),
             Limit::PipelineTokens | Limit::PipelineUsd => " of the pipeline".to_owned(),
             Limit::NodeTokens(node) | Limit::NodeUsd(node) => format!(" of node `{node}`"),
             Limit::RunTokens | Limit::RunUsd => String::new(),
@@ -128,7 +137,14 @@ impl fmt::Display for Exceeded {
 impl Limits {
     /// Whether there is any limit.
     pub fn is_set(&self) -> bool {
-        self.budget.tokens > 0 || self.pipeline.tokens > 0 || self.node.tokens > 0 || self.is_in_dollars()
+        let Budget { tokens, per_task_tokens, per_day_tokens, .. } = self.budget;
+        let counts = [tokens, per_task_tokens, per_day_tokens, self.pipeline.tokens, self.node.tokens];
+        counts.iter().any(|tokens| *tokens > 0) || self.is_in_dollars()
+    }
+
+    /// Whether there is any limit of a day.
+    pub fn is_for_days(&self) -> bool {
+        self.budget.per_day_tokens > 0 || self.budget.per_day_usd > 0.0
     }
 
     /// Whether there is any limit in dollars.
@@ -139,7 +155,7 @@ impl Limits {
 
     /// The limits that were reached, the widest first.
     pub fn exceeded(&self, node: &NodeId, account: &Account) -> Vec<Exceeded> {
-        let Budget { tokens, usd, per_task_usd, per_day_usd, .. } = self.budget;
+        let Budget { tokens, usd, per_task_tokens, per_task_usd, per_day_tokens, per_day_usd, .. } = self.budget;
         let used = |amount: &Amount| amount.tokens.total();
         let in_tokens = |limit, amount: &Amount, of: u64| {
             (of > 0 && used(amount) >= of).then(|| Exceeded { limit, spent: used(amount) as f64, of: of as f64 })
@@ -148,9 +164,11 @@ impl Limits {
             (of > 0.0 && amount.usd + ROUNDING >= of).then_some(Exceeded { limit, spent: amount.usd, of })
         };
         let all = [
+            in_tokens(Limit::DayTokens, &account.day, per_day_tokens),
             in_dollars(Limit::DayUsd, &account.day, per_day_usd),
             in_tokens(Limit::RunTokens, &account.run, tokens),
             in_dollars(Limit::RunUsd, &account.run, usd),
+            in_tokens(Limit::TaskTokens, &account.task, per_task_tokens),
             in_dollars(Limit::TaskUsd, &account.task, per_task_usd),
             in_tokens(Limit::PipelineTokens, &account.session, self.pipeline.tokens),
             in_dollars(Limit::PipelineUsd, &account.session, self.pipeline.usd),
@@ -198,7 +216,15 @@ mod tests {
 
     fn all_limits() -> Limits {
         Limits {
-            budget: Budget { tokens: 100, usd: 1.0, per_task_usd: 2.0, per_day_usd: 3.0, ..Budget::default() },
+            budget: Budget {
+                tokens: 100,
+                usd: 1.0,
+                per_task_tokens: 110,
+                per_task_usd: 2.0,
+                per_day_tokens: 120,
+                per_day_usd: 3.0,
+                ..Budget::default()
+            },
             pipeline: OwnBudget { tokens: 50, usd: 0.5 },
             node: OwnBudget { tokens: 10, usd: 0.1 },
         }
@@ -218,9 +244,10 @@ mod tests {
             reached(&limits, &everything(spent(10, 0.1))),
             ["node budget.tokens 10", "node budget.usd 0.1"].map(String::from)
         );
-        let last = reached(&limits, &everything(spent(100, 3.0)));
+        let last = reached(&limits, &everything(spent(120, 3.0)));
         let scopes: Vec<&str> = last.iter().filter_map(|over| over.split(' ').next()).collect();
-        assert_eq!(scopes, ["day", "run", "run", "task", "pipeline", "pipeline", "node", "node"], "the widest first");
+        let widest_first = ["day", "run", "task", "pipeline", "node"];
+        assert_eq!(scopes, widest_first.map(|scope| [scope; 2]).concat());
     }
 
     #[test]
@@ -228,8 +255,12 @@ mod tests {
         let limits = all_limits();
         let day = Account { day: spent(0, 3.0), ..Account::default() };
         assert_eq!(reached(&limits, &day), ["day budget.per_day_usd 3"]);
+        let day = Account { day: spent(120, 0.0), ..Account::default() };
+        assert_eq!(reached(&limits, &day), ["day budget.per_day_tokens 120"]);
         let task = Account { task: spent(0, 2.5), ..Account::default() };
         assert_eq!(reached(&limits, &task), ["task budget.per_task_usd 2.5"]);
+        let task = Account { task: spent(119, 0.0), ..Account::default() };
+        assert_eq!(reached(&limits, &task), ["task budget.per_task_tokens 119"]);
         let run = Account { run: spent(100, 0.0), ..Account::default() };
         assert_eq!(reached(&limits, &run), ["run budget.tokens 100"]);
         let session = Account { session: spent(50, 0.0), ..Account::default() };
@@ -268,14 +299,16 @@ mod tests {
         let said: Vec<String> =
             all_limits().exceeded(&node, &everything(spent(123, 3.5))).iter().map(ToString::to_string).collect();
         assert_eq!(
-            said[..4],
+            said[..6],
             [
+                "the budget of this day (UTC) is used up: 123 of 120 tokens (`budget.per_day_tokens`)",
                 "the budget of this day (UTC) is used up: $3.50 of $3.00 (`budget.per_day_usd`)",
                 "the budget is used up: 123 of 100 tokens (`budget.tokens`)",
                 "the budget is used up: $3.50 of $1.00 (`budget.usd`)",
+                "the budget of this task is used up: 123 of 110 tokens (`budget.per_task_tokens`)",
                 "the budget of this task is used up: $3.50 of $2.00 (`budget.per_task_usd`)",
             ]
         );
-        assert_eq!(said[7], "the budget of node `code` is used up: $3.50 of $0.10 (`budget.usd`)");
+        assert_eq!(said[9], "the budget of node `code` is used up: $3.50 of $0.10 (`budget.usd`)");
     }
 }

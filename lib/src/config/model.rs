@@ -438,8 +438,12 @@ section! {
         tokens: u64 = 0,
         /// US dollars a run may cost, in a task tree all its tasks together; 0 is no limit.
         usd: f64 = 0.0,
+        /// Tokens a task of a tree may use, over all its attempts; 0 is no limit.
+        per_task_tokens: u64 = 0,
         /// US dollars a task of a tree may cost, over all its attempts; 0 is no limit.
         per_task_usd: f64 = 0.0,
+        /// Tokens a day (UTC) may use, in all sessions of the repository; 0 is no limit.
+        per_day_tokens: u64 = 0,
         /// US dollars a day (UTC) may cost, in all sessions of the repository; 0 is no limit.
         per_day_usd: f64 = 0.0,
         /// What happens when a limit of the budget is reached.

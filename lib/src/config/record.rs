@@ -168,8 +168,14 @@ impl Merged {
         if set("budget.usd") && mine("budget.usd") {
             theirs.usd = budget.usd;
         }
+        if set("budget.per_task_tokens") && mine("budget.per_task_tokens") {
+            theirs.per_task_tokens = budget.per_task_tokens;
+        }
         if set("budget.per_task_usd") && mine("budget.per_task_usd") {
             theirs.per_task_usd = budget.per_task_usd;
+        }
+        if set("budget.per_day_tokens") && mine("budget.per_day_tokens") {
+            theirs.per_day_tokens = budget.per_day_tokens;
         }
         if set("budget.per_day_usd") && mine("budget.per_day_usd") {
             theirs.per_day_usd = budget.per_day_usd;

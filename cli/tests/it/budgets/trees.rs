@@ -60,6 +60,25 @@ fn a_task_that_has_used_up_its_dollars_gets_no_further_attempt() {
 }
 
 #[test]
+fn a_task_has_a_limit_in_tokens_as_well() {
+    let tree = Tree::of(&["T001", "T002"]).tests("T001", &["unit: test -e mended"]);
+    let stops = garden(&tree, "budget: {per_task_tokens: 3}");
+    let ran = stops.gardener(&[]).expect(1);
+    let said = "the budget of this task is used up: 3 of 3 tokens (`budget.per_task_tokens`)";
+    assert!(ran.stdout.contains(&format!("failed: T001: `T001` was given up: {said}")), "{ran}");
+    assert_eq!(calls(&stops), owned(&[("T001", 3)]));
+
+    let waits = garden(&tree, "budget: {per_task_tokens: 1, on_exceeded: pause}");
+    let ran = waits.gardener(&[]).expect(3);
+    assert!(ran.stdout.contains("1 of 1 tokens (`budget.per_task_tokens`); raise it and run again"), "{ran}");
+    waits.gardener(&[]).expect(3);
+    assert_eq!(calls(&waits), owned(&[("T001", 1)]), "another process knows what was spent");
+    waits.env.configure(&settings("budget: {per_task_tokens: 2, on_exceeded: pause}"));
+    waits.gardener(&[]).expect(3);
+    assert_eq!(calls(&waits), owned(&[("T001", 2)]));
+}
+
+#[test]
 fn a_run_over_a_tree_has_one_budget() {
     let tree = Tree::of(&["T001", "T002: T001", "T003: T002"]);
     let garden = garden(&tree, "budget: {usd: 3}");

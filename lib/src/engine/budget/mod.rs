@@ -34,8 +34,8 @@ impl Budget {
 
     /// Whether what the sessions before in the same run over a tree have spent makes a difference.
     pub(super) fn counts_runs(&self) -> bool {
-        let config::Budget { tokens, usd, per_task_usd, .. } = self.limits;
-        tokens > 0 || usd > 0.0 || per_task_usd > 0.0
+        let config::Budget { tokens, usd, per_task_tokens, per_task_usd, .. } = self.limits;
+        tokens > 0 || usd > 0.0 || per_task_tokens > 0 || per_task_usd > 0.0
     }
 
     /// What follows when a limit is reached.
@@ -76,7 +76,7 @@ impl Session {
         }
         let (session, now) = (self.state.spent.total, clock::now());
         let mut day = self.state.spent.during(day_of(now));
-        if limits.budget.per_day_usd > 0.0 {
+        if limits.is_for_days() {
             let mut ledger = self.engine.budget.ledger.lock().unwrap_or_else(PoisonError::into_inner);
             day += tokio::task::block_in_place(|| ledger.others(&self.repo, &self.id, day_of(now)))?;
         }
