@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::config::supplied;
+use pleach::engine::Purse;
 use pleach::engine::tree::{PlanError, Planner};
 use pleach::git::Repo;
 use pleach::plan::spec;
@@ -20,6 +21,7 @@ use crate::answers::Answers;
 use crate::commands::Globals;
 use crate::commands::run::block_on;
 use crate::exit::{Exit, Failure};
+use crate::failure::of_engine;
 use crate::render::Out;
 use crate::session::build;
 use crate::settings::{self, Search, Settings};
@@ -148,8 +150,10 @@ fn by_agent(
     block_on(built.canceller, async {
         let timeout = config.tree.runner_timeout.map(Duration::from_secs);
         let sandbox = engine.sandbox.as_ref();
+        let mut purse = Purse::new(&engine.budget, repo, &engine.redactor);
+        let mut warn = |text: String| anstream::eprintln!("warning: {text}");
         let planner = Planner { agent: &*agent, dir: scratch.path(), model, timeout, sandbox, cancel: &cancel };
-        planner.plan(files).await.map_err(|error| failure(&error))
+        planner.plan(files, &mut purse, &mut warn).await.map_err(|error| failure(&error))
     })
 }
 
@@ -161,6 +165,13 @@ fn failure(error: &PlanError) -> Failure {
                 .hint("nothing was written; make the spec clearer, or read it by fixed rules with --no-ai")
         }
         PlanError::Stopped => Failure::new(Exit::Paused, error.to_string()).hint("nothing was written; run it again"),
+        PlanError::OverBudget { over, pauses } => {
+            let exit = if *pauses { Exit::Paused } else { Exit::WorkFailed };
+            let day = if over.limit.scope() == "day" { ", or wait until tomorrow" } else { "" };
+            Failure::new(exit, error.to_string())
+                .hint(format!("nothing was written; raise it and run again{day}; --no-ai needs no agent"))
+        }
+        PlanError::Engine(error) => of_engine(error),
         PlanError::Agent(_) | PlanError::Limit(_) => {
             Failure::new(Exit::WorkFailed, error.to_string()).hint("nothing was written; --no-ai needs no agent")
         }

@@ -15,7 +15,7 @@ use crate::sessions;
 /// Show what sessions have cost in tokens and dollars.
 ///
 /// Read from the records: what counts here counts against the budget. Without a session, all of this repository, one row
-/// each; with one, a row for each of its nodes. Days are days in UTC. `?` stands for tokens whose price is not known; a
+/// each, and `(planner)` for what planners of `pleach build` have cost; with one, a row for each of its nodes. Days are days in UTC. `?` stands for tokens whose price is not known; a
 /// price is set with `providers.NAME.prices`.
 #[derive(Debug, Args)]
 pub struct CostArgs {
@@ -85,8 +85,9 @@ fn table(costs: &Costs) -> String {
     for column in 1..=5 {
         table = table.right(column);
     }
+    let other = if costs.by == By::Session { "(planner)" } else { "(none)" };
     for (key, amount) in &costs.rows {
-        table.row(cells(key.as_deref().unwrap_or("(none)"), amount));
+        table.row(cells(key.as_deref().unwrap_or(other), amount));
     }
     table.row(cells("total", &costs.total));
     table.to_string()

@@ -4,6 +4,7 @@
 mod attribution;
 mod gateway;
 mod page;
+mod planner;
 mod trees;
 
 use serde_json::json;

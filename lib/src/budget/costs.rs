@@ -11,7 +11,7 @@ use crate::ids::{SessionId, TaskId};
 /// What turns are put together by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum By {
-    /// Their session.
+    /// Their session; none of planners.
     Session,
     /// The task of their session; none outside of task trees.
     Task,
@@ -54,10 +54,10 @@ impl Costs {
     }
 
     /// Takes one more turn in.
-    pub fn add(&mut self, session: &SessionId, task: Option<&TaskId>, at: Timestamp, turn: &AgentTurn) {
+    pub fn add(&mut self, session: Option<&SessionId>, task: Option<&TaskId>, at: Timestamp, turn: &AgentTurn) {
         self.total += Amount::of_turn(turn);
         let key = match self.by {
-            By::Session => Some(session.to_string()),
+            By::Session => session.map(ToString::to_string),
             By::Task => task.map(ToString::to_string),
             By::Node => Some(turn.node_id.to_string()),
             By::Day => Some(day_of(at).to_string()),

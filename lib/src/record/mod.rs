@@ -4,10 +4,12 @@
 //! Layout and field by field description: `docs/records.md`.
 
 mod message;
+mod planning;
 mod reader;
 mod turns;
 mod writer;
 
+pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record};
 pub use turns::AgentTurns;
 pub use writer::{Batch, Recorder};

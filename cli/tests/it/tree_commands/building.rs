@@ -99,7 +99,7 @@ fn an_agent_plans_and_its_answer_is_asked_for_once_more() {
     scripted(&env, CYCLE, &format!("Here it is:\n```json\n{PLAN}\n```\n"));
     env.pleach(&["build", "--spec-dir", "spec"]).expect(0);
     assert_eq!(tree(&env, "repo/spec/task-tree.json")["execution_order"], json!(["T9"]));
-    assert_eq!(env.git(&["for-each-ref", "refs/pleach"]), "", "a plan is no session");
+    assert_eq!(env.git(&["for-each-ref", "refs/pleach/sessions"]), "", "a plan is no session");
     assert_eq!(std::fs::read_dir(env.root().join("tmp")).unwrap().count(), 0, "the planner's directory is gone");
     env.assert_no_process_left();
 }

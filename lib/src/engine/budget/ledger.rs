@@ -10,7 +10,7 @@ use crate::engine::Error;
 use crate::event::Event;
 use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, SessionId};
-use crate::record::{AgentTurns, History, SESSIONS, context_ref};
+use crate::record::{AgentTurns, History, PLANNING, SESSIONS, context_ref};
 
 /// What each chain of records has spent on a day, up to the record it was read to. Only what is new is read again.
 #[derive(Debug, Default)]
@@ -20,16 +20,26 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// What all sessions but one have spent on a day.
+    /// What all planners, and all sessions but one, have spent on a day.
     pub(super) fn others(&mut self, repo: &Repo, own: &SessionId, day: Date) -> Result<Amount, Error> {
+        self.but(repo, Some(context_ref(own, &ContextId::main())), day)
+    }
+
+    /// What all planners and all sessions have spent on a day.
+    pub(super) fn all(&mut self, repo: &Repo, day: Date) -> Result<Amount, Error> {
+        self.but(repo, None, day)
+    }
+
+    fn but(&mut self, repo: &Repo, own: Option<String>, day: Date) -> Result<Amount, Error> {
         if self.day.replace(day) != Some(day) {
             self.chains.clear();
         }
-        let own = context_ref(own, &ContextId::main());
-        let names = repo.reference_names(SESSIONS)?;
+        let mut names = repo.reference_names(SESSIONS)?;
+        // The one chain of planners; its name comes before those of sessions.
+        names.insert(0, PLANNING.to_owned());
         self.chains.retain(|name, _| names.binary_search(name).is_ok());
         let mut sum = Amount::default();
-        for name in names.into_iter().filter(|name| *name != own) {
+        for name in names.into_iter().filter(|name| Some(name) != own.as_ref()) {
             // A chain nobody can read is none of this session's business; its own commands say what is wrong with it.
             if let Ok(Some(tip)) = repo.reference(&name) {
                 sum += self.chain(repo, name, tip, day);

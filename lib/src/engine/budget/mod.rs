@@ -4,6 +4,7 @@
 //! flight and no more. Everything comes from records: after a crash, and in another process, the sums are the same.
 
 mod ledger;
+mod planning;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,6 +17,8 @@ use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::state::limit_mark;
 use ledger::Ledger;
+
+pub use planning::Purse;
 
 pub(super) use ledger::spent_in;
 

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::agent::{Agent, AgentError, End, Job, Reply, Turns, Verdict};
+use crate::budget::Exceeded;
+use crate::engine;
 use crate::engine::bounds::apart;
+use crate::engine::budget::Purse;
 use crate::ids::NodeId;
 use crate::llm::Message;
 use crate::plan::planner;
@@ -14,7 +17,7 @@ use crate::plan::tree::{TaskTree, TreeError};
 use crate::process::Cancel;
 use crate::process::sandbox::Policy;
 
-/// Who plans, and how. Nothing is recorded: there is no session.
+/// Who plans, and how. There is no session; of what the planner says nothing is recorded but what it cost.
 #[derive(Clone, Copy)]
 pub struct Planner<'a> {
     /// The agent.
@@ -49,6 +52,17 @@ pub enum PlanError {
     /// It was interrupted.
     #[error("interrupted before there was a plan")]
     Stopped,
+    /// Nothing is left to spend.
+    #[error("{over}")]
+    OverBudget {
+        /// The limit.
+        over: Exceeded,
+        /// The configuration lets runs wait there rather than fail.
+        pauses: bool,
+    },
+    /// What was spent could not be recorded or looked up.
+    #[error(transparent)]
+    Engine(#[from] engine::Error),
     /// What it answered is no tree, also not when it was told what is wrong.
     #[error("the planner's answer is no valid tree, and it was no better when asked again")]
     Refused(Vec<TreeError>),
@@ -56,10 +70,16 @@ pub enum PlanError {
 
 impl Planner<'_> {
     /// Has a tree planned from files, by name and text. An answer that does not hold together is sent back once.
-    pub async fn plan(&self, files: &[(String, String)]) -> Result<TaskTree, PlanError> {
+    /// `purse` pays for it, and `warn` is told what a person should know about that.
+    pub async fn plan(
+        &self,
+        files: &[(String, String)],
+        purse: &mut Purse<'_>,
+        warn: &mut (dyn FnMut(String) + Send),
+    ) -> Result<TaskTree, PlanError> {
         let asked = planner::prompt(files);
         let mut spoken = Vec::new();
-        let answer = self.ask(asked.clone(), &mut spoken).await?;
+        let answer = self.ask(asked.clone(), &mut spoken, purse, warn).await?;
         let errors = match planner::read(&answer) {
             Ok(tree) => return Ok(tree),
             Err(errors) => errors,
@@ -70,40 +90,70 @@ impl Planner<'_> {
             true => again,
             false => format!("{asked}\n\nYour reply was:\n{answer}\n\n{again}"),
         };
-        let answer = self.ask(again, &mut spoken).await?;
+        let answer = self.ask(again, &mut spoken, purse, warn).await?;
         planner::read(&answer).map_err(PlanError::Refused)
     }
 
     /// One question and its answer. `spoken` is the conversation, before and after.
-    async fn ask(&self, prompt: String, spoken: &mut Vec<Message>) -> Result<String, PlanError> {
+    async fn ask(
+        &self,
+        prompt: String,
+        spoken: &mut Vec<Message>,
+        purse: &mut Purse<'_>,
+        warn: &mut (dyn FnMut(String) + Send),
+    ) -> Result<String, PlanError> {
         let node = NodeId::new("plan").expect("`plan` is the name of a node");
+        let pauses = purse.pauses();
+        let balance = purse.balance(&node, None)?;
+        balance.warnings.into_iter().for_each(&mut *warn);
+        if let Some(over) = balance.over {
+            return Err(PlanError::OverBudget { over, pauses });
+        }
         let job = Job {
             model: self.model.map(str::to_owned),
             history: spoken.clone(),
             timeout: self.timeout,
             sandbox: self.sandbox.map(|policy| Arc::new(apart(policy, self.dir))),
-            ..Job::new(node, prompt, self.dir, self.dir.join("status.json"))
+            ..Job::new(node.clone(), prompt, self.dir, self.dir.join("status.json"))
         };
         let (turns, mut incoming) = Turns::channel();
+        turns.limit(&node, balance.allowance);
+        let mut over = None;
         let running = self.agent.run(job, &turns, self.cancel);
         tokio::pin!(running);
         let reply = loop {
             tokio::select! {
                 biased;
                 Some((turn, answer)) = incoming.recv() => {
+                    purse.pay(&node, self.agent.kind(), &turn)?;
+                    let balance = purse.balance(&node, Some(&turn))?;
+                    balance.warnings.into_iter().for_each(&mut *warn);
+                    turns.limit(&node, balance.allowance);
                     spoken.extend(turn.messages);
-                    let verdict = if self.cancel.is_stopped() { Verdict::Stop } else { Verdict::Go };
+                    // Who has come to an end spends nothing any more, and need not be stopped.
+                    over = balance.over.filter(|_| !turn.is_last);
+                    let stops = self.cancel.is_stopped() || over.is_some();
+                    let verdict = if stops { Verdict::Stop } else { Verdict::Go };
                     // An agent that does not wait for its verdict has ended.
                     let _ = answer.send(verdict);
                 }
                 reply = &mut running => break reply,
             }
         };
-        match reply {
-            Ok(Reply { text, end: End::Done | End::Doubtful(_) }) => Ok(text),
-            Ok(Reply { end: End::Limit(why), .. }) => Err(PlanError::Limit(why)),
-            Ok(Reply { end: End::Stopped, .. }) | Err(AgentError::Cancelled) => Err(PlanError::Stopped),
-            Err(error) => Err(error.into()),
+        match (reply, over) {
+            (Ok(Reply { end: End::Stopped, .. }) | Err(_), Some(over)) if !self.cancel.is_stopped() => {
+                Err(PlanError::OverBudget { over, pauses })
+            }
+            (reply, _) => answer_of(reply),
         }
+    }
+}
+
+fn answer_of(reply: Result<Reply, AgentError>) -> Result<String, PlanError> {
+    match reply {
+        Ok(Reply { text, end: End::Done | End::Doubtful(_) }) => Ok(text),
+        Ok(Reply { end: End::Limit(why), .. }) => Err(PlanError::Limit(why)),
+        Ok(Reply { end: End::Stopped, .. }) | Err(AgentError::Cancelled) => Err(PlanError::Stopped),
+        Err(error) => Err(error.into()),
     }
 }

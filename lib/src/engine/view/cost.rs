@@ -3,7 +3,7 @@
 use crate::budget::{By, Costs};
 use crate::git::Repo;
 use crate::ids::{ContextId, SessionId};
-use crate::record::{AgentTurns, Error, History, context_ref};
+use crate::record::{AgentTurns, Error, History, PLANNING, context_ref};
 
 /// What sessions have cost, and those whose record cannot be read.
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub struct CostsRead {
     pub unreadable: Vec<(SessionId, Error)>,
 }
 
-/// What a session has cost, or all of a repository. One pass over their records.
+/// What a session has cost, or all of a repository with what planners have. One pass over their records.
 pub fn costs(repo: &Repo, session: Option<&SessionId>, by: By) -> Result<CostsRead, Error> {
     let ids = match session {
         Some(id) => vec![id.clone()],
@@ -25,23 +25,27 @@ pub fn costs(repo: &Repo, session: Option<&SessionId>, by: By) -> Result<CostsRe
     let mut costs = Costs::new(by);
     let mut unreadable = Vec::new();
     let mut unpriced = std::collections::BTreeSet::new();
-    for id in ids {
-        let read = match read(repo, &id) {
-            Ok(Some(read)) => read,
-            // One that was removed while we looked was never there.
-            Ok(None) => continue,
-            Err(error) if session.is_some() => return Err(error),
-            Err(error) => {
-                unreadable.push((id, error));
-                continue;
-            }
-        };
+    let mut add = |id: Option<&SessionId>, read: &AgentTurns| {
         let mut spent = crate::budget::Spent::default();
         for (at, turn) in &read.turns {
-            costs.add(&id, read.task.as_ref(), *at, turn);
+            costs.add(id, read.task.as_ref(), *at, turn);
             spent.add(*at, turn);
         }
         unpriced.extend(spent.unpriced);
+    };
+    for id in ids {
+        match read(repo, &id) {
+            Ok(Some(read)) => add(Some(&id), &read),
+            // One that was removed while we looked was never there.
+            Ok(None) => {}
+            Err(error) if session.is_some() => return Err(error),
+            Err(error) => unreadable.push((id, error)),
+        }
+    }
+    if session.is_none()
+        && let Some(tip) = repo.reference(PLANNING)?
+    {
+        add(None, &AgentTurns::read(repo, tip, None, None)?);
     }
     Ok(CostsRead { costs, unpriced: unpriced.into_iter().collect(), unreadable })
 }

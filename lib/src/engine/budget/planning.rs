@@ -1,0 +1,122 @@
+//! What a planner may spend. It works in no session, so its turns are recorded beside them, and of the limits those of a
+//! run and of a day hold it.
+
+use std::collections::BTreeSet;
+use std::sync::PoisonError;
+
+use super::{Budget, price_unknown};
+use crate::agent::Turn;
+use crate::budget::{Account, Allowance, Amount, Exceeded, Limit, Limits, day_of};
+use crate::clock;
+use crate::config::{self, OnExceeded};
+use crate::engine::Error;
+use crate::event::AgentTurn;
+use crate::git::Repo;
+use crate::ids::{ContextId, NodeId, TurnId};
+use crate::record::record_planning;
+use crate::redact::Redactor;
+
+/// What one plan has spent and may spend.
+#[derive(Debug)]
+pub struct Purse<'a> {
+    budget: &'a Budget,
+    /// Where its turns are recorded, and those of others are found; outside every repository there is no such place.
+    repo: Option<&'a Repo>,
+    redactor: &'a Redactor,
+    spent: Amount,
+    turns: u64,
+    warned: BTreeSet<Limit>,
+    unpriced: BTreeSet<String>,
+}
+
+/// Whether a planner may go on.
+#[derive(Debug)]
+pub(in crate::engine) struct Balance {
+    /// What may be spent from here on.
+    pub allowance: Allowance,
+    /// The widest limit that was reached, unless a warning is all that follows.
+    pub over: Option<Exceeded>,
+    /// What is told once.
+    pub warnings: Vec<String>,
+}
+
+impl<'a> Purse<'a> {
+    /// For a plan that nothing was spent on yet.
+    pub fn new(budget: &'a Budget, repo: Option<&'a Repo>, redactor: &'a Redactor) -> Self {
+        let (warned, unpriced) = (BTreeSet::new(), BTreeSet::new());
+        Self { budget, repo, redactor, spent: Amount::default(), turns: 0, warned, unpriced }
+    }
+
+    /// Whether the run pauses at a limit and is not failed.
+    pub(in crate::engine) fn pauses(&self) -> bool {
+        self.budget.action() == OnExceeded::Pause
+    }
+
+    /// Takes a turn in, and records it if anybody knows what it cost.
+    pub(in crate::engine) fn pay(&mut self, node: &NodeId, agent: &str, turn: &Turn) -> Result<(), Error> {
+        self.turns += 1;
+        let event = AgentTurn {
+            turn: TurnId { context: ContextId::main(), number: self.turns },
+            turn_number: self.turns,
+            node_id: node.clone(),
+            visit: 1,
+            attempt: 1,
+            agent: agent.to_owned(),
+            model: turn.model.clone(),
+            provider: turn.provider.clone(),
+            messages: None,
+            tool_calls: Vec::new(),
+            files_written: Default::default(),
+            token_usage: turn.usage,
+            cost_usd: turn.cost_usd,
+            side_calls: turn.side_calls.clone(),
+            git_sha: None,
+            agent_head: None,
+            commit_message: None,
+            boundary: if turn.exact { "exact" } else { "inferred" }.to_owned(),
+            agent_state_ref: None,
+            extra: Default::default(),
+        };
+        let amount = Amount::of_turn(&event);
+        self.spent += amount;
+        match self.repo.filter(|_| amount.priced > 0 || amount.tokens.total() > 0) {
+            Some(repo) => {
+                let recorded = || record_planning(repo, self.redactor, clock::now(), event);
+                Ok(tokio::task::block_in_place(recorded)?)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// What may still be spent, and what there is to say after a turn.
+    pub(in crate::engine) fn balance(&mut self, node: &NodeId, turn: Option<&Turn>) -> Result<Balance, Error> {
+        // A plan is no task, and the limits of nodes and pipelines are those of others.
+        let budget = config::Budget { per_task_tokens: 0, per_task_usd: 0.0, ..self.budget.limits.clone() };
+        let limits = Limits { budget, ..Limits::default() };
+        let mut day = self.spent;
+        if let Some(repo) = self.repo.filter(|_| limits.is_for_days()) {
+            let mut ledger = self.budget.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+            day = tokio::task::block_in_place(|| ledger.all(repo, day_of(clock::now())))?;
+        }
+        let account = Account { run: self.spent, day, ..Account::default() };
+        let allowance = Allowance { limits, account };
+        let reached = allowance.limits.exceeded(node, &allowance.account);
+        let mut warnings = Vec::new();
+        let warns = self.budget.action() == OnExceeded::Warn;
+        for over in reached.iter().filter(|_| warns) {
+            if self.warned.insert(over.limit.clone()) {
+                warnings.push(over.to_string());
+            }
+        }
+        if let Some(turn) = turn.filter(|_| allowance.limits.is_in_dollars()) {
+            let own = (&turn.model, Amount::of_call(turn.usage, turn.cost_usd));
+            let side = turn.side_calls.iter().map(|call| (&call.model, Amount::of_side(call)));
+            for (model, _) in std::iter::once(own).chain(side).filter(|(_, amount)| amount.unpriced > 0) {
+                if self.unpriced.insert(model.clone()) {
+                    warnings.push(price_unknown(model).text);
+                }
+            }
+        }
+        Ok(Balance { over: reached.into_iter().next().filter(|_| !warns), allowance, warnings })
+    }
+}

@@ -1,0 +1,50 @@
+//! What planners have spent. A plan is no session: there is nothing to resume and nobody's work in it. So the turns of
+//! all planners are one chain of records beside the sessions, for those who count.
+
+use jiff::Timestamp;
+
+use super::{Error, RECORD_TRAILER, RECORD_VERSION};
+use crate::event::{AgentTurn, Recorded};
+use crate::git::{CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit};
+use crate::ids::RepoPath;
+use crate::redact::Redactor;
+use crate::trailer::Message;
+
+/// The ref of the chain.
+pub const PLANNING: &str = "refs/pleach/planning";
+
+/// How often other processes may be first.
+const TRIES: u32 = 100;
+
+/// Appends a planner's turn. Several processes may do so at the same time.
+pub fn record_planning(repo: &Repo, redactor: &Redactor, at: Timestamp, turn: AgentTurn) -> Result<(), Error> {
+    let mut json = Recorded { at, event: turn.into() }.to_json();
+    redactor.json(&mut json);
+    let message = Message {
+        subject: "plan".into(),
+        body: String::new(),
+        trailers: vec![(RECORD_TRAILER.to_owned(), RECORD_VERSION.to_string())],
+    };
+    let mut tries = TRIES;
+    loop {
+        let tip = repo.reference(PLANNING)?;
+        let mut writer = repo.writer();
+        let events = writer.blob(format!("[{json}]").as_bytes())?;
+        let tree = writer.tree(None, &[TreeEdit::Put(RepoPath::from("events.json"), EntryKind::File, events)])?;
+        let commit = writer.commit(&CommitSpec {
+            tree,
+            parents: tip.into_iter().collect(),
+            author: Person::pleach(),
+            committer: Person::pleach(),
+            at,
+            message: message.write().into_bytes(),
+        })?;
+        writer.flush()?;
+        tries -= 1;
+        match repo.swap(PLANNING, tip, commit, "pleach: plan") {
+            Ok(()) => return Ok(()),
+            Err(SwapError::Stale { .. }) if tries > 0 => {}
+            Err(error) => return Err(Error::Git(error.into())),
+        }
+    }
+}
