@@ -8,7 +8,7 @@ use std::sync::{Arc, Once};
 
 use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
-use pleach::engine::{AutoApprove, Budget, CALL_OFF, Ended, Engine, Interviewer, Nobody, Pause, Session};
+use pleach::engine::{AutoApprove, Budget, CALL_OFF, Ended, Engine, Interviewer, Nobody, Pause, Session, Unheld};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
@@ -152,6 +152,13 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
     }
     for agent in engine.agents.introduce(nodes, &engine.cancel).await {
         anstream::eprintln!("{agent}");
+    }
+}
+
+/// Says which agents no budget can hold, because they do not tell what they spend.
+pub fn say_unheld(unheld: impl IntoIterator<Item = Unheld>) {
+    for agent in unheld {
+        anstream::eprintln!("warning: {agent}");
     }
 }
 

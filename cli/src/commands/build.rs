@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use pleach::budget::Limits;
 use pleach::config::supplied;
-use pleach::engine::Purse;
-use pleach::engine::tree::{PlanError, Planner};
+use pleach::engine::tree::{PlanError, Planner, planner_node};
+use pleach::engine::{Purse, Unheld};
 use pleach::git::Repo;
 use pleach::plan::spec;
 use pleach::plan::tree::TaskTree;
@@ -23,7 +24,7 @@ use crate::commands::run::block_on;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::render::Out;
-use crate::session::build;
+use crate::session::{build, say_unheld};
 use crate::settings::{self, Search, Settings};
 use crate::tree::find::{NAME, shown};
 use crate::trust::{self, Ask, TrustItem};
@@ -144,6 +145,11 @@ fn by_agent(
     let model = args.model.as_deref().or_else(|| config.tree.steps.get("implement")?.model.as_deref());
     if globals.verbosity >= 0 {
         anstream::eprintln!("{} plans from {}", agent.kind(), counted(files.len(), "file"));
+    }
+    let limits = Limits { budget: config.budget.clone(), ..Limits::default() };
+    if limits.is_set() && !agent.tells_spending() {
+        let name = config.agent.as_ref().map_or_else(|| agent.kind().to_owned(), ToString::to_string);
+        say_unheld([Unheld { agent: name, nodes: [planner_node()].into() }]);
     }
     let engine = Arc::clone(&built.engine);
     let cancel = engine.cancel.clone();

@@ -15,8 +15,8 @@ use crate::sessions;
 /// Show what sessions have cost in tokens and dollars.
 ///
 /// Read from the records: what counts here counts against the budget. Without a session, all of this repository, one row
-/// each, and `(planner)` for what planners of `pleach build` have cost; with one, a row for each of its nodes. Days are days in UTC. `?` stands for tokens whose price is not known; a
-/// price is set with `providers.NAME.prices`.
+/// each, and `(planner)` for what planners of `pleach build` have cost; with one, a row for each of its nodes. Days are
+/// days in UTC. `?` stands for tokens whose price is not known; a price is set with `providers.NAME.prices`.
 #[derive(Debug, Args)]
 pub struct CostArgs {
     /// The session, or the beginning of its id.

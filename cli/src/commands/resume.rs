@@ -15,7 +15,7 @@ use crate::commands::run::{
 };
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
-use crate::session::{Place, build, introduce, say_protection, see_through};
+use crate::session::{Place, build, introduce, say_protection, say_unheld, see_through};
 use crate::sessions;
 use crate::settings::{self, Search};
 
@@ -58,6 +58,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     outwait_orphans(&place.repo, Copy::OfSession(&id), |text| anstream::eprintln!("{text}"));
     block_on(built.canceller, async {
         introduce(globals, &built.engine, agent_nodes(&pipeline)).await;
+        say_unheld(built.engine.unheld([&pipeline]));
         let (session, kept) =
             Session::resume(built.engine, place.repo, &id).await.map_err(|error| of_engine(&error))?;
         say_protection(globals, &built.protection, alone);

@@ -22,7 +22,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::pipeline_file::{PipelineFile, known};
 use crate::render::{Out, Source};
-use crate::session::{Place, SIMULATED, build, introduce, say_protection, see_through, stop_on_signals};
+use crate::session::{Place, SIMULATED, build, introduce, say_protection, say_unheld, see_through, stop_on_signals};
 use crate::settings::{self, Search, Settings};
 use crate::trust::{self, Ask, TrustItem};
 
@@ -76,6 +76,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     warn_of_dirty_files(globals, &place)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
     let workers: Vec<Node> = agent_nodes(&pipeline).cloned().collect();
+    let unheld = built.engine.unheld([&pipeline]);
     let request = StartRequest {
         repo: place.repo,
         repo_name: place.name,
@@ -90,6 +91,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     };
     block_on(built.canceller, async {
         introduce(globals, &built.engine, &workers).await;
+        say_unheld(unheld);
         let session = Session::start(built.engine, request).await.map_err(|error| of_engine(&error))?;
         say_protection(globals, &built.protection, alone);
         see_through(globals, session).await

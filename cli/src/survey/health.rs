@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
+use pleach::budget::Limits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
 use pleach::engine::{Leftover, Places, Session, Standing, View};
 use pleach::git::{self, Repo};
@@ -126,6 +127,7 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
     }
     let steps = config.tree.steps.iter().filter_map(|(name, step)| Some((name, step.runner.clone()?)));
     choices.extend(steps.map(|(name, choice)| (format!("tree.steps.{name}.runner"), choice, None)));
+    let is_limited = Limits { budget: config.budget.clone(), ..Limits::default() }.is_set();
     let mut findings = Vec::new();
     if config.agent.is_none() {
         let fix = "name one with `agent:` in pleach.yaml; `pleach init` writes one";
@@ -135,7 +137,16 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
     let brought = |name: &str| config.agents.get(name).is_some_and(|agent| !agent.command.is_empty());
     for (key, choice, name) in choices {
         let is_known = choice.argv().is_none() && !brought(choice.kind()) && !name.is_some_and(brought);
-        findings.push(agent((&key, &choice), roster.agent(&choice, name), is_known, environment).await);
+        let made = roster.agent(&choice, name);
+        let unheld = is_limited && made.as_ref().is_ok_and(|agent| !agent.tells_spending());
+        findings.push(agent((&key, &choice), made, is_known, environment).await);
+        if unheld {
+            findings.push(Finding::warn(
+                "budget",
+                format!("`{key}` ({choice}) does not tell what it spends, so the budget cannot hold it"),
+                "bound it with `timeout` and `max_visits`, or set `turns: gateway` if it honours a base URL",
+            ));
+        }
     }
     findings
 }

@@ -20,7 +20,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_lost_repository, of_tree};
 use crate::render::Out;
 use crate::render::tree::next_words;
-use crate::session::{Place, build, introduce, say_protection};
+use crate::session::{Place, build, introduce, say_protection, say_unheld};
 use crate::settings::Settings;
 use crate::trust::{self, Ask, TrustItem};
 
@@ -91,6 +91,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
             true => of_lost_repository(of_tree(&error), place.common_dir(), None),
             false => of_tree(&error),
         };
+        say_unheld(built.engine.unheld(pipelines(&plan)));
         let run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;
         shown.begin(&plan, run.progress(), &run.changes().map_err(|error| of_tree(&error))?);
         say_protection(globals, &built.protection, alone);

@@ -6,6 +6,7 @@ mod gateway;
 mod page;
 mod planner;
 mod trees;
+mod unheld;
 
 use serde_json::json;
 

@@ -113,6 +113,11 @@ impl Agent for CommandAgent {
         true
     }
 
+    /// It says what it did, and nothing about money.
+    fn tells_spending(&self) -> bool {
+        false
+    }
+
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
         Box::pin(self.turn(job, turns, cancel))
     }

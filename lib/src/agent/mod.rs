@@ -309,6 +309,12 @@ pub trait Agent: Send + Sync {
         false
     }
 
+    /// Whether its turns say what they cost in tokens, as far as that can be known before. A budget holds only what is
+    /// told.
+    fn tells_spending(&self) -> bool {
+        true
+    }
+
     /// Whether a job that starts over is answered from its record again ([`Job::recorded`]) as far as that goes.
     fn repeats_calls(&self) -> bool {
         false

@@ -33,7 +33,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-pub use budget::{Budget, Purse};
+pub use budget::{Budget, Purse, Unheld};
 pub use call_off::CALL_OFF;
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Nobody, Prepared, Question};

@@ -305,6 +305,11 @@ impl Agent for CliAgent {
         self.turns != TurnMode::Gateway
     }
 
+    /// Through the gateway every call is seen, whatever the program says.
+    fn tells_spending(&self) -> bool {
+        self.turns == TurnMode::Gateway || self.preset.parser != ParserName::None
+    }
+
     fn repeats_calls(&self) -> bool {
         self.turns == TurnMode::Gateway
     }

@@ -5,6 +5,7 @@
 
 mod ledger;
 mod planning;
+mod unheld;
 
 use std::sync::{Mutex, PoisonError};
 
@@ -19,6 +20,7 @@ use crate::state::limit_mark;
 use ledger::Ledger;
 
 pub use planning::Purse;
+pub use unheld::Unheld;
 
 pub(super) use ledger::spent_in;
 

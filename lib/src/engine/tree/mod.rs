@@ -18,7 +18,7 @@ pub use begin::has_landed;
 pub use edited::Stamp;
 pub use logs::{Log, logs};
 pub use mark::{Mark, Marked, Marking};
-pub use planning::{PlanError, Planner};
+pub use planning::{PlanError, Planner, planner_node};
 pub use run::{Parked, Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, target_lock};
 
 use crate::engine;

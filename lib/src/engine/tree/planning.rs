@@ -40,6 +40,11 @@ impl fmt::Debug for Planner<'_> {
     }
 }
 
+/// The name of what a planner does, where others have a node.
+pub fn planner_node() -> NodeId {
+    NodeId::new("plan").expect("`plan` is the name of a node")
+}
+
 /// Why there is no plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
@@ -102,7 +107,7 @@ impl Planner<'_> {
         purse: &mut Purse<'_>,
         warn: &mut (dyn FnMut(String) + Send),
     ) -> Result<String, PlanError> {
-        let node = NodeId::new("plan").expect("`plan` is the name of a node");
+        let node = planner_node();
         let pauses = purse.pauses();
         let balance = purse.balance(&node, None)?;
         balance.warnings.into_iter().for_each(&mut *warn);
