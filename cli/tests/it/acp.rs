@@ -9,7 +9,7 @@ use crate::fake_agent::built;
 use crate::sessions::{Gate, graph};
 use crate::support::TestEnv;
 
-const ONE: &str = "code [prompt=\"Work on it\"] start -> code -> exit";
+pub const ONE: &str = "code [prompt=\"Work on it\"] start -> code -> exit";
 
 fn program() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
@@ -17,7 +17,7 @@ fn program() -> &'static Path {
 }
 
 /// A world whose agent plays this script.
-fn agent(script: &str) -> TestEnv {
+pub fn agent(script: &str) -> TestEnv {
     let env = TestEnv::with_repo();
     env.write("script", script);
     // The one place outside that the agent may write to, also in a sandbox.
@@ -33,7 +33,7 @@ fn told(env: &TestEnv) -> Vec<Value> {
     env.read("heard/log").lines().map(|line| serde_json::from_str(line).expect("a message")).collect()
 }
 
-fn methods(env: &TestEnv) -> Vec<String> {
+pub fn methods(env: &TestEnv) -> Vec<String> {
     told(env).iter().filter_map(|message| message["method"].as_str().map(str::to_owned)).collect()
 }
 

@@ -5,6 +5,7 @@ mod attribution;
 mod gateway;
 mod page;
 mod planner;
+mod programs;
 mod trees;
 mod unheld;
 

@@ -1,5 +1,6 @@
 //! Programs behind the gateway are held to the same limits, over a kill and beside another process.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -88,6 +89,48 @@ fn killed_and_resumed_a_program_stops_within_one_call_of_its_limit() {
         assert_eq!(story.all("BudgetExceeded").len(), 1);
         env.resume(&[]).expect(2);
         assert_eq!(server.seen().len(), 5, "it has ended");
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn helpers_side_by_side_overstep_a_limit_by_at_most_one_call_each() {
+    // In the first case both helpers are in their first call when the limit is reached; in the second one of them is
+    // somewhere on its way.
+    for (limit, most) in [(TOKENS + 1, 3), (6 * TOKENS, 7)] {
+        let env = TestEnv::with_repo();
+        let both = Barrier::new(2);
+        let server = Server::start(move |seen, before| {
+            let asked = seen.body["messages"][0].to_string();
+            let helper = ["one", "two"].into_iter().find(|name| asked.contains(&format!("Help with {name}")));
+            let tool = |name: &str, input: Value| {
+                let id = format!("c-{before}");
+                answer_of(
+                    MODEL,
+                    &[text("I go on."), json!({"type": "tool_use", "id": id, "name": name, "input": input})],
+                )
+            };
+            match (helper, step(seen)) {
+                (None, 0) => tool("Task", json!({"prompts": ["Help with one", "Help with two"]})),
+                (None, _) | (Some(_), 20..) => answer_of(MODEL, &[text("Done.")]),
+                (Some(name), step) => {
+                    if step == 0 {
+                        // Neither is answered before both have asked.
+                        both.wait();
+                    }
+                    tool("Bash", json!({"command": format!("echo {step} > {name}-{step}.txt")}))
+                }
+            }
+        });
+        configure(&env, &server, &format!("{{tokens: {limit}}}"));
+        let ran = env.run(&work("one"), &[]).expect(1);
+        let calls = server.seen().len() as u64;
+        let least = limit.div_ceil(TOKENS);
+        assert!((least..=most).contains(&calls), "{calls} calls with a limit of {limit}: {ran}");
+        let story = env.story();
+        assert_eq!(tokens(&story), calls * TOKENS, "every call is recorded: {ran}");
+        assert_eq!(story.all("BudgetExceeded").len(), 1);
+        assert!(ran.stdout.contains(&format!("of {limit} tokens (`budget.tokens`)")), "{ran}");
         env.assert_no_process_left();
     }
 }
