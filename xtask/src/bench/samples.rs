@@ -20,6 +20,16 @@ impl Samples {
         self.0.push(time);
     }
 
+    /// The times in nanoseconds, in the order they were taken.
+    pub fn nanoseconds(&self) -> Vec<u64> {
+        self.0.iter().map(|time| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)).collect()
+    }
+
+    /// Times in nanoseconds.
+    pub fn of_nanoseconds(times: &[u64]) -> Self {
+        Self(times.iter().copied().map(Duration::from_nanos).collect())
+    }
+
     /// The time in milliseconds that this share of the samples does not exceed.
     pub fn percentile(&self, share: f64) -> f64 {
         let mut times = self.0.clone();
