@@ -19,6 +19,8 @@
 //! write PATH TEXT      a tool call that writes a line to a file, told before and after
 //! ask PATH TEXT        the same, but it asks first, and writes only if it may
 //! shell TEXT           a tool call that runs `sh -c TEXT`
+//! converse LANGUAGE    works on the task with a model, as `fake-agent` does, and says its last words; a call that is
+//!                      refused is an internal error
 //! want METHOD          asks the client for METHOD and says the code of the error it gets
 //! usage N              the context holds N tokens
 //! cost USD             the session has cost so much
@@ -31,6 +33,9 @@
 //! ```
 
 #![expect(clippy::disallowed_methods, reason = "an agent is a program of its own, outside pleach's doors")]
+
+#[path = "model.rs"]
+mod model;
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, Write as _};
@@ -152,13 +157,16 @@ impl Agent {
                     update(json!({"sessionUpdate": "agent_message_chunk", "content": text("from the past")}));
                     answer(id, Value::Null);
                 }
-                "session/prompt" => self.play(id),
+                "session/prompt" => {
+                    let task = message["params"]["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();
+                    self.play(id, &task);
+                }
                 _ => refuse(id, -32601, "no such method"),
             }
         }
     }
 
-    fn play(&mut self, id: &Value) {
+    fn play(&mut self, id: &Value, task: &str) {
         for step in self.steps[usize::from(self.is_loaded)].clone() {
             let (word, rest) = step.split_once(' ').unwrap_or((&step, ""));
             let (first, second) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -173,6 +181,13 @@ impl Agent {
                         Command::new("sh").args(["-c", rest]).stdin(Stdio::null()).stdout(Stdio::null()).status();
                     status.is_ok_and(|status| status.success())
                 }),
+                "converse" => {
+                    let model = model::Model::of(rest).expect("a model");
+                    match model.converse(task) {
+                        Ok(said) => update(json!({"sessionUpdate": "agent_message_chunk", "content": text(&said)})),
+                        Err(why) => return refuse(id, -32603, &why),
+                    }
+                }
                 "want" => {
                     let answer = self.request(rest, json!({"sessionId": SESSION, "path": "x"}));
                     let code = answer["error"]["code"].to_string();

@@ -77,6 +77,11 @@ fn who_is_billed_for_a_known_agent_is_said() {
     env.pipeline(&graph("one", ONE));
     let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
     let ran = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(0);
+    let said = "agent acp:claude-agent-acp, billed to ANTHROPIC_API_KEY through the gateway\n";
+    assert!(ran.stderr.contains(said), "{ran}");
+    env.configure(&format!("{config}agents: {{acp: {{turns: stream}}}}\n"));
+    let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+    let ran = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(0);
     let said = "agent acp:claude-agent-acp, billed to ANTHROPIC_API_KEY of your environment\n";
     assert!(ran.stderr.contains(said), "{ran}");
 }
@@ -286,4 +291,112 @@ fn a_repository_may_not_bring_its_own_agent_unasked() {
     let ran = env.pleach(&["run", "../pipeline.dot"]).expect(4);
     assert!(ran.stderr.contains("fake-acp"), "{ran}");
     assert!(env.sessions().is_empty());
+}
+
+/// Three turns of which the first two write.
+const THREE_TURNS: &str = r#"
+scripts:
+  - name: work
+    steps:
+      - {text: I write hello., tools: [{write_file: {file_path: hello.txt, content: "one\n"}}], usage: {input: 100, output: 10}}
+      - {text: I edit it., tools: [{shell: {command: "echo two > hello.txt; echo more > more.txt"}}], usage: {input: 200}}
+      - {text: Both are there., usage: {input: 300}}
+"#;
+
+/// A world whose agent is a program of this name that talks to a model, which answers from a script through the gateway.
+fn behind_gateway(name: &str, opening: &str, more: &str) -> TestEnv {
+    let env = agent("");
+    let root = env.root().display().to_string();
+    env.write("script", format!("{opening}shell env > {root}/heard/env\nconverse anthropic"));
+    env.write("script.yaml", THREE_TURNS);
+    env.write_program(format!("bin/{name}"), &format!("#!/bin/sh\nexec '{}' \"$@\"\n", program().display()));
+    env.configure(&format!(
+        "agents: {{worker: {{runner: 'acp:{name} {root}/script {root}/heard/log', {more}}}}}\n\
+         providers: {{default: script, script: {{file: script.yaml}}}}\nsandbox: {{rw: ['{root}/heard']}}\n"
+    ));
+    env
+}
+
+fn by_worker() -> String {
+    graph("one", "code [prompt=\"Work on it\", agent=worker] start -> code -> exit")
+}
+
+#[test]
+fn a_known_agent_behind_the_gateway_has_exact_turns() {
+    // A known one goes there by itself, any other where the settings say so.
+    for (name, more) in [("claude-code-acp", ""), ("my-acp", "turns: gateway")] {
+        let env = behind_gateway(name, "", more);
+        env.pipeline(&by_worker());
+        let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+        let ran = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(0);
+        assert!(ran.stderr.contains(&format!("agent acp:{name}, answered by a script\n")), "{ran}");
+        let story = env.story();
+        let turns = story.all("AgentTurn");
+        let of = |key: &str| turns.iter().map(|turn| turn[key].clone()).collect::<Vec<_>>();
+        assert_eq!((of("agent"), of("provider")), (vec![json!("acp"); 3], vec![json!("script"); 3]));
+        assert_eq!(of("boundary"), ["exact"; 3], "{name}");
+        let input: Vec<u64> = turns.iter().filter_map(|turn| turn["token_usage"]["input"].as_u64()).collect();
+        assert_eq!(input, [100, 200, 300], "as the model has it, whatever the agent says");
+        let commits = env.commits();
+        assert_eq!(commits.len(), 2, "{ran}");
+        assert_eq!(env.changed(&commits[0]), ["hello.txt"]);
+        assert_eq!(env.changed(&commits[1]), ["hello.txt", "more.txt"]);
+        let answer = story.message(&env, story.node("code")["response"].as_u64().expect("an answer"));
+        assert_eq!(answer["content"][0]["text"], "Both are there.");
+        let seen = env.read("heard/env");
+        let value = |name: &str| seen.lines().find_map(|line| line.strip_prefix(&format!("{name}="))).unwrap_or("");
+        assert!(value("ANTHROPIC_BASE_URL").starts_with("http://127.0.0.1:"), "{seen}");
+        assert_eq!(value("ANTHROPIC_API_KEY"), "pleach-gateway", "the real key stays with pleach");
+        assert_ne!(value("HOME"), env.root().join("home").to_str().unwrap(), "a home of its own");
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn an_agent_behind_the_gateway_is_refused_its_next_call_over_budget() {
+    for (action, exit) in [("stop", 1), ("pause", 3)] {
+        let env = behind_gateway("claude-code-acp", "", "");
+        env.configure(&format!("{}budget: {{tokens: 105, on_exceeded: {action}}}\n", env.read("pleach.yaml")));
+        let ran = env.run(&by_worker(), &[]).expect(exit);
+        assert!(ran.stdout.contains("the budget is used up: 110 of 105 tokens"), "{ran}");
+        assert_eq!(env.story().all("AgentTurn").len(), 1, "within one call");
+        assert_eq!(env.files(), ["README.md", "hello.txt"]);
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn an_agent_behind_the_gateway_goes_on_after_a_kill() {
+    // One that can load its session goes on with it; one that cannot is answered from the record.
+    for opening in ["load\n", ""] {
+        let env = behind_gateway("my-acp", opening, "turns: gateway");
+        let gate = Gate::new(&env, "agent");
+        env.write("script.yaml", THREE_TURNS.replace("echo two > hello.txt", &gate.command()));
+        let mut run = env.start(&by_worker(), &[]);
+        let held = gate.reached(&mut run);
+        run.signal("KILL");
+        assert_eq!(run.end().code, 137);
+        drop(held);
+        env.assert_no_process_left();
+        gate.stay_open();
+        if !opening.is_empty() {
+            env.write("script", format!("{}\nloaded\nwrite resumed yes\nsay Gone on.", env.read("script")));
+        }
+        env.resume(&[]).expect(0);
+        let methods = methods(&env);
+        assert_eq!(methods.contains(&"session/load".to_owned()), !opening.is_empty(), "{methods:?}");
+        let files = env.files();
+        let last = if opening.is_empty() { "more.txt" } else { "resumed" };
+        assert_eq!(files, ["README.md", "hello.txt", last], "{methods:?}");
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn the_protocol_knows_two_kinds_of_turns() {
+    let env = behind_gateway("my-acp", "", "turns: hooks");
+    let ran = env.run(&by_worker(), &[]);
+    let said = "`agents.worker.turns` cannot be `hooks`: the protocol has no such turns\n\
+                hint: it can be stream, gateway";
+    assert!(ran.code == 7 && ran.stderr.contains(said), "{ran}");
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use super::acp::known as acp_known;
 use super::cli::{CliSettings, Introduction, Preset, Versions, find_program};
 use super::{AcpAgent, Agent, Builtin, CliAgent, CommandAgent, Profile, Simulated};
 use crate::config::{AgentChoice, AgentSettings, Config, Environment, InvalidAgent, TurnMode};
@@ -75,6 +76,17 @@ pub enum NoAgent {
         /// The tool.
         tool: String,
     },
+}
+
+/// How the turns of an agent can be told apart.
+#[derive(Debug, Clone, Copy)]
+struct Ways<'a> {
+    /// All ways, the best first.
+    all: &'a [TurnMode],
+    /// Whether what it says is read.
+    speaks: bool,
+    /// Why there is no other.
+    why_not: &'static str,
 }
 
 impl Roster {
@@ -218,11 +230,39 @@ impl Roster {
                     let program = argv.first().cloned().unwrap_or_default();
                     return Err(NoAgent::Tools { agent, program, how: "remove it, or let `claude` or `builtin` work" });
                 }
-                let profile = self.profile(Some(name.unwrap_or(choice.kind())));
-                let agent = AcpAgent::new(argv, self.spawner.clone()).as_known(&self.environment);
-                Ok(Arc::new(agent.with_profile(profile).with_settings(&settings)))
+                self.acp(argv, &settings, (name, provider))
             }
         }
+    }
+
+    /// A program that speaks the Agent Client Protocol: behind the gateway where it can be brought there and somebody
+    /// answers, else by what it tells.
+    fn acp(
+        &self,
+        argv: Vec<String>,
+        settings: &AgentSettings,
+        (name, provider): (Option<&str>, Option<&str>),
+    ) -> Result<Arc<dyn Agent>, NoAgent> {
+        let profile = self.profile(Some(name.unwrap_or("acp")));
+        let known = argv.first().and_then(|program| acp_known(program));
+        let ways = match known {
+            Some(_) => [TurnMode::Gateway, TurnMode::Stream],
+            None => [TurnMode::Stream, TurnMode::Gateway],
+        };
+        let mut preset = known.cloned().unwrap_or_else(|| Preset::of_command(&argv));
+        preset.provider = settings.provider.unwrap_or(preset.provider);
+        let upstream = self.upstream(&preset, settings, provider);
+        let can = Ways { all: &ways, speaks: true, why_not: "the protocol has no such turns" };
+        let turns = self.turns(name.unwrap_or("acp"), can, settings, upstream.is_ok())?;
+        let agent = AcpAgent::new(argv, self.spawner.clone());
+        let agent = match turns {
+            TurnMode::Gateway => {
+                let models = self.models(&preset);
+                agent.behind(preset, upstream?, &self.environment, models)
+            }
+            _ => agent.as_known(&self.environment),
+        };
+        Ok(Arc::new(agent.with_profile(profile).with_settings(settings)))
     }
 
     /// What the configuration says about an agent: about its kind, and over that what it says about its name.
@@ -251,7 +291,9 @@ impl Roster {
             return Err(NoAgent::Tools { agent, program: preset.program, how });
         }
         let upstream = self.upstream(&preset, settings, provider);
-        let turns = self.turns(name.unwrap_or(kind), &preset, settings, upstream.is_ok())?;
+        let why_not = "its stream does not mark its model's calls";
+        let can = Ways { all: &preset.turns, speaks: preset.parser != crate::config::ParserName::None, why_not };
+        let turns = self.turns(name.unwrap_or(kind), can, settings, upstream.is_ok())?;
         let upstream = match turns {
             TurnMode::Gateway => Some(upstream?),
             _ => None,
@@ -265,18 +307,13 @@ impl Roster {
             },
         })?;
         let given = self.config.providers.get(preset.provider);
-        let mut models = BTreeMap::new();
-        for tier in ["smart", "worker", "cheap"] {
-            models.extend(usual_model(preset.provider.as_str(), tier).map(|model| (tier.to_owned(), model.to_owned())));
-        }
-        models.extend(given.map(|provider| provider.models.clone()).unwrap_or_default());
         let settings = CliSettings {
             args: settings.args.clone(),
             permission_mode: settings.permission_mode.clone(),
             tools: settings.tools.clone(),
             timeout: settings.timeout,
             idle_timeout: settings.idle_timeout,
-            models,
+            models: self.models(&preset),
             prices: given.map(|provider| Prices::new(&provider.prices)).unwrap_or_default(),
             is_command: kind == "command",
         };
@@ -314,30 +351,38 @@ impl Roster {
         })
     }
 
+    /// The models of a program behind short names.
+    fn models(&self, preset: &Preset) -> BTreeMap<String, String> {
+        let usual = |tier: &str| Some((tier.to_owned(), usual_model(preset.provider.as_str(), tier)?.to_owned()));
+        let mut models: BTreeMap<String, String> = ["smart", "worker", "cheap"].into_iter().filter_map(usual).collect();
+        models.extend(self.config.providers.get(preset.provider).map(|given| given.models.clone()).unwrap_or_default());
+        models
+    }
+
     /// How the turns of an agent are told apart: as configured, else the best way there is.
     fn turns(
         &self,
         agent: &str,
-        preset: &Preset,
+        can: Ways<'_>,
         settings: &AgentSettings,
         has_upstream: bool,
     ) -> Result<TurnMode, NoAgent> {
-        let speaks = preset.parser != crate::config::ParserName::None;
+        let Ways { all, speaks, why_not: otherwise } = can;
         let why_not = |turns: TurnMode| match turns {
             TurnMode::Hooks if self.hook.is_empty() => Some("there is no program that could be its hook"),
             TurnMode::Stream if !speaks => Some("its output is not read; set `parser`"),
-            turns if !preset.turns.contains(&turns) => Some("its stream does not mark its model's calls"),
+            turns if !all.contains(&turns) => Some(otherwise),
             _ => None,
         };
-        let possible = |turns: &TurnMode| preset.turns.contains(turns) && why_not(*turns).is_none();
+        let possible = |turns: &TurnMode| all.contains(turns) && why_not(*turns).is_none();
         let Some(asked) = settings.turns else {
             let usable = |turns: &TurnMode| possible(turns) && (has_upstream || *turns != TurnMode::Gateway);
-            return Ok(preset.turns.iter().copied().find(usable).unwrap_or(TurnMode::Node));
+            return Ok(all.iter().copied().find(usable).unwrap_or(TurnMode::Node));
         };
         match why_not(asked) {
             None => Ok(asked),
             Some(why) => {
-                let can = preset.turns.iter().copied().filter(possible).map(TurnMode::as_str).collect();
+                let can = all.iter().copied().filter(possible).map(TurnMode::as_str).collect();
                 Err(NoAgent::Turns { agent: agent.to_owned(), turns: asked, why, can })
             }
         }

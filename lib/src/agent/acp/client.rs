@@ -33,6 +33,8 @@ pub(super) struct Ask {
     pub mode: Option<String>,
     /// What it is allowed.
     pub policy: Policy,
+    /// Whose home its sessions are kept in.
+    pub home: &'static str,
     /// What the agent is called until it says so itself.
     pub name: String,
 }
@@ -59,6 +61,17 @@ pub(super) enum Ended {
     Limit(String),
     /// It cannot go on.
     Failed(AgentError),
+}
+
+impl Ended {
+    /// Why the agent's last words are not to be taken for an answer.
+    pub fn failed(&self) -> Option<String> {
+        match self {
+            Self::Done | Self::Limit(_) => None,
+            Self::Cancelled => Some("stopped".to_owned()),
+            Self::Failed(error) => Some(error.to_string()),
+        }
+    }
 }
 
 /// The answer that is awaited.
@@ -134,10 +147,15 @@ impl Client {
     }
 
     /// What is needed to go on with the session later; none when the agent could not take it up.
-    fn state(&self) -> Option<Value> {
+    pub fn state(&self) -> Option<Value> {
         let session = self.session.as_ref().filter(|_| self.can_load)?;
         let cost_usd = self.gather.as_ref().map(Gather::cost).unwrap_or_default();
-        Some(State { session: session.clone(), cost_usd }.to_json())
+        Some(State { session: session.clone(), cost_usd, home: self.ask.home.to_owned() }.to_json())
+    }
+
+    /// The model, as far as the agent says; else its own name.
+    pub fn model(&self) -> &str {
+        &self.model
     }
 
     /// The agent's newest words.

@@ -2,11 +2,13 @@
 //! turns begin and end is inferred from what the agent tells meanwhile.
 //!
 //! [`client`] decides what to say, [`gather`] makes turns of what is heard, [`policy`] answers questions for permission;
-//! this file has the pipes and the clock.
+//! `pipes` has the pipes and the clock. Behind the gateway turns are not inferred: `driven` takes those it has seen.
 
 mod client;
+mod driven;
 mod gather;
 mod lines;
+mod pipes;
 mod policy;
 mod rpc;
 mod schema;
@@ -18,21 +20,20 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::time::{Instant, sleep_until, timeout};
 
-use self::client::{Act, Ask, Client, Ended};
-use self::lines::{Line, Lines, UNREAD};
+use self::client::{Ask, Client, Ended};
+use self::driven::Route;
+use self::pipes::{Talked, Told};
 use self::policy::Policy;
 use self::state::State;
-use super::cli::{Billed, Preset, epilogue};
+use super::cli::{Billed, Preset, Variables, epilogue};
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turns, Verdict};
 use crate::config::{AgentSettings, Environment};
-use crate::process::{Cancel, Canceller, Command, Exit, Limits, Output, SpawnError, Spawner, Stream};
+use crate::gateway::Upstream;
+use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner};
 use crate::text::{shorten, tail};
 
 /// The kind of agent, as records have it.
@@ -42,17 +43,8 @@ const KIND: &str = "acp";
 const INTERRUPTED: &str = "Your work on the task below was interrupted. The working copy holds what has been done so far; \
                            go on until the task is done.";
 
-/// How long an agent may take until it can be given its task.
-const OPENING: Duration = Duration::from_secs(180);
-
 /// How long an agent may be silent, where the settings do not say. A model may think for long.
 const IDLE: Duration = Duration::from_secs(1800);
-
-/// How long an agent may take to answer that it has stopped.
-const STOPPING: Duration = Duration::from_secs(10);
-
-/// How long an agent may take to end after its input has.
-const ENDING: Duration = Duration::from_secs(1);
 
 /// How much of a failed agent's complaint goes into the message.
 const COMPLAINT: usize = 2_000;
@@ -66,16 +58,18 @@ pub struct AcpAgent {
     argv: Vec<OsString>,
     spawner: Spawner,
     profile: Profile,
-    env: Vec<(OsString, Option<OsString>)>,
+    env: Variables,
     mode: Option<String>,
     timeout: Option<Duration>,
     idle: Duration,
     /// What it writes outside its working copy.
     keeps: Vec<PathBuf>,
     /// Variables it gets only in a sandbox.
-    bounded_env: Vec<(OsString, Option<OsString>)>,
+    bounded_env: Variables,
     /// Who is billed, where that is known.
     billed: Option<Billed>,
+    /// How it comes to its model through the gateway, where it does.
+    route: Option<Route>,
 }
 
 impl AcpAgent {
@@ -92,7 +86,25 @@ impl AcpAgent {
             keeps: Vec::new(),
             bounded_env: Vec::new(),
             billed: None,
+            route: None,
         }
+    }
+
+    /// The same behind the gateway, where `upstream` answers. It is brought there as `preset` says; `models` are those
+    /// behind short names. It gets no key, and a home of its own.
+    #[must_use]
+    pub fn behind(
+        mut self,
+        preset: Preset,
+        upstream: Upstream,
+        environment: &Environment,
+        models: BTreeMap<String, String>,
+    ) -> Self {
+        self.env.extend(variables(&preset.env));
+        self.bounded_env = variables(&preset.bounded_env);
+        self.billed = Some(Billed::through_gateway(&upstream));
+        self.route = Some(Route { preset, upstream, environment: environment.clone(), models });
+        self
     }
 
     /// The same for a program of an agent that is known: it gets its own key and may write its own files, as it does when
@@ -103,9 +115,6 @@ impl AcpAgent {
         let Some(preset) = self.argv.first().and_then(|program| known(program.to_str()?)) else { return self };
         let keys = preset.keys.iter().filter_map(|key| Some((key.into(), Some(environment.get_os(key)?.to_owned()))));
         self.env.extend(keys);
-        let variables = |all: &BTreeMap<String, String>| -> Vec<(OsString, Option<OsString>)> {
-            all.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect()
-        };
         self.env.extend(variables(&preset.env));
         self.bounded_env = variables(&preset.bounded_env);
         self.keeps = [preset.kept_in(environment), preset.logins_in(environment)].concat();
@@ -122,8 +131,7 @@ impl AcpAgent {
     /// The same, with the settings of a program that is an agent.
     #[must_use]
     pub fn with_settings(mut self, settings: &AgentSettings) -> Self {
-        let variables = settings.env.iter().map(|(name, value)| (name.into(), Some(value.into())));
-        self.env.extend(variables);
+        self.env.extend(variables(&settings.env));
         self.argv.extend(settings.args.iter().map(OsString::from));
         self.mode = settings.permission_mode.clone().or(self.mode);
         self.timeout = settings.timeout.map(Duration::from_secs).or(self.timeout);
@@ -136,17 +144,23 @@ impl AcpAgent {
         program.map_or_else(|| "acp".into(), |name| name.to_string_lossy().into_owned())
     }
 
-    fn ask(&self, job: &Job) -> Ask {
-        let mut prompt = format!("{}{}", job.prompt.trim_end(), epilogue(job, job.sandbox.as_deref()));
+    /// What the agent is asked.
+    fn prompt(&self, job: &Job) -> String {
+        let prompt = format!("{}{}", job.prompt.trim_end(), epilogue(job, job.sandbox.as_deref()));
         if job.continues {
-            prompt = format!("{INTERRUPTED}\n\n{prompt}");
-        } else if !self.profile.layers.is_empty() {
-            prompt = format!("{}\n\n{prompt}", self.profile.told().trim());
+            return format!("{INTERRUPTED}\n\n{prompt}");
         }
+        match self.profile.layers.is_empty() {
+            true => prompt,
+            false => format!("{}\n\n{prompt}", self.profile.told().trim()),
+        }
+    }
+
+    fn ask(&self, job: &Job) -> Ask {
         Ask {
-            prompt,
+            prompt: self.prompt(job),
             cwd: job.cwd.clone(),
-            resume: job.resume.as_ref().and_then(State::read),
+            resume: job.resume.as_ref().and_then(State::read).filter(|state| state.home == self.home()),
             model: job.model.clone().or_else(|| self.profile.model.clone()),
             mode: self.mode.clone(),
             policy: Policy {
@@ -154,13 +168,37 @@ impl AcpAgent {
                 cwd: job.cwd.clone(),
                 writable: vec![job.root.clone(), job.status_file.clone()],
             },
+            home: self.home(),
             name: self.name(),
+        }
+    }
+
+    /// Whose home it keeps its sessions in.
+    fn home(&self) -> &'static str {
+        if self.route.is_some() { "own" } else { "user" }
+    }
+
+    /// The command that starts the agent.
+    fn command(&self, mut job: Job, variables: Variables, arguments: Vec<String>) -> Command {
+        job.env.extend(self.bounded_env.iter().filter(|_| job.sandbox.is_some()).cloned());
+        job.env.extend(self.env.iter().cloned().chain(variables));
+        let wall = job.timeout.into_iter().chain(self.timeout).min();
+        let argv = self.argv.iter().cloned().chain(arguments.into_iter().map(OsString::from));
+        Command {
+            env: job.env,
+            limits: Limits { wall, idle: Some(self.idle), output: OUTPUT, ..Limits::default() },
+            lock: job.lock,
+            sandbox: job.sandbox,
+            ..Command::new(argv, job.cwd)
         }
     }
 
     async fn work(&self, mut job: Job, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
         if let Some(settled) = job.settled(cancel) {
             return settled;
+        }
+        if let Some(route) = &self.route {
+            return self.drive(route, job, turns, cancel).await;
         }
         if job.sandbox.is_some() {
             // What is not there cannot be opened to it. The files among them it makes beside the directories.
@@ -169,68 +207,33 @@ impl AcpAgent {
         }
         // It speaks to its model by itself.
         job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.with_network().with_write(self.keeps.iter().cloned())));
-        let (client, hello) = Client::new(self.ask(&job));
-        job.env.extend(self.bounded_env.iter().filter(|_| job.sandbox.is_some()).cloned());
-        job.env.extend(self.env.iter().cloned());
-        let wall = job.timeout.into_iter().chain(self.timeout).min();
-        let command = Command {
-            env: job.env,
-            limits: Limits { wall, idle: Some(self.idle), output: OUTPUT, ..Limits::default() },
-            lock: job.lock,
-            sandbox: job.sandbox,
-            ..Command::new(self.argv.iter().cloned(), job.cwd)
-        };
-        let (say, input) = unbounded_channel();
-        let (heard, lines) = unbounded_channel();
-        let (killer, door) = Cancel::new();
-        let unread = Arc::new(AtomicUsize::new(0));
-        let running = async {
-            // Dropped with this block, so that the end of the lines is the end of the program.
-            let mut splitter = Lines::new(heard, Arc::clone(&unread));
-            let mut on_output = |stream: Stream, bytes: &[u8]| {
-                if stream == Stream::Stdout {
-                    splitter.push(bytes);
-                }
-            };
-            self.spawner.talk(command, input, &door, &mut on_output).await
-        };
-        let talk = Talk { client, say, lines, unread: Arc::clone(&unread), killer, turns, cancel, is_stopping: false };
-        let (output, (client, ended)) = tokio::join!(running, talk.run(hello));
-        self.conclude(client, ended, output, turns, cancel).await
+        let ask = self.ask(&job);
+        let command = self.command(job, Variables::new(), Vec::new());
+        let talked = pipes::talk(&self.spawner, command, Client::new(ask), Told::Turns(turns), cancel).await;
+        let (client, ended) = self.ended(talked, cancel)?;
+        self.conclude(client, ended, turns).await
     }
 
-    /// Reports the turn in flight, now that nothing of the agent runs any more, and says how it ended.
-    async fn conclude(
-        &self,
-        mut client: Client,
-        ended: Option<Ended>,
-        output: Result<Output, SpawnError>,
-        turns: &Turns,
-        cancel: &Cancel,
-    ) -> Result<Reply, AgentError> {
+    /// How the agent ended, in any case.
+    fn ended(&self, talked: Talked, cancel: &Cancel) -> Result<(Client, Ended), AgentError> {
+        let Talked { client, ended, output } = talked;
         let output = output.map_err(|error| AgentError::Terminal(format!("the agent did not run: {error}")))?;
         let ended = match ended {
             _ if cancel.is_killed() => Ended::Failed(AgentError::Cancelled),
             Some(ended) => ended,
             None => Ended::Failed(self.gone(&client, &output)),
         };
-        let failed = match &ended {
-            Ended::Done | Ended::Limit(_) => None,
-            Ended::Cancelled => Some("stopped".to_owned()),
-            Ended::Failed(error) => Some(error.to_string()),
-        };
-        let verdict = match client.last_turn(failed.as_deref()) {
+        Ok((client, ended))
+    }
+
+    /// Reports the turn in flight, now that nothing of the agent runs any more, and says how it ended.
+    async fn conclude(&self, mut client: Client, ended: Ended, turns: &Turns) -> Result<Reply, AgentError> {
+        let verdict = match client.last_turn(ended.failed().as_deref()) {
             Some(turn) => turns.report(turn).await,
             None => Verdict::Go,
         };
-        let end = match ended {
-            Ended::Failed(error) => return Err(error),
-            Ended::Cancelled => End::Stopped,
-            _ if verdict == Verdict::Stop => End::Stopped,
-            Ended::Done => End::Done,
-            Ended::Limit(why) => End::Limit(why),
-        };
-        Ok(Reply { text: client.words().to_owned(), end })
+        let text = client.words().to_owned();
+        Ok(Reply { end: end(ended, verdict)?, text })
     }
 
     /// What to say of an agent that ended without an answer.
@@ -254,8 +257,24 @@ impl AcpAgent {
     }
 }
 
-/// What is known of a program, by its name: the agent itself, or what makes it speak the protocol.
-fn known(program: &str) -> Option<&'static Preset> {
+fn variables(all: &BTreeMap<String, String>) -> Variables {
+    all.iter().map(|(name, value)| (name.into(), Some(value.into()))).collect()
+}
+
+/// How an agent that ended is to be taken, after what was answered to its last turn.
+fn end(ended: Ended, verdict: Verdict) -> Result<End, AgentError> {
+    Ok(match ended {
+        Ended::Failed(error) => return Err(error),
+        Ended::Cancelled => End::Stopped,
+        _ if verdict == Verdict::Stop => End::Stopped,
+        Ended::Done => End::Done,
+        Ended::Limit(why) => End::Limit(why),
+    })
+}
+
+/// What is known of a program, by its name: the agent itself, or what makes it speak the protocol. A program is known by
+/// its bare name, as PATH finds it.
+pub(super) fn known(program: &str) -> Option<&'static Preset> {
     let ends = ["-agent-acp", "-code-acp", "-acp"];
     Preset::of(ends.iter().find_map(|end| program.strip_suffix(end)).unwrap_or(program))
 }
@@ -270,7 +289,11 @@ impl Agent for AcpAgent {
     }
 
     fn needs_network(&self) -> bool {
-        true
+        self.route.is_none()
+    }
+
+    fn repeats_calls(&self) -> bool {
+        self.route.is_some()
     }
 
     fn introduction(&self) -> Option<Introduction> {
@@ -278,130 +301,13 @@ impl Agent for AcpAgent {
         Some(Introduction { name: format!("acp:{}", self.name()), version: None, turns: None, billed })
     }
 
-    fn can_resume(&self, state: Option<&Value>, _home: &Path) -> bool {
-        state.is_none_or(|state| State::read(state).is_some())
+    fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {
+        let Some(state) = state else { return true };
+        let is_own = State::read(state).is_some_and(|state| state.home == self.home());
+        is_own && self.route.as_ref().is_none_or(|route| route.has_kept(home))
     }
 
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
         Box::pin(self.work(job, turns, cancel))
     }
-}
-
-/// The conversation with a running agent.
-struct Talk<'a> {
-    client: Client,
-    say: UnboundedSender<Vec<u8>>,
-    lines: UnboundedReceiver<Line>,
-    unread: Arc<AtomicUsize>,
-    killer: Canceller,
-    turns: &'a Turns,
-    cancel: &'a Cancel,
-    is_stopping: bool,
-}
-
-impl Talk<'_> {
-    /// Talks until the agent is done or gone, and sees to it that it goes. Without an end it went by itself.
-    async fn run(mut self, hello: Vec<u8>) -> (Client, Option<Ended>) {
-        self.tell(hello);
-        let mut deadline = Some(Instant::now() + OPENING);
-        let ended = loop {
-            let line = tokio::select! {
-                biased;
-                () = self.cancel.killed() => {
-                    self.call_off();
-                    self.killer.kill();
-                    break None;
-                }
-                () = self.cancel.stopped(), if !self.is_stopping => {
-                    self.is_stopping = true;
-                    if !self.client.is_asked() {
-                        // Nothing has begun, so nothing has to finish.
-                        break Some(Ended::Cancelled);
-                    }
-                    continue;
-                }
-                () = until(deadline) => break Some(self.too_slow()),
-                line = self.lines.recv() => line,
-            };
-            let line = match line {
-                None => break None,
-                Some(Line::TooMuch) => {
-                    break Some(Ended::Failed(AgentError::Terminal(format!(
-                        "the agent writes faster than it can be followed, or a line of more than {} MiB",
-                        UNREAD >> 20
-                    ))));
-                }
-                Some(Line::Text(line)) => line,
-            };
-            self.unread.fetch_sub(line.len(), Ordering::Relaxed);
-            let was_asked = self.client.is_asked();
-            if let Some(ended) = self.take(&line).await {
-                break Some(ended);
-            }
-            if !was_asked && self.client.is_asked() {
-                deadline = None;
-            }
-            if self.client.is_cancelled() {
-                deadline = deadline.or(Some(Instant::now() + STOPPING));
-            }
-        };
-        let Self { client, say, lines, killer, .. } = self;
-        // The end of its input tells the agent to go. Not all of them listen.
-        drop(say);
-        if timeout(ENDING, gone(lines)).await.is_err() {
-            killer.kill();
-        }
-        (client, ended)
-    }
-
-    /// Takes in a line and does what follows from it.
-    async fn take(&mut self, line: &str) -> Option<Ended> {
-        for act in self.client.hear(line) {
-            match act {
-                Act::Say(said) => self.tell(said),
-                Act::End(ended) => return Some(ended),
-                Act::Turn(turn) => {
-                    let verdict = self.turns.report(*turn).await;
-                    if verdict == Verdict::Stop || self.is_stopping {
-                        self.call_off();
-                    }
-                }
-            }
-        }
-        None
-    }
-
-    fn tell(&self, said: Vec<u8>) {
-        // An agent that is gone hears nothing; its end is noticed elsewhere.
-        let _ = self.say.send(said);
-    }
-
-    fn call_off(&mut self) {
-        if let Some(said) = self.client.cancel() {
-            self.tell(said);
-        }
-    }
-
-    fn too_slow(&self) -> Ended {
-        match self.client.is_asked() {
-            // It was asked to stop and did not; it is made to.
-            true => Ended::Cancelled,
-            false => Ended::Failed(AgentError::TimedOut(format!(
-                "the agent was not ready for its task after {} s; does it speak the Agent Client Protocol?",
-                OPENING.as_secs()
-            ))),
-        }
-    }
-}
-
-async fn until(deadline: Option<Instant>) {
-    match deadline {
-        Some(deadline) => sleep_until(deadline).await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits for the end of a program.
-async fn gone(mut lines: UnboundedReceiver<Line>) {
-    while lines.recv().await.is_some() {}
 }

@@ -5,6 +5,10 @@ use serde_json::{Value, json};
 
 use super::KIND;
 
+fn users() -> String {
+    "user".to_owned()
+}
+
 /// A session an agent can take up again.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub(super) struct State {
@@ -13,12 +17,15 @@ pub(super) struct State {
     /// What it has cost so far, as far as the agent says.
     #[serde(default)]
     pub cost_usd: f64,
+    /// Whose home it is kept in: that of the `user`, or the agent's `own` behind the gateway.
+    #[serde(default = "users")]
+    pub home: String,
 }
 
 impl State {
     /// As records have it.
     pub fn to_json(&self) -> Value {
-        json!({"agent": KIND, "session": self.session, "cost_usd": self.cost_usd})
+        json!({"agent": KIND, "session": self.session, "cost_usd": self.cost_usd, "home": self.home})
     }
 
     /// Reads what an earlier turn left; none when another kind of agent left it.

@@ -16,6 +16,7 @@ const OPENCODE: &str = include_str!("../../../tests/data/acp/acp_opencode.jsonl"
 fn ask() -> Ask {
     let root = std::path::PathBuf::from("/workspace/repo");
     Ask {
+        home: "user",
         prompt: "do it".into(),
         cwd: root.clone(),
         resume: None,
@@ -194,7 +195,7 @@ fn claude_code_is_understood() {
     assert_eq!(play.client.words(), "Done: two turns wrote files.");
     let state = play.turns[2].state_ref.clone().expect("it can load sessions");
     let session = "b040daad-ba76-4aae-9689-c8aa5c010816";
-    assert_eq!(state, json!({"agent": "acp", "session": session, "cost_usd": 0.02574}));
+    assert_eq!(state, json!({"agent": "acp", "session": session, "cost_usd": 0.02574, "home": "user"}));
     let roles = |turn: &Turn| turn.messages.iter().map(|message| message.role).collect::<Vec<_>>();
     assert_eq!(roles(&play.turns[0]), [Role::User, Role::Assistant, Role::Tool]);
     assert_eq!(roles(&play.turns[1]), [Role::Assistant, Role::Tool]);
@@ -346,7 +347,7 @@ fn a_session_is_taken_up_again_where_the_agent_can() {
     play.answer(json!({"stopReason": "end_turn"}));
     let last = play.client.last_turn(None).expect("a turn");
     assert_eq!((last.cost_usd, last.usage.input), (Some(0.5), 9));
-    assert_eq!(last.state_ref, Some(json!({"agent": "acp", "session": "old", "cost_usd": 2.0})));
+    assert_eq!(last.state_ref, Some(json!({"agent": "acp", "session": "old", "cost_usd": 2.0, "home": "user"})));
     assert!(!last.messages.iter().any(|message| message.text().contains("old words")));
 
     let mut unable = Play::new(again.clone());

@@ -6,13 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::CliAgent;
+use super::route::{Endpoint, Variables, Way};
 use super::template::Values;
 use crate::agent::{AgentError, Job, bounds};
 use crate::config::{AgentStdin, TurnMode};
 use crate::process::{Command, Limits, Sandbox, Stdin};
-
-/// Variables to set or to remove.
-type Variables = Vec<(OsString, Option<OsString>)>;
 
 /// How much of what an agent says is kept beside what is understood of it.
 const OUTPUT: usize = 1 << 20;
@@ -31,16 +29,6 @@ pub(super) struct Start<'a> {
     pub endpoint: Option<&'a Endpoint>,
     /// What it may touch, see [`CliAgent::bounds`].
     pub bounds: Option<&'a Arc<Sandbox>>,
-}
-
-/// Where an agent finds its model, as far as it knows.
-#[derive(Debug, Clone)]
-pub(super) struct Endpoint {
-    pub base_url: String,
-    /// The same without a version.
-    pub root_url: String,
-    pub key: String,
-    pub port: u16,
 }
 
 impl CliAgent {
@@ -163,13 +151,19 @@ impl CliAgent {
         let own = self.preset.env.iter().chain(bounded);
         env.extend(own.map(|(name, value)| (OsString::from(name), Some(OsString::from(value)))));
         if let Some(endpoint) = endpoint {
-            env.extend(self.route_variables(job, endpoint)?);
+            env.extend(self.way(job, endpoint).variables()?);
             return Ok(env);
         }
         // Secrets are kept from what agents start, but its own key is what it works with.
         let keys = self.preset.keys.iter().filter_map(|key| Some((key, self.environment.get_os(key)?)));
         env.extend(keys.map(|(key, value)| (OsString::from(key), Some(value.to_owned()))));
         Ok(env)
+    }
+
+    /// How it comes to its model through a gateway.
+    pub(super) fn way<'a>(&'a self, job: &'a Job, endpoint: &'a Endpoint) -> Way<'a> {
+        let Self { preset, environment, .. } = self;
+        Way { preset, environment, home: &job.home, model: self.model(job), endpoint }
     }
 
     /// What the agent may touch: what the node's work may, what it keeps for itself, and its model.

@@ -1,7 +1,7 @@
 //! Coding agents that are programs: Claude Code, Codex, Gemini CLI, OpenCode, or any other by a template.
 //!
 //! `preset` is what is known of them, `parser` what they say while they work, `gather` makes turns of it, `outcome`
-//! judges how it went. `launch` starts them, `follow` and `gateway` see them through.
+//! judges how it went. `launch` starts them, `follow` and `gateway` see them through, `route` is their way to the gateway.
 
 mod follow;
 mod gateway;
@@ -12,6 +12,7 @@ mod outcome;
 pub mod parser;
 mod preset;
 mod probe;
+mod route;
 mod template;
 
 use std::collections::BTreeMap;
@@ -36,6 +37,7 @@ pub use hooks::hook_main;
 pub(super) use launch::epilogue;
 pub use preset::Preset;
 pub use probe::{Billed, Introduction, Versions, find_program};
+pub(super) use route::{Endpoint, Variables, Way};
 
 /// What the configuration says about an agent beyond its preset.
 #[derive(Debug, Clone, Default)]
@@ -263,8 +265,7 @@ impl CliAgent {
             version: self.versions.of(&self.program, &self.spawner, cancel).await,
             turns: Some(self.turns),
             billed: match (self.turns, &self.upstream) {
-                (TurnMode::Gateway, Some(Upstream::Remote(remote))) => Billed::Gateway(remote.key_name().to_owned()),
-                (TurnMode::Gateway, Some(Upstream::Script(_))) => Billed::Script,
+                (TurnMode::Gateway, Some(upstream)) => Billed::through_gateway(upstream),
                 _ => Billed::without_gateway(&self.preset, &self.environment),
             },
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use super::Preset;
 use crate::config::{Environment, TurnMode};
+use crate::gateway::Upstream;
 use crate::process::{Cancel, Command, Limits, Spawner};
 
 /// How long a program may take to say its version. Some start slowly, and nobody waits for them because of that.
@@ -88,6 +89,14 @@ pub enum Billed {
 }
 
 impl Billed {
+    /// Who is billed for what goes through the gateway.
+    pub fn through_gateway(upstream: &Upstream) -> Self {
+        match upstream {
+            Upstream::Remote(remote) => Self::Gateway(remote.key_name().to_owned()),
+            Upstream::Script(_) => Self::Script,
+        }
+    }
+
     /// Who is billed when the agent reaches its model by itself.
     pub fn without_gateway(preset: &Preset, environment: &Environment) -> Self {
         if preset.keys.is_empty() {

@@ -1,0 +1,154 @@
+//! The way of a program to its model through a gateway: a home of its own, so that nothing it finds in the user's can
+//! lead it elsewhere, another address, and a key that is none.
+
+use std::ffi::OsString;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use super::preset::Preset;
+use super::template::Values;
+use crate::agent::{AgentError, Driven};
+use crate::config::Environment;
+use crate::llm::wire::Format;
+
+/// Variables to set or to remove.
+pub(in crate::agent) type Variables = Vec<(OsString, Option<OsString>)>;
+
+/// Variables by which programs find the home of their user, and where in it they look.
+const HOMES: [(&str, &str); 5] = [
+    ("HOME", ""),
+    ("XDG_CACHE_HOME", ".cache"),
+    ("XDG_CONFIG_HOME", ".config"),
+    ("XDG_DATA_HOME", ".local/share"),
+    ("XDG_STATE_HOME", ".local/state"),
+];
+
+/// What tools of the work look for below the user's home, and the variables that lead them there all the same.
+const TOOLS: [(&str, &str); 12] = [
+    ("CARGO_HOME", ".cargo"),
+    ("DENO_DIR", ".cache/deno"),
+    ("GIT_CONFIG_GLOBAL", ".gitconfig"),
+    ("GOMODCACHE", "go/pkg/mod"),
+    ("GRADLE_USER_HOME", ".gradle"),
+    ("NVM_DIR", ".nvm"),
+    ("PIP_CACHE_DIR", ".cache/pip"),
+    ("PYENV_ROOT", ".pyenv"),
+    ("RBENV_ROOT", ".rbenv"),
+    ("RUSTUP_HOME", ".rustup"),
+    ("UV_CACHE_DIR", ".cache/uv"),
+    ("npm_config_cache", ".npm"),
+];
+
+/// Where an agent finds its model, as far as it knows.
+#[derive(Debug, Clone)]
+pub(in crate::agent) struct Endpoint {
+    pub base_url: String,
+    /// The same without a version.
+    pub root_url: String,
+    pub key: String,
+    pub port: u16,
+}
+
+impl Endpoint {
+    /// What a program of this kind is told about a gateway.
+    pub fn of(driven: &Driven, preset: &Preset) -> Self {
+        Self {
+            base_url: driven.base_url(preset.format()),
+            root_url: driven.base_url(Format::Anthropic),
+            key: driven.key().to_owned(),
+            port: driven.port(),
+        }
+    }
+}
+
+/// How one program comes to its model.
+#[derive(Debug)]
+pub(in crate::agent) struct Way<'a> {
+    pub preset: &'a Preset,
+    pub environment: &'a Environment,
+    /// The home it gets.
+    pub home: &'a Path,
+    /// The model, by the name its provider has for it.
+    pub model: Option<String>,
+    pub endpoint: &'a Endpoint,
+}
+
+impl Way<'_> {
+    /// Makes what the program finds in its home.
+    pub fn make_home(&self) -> Result<(), AgentError> {
+        let make = |dir: &Path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+        let made = || {
+            make(self.home)?;
+            for (_, below) in HOMES.iter().filter(|(_, below)| !below.is_empty()) {
+                make(&self.home.join(below))?;
+            }
+            for dir in &self.preset.gateway.directories {
+                make(&self.home.join(dir))?;
+            }
+            for (file, text) in &self.preset.gateway.files {
+                let file = self.home.join(file);
+                if let (Some(dir), false) = (file.parent(), file.exists()) {
+                    make(dir)?;
+                    std::fs::write(&file, text)?;
+                }
+            }
+            Ok(())
+        };
+        made().map_err(|error: std::io::Error| {
+            let (program, home) = (&self.preset.program, self.home.display());
+            AgentError::Transient(format!("cannot make a home for `{program}` in {home}: {error}"))
+        })
+    }
+
+    fn values(&self) -> Values {
+        let Self { endpoint, home, model, .. } = self;
+        let mut values = Values::default();
+        values.set("base_url", Some(&endpoint.base_url));
+        values.set("root_url", Some(&endpoint.root_url));
+        values.set("key", Some(&endpoint.key));
+        values.set("home", Some(home.display().to_string()));
+        values.set("model", model.clone());
+        values
+    }
+
+    /// Its variables.
+    pub fn variables(&self) -> Result<Variables, AgentError> {
+        let route = &self.preset.gateway;
+        let mut env = Variables::new();
+        let users = self.environment.get_os("HOME").map(PathBuf::from);
+        for (name, below) in TOOLS {
+            let there = users.as_ref().map(|home| home.join(below)).filter(|path| path.exists());
+            if let (None, Some(path)) = (self.environment.get_os(name), there) {
+                env.push((name.into(), Some(path.into())));
+            }
+        }
+        env.extend(HOMES.iter().map(|(name, below)| (OsString::from(name), Some(self.home.join(below).into()))));
+        env.extend(route.unset.iter().map(|name| (OsString::from(name), None)));
+        // Whatever proxy the user has, the way to the gateway is not its business: its secret is in the address.
+        for name in ["NO_PROXY", "no_proxy"] {
+            let usual = self.environment.get_os(name).filter(|usual| !usual.is_empty());
+            let mut direct =
+                usual.map(|usual| [usual.to_owned(), ",".into()].into_iter().collect::<OsString>()).unwrap_or_default();
+            direct.push("127.0.0.1,localhost");
+            env.push((name.into(), Some(direct)));
+        }
+        let values = self.values();
+        for (name, value) in &route.env {
+            let filled = values.fill(value).ok_or_else(|| {
+                let how = "name a model: `llm_model` of the node, or `model` of the agent";
+                AgentError::Terminal(format!(
+                    "`{}` needs a model to go through the gateway; {how}",
+                    self.preset.program
+                ))
+            })?;
+            env.push((name.into(), Some(filled.into())));
+        }
+        Ok(env)
+    }
+
+    /// Its arguments beyond the usual ones.
+    pub fn arguments(&self) -> Vec<String> {
+        let values = self.values();
+        self.preset.gateway.args.iter().filter_map(|word| values.fill(word)).collect()
+    }
+}
