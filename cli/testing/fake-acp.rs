@@ -34,6 +34,8 @@
 
 #![expect(clippy::disallowed_methods, reason = "an agent is a program of its own, outside pleach's doors")]
 
+#[path = "language.rs"]
+mod language;
 #[path = "model.rs"]
 mod model;
 
@@ -182,7 +184,7 @@ impl Agent {
                     status.is_ok_and(|status| status.success())
                 }),
                 "converse" => {
-                    let model = model::Model::of(rest).expect("a model");
+                    let model = model::Model::of(rest, None).expect("a model");
                     match model.converse(task) {
                         Ok(said) => update(json!({"sessionUpdate": "agent_message_chunk", "content": text(&said)})),
                         Err(why) => return refuse(id, -32603, &why),
