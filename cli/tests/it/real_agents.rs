@@ -1,5 +1,6 @@
 //! The real programs, driven through the gateway by a script: no key, no network. They must be installed:
-//! `npm install -g @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai`, and then
+//! `npm install -g @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai`,
+//! for those of the Agent Client Protocol `@zed-industries/claude-code-acp @zed-industries/codex-acp`, and then
 //! `cargo test -p pleach-cli --test it real_agents:: -- --ignored --test-threads 1 --nocapture`.
 
 use std::io::Write as _;
@@ -157,4 +158,53 @@ fn gemini_cli_through_the_gateway() {
 fn opencode_through_the_gateway() {
     drive("opencode", "mock-model");
     kill_and_resume("opencode", "mock-model");
+}
+
+/// The same over the Agent Client Protocol, with the model the program chooses by itself.
+#[track_caller]
+fn drive_over_acp(command: &str, of_agent: &str, more: &str) {
+    let program = command.split(' ').next().unwrap_or_default();
+    let Some(env) = world(program, "any-model") else { return };
+    env.configure(&format!(
+        "agents: {{worker: {{runner: 'acp:{command}', {of_agent}}}}}\nproviders: {{script: {{file: script.yaml}}}}\n{more}"
+    ));
+    let body = "code [prompt=\"Write some files\", agent=worker] start -> code -> exit";
+    let ran = env.run(&graph("real", body), &[]).expect(0);
+    eprintln!("{}", ran.stderr.lines().find(|line| line.starts_with("agent ")).unwrap_or_default());
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [vec!["hello.txt"], vec!["hello.txt", "src/two.txt"]], "{ran}");
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    let input: Vec<u64> = turns.iter().filter_map(|turn| turn["token_usage"]["input"].as_u64()).collect();
+    assert_eq!(input, [100, 200, 300], "{ran}");
+    assert!(turns.iter().all(|turn| turn["boundary"] == "exact" && turn["provider"] == "script"), "{turns:?}");
+    let answer = story.message(&env, story.node("code")["response"].as_u64().expect("an answer"));
+    assert_eq!(answer["content"][0]["text"], "All is done.");
+    env.assert_no_process_left();
+}
+
+#[test]
+#[ignore = "needs claude-code-acp on PATH"]
+fn claude_code_over_acp_through_the_gateway() {
+    drive_over_acp("claude-code-acp", "", "");
+}
+
+#[test]
+#[ignore = "needs codex-acp on PATH"]
+fn codex_over_acp_through_the_gateway() {
+    // Codex cannot set bounds of its own below a directory for temporary files.
+    drive_over_acp("codex-acp", "permission_mode: full-access", "");
+}
+
+#[test]
+#[ignore = "needs gemini on PATH"]
+fn gemini_cli_over_acp_through_the_gateway() {
+    drive_over_acp("gemini --acp", "", "");
+}
+
+#[test]
+#[ignore = "needs opencode on PATH"]
+fn opencode_over_acp_through_the_gateway() {
+    // It talks to a server of its own as well.
+    drive_over_acp("opencode acp", "model: mock-model, turns: gateway", "sandbox: {network: open}\n");
 }

@@ -246,8 +246,8 @@ impl Roster {
         let profile = self.profile(Some(name.unwrap_or("acp")));
         let known = argv.first().and_then(|program| acp_known(program));
         let ways = match known {
-            Some(_) => [TurnMode::Gateway, TurnMode::Stream],
-            None => [TurnMode::Stream, TurnMode::Gateway],
+            Some(preset) if !preset.serves_itself => [TurnMode::Gateway, TurnMode::Stream],
+            _ => [TurnMode::Stream, TurnMode::Gateway],
         };
         let mut preset = known.cloned().unwrap_or_else(|| Preset::of_command(&argv));
         preset.provider = settings.provider.unwrap_or(preset.provider);
@@ -429,10 +429,10 @@ mod tests {
     use crate::config::{Layer, Level, resolve};
     use crate::ids::NodeId;
 
-    /// The agents of a configuration, where `claude` and `codex` are installed.
+    /// The agents of a configuration, where some programs are installed, `gemini` not among them.
     fn roster(yaml: &str, keys: &[(&str, &str)]) -> (Roster, tempfile::TempDir) {
         let bin = tempfile::tempdir().unwrap();
-        for name in ["claude", "codex"] {
+        for name in ["claude", "codex", "opencode", "other"] {
             let file = bin.path().join(name);
             std::fs::write(&file, "").unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();
@@ -516,6 +516,29 @@ mod tests {
             assert!(tools(agent).ends_with("remove it, or put `{tools}` into its command"), "{}", tools(agent));
         }
         assert!(tools("far").starts_with("`agents.far.tools` is set, but `codex`"), "{}", tools("far"));
+    }
+
+    #[test]
+    fn agents_of_the_protocol_go_through_the_gateway_where_they_can() {
+        let key = [("ANTHROPIC_API_KEY", "k")];
+        let gateway = |yaml: &str, keys: &[(&str, &str)], agent: &str| {
+            let (roster, _bin) = roster(yaml, keys);
+            roster.of(&node(agent)).map(|agent| !agent.needs_network()).map_err(|error| error.to_string())
+        };
+        assert_eq!(gateway("", &key, "acp:claude --acp"), Ok(true));
+        assert_eq!(gateway("", &[], "acp:claude --acp"), Ok(false), "nobody would answer");
+        assert_eq!(gateway("", &key, "acp:codex"), Ok(false), "the key is another provider's");
+        assert_eq!(gateway("agents: {acp: {turns: stream}}", &key, "acp:claude"), Ok(false));
+        assert_eq!(gateway("", &key, "acp:other"), Ok(false), "whether it would find the way is not known");
+        let told = "agents: {acp: {turns: gateway, provider: anthropic}}";
+        assert_eq!(gateway(told, &key, "acp:other"), Ok(true));
+        assert!(gateway(told, &[], "acp:other").is_err_and(|why| why.starts_with("there is no key for anthropic")));
+        let server = "providers: {compatible: {settings: {api_base: 'http://localhost:1'}}}";
+        assert_eq!(gateway(server, &[], "acp:opencode acp"), Ok(false), "it must reach its own server");
+        assert_eq!(
+            gateway(&format!("{server}\nagents: {{acp: {{turns: gateway}}}}"), &[], "acp:opencode acp"),
+            Ok(true)
+        );
     }
 
     #[test]

@@ -9,7 +9,7 @@ use super::client::{Ask, Client, Ended};
 use super::pipes::{self, Told};
 use super::{AcpAgent, KIND, end};
 use crate::agent::cli::{Endpoint, Preset, Way};
-use crate::agent::{AgentError, Driven, End, Job, Reply, Seen, Turns};
+use crate::agent::{AgentError, Driven, End, Job, Reply, Seen, Turns, Verdict};
 use crate::config::Environment;
 use crate::gateway::Upstream;
 use crate::process::Cancel;
@@ -80,6 +80,10 @@ impl AcpAgent {
             return Ok(Reply { text, end: End::Stopped });
         }
         let mut turn = last.unwrap_or_default();
+        if !client.is_asked() && turn.messages.is_empty() && turn.side_calls.is_empty() {
+            // It was never given its task.
+            return Ok(Reply { end: end(ended, Verdict::Go)?, text });
+        }
         if let (Some(why), Some(words)) = (&failed, turn.messages.last_mut().filter(|last| last.is_answer())) {
             words.mark_failed(why);
         }

@@ -70,6 +70,10 @@ pub struct Preset {
     /// What some exit codes mean.
     #[serde(default)]
     pub exits: BTreeMap<i32, String>,
+    /// Over the Agent Client Protocol it talks to a server of its own on loopback. A sandbox that opens nothing but the
+    /// gateway to it forbids that, so it goes there only when it is told to.
+    #[serde(default)]
+    pub serves_itself: bool,
     /// How it is brought to call its model through the gateway.
     #[serde(default)]
     pub gateway: Route,
@@ -221,6 +225,7 @@ impl Preset {
             logins: Vec::new(),
             keeps: Vec::new(),
             exits: BTreeMap::new(),
+            serves_itself: false,
             gateway: Route::of_any_language(),
         }
     }
