@@ -1,7 +1,9 @@
 use serde_json::{Value, json};
 
 use super::*;
-use crate::llm::{Response, Stop, ToolSpec};
+use crate::event::Usage;
+use crate::gateway::watch::Heard;
+use crate::llm::{Part, Response, Stop, ToolSpec};
 
 const CALL: Usage = Usage { input: 10, cache_read: 0, cache_write: 0, output: 1, reasoning: 0 };
 

@@ -1,0 +1,55 @@
+//! Answers as they come in: an answer is whole before its flight is over, or breaks off.
+
+use super::likeness::id_of;
+use super::spending::{ASIDE, LATE};
+use super::{Answer, State, Talk, Talks};
+use crate::gateway::Spent;
+use crate::gateway::watch::Heard;
+use crate::llm::Response;
+
+impl Talks {
+    /// An answer is whole, though more may come that changes what it cost.
+    pub(in crate::gateway) fn answered(&mut self, flight: u64, response: Response, spent: Spent) {
+        if let Some(talk) = self.flying(flight) {
+            talk.spent += spent;
+            talk.answer_id = id_of(&response);
+            talk.state = State::Answered(flight, Box::new(Answer { response: Some(response), unheard: None }));
+        }
+    }
+
+    /// A flight is over. `before` is what was counted for it when it was answered.
+    pub(in crate::gateway) fn landed(&mut self, flight: u64, heard: Heard, spent: Spent, before: Option<Spent>) {
+        let more = spent - before.unwrap_or_default();
+        if before.is_some() {
+            // It was answered before it ended; what came after that is only more to pay.
+            let open =
+                self.talks.iter_mut().find(|talk| matches!(talk.state, State::Answered(own, _) if own == flight));
+            match open {
+                Some(talk) => talk.spent += more,
+                None => self.spend(LATE, "", more),
+            }
+            return;
+        }
+        let beside = self.beside.remove(&flight);
+        let Some(talk) = self.flying(flight) else {
+            match beside {
+                Some(model) => self.spend(ASIDE, &model, more),
+                None => self.spend(LATE, "", more),
+            }
+            return;
+        };
+        talk.spent += more;
+        talk.state = match heard {
+            Heard::Whole(response) => {
+                talk.answer_id = id_of(&response);
+                State::Answered(flight, Box::new(Answer { response: Some(*response), unheard: None }))
+            }
+            Heard::Counted(_, why) => State::Answered(flight, Box::new(Answer { response: None, unheard: Some(why) })),
+            Heard::Cut(..) | Heard::Refused(..) => State::Failed,
+        };
+    }
+
+    fn flying(&mut self, flight: u64) -> Option<&mut Talk> {
+        self.talks.iter_mut().find(|talk| matches!(talk.state, State::Asked(own) if own == flight))
+    }
+}

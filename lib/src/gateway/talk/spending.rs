@@ -1,0 +1,89 @@
+//! What was spent, in the conversations and beside them.
+
+use super::Talks;
+use crate::event::{SideCall, Usage};
+use crate::gateway::Spent;
+
+/// What calls beside the conversations are for: something without tools, such as a title.
+pub(in crate::gateway) const ASIDE: &str = "aside";
+
+/// A call that broke off before its answer was whole.
+pub(super) const BROKEN_OFF: &str = "broken_off";
+
+/// What an answer cost beyond what was known when it was told.
+pub(super) const LATE: &str = "late";
+
+impl Talks {
+    /// What was spent on exchanges that are not told yet.
+    pub(in crate::gateway) fn pending(&self) -> Spent {
+        self.talks.iter().fold(Spent::default(), |mut sum, talk| {
+            sum += talk.spent;
+            sum
+        })
+    }
+
+    /// Something was spent beside the conversations. Without a model, it is that of the newest request.
+    pub(in crate::gateway) fn spend(&mut self, purpose: &str, model: &str, spent: Spent) {
+        if spent.usage == Usage::default() {
+            return;
+        }
+        let newest = self.talks.last().map(|talk| talk.model.as_str()).unwrap_or_default();
+        let model = if model.is_empty() { newest } else { model };
+        let same = |call: &&mut SideCall| call.purpose == purpose && call.model == model;
+        match self.aside.iter_mut().find(same) {
+            Some(call) => {
+                let mut sum = Spent { usage: call.token_usage, cost_usd: call.cost_usd };
+                sum += spent;
+                (call.token_usage, call.cost_usd) = (sum.usage, sum.cost_usd);
+            }
+            None => self.aside.push(SideCall {
+                purpose: purpose.to_owned(),
+                model: model.to_owned(),
+                provider: String::new(),
+                token_usage: spent.usage,
+                cost_usd: spent.cost_usd,
+            }),
+        }
+    }
+
+    /// Something the user should know.
+    pub(in crate::gateway) fn warn(&mut self, text: String) {
+        if !self.warnings.contains(&text) {
+            self.warnings.push(text);
+        }
+    }
+
+    /// What was spent beside the conversations, and what the user should know, since the last time.
+    pub(in crate::gateway) fn take_aside(&mut self, provider: &str) -> (Vec<SideCall>, Vec<String>) {
+        let mut aside = std::mem::take(&mut self.aside);
+        aside.iter_mut().for_each(|call| provider.clone_into(&mut call.provider));
+        (aside, std::mem::take(&mut self.warnings))
+    }
+}
+
+impl std::ops::AddAssign for Spent {
+    fn add_assign(&mut self, other: Self) {
+        self.usage += other.usage;
+        if let Some(cost) = other.cost_usd {
+            *self.cost_usd.get_or_insert_default() += cost;
+        }
+    }
+}
+
+impl std::ops::Sub for Spent {
+    type Output = Self;
+
+    /// What was spent since.
+    fn sub(self, before: Self) -> Self {
+        let (now, then) = (self.usage, before.usage);
+        let usage = Usage {
+            input: now.input.saturating_sub(then.input),
+            cache_read: now.cache_read.saturating_sub(then.cache_read),
+            cache_write: now.cache_write.saturating_sub(then.cache_write),
+            output: now.output.saturating_sub(then.output),
+            reasoning: now.reasoning.saturating_sub(then.reasoning),
+        };
+        let cost_usd = self.cost_usd.map(|cost| (cost - before.cost_usd.unwrap_or_default()).max(0.0));
+        Self { usage, cost_usd }
+    }
+}
