@@ -5,6 +5,7 @@ mod filters;
 mod land;
 mod objects;
 mod pack;
+mod planning;
 mod rebuild;
 mod refs;
 mod repo;
