@@ -344,24 +344,21 @@ impl State {
 
     /// The checkpoint that describes this state.
     pub fn to_checkpoint(&self, current_node: NodeId) -> Checkpoint {
-        let of_nodes = |value: fn(&NodeState) -> u32| {
-            self.nodes
-                .iter()
-                .map(|(id, node)| (id.clone(), value(node)))
-                .filter(|(_, count)| *count > 0)
-                .collect::<BTreeMap<_, _>>()
-        };
+        // One pass and three lists in order: this is done for every node, over all nodes so far.
+        let (mut outcomes, mut visits) = (Vec::with_capacity(self.nodes.len()), Vec::with_capacity(self.nodes.len()));
+        let mut retries = Vec::new();
+        for (id, node) in &self.nodes {
+            outcomes.extend(node.outcome.as_ref().map(|outcome| (id.clone(), outcome.status.clone())));
+            visits.extend((node.visits > 0).then(|| (id.clone(), node.visits)));
+            retries.extend((node.retries > 0).then(|| (id.clone(), node.retries)));
+        }
         Checkpoint {
             current_node,
             completed_nodes: self.completed.clone(),
-            node_outcomes: self
-                .nodes
-                .iter()
-                .filter_map(|(id, node)| Some((id.clone(), node.outcome.as_ref()?.status.clone())))
-                .collect(),
+            node_outcomes: outcomes.into_iter().collect(),
             context: self.context.clone(),
-            node_retries: of_nodes(|node| node.retries),
-            visits: of_nodes(|node| node.visits),
+            node_retries: retries.into_iter().collect(),
+            visits: visits.into_iter().collect(),
             next_node: self.next_node().cloned(),
             workspace_snapshot: (self.work != self.checkpointed).then(|| self.work.clone()),
             extra: Default::default(),

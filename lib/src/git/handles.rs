@@ -19,6 +19,9 @@ const MEMORY: usize = 8 * 1024 * 1024;
 /// A larger object is read again: keeping it would drive out many.
 const LARGEST: usize = 256 * 1024;
 
+/// The same for the content of files, which is mostly read once or never.
+const LARGEST_FILE: usize = 4 * 1024;
+
 /// Objects that were read or written a moment ago. An object never changes, so what is kept is never out of date.
 #[derive(Clone)]
 pub(super) struct Recent(Arc<Mutex<MemoryCappedHashmap>>);
@@ -38,8 +41,11 @@ impl Recent {
 
     pub fn keep<'a>(&self, objects: impl Iterator<Item = (&'a gix::ObjectId, ObjectKind, &'a [u8])>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (id, kind, bytes) in objects.filter(|(.., bytes)| bytes.len() <= LARGEST) {
-            kept.put(*id, kind, bytes);
+        for (id, kind, bytes) in objects {
+            let largest = if kind == ObjectKind::Blob { LARGEST_FILE } else { LARGEST };
+            if bytes.len() <= largest {
+                kept.put(*id, kind, bytes);
+            }
         }
     }
 }

@@ -42,6 +42,17 @@ pub struct Mark {
     pub git_calls: usize,
 }
 
+/// How a tree is worked.
+#[derive(Debug, Clone, Copy, Default)]
+struct Kind {
+    /// With a test that runs `true`.
+    test: bool,
+    /// Logs and reports are not committed, so that the repository does not grow.
+    unlogged: bool,
+    /// git processes are counted.
+    counted: bool,
+}
+
 /// What a task costs, on average over some.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
@@ -110,7 +121,7 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
         let by_hand = Costs::of(&porcelain::run(&world, tasks)?);
         by_hand.print(&format!("{tasks} tasks, {} git processes each", porcelain::PROCESSES));
         for (test, own) in [(false, 2.0 * agent_cost), (true, 2.0 * agent_cost + test_cost)] {
-            let whole = Costs::of(&garden(&world, pleach, tasks, test, false)?);
+            let whole = Costs::of(&garden(&world, pleach, tasks, Kind { test, ..Kind::default() })?);
             let kind = if test { ", with a test" } else { ", without tests" };
             whole.print(&format!("{tasks} tasks{kind}"));
             let bare =
@@ -120,9 +131,11 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
                 judge(&mut verdicts, kind, &bare, &by_hand);
             }
         }
+        let unlogged = Costs::of(&garden(&world, pleach, tasks, Kind { unlogged: true, ..Kind::default() })?);
+        unlogged.print(&format!("{tasks} tasks, logs in records alone"));
     }
     let tasks = options.trees.iter().copied().min().unwrap_or(END).max(3 * END);
-    let counted = Costs::of(&garden(&world, pleach, tasks, true, true)?);
+    let counted = Costs::of(&garden(&world, pleach, tasks, Kind { test: true, counted: true, ..Kind::default() })?);
     println!(
         "git processes per task, counted in a run of {tasks}: {:.2}; the last 10: {:.2}",
         counted.all.git, counted.last.git
@@ -154,18 +167,21 @@ fn load() -> Result<String, Box<dyn Error>> {
 }
 
 /// Works a tree of no-op tasks and looks at the process each time one has landed.
-fn garden(world: &World, pleach: &Path, tasks: usize, test: bool, counted: bool) -> Result<Vec<Mark>, Box<dyn Error>> {
+fn garden(world: &World, pleach: &Path, tasks: usize, kind: Kind) -> Result<Vec<Mark>, Box<dyn Error>> {
     let repo = files::repository(world, "tree", FILES)?;
     std::fs::write(repo.join("task-tree.json"), tree(tasks).to_string())?;
     world.git(&repo, &["add", "task-tree.json"])?;
     world.git(&repo, &["commit", "--quiet", "-m", "Plan"])?;
     let mut command = world.program(pleach, &repo);
-    if counted {
+    if kind.counted {
         command.envs(world.counted().iter());
     }
     let runner = format!("command:{}", world.root().join("agent").display());
     command.args(["--yes", "gardener", "--runner", &runner]);
-    command.args(test.then_some(["--test-command", "true"]).into_iter().flatten());
+    if kind.unlogged {
+        command.env("PLEACH_TREE__COMMIT_LOGS", "false");
+    }
+    command.args(kind.test.then_some(["--test-command", "true"]).into_iter().flatten());
     let calls = world.git_calls();
     let begun = Instant::now();
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
