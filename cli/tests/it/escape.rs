@@ -171,6 +171,37 @@ fn a_worktree_that_is_made_to_belong_elsewhere_fails_its_node() {
 }
 
 #[test]
+fn a_worktree_that_is_made_to_be_the_user_s_checkout_fails_its_node() {
+    let links = [
+        "rm .git; echo \"gitdir: $R/.git\" > .git",
+        "ln -sfT \"$R/.git\" .git",
+        "rm .git; echo \"gitdir: $R/.git/worktrees/second\" > .git",
+        "echo nonsense > .git",
+    ];
+    for link in links {
+        let world = World::new();
+        world.env.git(&["worktree", "add", "--quiet", "--detach", "../second"]);
+        let second = world.env.repo_path().join(".git/worktrees/second");
+        let stands = || ["HEAD", "gitdir"].map(|name| fs::read_to_string(second.join(name)).unwrap());
+        let before = stands();
+        let ran = world.tool(&format!("{REPO}; {link}; echo 1 > one")).expect(1);
+        assert!(ran.stdout.contains("/.git"), "{link}: {ran}");
+        world.assert_untouched(&ran);
+        assert_eq!(stands(), before, "{link}: {ran}");
+        assert_eq!(world.env.committed("one"), "1");
+        let own = world.env.git_in(&world.env.worktree(), &["rev-parse", "--absolute-git-dir"]);
+        assert!(own.contains("/.git/worktrees/main"), "it is put back after {link}: {own}");
+    }
+}
+
+#[test]
+fn what_git_looks_up_among_the_objects_is_named_when_it_changes() {
+    let world = World::new();
+    let ran = world.tool(&format!("{REPO}; echo x > \"$R/.git/objects/info/commit-graph\"; echo 1 > one")).expect(0);
+    assert!(ran.stderr.contains("`objects/info/commit-graph` of the repository"), "{ran}");
+}
+
+#[test]
 fn what_runs_on_in_the_background_is_bound_too_and_ended() {
     if skip("what_runs_on_in_the_background_is_bound_too_and_ended", 3) {
         return;

@@ -131,7 +131,8 @@ impl Session {
         self.engine.worktrees.hide_base(&self.repo)?;
         let path = self.copy_path(&name);
         // One that was never set up nobody has worked in: without an index, git was killed while it made it.
-        let is_half_made = Worktree::without_index(&path).is_some_and(|git_dir| !git_dir.join(SET_UP).exists());
+        let is_half_made =
+            Worktree::without_index(&self.repo, &path).is_some_and(|git_dir| !git_dir.join(SET_UP).exists());
         let exists = !is_half_made && path.join(".git").exists();
         let mut worktree = tokio::task::block_in_place(|| match exists {
             true => Worktree::open(&self.repo, &path),

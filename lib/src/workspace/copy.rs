@@ -134,13 +134,13 @@ impl WorkingCopy {
     /// What agents must leave alone, as it is now.
     pub fn look(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
         self.worktree.tie_again()?;
-        self.watch.look(self.worktree.git_dir(), own, kept)
+        self.watch.look(&self.worktree, own, kept)
     }
 
     /// The part of it that also a bound agent can change.
     pub fn look_near(&self) -> Result<Guard, Error> {
         self.worktree.tie_again()?;
-        self.watch.look_near(self.worktree.git_dir())
+        self.watch.look_near(&self.worktree)
     }
 
     /// The same before a node that may write: what was seen at the end of the one right before it, or a new look.

@@ -14,6 +14,10 @@ const CONTROL_FILES: [&str; 4] = ["config", "config.worktree", "info/attributes"
 /// The file by which a repository takes objects from elsewhere.
 const ALTERNATES: &str = "objects/info/alternates";
 
+/// What git keeps among the objects to find them sooner, and believes. git itself writes it now and then.
+const LOOKUPS: [&str; 3] =
+    ["objects/info/commit-graph", "objects/info/commit-graphs/commit-graph-chain", "objects/pack/multi-pack-index"];
+
 /// The same, in the directory git keeps of a working copy alone.
 const OWN_CONTROL_FILES: [&str; 3] = ["commondir", "config.worktree", "gitdir"];
 
@@ -33,6 +37,7 @@ pub struct Guard {
     control: BTreeMap<PathBuf, Vec<u8>>,
     refs: BTreeMap<String, CommitId>,
     checkout: BTreeMap<RepoPath, String>,
+    lookups: BTreeMap<&'static str, String>,
 }
 
 /// What was changed that should not have been.
@@ -51,29 +56,38 @@ impl Watch {
         Ok(Self { repo: repo.clone(), checkout, moved: false })
     }
 
-    /// Looks at everything now; `copy` is what git keeps of the agent's working copy alone. The branches of sessions and tasks below `own` are left out, and so are pleach's own refs
+    /// Looks at everything now. The branches of sessions and tasks below `own` are left out, and so are pleach's own refs
     /// but for what is kept of this session, below `kept`: they move by compare-and-swap, which notices for itself, and
     /// there are more of them with every task.
-    pub fn look(&mut self, copy: &Path, own: &str, kept: &str) -> Result<Guard, Error> {
+    pub fn look(&mut self, copy: &Worktree, own: &str, kept: &str) -> Result<Guard, Error> {
         let common = self.repo.common_dir();
-        let Guard { mut control, .. } = self.look_near(copy)?;
+        let Guard { mut control, lookups, .. } = self.look_near(copy)?;
         for name in CONTROL_FILES {
             read_file(&common.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
         let mut refs = self.repo.references_without(&["refs/pleach/", own])?;
         refs.extend(self.repo.references(kept)?);
-        Ok(Guard { control, refs, checkout: self.changes()? })
+        Ok(Guard { control, refs, checkout: self.changes()?, lookups })
     }
 
     /// Looks only at what also a bound agent can write: it works in its own copy, and adds objects.
-    pub fn look_near(&self, copy: &Path) -> Result<Guard, Error> {
+    pub fn look_near(&self, copy: &Worktree) -> Result<Guard, Error> {
         let mut control = BTreeMap::new();
-        read_file(&self.repo.common_dir().join(ALTERNATES), &mut control)?;
+        let common = self.repo.common_dir();
+        read_file(&common.join(ALTERNATES), &mut control)?;
         for name in OWN_CONTROL_FILES {
-            read_file(&copy.join(name), &mut control)?;
+            read_file(&copy.git_dir().join(name), &mut control)?;
         }
-        Ok(Guard { control, refs: BTreeMap::new(), checkout: BTreeMap::new() })
+        // A directory there is a repository of the agent's, which is another matter.
+        let link = copy.root().join(".git");
+        if !link.is_dir() {
+            read_file(&link, &mut control)?;
+        } else if link.is_symlink() {
+            control.insert(link, Vec::new());
+        }
+        let lookups = LOOKUPS.into_iter().map(|name| (name, mark(&common.join(name)))).collect();
+        Ok(Guard { control, refs: BTreeMap::new(), checkout: BTreeMap::new(), lookups })
     }
 
     /// From the next look on, the user's checkout is compared with where it stands then: what has landed there is no
@@ -119,7 +133,9 @@ impl Guard {
         let refs = changed(&self.refs, &after.refs).filter(|name| !name.starts_with(kept));
         let refs = refs.map(|name| format!("ref `{name}`"));
         let files = changed(&self.checkout, &after.checkout).map(|path| format!("`{path}` in your checkout"));
-        Trespass { control, foreign: files.chain(refs).collect() }
+        let lookups = changed(&self.lookups, &after.lookups);
+        let lookups = lookups.map(|name| format!("`{name}` of the repository (git does without it if you delete it)"));
+        Trespass { control, foreign: files.chain(refs).chain(lookups).collect() }
     }
 }
 

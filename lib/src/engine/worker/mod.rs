@@ -185,7 +185,9 @@ impl Worker {
             let before = block(|| self.copy.look_near())?;
             let result = self.carry_out(work, end).await;
             let after = block(|| self.copy.look_near())?;
-            return changed_settings(before.compare(&after, "").control, result);
+            let trespass = before.compare(&after, "");
+            self.name_foreign(&trespass.foreign, &mut end.warnings);
+            return changed_settings(trespass.control, result);
         }
         let (own, kept) = self.own_refs();
         let before = block(|| self.copy.look_before(&own, &kept))?;
@@ -292,15 +294,17 @@ impl Worker {
             block(|| Ok(self.copy.repo.swap(&name, now, id, "pleach: put back").map_err(crate::git::Error::from)?))?;
             trespass.control.push(format!("`{name}`, which was put back"));
         }
-        if !trespass.foreign.is_empty() {
-            warnings.push(format!(
-                "changed while `{}` ran, by it or by somebody else: {}",
-                self.node.id,
-                listed(&trespass.foreign, NAMED)
-            ));
-        }
+        self.name_foreign(&trespass.foreign, warnings);
         self.copy.keep_look(after);
         changed_settings(trespass.control, result)
+    }
+
+    /// Names what is the user's and has changed: nobody knows by whom.
+    fn name_foreign(&self, foreign: &[String], warnings: &mut Vec<String>) {
+        if !foreign.is_empty() {
+            let what = listed(foreign, NAMED);
+            warnings.push(format!("changed while `{}` ran, by it or by somebody else: {what}", self.node.id));
+        }
     }
 
     fn turn_id(&self) -> TurnId {

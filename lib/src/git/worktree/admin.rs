@@ -67,19 +67,15 @@ impl Worktree {
     }
 
     /// The git directory of a worktree git was about to make when it was killed: it has no index yet, or no more.
-    pub fn without_index(path: &Path) -> Option<PathBuf> {
-        linked_git_dir(path).ok().flatten().filter(|dir| dir.is_dir() && !dir.join("index").exists())
+    pub fn without_index(repo: &Repo, path: &Path) -> Option<PathBuf> {
+        own_git_dir(repo, path).ok().filter(|dir| dir.is_dir() && !dir.join("index").exists())
     }
 
     /// Opens a worktree that exists. Its files are compared with the commit it stands at, until another tree is
     /// [accepted](Worktree::accept).
     pub fn open(repo: &Repo, path: &Path) -> Result<Self, Error> {
         let root = path.canonicalize().at("open the worktree", path)?;
-        let git_dir = match linked_git_dir(&root)? {
-            Some(git_dir) => git_dir,
-            // An agent may have deleted the link; the repository still knows.
-            None => admin_dir(repo, &root)?.ok_or(Error::NotARepository { path: root.clone() })?,
-        };
+        let git_dir = own_git_dir(repo, &root)?;
         let git_dir = match git_dir.canonicalize() {
             // The repository was made anew, or somebody removed what it knew of this worktree.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -214,6 +210,34 @@ pub(in crate::git) fn linked_git_dir(root: &Path) -> Result<Option<PathBuf>, Err
             Ok(Some(root.join(path_of(target))))
         }
     }
+}
+
+/// The git directory of a worktree, as the repository knows it. What lies in the worktree is the agent's to write: a link
+/// in it must not lead to the git directory of the user's checkout, or of anybody else's.
+fn own_git_dir(repo: &Repo, root: &Path) -> Result<PathBuf, Error> {
+    if repo.workdir().is_some_and(|own| same_file(own, root)) {
+        return Ok(repo.git_dir().to_owned());
+    }
+    if let Some(admin) = admin_dir(repo, root)? {
+        return Ok(admin);
+    }
+    let link = root.join(".git");
+    let is_main = repo.common_dir() == link && link.symlink_metadata().is_ok_and(|link| link.is_dir());
+    match linked_git_dir(root)? {
+        None => Err(Error::NotARepository { path: root.to_owned() }),
+        Some(_) if is_main => Ok(link),
+        // The repository's own word was changed as well. What nobody else claims is the worktree's.
+        Some(named) if is_claimed_by_nobody(repo, &named) => Ok(named),
+        Some(_) => Err(Error::LinkReplaced { path: root.to_owned() }),
+    }
+}
+
+/// Whether a directory is one of those the repository keeps of its worktrees, and there is no other worktree it is for.
+fn is_claimed_by_nobody(repo: &Repo, git_dir: &Path) -> bool {
+    let above = git_dir.canonicalize().ok().and_then(|dir| Some(dir.parent()?.to_owned()));
+    let is_kept = above.is_some_and(|above| same_file(&above, &repo.common_dir().join("worktrees")));
+    let is_claimed = std::fs::read(git_dir.join("gitdir")).is_ok_and(|line| git_dir.join(path_of(&line)).exists());
+    is_kept && !is_claimed
 }
 
 /// The directory in which the repository keeps what belongs to the worktree at `path`.

@@ -157,15 +157,26 @@ impl Worktree {
     pub(super) fn restore_link(&self) -> Result<(), Error> {
         tie(&self.repo, &self.root, &self.git_dir)?;
         let link = self.root.join(".git");
-        match linked_git_dir(&self.root)? {
-            None => {
-                let content = [b"gitdir: ", self.git_dir.as_os_str().as_bytes(), b"\n"].concat();
-                std::fs::write(&link, content).at("write", &link)
-            }
-            Some(named) if named == self.git_dir => Ok(()),
-            Some(named) if named.canonicalize().is_ok_and(|named| named == self.git_dir) => Ok(()),
-            Some(_) => Err(Error::LinkReplaced { path: link }),
+        // A directory may hold a repository the agent made.
+        if link.symlink_metadata().is_ok_and(|found| found.is_dir()) {
+            return match link == self.git_dir {
+                true => Ok(()),
+                false => Err(Error::LinkReplaced { path: link }),
+            };
         }
+        match linked_git_dir(&self.root) {
+            Ok(Some(named)) if named == self.git_dir => Ok(()),
+            Ok(Some(named)) if named.canonicalize().is_ok_and(|named| named == self.git_dir) => Ok(()),
+            _ => self.put_link(),
+        }
+    }
+
+    /// Writes the file by which git finds the repository, whatever file or link is there.
+    pub(super) fn put_link(&self) -> Result<(), Error> {
+        let link = self.root.join(".git");
+        remove_file_if_there(&link)?;
+        let content = [b"gitdir: ", self.git_dir.as_os_str().as_bytes(), b"\n"].concat();
+        std::fs::write(&link, content).at("write", &link)
     }
 }
 

@@ -82,9 +82,12 @@ impl Worktree {
 
     /// Puts back what ties the worktree to its repository, where an agent has removed it. What leads elsewhere is left.
     pub fn tie_again(&self) -> Result<(), Error> {
-        match ["commondir", "gitdir"].iter().all(|name| self.git_dir.join(name).exists()) {
-            true => Ok(()),
-            false => admin::tie(&self.repo, &self.root, &self.git_dir),
+        if !["commondir", "gitdir"].iter().all(|name| self.git_dir.join(name).exists()) {
+            admin::tie(&self.repo, &self.root, &self.git_dir)?;
+        }
+        match self.root.join(".git").symlink_metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => self.put_link(),
+            _ => Ok(()),
         }
     }
 

@@ -654,3 +654,30 @@ fn change_something(root: &Path, random: &mut fastrand::Rng) -> String {
     };
     format!("{what} at {}", path.display())
 }
+
+/// What a killed run leaves when its agent has made the worktree belong to the user's checkout.
+#[test]
+fn a_link_to_somebody_else_s_git_directory_is_not_followed() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let root = sandbox.worktree(&repo).root().to_owned();
+    let own = sandbox.git(&root, &["rev-parse", "--absolute-git-dir"]);
+    sandbox.git("repo", &["worktree", "add", "-q", "--detach", "../second"]);
+    let git = sandbox.path("repo/.git").canonicalize().unwrap();
+    for (link, is_known) in [("", true), ("/worktrees/second", true), ("", false), ("/worktrees/second", false)] {
+        fs::write(root.join(".git"), format!("gitdir: {}{link}\n", git.display())).unwrap();
+        if is_known {
+            let worktree = Worktree::open(&repo, &root).unwrap();
+            assert_eq!(worktree.git_dir(), Path::new(&own), "by what the repository knows");
+        } else {
+            // Its own git directory says nothing of it either.
+            fs::write(Path::new(&own).join("gitdir"), "/nowhere/.git\n").unwrap();
+            assert!(matches!(Worktree::open(&repo, &root), Err(Error::LinkReplaced { .. })), "{link}");
+        }
+        assert_eq!(sandbox.git("repo", &["symbolic-ref", "HEAD"]), "refs/heads/main");
+        let second = fs::read_to_string(git.join("worktrees/second/gitdir")).unwrap();
+        assert_eq!(second.trim_end(), sandbox.path("second/.git").canonicalize().unwrap().to_str().unwrap());
+    }
+    fs::write(root.join(".git"), format!("gitdir: {own}\n")).unwrap();
+    assert_eq!(Worktree::open(&repo, &root).unwrap().git_dir(), Path::new(&own), "nobody else claims it");
+}
