@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use pleach::agent::cli::Billed;
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::budget::Limits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
@@ -167,9 +168,13 @@ async fn agent(
         }
     };
     if let Some(program) = made.as_program().filter(|_| is_known) {
-        let introduction = program.introduce(&Cancel::never()).await.to_string();
-        let introduction = introduction.strip_prefix("agent ").unwrap_or(&introduction);
-        return Finding::ok("agent", format!("`{key}` is {introduction}"));
+        let introduction = program.introduce(&Cancel::never()).await;
+        let told = introduction.to_string();
+        let told = format!("`{key}` is {}", told.strip_prefix("agent ").unwrap_or(&told));
+        return match introduction.billed {
+            Billed::Unknown(how) => Finding::warn("agent", told.trim_end_matches(&format!(": {how}")), how),
+            _ => Finding::ok("agent", told),
+        };
     }
     let argv = choice.argv().unwrap_or_default();
     match argv.first().filter(|program| !program.contains('/') && find_program(program, environment).is_none()) {
@@ -266,7 +271,7 @@ pub fn sessions(repo: &Repo) -> Vec<Finding> {
     findings.extend(held_elsewhere(repo));
     if findings.is_empty() {
         let running = if running == 0 { String::new() } else { format!(", {running} of them running now") };
-        findings.push(Finding::ok("sessions", format!("{}{running}", counted(all.len(), "open session"))));
+        findings.push(Finding::ok("sessions", format!("{}{running}", counted(all.len(), "session"))));
     }
     findings
 }

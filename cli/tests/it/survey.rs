@@ -220,7 +220,7 @@ fn doctor_finds_nothing_wrong_with_a_good_world() {
     ok     sandbox     [SANDBOX]
     ok     disk        [FREE] free for pleach's state, [TEMP]/state/pleach
     ok     disk        [FREE] free for the repository, [TEMP]/repo
-    ok     sessions    0 open sessions
+    ok     sessions    0 sessions
     ok     leftovers   none
     ");
     let quiet = bare.with_key("ANTHROPIC_API_KEY", &["doctor", "-q"]).expect(0);
@@ -273,7 +273,7 @@ fn doctor_names_what_does_not_work_and_how_to_mend_it() {
     ok     sandbox     [SANDBOX]
     ok     disk        [FREE] free for pleach's state, [TEMP]/state/pleach
     ok     disk        [FREE] free for the repository, [TEMP]/repo
-    ok     sessions    0 open sessions
+    ok     sessions    0 sessions
     ok     leftovers   none
     ");
     let told = bare.pleach(&["doctor", "--json"]).expect(7).json();
@@ -378,7 +378,7 @@ fn doctor_names_sessions_that_were_killed() {
     let mut run = env.start(&dot, &[]);
     let held = gate.reached(&mut run);
     let told = bare.doctor(&[]);
-    assert!(told.contains("1 open session, 1 of them running now"), "{told}");
+    assert!(told.contains("1 session, 1 of them running now"), "{told}");
     run.signal("KILL");
     run.end();
     drop(held);

@@ -179,7 +179,7 @@ impl Policy {
         let network = match self.network {
             Network::Open => "the network is open",
             Network::Gateway if alone => "the network is open to agents that reach their model by themselves",
-            Network::Gateway if self.limits_agents() => "agents reach their model and nothing else",
+            Network::Gateway if self.limits_agents() => "TCP of agents goes to the gateway's port alone",
             Network::Gateway => "the network is open, as this kernel cannot close it",
         };
         format!("{wall}; {network}")
@@ -228,7 +228,7 @@ mod tests {
           1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
           2: Landlock keeps writes in the worktree, but this kernel lets files elsewhere be emptied; the network is open, as this kernel cannot close it
           3: Landlock keeps writes in the worktree; the network is open, as this kernel cannot close it
-          4: Landlock keeps writes in the worktree; agents reach their model and nothing else
+          4: Landlock keeps writes in the worktree; TCP of agents goes to the gateway's port alone
         auto open
           0: nothing: this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
           1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
@@ -240,7 +240,7 @@ mod tests {
           1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
           2: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 2; Linux 6.2 has 3), and bubblewrap is not installed
           3: refused: `sandbox.mode` is `required`, but only Linux 6.7 or newer can keep agents to their model; set `sandbox.network: open` to let them connect anywhere
-          4: Landlock keeps writes in the worktree; agents reach their model and nothing else
+          4: Landlock keeps writes in the worktree; TCP of agents goes to the gateway's port alone
         required open
           0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
           1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
