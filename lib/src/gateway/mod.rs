@@ -214,20 +214,20 @@ impl Gateway {
         self.port
     }
 
-    /// What a client of this language is given as its base URL.
+    /// What a client of this language is given as its base URL. The secret is in it: whoever has it gets through.
     pub fn base_url(&self, format: Format) -> String {
-        let Self { port, shared, .. } = self;
-        let version = match format {
-            // These add the version themselves.
-            Format::Anthropic | Format::Gemini => "",
-            Format::Responses | Format::Chat => "/v1",
-        };
-        format!("http://127.0.0.1:{port}/{}{version}", shared.secret)
+        format!("http://127.0.0.1:{}/{}{}", self.port, self.shared.secret, version(format))
     }
 
-    /// What a client is given as its key. The gateway does not look at it.
-    pub fn key(&self) -> &'static str {
-        "pleach-gateway"
+    /// The same without the secret, for where everybody can read it, such as a command line. It leads on only together
+    /// with the key.
+    pub fn address(&self, format: Format) -> String {
+        format!("http://127.0.0.1:{}{}", self.port, version(format))
+    }
+
+    /// What a client is given as its key: the secret, which opens nothing but this gateway.
+    pub fn key(&self) -> &str {
+        &self.shared.secret
     }
 
     /// Who answers what is let through.
@@ -262,6 +262,15 @@ impl Gateway {
 impl Drop for Gateway {
     fn drop(&mut self) {
         self.accepting.abort();
+    }
+}
+
+/// What a client of this language expects at the end of its base URL.
+fn version(format: Format) -> &'static str {
+    match format {
+        // These add the version themselves.
+        Format::Anthropic | Format::Gemini => "",
+        Format::Responses | Format::Chat => "/v1",
     }
 }
 

@@ -39,7 +39,8 @@ pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -
     let (parts, body) = request.into_parts();
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     // Whoever does not know the secret learns nothing, not even that there is one.
-    let Some(rest) = below(path, &shared.secret) else {
+    let known = has_key(&parts.headers, &shared.secret).then_some(path);
+    let Some(rest) = below(path, &shared.secret).or(known) else {
         return Ok(refused(None, StatusCode::NOT_FOUND, "not found"));
     };
     let target = target(&parts.method, rest);
@@ -81,9 +82,20 @@ fn below<'a>(path: &'a str, secret: &str) -> Option<&'a str> {
     let given = path.strip_prefix('/')?;
     let end = given.find(['/', '?']).unwrap_or(given.len());
     let (given, rest) = given.split_at(end);
+    is_secret(given, secret).then_some(rest)
+}
+
+/// Whether a client has the secret as its key, in whichever language.
+fn has_key(headers: &HeaderMap, secret: &str) -> bool {
+    let given = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = given("authorization").and_then(|value| value.strip_prefix("Bearer "));
+    [bearer, given("x-api-key"), given("x-goog-api-key")].into_iter().flatten().any(|key| is_secret(key, secret))
+}
+
+fn is_secret(given: &str, secret: &str) -> bool {
     // Every byte is looked at, so that the time it takes tells nothing.
     let differing = given.bytes().zip(secret.bytes()).fold(0, |all, (one, other)| all | (one ^ other));
-    (differing == 0 && given.len() == secret.len()).then_some(rest)
+    differing == 0 && given.len() == secret.len()
 }
 
 /// A path without its query, which may hold anything.

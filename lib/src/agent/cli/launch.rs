@@ -82,7 +82,7 @@ impl CliAgent {
                 _ => model,
             },
         );
-        values.set("base_url", start.endpoint.map(|endpoint| endpoint.base_url.as_str()));
+        values.set("base_url", start.endpoint.map(|endpoint| endpoint.address.as_str()));
         values.set("effort", job.effort.clone());
         values.set("cwd", Some(job.cwd.display().to_string()));
         values.set("session", start.session);
@@ -256,6 +256,36 @@ mod tests {
         job
     }
 
+    fn endpoint() -> Endpoint {
+        Endpoint {
+            base_url: "http://127.0.0.1:9/SECRET/v1".into(),
+            root_url: "http://127.0.0.1:9/SECRET".into(),
+            address: "http://127.0.0.1:9/v1".into(),
+            key: "SECRET".into(),
+            port: 9,
+        }
+    }
+
+    #[test]
+    fn no_command_line_tells_the_gateway_s_secret() {
+        let endpoint = endpoint();
+        for kind in ["claude", "codex", "gemini", "opencode", "command"] {
+            let mut agent = agent(kind, TurnMode::Gateway);
+            agent.settings.args = ["{base_url}", "--at={base_url}", "{root_url}", "{key}"].map(String::from).to_vec();
+            let start = Start { endpoint: Some(&endpoint), ..Start::default() };
+            let command = agent.command(&job(), "x", start).unwrap();
+            let words: Vec<_> = command.argv.iter().map(|word| word.to_string_lossy()).collect();
+            assert!(!words.iter().any(|word| word.contains("SECRET")), "{kind}: {words:?}");
+            assert!(words.contains(&"--at=http://127.0.0.1:9/v1".into()), "{kind}: {words:?}");
+            let secret = |(_, value): &(OsString, Option<OsString>)| {
+                value.as_ref().is_some_and(|value| value.to_string_lossy().contains("SECRET"))
+            };
+            assert!(command.env.iter().any(secret), "{kind} finds it in its variables");
+            let arguments = agent.way(&job(), &endpoint).arguments();
+            assert!(!arguments.iter().any(|word| word.contains("SECRET")), "{kind}: {arguments:?}");
+        }
+    }
+
     #[test]
     fn an_agent_is_told_the_bounds_that_hold_it() {
         let job = job();
@@ -272,12 +302,7 @@ mod tests {
             let command = agent.command(&job, &prompt, start).unwrap();
             assert_eq!(command.sandbox.map(|sandbox| sandbox.connect.clone()), Some(Connect::Anywhere));
         }
-        let endpoint = Endpoint {
-            base_url: "http://127.0.0.1:9/v1".into(),
-            root_url: "http://127.0.0.1:9".into(),
-            key: "k".into(),
-            port: 9,
-        };
+        let endpoint = endpoint();
         let agent = agent("claude", TurnMode::Gateway);
         let bounds = agent.bounds(&job, Some(&endpoint));
         assert!(
@@ -308,12 +333,7 @@ mod tests {
 
     #[test]
     fn behind_the_gateway_nothing_of_the_user_s_leads_elsewhere() {
-        let endpoint = Endpoint {
-            base_url: "http://127.0.0.1:9/v1".into(),
-            root_url: "http://127.0.0.1:9".into(),
-            key: "k".into(),
-            port: 9,
-        };
+        let endpoint = endpoint();
         for (kind, gone, set) in [
             ("claude", "CLAUDE_CODE_USE_BEDROCK", "ANTHROPIC_BASE_URL"),
             ("codex", "CODEX_SQLITE_HOME", "CODEX_HOME"),

@@ -121,7 +121,8 @@ pub struct Toolbox {
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Route {
-    /// Arguments, with `{base_url}`.
+    /// Arguments, with `{base_url}`, which is without the gateway's secret here: everybody can read a command line. The
+    /// program must send its key.
     pub args: Vec<String>,
     /// What stands for `{model}` in the arguments.
     pub model: Option<String>,

@@ -1,8 +1,11 @@
 //! The way of a program to its model through a gateway: a home of its own, so that nothing it finds in the user's can
-//! lead it elsewhere, another address, and a key that is none.
+//! lead it elsewhere, another address, and a key that opens nothing but the gateway. Everybody on the machine can read a
+//! command line, so the secret is in variables only.
 
 use std::ffi::OsString;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::fs::{OpenOptions, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::preset::Preset;
@@ -42,9 +45,12 @@ const TOOLS: [(&str, &str); 12] = [
 /// Where an agent finds its model, as far as it knows.
 #[derive(Debug, Clone)]
 pub(in crate::agent) struct Endpoint {
+    /// With the secret.
     pub base_url: String,
     /// The same without a version.
     pub root_url: String,
+    /// The base URL without the secret, which leads on only together with the key.
+    pub address: String,
     pub key: String,
     pub port: u16,
 }
@@ -55,6 +61,7 @@ impl Endpoint {
         Self {
             base_url: driven.base_url(preset.format()),
             root_url: driven.base_url(Format::Anthropic),
+            address: driven.address(preset.format()),
             key: driven.key().to_owned(),
             port: driven.port(),
         }
@@ -79,6 +86,7 @@ impl Way<'_> {
         let make = |dir: &Path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
         let made = || {
             make(self.home)?;
+            std::fs::set_permissions(self.home, Permissions::from_mode(0o700))?;
             for (_, below) in HOMES.iter().filter(|(_, below)| !below.is_empty()) {
                 make(&self.home.join(below))?;
             }
@@ -89,7 +97,12 @@ impl Way<'_> {
                 let file = self.home.join(file);
                 if let (Some(dir), false) = (file.parent(), file.exists()) {
                     make(dir)?;
-                    std::fs::write(&file, text)?;
+                    OpenOptions::new()
+                        .write(true)
+                        .create_new(true)
+                        .mode(0o600)
+                        .open(&file)?
+                        .write_all(text.as_bytes())?;
                 }
             }
             Ok(())
@@ -148,7 +161,10 @@ impl Way<'_> {
 
     /// Its arguments beyond the usual ones.
     pub fn arguments(&self) -> Vec<String> {
-        let values = self.values();
+        let mut values = self.values();
+        values.set("base_url", Some(&self.endpoint.address));
+        values.set("root_url", None::<&str>);
+        values.set("key", None::<&str>);
         self.preset.gateway.args.iter().filter_map(|word| values.fill(word)).collect()
     }
 }

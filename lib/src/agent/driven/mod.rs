@@ -88,8 +88,13 @@ impl Driven {
         self.gateway.base_url(format)
     }
 
+    /// The same without the gateway's secret, for where everybody can read it.
+    pub fn address(&self, format: Format) -> String {
+        self.gateway.address(format)
+    }
+
     /// What the program is given as its key.
-    pub fn key(&self) -> &'static str {
+    pub fn key(&self) -> &str {
         self.gateway.key()
     }
 

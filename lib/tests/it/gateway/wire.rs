@@ -74,6 +74,16 @@ async fn nobody_without_the_secret_gets_through() {
         assert_eq!(got.status, 404, "{path}");
         assert!(!got.text().contains("gateway"), "{}", got.text());
     }
+    let address = gateway.address(Format::Anthropic);
+    assert!(!address.contains(gateway.key()), "{address}");
+    for headers in
+        [("authorization", "Bearer pleach-gateway"), ("x-api-key", ""), ("x-goog-api-key", "0123456789abcdef")]
+    {
+        let mut client = Client::connect(&address).await;
+        let url = format!("{address}/v1/messages");
+        let got = client.ask(&url, &[headers], body(ANTHROPIC.1, &task()).to_string().as_bytes()).await.unwrap();
+        assert_eq!(got.status, 404, "{headers:?}");
+    }
     let base = gateway.base_url(Format::Anthropic);
     let got = post(&format!("{base}/v1/messages/batches"), &json!({"requests": []})).await;
     assert_eq!(got.status, 404, "a batch would be paid for unseen");
@@ -84,6 +94,28 @@ async fn nobody_without_the_secret_gets_through() {
     let (other, _arrivals) = open(&server, ANTHROPIC.0).await;
     assert_ne!(base[24..], other.base_url(Format::Anthropic)[24..], "each has its own");
     assert!(gateway.close().await.warnings[0].contains("/v1/messages/batches, which is not passed on"));
+}
+
+#[tokio::test]
+async fn the_key_opens_the_address_everybody_may_know() {
+    for (name, format, path) in ALL {
+        let server = Server::start(move |_, _| stream(format, says("Done.")));
+        let (gateway, arrivals) = open(&server, name).await;
+        let_through(arrivals);
+        let url = format!("{}{path}", gateway.address(format));
+        let bearer = format!("Bearer {}", gateway.key());
+        let key = match format {
+            Format::Anthropic => ("x-api-key", gateway.key()),
+            Format::Gemini => ("x-goog-api-key", gateway.key()),
+            Format::Responses | Format::Chat => ("authorization", bearer.as_str()),
+        };
+        let mut client = Client::connect(&url).await;
+        let got = client.ask(&url, &[key], body(format, &task()).to_string().as_bytes()).await.unwrap();
+        assert_eq!(got.status, 200, "{format:?}");
+        let seen = server.seen();
+        assert_eq!(seen.len(), 1);
+        assert!(!seen[0].headers.values().any(|value| value.contains(gateway.key())), "it goes no further: {format:?}");
+    }
 }
 
 #[tokio::test]
