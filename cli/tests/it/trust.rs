@@ -1,4 +1,6 @@
-//! `pleach trust`
+//! `pleach trust`, and what is asked about before anything of a repository is used.
+
+use std::os::unix::fs::symlink;
 
 use crate::support::TestEnv;
 
@@ -112,4 +114,152 @@ fn a_dotenv_file_steers_nothing_before_it_is_trusted() {
     assert!(!trace.exists(), "git of pleach's own was run with the repository's variables");
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
     assert!(!trace.exists(), "git of pleach's own is never run with them");
+}
+
+/// A world whose agent by default is one that obeys files of the repository, though no node comes to it.
+fn obeying(user: &str) -> TestEnv {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/g.dot", "digraph g { start [shape=Mdiamond] exit [shape=Msquare] start -> exit }");
+    env.write("config/pleach/config.yaml", user);
+    env
+}
+
+fn commit(env: &TestEnv) {
+    env.git(&["add", "--all"]);
+    env.git(&["commit", "--quiet", "-m", "Change"]);
+}
+
+/// What a run asks about.
+#[track_caller]
+fn asked(env: &TestEnv) -> String {
+    env.normalise(&env.pleach(&["run", "g.dot"]).expect(4).stderr)
+}
+
+const HOOK: &str = "{\"hooks\": \"one\"}\n";
+
+#[test]
+fn what_an_agent_obeys_is_asked_about_behind_links() {
+    let env = obeying("agent: claude\n");
+    env.pleach(&["run", "g.dot"]).expect(0);
+    // The whole directory is a link.
+    env.write("repo/dotclaude/settings.json", HOOK);
+    symlink("dotclaude", env.repo_path().join(".claude")).unwrap();
+    commit(&env);
+    insta::assert_snapshot!(asked(&env), @r#"
+    This repository ([TEMP]/repo/.git) supplies:
+
+      command (`.claude/settings.json` in the repository, which leads to `dotclaude/settings.json`)
+        {"hooks": "one"}
+
+    error: this repository supplies 1 thing you have not agreed to
+    hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
+    "#);
+    env.pleach(&["-y", "run", "g.dot"]).expect(0);
+    env.pleach(&["run", "g.dot"]).expect(0);
+    // A file is one, by a detour: agreed to is what it says, and not the link.
+    env.git(&["rm", "--quiet", ".claude"]);
+    env.write("repo/.claude/keep", "");
+    symlink("../dotclaude/./../dotclaude/settings.json", env.repo_path().join(".claude/settings.json")).unwrap();
+    commit(&env);
+    env.pleach(&["run", "g.dot"]).expect(0);
+    env.write("repo/dotclaude/settings.json", HOOK.replace("one", "two"));
+    commit(&env);
+    let asked = asked(&env);
+    assert!(asked.contains("which leads to `dotclaude/settings.json`)\n    {\"hooks\": \"two\"}\n"), "{asked}");
+}
+
+#[test]
+fn links_that_lead_away_are_named() {
+    let env = obeying("agent: claude\n");
+    env.write("outside/settings.json", HOOK);
+    symlink(env.root().join("outside"), env.repo_path().join(".claude")).unwrap();
+    symlink("../outside/mcp.json", env.repo_path().join(".mcp.json")).unwrap();
+    commit(&env);
+    insta::assert_snapshot!(asked(&env), @r#"
+    This repository ([TEMP]/repo/.git) supplies:
+
+      command (`.claude/settings.json` in the repository)
+        `.claude` is a link to `[TEMP]/outside`, which leads out of the repository
+
+      command (`.mcp.json` in the repository)
+        `.mcp.json` is a link to `../outside/mcp.json`, which leads out of the repository
+
+    error: this repository supplies 2 things you have not agreed to
+    hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
+    "#);
+    env.pleach(&["-y", "run", "g.dot"]).expect(0);
+    env.pleach(&["run", "g.dot"]).expect(0);
+    for to in ["nowhere", ".mcp.json"] {
+        std::fs::remove_file(env.repo_path().join(".mcp.json")).unwrap();
+        symlink(to, env.repo_path().join(".mcp.json")).unwrap();
+        commit(&env);
+        let asked = asked(&env);
+        assert!(
+            asked.contains(&format!("`.mcp.json` is a link to `{to}`, which the last commit does not hold")),
+            "{asked}"
+        );
+    }
+}
+
+#[test]
+fn a_directory_an_agent_obeys_is_shown_with_its_files() {
+    let env = obeying("agent: opencode\n");
+    env.write("repo/.opencode/plugin/a.js", "run('a')\nrun('b')\n");
+    env.write("repo/.opencode/blob", b"\xff\x00");
+    env.write("repo/elsewhere/b.js", "run('c')\n");
+    symlink("../elsewhere", env.repo_path().join(".opencode/more")).unwrap();
+    symlink("..", env.repo_path().join(".opencode/plugin/up")).unwrap();
+    symlink("/etc/passwd", env.repo_path().join(".opencode/out")).unwrap();
+    commit(&env);
+    insta::assert_snapshot!(asked(&env), @r#"
+    This repository ([TEMP]/repo/.git) supplies:
+
+      command (`.opencode` in the repository)
+        5 files, hash [SHA]
+        .opencode/blob:
+          (2 bytes that are no text)
+        .opencode/more/b.js:
+          run('c')
+        .opencode/out: `.opencode/out` is a link to `/etc/passwd`, which leads out of the repository
+        .opencode/plugin/a.js:
+          run('a')
+          run('b')
+        .opencode/plugin/up: `.opencode`, named here already
+
+    error: this repository supplies 1 thing you have not agreed to
+    hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
+    "#);
+    env.pleach(&["-y", "run", "g.dot"]).expect(0);
+    env.pleach(&["run", "g.dot"]).expect(0);
+    // Too much to be shown whole, and yet nothing of it changes unseen.
+    let long = "// line\n".repeat(10_000);
+    env.write("repo/elsewhere/b.js", &long);
+    commit(&env);
+    let shown = asked(&env);
+    assert!(shown.contains("… 63616 bytes more, see `git show HEAD:elsewhere/b.js`"), "{shown}");
+    env.pleach(&["-y", "run", "g.dot"]).expect(0);
+    env.write("repo/elsewhere/b.js", format!("{long}evil()\n"));
+    commit(&env);
+    asked(&env);
+}
+
+#[test]
+fn an_agent_is_known_by_the_program_of_its_template() {
+    for template in
+        ["{command: [claude, -p]}", "{command: [sh, -c, 'exec /opt/claude/run']}", "{command: [./x], parser: claude}"]
+    {
+        let env = obeying(&format!("agents: {{w: {template}}}\n"));
+        env.write("repo/.claude/settings.json", HOOK);
+        commit(&env);
+        let asked = asked(&env);
+        assert!(
+            asked.contains("command (`.claude/settings.json` in the repository)\n    {\"hooks\": \"one\"}"),
+            "{asked}"
+        );
+    }
+    let env = obeying("agents: {w: {command: [aider]}}\n");
+    env.write("repo/.claude/settings.json", HOOK);
+    commit(&env);
+    env.pleach(&["run", "g.dot"]).expect(0);
 }

@@ -199,6 +199,11 @@ impl Preset {
         TABLE.get(kind)
     }
 
+    /// The kinds of agents that have one.
+    pub fn kinds() -> impl Iterator<Item = &'static str> {
+        TABLE.keys().map(String::as_str)
+    }
+
     /// Any program, which reads the task and says what it did.
     pub fn of_command(argv: &[String]) -> Self {
         let (program, argv) =

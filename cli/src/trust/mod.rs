@@ -3,24 +3,23 @@
 //! An answer holds for one repository and one exact text. It is kept in `trust.json` of the state directory, readable
 //! by the user alone. The key is a collision-detecting SHA-1, the hash git itself uses.
 
+mod files;
+mod obeyed;
+mod store;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use pleach::agent::Preset;
-use pleach::config::{AgentChoice, Config, Supplied, SuppliedKind};
-use pleach::git::{EntryKind, Repo};
-use pleach::ids::RepoPath;
-use pleach::plan::pipeline::Node;
+use pleach::config::{Supplied, SuppliedKind};
 use pleach::redact::Redactor;
 use pleach::text::counted;
-use serde::{Deserialize, Serialize};
 
+pub use self::obeyed::obeyed;
+use self::store::key;
+pub use self::store::{Agreement, Store};
 use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
 
 /// One thing that needs the user's agreement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,47 +42,6 @@ impl From<Supplied> for TrustItem {
     }
 }
 
-/// What a repository tells its agents to run by files of its own, as of its last commit: hooks, servers, plugins. It is
-/// asked about wherever such an agent is configured, whether or not a node comes to it.
-pub fn obeyed<'a>(
-    repo: &Repo,
-    config: &Config,
-    nodes: impl Iterator<Item = &'a Node>,
-) -> Result<Vec<TrustItem>, Failure> {
-    let steps = config.tree.steps.values().filter_map(|step| step.runner.clone());
-    let runners = config.agents.values().filter_map(|agent| agent.runner.clone());
-    let named = config.agents.keys().cloned().chain(nodes.filter_map(|node| node.agent.clone()));
-    let named = named.filter_map(|name| name.parse::<AgentChoice>().ok());
-    let kinds: BTreeSet<String> =
-        config.agent.iter().cloned().chain(steps).chain(runners).chain(named).map(kind).collect();
-    let failed = |error: pleach::git::Error| of_engine(&error.into());
-    let tree = repo.head().and_then(|head| repo.tree_of(head.commit)).map_err(failed)?;
-    let mut items = Vec::new();
-    for path in kinds.iter().filter_map(|kind| Preset::of(kind)).flat_map(|preset| &preset.obeys) {
-        let Some(entry) = repo.tree_entry(tree, &RepoPath::from(path.as_str())).map_err(failed)? else { continue };
-        let text = match entry.kind {
-            EntryKind::File | EntryKind::Executable => {
-                String::from_utf8_lossy(&repo.blob(entry.id).map_err(failed)?).into_owned()
-            }
-            // What a directory holds is told by the hash git has of it.
-            _ => format!("{path} ({})", entry.id),
-        };
-        items.push(TrustItem { kind: SuppliedKind::Command, where_from: format!("`{path}` in the repository"), text });
-    }
-    Ok(items)
-}
-
-/// The kind of an agent; of one behind a protocol the one its command names.
-fn kind(choice: AgentChoice) -> String {
-    match &choice {
-        AgentChoice::Acp(command) => {
-            let kinds = ["claude", "codex", "gemini", "opencode"];
-            kinds.into_iter().find(|kind| command.contains(kind)).unwrap_or("acp").to_owned()
-        }
-        other => other.kind().to_owned(),
-    }
-}
-
 /// How the user can be asked.
 #[derive(Debug, Clone, Copy)]
 pub struct Ask {
@@ -91,120 +49,6 @@ pub struct Ask {
     pub yes: bool,
     /// Somebody is there to answer.
     pub terminal: bool,
-}
-
-/// An agreement, as it is kept.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Agreement {
-    /// The hash of what was agreed to, as `pleach trust` shows it.
-    pub key: String,
-    /// The repository, by its common git directory.
-    pub repo: String,
-    /// Why it was asked.
-    pub kind: String,
-    /// Where it stood.
-    pub where_from: String,
-    /// What it says, without secrets: for reading only, the key is what counts.
-    pub text: String,
-    /// When.
-    pub at: jiff::Timestamp,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Agreements {
-    version: u32,
-    trusted: Vec<Agreement>,
-}
-
-/// The file of agreements.
-#[derive(Debug, Clone)]
-pub struct Store {
-    file: PathBuf,
-}
-
-impl Store {
-    /// The store in a state directory. The file need not be there.
-    pub fn new(state_dir: &Path) -> Self {
-        Self { file: state_dir.join("trust.json") }
-    }
-
-    /// All agreements, oldest first.
-    pub fn list(&self) -> Result<Vec<Agreement>, Failure> {
-        let text = match fs::read(&self.file) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(self.unusable(&error)),
-        };
-        let agreements: Agreements = serde_json::from_slice(&text).map_err(|error| self.unusable(&error))?;
-        if agreements.version != 1 {
-            let message = format!("{} was written by a newer pleach", self.file.display());
-            return Err(Failure::new(Exit::Environment, message).hint("use that pleach, or move the file away"));
-        }
-        Ok(agreements.trusted)
-    }
-
-    /// Takes back the agreements `pick` chooses and gives them.
-    pub fn revoke(&self, pick: impl Fn(&Agreement) -> bool) -> Result<Vec<Agreement>, Failure> {
-        let mut revoked = Vec::new();
-        self.change(|trusted| {
-            let (gone, kept) = std::mem::take(trusted).into_iter().partition(|agreement| pick(agreement));
-            *trusted = kept;
-            revoked = gone;
-        })?;
-        Ok(revoked)
-    }
-
-    /// Adds agreements that are not there yet.
-    fn add(&self, new: Vec<Agreement>) -> Result<(), Failure> {
-        self.change(|trusted| {
-            for agreement in new {
-                if !trusted.iter().any(|known| known.key == agreement.key) {
-                    trusted.push(agreement);
-                }
-            }
-        })
-    }
-
-    /// Reads, changes and writes the list, one process at a time; a reader sees the old file or the new one.
-    fn change(&self, change: impl FnOnce(&mut Vec<Agreement>)) -> Result<(), Failure> {
-        let dir = self.file.parent().unwrap_or(Path::new("."));
-        let unusable = |error: std::io::Error| self.unusable(&error);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(unusable)?;
-        let lock = private(&self.file.with_extension("lock")).map_err(unusable)?;
-        lock.lock().map_err(unusable)?;
-        let mut trusted = self.list()?;
-        change(&mut trusted);
-        let mut text =
-            serde_json::to_vec_pretty(&Agreements { version: 1, trusted }).map_err(|error| self.unusable(&error))?;
-        text.push(b'\n');
-        let new = self.file.with_extension("json.new");
-        let mut file = private(&new).map_err(unusable)?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(unusable)?;
-        fs::rename(&new, &self.file).and_then(|()| File::open(dir)?.sync_all()).map_err(unusable)
-    }
-
-    fn unusable(&self, error: &dyn std::error::Error) -> Failure {
-        Failure::new(Exit::Environment, format!("the agreements in {} cannot be used", self.file.display()))
-            .because(error)
-            .hint("mend or remove the file; you will be asked again")
-    }
-}
-
-/// An empty file for writing that only the user can read.
-fn private(file: &Path) -> std::io::Result<File> {
-    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)
-}
-
-/// The key of an item: the hash of the repository, why it is asked, and the exact text.
-fn key(repo: &str, item: &TrustItem) -> Result<String, Failure> {
-    let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
-    hasher.update(format!("{repo}\0{}\0{}", item.kind, item.text).as_bytes());
-    let id = hasher.try_finalize().map_err(|error| {
-        Failure::new(Exit::Usage, format!("what stands at {} is made to deceive the hash", item.where_from))
-            .because(&error)
-            .hint("do not run this repository")
-    })?;
-    Ok(id.to_hex().to_string())
 }
 
 /// Makes sure the user agrees to all of `items`. What was agreed to before is not asked again; everything else is
@@ -302,6 +146,7 @@ pub fn visible(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -374,7 +219,7 @@ mod tests {
         let store = Store::new(&dir.path().join("pleach"));
         assert!(ask(&store, "/a/.git", &["make"], YES, false).0.is_ok());
         let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
-        assert_eq!((mode(&store.file), mode(store.file.parent().unwrap())), (0o600, 0o700));
+        assert_eq!((mode(store.file()), mode(store.file().parent().unwrap())), (0o600, 0o700));
         let left: BTreeSet<_> =
             fs::read_dir(dir.path().join("pleach")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, BTreeSet::from(["trust.json".into(), "trust.lock".into()]));
@@ -417,9 +262,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::new(dir.path());
         for text in ["{", r#"{"version": 2, "trusted": []}"#] {
-            fs::write(&store.file, text).unwrap();
+            fs::write(store.file(), text).unwrap();
             assert_eq!(ask(&store, "/a/.git", &["make"], YES, true).0.unwrap_err().exit, Exit::Environment);
-            assert_eq!(fs::read_to_string(&store.file).unwrap(), text, "and is not overwritten");
+            assert_eq!(fs::read_to_string(store.file()).unwrap(), text, "and is not overwritten");
         }
     }
 

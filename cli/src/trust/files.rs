@@ -1,0 +1,250 @@
+//! What a path of a commit says: a file its content, a directory the files in it, a link what it leads to.
+
+use std::collections::BTreeSet;
+
+use pleach::git::{BlobId, EntryKind, Repo, TreeEntry, TreeId};
+use pleach::ids::RepoPath;
+use pleach::text::counted;
+
+use super::store::hash;
+use super::visible;
+use crate::exit::Failure;
+use crate::failure::of_engine;
+
+/// How much of one file of a directory is shown, in bytes.
+const FILE_SHOWN: usize = 16 * 1024;
+
+/// How much of all files of a directory is shown, in bytes.
+const DIRECTORY_SHOWN: usize = 128 * 1024;
+
+/// How many files of a directory are named.
+const NAMED: usize = 1000;
+
+/// How many links lead to a place before it is one nobody comes to, as on Linux.
+const LINKS: usize = 40;
+
+/// The files of a commit.
+pub(super) struct Files<'a> {
+    pub repo: &'a Repo,
+    pub tree: TreeId,
+}
+
+/// What a path leads to, links followed.
+enum Target {
+    /// There is nothing.
+    Nothing,
+    File {
+        path: Vec<u8>,
+        id: BlobId,
+        executable: bool,
+    },
+    Directory {
+        path: Vec<u8>,
+        id: TreeId,
+    },
+    /// Another repository, at this commit.
+    Submodule {
+        path: Vec<u8>,
+        id: BlobId,
+    },
+    /// A link that leads to no file of the commit, and where it points.
+    Away {
+        link: Vec<u8>,
+        to: Vec<u8>,
+        why: &'static str,
+    },
+}
+
+const OUTSIDE: &str = "which leads out of the repository";
+const NOWHERE: &str = "which the last commit does not hold";
+
+impl Files<'_> {
+    /// Where a path stands and what it says; none when there is no such path.
+    pub fn said(&self, path: &str) -> Result<Option<(String, String)>, Failure> {
+        let target = self.lead(path.as_bytes())?;
+        let (leads_to, text) = match &target {
+            Target::Nothing => return Ok(None),
+            Target::File { path, id, .. } => (path, String::from_utf8_lossy(&self.blob(*id)?).into_owned()),
+            Target::Directory { path: dir, id } => (dir, self.listing(path, dir, *id)?),
+            Target::Submodule { path, .. } | Target::Away { link: path, .. } => (path, self.described(&target)),
+        };
+        let linked = leads_to != path.as_bytes() && !matches!(target, Target::Away { .. });
+        let through = if linked { format!(", which leads to `{}`", shown(leads_to)) } else { String::new() };
+        Ok(Some((format!("`{path}` in the repository{through}"), text)))
+    }
+
+    /// Follows a path, and the links on it, as the system does in a checkout.
+    fn lead(&self, path: &[u8]) -> Result<Target, Failure> {
+        let mut ahead: Vec<Vec<u8>> = split(path);
+        let mut here: Vec<Vec<u8>> = Vec::new();
+        // The links whose own paths are not gone to their end yet, with how many names lie behind each.
+        let mut open: Vec<(usize, Vec<u8>, Vec<u8>)> = Vec::new();
+        let mut links = 0;
+        let mut target = Target::Directory { path: Vec::new(), id: self.tree };
+        let away = |mut open: Vec<(usize, Vec<u8>, Vec<u8>)>, why| match open.pop() {
+            Some((_, link, to)) => Target::Away { link, to, why },
+            None => Target::Nothing,
+        };
+        while let Some(name) = ahead.pop() {
+            open.retain(|(behind, ..)| *behind <= ahead.len());
+            match (name.as_slice(), &target) {
+                (b"." | b"", _) => continue,
+                (b"..", Target::Directory { .. }) => {
+                    if here.pop().is_none() {
+                        return Ok(away(open, OUTSIDE));
+                    }
+                }
+                (_, Target::Directory { .. }) => here.push(name),
+                // What another repository holds is not in this commit.
+                (_, Target::Submodule { .. }) => return Ok(target),
+                _ => return Ok(away(open, NOWHERE)),
+            }
+            let place = here.join(&b'/');
+            if here.is_empty() {
+                target = self.directory(&here)?;
+                continue;
+            }
+            let Some(entry) = self.entry(&place)? else { return Ok(away(open, NOWHERE)) };
+            target = match entry.kind {
+                EntryKind::File => Target::File { path: place, id: entry.id, executable: false },
+                EntryKind::Executable => Target::File { path: place, id: entry.id, executable: true },
+                EntryKind::Directory => Target::Directory { path: place, id: tree_id(entry.id) },
+                EntryKind::Submodule => Target::Submodule { path: place, id: entry.id },
+                EntryKind::Link => {
+                    let to = self.blob(entry.id)?;
+                    links += 1;
+                    let outside = to.starts_with(b"/");
+                    if outside || links > LINKS {
+                        return Ok(Target::Away { link: place, to, why: if outside { OUTSIDE } else { NOWHERE } });
+                    }
+                    let behind = ahead.len();
+                    ahead.extend(split(&to));
+                    open.push((behind, place, to));
+                    here.pop();
+                    self.directory(&here)?
+                }
+            };
+        }
+        Ok(target)
+    }
+
+    /// A directory that was gone into, by the names on the way.
+    fn directory(&self, names: &[Vec<u8>]) -> Result<Target, Failure> {
+        let path = names.join(&b'/');
+        let id = if names.is_empty() { Some(self.tree) } else { self.entry(&path)?.map(|entry| tree_id(entry.id)) };
+        Ok(id.map_or(Target::Nothing, |id| Target::Directory { path, id }))
+    }
+
+    fn entry(&self, path: &[u8]) -> Result<Option<TreeEntry>, Failure> {
+        self.repo.tree_entry(self.tree, &RepoPath::new(path)).map_err(failed)
+    }
+
+    /// All files of a directory with what they say, cut where it is too much to be read. The hash in the first line is
+    /// over all of it, so that nothing changes unseen.
+    fn listing(&self, named: &str, dir: &[u8], id: TreeId) -> Result<String, Failure> {
+        let mut found = Vec::new();
+        self.collect(named.as_bytes(), dir, id, &mut BTreeSet::new(), &mut found)?;
+        let mut manifest = Vec::new();
+        for (path, target) in &found {
+            manifest.extend_from_slice(path);
+            manifest.push(0);
+            manifest.extend_from_slice(self.manifest(target).as_bytes());
+            manifest.push(0);
+        }
+        let mut text = format!("{}, hash {}\n", counted(found.len(), "file"), hash(&manifest, named)?);
+        let mut room = DIRECTORY_SHOWN;
+        for (path, target) in found.iter().take(NAMED) {
+            let path = shown(path);
+            let Target::File { path: file, id, .. } = target else {
+                text.push_str(&format!("{path}: {}\n", self.described(target)));
+                continue;
+            };
+            text.push_str(&format!("{path}:\n"));
+            let content = self.blob(*id)?;
+            let most = FILE_SHOWN.min(room);
+            let Ok(whole) = std::str::from_utf8(&content) else {
+                text.push_str(&format!("  ({} bytes that are no text)\n", content.len()));
+                continue;
+            };
+            let part = &whole[..whole.floor_char_boundary(most)];
+            room -= part.len();
+            part.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
+            if part.len() < whole.len() {
+                let rest = whole.len() - part.len();
+                text.push_str(&format!("  … {rest} bytes more, see `git show HEAD:{}`\n", shown(file)));
+            }
+        }
+        if found.len() > NAMED {
+            text.push_str(&format!("… {} more\n", counted(found.len() - NAMED, "file")));
+        }
+        Ok(text)
+    }
+
+    /// Everything below a directory, by the path it is found at: links are followed, each directory is gone into once.
+    fn collect(
+        &self,
+        named: &[u8],
+        dir: &[u8],
+        id: TreeId,
+        seen: &mut BTreeSet<Vec<u8>>,
+        found: &mut Vec<(Vec<u8>, Target)>,
+    ) -> Result<(), Failure> {
+        seen.insert(dir.to_owned());
+        for entry in self.repo.tree_entries(id).map_err(failed)? {
+            let name = entry.path.as_bytes();
+            let at = [named, name].join(&b'/');
+            let target = self.lead(&[dir, name].join(&b'/'))?;
+            match &target {
+                Target::Directory { path, id } if !seen.contains(path) => {
+                    let (path, id) = (path.clone(), *id);
+                    self.collect(&at, &path, id, seen, found)?;
+                }
+                Target::Nothing => {}
+                _ => found.push((at, target)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What is found at a path, in a word that changes when it does.
+    fn manifest(&self, target: &Target) -> String {
+        match target {
+            Target::File { id, executable, .. } => format!("{} {id}", if *executable { "program" } else { "file" }),
+            other => self.described(other),
+        }
+    }
+
+    /// What is found at a path that cannot be shown.
+    fn described(&self, target: &Target) -> String {
+        match target {
+            Target::Nothing => String::new(),
+            Target::File { path, .. } | Target::Directory { path, .. } => {
+                format!("`{}`, named here already", shown(path))
+            }
+            Target::Submodule { path, id } => format!("`{}` is another repository, at its commit {id}", shown(path)),
+            Target::Away { link, to, why } => format!("`{}` is a link to `{}`, {why}", shown(link), shown(to)),
+        }
+    }
+
+    fn blob(&self, id: BlobId) -> Result<Vec<u8>, Failure> {
+        self.repo.blob(id).map_err(failed)
+    }
+}
+
+fn failed(error: pleach::git::Error) -> Failure {
+    of_engine(&error.into())
+}
+
+fn tree_id(id: BlobId) -> TreeId {
+    TreeId::from_bytes(*id.as_bytes())
+}
+
+/// The names of a path, the last one first.
+fn split(path: &[u8]) -> Vec<Vec<u8>> {
+    path.split(|byte| *byte == b'/').rev().map(<[u8]>::to_vec).collect()
+}
+
+/// A path for reading, in which nothing hides.
+fn shown(path: &[u8]) -> String {
+    visible(&String::from_utf8_lossy(path))
+}

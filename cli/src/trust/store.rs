@@ -1,0 +1,135 @@
+//! Where agreements are kept: `trust.json` of the state directory, readable by the user alone.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::TrustItem;
+use crate::exit::{Exit, Failure};
+
+/// An agreement, as it is kept.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agreement {
+    /// The hash of what was agreed to, as `pleach trust` shows it.
+    pub key: String,
+    /// The repository, by its common git directory.
+    pub repo: String,
+    /// Why it was asked.
+    pub kind: String,
+    /// Where it stood.
+    pub where_from: String,
+    /// What it says, without secrets: for reading only, the key is what counts.
+    pub text: String,
+    /// When.
+    pub at: jiff::Timestamp,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Agreements {
+    version: u32,
+    trusted: Vec<Agreement>,
+}
+
+/// The file of agreements.
+#[derive(Debug, Clone)]
+pub struct Store {
+    file: PathBuf,
+}
+
+impl Store {
+    /// The store in a state directory. The file need not be there.
+    pub fn new(state_dir: &Path) -> Self {
+        Self { file: state_dir.join("trust.json") }
+    }
+
+    #[cfg(test)]
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// All agreements, oldest first.
+    pub fn list(&self) -> Result<Vec<Agreement>, Failure> {
+        let text = match fs::read(&self.file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(self.unusable(&error)),
+        };
+        let agreements: Agreements = serde_json::from_slice(&text).map_err(|error| self.unusable(&error))?;
+        if agreements.version != 1 {
+            let message = format!("{} was written by a newer pleach", self.file.display());
+            return Err(Failure::new(Exit::Environment, message).hint("use that pleach, or move the file away"));
+        }
+        Ok(agreements.trusted)
+    }
+
+    /// Takes back the agreements `pick` chooses and gives them.
+    pub fn revoke(&self, pick: impl Fn(&Agreement) -> bool) -> Result<Vec<Agreement>, Failure> {
+        let mut revoked = Vec::new();
+        self.change(|trusted| {
+            let (gone, kept) = std::mem::take(trusted).into_iter().partition(|agreement| pick(agreement));
+            *trusted = kept;
+            revoked = gone;
+        })?;
+        Ok(revoked)
+    }
+
+    /// Adds agreements that are not there yet.
+    pub(super) fn add(&self, new: Vec<Agreement>) -> Result<(), Failure> {
+        self.change(|trusted| {
+            for agreement in new {
+                if !trusted.iter().any(|known| known.key == agreement.key) {
+                    trusted.push(agreement);
+                }
+            }
+        })
+    }
+
+    /// Reads, changes and writes the list, one process at a time; a reader sees the old file or the new one.
+    fn change(&self, change: impl FnOnce(&mut Vec<Agreement>)) -> Result<(), Failure> {
+        let dir = self.file.parent().unwrap_or(Path::new("."));
+        let unusable = |error: std::io::Error| self.unusable(&error);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(unusable)?;
+        let lock = private(&self.file.with_extension("lock")).map_err(unusable)?;
+        lock.lock().map_err(unusable)?;
+        let mut trusted = self.list()?;
+        change(&mut trusted);
+        let mut text =
+            serde_json::to_vec_pretty(&Agreements { version: 1, trusted }).map_err(|error| self.unusable(&error))?;
+        text.push(b'\n');
+        let new = self.file.with_extension("json.new");
+        let mut file = private(&new).map_err(unusable)?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(unusable)?;
+        fs::rename(&new, &self.file).and_then(|()| File::open(dir)?.sync_all()).map_err(unusable)
+    }
+
+    fn unusable(&self, error: &dyn std::error::Error) -> Failure {
+        Failure::new(Exit::Environment, format!("the agreements in {} cannot be used", self.file.display()))
+            .because(error)
+            .hint("mend or remove the file; you will be asked again")
+    }
+}
+
+/// An empty file for writing that only the user can read.
+fn private(file: &Path) -> std::io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)
+}
+
+/// The key of an item: the hash of the repository, why it is asked, and the exact text.
+pub(super) fn key(repo: &str, item: &TrustItem) -> Result<String, Failure> {
+    hash(format!("{repo}\0{}\0{}", item.kind, item.text).as_bytes(), &item.where_from)
+}
+
+/// The hash of what stands at a place.
+pub(super) fn hash(bytes: &[u8], place: &str) -> Result<String, Failure> {
+    let mut hasher = gix_hash::hasher(gix_hash::Kind::Sha1);
+    hasher.update(bytes);
+    let id = hasher.try_finalize().map_err(|error| {
+        Failure::new(Exit::Usage, format!("what stands at {place} is made to deceive the hash"))
+            .because(&error)
+            .hint("do not run this repository")
+    })?;
+    Ok(id.to_hex().to_string())
+}
