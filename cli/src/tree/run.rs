@@ -158,7 +158,7 @@ fn require_agent(settings: &Settings, plan: &TreePlan) -> Result<(), Failure> {
 fn pipelines(plan: &TreePlan) -> impl Iterator<Item = Pipeline> {
     let inputs = |used: &TaskPipeline| plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
     let used = std::iter::once(&plan.pipeline).chain(plan.pipelines.values());
-    used.filter_map(move |used| plan::load(&used.dot, &inputs(used), &[]).0)
+    used.filter_map(move |used| plan::load_for_tasks(&used.dot, &inputs(used)).0)
 }
 
 /// Asks for trust in every command that would be run and came with the repository.

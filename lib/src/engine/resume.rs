@@ -21,7 +21,10 @@ use crate::workspace::branch_ref;
 /// The pipeline of a session, read again from its record.
 pub fn recorded_pipeline(started: &PipelineStarted) -> Result<Pipeline, Error> {
     let inputs = Inputs { files: started.files.clone(), values: started.inputs.clone() };
-    let (pipeline, diagnostics) = plan::load(&started.dot, &inputs, &[]);
+    let (pipeline, diagnostics) = match started.task {
+        Some(_) => plan::load_for_tasks(&started.dot, &inputs),
+        None => plan::load(&started.dot, &inputs, &[]),
+    };
     match pipeline {
         Some(pipeline) if diagnostics.iter().all(|found| found.severity != Severity::Error) => Ok(pipeline),
         _ => Err(Error::Invalid { diagnostics }),

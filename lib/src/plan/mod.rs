@@ -11,6 +11,7 @@ pub mod build;
 pub mod condition;
 pub mod diagnostic;
 pub mod dot;
+mod for_tasks;
 pub mod graph;
 pub mod lint;
 pub mod pipeline;
@@ -46,6 +47,12 @@ pub fn load(source: &str, inputs: &Inputs, transforms: &[&dyn Transform]) -> (Op
     });
     diagnostics.sort_by_key(|diagnostic| (diagnostic.span, diagnostic.severity));
     (pipeline, diagnostics)
+}
+
+/// Reads a pipeline that works on tasks. Its steps `test` and `review` look and do not touch, unless they say otherwise.
+pub fn load_for_tasks(source: &str, inputs: &Inputs) -> (Option<Pipeline>, Vec<Diagnostic>) {
+    let (pipeline, diagnostics) = load(source, inputs, &[]);
+    (pipeline.map(Pipeline::for_tasks), diagnostics)
 }
 
 /// Reads a pipeline and lints it: everything there is to say about a file. A text that does not parse is not linted,

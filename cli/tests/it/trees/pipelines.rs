@@ -162,3 +162,42 @@ fn an_attempt_that_fails_before_its_first_step_counts_and_is_told() {
     assert!(fail.subject.ends_with("(failed, attempt 2/5)"), "{}", fail.subject);
     assert!(garden.asked("T001", "implement", 2).contains("--- Previous runner error ---"));
 }
+
+/// A pipeline that says nothing about who may write.
+const SILENT: &str = r#"digraph silent {
+    start [shape=Mdiamond]
+    done [shape=Msquare]
+    implement [step=implement]
+    test [shape=parallelogram, step=test, tool_command="echo x > from-test; test -e T001.txt"]
+    review [step=review]
+    start -> implement -> test -> review -> done
+}
+"#;
+
+#[test]
+fn tests_and_reviews_of_any_pipeline_must_not_write() {
+    let reviewer = "echo x > from-review; echo APPROVED";
+    let own = Tree::of(&["T001"]).with("T001", "pipeline", "silent.dot".into());
+    for (tree, more) in [(Tree::of(&["T001"]), &["--pipeline", "silent.dot"][..]), (own, &[])] {
+        let garden = Garden::new(&tree);
+        garden.commit("silent.dot", SILENT);
+        garden.agent(WRITES, reviewer);
+        let ran = garden.gardener(more).expect(0);
+        assert_eq!(garden.files("main"), ["README.md", "T001.txt", "silent.dot", "task-tree.json"], "{ran}");
+        let kept = garden.refs("refs/pleach/keep/");
+        assert_eq!(kept.len(), 2, "{kept:?}");
+        assert!(kept.iter().all(|name| ran.stderr.contains(name)), "{ran}");
+        assert!(
+            ran.stderr.contains("`test` must not write") && ran.stderr.contains("`review` must not write"),
+            "{ran}"
+        );
+    }
+}
+
+#[test]
+fn a_test_that_says_that_it_may_write_does() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("open.dot", &SILENT.replace("step=test,", "step=test, write=may,"));
+    garden.gardener(&["--pipeline", "open.dot"]).expect(0);
+    assert_eq!(garden.file("main", "from-test"), "x");
+}

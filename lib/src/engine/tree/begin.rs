@@ -393,7 +393,7 @@ fn built_in(path: &str, dot: &str) -> TaskPipeline {
 
 fn load(used: &TaskPipeline, inputs: &BTreeMap<String, String>, task: &TaskId) -> Result<Pipeline, Error> {
     let given = Inputs { files: used.files.clone(), values: inputs.clone() };
-    let (pipeline, found) = plan::load(&used.dot, &given, &[]);
+    let (pipeline, found) = plan::load_for_tasks(&used.dot, &given);
     let wrong = found.iter().find(|found| found.severity == Severity::Error).map(|found| found.message.clone());
     let unusable = |why| Error::Pipeline { path: used.path.clone(), task: task.clone(), why };
     match (pipeline, wrong) {
