@@ -239,6 +239,44 @@ fn a_killed_run_goes_on_behind_its_newest_step() {
 }
 
 #[test]
+fn code_somebody_puts_behind_the_tests_is_tested_and_reviewed() {
+    let test = "unit: echo run >> \"$HOME/tests\"; test ! -e broken";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
+    let gate = Gate::new(&garden.env, "review");
+    garden.agent(&format!("rm -f broken; {WRITES}"), &format!("{}; echo APPROVED", gate.command()));
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    drop(held);
+    garden.env.assert_no_process_left();
+    gate.stay_open();
+    assert_eq!(garden.told("pleach/tasks/main/T001"), ["T001 implement-pass", "T001 test-pass"]);
+    let copy = garden.env.root().join("by-hand");
+    let copy = copy.to_str().expect("a UTF-8 path");
+    garden.env.git(&["worktree", "add", "--quiet", "--force", copy, "pleach/tasks/main/T001"]);
+    garden.env.write("by-hand/broken", "1");
+    garden.env.git(&["-C", copy, "add", "broken"]);
+    garden.env.git(&["-C", copy, "commit", "--quiet", "-m", "By hand"]);
+    garden.env.git(&["worktree", "remove", "--force", copy]);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("newer than its steps"), "{ran}");
+    assert_eq!(
+        garden.told("main"),
+        [
+            "T001 implement-pass",
+            "T001 test-pass",
+            "T001 test-fail",
+            "T001 implement-pass",
+            "T001 test-pass",
+            "T001 review-approved",
+            "T001 complete"
+        ]
+    );
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
+}
+
+#[test]
 fn a_task_whose_record_is_lost_goes_on_from_its_branch() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
     let gate = Gate::new(&garden.env, "agent");
