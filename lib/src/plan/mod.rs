@@ -49,7 +49,7 @@ pub fn load(source: &str, inputs: &Inputs, transforms: &[&dyn Transform]) -> (Op
     (pipeline, diagnostics)
 }
 
-/// Reads a pipeline that works on tasks. Its steps `test` and `review` look and do not touch, unless they say otherwise.
+/// Reads a pipeline that works on tasks: its steps behave as steps of a task do ([`Pipeline::for_tasks`]).
 pub fn load_for_tasks(source: &str, inputs: &Inputs) -> (Option<Pipeline>, Vec<Diagnostic>) {
     let (pipeline, diagnostics) = load(source, inputs, &[]);
     (pipeline.map(Pipeline::for_tasks), diagnostics)

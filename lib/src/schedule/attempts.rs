@@ -6,14 +6,6 @@ use std::fmt;
 use super::Limits;
 use crate::ids::CommitId;
 
-/// So many crashes of an agent or a reviewer in a row end the attempt as failed.
-pub const MAX_CRASHES: u32 = 3;
-
-/// Whether an attempt is over because its agent or reviewer crashed so often in a row.
-pub fn crashes_end_attempt(in_a_row: u32) -> bool {
-    in_a_row >= MAX_CRASHES
-}
-
 /// An attempt that failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ended {
@@ -131,10 +123,5 @@ mod tests {
         assert_eq!(after(2, &[], &limits), After::Again);
         assert_eq!(after(3, &[], &limits), After::GiveUp(Reason::OutOfAttempts));
         assert_eq!(after(4, &[ended(1, 2, Failure::Other)], &limits), After::GiveUp(Reason::OutOfAttempts));
-    }
-
-    #[test]
-    fn the_third_crash_in_a_row_ends_the_attempt() {
-        assert_eq!([0, 1, 2, 3, 4].map(crashes_end_attempt), [false, false, false, true, true]);
     }
 }

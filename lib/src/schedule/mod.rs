@@ -18,7 +18,7 @@ use crate::plan::tree::TaskTree;
 use crate::progress::Progress;
 use crate::step::Attempt;
 
-pub use attempts::{After, Ended, Failure, MAX_CRASHES, Reason, after, crashes_end_attempt};
+pub use attempts::{After, Ended, Failure, Reason, after};
 pub use graph::Schedule;
 
 /// What a run was told.

@@ -73,6 +73,8 @@ pub fn feedback(step: &Step, body: &str) -> Option<Feedback> {
     let kind = match step.kind {
         StepKind::Implement if !step.passed => FeedbackKind::RunnerError,
         StepKind::Test | StepKind::Custom(_) if !step.passed => FeedbackKind::TestFailure,
+        // A reviewer that broke off has said nothing about the code.
+        StepKind::Review if !step.passed && body.trim_start().starts_with(RUNNER_ERROR) => FeedbackKind::RunnerError,
         StepKind::Review if !step.passed => FeedbackKind::Rejected,
         // Whoever reopens a task says why.
         StepKind::Reset => FeedbackKind::TestFailure,

@@ -177,6 +177,71 @@ fn a_reviewer_that_crashes_is_asked_again() {
     assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T001", "review")), (1, 3));
 }
 
+/// A pipeline that says nothing about retries.
+const PLAIN: &str = r#"digraph plain {
+    start [shape=Mdiamond]
+    done [shape=Msquare]
+    implement [step=implement]
+    review [step=review]
+    start -> implement -> review -> done
+}
+"#;
+
+#[test]
+fn a_reviewer_that_ends_without_a_verdict_has_crashed() {
+    let approved = ["T001 implement-pass", "T001 review-approved", "T001 complete"];
+    for (crash, more) in
+        [("exit 9", &[][..]), ("exit 9", &["--pipeline", "plain.dot"]), ("kill -9 $$", &["--pipeline", "plain.dot"])]
+    {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        garden.commit("plain.dot", PLAIN);
+        garden.agent(WRITES, &format!("test $n -le 2 && {{ echo looking; {crash}; }}; echo APPROVED"));
+        garden.gardener(more).expect(0);
+        assert_eq!(garden.told("main"), approved, "{crash} {more:?}");
+        assert_eq!(garden.times_asked("T001", "review"), 3);
+    }
+}
+
+#[test]
+fn three_crashes_of_a_reviewer_end_the_attempt_and_are_no_rejection() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("plain.dot", PLAIN);
+    garden.agent(WRITES, "test $n -le 3 && { echo 'no key' >&2; exit 9; }; echo APPROVED");
+    garden.gardener(&["--pipeline", "plain.dot"]).expect(0);
+    assert_eq!(garden.times_asked("T001", "review"), 4);
+    let told = ["T001 implement-pass", "T001 review-rejected", "T001 implement-pass", "T001 review-approved"];
+    assert_eq!(garden.told("main")[..4], told);
+    let body = garden.newest("main", "T001 review-rejected").body;
+    assert!(body.starts_with("Runner error:\n") && body.contains("exit 9: no key"), "{body}");
+    let second = garden.asked("T001", "implement", 2);
+    assert!(second.contains("--- Previous runner error ---") && !second.contains("(rejected)"), "{second}");
+}
+
+#[test]
+fn three_crashes_end_the_attempt_in_any_pipeline() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("plain.dot", PLAIN);
+    garden.agent("test $n -le 2 && kill -9 $$; echo 1 > one", APPROVES);
+    garden.gardener(&["--pipeline", "plain.dot"]).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+    // Who says how often is taken at their word.
+    garden.plant(&Tree::of(&["T002"]));
+    garden.commit("once.dot", &PLAIN.replace("[step=implement]", "[step=implement, max_retries=0]"));
+    garden.agent("test $n = 1 && kill -9 $$; echo 1 > one", APPROVES);
+    garden.gardener(&["--pipeline", "once.dot"]).expect(0);
+    assert_eq!(garden.told("main")[3..5], ["T002 implement-fail", "T002 implement-pass"]);
+}
+
+#[test]
+fn a_reviewer_that_rejects_and_breaks_off_has_rejected() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(WRITES, "test $n = 1 && { echo 'REJECTED: too short'; exit 1; }; echo APPROVED");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.told("main")[..2], ["T001 implement-pass", "T001 review-rejected"]);
+    assert!(garden.asked("T001", "implement", 2).contains("REJECTED: too short"));
+    assert_eq!(garden.times_asked("T001", "review"), 2);
+}
+
 #[test]
 fn a_verdict_nobody_can_read_is_asked_for_once_more() {
     let garden = Garden::new(&Tree::of(&["T001"]));

@@ -28,6 +28,8 @@ pub struct StepReport {
     pub logged: bool,
     /// The facts of a test.
     pub test: Option<TestFacts>,
+    /// Whether it ended before it could say anything about the code.
+    pub broke_off: bool,
     /// The kinds and models of the agents it is the work of.
     pub by: Vec<(String, String)>,
 }
@@ -154,7 +156,8 @@ impl Session {
         let mut facts = Step { retry: Some(attempt.retry), ..self.facts(kind.clone(), passed) };
         let mut files = Vec::new();
         facts.test = report.test;
-        let feedback = (!passed).then(|| feedback(&kind, &report.said));
+        let told = if report.broke_off { &StepKind::Implement } else { &kind };
+        let feedback = (!passed).then(|| feedback(told, &report.said));
         if report.logged {
             let named = if job.commit_logs {
                 let path = format!("{}/{}", job.logs, report::log_file(&job.task.id, name, at));

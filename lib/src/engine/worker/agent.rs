@@ -16,7 +16,7 @@ use crate::engine::budget::Order;
 use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Usage};
 use crate::git::TreeId;
 use crate::ids::RepoPath;
-use crate::llm::Message;
+use crate::llm::{Message, Role};
 use crate::plan::pipeline::WritePolicy;
 use crate::text::listed;
 use crate::trailer::attribution;
@@ -52,6 +52,12 @@ struct Spoken {
     state: Option<Value>,
 }
 
+/// The last thing an agent said in this visit.
+fn last_words(spoken: &Spoken, work: &AgentWork) -> String {
+    let new = spoken.messages.iter().skip(work.history.len());
+    new.rev().find(|message| message.role == Role::Assistant).map(Message::text).unwrap_or_default()
+}
+
 /// How much of an agent's answer the rest of the run can see.
 const RESPONSE_IN_CONTEXT: usize = 200;
 
@@ -83,6 +89,10 @@ impl Worker {
             Ok(Reply { end: End::Doubtful(why), .. }) => Some(why.clone()),
             _ => None,
         };
+        let crash = match &reply {
+            Err(AgentError::Transient(_) | AgentError::Terminal(_)) => Some(last_words(&spoken, &work)),
+            _ => None,
+        };
         let spoke_up = self.read_status(&status_file).is_some();
         let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
@@ -101,7 +111,7 @@ impl Worker {
         };
         let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
         let outcome = self.must_write(outcome, wrote || said_why);
-        Ok(self.agent_step(outcome, end))
+        Ok(self.agent_step(outcome, crash.as_deref(), end))
     }
 
     /// Lets the agent work on one prompt, and takes in its turns. `spoken` is the conversation, before and after.

@@ -27,15 +27,17 @@ impl Worker {
         let name = self.node.step.as_deref().unwrap_or_default();
         let body = text::custom(name, !failed, &stdout, &stderr);
         let said = report::log([("stdout", stdout.as_str()), ("stderr", stderr.as_str())]);
-        end.step = Some(StepReport { body, said, logged: failed, test: None, by: Vec::new() });
+        end.step = Some(StepReport { body, said, logged: failed, ..StepReport::default() });
     }
 
-    /// The outcome of an agent's step, and what is told of it.
-    pub(super) fn agent_step(&self, outcome: Outcome, end: &mut Gathered) -> Outcome {
+    /// The outcome of an agent's step, and what is told of it. `crash` are the last words of an agent that crashed.
+    pub(super) fn agent_step(&self, outcome: Outcome, crash: Option<&str>, end: &mut Gathered) -> Outcome {
         if self.job.is_none() || self.node.step.is_none() {
             return outcome;
         }
-        let answer = end.response.clone().unwrap_or_default();
+        let crashed = crash.is_some();
+        let last_words = || crash.filter(|_| self.is_review()).unwrap_or_default().to_owned();
+        let answer = end.response.clone().unwrap_or_else(last_words);
         let answer = self.engine.redactor.text(&answer).into_owned();
         let failure = outcome.failure_reason.clone().unwrap_or_default();
         if !self.is_review() {
@@ -43,18 +45,26 @@ impl Worker {
             let body = if passed { text::implement(&answer) } else { text::runner_error(&failure) };
             let complaint = if passed { "" } else { failure.as_str() };
             let said = report::log([("stdout", answer.as_str()), ("stderr", complaint)]);
-            end.step = Some(StepReport { body, said, logged: true, test: None, by: Vec::new() });
+            end.step = Some(StepReport { body, said, logged: true, ..StepReport::default() });
             return outcome;
         }
+        let ended = outcome.status.is_success();
         let outcome = match verdict::read(&answer) {
+            Some(Verdict::Rejected) if ended || crashed => rejected(outcome, "the review rejected it"),
             // A reviewer that broke off has not approved, whatever it said before.
-            _ if !outcome.status.is_success() => outcome,
-            Some(Verdict::Approved) => outcome,
-            Some(Verdict::Rejected) => rejected(outcome, "the review rejected it"),
+            _ if !ended => {
+                let body = text::runner_error(&failure);
+                let said = if answer.is_empty() { failure } else { format!("{answer}\n\n{failure}") };
+                end.step = Some(StepReport { body, said, logged: true, broke_off: true, ..StepReport::default() });
+                // It has not rejected either: it is asked again.
+                let failure_class = if crashed { FailureClass::Transient } else { outcome.failure_class };
+                return Outcome { failure_class, ..outcome };
+            }
+            Some(_) => outcome,
             None => rejected(outcome, "the review gave no verdict, also when asked once more"),
         };
-        let said = if answer.is_empty() { failure } else { answer };
-        end.step = Some(StepReport { body: text::review(&said), said, logged: true, test: None, by: Vec::new() });
+        end.step =
+            Some(StepReport { body: text::review(&answer), said: answer, logged: true, ..StepReport::default() });
         outcome
     }
 }

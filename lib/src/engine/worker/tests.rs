@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::cancel::NodeCancel;
 use super::command::CommandRun;
-use super::{Gathered, Stopped, Worker};
+use super::{Gathered, StepReport, Stopped, Worker};
 use crate::event::{Outcome, PauseReason};
 use crate::plan::tree::{TestCommand, TestKind};
 use crate::process::{Cancel, Command, Exit, Limits};
@@ -64,12 +64,12 @@ impl Worker {
             Some(test) => Outcome::fail(format!("`{}` failed ({})", test.command, test.exit)),
         };
         let said = report::test_log(&ran);
-        end.step = Some(super::StepReport {
+        end.step = Some(StepReport {
             body: text::tests(&ran),
             said: said.clone(),
             logged: !failed.is_empty(),
             test: Some(facts(&ran)),
-            by: Vec::new(),
+            ..StepReport::default()
         });
         let run = CommandRun {
             command: ran.iter().map(|ran| ran.command.as_str()).collect::<Vec<_>>().join("\n"),
