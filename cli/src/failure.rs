@@ -35,7 +35,7 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         Error::CalledOff { session } => {
             plain(Exit::WorkFailed, error).hint(format!("`pleach rm {session}` removes what is left of it"))
         }
-        Error::Agent { .. } => advised(Exit::Environment, error),
+        Error::Agent { .. } | Error::Environment { .. } => advised(Exit::Environment, error),
         Error::State(_) | Error::Message { .. } => plain(Exit::Environment, error)
             .hint("the record was damaged or changed by hand; `git fsck` may show more, nothing was written"),
         Error::Spawn(_) | Error::Worker { .. } => plain(Exit::Environment, error),
@@ -47,6 +47,11 @@ pub fn of_tree(error: &tree::Error) -> Failure {
     use tree::Error;
     match error {
         Error::Session(engine::Error::Lock(error)) | Error::Lock(error) => of_target_lock(error),
+        Error::Session(error @ engine::Error::Environment { .. }) => {
+            let failure = of_engine(error);
+            let first = failure.hint.as_ref().map(|how| format!("{how}; then ")).unwrap_or_default();
+            failure.hint(format!("{first}run the same command again: no attempt was counted"))
+        }
         Error::Session(error) => of_engine(error),
         Error::Git(error) | Error::Progress(tree::progress::Error::Git(error)) => of_git(error),
         Error::Record(error) => of_record(error),

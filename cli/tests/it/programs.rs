@@ -210,6 +210,13 @@ fn an_agent_that_cannot_work_is_found_out_before_a_session_is_made() {
     error: `code` cannot run: Claude Code is not installed: there is no program `no-such-claude` on PATH
     hint: install it with `npm install -g @anthropic-ai/claude-code`
     ");
+    env.configure("agent: 'command:/nonexistent/agent --fast'\n");
+    insta::assert_snapshot!(env.run(&dot, &[]), @"
+    exit: 7
+    --- stderr
+    error: `code` cannot run: The agent is not installed: there is no program `/nonexistent/agent`
+    hint: install it, or correct the command
+    ");
     assert!(env.sessions().is_empty());
 }
 

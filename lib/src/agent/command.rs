@@ -53,7 +53,7 @@ impl CommandAgent {
             ..Command::new(self.argv.iter().cloned(), job.cwd)
         };
         let output = self.spawner.run(command, cancel, &mut |_, _| {}).await;
-        let output = output.map_err(|error| AgentError::Terminal(format!("the agent did not run: {error}")))?;
+        let output = output.map_err(|error| AgentError::of_spawn(&error))?;
         let checked = self.check(&output);
         if checked == Err(AgentError::Cancelled) {
             return Err(AgentError::Cancelled);

@@ -29,7 +29,7 @@ use crate::budget::{Allowance, Amount};
 use crate::event::{SideCall, ToolCall, Usage};
 use crate::ids::NodeId;
 use crate::llm::Message;
-use crate::process::{Cancel, Sandbox};
+use crate::process::{Cancel, Sandbox, SpawnError};
 
 pub use acp::AcpAgent;
 pub use builtin::Builtin;
@@ -281,12 +281,30 @@ pub enum AgentError {
     /// It will not work when tried again.
     #[error("{0}")]
     Terminal(String),
+    /// Nothing is wrong with the job: the program cannot be started, the key is refused. It will work once somebody has
+    /// seen to that.
+    #[error("{0}")]
+    Environment(String),
     /// It took too long.
     #[error("{0}")]
     TimedOut(String),
     /// It was called off.
     #[error("the agent was called off")]
     Cancelled,
+}
+
+impl AgentError {
+    /// A program that did not run to its end.
+    pub(crate) fn of_spawn(error: &SpawnError) -> Self {
+        let why = format!("the agent did not run: {error}");
+        match error {
+            SpawnError::Empty
+            | SpawnError::Directory { .. }
+            | SpawnError::Program { .. }
+            | SpawnError::Supervisor { .. } => Self::Environment(why),
+            _ => Self::Terminal(why),
+        }
+    }
 }
 
 /// Who does the work of a node.

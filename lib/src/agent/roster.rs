@@ -34,7 +34,7 @@ pub enum NoAgent {
     )]
     Unknown(String),
     /// The program is not there.
-    #[error("{title} is not installed: there is no program `{program}` on PATH; {how}")]
+    #[error("{title} is not installed: there is no program `{program}`{}; {how}", if program.contains('/') { "" } else { " on PATH" })]
     Missing {
         /// What people call the agent.
         title: String,
@@ -207,6 +207,7 @@ impl Roster {
                 Ok(Arc::new(Builtin::new(provider, self.spawner.clone()).with_profile(profile)))
             }
             AgentChoice::Command(argv) if is_plain(&settings) => {
+                self.require_program(&argv)?;
                 Ok(Arc::new(CommandAgent::new(argv, self.spawner.clone())))
             }
             AgentChoice::Command(argv) => {
@@ -219,12 +220,7 @@ impl Roster {
             }
             AgentChoice::Acp(_) => {
                 let argv = choice.argv().unwrap_or_default();
-                // A path is seen from the working copy, which is not there yet.
-                let bare = argv.first().filter(|program| !program.contains('/'));
-                if let Some(program) = bare.filter(|program| find_program(program, &self.environment).is_none()) {
-                    let (title, how) = ("The agent".to_owned(), "install it, or correct the command".to_owned());
-                    return Err(NoAgent::Missing { title, program: program.clone(), how });
-                }
+                self.require_program(&argv)?;
                 if !settings.tools.is_empty() {
                     let agent = self.who_names_tools(choice.kind(), name);
                     let program = argv.first().cloned().unwrap_or_default();
@@ -232,6 +228,25 @@ impl Roster {
                 }
                 self.acp(argv, &settings, (name, provider))
             }
+        }
+    }
+
+    /// Looks the program of a command up. A path is seen from the working copy, which is not there yet, unless it begins
+    /// at the root.
+    fn require_program(&self, argv: &[String]) -> Result<(), NoAgent> {
+        let can_look = |program: &&String| match program.contains('/') {
+            true => program.starts_with('/'),
+            // Who embeds this without an environment has not said where to look.
+            false => self.environment.get_os("PATH").is_some(),
+        };
+        let known = argv.first().filter(can_look);
+        match known.filter(|program| find_program(program, &self.environment).is_none()) {
+            Some(program) => Err(NoAgent::Missing {
+                title: "The agent".to_owned(),
+                program: program.clone(),
+                how: "install it, or correct the command".to_owned(),
+            }),
+            None => Ok(()),
         }
     }
 
@@ -432,7 +447,7 @@ mod tests {
     /// The agents of a configuration, where some programs are installed, `gemini` not among them.
     fn roster(yaml: &str, keys: &[(&str, &str)]) -> (Roster, tempfile::TempDir) {
         let bin = tempfile::tempdir().unwrap();
-        for name in ["claude", "codex", "opencode", "other"] {
+        for name in ["claude", "codex", "opencode", "other", "echo"] {
             let file = bin.path().join(name);
             std::fs::write(&file, "").unwrap();
             std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o755)).unwrap();

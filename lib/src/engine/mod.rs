@@ -315,6 +315,14 @@ pub enum Error {
         /// What is missing.
         source: NoAgent,
     },
+    /// The agent of a node cannot work before somebody has seen to something.
+    #[error("`{node}` cannot go on: {why}")]
+    Environment {
+        /// The node.
+        node: NodeId,
+        /// What is wrong, and how to mend it.
+        why: String,
+    },
     /// The worker ended without a word, which is a mistake of this program.
     #[error("the worker of `{node}` ended without a result: {why}")]
     Worker {

@@ -243,6 +243,10 @@ impl Session {
             let outcome = match result {
                 Ok(outcome) => outcome,
                 Err(Stopped::Paused(reason)) => return self.pause(reason, observe),
+                Err(Stopped::Environment(why)) => {
+                    self.pause(PauseReason::Interrupted, observe)?;
+                    return Err(Error::Environment { node: node.id.clone(), why });
+                }
                 Err(Stopped::UnknownAnswer(answer)) => {
                     self.pause(PauseReason::WaitsForPerson, observe)?;
                     let choices = super::Question::of(&self.pipeline, node, visit.visit).choices_in_words();

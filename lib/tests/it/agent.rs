@@ -248,10 +248,14 @@ async fn a_busy_provider_is_asked_again_twice() {
 #[tokio::test]
 async fn what_cannot_work_fails_at_once() {
     let site = Site::new();
-    for status in [400, 401, 413] {
+    for status in [400, 404, 413] {
         let done =
             run(&builtin(&format!("      - {{error: {{status: {status}}}}}\n      - text: never\n")), site.job()).await;
         assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains(&status.to_string())), "{status}");
+    }
+    for status in [401, 403] {
+        let done = run(&builtin(&format!("      - {{error: {{status: {status}}}}}\n")), site.job()).await;
+        assert!(matches!(done.error(), AgentError::Environment(_)), "{status}: {:?}", done.error());
     }
     let done = run(&builtin("      - {text: x, stop: content_filter}\n"), site.job()).await;
     assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("withheld")));

@@ -306,7 +306,9 @@ async fn the_built_in_agent_tries_again_what_may_pass_and_nothing_else() {
         ] {
             let closed = Server::start(move |_, _| refusal_in(format, status, "no"));
             let (text, turns, _) = run(provider(&closed, name), Profile::default(), |_| {}).await;
-            let Err(AgentError::Terminal(why)) = text else { panic!("{name} {status}: {text:?}") };
+            let Err(AgentError::Terminal(why) | AgentError::Environment(why)) = text else {
+                panic!("{name} {status}: {text:?}")
+            };
             assert!(why.contains(&says), "{why}");
             assert_eq!((closed.seen().len(), turns.len()), (1, 0), "{name} {status}");
         }

@@ -5,6 +5,7 @@ pub mod garden;
 mod attempts;
 mod built_in;
 mod commands;
+mod environment;
 mod landing;
 mod order;
 mod output;

@@ -245,9 +245,7 @@ impl Client {
                 self.log_in(&error)
             }
             (Awaited::Authenticate, Ok(_)) => Ok(self.open()),
-            (Awaited::Authenticate, Err(error)) => {
-                Err(failed(format!("logging in to the agent failed: {error}{LOGIN}")))
-            }
+            (Awaited::Authenticate, Err(error)) => Err(logged_out(format!("logging in to the agent failed: {error}"))),
             (Awaited::New, Ok(answer)) => {
                 let opened: Opened = read("session/new", answer)?;
                 let id = opened.session_id.clone();
@@ -283,7 +281,7 @@ impl Client {
                 let why = format!("the agent gave up: {error}");
                 Err(Ended::Failed(match error.code {
                     INTERNAL => AgentError::Transient(why),
-                    AUTH_REQUIRED => AgentError::Terminal(format!("{why}{LOGIN}")),
+                    AUTH_REQUIRED => AgentError::Environment(format!("{why}{LOGIN}")),
                     _ => AgentError::Terminal(why),
                 }))
             }
@@ -317,7 +315,7 @@ impl Client {
         let by_key = |login: &&AuthMethod| login.id.to_lowercase().replace('_', "-").contains("api-key");
         let login = self.logins.iter().find(by_key).or(self.logins.first());
         let Some(login) = login.map(|login| login.id.clone()) else {
-            return Err(failed(format!("the agent wants somebody to log in: {error}{LOGIN}")));
+            return Err(logged_out(format!("the agent wants somebody to log in: {error}")));
         };
         Ok(self.request(Awaited::Authenticate, "authenticate", json!({"methodId": login})))
     }
@@ -398,6 +396,10 @@ const LOGIN: &str = "; log in with the agent's own program first";
 
 fn failed(why: String) -> Ended {
     Ended::Failed(AgentError::Terminal(why))
+}
+
+fn logged_out(why: String) -> Ended {
+    Ended::Failed(AgentError::Environment(format!("{why}{LOGIN}")))
 }
 
 fn not_offered(what: &str, wanted: &str, offered: &[&str]) -> Ended {

@@ -217,7 +217,7 @@ impl AcpAgent {
     /// How the agent ended, in any case.
     fn ended(&self, talked: Talked, cancel: &Cancel) -> Result<(Client, Ended), AgentError> {
         let Talked { client, ended, output } = talked;
-        let output = output.map_err(|error| AgentError::Terminal(format!("the agent did not run: {error}")))?;
+        let output = output.map_err(|error| AgentError::of_spawn(&error))?;
         let ended = match ended {
             _ if cancel.is_killed() => Ended::Failed(AgentError::Cancelled),
             Some(ended) => ended,

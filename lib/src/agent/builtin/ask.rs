@@ -61,7 +61,8 @@ impl Asker<'_> {
                     };
                     self.rest(pause, cancel).await?;
                 }
-                ErrorClass::Terminal | ErrorClass::Auth | ErrorClass::ContextLength => {
+                ErrorClass::Auth => return Err(AgentError::Environment(error.message)),
+                ErrorClass::Terminal | ErrorClass::ContextLength => {
                     return Err(AgentError::Terminal(error.message));
                 }
             }

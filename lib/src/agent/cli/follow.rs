@@ -77,7 +77,7 @@ impl Following<'_> {
                 }
             }
         };
-        let output = output.map_err(|error| AgentError::Terminal(format!("the agent did not run: {error}")))?;
+        let output = output.map_err(|error| AgentError::of_spawn(&error))?;
         while let Ok(next) = heard.try_recv() {
             self.hear(next, &canceller).await;
         }

@@ -65,7 +65,7 @@ impl CliAgent {
                 output
             })
             .await;
-        let output = seen.ended.map_err(|error| AgentError::Terminal(format!("the agent did not run: {error}")))?;
+        let output = seen.ended.map_err(|error| AgentError::of_spawn(&error))?;
         let (_, mut gathered) = reader.into_inner().unwrap_or_else(PoisonError::into_inner);
         gathered.heard_by_gateway(&seen.said);
         Ok(Drove { ran: Ran { output, gathered, stopped: seen.stopped }, last: seen.last })

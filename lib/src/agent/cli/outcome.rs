@@ -59,6 +59,7 @@ impl Ended<'_> {
         match failing.kind {
             FailingKind::Transient => Err(AgentError::Transient(why)),
             FailingKind::Terminal => Err(AgentError::Terminal(why)),
+            FailingKind::Refused => Err(AgentError::Environment(why)),
             FailingKind::Limit => {
                 Ok(End::Limit(format!("the agent `{}` stopped: {}", self.program, failing.why.trim())))
             }
@@ -71,6 +72,7 @@ impl Ended<'_> {
         }
         let by_complaint = || match self.complaint.map(|said| Failing::of(said, None).kind) {
             Some(FailingKind::Terminal) | None => AgentError::Terminal(self.told(None)),
+            Some(FailingKind::Refused) => AgentError::Environment(self.told(None)),
             Some(_) => AgentError::Transient(self.told(None)),
         };
         match self.exit {
@@ -177,7 +179,7 @@ mod tests {
         );
         assert_eq!(
             judge(Exit::Code(1), None, &[], Some("status 401")),
-            terminal("the agent `x` ended with exit 1: status 401")
+            Err(AgentError::Environment("the agent `x` ended with exit 1: status 401".into()))
         );
         assert_eq!(judge(Exit::Signal(9), None, &[], None), transient("the agent `x` ended with signal 9: on stderr"));
         assert_eq!(judge(Exit::Cancelled, claim(None), &[], None), Err(AgentError::Cancelled));

@@ -226,6 +226,9 @@ impl Worker {
             Err(AgentError::Cancelled) if cancel.timed_out() => self.within_time(Outcome::success(), cancel),
             Err(AgentError::Cancelled) => return Err(Stopped::Paused(PauseReason::Interrupted)),
             Err(AgentError::TimedOut(reason)) => Outcome::fail(reason),
+            // An attempt at a task that could not even begin is none; whoever runs it has to see to that.
+            Err(AgentError::Environment(reason)) if self.job.is_some() => return Err(Stopped::Environment(reason)),
+            Err(AgentError::Environment(reason)) => failed(reason, FailureClass::Terminal),
             Err(AgentError::Transient(reason)) => failed(reason, FailureClass::Transient),
             Err(AgentError::Terminal(reason)) => failed(reason, FailureClass::Terminal),
         };

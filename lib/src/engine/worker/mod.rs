@@ -91,6 +91,8 @@ pub struct Finished {
 pub enum Stopped {
     /// The run is to pause here.
     Paused(PauseReason),
+    /// Nobody can work before somebody has seen to this.
+    Environment(String),
     /// The gate's answer is none of its choices.
     UnknownAnswer(String),
     /// The working copy cannot be used.

@@ -96,6 +96,8 @@ pub enum FailingKind {
     Transient,
     /// It does not.
     Terminal,
+    /// Its key or account is refused.
+    Refused,
     /// The agent came to a limit it was given.
     Limit,
 }
@@ -106,6 +108,7 @@ impl Failing {
         let why = why.into();
         let kind = match status.or_else(|| status_in(&why)) {
             Some(408 | 409 | 429) => FailingKind::Transient,
+            Some(401 | 403) => FailingKind::Refused,
             Some(400..=499) => FailingKind::Terminal,
             _ => FailingKind::Transient,
         };

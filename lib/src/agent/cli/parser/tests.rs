@@ -158,7 +158,7 @@ fn streams_of_codex() {
     complaint Model metadata for `mock-model` not found. Defaulting to fallback metadata; this can degrade performance and cause issues.
     complaint Reconnecting... 1/1 (unexpected status 401 Unauthorized: mock failure 401, url: http://127.0.0.1:43503/v1/responses)
     complaint unexpected status 401 Unauthorized: mock failure 401, url: http://127.0.0.1:43503/v1/responses
-    failed Terminal unexpected status 401 Unauthorized: mock failure 401, url: http://127.0.0.1:43503/v1/responses
+    failed Refused unexpected status 401 Unauthorized: mock failure 401, url: http://127.0.0.1:43503/v1/responses
     "#);
     assert_snapshot!(shown(Codex, "codex_patch"), @r#"
     session 01a1dc95-f61b-7db2-b119-bd93b0c791c5
@@ -204,7 +204,7 @@ fn streams_of_gemini() {
     assert_snapshot!(shown(Gemini, "gemini_fail401"), @r#"
     session 1b46f49b-b640-4ef6-9151-d438b32f3284
     total 0+0+0/0(0)
-    failed Terminal [API Error: {"error":{"code":401,"message":"mock failure 401","status":"UNAUTHENTICATED"}}]
+    failed Refused [API Error: {"error":{"code":401,"message":"mock failure 401","status":"UNAUTHENTICATED"}}]
     "#);
     assert_snapshot!(shown(Gemini, "gemini_resume"), @r#"
     session 75ffcaa7-a0cd-4b33-be03-18a1a9d1e1e7
@@ -227,7 +227,7 @@ fn streams_of_opencode() {
     assert_snapshot!(shown(Opencode, "opencode_fail401"), @r#"
     session ses_e235d03d0ffeq6pLBmKgx5YoV0
     complaint mock failure 401
-    failed Terminal mock failure 401
+    failed Refused mock failure 401
     "#);
     assert_snapshot!(shown(Opencode, "opencode_resume"), @r#"
     session ses_e235df6a9ffedxaTuOAqN9CvYZ

@@ -1,0 +1,63 @@
+//! What is wrong outside of the tasks: it stops a run, counts as no attempt and leaves no step.
+
+use super::garden::{Garden, Tree};
+
+#[test]
+fn a_program_that_is_not_there_is_found_out_before_anything_is_done() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let before = garden.env.git(&["rev-parse", "main"]);
+    for program in ["/nonexistent/agent", "no-such-agent"] {
+        let ran = garden.gardener(&["--runner", &format!("command:{program}")]).expect(7);
+        assert!(ran.stderr.contains(&format!("there is no program `{program}`")), "{ran}");
+    }
+    assert_eq!(garden.env.git(&["rev-parse", "main"]), before);
+    assert_eq!(garden.refs("refs/heads/pleach/"), [""; 0]);
+    garden.gardener(&[]).expect(0);
+}
+
+#[test]
+fn a_program_that_cannot_be_started_counts_as_no_attempt() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    // Where it is looked for is the working copy, so that nobody can know beforehand.
+    let ran = garden.gardener(&["--runner", "command:./agent-of-the-repository"]).expect(7);
+    assert!(ran.stderr.contains("cannot start `./agent-of-the-repository`"), "{ran}");
+    assert!(ran.stderr.contains("run the same command again"), "{ran}");
+    assert_eq!(garden.told("--branches"), [""; 0]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+    assert_eq!(garden.newest("main", "T001 implement-pass").trailer("Arborist-Retry"), Some("0"));
+}
+
+fn script(review: &str) -> String {
+    format!(
+        r#"
+scripts:
+  - name: implement
+    when: {{node: implement}}
+    steps:
+      - text: Write it.
+        tools:
+          - write_file: {{file_path: one, content: "1\n"}}
+      - text: It is there.
+  - name: review
+    when: {{node: review}}
+    steps:
+      - {review}
+"#
+    )
+}
+
+#[test]
+fn a_refused_key_stops_the_run_where_it_is() {
+    for status in [401, 403] {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        garden.env.script(&script(&format!("error: {{status: {status}, message: no such key}}")));
+        let ran = garden.gardener(&[]).expect(7);
+        assert!(ran.stderr.contains("no such key"), "{ran}");
+        assert_eq!(garden.told("pleach/tasks/main/T001"), ["T001 implement-pass"]);
+        assert_eq!(garden.told("main"), [""; 0]);
+        garden.env.script(&script("text: APPROVED"));
+        garden.gardener(&[]).expect(0);
+        assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+    }
+}
