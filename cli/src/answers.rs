@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pleach::agent::BoxFuture;
-use pleach::engine::{Answer, Given, Interviewer, Question};
+use pleach::engine::{Answer, Given, Interviewer, NoChoice, Question};
 use pleach::process::Cancel;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -21,10 +21,12 @@ pub struct AnswerArgs {
     /// Take the first choice of every gate.
     #[arg(long)]
     auto_approve: bool,
-    /// Answer a gate: its node and the label, key or target of the choice. May be given more than once.
+    /// Answer the next visit of a gate: its node and the label, key or target of the choice. Given more than once, the
+    /// answers to one gate go in order.
     #[arg(long = "answer", value_name = "NODE=CHOICE")]
     answers: Vec<String>,
-    /// Read answers from a JSON file: an object of NODE: "CHOICE", or NODE: ["first visit", "second visit", …].
+    /// Read answers from a JSON file: an object of NODE: "CHOICE" for the next visit, or NODE: ["first visit", "second
+    /// visit", …].
     #[arg(long = "answers", id = "answers_file", value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -59,13 +61,17 @@ impl AnswerArgs {
                 given.insert(node.clone(), read_given(&answer).ok_or_else(wrong)?);
             }
         }
+        let mut in_order: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for answer in &self.answers {
             let (node, choice) = answer.split_once('=').ok_or_else(|| {
                 Failure::new(Exit::Usage, format!("`{answer}` is not NODE=CHOICE"))
                     .hint("write it as --answer approve=Yes")
             })?;
-            named.push(node.trim().to_owned());
-            given.insert(node.trim().to_owned(), Given::Always(choice.trim().to_owned()));
+            in_order.entry(node.trim()).or_default().push(choice.trim().to_owned());
+        }
+        for (node, answers) in in_order {
+            named.push(node.to_owned());
+            given.insert(node.to_owned(), Given::Next(answers));
         }
         Ok(Answers { auto_approve: self.auto_approve, given, named })
     }
@@ -74,7 +80,7 @@ impl AnswerArgs {
 fn read_given(answer: &Value) -> Option<Given> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match answer {
-        Value::String(answer) => Some(Given::Always(answer.clone())),
+        Value::String(answer) => Some(Given::Next(vec![answer.clone()])),
         Value::Array(answers) => answers.iter().map(text).collect::<Option<_>>().map(Given::Each),
         _ => None,
     }
@@ -102,8 +108,11 @@ impl Interviewer for Console {
                 }
                 let Some(line) = lines.recv().await else { return Answer::Nobody };
                 match question.choice(&line) {
-                    Some(index) => return Answer::Choice { index, source: "console" },
-                    None => text = format!("please answer with one of: {}\n", question.choices_in_words()),
+                    Ok(index) => return Answer::Choice { index, source: "console" },
+                    Err(NoChoice::Ambiguous(fitting)) => text = format!("this could be: {fitting}\n"),
+                    Err(NoChoice::Unknown) => {
+                        text = format!("please answer with one of: {}\n", question.choices_in_words());
+                    }
                 }
             }
         })

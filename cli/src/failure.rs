@@ -27,6 +27,9 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         }
         Error::Secret { .. } | Error::Name(_) => advised(Exit::Usage, error),
         Error::UnknownAnswer { .. } => plain(Exit::Usage, error).hint("answer with one of the choices"),
+        Error::AmbiguousAnswer { .. } => {
+            plain(Exit::Usage, error).hint("answer with the whole label, or the target, of the one you mean")
+        }
         Error::Setup { session, .. } => plain(Exit::Environment, error).hint(format!(
             "once it would work, `pleach resume {session}` tries it again; to change `worktrees.setup`, \
              `pleach rm {session}` and run anew"

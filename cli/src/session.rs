@@ -8,7 +8,9 @@ use std::sync::{Arc, Once};
 
 use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
-use pleach::engine::{AutoApprove, Budget, CALL_OFF, Ended, Engine, Interviewer, Nobody, Pause, Session, Unheld};
+use pleach::engine::{
+    AutoApprove, Budget, CALL_OFF, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Unheld,
+};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
@@ -212,7 +214,7 @@ pub async fn see_through(globals: &Globals, mut session: Session) -> Result<Exit
             }
             let id = &session.id;
             let resume = match &error {
-                pleach::engine::Error::UnknownAnswer { node, .. } => {
+                Error::UnknownAnswer { node, .. } | Error::AmbiguousAnswer { node, .. } => {
                     format!("pleach resume {id} --answer {node}=CHOICE")
                 }
                 _ => format!("pleach resume {id}"),
@@ -272,14 +274,9 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
             out.line(format!("branch:  {branch}"))?;
             out.line(format!("look:    pleach status {id}"))
         }
-        Ended::Paused(Pause { reason: PauseReason::WaitsForPerson, node: Some(node), .. }) => {
-            let question = session
-                .pipeline
-                .node(node)
-                .map(|node| pleach::engine::Question::of(&session.pipeline, node, session.state.visits(&node.id)));
-            if let Some(question) = question {
-                out.line(format!("`{node}` asks: {} ({})", question.text, question.choices_in_words()))?;
-            }
+        Ended::Paused(Pause { question: Some(question), .. }) => {
+            let node = &question.node;
+            out.line(format!("`{node}` asks: {} ({})", question.text, question.choices_in_words()))?;
             out.line(format!("answer:  pleach resume {id} --answer {node}=CHOICE"))
         }
         Ended::Paused(_) => out.line(format!("go on:   pleach resume {id}")),

@@ -1,6 +1,6 @@
 //! Gates a person decides: answered beforehand, by default, not at all, wrongly.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::sessions::{graph, tool};
 use crate::support::TestEnv;
@@ -19,6 +19,14 @@ fn asks(attributes: &str) -> String {
                   ship -> exit"
             )),
     )
+}
+
+/// What was answered, and by whom.
+fn answered(env: &TestEnv) -> Vec<String> {
+    let text = |value: &Value| value.as_str().expect("a text").to_owned();
+    let story = env.story();
+    let answers = story.all("HumanInteraction");
+    answers.iter().map(|answer| format!("{} ({})", text(&answer["answer"]), text(&answer["source"]))).collect()
 }
 
 #[test]
@@ -40,9 +48,29 @@ fn an_answer_on_the_command_line_is_taken() {
     assert_eq!((&answer["answer"], &answer["question"]), (&json!("Yes"), &json!("Ship it?")));
     // It is for its gate alone, and wins over --auto-approve.
     let env = TestEnv::with_repo();
-    let dot = asks(", max_visits=2").replace("asks", "twice");
-    let ran = env.run(&dot, &["--answer", "gate=N", "--auto-approve"]);
-    assert_eq!(ran.code, 1, "the same answer at every visit goes in circles: {ran}");
+    env.run(&asks(""), &["--answer", "gate=N", "--auto-approve"]).expect(0);
+    assert_eq!(answered(&env), ["No, once more (file)", "Yes (auto-approve)"]);
+}
+
+#[test]
+fn an_answer_is_for_the_next_visit_alone() {
+    let env = TestEnv::with_repo();
+    env.run(&asks(""), &["--answer", "gate=N"]).expect(4);
+    assert_eq!(env.committed("log"), "made\nmade", "it asks again after what was asked for is done");
+    // The gate was visited before, and the next visit is the one that is answered. Several go in order.
+    env.resume(&["--answer", "gate=N", "--answer", "gate=N"]).expect(4);
+    env.write("answers.json", r#"{"gate": "N"}"#);
+    env.resume(&["--answers", "../answers.json"]).expect(4);
+    env.resume(&["--answer", "gate=N", "--answer", "gate=Y"]).expect(0);
+    assert_eq!(answered(&env), [&["No, once more (file)"; 5][..], &["Yes (file)"]].concat());
+    assert_eq!(env.committed("log"), "made\nmade\nmade\nmade\nmade\nmade\nshipped");
+
+    // A list tells of the visits from the first one on, wherever the run begins again.
+    let env = TestEnv::with_repo();
+    env.write("answers.json", r#"{"gate": ["N", "N", "Y"]}"#);
+    env.run(&asks(""), &["--answer", "gate=N"]).expect(4);
+    env.resume(&["--answers", "../answers.json"]).expect(0);
+    assert_eq!(answered(&env), ["No, once more (file)", "No, once more (file)", "Yes (file)"]);
 }
 
 #[test]
@@ -112,6 +140,26 @@ fn a_wrong_answer_names_the_choices_and_loses_nothing() {
     assert!(ran.stderr.contains("Maybe"), "{ran}");
     env.resume(&["--answer", "gate=ship"]).expect(0);
     assert_eq!(env.committed("log"), "made\nshipped");
+}
+
+#[test]
+fn an_answer_that_fits_two_choices_is_refused() {
+    let dot = graph(
+        "alike",
+        &(tool("same", "echo same >> log")
+            + &tool("other", "echo other >> log")
+            + "gate [shape=hexagon, label=\"Which?\"]
+               start -> gate  gate -> same [label=\"Same\"]  gate -> other [label=\"Some\"]
+               same -> exit  other -> exit"),
+    );
+    let env = TestEnv::with_repo();
+    let ran = env.run(&dot, &["--answer", "gate=S"]).expect(2);
+    assert!(ran.stderr.contains("`S` fits more than one choice of gate `gate`: Same → same, Some → other"), "{ran}");
+    assert!(ran.stderr.contains("hint: answer with the whole label"), "{ran}");
+    assert_eq!(env.story().all("HumanInteraction").len(), 0);
+    let ran = env.resume(&["--answer", "gate=some"]).expect(0);
+    assert!(ran.stderr.contains("Which?: Some (file)"), "{ran}");
+    assert_eq!(env.committed("log"), "other");
 }
 
 #[test]

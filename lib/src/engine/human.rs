@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::agent::BoxFuture;
@@ -54,13 +55,28 @@ impl Question {
             })
             .collect();
         let wanted = node.human_default_choice.as_deref();
-        let default = wanted.and_then(|wanted| find(&choices, wanted));
+        let default = wanted.and_then(|wanted| fitting(&choices, wanted).first().copied());
         Self { node: node.id.clone(), visit, text: node.label.clone(), choices, default, timeout: node.timeout }
     }
 
-    /// The choice a text means: its key, its label or its target.
-    pub fn choice(&self, text: &str) -> Option<usize> {
-        find(&self.choices, text)
+    /// The choice a text means: its label, its target or its key.
+    pub fn choice(&self, text: &str) -> Result<usize, NoChoice> {
+        let fitting = fitting(&self.choices, text);
+        let Some(&first) = fitting.first() else { return Err(NoChoice::Unknown) };
+        let way = |index: usize| (&self.choices[index].label, &self.choices[index].target);
+        if fitting.iter().all(|&index| way(index) == way(first)) {
+            return Ok(first);
+        }
+        let ways = fitting.into_iter().map(way).map(|(label, target)| format!("{label} → {target}"));
+        Err(NoChoice::Ambiguous(listed(ways, usize::MAX)))
+    }
+
+    /// What becomes of an answer in words, from wherever it came.
+    pub fn answer(&self, text: &str, source: &'static str) -> Answer {
+        match self.choice(text) {
+            Ok(index) => Answer::Choice { index, source },
+            Err(why) => Answer::None { text: text.to_owned(), why },
+        }
     }
 
     /// The choices in one line, for messages.
@@ -69,12 +85,25 @@ impl Question {
     }
 }
 
-fn find(choices: &[Choice], text: &str) -> Option<usize> {
+/// The choices a text fits best: by their label, else by their target, else by their key.
+fn fitting(choices: &[Choice], text: &str) -> Vec<usize> {
     let wanted = normalise_label(text);
-    let by = |matches: &dyn Fn(&Choice) -> bool| choices.iter().position(matches);
-    by(&|choice| normalise_label(&choice.label) == wanted)
-        .or_else(|| by(&|choice| choice.target == text.trim()))
-        .or_else(|| by(&|choice| choice.key.eq_ignore_ascii_case(text.trim())))
+    let by = |fits: &dyn Fn(&Choice) -> bool| -> Vec<usize> {
+        choices.iter().enumerate().filter(|(_, choice)| fits(choice)).map(|(index, _)| index).collect()
+    };
+    let by_label = by(&|choice| normalise_label(&choice.label) == wanted);
+    let by_target = by(&|choice| choice.target == text.trim());
+    let by_key = by(&|choice| choice.key.eq_ignore_ascii_case(text.trim()));
+    [by_label, by_target, by_key].into_iter().find(|fitting| !fitting.is_empty()).unwrap_or_default()
+}
+
+/// Why a text is no choice.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoChoice {
+    /// It fits none.
+    Unknown,
+    /// It fits these, which lead different ways.
+    Ambiguous(String),
 }
 
 /// What became of a question.
@@ -93,10 +122,12 @@ pub enum Answer {
     TimedOut,
     /// There is nobody to ask.
     Nobody,
-    /// There was an answer, but it is none of the choices.
-    Unknown {
+    /// There was an answer, but it is none of the choices, or not one of them alone.
+    None {
         /// The answer as given.
         text: String,
+        /// Why.
+        why: NoChoice,
     },
 }
 
@@ -136,40 +167,45 @@ impl Interviewer for Nobody {
 #[derive(Debug)]
 pub struct Prepared<I> {
     answers: BTreeMap<String, Given>,
+    /// Which answer of a gate is next, once it was asked.
+    next: Mutex<BTreeMap<NodeId, usize>>,
     then: I,
 }
 
-/// What was answered to a gate beforehand.
+/// What was answered to a gate beforehand. No answer is taken twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Given {
-    /// The same at every visit.
-    Always(String),
-    /// One answer for each visit.
+    /// For the visits that come next, in order.
+    Next(Vec<String>),
+    /// For every visit from the first one of the session, in order: what a run before this one has asked is left out.
     Each(Vec<String>),
 }
 
 impl<I: Interviewer> Prepared<I> {
     /// These answers, then `then`.
     pub fn new(answers: BTreeMap<String, Given>, then: I) -> Self {
-        Self { answers, then }
+        Self { answers, next: Mutex::default(), then }
+    }
+
+    /// Takes the answer to a question, if there is one left.
+    fn take(&self, question: &Question) -> Option<&str> {
+        let (answers, first) = match self.answers.get(question.node.as_str())? {
+            Given::Next(answers) => (answers, 0),
+            Given::Each(answers) => (answers, question.visit.saturating_sub(1) as usize),
+        };
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = next.entry(question.node.clone()).or_insert(first);
+        let answer = answers.get(*next)?;
+        *next += 1;
+        Some(answer)
     }
 }
 
 impl<I: Interviewer> Interviewer for Prepared<I> {
     fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, Answer> {
-        let visit = question.visit.saturating_sub(1) as usize;
-        let given = self.answers.get(question.node.as_str()).and_then(|given| match given {
-            Given::Always(answer) => Some(answer),
-            Given::Each(answers) => answers.get(visit),
-        });
-        match given {
+        match self.take(question) {
             None => self.then.ask(question, cancel),
-            Some(text) => Box::pin(async move {
-                match question.choice(text) {
-                    Some(index) => Answer::Choice { index, source: "file" },
-                    None => Answer::Unknown { text: text.clone() },
-                }
-            }),
+            Some(text) => Box::pin(async move { question.answer(text, "file") }),
         }
     }
 }

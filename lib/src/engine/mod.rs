@@ -36,7 +36,7 @@ use serde_json::Value;
 pub use budget::{Budget, Purse, Unheld};
 pub use call_off::CALL_OFF;
 pub use export::ExportError;
-pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Nobody, Prepared, Question};
+pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, NoChoice, Nobody, Prepared, Question};
 pub use leftover::{Leftover, Places};
 pub use locks::{Copy, lock_name, outwait_orphans};
 pub use remove::{Obstacle, Removal, RemoveError, Step};
@@ -296,6 +296,16 @@ pub enum Error {
         /// What could have been.
         choices: String,
     },
+    /// A gate was answered with something that fits several of its choices.
+    #[error("`{answer}` fits more than one choice of gate `{node}`: {fitting}")]
+    AmbiguousAnswer {
+        /// The gate.
+        node: NodeId,
+        /// What was answered.
+        answer: String,
+        /// What it could mean.
+        fitting: String,
+    },
     /// The branch prefix gives no valid branch name.
     #[error("{0}; change `branch_prefix` of the repository in pleach.yaml")]
     Name(String),
@@ -342,4 +352,13 @@ pub struct Pause {
     pub node: Option<NodeId>,
     /// The reason in words, where there is more to say.
     pub why: Option<String>,
+    /// What a person is asked, when it waits for one.
+    pub question: Option<Question>,
+}
+
+impl Pause {
+    /// An interruption between two pieces of work.
+    pub(crate) fn interrupted() -> Self {
+        Self { reason: PauseReason::Interrupted, node: None, why: None, question: None }
+    }
 }

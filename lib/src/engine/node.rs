@@ -10,7 +10,7 @@ use super::assignment::Conversation;
 use super::recording::Unwritten;
 use super::task::StepReport;
 use super::worker::{Effect, Finished, Stopped, TurnReport};
-use super::{Error, Observer, Session};
+use super::{Error, NoChoice, Observer, Session};
 use crate::agent::Agent;
 use crate::clock;
 use crate::event::{
@@ -247,10 +247,16 @@ impl Session {
                     self.pause(PauseReason::Interrupted, observe)?;
                     return Err(Error::Environment { node: node.id.clone(), why });
                 }
-                Err(Stopped::UnknownAnswer(answer)) => {
+                Err(Stopped::NoAnswer(answer, why)) => {
                     self.pause(PauseReason::WaitsForPerson, observe)?;
-                    let choices = super::Question::of(&self.pipeline, node, visit.visit).choices_in_words();
-                    return Err(Error::UnknownAnswer { node: node.id.clone(), answer, choices });
+                    let node_id = node.id.clone();
+                    return Err(match why {
+                        NoChoice::Ambiguous(fitting) => Error::AmbiguousAnswer { node: node_id, answer, fitting },
+                        NoChoice::Unknown => {
+                            let choices = super::Question::of(&self.pipeline, node, visit.visit).choices_in_words();
+                            Error::UnknownAnswer { node: node_id, answer, choices }
+                        }
+                    });
                 }
                 Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::fail(error.to_string()),
                 Err(Stopped::Broken(error)) => return Err(error.into()),

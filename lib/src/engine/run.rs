@@ -11,7 +11,7 @@ use super::assignment::{Conversation, Work, conversation};
 use super::budget::Order;
 use super::node::Start;
 use super::worker::{Finished, Report, TurnAnswer, Worker};
-use super::{Error, Observer, Pause, Session};
+use super::{Error, Observer, Pause, Question, Session};
 use crate::budget::Allowance;
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
@@ -109,7 +109,13 @@ impl Session {
             Phase::Cancelled => Some(Ended::Cancelled),
             Phase::Paused { reason, why } => {
                 let node = self.state.next_node().cloned();
-                Some(Ended::Paused(Pause { reason: *reason, node, why: why.clone() }))
+                let question = match (reason, node.as_ref().and_then(|node| self.pipeline.node(node))) {
+                    (PauseReason::WaitsForPerson, Some(gate)) => {
+                        Some(Question::of(&self.pipeline, gate, self.state.visits(&gate.id)))
+                    }
+                    _ => None,
+                };
+                Some(Ended::Paused(Pause { reason: *reason, node, why: why.clone(), question }))
             }
             Phase::New | Phase::Running => None,
         }

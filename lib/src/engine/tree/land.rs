@@ -7,7 +7,6 @@ use crate::config::Isolation;
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::Retest;
 use crate::engine::{Pause, Session};
-use crate::event::PauseReason;
 use crate::git::{LandError, MergeError, TreeId};
 use crate::ids::{BranchName, CommitId, ContextId, RepoPath, TaskId};
 use crate::progress::{self, Found, Place};
@@ -51,10 +50,7 @@ impl TreeRun<'_> {
             Tried::Landed if self.plan.tree.is_leaf(&task) => Worked::Done(task),
             Tried::Landed | Tried::Red => Worked::GoOn,
             Tried::Refused(refusal) => Worked::Ended(TreeEnded::Refused(refusal)),
-            Tried::Paused => {
-                let reason = PauseReason::Interrupted;
-                Worked::Ended(TreeEnded::Paused(Pause { reason, node: None, why: None }))
-            }
+            Tried::Paused => Worked::Ended(TreeEnded::Paused(Pause::interrupted())),
         }
     }
 

@@ -230,8 +230,7 @@ impl<'p> TreeRun<'p> {
         }
         loop {
             if self.engine.cancel.is_stopped() {
-                let reason = crate::event::PauseReason::Interrupted;
-                return Ok(TreeEnded::Paused(Pause { reason, node: None, why: None }));
+                return Ok(TreeEnded::Paused(Pause::interrupted()));
             }
             self.look_again()?;
             if was_edited(&self.repo, self.plan, &mut self.stamp) {

@@ -32,7 +32,7 @@ impl Worker {
             (Answer::TimedOut, None) => return Ok(Outcome::retry("human gate timeout, no default")),
             (Answer::Nobody, None) => return Err(Stopped::Paused(PauseReason::WaitsForPerson)),
             (Answer::Skipped, _) => return Ok(Outcome::fail("the gate was skipped")),
-            (Answer::Unknown { text }, _) => return Err(Stopped::UnknownAnswer(text)),
+            (Answer::None { text, why }, _) => return Err(Stopped::NoAnswer(text, why)),
         };
         let choice = &question.choices[index.min(question.choices.len() - 1)];
         end.effect = Effect::Human(HumanInteraction {

@@ -22,7 +22,7 @@ use super::assignment::Work;
 use super::bounds::{self, Bounds};
 use super::budget::Order;
 use super::task::{StepReport, TaskJob};
-use super::{Engine, status_file};
+use super::{Engine, NoChoice, status_file};
 use crate::budget::Allowance;
 use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution};
 use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
@@ -94,7 +94,7 @@ pub enum Stopped {
     /// Nobody can work before somebody has seen to this.
     Environment(String),
     /// The gate's answer is none of its choices.
-    UnknownAnswer(String),
+    NoAnswer(String, NoChoice),
     /// The working copy cannot be used.
     Broken(Error),
 }
