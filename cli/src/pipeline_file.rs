@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-use pleach::config::Config;
+use pleach::config::{Config, ProviderName};
 use pleach::plan::lint::Known;
 use pleach::plan::{Inputs, files_named};
 use pleach::text::listed;
@@ -66,7 +66,7 @@ fn parent(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// The agents and models a configuration knows.
+/// The agents, models and providers a configuration knows.
 pub fn known(config: &Config) -> Known {
     let built_in = ["builtin", "simulation", "claude", "codex", "gemini", "opencode"];
     let agents = config.agents.keys().cloned().chain(built_in.into_iter().map(str::to_owned)).collect();
@@ -75,5 +75,12 @@ pub fn known(config: &Config) -> Known {
         .into_iter()
         .flat_map(|provider| provider.models.iter().flat_map(|(role, model)| [role.clone(), model.clone()]))
         .collect();
-    Known { agents: Some(agents), models: Some(models).filter(|models| !models.is_empty()), ..Known::default() }
+    // Google's models are asked for by either name.
+    let providers = ProviderName::WORDS.iter().copied().chain(["google"]).map(str::to_owned).collect();
+    Known {
+        agents: Some(agents),
+        models: Some(models).filter(|models| !models.is_empty()),
+        providers: Some(providers),
+        ..Known::default()
+    }
 }

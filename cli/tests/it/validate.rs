@@ -264,3 +264,21 @@ fn a_misspelt_shape_is_a_warning_with_a_fix() {
     shape.dot: ok, 3 nodes, 2 edges, 1 warning
     "#);
 }
+
+#[test]
+fn a_provider_nobody_knows_is_named() {
+    let env = env();
+    env.write("zork.dot", GOOD.replace("prompts/work.md\"", "prompts/work.md\", llm_provider=\"zork\""));
+    let ran = env.pleach(&["validate", "zork.dot"]).expect(0);
+    assert!(ran.stdout.contains("provider_configured"), "{ran}");
+    assert!(ran.stdout.contains("use one of anthropic, compatible, gemini, google, openai, script"), "{ran}");
+}
+
+#[test]
+fn a_stylesheet_may_only_set_what_there_is() {
+    let env = env();
+    let sheet = "    graph [model_stylesheet=\"* { llm_model: big; colour: red; }\"]\n    start [";
+    env.write("style.dot", GOOD.replace("    start [", sheet));
+    let ran = env.pleach(&["validate", "style.dot"]).expect(2);
+    assert!(ran.stdout.contains("`colour` cannot be set here"), "{ran}");
+}

@@ -1,7 +1,5 @@
 //! Which model a node uses, by shape, class or id: `.hard { llm_model: big; }`.
 
-use crate::plan::diagnostic::Severity;
-
 /// The properties a rule may set, with the other spellings of each.
 const PROPERTIES: [(&str, &str); 3] =
     [("llm_model", "model"), ("llm_provider", "provider"), ("reasoning_effort", "reasoning_effort")];
@@ -40,8 +38,6 @@ pub enum Selector {
 pub struct StyleError {
     /// What is wrong.
     pub message: String,
-    /// An unknown property is left out and only warned about.
-    pub severity: Severity,
     /// The byte it is wrong at.
     pub offset: usize,
 }
@@ -119,7 +115,7 @@ impl<'t> Parser<'t> {
     }
 
     fn error(&mut self, message: impl Into<String>) {
-        self.errors.push(StyleError { message: message.into(), severity: Severity::Error, offset: self.at });
+        self.errors.push(StyleError { message: message.into(), offset: self.at });
     }
 
     fn skip_past(&mut self, end: char) {
@@ -199,7 +195,7 @@ impl<'t> Parser<'t> {
             Some((real, _)) => Some(vec![((*real).to_owned(), value)]),
             None => {
                 let message = format!("`{name}` cannot be set here: only llm_model, llm_provider and reasoning_effort");
-                self.errors.push(StyleError { message, severity: Severity::Warning, offset: start });
+                self.errors.push(StyleError { message, offset: start });
                 Some(Vec::new())
             }
         }

@@ -377,7 +377,7 @@ fn the_stylesheet_lies_under_what_nodes_say() {
     }
     let broken = "digraph G { graph [model_stylesheet=\"* { llm_model: a; colour: red; } .x { llm_model } box { llm_model: b }\"] }";
     assert_snapshot!(findings(broken), @r"
-    1:56 warning stylesheet_syntax: `colour` cannot be set here: only llm_model, llm_provider and reasoning_effort
+    1:56 error stylesheet_syntax: `colour` cannot be set here: only llm_model, llm_provider and reasoning_effort
     1:86 error stylesheet_syntax: `:` must follow `llm_model`
     ");
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::plan::build::classes;
-use crate::plan::diagnostic::{Diagnostic, Severity};
+use crate::plan::diagnostic::Diagnostic;
 use crate::plan::dot::AttrValue;
 use crate::plan::graph::{Attr, Attrs, Graph};
 use crate::plan::stylesheet::Stylesheet;
@@ -170,8 +170,7 @@ fn apply_stylesheet(graph: &mut Graph, diagnostics: &mut Vec<Diagnostic>) {
     let text = attr.value.to_string();
     let (sheet, errors) = Stylesheet::parse(&text);
     for error in errors {
-        let make = if error.severity == Severity::Error { Diagnostic::error } else { Diagnostic::warning };
-        diagnostics.push(make("stylesheet_syntax", error.message, attr.span_at(error.offset)));
+        diagnostics.push(Diagnostic::error("stylesheet_syntax", error.message, attr.span_at(error.offset)));
     }
     for node in &mut graph.nodes {
         let written =

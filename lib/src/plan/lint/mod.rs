@@ -27,6 +27,8 @@ pub struct Known {
     pub agents: Option<BTreeSet<String>>,
     /// Models that are configured, by name or role.
     pub models: Option<BTreeSet<String>>,
+    /// Providers of models, by name.
+    pub providers: Option<BTreeSet<String>>,
     /// Handlers registered for `type` attributes of one's own.
     pub handlers: BTreeSet<String>,
 }

@@ -306,8 +306,8 @@ g -> i -> h",
 fn agents_and_models_are_checked_when_they_are_known() {
     let set = |words: &[&str]| Some(words.iter().map(|word| (*word).to_owned()).collect());
     let source = around(
-        "a [prompt=x, agent=claude, llm_model=smart]
-b [prompt=x, agent=cluade, llm_model=gpt-9]
+        "a [prompt=x, agent=claude, llm_model=smart, llm_provider=OpenAI]
+b [prompt=x, agent=cluade, llm_model=gpt-9, llm_provider=zork]
 c [prompt=x, agent=\"command:cat\"]
 e [prompt=x, type=special]
 start -> a -> b -> c -> e -> exit",
@@ -315,6 +315,7 @@ start -> a -> b -> c -> e -> exit",
     let known = Known {
         agents: set(&["builtin", "claude"]),
         models: set(&["cheap", "smart"]),
+        providers: set(&["gemini", "openai"]),
         handlers: set(&["special"]).unwrap(),
     };
     assert_snapshot!(findings_with(&source, &known), @r"
@@ -322,6 +323,8 @@ start -> a -> b -> c -> e -> exit",
         fix: add it under `agents:` in pleach.yaml, or use one of builtin, claude
     5:28 warning model_configured [b]: the model `gpt-9` is not configured
         fix: add it under `providers:` in pleach.yaml, or use one of cheap, smart
+    5:45 warning provider_configured [b]: the provider `zork` is not configured
+        fix: use one of gemini, openai
     ");
     assert!(!findings(&source).contains("configured"));
 }

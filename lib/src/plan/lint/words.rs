@@ -178,6 +178,13 @@ fn configured(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
         let fix = format!("add it under `providers:` in pleach.yaml, or use one of {}", listed(models, usize::MAX));
         found.push(Diagnostic::warning("model_configured", message, place("llm_model")).with_fix(fix));
     }
+    if let (Some(provider), Some(providers)) = (&node.llm_provider, &known.providers)
+        && !providers.contains(&provider.to_ascii_lowercase())
+    {
+        let message = format!("the provider `{provider}` is not configured");
+        let fix = format!("use one of {}", listed(providers, usize::MAX));
+        found.push(Diagnostic::warning("provider_configured", message, place("llm_provider")).with_fix(fix));
+    }
 }
 
 /// Outcomes that are almost, but not quite, one the engine gives.
