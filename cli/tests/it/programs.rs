@@ -98,6 +98,8 @@ fn ctrl_c_while_the_working_copy_is_set_up_pauses() {
     drop(held);
     assert!(ran.stderr.contains(&format!("pleach resume {}", env.session())), "{ran}");
     env.assert_no_process_left();
+    let status = env.pleach(&["--json", "status"]).expect(0).json();
+    assert_eq!(status["sessions"][0]["standing"]["is"], "paused", "{status}");
     gate.stay_open();
     env.resume(&[]).expect(0);
     assert_eq!(env.committed("seen"), "ready");

@@ -12,13 +12,15 @@ use super::locks::Locks;
 use super::task::{TREE_FILE, TaskStart, shared_copy};
 use super::{Engine, Error, Opened, Session};
 use crate::clock;
-use crate::event::{Commits, Event, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated};
+use crate::event::{
+    Commits, Event, PauseReason, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated,
+};
 use crate::git::{Repo, Worktree};
 use crate::ids::{CommitId, ContextId, RepoName, SessionId};
 use crate::plan::pipeline::Pipeline;
 use crate::process::{Command, Exit, Limits};
 use crate::record::{self, Batch, Recorder};
-use crate::state::State;
+use crate::state::{Phase, State};
 use crate::workspace::{
     self, KEEP, Position, Scratch, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch,
 };
@@ -154,7 +156,13 @@ impl Session {
         // A working copy whose setup failed or was cut short is there, but not ready.
         if !set_up.exists() {
             self.engine.worktrees.copy_ignored(self.repo.workdir(), &path)?;
-            self.set_up().await?;
+            if let Err(error) = self.set_up().await {
+                // It can go on, and its record says so, unless it is over already and waits to land.
+                if matches!(error, Error::Interrupted { .. }) && self.state.phase == Phase::Running {
+                    self.pause(PauseReason::Interrupted, &mut |_| {})?;
+                }
+                return Err(error);
+            }
             std::fs::write(&set_up, "").map_err(|source| workspace::Error::Io {
                 doing: "write",
                 path: set_up,

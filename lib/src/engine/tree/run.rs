@@ -14,7 +14,7 @@ use super::{Error, Note, Notes};
 use crate::clock;
 use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
-use crate::engine::{Engine, Pause};
+use crate::engine::{self, Engine, Pause};
 use crate::event::Commits;
 use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
@@ -257,6 +257,10 @@ impl<'p> TreeRun<'p> {
             };
             let worked = match worked {
                 Err(Error::Refused(refusal)) => return Ok(TreeEnded::Refused(refusal)),
+                // While the working copy was set up.
+                Err(Error::Session(engine::Error::Interrupted { .. })) => {
+                    return Ok(TreeEnded::Paused(Pause::interrupted()));
+                }
                 other => other?,
             };
             match worked {
