@@ -264,8 +264,12 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     }
     let Some(branch) = session.started.branches.values().next() else { return Ok(()) };
     match ended {
-        Ended::Completed if session.state.work == session.state.base => out.line("no file was changed"),
+        Ended::Completed if session.state.work == session.state.base => match held_back(session) {
+            Some(held) => out.line(format!("no file was committed: {held}")),
+            None => out.line("no file was changed"),
+        },
         Ended::Completed => {
+            held_back(session).iter().try_for_each(|held| out.line(held))?;
             out.line(format!("branch:  {branch}"))?;
             out.line(format!("look:    pleach diff {id}"))?;
             out.line(format!("merge:   {}", merge_command(session, branch)))
@@ -281,6 +285,13 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
         }
         Ended::Paused(_) => out.line(format!("go on:   pleach resume {id}")),
     }
+}
+
+/// What is in the working copy and in no commit, in words.
+fn held_back(session: &Session) -> Option<String> {
+    let held = session.working_copy().map(WorkingCopy::held_back).filter(|held| *held > 0)?;
+    let was = if held == 1 { "was" } else { "were" };
+    Some(format!("{} {was} held back, as the warnings say", counted(held, "file")))
 }
 
 /// How the user takes the result. Without a checkout only a fast-forward can be asked for.

@@ -347,6 +347,14 @@ fn large_files_are_held_back_with_a_warning() {
         ran.stderr.lines().find(|line| line.contains("`big.bin` is not committed")).unwrap_or_else(|| panic!("{ran}"));
     assert!(warning.starts_with("warning: ") && warning.contains("MiB"), "{warning}");
     assert!(env.worktree().join("big.bin").exists(), "it stays where it is");
+    assert!(ran.stdout.contains("\n1 file was held back, as the warnings say\nbranch:"), "{ran}");
+    // A run of which nothing else is left does not say that nothing was changed.
+    let env = TestEnv::with_repo();
+    let ran = env.run(&one("truncate -s 51M a.bin; truncate -s 51M b.bin"), &[]).expect(0);
+    assert!(ran.stdout.ends_with("\nno file was committed: 2 files were held back, as the warnings say\n"), "{ran}");
+    let env = TestEnv::with_repo();
+    let ran = env.run(&one("true"), &[]).expect(0);
+    assert!(ran.stdout.ends_with("\nno file was changed\n"), "{ran}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! While a node runs, HEAD and index stay at the node's base, so an agent sees its work as uncommitted changes; only
 //! the session branch moves, turn by turn. At the node's end HEAD and index follow.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
@@ -36,6 +37,8 @@ pub struct WorkingCopy {
     seen: Option<Guard>,
     /// A scan has found nothing but what is recorded, and nobody else has run in it since.
     settled: bool,
+    /// The files that were left out of the newest commits.
+    held_back: BTreeSet<RepoPath>,
 }
 
 /// The commits a working copy stands at.
@@ -106,7 +109,8 @@ impl WorkingCopy {
         (carries, at): (Commits, Position),
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
-        Ok(Self { repo, name, branch, session, worktree, carries, at, watch, seen: None, settled: false })
+        let (seen, settled, held_back) = (None, false, BTreeSet::new());
+        Ok(Self { repo, name, branch, session, worktree, carries, at, watch, seen, settled, held_back })
     }
 
     /// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
@@ -173,6 +177,11 @@ impl WorkingCopy {
         self.worktree.git_dir()
     }
 
+    /// How many files of it are not committed, though they are new or changed: too large, or no files git can hold.
+    pub fn held_back(&self) -> usize {
+        self.held_back.len()
+    }
+
     /// The commits it stands at.
     pub fn at(&self) -> Position {
         self.at
@@ -208,6 +217,10 @@ impl WorkingCopy {
             None => self.worktree.scan()?,
         };
         let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::default())?;
+        if candidates.is_none() {
+            self.held_back.clear();
+        }
+        self.held_back.extend(written.held_back.into_iter().map(|held| held.path));
         Ok(Change {
             writer,
             commit: None,
