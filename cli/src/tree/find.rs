@@ -35,7 +35,10 @@ pub struct TreeFile {
 pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     let place = match asked {
         Some(path) => dir.join(path),
-        None => search(repo.workdir().unwrap_or(dir))?,
+        None => search(repo.workdir().ok_or_else(|| {
+            let message = format!("`{}` is a bare repository, so no tree lies in it", repo.git_dir().display());
+            Failure::new(Exit::Usage, message).hint("name the file of the tree with --tree")
+        })?)?,
     };
     read(&place, repo)
 }

@@ -117,6 +117,11 @@ fn a_bare_repository_is_worked_without_a_checkout() {
     let bare = garden.env.root().join("bare.git");
     let place = bare.to_str().unwrap();
     garden.env.git(&["clone", "--quiet", "--bare", ".", place]);
+    // Not even where a tree lies in the directory pleach was started in.
+    for at in [&["gardener", "--target-repo", place][..], &["-C", place, "gardener"]] {
+        let ran = garden.env.pleach(at).expect(2);
+        assert!(ran.stderr.contains("bare.git` is a bare repository") && ran.stderr.contains("--tree"), "{ran}");
+    }
     let tree = garden.env.root().join("repo/task-tree.json");
     let ran = garden.env.pleach(&["-y", "-C", place, "gardener", "--tree", tree.to_str().unwrap()]).expect(0);
     assert!(ran.stderr.contains("on branch `main`"), "{ran}");
