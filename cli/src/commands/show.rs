@@ -1,5 +1,7 @@
 //! `pleach show`
 
+mod step;
+
 use clap::Args;
 use pleach::engine::{Deed, Turn, View};
 use pleach::event::Usage;
@@ -8,7 +10,7 @@ use pleach::ids::{CommitId, ContextId, SessionId, TurnId};
 use pleach::llm;
 use pleach::record;
 use pleach::trailer::{Message, TurnFacts};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::commands::Globals;
 use crate::commands::diff::plain_patch;
@@ -19,11 +21,11 @@ use crate::sessions;
 
 /// Show a turn: what was said, which tools were used, what was changed, what it cost.
 ///
-/// A turn is named as SESSION/main.3, or main.3 or just 3 for the newest session; or by its commit. Long texts are
-/// cut unless -v is given.
+/// A turn is named as SESSION/main.3, or main.3 or just 3 for the newest session; or by its commit. The commit of a
+/// task's step shows the step and its turns. Long texts are cut unless -v is given.
 #[derive(Debug, Args)]
 pub struct ShowArgs {
-    /// The turn, or a commit of one.
+    /// The turn, or a commit of one, or of a step.
     #[arg(value_name = "TURN|COMMIT")]
     what: String,
 }
@@ -41,15 +43,16 @@ type TurnFactsOf = Option<TurnFacts>;
 
 pub fn run(globals: &Globals, args: ShowArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let shown = match named_turn(&repo, &args.what)? {
-        Some((session, turn)) => of_turn(&repo, session, &turn)?,
-        None => of_commit(&repo, &args.what)?,
+    let whole = globals.verbosity > 0;
+    let (document, text) = match named_turn(&repo, &args.what)? {
+        Some((session, turn)) => of_turn(&repo, session, &turn)?.both(whole),
+        None => of_commit(&repo, &args.what, whole)?,
     };
     let mut out = Out::new();
     if globals.json {
-        out.json(&shown.json())?;
+        out.json(&document)?;
     } else {
-        out.text(&shown.text(globals.verbosity > 0))?;
+        out.text(&text)?;
     }
     Ok(Exit::Done)
 }
@@ -91,7 +94,8 @@ fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<Shown, Failur
     Ok(Shown { session, turn: Some((turn, messages)), commit })
 }
 
-fn of_commit(repo: &Repo, text: &str) -> Result<Shown, Failure> {
+/// What is to be shown of a commit, for programs and for people.
+fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Failure> {
     let id = repo.resolve(text).map_err(|error| match sessions::resolve(repo, text) {
         Ok(session) => Failure::new(Exit::Usage, format!("`{text}` is a session, not a turn"))
             .hint(format!("`pleach turns {session}` lists its turns")),
@@ -99,6 +103,9 @@ fn of_commit(repo: &Repo, text: &str) -> Result<Shown, Failure> {
     })?;
     let (commit, facts, patch) = read_commit(repo, id)?;
     let Some(facts) = facts else {
+        if let Some(step) = step::Shown::read(repo, id, &patch)? {
+            return Ok((step.json(), step.text(whole)));
+        }
         return Err(Failure::new(Exit::Usage, format!("commit {} is no turn of a session", id.short()))
             .hint(format!("`git show {}` shows it", id.short())));
     };
@@ -107,11 +114,12 @@ fn of_commit(repo: &Repo, text: &str) -> Result<Shown, Failure> {
             let mut shown = of_turn(repo, facts.session.clone(), &facts.turn)?;
             // A copy of the turn's commit shows its own change.
             shown.commit = Some((commit, Some(facts), patch));
-            Ok(shown)
+            Ok(shown.both(whole))
         }
         // The commit outlives its record: it may have been removed, or never been fetched.
         Err(pleach::engine::Error::Record(record::Error::Missing { .. })) => {
-            Ok(Shown { session: facts.session.clone(), turn: None, commit: Some((commit, Some(facts), patch)) })
+            let session = facts.session.clone();
+            Ok(Shown { session, turn: None, commit: Some((commit, Some(facts), patch)) }.both(whole))
         }
         Err(error) => Err(of_engine(&error)),
     }
@@ -131,7 +139,12 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
 }
 
 impl Shown {
-    fn json(&self) -> serde_json::Value {
+    /// For programs and for people.
+    fn both(&self, whole: bool) -> (Value, String) {
+        (self.json(), self.text(whole))
+    }
+
+    fn json(&self) -> Value {
         let mut document = match &self.turn {
             Some((turn, messages)) => {
                 let mut document = json!(turn);

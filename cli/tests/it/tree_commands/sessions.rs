@@ -84,3 +84,31 @@ fn a_task_that_failed_keeps_its_branch_unless_told_otherwise() {
     assert_eq!(env.git(&["branch", "--list", "pleach/tasks/main/T001"]), "");
     assert_eq!(env.pleach(&["--json", "inspect", "T001"]).expect(0).json()["status"], "failed");
 }
+
+#[test]
+fn the_commit_of_a_step_shows_the_step_and_its_turns() {
+    let env = world(TREE, AGENT);
+    pleach(&env, 0, &["garden"]);
+    let session = env.session();
+    let commit = env.git(&["log", "-1", "--format=%H", "--grep=@T001@implement-pass"]);
+    let ran = env.pleach(&["show", &commit]).expect(0);
+    assert!(ran.stdout.starts_with("step     task(main@T001@implement-pass): "), "{ran}");
+    assert!(ran.stdout.contains("task     T001 Add one (task-tree.json on main)"), "{ran}");
+    assert!(ran.stdout.contains(&format!("look     pleach status {session}")), "{ran}");
+    assert!(ran.stdout.contains("── main.1 implement") && ran.stdout.contains("one is there"), "{ran}");
+    assert!(ran.stdout.contains("── diff") && ran.stdout.contains("+++ b/one.txt"), "{ran}");
+    let document = env.pleach(&["--json", "show", &commit]).expect(0).json();
+    assert_eq!((&document["session"], &document["step"]), (&json!(session), &json!("implement")));
+    assert_eq!((&document["task"]["id"], &document["turns"][0]["turn"]), (&json!("T001"), &json!("main.1")));
+    let review = env.git(&["log", "-1", "--format=%H", "--grep=@T001@review-approved"]);
+    let document = env.pleach(&["--json", "show", &review]).expect(0).json();
+    assert_eq!(document["turns"].as_array().map(Vec::len), Some(1), "only its own: {document}");
+    // The start of a run belongs to no session.
+    let start = env.git(&["log", "-1", "--format=%H", "--grep=@@run-start"]);
+    let ran = env.pleach(&["show", &start]).expect(2);
+    assert!(ran.stderr.contains("is no turn of a session"), "{ran}");
+    // The commit tells what it can when its record is gone.
+    env.git(&["update-ref", "-d", &format!("refs/pleach/sessions/{session}/main")]);
+    let ran = env.pleach(&["show", &commit]).expect(0);
+    assert!(ran.stdout.contains("(its record is not in this repository)"), "{ran}");
+}

@@ -1,0 +1,136 @@
+//! The step of a task, by its commit.
+
+use pleach::engine::{Error, Turn, View};
+use pleach::event::{Event, TaskOf};
+use pleach::git::Repo;
+use pleach::ids::{CommitId, SessionId, TurnId};
+use pleach::llm;
+use pleach::record;
+use pleach::step::shown_name;
+use pleach::trailer::Message;
+use serde_json::{Value, json};
+
+use crate::commands::diff::plain_patch;
+use crate::exit::Failure;
+use crate::failure::{of_engine, of_git};
+use crate::render::session as show;
+
+/// A turn and what was said in it.
+type Spoken = (Turn, Vec<llm::Message>);
+
+/// A step with the turns it was made of.
+pub struct Shown {
+    session: SessionId,
+    commit: CommitId,
+    message: Message,
+    /// The task and the turns by the session's record, if that is here.
+    recorded: Option<(Option<TaskOf>, Vec<Spoken>)>,
+    patch: String,
+}
+
+impl Shown {
+    /// Reads a commit; none when it is no step of a session.
+    pub fn read(repo: &Repo, commit: CommitId, patch: &str) -> Result<Option<Self>, Failure> {
+        let text = repo.commit(commit).map_err(|error| of_git(&error))?.text();
+        let message = Message::read(&text);
+        let session = message.trailer("Arborist-Step").and_then(|_| message.trailer("Pleach-Session")?.parse().ok());
+        let Some(session) = session else { return Ok(None) };
+        let recorded = match View::load(repo, &session) {
+            Ok(view) => Some((view.summary.started.task.clone(), turns(repo, &view, commit, &message.subject)?)),
+            // The commit outlives its record: it may have been removed, or never been fetched.
+            Err(Error::Record(record::Error::Missing { .. })) => None,
+            Err(error) => return Err(of_engine(&error)),
+        };
+        Ok(Some(Self { session, commit, message, recorded, patch: patch.to_owned() }))
+    }
+
+    fn turns(&self) -> &[Spoken] {
+        self.recorded.as_ref().map_or(&[], |(_, turns)| turns)
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        let task = self.recorded.as_ref().and_then(|(task, _)| task.as_ref());
+        let turns = self.turns().iter().map(|(turn, messages)| {
+            let mut turn = json!(turn);
+            turn["messages"] = json!(messages);
+            turn
+        });
+        json!({
+            "session": self.session,
+            "task": task.map(|task| json!({
+                "id": task.id, "name": task.name, "tree": task.tree, "target": task.target,
+            })),
+            "step": self.message.trailer("Arborist-Step"),
+            "subject": self.message.subject,
+            "body": self.message.body,
+            "turns": turns.collect::<Vec<_>>(),
+            "shown_commit": self.commit,
+            "patch": self.patch,
+        })
+    }
+
+    /// For people.
+    pub fn text(&self, whole: bool) -> String {
+        let mut text = show::fields(&self.fields());
+        text.push('\n');
+        for (turn, messages) in self.turns() {
+            text.push_str(&format!("\n── {} {}\n", turn.turn, turn.node));
+            for message in messages {
+                text.push_str(&format!("\n{}\n", show::message(message, whole)));
+            }
+        }
+        if !self.patch.is_empty() {
+            text.push_str("\n── diff\n");
+            text.push_str(&plain_patch(&self.patch));
+        }
+        text
+    }
+
+    fn fields(&self) -> Vec<(&'static str, String)> {
+        let mut fields = vec![("step", self.message.subject.clone())];
+        let missing = if self.recorded.is_none() { " (its record is not in this repository)" } else { "" };
+        if let Some((Some(task), _)) = &self.recorded {
+            let name = shown_name(&task.name);
+            fields.push(("task", format!("{} {name} ({} on {})", task.id, task.tree, task.target)));
+        }
+        fields.push(("session", format!("{}{missing}", self.session)));
+        if self.recorded.is_some() {
+            fields.push(("look", format!("pleach status {}", self.session)));
+        }
+        if !self.message.body.trim().is_empty() {
+            fields.push(("message", self.message.body.trim().to_owned()));
+        }
+        fields.push(("commit", self.commit.to_string()));
+        fields
+    }
+}
+
+/// The turns between a step and the one before it, with their messages.
+fn turns(repo: &Repo, view: &View, commit: CommitId, subject: &str) -> Result<Vec<Spoken>, Failure> {
+    let turns = turn_ids(view, commit, subject).into_iter().filter_map(|id| view.turn(&id));
+    let with_messages = |turn: Turn| view.messages(repo, &turn).map(|messages| (turn, messages));
+    turns.map(with_messages).collect::<Result<_, _>>().map_err(|error| of_engine(&error))
+}
+
+fn turn_ids(view: &View, commit: CommitId, subject: &str) -> Vec<TurnId> {
+    let (mut since, mut alike) = (Vec::new(), Vec::new());
+    for (_, recorded) in view.events() {
+        match &recorded.event {
+            Event::AgentTurn(data) => since.push(data.turn.clone()),
+            Event::ToolExecution(data) => since.push(data.turn.clone()),
+            Event::StepFinished(step) => {
+                let of_step = std::mem::take(&mut since);
+                if step.git_sha == commit {
+                    return of_step;
+                }
+                // One that was built anew to land is another commit, and says the same.
+                if step.subject == subject {
+                    alike = of_step;
+                }
+            }
+            _ => {}
+        }
+    }
+    alike
+}
