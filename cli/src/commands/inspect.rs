@@ -9,7 +9,7 @@ use pleach::git::Repo;
 use pleach::ids::TaskId;
 use pleach::progress::{Found, Place, Status, TaskState};
 use pleach::state::Phase;
-use pleach::step::{Feedback, FeedbackKind};
+use pleach::step::{Feedback, FeedbackKind, shown_name};
 use pleach::text::first_line;
 use pleach::trailer::Message;
 use pleach::workspace::{branch_ref, task_branch};
@@ -79,7 +79,7 @@ impl<'a> Seen<'a> {
 
     fn fields(&self, ground: &Ground) -> Vec<(&'static str, String)> {
         let node = self.grown.node(self.task);
-        let mut fields = vec![("task", format!("{} {}", node.id, node.name))];
+        let mut fields = vec![("task", format!("{} {}", node.id, shown_name(&node.name)))];
         fields.push(("tree", format!("{} on {}", self.grown.file.path, ground.target)));
         if let Some(parent) = &node.parent {
             fields.push(("part of", parent.to_string()));

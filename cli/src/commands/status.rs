@@ -8,6 +8,7 @@ use pleach::engine::{Standing, Summary, View, lock_name, session_worktrees};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{SessionId, TaskId};
+use pleach::step::shown_name;
 use pleach::text::counted;
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ use crate::tree::watch::{Picture, watch};
 /// is in the way. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
 /// goes on with one that is dead or paused, `pleach gardener` with one of a task. Sessions of tasks that have landed are
 /// only counted (listed with -v). With a session, its turns and checkpoints are listed with their commits; with a task,
-/// its steps.
+/// its steps. A tree that is not valid is told, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// A task, or a session or the beginning of its id.
@@ -55,7 +56,13 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     match &args.id {
         Some(given) => picked(globals, &args, &repo, ground.as_ref(), given)?,
         None if args.watch => watch(globals, &repo, &mut || all(globals, &args, &repo, ground.as_ref()))?,
-        None => all(globals, &args, &repo, ground.as_ref())?.print(globals)?,
+        None => {
+            let picture = all(globals, &args, &repo, ground.as_ref())?;
+            picture.print(globals)?;
+            if picture.invalid {
+                return Ok(Exit::Usage);
+            }
+        }
     }
     Ok(Exit::Done)
 }
@@ -109,6 +116,7 @@ fn all(globals: &Globals, args: &StatusArgs, repo: &Repo, ground: Option<&Ground
     if let (Some(ground), Some(_)) = (ground, &worked) {
         picture.locks.push(pleach::engine::tree::target_lock(&ground.target));
     }
+    picture.invalid = withered.iter().any(|tree| tree.invalid);
     picture.files = grown.iter().map(|grown| grown.file.place.clone()).collect();
     let trees: Vec<Shown<'_>> = ground
         .into_iter()
@@ -186,7 +194,7 @@ fn details(summary: &Summary, copies: Vec<String>) -> Vec<(&'static str, String)
     let simulated = if summary.started.simulated { ", simulated" } else { "" };
     fields.push(("pipeline", format!("{} ({}{simulated})", summary.started.name, summary.started.dot_path)));
     if let Some(task) = &summary.started.task {
-        fields.push(("task", format!("{} {} ({} on {})", task.id, task.name, task.tree, task.target)));
+        fields.push(("task", format!("{} {} ({} on {})", task.id, shown_name(&task.name), task.tree, task.target)));
     } else if !summary.started.goal.is_empty() {
         fields.push(("goal", summary.started.goal.clone()));
     }
@@ -227,7 +235,13 @@ fn go_on(summary: &Summary) -> Option<String> {
     let id = &summary.session;
     if let (Some(task), Some(of)) = (&summary.state.task, &summary.started.task) {
         let over = task.landed.is_some() || summary.standing() == Standing::Cancelled || summary.in_use;
-        return (!over).then(|| format!("pleach gardener --tree {}", of.tree));
+        let answer = match (summary.standing(), summary.node()) {
+            (Standing::Paused { reason: PauseReason::WaitsForPerson, .. }, Some(node)) => {
+                format!(" --answer {node}=CHOICE")
+            }
+            _ => String::new(),
+        };
+        return (!over).then(|| format!("pleach gardener --tree {}{answer}", of.tree));
     }
     match (summary.standing(), summary.node()) {
         (Standing::Paused { reason: PauseReason::WaitsForPerson, .. }, Some(node)) => {

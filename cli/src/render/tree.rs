@@ -6,10 +6,10 @@ use pleach::ids::TaskId;
 use pleach::plan::tree::{TaskNode, TaskTree};
 use pleach::progress::{Progress, Status, TaskState};
 use pleach::schedule::{self, Limits, Next};
+use pleach::step::shown_name;
 use pleach::text::{counted, listed, shorten};
 use serde_json::{Value, json};
 
-use super::session::plain;
 use crate::tree::look::{Grown, Withered};
 
 /// How long a bar is.
@@ -38,7 +38,12 @@ pub fn next_words(next: &Next) -> String {
 
 /// A task that was completed under another name.
 pub fn renamed(node: &TaskNode, then: &str) -> String {
-    format!("{} was completed as \"{}\", and the tree calls it \"{}\"", node.id, plain(then), plain(&node.name))
+    format!(
+        "{} was completed as \"{}\", and the tree calls it \"{}\"",
+        node.id,
+        shown_name(then),
+        shown_name(&node.name)
+    )
 }
 
 /// What is shown of a tree, and of how much of it.
@@ -173,7 +178,7 @@ impl Shown<'_> {
             let tasks = tree.leaves_below(root);
             match tree.node(root) {
                 Some(node) if !node.is_leaf() => {
-                    let title = format!("{} {}", node.id, shorten(&plain(&node.name), NAME));
+                    let title = format!("{} {}", node.id, shorten(&shown_name(&node.name), NAME));
                     groups.push((title, Some(root), tasks));
                 }
                 _ => loose.extend(tasks.into_iter().filter(|task| !left_out.contains(task))),
@@ -197,7 +202,7 @@ impl Shown<'_> {
         let inside = |gate: &&TaskNode| Some(&gate.id) != phase && Some(tree.phase_of(&gate.id)) == phase;
         let told = tree.gates().into_iter().filter(inside).filter_map(|gate| {
             let word = self.gate(&gate.id).filter(|word| self.whole || *word == "fail")?;
-            Some(format!("    {} {}: tests {word}\n", gate.id, shorten(&plain(&gate.name), NAME)))
+            Some(format!("    {} {}: tests {word}\n", gate.id, shorten(&shown_name(&gate.name), NAME)))
         });
         told.collect()
     }
@@ -212,7 +217,7 @@ impl Shown<'_> {
                 pending += usize::from(!is_plain);
                 continue;
             }
-            let name = shorten(&plain(&node.name), NAME);
+            let name = shorten(&shown_name(&node.name), NAME);
             text.push_str(&format!("    {task} {name}: {}\n", standing(state, self.limits)));
         }
         if pending > 0 {

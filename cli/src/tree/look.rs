@@ -51,6 +51,8 @@ pub struct Withered {
     pub path: String,
     /// Why not.
     pub why: String,
+    /// Its file is there, and is no valid tree.
+    pub invalid: bool,
 }
 
 impl Ground {
@@ -114,8 +116,11 @@ impl Ground {
                     let progress = reader.read(&file.path).map_err(failed)?;
                     grown.push(Grown { file, progress });
                 }
-                (true, Err(failure)) => withered.push(Withered { path, why: failure.sentence() }),
-                (false, _) => withered.push(Withered { path, why: "it was worked here, and the file is gone".into() }),
+                (true, Err(failure)) => withered.push(Withered { path, why: failure.sentence(), invalid: true }),
+                (false, _) => {
+                    let why = "it was worked here, and the file is gone".into();
+                    withered.push(Withered { path, why, invalid: false });
+                }
             }
         }
         Ok((grown, withered))

@@ -34,6 +34,8 @@ pub struct Picture {
     pub locks: Vec<String>,
     /// The files it was made of.
     pub files: Vec<PathBuf>,
+    /// Some tree could not be shown, for it is not valid.
+    pub invalid: bool,
 }
 
 impl Picture {

@@ -111,12 +111,12 @@ fn the_trees_of_a_branch_are_found_wherever_they_are() {
     env.git(&["add", "."]);
     env.git(&["commit", "--quiet", "-m", "Move"]);
     let paths = || -> Vec<String> {
-        let document = env.pleach(&["--json", "status"]).expect(0).json();
+        let document = env.pleach(&["--json", "status"]).expect(2).json();
         let trees = document["trees"].as_array().unwrap().iter();
         trees.map(|tree| tree["tree"].as_str().unwrap().to_owned()).collect()
     };
     assert_eq!(paths(), ["specs/a/task-tree.json", "specs/b/task-tree.json"]);
-    let ran = env.pleach(&["status"]).expect(0);
+    let ran = env.pleach(&["status"]).expect(2);
     assert!(ran.stdout.contains("specs/b/task-tree.json` is no valid task tree"), "a broken one is told: {ran}");
     pleach(&env, 0, &["garden", "--tree", "elsewhere.json"]);
     assert_eq!(paths(), ["specs/a/task-tree.json", "elsewhere.json", "specs/b/task-tree.json"]);
