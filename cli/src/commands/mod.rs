@@ -119,10 +119,12 @@ pub struct Globals {
     pub config: Option<PathBuf>,
     /// The environment, read once.
     pub environment: Environment,
+    /// The command line as it was given, without the program.
+    pub line: Vec<String>,
 }
 
 impl Globals {
-    fn new(args: GlobalArgs) -> Result<Self, Failure> {
+    fn new(args: GlobalArgs, line: Vec<String>) -> Result<Self, Failure> {
         let here = std::env::current_dir().map_err(|error| {
             Failure::new(Exit::Environment, "the current directory cannot be used")
                 .because(&error)
@@ -139,7 +141,7 @@ impl Globals {
         pleach::git::crash::install(&environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
         let verbosity = if args.quiet { -1 } else { i8::try_from(args.verbose).unwrap_or(i8::MAX) };
         let config = args.config.map(|file| dir.join(file));
-        Ok(Self { dir, json: args.json, yes: args.yes, verbosity, config, environment })
+        Ok(Self { dir, json: args.json, yes: args.yes, verbosity, config, environment, line })
     }
 
     /// A path the user gave, as seen from the directory pleach works in.
@@ -184,11 +186,12 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
 pub fn main(args: Vec<OsString>) -> ExitCode {
     // Known before parsing, because a usage error must be reported as JSON too.
     let json = args.iter().skip(1).take_while(|arg| *arg != "--").any(|arg| arg == "--json");
+    let line = args.iter().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect();
     let cli = match Cli::command().try_get_matches_from(args).and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => return usage(&error, json),
     };
-    match Globals::new(cli.globals).and_then(|globals| dispatch(&globals, cli.command)) {
+    match Globals::new(cli.globals, line).and_then(|globals| dispatch(&globals, cli.command)) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             failure.report(json);
@@ -226,7 +229,7 @@ mod tests {
         let dir = std::env::temp_dir();
         let args =
             Cli::parse_from(["pleach", "-C", dir.to_str().unwrap(), "--config", "x.yaml", "completions", "bash"]);
-        let globals = Globals::new(args.globals).unwrap();
+        let globals = Globals::new(args.globals, Vec::new()).unwrap();
         assert_eq!(globals.path(Path::new("a.dot")), dir.canonicalize().unwrap().join("a.dot"));
         assert_eq!(globals.config, Some(globals.path(Path::new("x.yaml"))));
         assert!(!globals.json && !globals.yes && globals.verbosity == 0);

@@ -48,7 +48,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         .map_err(|errors| settings::failure(&errors, &globals.dir))?;
     let settings = settings::Settings { resolved, ..local };
     require_trust(globals, &settings, &place, &pipeline, Path::new(&history.started.dot_path))?;
-    check_answers(&pipeline, &answers)?;
+    check_answers([&pipeline], &answers)?;
     let built = build(&settings, &settings.resolved.config, answers)?;
     let alone = any_alone(&pipeline, &built.engine.agents);
     if history.started.simulated {

@@ -57,7 +57,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let file = PipelineFile::read(&args.file, &path)?;
     let pipeline = runnable(globals, &file, inputs.clone(), config)?;
     let place = Place::find(&globals.dir, args.repo.map(|repo| globals.path(&repo)), &settings)?;
-    check_answers(&pipeline, &answers)?;
+    check_answers([&pipeline], &answers)?;
     if !args.dry_run {
         require_trust(globals, &settings, &place, &pipeline, &args.file)?;
     }
@@ -107,8 +107,12 @@ fn shown_path(path: &Path, root: Option<&Path>) -> String {
 }
 
 /// An answer to a gate the pipeline does not have would be waited for in vain.
-pub fn check_answers(pipeline: &Pipeline, answers: &Answers) -> Result<(), Failure> {
-    let gates = || pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::WaitHuman);
+pub fn check_answers<'a>(
+    pipelines: impl IntoIterator<Item = &'a Pipeline> + Clone,
+    answers: &Answers,
+) -> Result<(), Failure> {
+    let nodes = || pipelines.clone().into_iter().flat_map(Pipeline::nodes);
+    let gates = || nodes().filter(|node| node.handler == HandlerKind::WaitHuman);
     let Some(unknown) = answers.named.iter().find(|name| !gates().any(|gate| gate.id == name.as_str())) else {
         return Ok(());
     };

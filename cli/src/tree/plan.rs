@@ -16,6 +16,7 @@ use pleach::schedule::Limits;
 
 use super::find::TreeFile;
 use super::run::Worked;
+use crate::answers::AnswerArgs;
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
@@ -68,6 +69,8 @@ pub struct TreeArgs {
     /// Show what would be done, and do nothing.
     #[arg(long)]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub answers: AnswerArgs,
 }
 
 /// The settings with the flags over them.

@@ -9,13 +9,14 @@ use pleach::engine::{Copy, outwait_orphans};
 use pleach::ids::TaskId;
 use pleach::plan;
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
+use pleach::progress::Progress;
+use pleach::step::shown_name;
 
 use super::find::{find, read};
 use super::plan::{TreeArgs, load_settings, make};
 use super::show::Shown;
-use crate::answers::Answers;
 use crate::commands::Globals;
-use crate::commands::run::{agent_nodes, any_alone, block_on, warn_of_dirty_files};
+use crate::commands::run::{agent_nodes, any_alone, block_on, check_answers, warn_of_dirty_files};
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_lost_repository, of_tree};
 use crate::render::Out;
@@ -47,6 +48,7 @@ pub fn work_trusted(globals: &Globals, args: &TreeArgs, worked: Worked) -> Resul
 type Agree = dyn Fn(&Globals, &Settings, &Place, &TreePlan) -> Result<(), Failure>;
 
 fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Result<Exit, Failure> {
+    let answers = args.answers.read(globals)?;
     let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
     let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
     let settings = load_settings(globals, &dir, args)?;
@@ -54,12 +56,13 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
     let place = Place::find(&dir, target_repo, &settings)?;
     let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
     let mut plan = make(globals, args, worked, &settings, &place, file)?;
+    check_answers(&pipelines(&plan).collect::<Vec<_>>(), &answers)?;
     if args.dry_run {
         return dry_run(globals, &place, &plan);
     }
     require_agent(&settings, &plan)?;
     agree(globals, &settings, &place, &plan)?;
-    let built = build(&settings, config, Answers::default())?;
+    let built = build(&settings, config, answers)?;
     let alone = pipelines(&plan).any(|pipeline| any_alone(&pipeline, &built.engine.agents));
     warn_of_dirty_files(globals, &place)?;
     let mut shown = Shown::new(globals, &plan);
@@ -93,7 +96,9 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
         };
         say_unheld(built.engine.unheld(pipelines(&plan)));
         let run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;
-        shown.begin(&plan, run.progress(), &run.changes().map_err(|error| of_tree(&error))?);
+        let nothing = Progress::default();
+        let progress = if plan.fresh { &nothing } else { run.progress() };
+        shown.begin(&plan, progress, &run.changes().map_err(|error| of_tree(&error))?);
         say_protection(globals, &built.protection, alone);
         let mut parked = run.park();
         let ended = loop {
@@ -114,7 +119,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
         shown.finish();
         Ok(ended)
     })?;
-    shown.ended(&plan, &ended)?;
+    shown.ended(globals, &plan, &ended)?;
     Ok(exit(&ended))
 }
 
@@ -191,14 +196,18 @@ fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &T
 
 /// What would be done first, and in which order the rest comes.
 fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
-    let progress = pleach::engine::tree::progress::read(
-        &place.repo,
-        &plan.target,
-        &plan.path,
-        &plan.branch_prefix,
-        plan.base_branch.as_ref(),
-    )
-    .map_err(|error| of_tree(&error.into()))?;
+    // A tree that is begun again has nothing behind it.
+    let progress = match plan.fresh {
+        true => Progress::default(),
+        false => pleach::engine::tree::progress::read(
+            &place.repo,
+            &plan.target,
+            &plan.path,
+            &plan.branch_prefix,
+            plan.base_branch.as_ref(),
+        )
+        .map_err(|error| of_tree(&error.into()))?,
+    };
     let next = pleach::schedule::next(&plan.tree, &progress, &plan.limits);
     let mut out = Out::new();
     let left: Vec<&TaskId> = plan.tree.order().iter().filter(|task| !progress.task(task).status.is_over()).collect();
@@ -211,7 +220,7 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
     out.line(format!("would work `{}` on branch `{}`", plan.path, plan.target))?;
     out.line(format!("next: {}", next_words(&next)))?;
     for task in left {
-        let name = plan.tree.node(task).map(|node| node.name.as_str()).unwrap_or_default();
+        let name = plan.tree.node(task).map(|node| shown_name(&node.name)).unwrap_or_default();
         out.line(format!("  {task} {name}"))?;
     }
     Ok(Exit::Done)

@@ -7,11 +7,13 @@ use pleach::config::OnExceeded;
 use pleach::engine::Pause;
 use pleach::engine::tree::{Note, TreeEnded, TreePlan};
 use pleach::event::{Event, Recorded};
-use pleach::ids::SessionId;
+use pleach::ids::{SessionId, TaskId};
 use pleach::progress::{Progress, Status};
+use pleach::step::shown_name;
 use pleach::text::{counted, listed};
 use serde_json::json;
 
+use crate::answers::answering;
 use crate::commands::Globals;
 use crate::exit::Failure;
 use crate::render::Out;
@@ -23,7 +25,10 @@ pub struct Shown {
     json: bool,
     quiet: bool,
     verbose: bool,
+    live: bool,
     bar: Option<ProgressBar>,
+    /// The task that was begun last.
+    task: Option<TaskId>,
     seq: u64,
     all: usize,
     done: usize,
@@ -39,7 +44,9 @@ impl Shown {
             json: globals.json,
             quiet,
             verbose: globals.verbosity > 0,
+            live,
             bar: live.then(|| bar(all)),
+            task: None,
             seq: 0,
             all,
             done: 0,
@@ -48,8 +55,8 @@ impl Shown {
 
     /// Says what is worked, and where; and what has changed in the tree since it was last worked.
     pub fn begin(&mut self, plan: &TreePlan, progress: &Progress, changes: &[String]) {
-        let complete = |task: &&pleach::ids::TaskId| progress.task(task).status == Status::Complete;
-        self.done = plan.tree.order().iter().filter(complete).count();
+        let done = |task: &&TaskId| progress.task(task).status == Status::Complete && progress.task(task).landed;
+        self.done = plan.tree.order().iter().filter(done).count();
         if let Some(bar) = &self.bar {
             bar.set_position(self.done as u64);
         }
@@ -93,6 +100,8 @@ impl Shown {
             Note::Began { task, name, attempt, session, resumed } => {
                 let attempt = attempt.map(|at| format!(", attempt {} of {}", at.number, at.of)).unwrap_or_default();
                 let how = if resumed { "goes on" } else { "begins" };
+                let name = shown_name(name);
+                self.task = Some(task.clone());
                 self.now(&format!("{task} {name}"));
                 self.line(format!("▸ {task} {name} {how} (session {session}{attempt})"));
             }
@@ -119,7 +128,16 @@ impl Shown {
             // A reader that stops reading does not stop the run: its record is what counts.
             let _ = writeln!(std::io::stdout(), "{line}");
         }
+        if self.live && self.bar.is_none() {
+            self.bar = Some(bar(self.all));
+            self.bar.iter().for_each(|bar| bar.set_position(self.done.min(self.all) as u64));
+        }
         match &recorded.event {
+            // A person types at this terminal now: nothing may be drawn over the question.
+            Event::NodeStarted(node) if self.live && node.handler == "wait.human" => self.finish(),
+            Event::HumanInteraction(answer) => {
+                self.line(format!("  {}: {} ({})", answer.question, answer.answer, answer.source));
+            }
             Event::StepFinished(step) => self.line(format!("  {} ({})", step.subject_alone(), step.git_sha.short())),
             Event::NodeStarted(node) if !matches!(node.handler.as_str(), "start" | "exit") => {
                 self.now(node.node_id.as_str());
@@ -143,9 +161,9 @@ impl Shown {
     }
 
     /// Says how the run ended, and how to go on.
-    pub fn ended(&self, plan: &TreePlan, ended: &TreeEnded) -> Result<(), Failure> {
+    pub fn ended(&self, globals: &Globals, plan: &TreePlan, ended: &TreeEnded) -> Result<(), Failure> {
         if self.json {
-            return Out::new().json(&ended_json(ended));
+            return Out::new().json(&ended_json(globals, ended));
         }
         let mut out = Out::new();
         match ended {
@@ -166,6 +184,13 @@ impl Shown {
                 blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))
             }
             TreeEnded::OutOfBudget { why } => out.line(format!("stopped: {why}")),
+            TreeEnded::Paused(Pause { question: Some(question), .. }) => {
+                let task = self.task.as_ref().map(|task| format!("{task} ")).unwrap_or_default();
+                let gate = &question.node;
+                out.line(format!("paused: {task}waits for an answer at `{gate}`"))?;
+                out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
+                out.line(format!("answer:  {}", answering(&globals.line, gate)))
+            }
             TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(format!("paused: {why}")),
             TreeEnded::Paused(_) => out.line("paused: run the same command again to go on"),
             TreeEnded::Refused(refusal) => {
@@ -214,7 +239,7 @@ fn bar(all: usize) -> ProgressBar {
     bar
 }
 
-fn ended_json(ended: &TreeEnded) -> serde_json::Value {
+fn ended_json(globals: &Globals, ended: &TreeEnded) -> serde_json::Value {
     match ended {
         TreeEnded::Done => json!({"ended": "done"}),
         TreeEnded::TaskDone(task) => json!({"ended": "done", "task": task}),
@@ -225,6 +250,13 @@ fn ended_json(ended: &TreeEnded) -> serde_json::Value {
             json!({"ended": "stalled", "blocked": blocked})
         }
         TreeEnded::OutOfBudget { why } => json!({"ended": "out_of_budget", "reason": why}),
+        TreeEnded::Paused(Pause { question: Some(question), .. }) => {
+            let choices: Vec<&str> = question.choices.iter().map(|choice| choice.label.as_str()).collect();
+            json!({
+                "ended": "paused", "gate": question.node, "question": question.text, "choices": choices,
+                "answer": answering(&globals.line, &question.node),
+            })
+        }
         TreeEnded::Paused(_) | TreeEnded::Edited => json!({"ended": "paused"}),
         TreeEnded::Refused(refusal) => {
             json!({"ended": "refused", "task": refusal.task, "branch": refusal.branch, "reason": refusal.why})

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use crate::sessions::{graph, tool};
 use crate::support::TestEnv;
+use crate::trees::garden::{Garden, Tree};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -116,6 +117,27 @@ fn a_gate_is_asked_at_the_terminal_until_the_answer_is_understood() {
     let answer = env.story().first("HumanInteraction");
     assert_eq!((&answer["answer"], &answer["source"]), (&json!("Yes"), &json!("console")));
     assert_eq!(env.committed("log"), "shipped");
+}
+
+#[test]
+fn a_gate_of_a_task_is_asked_at_the_terminal() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let dot = "digraph asks { start [shape=Mdiamond] done [shape=Msquare] implement [step=implement]
+        gate [shape=hexagon, label=\"Keep it?\"]
+        start -> implement -> gate  gate -> done [label=\"Yes\"]  gate -> done [label=\"Yes, all\"] }";
+    garden.commit("asks.dot", dot);
+    let Some(mut terminal) = Terminal::open(&garden.env, "-y gardener --pipeline asks.dot") else { return };
+    terminal.wait_for("? Keep it?\r\n  [Y] Yes\r\n  [Y] Yes, all\r\n> ");
+    terminal.enter("y");
+    terminal.wait_for("this could be: Yes → done, Yes, all → done\r\n> ");
+    terminal.enter("yes, all");
+    terminal.wait_for("done: every task");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    let asked = shown.split("? Keep it?").nth(1).and_then(|rest| rest.split("this could").next()).expect("a question");
+    assert!(!asked.contains('\u{1b}'), "nothing is drawn over the question: {asked:?}");
+    assert!(shown.contains("Keep it?: Yes, all (console)"), "{shown}");
+    assert_eq!(garden.completed(), ["T001"]);
 }
 
 #[test]

@@ -215,3 +215,52 @@ fn steps_can_have_agents_of_their_own() {
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.newest("main", "T001 review-approved").body, "Review:\nFrom the other.\nAPPROVED");
 }
+
+#[test]
+fn a_fresh_run_counts_nothing_as_done_from_its_first_line() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.gardener(&[]).expect(0);
+    let ran = garden.gardener(&["--dry-run"]).expect(0);
+    assert!(ran.stdout.contains("next: nothing, everything is done"), "{ran}");
+    let ran = garden.gardener(&["--dry-run", "--fresh"]).expect(0);
+    assert!(ran.stdout.contains("next: work T001, attempt 1 of 5\n  T001 Grow T001"), "{ran}");
+    let ran = garden.gardener(&["--fresh"]).expect(0);
+    assert!(ran.stderr.contains("working `task-tree.json` on branch `main`: 0 of 1 task done"), "{ran}");
+    assert_eq!(garden.completed(), ["T001", "T001"]);
+}
+
+#[test]
+fn a_name_of_several_lines_is_shown_on_one() {
+    let tree = Tree::of(&["T001"]).with("T001", "name", "Grow\na\ttree\u{1b}[1m".into());
+    let garden = Garden::new(&tree);
+    let ran = garden.gardener(&["--dry-run"]).expect(0);
+    assert!(ran.stdout.contains("\n  T001 Grow a tree [1m\n"), "{ran}");
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("▸ T001 Grow a tree [1m begins"), "{ran}");
+    let sid = garden.env.sessions().remove(0);
+    for args in [&["status", "-v"][..], &["status", &sid], &["inspect", "T001"]] {
+        let ran = garden.env.pleach(args).expect(0);
+        assert!(ran.stdout.contains("T001 Grow a tree [1m"), "{args:?}: {ran}");
+    }
+}
+
+#[test]
+fn ctrl_c_while_the_working_copy_is_set_up_pauses_the_task() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let env = &garden.env;
+    let gate = Gate::new(env, "setup");
+    garden.configure(&format!("worktrees: {{setup: {}}}\n", Value::from(gate.command())));
+    let mut run = env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    run.interrupt();
+    let ran = run.end().expect(3);
+    drop(held);
+    assert!(ran.stdout.contains("paused: run the same command again to go on"), "{ran}");
+    env.assert_no_process_left();
+    let status = env.pleach(&["--json", "status"]).expect(0).json();
+    assert_eq!(status["sessions"][0]["standing"]["is"], "paused", "{status}");
+    gate.stay_open();
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+}

@@ -51,7 +51,10 @@ fn a_file_in_the_way_leaves_the_work_on_its_branch_and_the_next_run_lands_it() {
     assert_eq!(garden.told("main"), [""; 0], "nothing landed");
     assert_eq!(garden.told("pleach/tasks/main/T001").last().unwrap(), "T001 complete");
     assert_eq!(garden.times_asked("T002", "implement"), 0);
-    garden.gardener(&[]).expect(5);
+    let ran = garden.gardener(&[]).expect(5);
+    assert!(ran.stderr.contains("0 of 2 tasks done"), "what waits to land is not done: {ran}");
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(status.stdout.contains("0 of 2 tasks done") && status.stdout.contains("1 waiting to land"), "{status}");
     assert_eq!(garden.times_asked("T002", "implement"), 0, "nothing starts before it has landed");
     std::fs::remove_file(garden.env.root().join("repo/T001.txt")).unwrap();
     garden.gardener(&[]).expect(0);

@@ -11,6 +11,7 @@ mod order;
 mod output;
 mod phases;
 mod pipelines;
+mod questions;
 mod read_only;
 mod repositories;
 mod steps;

@@ -1,0 +1,82 @@
+//! Gates a person decides inside the pipeline of a task.
+
+use serde_json::json;
+
+use super::garden::{Garden, Tree};
+
+const ASKS: &str = r#"digraph careful {
+    start [shape=Mdiamond]
+    done [shape=Msquare]
+    implement [step=implement]
+    gate [shape=hexagon, label="Keep it?"]
+    lint [shape=parallelogram, step=lint, write=false, tool_command="true"]
+    start -> implement -> gate
+    gate -> lint [label="Yes"]
+    gate -> done [label="Without lint"]
+    lint -> done
+}
+"#;
+
+fn asking(tasks: &[&str]) -> Garden {
+    let garden = Garden::new(&Tree::of(tasks));
+    garden.commit("asks.dot", ASKS);
+    garden
+}
+
+#[test]
+fn a_gate_without_anybody_says_what_it_asks_and_how_to_answer() {
+    let garden = asking(&["T001", "T002"]);
+    let ran = garden.gardener(&["--fresh", "--pipeline", "asks.dot"]).expect(4);
+    insta::assert_snapshot!(ran.stdout, @"
+    paused: T001 waits for an answer at `gate`
+    `gate` asks: Keep it? (Yes, Without lint)
+    answer:  pleach -y gardener --pipeline asks.dot --answer gate=CHOICE
+    ");
+    let sid = garden.env.sessions().remove(0);
+    let status = garden.env.pleach(&["status", &sid]).expect(0);
+    assert!(status.stdout.contains("pleach gardener --tree task-tree.json --answer gate=CHOICE"), "{status}");
+    let ran = garden.gardener(&["--pipeline", "asks.dot", "--json"]).expect(4);
+    let last = ran.json_lines().pop().expect("a line");
+    assert_eq!((&last["ended"], &last["gate"]), (&json!("paused"), &json!("gate")));
+    assert_eq!((&last["question"], &last["choices"]), (&json!("Keep it?"), &json!(["Yes", "Without lint"])));
+    // One answer is for one question: the next task asks again.
+    let ran = garden.gardener(&["--pipeline", "asks.dot", "--answer", "gate=yes"]).expect(4);
+    assert!(ran.stderr.contains("Keep it?: Yes (file)"), "{ran}");
+    assert!(ran.stdout.contains("paused: T002 waits for an answer at `gate`"), "{ran}");
+    garden.gardener(&["--pipeline", "asks.dot", "--answer", "gate=Without lint"]).expect(0);
+    assert_eq!(
+        garden.told("main"),
+        ["T001 implement-pass", "T001 lint-pass", "T001 complete", "T002 implement-pass", "T002 complete"]
+    );
+    assert_eq!(garden.times_asked("T001", "implement"), 1, "nothing was done twice");
+}
+
+#[test]
+fn gates_of_tasks_are_answered_beforehand() {
+    let garden = asking(&["T001", "T002"]);
+    garden.env.write("answers.json", r#"{"gate": ["Without lint", "Yes"]}"#);
+    garden.gardener(&["--pipeline", "asks.dot", "--answers", "../answers.json"]).expect(0);
+    let linted = |garden: &Garden| garden.told("main").into_iter().filter(|step| step.contains("lint")).collect();
+    let steps: Vec<String> = linted(&garden);
+    assert_eq!(steps, ["T002 lint-pass"]);
+
+    let garden = asking(&["T001", "T002"]);
+    garden.garden(&["--pipeline", "asks.dot", "--auto-approve"]).expect(0);
+    garden.garden(&["--pipeline", "asks.dot", "--answer", "gate=Y"]).expect(0);
+    let steps: Vec<String> = linted(&garden);
+    assert_eq!(steps, ["T001 lint-pass", "T002 lint-pass"]);
+}
+
+#[test]
+fn an_answer_no_gate_of_a_task_asks_for_is_refused() {
+    let garden = asking(&["T001"]);
+    let ran = garden.gardener(&["--pipeline", "asks.dot", "--answer", "gaet=Yes"]).expect(2);
+    assert!(ran.stderr.contains("no gate `gaet`") && ran.stderr.contains("its gates: gate"), "{ran}");
+    let ran = garden.gardener(&["--answer", "gate=Yes"]).expect(2);
+    assert!(ran.stderr.contains("no gate `gate`"), "{ran}");
+    assert_eq!(garden.env.sessions().len(), 0);
+    let ran = garden.gardener(&["--pipeline", "asks.dot", "--answer", "gate=Perhaps"]).expect(2);
+    assert!(ran.stderr.contains("the choices are: Yes, Without lint"), "{ran}");
+    garden.gardener(&["--pipeline", "asks.dot", "--answer", "gate=Yes"]).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
