@@ -1,5 +1,6 @@
 //! `pleach config`, and how configuration is found.
 
+use crate::sessions::{graph, tool};
 use crate::support::TestEnv;
 
 #[test]
@@ -235,4 +236,40 @@ fn without_a_home_it_says_so() {
     error: there is no place for pleach's state
     hint: set HOME, or XDG_STATE_HOME to an absolute path
     "#);
+}
+
+#[test]
+fn a_variable_that_names_no_setting_is_refused() {
+    let env = TestEnv::with_repo();
+    let with = |name: &str| {
+        let mut command = env.command(&["config"]);
+        command.env(name, "2");
+        env.finish(command.output().unwrap())
+    };
+    for (name, hint) in [
+        ("PLEACH_TREE_MAX_RETRIES", "Did you mean PLEACH_TREE__MAX_RETRIES?"),
+        ("PLEACH_TREE_MAXRETRIES", "Did you mean PLEACH_TREE__MAX_RETRIES?"),
+        ("PLEACH_BUGDET__USD", "Did you mean PLEACH_BUDGET__USD?"),
+        ("PLEACH_NOSUCH", "`pleach config` lists them"),
+    ] {
+        let ran = with(name).expect(2);
+        assert!(ran.stderr.contains(&format!("{name}: there is no setting")) && ran.stderr.contains(hint), "{ran}");
+    }
+    env.write("repo/pleach.yaml", "agent: simulation\n");
+    env.write("repo/.env", "\nPLEACH_NOSUCH=1\n");
+    let ran = env.pleach(&["config"]).expect(2);
+    assert!(ran.stderr.contains(".env:2"), "{ran}");
+    env.write("repo/.env", "");
+    // pleach may be run by an agent of its own.
+    for own in ["PLEACH_NODE", "PLEACH_SESSION", "PLEACH_VISIT", "PLEACH_STATUS_FILE", "PLEACH_GATEWAY_KEY"] {
+        with(own).expect(0);
+    }
+    env.run(
+        &graph(
+            "inner",
+            &(tool("look", &format!("'{}' config", env!("CARGO_BIN_EXE_pleach"))) + "start -> look -> exit"),
+        ),
+        &[],
+    )
+    .expect(0);
 }

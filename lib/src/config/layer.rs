@@ -8,11 +8,26 @@ use serde_json::Value;
 
 use super::dotenv::DotEnvEntry;
 use super::error::{ConfigError, Level, Source};
-use super::model::{Config, SandboxMode};
+use super::model::{Config, SandboxMode, keys};
 use super::node::{Entry, Form, Kind, Node, Place, parse};
 use super::read::{Origin, Reading, Setting};
 use super::{Environment, arborist, check};
 use crate::text::closest;
+
+/// Variables of this program that are no settings: what agents and commands are told of the node they work on, for
+/// pleach may be run by one of them, and what tests switch on.
+const OWN_VARIABLES: [&str; 10] = [
+    "PLEACH_SESSION",
+    "PLEACH_NODE",
+    "PLEACH_VISIT",
+    "PLEACH_ATTEMPT",
+    "PLEACH_STATUS_FILE",
+    "PLEACH_GATEWAY_KEY",
+    "PLEACH_SANDBOX_BY",
+    "PLEACH_CRASH",
+    "PLEACH_CRASH_TRACE",
+    "PLEACH_NOTHING",
+];
 
 /// One source of settings.
 #[derive(Debug, Clone)]
@@ -357,13 +372,32 @@ fn path_of(name: &str, level: Level, source: &Source, errors: &mut Vec<ConfigErr
     if top.contains(&path[0].as_str()) {
         return Some(path);
     }
-    // Other variables begin with PLEACH_ too, and only a likely slip is worth an error.
-    if let Some(near) = closest(&path[0], top.iter().copied()) {
-        let error = ConfigError::new(source.clone(), format!("there is no setting `{}`", path[0]));
-        let rest = key.strip_prefix(&path[0]).unwrap_or("").to_ascii_uppercase();
-        errors.push(error.with_hint(format!("Did you mean PLEACH_{}{rest}?", near.to_ascii_uppercase())));
+    if OWN_VARIABLES.contains(&name) {
+        return None;
     }
+    let error = ConfigError::new(source.clone(), format!("there is no setting `{}`", path[0]));
+    let hint = match meant(&key, &path[0]) {
+        Some(meant) => format!("Did you mean PLEACH_{}?", meant.to_ascii_uppercase()),
+        None => "Settings are named as in PLEACH_TREE__MAX_RETRIES; `pleach config` lists them.".to_owned(),
+    };
+    errors.push(error.with_hint(hint));
     None
+}
+
+/// The variable that was likely meant by one that is none, without `PLEACH_`: one `_` where two belong, or a slip.
+fn meant(key: &str, first: &str) -> Option<String> {
+    let named = keys().into_iter().filter(|known| !known.path.contains('*'));
+    let all: Vec<String> = named.map(|known| known.path.replace('.', "__")).collect();
+    let flat = |key: &str| key.replace("__", "_");
+    if let Some(same) = all.iter().find(|known| flat(known) == flat(key)) {
+        return Some(same.clone());
+    }
+    if let Some(near) = closest(first, Config::FIELDS.iter().copied()) {
+        return Some(format!("{near}{}", key.strip_prefix(first).unwrap_or("")));
+    }
+    let flattened: Vec<String> = all.iter().map(|known| flat(known)).collect();
+    let near = closest(&flat(key), flattened.iter().map(String::as_str))?;
+    all.into_iter().find(|known| flat(known) == near)
 }
 
 /// `backend:` of orchestra.yaml says what `agent:` says, in other words. An `agent:` beside it wins.
