@@ -55,6 +55,7 @@ pub fn of_tree(error: &tree::Error) -> Failure {
             let first = failure.hint.as_ref().map(|how| format!("{how}; then ")).unwrap_or_default();
             failure.hint(format!("{first}run the same command again: no attempt was counted"))
         }
+        Error::Session(engine::Error::Workspace(moved)) if moved.is_of_own_branch() => of_task_branch(moved),
         Error::Session(error) => of_engine(error),
         Error::Git(error) | Error::Progress(tree::progress::Error::Git(error)) => of_git(error),
         Error::Record(error) => of_record(error),
@@ -63,6 +64,21 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         Error::Progress(_) | Error::NoTarget(_) | Error::NoTask { .. } => advised(Exit::Usage, error),
         Error::Name(_) | Error::Pipeline { .. } => plain(Exit::Usage, error),
     }
+}
+
+/// The branch of a task that somebody has moved or removed.
+fn of_task_branch(error: &workspace::Error) -> Failure {
+    let hint = match error {
+        workspace::Error::BranchGone { branch, tip } => {
+            format!(
+                "run again to begin the task anew, or put its branch back first: git branch {branch} {}",
+                tip.short()
+            )
+        }
+        _ => "run again, and the task goes on from there; what was not yet a step on its branch is kept and named then"
+            .to_owned(),
+    };
+    plain(Exit::LandingRefused, error).hint(hint)
 }
 
 /// An error of git.

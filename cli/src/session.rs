@@ -271,11 +271,13 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
         Ended::Completed => {
             held_back(session).iter().try_for_each(|held| out.line(held))?;
             out.line(format!("branch:  {branch}"))?;
+            bring(session, &mut out)?;
             out.line(format!("look:    pleach diff {id}"))?;
             out.line(format!("merge:   {}", merge_command(session, branch)))
         }
         Ended::Failed { .. } | Ended::Cancelled => {
             out.line(format!("branch:  {branch}"))?;
+            bring(session, &mut out)?;
             out.line(format!("look:    pleach status {id}"))
         }
         Ended::Paused(Pause { question: Some(question), .. }) => {
@@ -292,6 +294,25 @@ fn held_back(session: &Session) -> Option<String> {
     let held = session.working_copy().map(WorkingCopy::held_back).filter(|held| *held > 0)?;
     let was = if held == 1 { "was" } else { "were" };
     Some(format!("{} {was} held back, as the warnings say", counted(held, "file")))
+}
+
+/// How a branch gets what only the record has: because a checkout could not follow, or somebody has moved it.
+fn bring(session: &Session, out: &mut Out) -> Result<(), Failure> {
+    let Some((at, tip)) = session.branch_apart().map_err(|error| of_engine(&error))? else { return Ok(()) };
+    let branch = session.started.branches.values().next().map(BranchName::as_str).unwrap_or_default();
+    let (at, tip) = (at.short(), tip.short());
+    match session.behind() {
+        Some(behind) => {
+            let checkout = behind.checkout.display();
+            out.line(format!("         it is still at {at}; `{checkout}`, where it is checked out, cannot follow:"))?;
+            out.line(format!("         {}", behind.why))?;
+            out.line(format!("bring:   git -C '{checkout}' merge --ff-only {tip}"))
+        }
+        None => {
+            out.line(format!("         somebody has moved it to {at}; only the session's record has {tip}"))?;
+            out.line(format!("bring:   git switch {branch} && git merge {tip}"))
+        }
+    }
 }
 
 /// How the user takes the result. Without a checkout only a fast-forward can be asked for.

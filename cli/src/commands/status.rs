@@ -175,13 +175,14 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
     let mut out = Out::new();
     if globals.json {
         let mut document = show::summary_json(summary);
+        document["branch_at"] = json!(summary.branch_at(repo).map_err(|error| of_engine(&error))?);
         document["worktrees"] = json!(copies);
         document["go_on"] = go_on(summary).map_or(Value::Null, Value::String);
         document["turns"] = json!(view.turns());
         document["checkpoints"] = json!(view.checkpoints());
         return out.json(&document);
     }
-    out.line(show::fields(&details(summary, copies)))?;
+    out.line(show::fields(&details(summary, &standing_of_branch(summary, repo)?, copies)))?;
     if view.timeline().is_empty() {
         return Ok(());
     }
@@ -189,7 +190,7 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
     out.line(show::timeline(view))
 }
 
-fn details(summary: &Summary, copies: Vec<String>) -> Vec<(&'static str, String)> {
+fn details(summary: &Summary, stands: &str, copies: Vec<String>) -> Vec<(&'static str, String)> {
     let mut fields = vec![("session", summary.session.to_string())];
     let simulated = if summary.started.simulated { ", simulated" } else { "" };
     fields.push(("pipeline", format!("{} ({}{simulated})", summary.started.name, summary.started.dot_path)));
@@ -207,8 +208,7 @@ fn details(summary: &Summary, copies: Vec<String>) -> Vec<(&'static str, String)
     fields.extend(go_on(summary).map(|command| ("go on", command)));
     fields.extend(merge(summary).map(|command| ("merge", command)));
     if let Some((_, branch)) = summary.branch() {
-        let tip = summary.work().map(|commit| format!(" at {}", commit.short())).unwrap_or_default();
-        fields.push(("branch", format!("{branch}{tip}")));
+        fields.push(("branch", format!("{branch}{stands}")));
     }
     if let Some(base) = summary.base() {
         let target = summary.started.target.as_ref().map(|target| format!(" ({target})")).unwrap_or_default();
@@ -219,6 +219,15 @@ fn details(summary: &Summary, copies: Vec<String>) -> Vec<(&'static str, String)
     fields.push(("spent", format!("{} turns, {spent}", summary.state.turns)));
     fields.push(("started", format!("{} ({} ago)", summary.started_at, show::age(summary.started_at, clock::now()))));
     fields
+}
+
+/// Where the session's branch stands, and what it lacks.
+fn standing_of_branch(summary: &Summary, repo: &Repo) -> Result<String, Failure> {
+    let failed = |error| of_engine(&error);
+    let Some(at) = summary.branch_at(repo).map_err(failed)? else { return Ok(" (removed)".to_owned()) };
+    let missing = summary.missing_on_branch(repo).map_err(failed)?;
+    let lacks = missing.map(|tip| format!(", without the session's newest commit: git merge {}", tip.short()));
+    Ok(format!(" at {}{}", at.short(), lacks.unwrap_or_default()))
 }
 
 /// The command that brings finished work home.

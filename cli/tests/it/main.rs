@@ -4,6 +4,7 @@
 
 mod acp;
 mod budgets;
+mod checked_out;
 mod checkout;
 mod cli_agents;
 mod config;

@@ -6,6 +6,7 @@
 
 mod assignment;
 mod bounds;
+mod branch;
 mod budget;
 mod call_off;
 mod export;
@@ -33,6 +34,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+pub use branch::Behind;
 pub use budget::{Budget, Purse, Unheld};
 pub use call_off::CALL_OFF;
 pub use export::ExportError;
@@ -177,6 +179,12 @@ pub struct Session {
     earlier: Earlier,
     /// The limit that has stopped it.
     over: Option<Exceeded>,
+    /// Its branch could not follow the record.
+    behind: Option<Behind>,
+    /// A checkout has followed the branch, which the working copy does not know yet.
+    followed: bool,
+    /// What a person should know and was not told yet.
+    warnings: Vec<String>,
 }
 
 /// A session that was just made or found, before anything is done with it.
@@ -215,6 +223,9 @@ impl Session {
             job: None,
             earlier: Earlier::default(),
             over: None,
+            behind: None,
+            followed: false,
+            warnings: Vec::new(),
         }
     }
 }

@@ -137,8 +137,10 @@ impl Session {
         if self.carries_turns() {
             self.move_branch(old, commit)?;
         }
-        self.copy.as_mut().expect("the working copy is back when no node runs").rebase_to(commit)?;
-        Ok(())
+        let news = self.branch_news();
+        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        copy.hear(news);
+        Ok(copy.rebase_to(commit)?)
     }
 
     pub(super) fn node_base(&self) -> Snapshot {
@@ -237,7 +239,7 @@ impl Session {
         observe: Observer<'_>,
     ) -> Result<(), Error> {
         tokio::task::block_in_place(|| {
-            let Finished { copy, result, effect, duration, warnings, response, step, cut_short } = finished;
+            let Finished { copy, result, effect, duration, mut warnings, response, step, cut_short } = finished;
             self.copy = Some(copy);
             let mut broken = self.mend_record()?;
             let outcome = match result {
@@ -276,6 +278,10 @@ impl Session {
                 Some(change) => change.branch.clone().map(drop),
                 None => self.copy.as_ref().map_or(Ok(()), WorkingCopy::check_branch).map_err(|error| error.to_string()),
             };
+            // A task goes on from what its branch has now, so there is no step to be made of this, and no attempt lost.
+            if branch.is_err() && self.started.task.is_some() {
+                return self.pause(PauseReason::Interrupted, observe);
+            }
             broken = branch.err().or(broken);
             if let Some(reason) = broken {
                 decision = Decision { outcome: Outcome::fail(&*reason), route: Route::Fail { reason }, delay: None };
@@ -283,6 +289,7 @@ impl Session {
             if let Some(response) = response {
                 self.responses.insert(node.id.clone(), response);
             }
+            warnings.extend(self.take_warnings());
             let executed = NodeExecution {
                 node_id: visit.node.clone(),
                 visit: visit.visit,

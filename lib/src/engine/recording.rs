@@ -8,7 +8,6 @@ use crate::event::{Commits, Event, Recorded};
 use crate::git::{TreeId, Writer};
 use crate::ids::CommitId;
 use crate::record::Batch;
-use crate::workspace::branch_ref;
 
 /// So many events are folded anew at a resume before the state is worth keeping with a checkpoint.
 const KEEP_STATE_AFTER: usize = 200;
@@ -85,7 +84,9 @@ impl Session {
         if let (Some(old), Some((commit, _))) = (branch, step.or(made.filter(|_| self.carries_turns()))) {
             self.move_branch(old, commit)?;
         }
+        let news = self.branch_news();
         let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        copy.hear(news);
         if let Some((commit, tree)) = made {
             copy.take(commit, tree)?;
         }
@@ -168,11 +169,5 @@ impl Session {
     /// Whether the session's branch carries the commits of turns.
     pub(super) fn carries_turns(&self) -> bool {
         self.started.task.as_ref().is_none_or(|task| task.commits == Commits::Turns)
-    }
-
-    pub(super) fn move_branch(&self, old: CommitId, new: CommitId) -> Result<(), Error> {
-        let branch = self.started.branches.values().next().expect("every session has a branch");
-        self.repo.swap(&branch_ref(branch), Some(old), new, "pleach: turn").map_err(crate::git::Error::from)?;
-        Ok(())
     }
 }

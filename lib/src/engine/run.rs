@@ -44,7 +44,10 @@ impl Session {
     /// Runs until the pipeline ends or pauses. `observe` is told every event once it is on disk.
     pub async fn run(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
         let ended = self.run_attempt(observe).await?;
-        tokio::task::block_in_place(|| self.settle(observe))?;
+        tokio::task::block_in_place(|| {
+            self.settle(observe)?;
+            self.catch_up()
+        })?;
         Ok(ended)
     }
 
@@ -195,7 +198,7 @@ impl Session {
                     let stop = self.engine.cancel.is_stopped() || change.branch.is_err();
                     let order = if stop { Order::Halt } else { self.order(over) };
                     // The worker waits for this; if it is gone its end is reported below.
-                    let _ = answer.send(TurnAnswer { change, order, allowance });
+                    let _ = answer.send(TurnAnswer { change, order, allowance, news: self.branch_news() });
                 }
                 Report::Done(finished) => {
                     return self.node_ended(&node, &visit, *finished, &conversation, observe);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::bounds;
+use super::branch::PATIENCE;
 use super::locks::Locks;
 use super::task::{TREE_FILE, TaskStart, shared_copy};
 use super::{Engine, Error, Opened, Session};
@@ -124,6 +125,7 @@ impl Session {
         if let Some(mut copy) = self.copy.take() {
             // A session before this one worked here, in this process.
             let kept = tokio::task::block_in_place(|| copy.hand_over(self.id.clone(), branch, at))?;
+            copy.hear(self.branch_news());
             self.copy = Some(copy);
             self.record_making(events)?;
             return Ok(kept);
@@ -151,6 +153,7 @@ impl Session {
         let carries = self.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);
         let mut copy =
             WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (carries, at))?;
+        copy.hear(self.branch_news());
         let kept = tokio::task::block_in_place(|| copy.recover())?;
         self.copy = Some(copy);
         // A working copy whose setup failed or was cut short is there, but not ready.
@@ -197,7 +200,7 @@ impl Session {
         ContextId::main().to_string()
     }
 
-    fn copy_path(&self, name: &RepoName) -> PathBuf {
+    pub(super) fn copy_path(&self, name: &RepoName) -> PathBuf {
         let base = self.engine.worktree_base(&self.repo, name);
         match &self.started.task {
             // The tasks of a target are worked on one after another, and share what git ignores: caches, builds.
@@ -208,22 +211,17 @@ impl Session {
 
     /// Creates the session branch, or moves it forward to the newest record. A branch that stands anywhere else is
     /// left alone and is an error. Returns whether it was created.
-    fn bring_branch(&self, branch: &crate::ids::BranchName, tip: CommitId) -> Result<bool, Error> {
+    fn bring_branch(&mut self, branch: &crate::ids::BranchName, tip: CommitId) -> Result<bool, Error> {
         let name = branch_ref(branch);
-        let swap = |old, why| self.repo.swap(&name, old, tip, why).map_err(crate::git::Error::from);
         match self.repo.reference(&name)? {
             None => {
-                swap(None, "pleach: session")?;
+                self.repo.swap(&name, None, tip, "pleach: session").map_err(crate::git::Error::from)?;
                 Ok(true)
             }
             Some(at) if at == tip => Ok(false),
-            Some(at) if self.repo.is_ancestor(at, tip)? => {
-                swap(Some(at), "pleach: resume")?;
-                Ok(false)
-            }
-            // Steps that were built anew: what the branch stood at was kept before they were recorded.
-            Some(at) if self.is_kept(at)? => {
-                swap(Some(at), "pleach: resume")?;
+            // Steps may have been built anew: what the branch stood at was kept before they were recorded.
+            Some(at) if self.repo.is_ancestor(at, tip)? || self.is_kept(at)? => {
+                self.bring_from(at, tip, "pleach: resume", PATIENCE)?;
                 Ok(false)
             }
             Some(to) => Err(workspace::Error::BranchMoved { branch: branch.clone(), to, tip }.into()),

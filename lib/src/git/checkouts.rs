@@ -29,12 +29,26 @@ struct Linked {
     is_locked: bool,
 }
 
+impl Seen {
+    /// Whether some HEAD names a branch: git can only say of those that they have it.
+    fn names(&self, branch: &str) -> bool {
+        let heads = self.linked.iter().map(|linked| &linked.head).chain([&self.main]);
+        let mut named = heads.flatten().filter_map(|head| head.strip_prefix(b"ref:"));
+        named.any(|name| name.trim_ascii() == branch.as_bytes())
+    }
+}
+
 impl Repo {
     /// The checkouts that have a branch checked out: the main one, linked worktrees. Those that were deleted without
     /// telling git are left out.
     pub fn checkouts_of(&self, branch: &BranchName) -> Result<Vec<PathBuf>, Error> {
         let name = full_name(branch);
-        let all = self.checkouts()?.into_iter().enumerate();
+        // Looked at before git is asked: what changes meanwhile is noticed the next time.
+        let now = look(self.common_dir())?;
+        if !now.names(&name) {
+            return Ok(Vec::new());
+        }
+        let all = self.checkouts(now)?.into_iter().enumerate();
         let has_it = all.filter(|(_, one)| one.branch.as_ref() == Some(&name) && one.prunable.is_none());
         Ok(has_it.map(|(index, one)| if index == 0 { self.main_checkout(one.path) } else { one.path }).collect())
     }
@@ -45,9 +59,7 @@ impl Repo {
         self.workdir().filter(|_| is_own).map_or(listed, Path::to_owned)
     }
 
-    fn checkouts(&self) -> Result<Vec<Listed>, Error> {
-        // Looked at before git is asked: what changes meanwhile is noticed the next time.
-        let now = look(self.common_dir())?;
+    fn checkouts(&self, now: Seen) -> Result<Vec<Listed>, Error> {
         let mut known = self.shared.checkouts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((_, all)) = known.as_ref().filter(|(seen, _)| *seen == now) {
             return Ok(all.clone());
@@ -86,6 +98,10 @@ fn look(common: &Path) -> Result<Seen, Error> {
 
 /// What a HEAD says that names a branch; none when it names a commit, which branch nothing depends on.
 fn branch(head: &Path) -> Option<Vec<u8>> {
+    // In its oldest form it is a link to the branch.
+    if let Ok(target) = std::fs::read_link(head) {
+        return Some([b"ref: ", target.as_os_str().as_encoded_bytes()].concat());
+    }
     std::fs::read(head).ok().filter(|content| content.starts_with(b"ref:"))
 }
 

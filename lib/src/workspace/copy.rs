@@ -35,6 +35,8 @@ pub struct WorkingCopy {
     watch: Watch,
     /// What was seen when the last node ended, which is what the next one begins with.
     seen: Option<Guard>,
+    /// Where the branch was left while a checkout that has it cannot follow.
+    behind: Option<CommitId>,
     /// A scan has found nothing but what is recorded, and nobody else has run in it since.
     settled: bool,
     /// The files that were left out of the newest commits.
@@ -57,6 +59,15 @@ impl Position {
     pub fn all(commit: CommitId) -> Self {
         Self { base: commit, tip: commit, branch: commit }
     }
+}
+
+/// What became of the branch when it was moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BranchNews {
+    /// Where it stands, if it could not follow.
+    pub behind: Option<CommitId>,
+    /// A checkout that has it was brought along.
+    pub followed: bool,
 }
 
 /// What a turn changed, as objects that are not yet written.
@@ -109,8 +120,8 @@ impl WorkingCopy {
         (carries, at): (Commits, Position),
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
-        let (seen, settled, held_back) = (None, false, BTreeSet::new());
-        Ok(Self { repo, name, branch, session, worktree, carries, at, watch, seen, settled, held_back })
+        let (seen, behind, settled, held_back) = (None, None, false, BTreeSet::new());
+        Ok(Self { repo, name, branch, session, worktree, carries, at, watch, seen, behind, settled, held_back })
     }
 
     /// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
@@ -288,7 +299,7 @@ impl WorkingCopy {
             self.worktree.detach()?;
         }
         let branch = match branch_at {
-            Some(at) if at == self.at.branch || on_branch => Ok(at),
+            Some(at) if on_branch || self.is_own(at)? => Ok(at),
             Some(to) => Err(Error::BranchMoved { branch: self.branch.clone(), to, tip: self.at.branch }.to_string()),
             None => Err(Error::BranchGone { branch: self.branch.clone(), tip: self.at.branch }.to_string()),
         };
@@ -361,10 +372,28 @@ impl WorkingCopy {
         Ok((!known).then_some(head))
     }
 
+    /// Hears what became of the branch. What it brought to the user's checkout is nobody's change of it.
+    pub fn hear(&mut self, news: BranchNews) {
+        self.behind = news.behind;
+        if news.followed {
+            self.forget_look();
+            self.watch.renew();
+        }
+    }
+
+    /// Whether the session branch stands where the session has left it, or where it is on its way after.
+    fn is_own(&self, at: CommitId) -> Result<bool, Error> {
+        if at == self.at.branch || self.behind == Some(at) {
+            return Ok(true);
+        }
+        let Some(behind) = self.behind else { return Ok(false) };
+        Ok(self.repo.is_ancestor(behind, at)? && self.repo.is_ancestor(at, self.at.branch)?)
+    }
+
     /// Makes sure that nobody moved the session branch.
     pub fn check_branch(&self) -> Result<(), Error> {
         match self.repo.reference(&branch_ref(&self.branch))? {
-            Some(at) if at == self.at.branch => Ok(()),
+            Some(at) if self.is_own(at)? => Ok(()),
             Some(to) => Err(Error::BranchMoved { branch: self.branch.clone(), to, tip: self.at.branch }),
             None => Err(Error::BranchGone { branch: self.branch.clone(), tip: self.at.branch }),
         }

@@ -9,7 +9,7 @@ mod names;
 mod scratch;
 mod settings;
 
-pub use copy::{Author, Change, Position, WorkingCopy};
+pub use copy::{Author, BranchNews, Change, Position, WorkingCopy};
 pub use disk::free_space;
 pub use guard::{Guard, Trespass, Watch};
 pub use keep::{KEEP, save as keep};

@@ -133,7 +133,9 @@ impl Session {
         let batch = Batch { summary: step.subject.clone(), work: vec![commit], ..Batch::default() };
         self.record(writer, batch, vec![step.into()], date, observe)?;
         self.move_branch(old, commit)?;
+        let news = self.branch_news();
         let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        copy.hear(news);
         copy.take_step(commit, tree)?;
         Ok(copy.follow()?)
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::run::{TaskPipeline, TreeRun, target_tip};
+use super::run::{Refusal, TaskPipeline, TreeRun, target_tip};
 use super::work::start_after;
 use super::{Error, GATE_PIPELINE, Note, Notes};
 use crate::clock;
@@ -132,6 +132,7 @@ impl TreeRun<'_> {
         let (mut session, kept) = resumed?;
         self.tell_spent(&mut session)?;
         tell_kept(kept, notes);
+        session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
         tell_began(&session, job, true, notes);
         Ok(Some(session))
     }
@@ -236,6 +237,7 @@ impl TreeRun<'_> {
         let (mut session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
         self.tell_spent(&mut session)?;
         tell_kept(kept, notes);
+        session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
         tell_began(&session, job, false, notes);
         Ok(session)
     }
@@ -330,6 +332,13 @@ impl TreeRun<'_> {
                 let kept = self.keep(self.plan.tree.phase_of(task), tip)?;
                 notes(Note::Said(format!("`{on}` begins anew; what a run before left on it is kept at {kept}")));
             }
+        }
+        if let Some(checkout) = self.repo.checkouts_of(&on)?.into_iter().next() {
+            let why = format!(
+                "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
+                checkout.display()
+            );
+            return Err(Error::Refused(Refusal { task: task.clone(), branch: on, why }));
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
     }

@@ -300,10 +300,13 @@ impl TreeRun<'_> {
         }
         self.schedule.update(&self.progress, &task);
         notes(Note::Landed { task: &task, commit, on });
+        session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
         if self.plan.delete_branches {
             let branch = self.branch_of(&task)?;
+            // Under a checkout, HEAD would lead nowhere.
             if let Some(at) = self.repo.reference(&branch_ref(&branch))?
                 && self.repo.is_ancestor(at, commit)?
+                && self.repo.checkouts_of(&branch)?.is_empty()
             {
                 self.repo.delete(&branch_ref(&branch), at, "pleach: landed").map_err(crate::git::Error::from)?;
             }

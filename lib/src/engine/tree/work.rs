@@ -59,6 +59,7 @@ impl TreeRun<'_> {
         let id = session.id.clone();
         let ended = session.run(&mut observer(&id, notes)).await?;
         if let Ended::Paused(pause) = ended {
+            session.check_branch()?;
             self.take_back(session);
             return Ok(Worked::Ended(TreeEnded::Paused(pause)));
         }
@@ -108,7 +109,10 @@ impl TreeRun<'_> {
                 {
                     return Ok(Some(TreeEnded::OutOfBudget { why: why.unwrap_or_default() }));
                 }
-                Ended::Paused(pause) => return Ok(Some(TreeEnded::Paused(pause))),
+                Ended::Paused(pause) => {
+                    session.check_branch()?;
+                    return Ok(Some(TreeEnded::Paused(pause)));
+                }
                 Ended::Cancelled => {
                     let reason = "its session was called off".to_owned();
                     return Ok(Some(TreeEnded::Failed { task: job.task.id.clone(), reason }));

@@ -24,7 +24,7 @@ use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, T
 use crate::plan::pipeline::Pipeline;
 use crate::record::{self, History};
 use crate::state::{Phase, State};
-use crate::workspace::Lock;
+use crate::workspace::{Lock, branch_ref};
 
 /// What a session is, for the one who asks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -124,6 +124,30 @@ impl Summary {
     /// Its newest recorded commit.
     pub fn work(&self) -> Option<CommitId> {
         only(&self.state.work)
+    }
+
+    /// The newest commit its branch should have.
+    pub fn on_branch(&self) -> Option<CommitId> {
+        only(&self.state.on_branches())
+    }
+
+    /// The newest commit its branch should have and lacks, as long as there is a branch.
+    pub fn missing_on_branch(&self, repo: &Repo) -> Result<Option<CommitId>, Error> {
+        let is_landed = self.state.task.as_ref().is_some_and(|task| task.landed.is_some());
+        Ok(match self.branch_at(repo)?.zip(self.on_branch()) {
+            // The next session on the same task has made the branch anew.
+            Some(_) if is_landed => None,
+            Some((at, tip)) if !repo.is_ancestor(tip, at)? => Some(tip),
+            _ => None,
+        })
+    }
+
+    /// Where its branch stands; none when it was removed.
+    pub fn branch_at(&self, repo: &Repo) -> Result<Option<CommitId>, Error> {
+        match self.branch() {
+            Some((_, branch)) => Ok(repo.reference(&branch_ref(branch))?),
+            None => Ok(None),
+        }
     }
 
     /// Reads where a session stands, without its whole history.

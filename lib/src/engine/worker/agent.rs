@@ -262,6 +262,7 @@ impl Worker {
         self.reports.send(Report::Turn(Box::new(report), answer)).await.map_err(|_| gone(()))?;
         let recorded = recorded.await.map_err(|_| gone(()))?;
         block(|| self.copy.accept(&recorded.change))?;
+        self.copy.hear(recorded.news);
         if let Some(then) = then {
             let differing = block(|| Ok(self.copy.repo.changes(then, recorded.change.tree)?))?;
             if !differing.is_empty() {

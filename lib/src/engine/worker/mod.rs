@@ -30,7 +30,7 @@ use crate::plan::pipeline::{Node, WritePolicy};
 use crate::state::Visit;
 use crate::text::listed;
 use crate::trailer::TurnFacts;
-use crate::workspace::{Change, Error, Guard, Lock, Scratch, WorkingCopy, branch_ref};
+use crate::workspace::{BranchNews, Change, Error, Guard, Lock, Scratch, WorkingCopy, branch_ref};
 
 /// A turn to be recorded.
 #[derive(Debug)]
@@ -54,6 +54,8 @@ pub struct TurnAnswer {
     pub order: Order,
     /// What may be spent from now on.
     pub allowance: Allowance,
+    /// What became of the branch.
+    pub news: BranchNews,
 }
 
 /// What a worker tells the loop.

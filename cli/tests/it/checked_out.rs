@@ -1,0 +1,262 @@
+//! A person has the branch of a session or a task checked out while it grows: the checkout follows, or the branch waits.
+
+use std::fs;
+
+use crate::sessions::{Gate, Running, graph, tool};
+use crate::support::TestEnv;
+use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
+
+/// Three commands that each write a file; the second and the third wait for the test before that.
+struct Three {
+    env: TestEnv,
+    gates: [Gate; 2],
+}
+
+impl Three {
+    fn new() -> Self {
+        let env = TestEnv::with_repo();
+        let gates = [Gate::new(&env, "second"), Gate::new(&env, "third")];
+        Self { env, gates }
+    }
+
+    fn start(&self) -> Running<'_> {
+        let [second, third] = &self.gates;
+        let dot = graph(
+            "three",
+            &(tool("first", "echo 1 > one")
+                + &tool("second", &format!("({}); echo 2 > two", second.command()))
+                + &tool("third", &format!("({}); echo 3 > three", third.command()))
+                + "start -> first -> second -> third -> exit"),
+        );
+        self.env.start(&dot, &[])
+    }
+
+    fn assert_checkout_is_the_branch(&self) {
+        let env = &self.env;
+        assert_eq!(env.git(&["symbolic-ref", "--short", "HEAD"]), env.branch());
+        assert_eq!(env.git(&["status", "--porcelain"]), "", "nothing is staged, nothing is missing");
+        let newest = env.story().last("PipelineCompleted")["workspace_snapshot"]["repo"].clone();
+        assert_eq!(env.git(&["rev-parse", "HEAD"]), newest.as_str().unwrap());
+        assert_eq!(env.read("repo/three"), "3\n");
+    }
+}
+
+#[test]
+fn a_checkout_of_the_session_branch_follows_it() {
+    let three = Three::new();
+    let env = &three.env;
+    let mut run = three.start();
+    let held = three.gates[0].reached(&mut run);
+    env.git(&["switch", "--quiet", &env.branch()]);
+    three.gates[1].stay_open();
+    three.gates[0].open(held);
+    let ran = run.end().expect(0);
+    three.assert_checkout_is_the_branch();
+    assert!(!ran.stdout.contains("bring:"), "{ran}");
+    assert_eq!(env.git(&["log", "--format=%an", "main.."]).lines().count(), 3);
+}
+
+#[test]
+fn a_checkout_follows_the_turns_of_an_agent() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "agent");
+    let steps = [format!("echo 1 > one; {}", gate.command()), "echo 2 > two".into(), "echo 3 > three".into()];
+    let steps = steps.map(|command| {
+        let call = serde_json::json!([{"shell": {"command": command}}]);
+        format!("      - {{text: Go on., tools: {call}}}\n")
+    });
+    env.script(&format!("model: m\nscripts:\n  - name: code\n    steps:\n{}      - text: Done.\n", steps.concat()));
+    let mut run = env.start(&graph("one", "code [prompt=\"Work\"] start -> code -> exit"), &[]);
+    let held = gate.reached(&mut run);
+    env.git(&["switch", "--quiet", &env.branch()]);
+    // A change of the user's own that is in nobody's way.
+    env.write("repo/README.md", "# Mine\n");
+    gate.open(held);
+    let ran = run.end().expect(0);
+    assert_eq!(env.git(&["status", "--porcelain"]), " M README.md");
+    assert_eq!(env.git(&["rev-list", "--count", "main..HEAD"]), "3");
+    assert_eq!(env.read("repo/three"), "3\n");
+    assert!(!ran.stderr.contains("cannot follow"), "{ran}");
+}
+
+#[test]
+fn what_is_not_committed_there_keeps_the_branch_back_until_it_is_gone() {
+    let three = Three::new();
+    let env = &three.env;
+    let mut run = three.start();
+    let held = three.gates[0].reached(&mut run);
+    env.git(&["switch", "--quiet", &env.branch()]);
+    let first = env.git(&["rev-parse", "HEAD"]);
+    env.write("repo/two", "mine\n");
+    three.gates[0].open(held);
+    let held = three.gates[1].reached(&mut run);
+    assert_eq!(env.git(&["rev-parse", "HEAD"]), first, "the branch stays under its checkout");
+    assert_eq!(env.git(&["status", "--porcelain"]), "?? two");
+    assert_eq!(env.read("repo/two"), "mine\n");
+    fs::remove_file(env.root().join("repo/two")).unwrap();
+    three.gates[1].open(held);
+    let ran = run.end().expect(0);
+    three.assert_checkout_is_the_branch();
+    let warnings: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("cannot follow")).collect();
+    assert_eq!(warnings.len(), 1, "{ran}");
+    for part in [&env.branch(), env.repo_path().to_str().unwrap(), "`two`", "switched to another branch"] {
+        assert!(warnings[0].contains(part), "{part}: {}", warnings[0]);
+    }
+    assert_eq!(env.commits().len(), 3, "and nothing was left out");
+}
+
+#[test]
+fn a_branch_that_stays_back_to_the_end_says_how_to_bring_it() {
+    let three = Three::new();
+    let env = &three.env;
+    let mut run = three.start();
+    let held = three.gates[0].reached(&mut run);
+    env.git(&["switch", "--quiet", &env.branch()]);
+    env.write("repo/two", "mine\n");
+    three.gates[1].stay_open();
+    three.gates[0].open(held);
+    let ran = run.end().expect(0);
+    assert_eq!(env.git(&["status", "--porcelain"]), "?? two");
+    let command = ran.stdout.lines().find_map(|line| line.strip_prefix("bring:   ")).unwrap_or_else(|| panic!("{ran}"));
+    let session = env.session();
+    let status = env.pleach(&["status", &session]).expect(0);
+    assert!(status.stdout.contains("without the session's newest commit: git merge "), "{status}");
+    fs::remove_file(env.root().join("repo/two")).unwrap();
+    let done = env.program("sh", env.root()).args(["-c", command]).status().unwrap();
+    assert!(done.success(), "{command}");
+    three.assert_checkout_is_the_branch();
+}
+
+#[test]
+fn resume_overwrites_nothing_either() {
+    let three = Three::new();
+    let env = &three.env;
+    let mut run = three.start();
+    let held = three.gates[0].reached(&mut run);
+    env.git(&["switch", "--quiet", &env.branch()]);
+    env.write("repo/two", "mine\n");
+    three.gates[0].open(held);
+    let held = three.gates[1].reached(&mut run);
+    run.signal("KILL");
+    drop(held);
+    run.end().expect(137);
+    three.gates[1].stay_open();
+    let ran = env.resume(&[]).expect(0);
+    assert!(ran.stderr.contains("cannot follow"), "{ran}");
+    assert_eq!(env.git(&["status", "--porcelain"]), "?? two");
+    assert_eq!(env.read("repo/two"), "mine\n");
+}
+
+#[test]
+fn resume_brings_a_branch_forward_that_stayed_back() {
+    let three = Three::new();
+    let env = &three.env;
+    let mut run = three.start();
+    let held = three.gates[0].reached(&mut run);
+    env.git(&["switch", "--quiet", &env.branch()]);
+    env.write("repo/two", "mine\n");
+    three.gates[0].open(held);
+    let held = three.gates[1].reached(&mut run);
+    run.signal("KILL");
+    drop(held);
+    run.end().expect(137);
+    fs::remove_file(env.root().join("repo/two")).unwrap();
+    three.gates[1].stay_open();
+    env.resume(&[]).expect(0);
+    three.assert_checkout_is_the_branch();
+    assert_eq!(env.commits().len(), 3);
+}
+
+#[test]
+fn a_checkout_of_a_tasks_branch_follows_it() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "review");
+    garden.agent(WRITES, &format!("{}; {APPROVES}", gate.command()));
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    garden.env.git(&["switch", "--quiet", "pleach/tasks/main/T001"]);
+    gate.open(held);
+    run.end().expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.env.git(&["status", "--porcelain"]), "");
+    assert_eq!(garden.env.git(&["rev-parse", "HEAD"]), garden.env.git(&["rev-parse", "main"]));
+    assert_eq!(garden.env.git(&["symbolic-ref", "--short", "HEAD"]), "pleach/tasks/main/T001");
+}
+
+#[test]
+fn a_tasks_branch_waits_for_what_is_not_committed_in_its_checkout() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+    let gate = Gate::new(&garden.env, "implement");
+    garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    garden.env.git(&["switch", "--quiet", "pleach/tasks/main/T001"]);
+    garden.env.write("repo/T001.txt", "mine\n");
+    gate.open(held);
+    let ran = run.end().expect(0);
+    assert_eq!(ran.stderr.matches("cannot follow").count(), 1, "{ran}");
+    assert_eq!(garden.completed(), ["T001", "T002"], "the work goes on and lands");
+    assert_eq!(garden.env.read("repo/T001.txt"), "mine\n");
+    assert_eq!(garden.env.git(&["status", "--porcelain"]), "?? T001.txt");
+}
+
+/// Commits a file on the branch that is checked out.
+fn commit(env: &TestEnv, file: &str) -> String {
+    env.write(format!("repo/{file}"), "mine\n");
+    env.git(&["add", file]);
+    env.git(&["commit", "--quiet", "-m", "By hand"]);
+    env.git(&["rev-parse", "HEAD"])
+}
+
+#[test]
+fn a_commit_of_somebody_else_on_the_session_branch_ends_the_run_and_both_can_be_had() {
+    let three = Three::new();
+    let env = &three.env;
+    let mut run = three.start();
+    let held = three.gates[0].reached(&mut run);
+    env.git(&["switch", "--quiet", &env.branch()]);
+    let mine = commit(env, "mine");
+    three.gates[0].open(held);
+    let ran = run.end().expect(1);
+    assert_eq!(env.git(&["rev-parse", &env.branch()]), mine, "it stays what it is");
+    let short = |id: &str| env.git(&["rev-parse", "--short=10", id]);
+    let (session, newest) = (env.session(), env.story().last("TurnCommitted")["git_sha"].clone());
+    let newest = short(newest.as_str().unwrap());
+    let status = env.pleach(&["status", &session]).expect(0);
+    let line = status.stdout.lines().find(|line| line.starts_with("branch ")).unwrap_or_else(|| panic!("{status}"));
+    assert!(line.contains(&format!("at {}", short(&mine))), "{line}");
+    assert!(line.ends_with(&format!("git merge {newest}")), "{line}");
+    let command = ran.stdout.lines().find_map(|line| line.strip_prefix("bring:   ")).unwrap_or_else(|| panic!("{ran}"));
+    let mut shell = env.program("sh", &env.repo_path());
+    for name in ["AUTHOR_NAME", "AUTHOR_EMAIL", "COMMITTER_NAME", "COMMITTER_EMAIL"] {
+        shell.env(format!("GIT_{name}"), "somebody");
+    }
+    let done = shell.args(["-c", &format!("{command} --quiet -m Both")]).status().unwrap();
+    assert!(done.success(), "{command}");
+    assert_eq!(env.files(), ["README.md", "mine", "one", "two"]);
+    let status = env.pleach(&["status", &session]).expect(0);
+    assert!(!status.stdout.contains("git merge"), "{status}");
+}
+
+#[test]
+fn a_task_goes_on_from_what_somebody_else_commits_on_its_branch() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "review");
+    garden.agent(WRITES, &format!("{}; {APPROVES}", gate.command()));
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    garden.env.git(&["switch", "--quiet", "pleach/tasks/main/T001"]);
+    let mine = commit(&garden.env, "mine");
+    garden.env.git(&["switch", "--quiet", "main"]);
+    gate.open(held);
+    let ran = run.end().expect(5);
+    assert!(!ran.stderr.contains("fail"), "no step was made of it: {ran}");
+    assert!(ran.stderr.contains("pleach/tasks/main/T001") && ran.stderr.contains(&mine), "{ran}");
+    let hint = ran.stderr.lines().find(|line| line.starts_with("hint: ")).unwrap_or_else(|| panic!("{ran}"));
+    assert!(hint.contains("run again"), "{hint}");
+    assert_eq!(garden.env.git(&["rev-parse", "pleach/tasks/main/T001"]), mine, "it stays what it is");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "mine", "task-tree.json"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 1, "what is done is not done again");
+}
