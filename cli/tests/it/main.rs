@@ -23,6 +23,7 @@ mod real_agents;
 mod repositories;
 mod rm;
 mod sessions;
+mod setup;
 mod shell;
 #[allow(dead_code, reason = "a toolbox: not every tool is in use at every commit")]
 mod support;

@@ -17,17 +17,18 @@ use crate::event::{
     Commits, Event, PauseReason, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated,
 };
 use crate::git::{Repo, Worktree};
-use crate::ids::{CommitId, ContextId, RepoName, SessionId};
+use crate::ids::{CommitId, ContextId, RepoName, RepoPath, SessionId};
 use crate::plan::pipeline::Pipeline;
 use crate::process::{Command, Exit, Limits};
 use crate::record::{self, Batch, Recorder};
 use crate::state::{Phase, State};
+use crate::text::listed;
 use crate::workspace::{
     self, KEEP, Position, Scratch, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch,
 };
 
-/// A file in a working copy's git directory, which git removes with it: its ignored files and its setup are there.
-const SET_UP: &str = "pleach-set-up";
+/// How many paths a message names.
+const NAMED: usize = 10;
 
 /// What a session is started with.
 #[derive(Debug)]
@@ -136,7 +137,7 @@ impl Session {
         let path = self.copy_path(&name);
         // One that was never set up nobody has worked in: without an index, git was killed while it made it.
         let is_half_made =
-            Worktree::without_index(&self.repo, &path).is_some_and(|git_dir| !git_dir.join(SET_UP).exists());
+            Worktree::without_index(&self.repo, &path).is_some_and(|git_dir| !Worktree::is_set_up(&git_dir));
         let exists = !is_half_made && path.join(".git").exists();
         let mut worktree = tokio::task::block_in_place(|| match exists {
             true => Worktree::open(&self.repo, &path),
@@ -149,7 +150,7 @@ impl Session {
             }
         })?;
         worktree.exclude(&self.engine.worktrees.never_commit());
-        let set_up = worktree.git_dir().join(SET_UP);
+        let is_set_up = Worktree::is_set_up(worktree.git_dir());
         let carries = self.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);
         let mut copy =
             WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (carries, at))?;
@@ -157,7 +158,7 @@ impl Session {
         let kept = tokio::task::block_in_place(|| copy.recover())?;
         self.copy = Some(copy);
         // A working copy whose setup failed or was cut short is there, but not ready.
-        if !set_up.exists() {
+        if !is_set_up {
             self.engine.worktrees.copy_ignored(self.repo.workdir(), &path)?;
             if let Err(error) = self.set_up().await {
                 // It can go on, and its record says so, unless it is over already and waits to land.
@@ -166,11 +167,7 @@ impl Session {
                 }
                 return Err(error);
             }
-            std::fs::write(&set_up, "").map_err(|source| workspace::Error::Io {
-                doing: "write",
-                path: set_up,
-                source,
-            })?;
+            self.begin_with_setup()?;
             let name = self.main_copy_name();
             let repo = self.started.branches.keys().next().expect("every session has a branch").clone();
             events.push(WorktreeCreated { repo, name, extra: Default::default() }.into());
@@ -232,6 +229,25 @@ impl Session {
         let Some(task) = &self.started.task else { return Ok(false) };
         let kept = self.repo.references(&format!("{KEEP}{}-", task.id))?;
         Ok(kept.iter().any(|(_, kept)| *kept == commit))
+    }
+
+    /// Takes what the setup has changed for what the working copy begins with, and says what that is.
+    fn begin_with_setup(&mut self) -> Result<(), Error> {
+        let is_changed = self.engine.worktrees.setup.is_some();
+        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        let changed = tokio::task::block_in_place(|| copy.begin_here(is_changed))?;
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let named = |(path, is_tracked): &(RepoPath, bool)| match is_tracked {
+            true => format!("`{path}` (tracked)"),
+            false => format!("`{path}`"),
+        };
+        self.warnings.push(format!(
+            "`worktrees.setup` has changed what git does not ignore: {}; no commit has that until somebody changes it further: have git ignore what is generated, and commit yourself what belongs to the repository",
+            listed(changed.iter().map(named), NAMED)
+        ));
+        Ok(())
     }
 
     async fn set_up(&self) -> Result<(), Error> {

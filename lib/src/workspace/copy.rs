@@ -461,6 +461,12 @@ impl WorkingCopy {
         Ok(Some((writer, commit)))
     }
 
+    /// Takes what the setup has made of the files for what the working copy begins with: no commit has it, and no reset
+    /// removes it, until somebody changes it further. Returns the paths, and whether each is a file of the tree.
+    pub fn begin_here(&mut self, is_changed: bool) -> Result<Vec<(RepoPath, bool)>, Error> {
+        Ok(self.worktree.set_up(is_changed)?)
+    }
+
     /// Lays the files of a tree over the working copy. They are what the next turn finds changed.
     pub fn lay(&mut self, tree: TreeId) -> Result<(), Error> {
         self.settled = false;

@@ -100,6 +100,7 @@ impl Worktree {
                 tree: repo.tree_of(head.commit)?,
                 handle,
                 root,
+                begun: Self::read_begun(&git_dir),
                 git_dir,
                 staged: None,
                 excluded: Vec::new(),

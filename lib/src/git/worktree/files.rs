@@ -95,7 +95,7 @@ pub(super) struct Staged {
 }
 
 /// What stands at a path.
-enum Found {
+pub(super) enum Found {
     Gone,
     File(Known),
     /// The recorded entry stays as it is.
@@ -154,7 +154,13 @@ impl Worktree {
         (!same).then(|| TreeEdit::Put(place, kind, BlobId::from_gix(&found.id)))
     }
 
-    fn read(&self, path: &BStr, filters: &mut Filters, writer: &mut Writer, limits: &Limits) -> Result<Found, Error> {
+    pub(super) fn read(
+        &self,
+        path: &BStr,
+        filters: &mut Filters,
+        writer: &mut Writer,
+        limits: &Limits,
+    ) -> Result<Found, Error> {
         let recorded = self.cache.known(path);
         if self.cache.is_skipped(path) || !self.leads_to(path) {
             return Ok(if self.cache.is_skipped(path) { Found::Same } else { Found::Gone });

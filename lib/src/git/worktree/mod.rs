@@ -12,6 +12,7 @@ mod filters;
 mod head;
 mod restore;
 mod scan;
+mod set_up;
 mod untracked;
 mod walk;
 
@@ -51,6 +52,8 @@ pub struct Worktree {
     staged: Option<Staged>,
     /// Files that were copied in and are never committed.
     excluded: Vec<BString>,
+    /// What the setup has made of the files before anybody worked here.
+    begun: set_up::Begun,
 }
 
 impl fmt::Debug for Worktree {

@@ -28,24 +28,27 @@ pub struct Restored {
 
 impl Worktree {
     /// Makes the files equal to `tree`: changed ones are written again, new ones removed. Ignored files stay, unless
-    /// one stands where a file of the tree belongs. Save what is to be kept first.
+    /// one stands where a file of the tree belongs, and so does what the worktree was set up with. Save what is to be kept
+    /// first.
     pub fn restore(&mut self, tree: TreeId) -> Result<Restored, Error> {
         self.restore_link()?;
         self.accept(tree)?;
         let scan = self.scan()?;
         let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
         let mut wanted: Vec<(BString, Known)> = Vec::new();
+        let mut begun = self.begun_and_gone();
         for path in &scan.candidates {
-            match self.cache.known(path.as_bstr()) {
-                Some(known) => wanted.push((path.clone(), known)),
-                None => {
+            match (self.begun_with(path.as_bstr()), self.cache.known(path.as_bstr())) {
+                (Some(Some(made)), _) => begun.push((path.clone(), made)),
+                (None, Some(known)) => wanted.push((path.clone(), known)),
+                (Some(None), _) | (None, None) => {
                     self.remove_new(path.as_bstr())?;
                     done.removed.push(RepoPath::new(path.to_vec()));
                 }
             }
         }
         done.written = wanted.iter().map(|(path, _)| RepoPath::new(path.to_vec())).collect();
-        for (path, known) in &wanted {
+        for (path, known) in wanted.iter().chain(&begun) {
             self.clear_way(path.as_bstr())?;
             let place = self.place(path.as_bstr());
             if known.mode != Mode::COMMIT || !place.is_dir() {
@@ -57,7 +60,10 @@ impl Worktree {
             }
         }
         wanted.retain(|(_, known)| known.mode != Mode::COMMIT);
-        self.check_out(&wanted)?;
+        let written = self.check_out(&wanted)?;
+        self.cache.apply(written);
+        // These are what the worktree begins with, and in no tree.
+        self.check_out(&begun)?;
         Ok(done)
     }
 
@@ -101,10 +107,11 @@ impl Worktree {
         Ok(())
     }
 
-    /// Writes files out of the object store, through git's filters, where nothing stands in their way.
-    fn check_out(&mut self, wanted: &[(BString, Known)]) -> Result<(), Error> {
+    /// Writes files out of the object store, through git's filters, where nothing stands in their way. Returns them with
+    /// their stats.
+    fn check_out(&self, wanted: &[(BString, Known)]) -> Result<Vec<(BString, Option<Known>)>, Error> {
         if wanted.is_empty() {
-            return Ok(());
+            return Ok(Vec::new());
         }
         let mut index = State::new(self.handle.object_hash());
         for (path, known) in wanted {
@@ -140,8 +147,7 @@ impl Worktree {
             let known = Known { id: entry.id, mode: entry.mode, stat: entry.stat };
             (entry.path(&index).to_owned(), Some(known))
         });
-        self.cache.apply(entries.collect());
-        Ok(())
+        Ok(entries.collect())
     }
 }
 

@@ -61,6 +61,7 @@ impl Worktree {
         // The same content under another stat: known, it is not read again at the next scan.
         self.cache.refresh(&refreshed);
         scan.candidates.retain(|path| !self.is_excluded(path.as_bstr()));
+        self.leave_begun(&mut scan)?;
         scan.nested.sort();
         scan.submodules.sort();
         Ok(scan)
@@ -111,6 +112,7 @@ impl Worktree {
             }
         }
         scan.candidates.retain(|path| !self.is_excluded(path.as_bstr()));
+        self.leave_begun(&mut scan)?;
         Ok(scan)
     }
 

@@ -1,0 +1,122 @@
+//! What the setup of a worktree makes is what work begins with: in no commit, and there after every reset.
+
+use crate::sessions::{Gate, graph, tool};
+use crate::support::TestEnv;
+use crate::trees::garden::{APPROVES, Garden, Tree};
+
+/// A new file, a change of a tracked one, and one less.
+const SETUP: &str = "mkdir -p made; echo s > made/new; echo 2 >> lock; rm gone";
+
+fn world() -> TestEnv {
+    let env = TestEnv::with_repo();
+    env.write("repo/lock", "1\n");
+    env.write("repo/gone", "still here\n");
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "A lock file"]);
+    env.configure(&format!("worktrees: {{setup: '{SETUP}'}}\n"));
+    env
+}
+
+fn kept(env: &TestEnv) -> String {
+    env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"])
+}
+
+#[test]
+fn what_setup_makes_is_in_no_commit_until_somebody_changes_it() {
+    let env = world();
+    let dot = graph(
+        "four",
+        &(tool("first", "cat lock made/new > seen")
+            + &tool("second", "echo more >> made/new")
+            + &tool("third", "echo mine >> lock")
+            + &tool("fourth", "rm made/new; echo back > gone")
+            + "start -> first -> second -> third -> fourth -> exit"),
+    );
+    let ran = env.run(&dot, &[]).expect(0);
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [vec!["seen"], vec!["made/new"], vec!["lock"], vec!["gone", "made/new"]]);
+    assert_eq!(env.committed("seen"), "1\n2\ns", "the setup was there to work with");
+    assert_eq!(env.committed("lock"), "1\n2\nmine");
+    let warned: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("`worktrees.setup` has changed")).collect();
+    assert_eq!(warned.len(), 1, "{ran}");
+    assert!(warned[0].contains("`gone` (tracked), `lock` (tracked), `made/new`;"), "{}", warned[0]);
+    assert_eq!(kept(&env), "");
+}
+
+#[test]
+fn a_setup_that_git_ignores_is_not_spoken_of() {
+    let env = world();
+    env.configure("worktrees: {setup: 'echo s > \"$(git rev-parse --git-path s)\"; touch lock'}\n");
+    let ran = env.run(&graph("one", &(tool("work", "echo 1 > one") + "start -> work -> exit")), &[]).expect(0);
+    assert!(!ran.stderr.contains("worktrees.setup"), "{ran}");
+    assert_eq!(env.changed(&env.commits()[0]), ["one"]);
+}
+
+#[test]
+fn a_kill_and_a_resume_leave_the_setup_as_it_was() {
+    let env = world();
+    let gate = Gate::new(&env, "second");
+    // The first time it changes everything and waits; the second time it finds the gate open and what it began with.
+    let passed = env.root().join("second.passed");
+    let spoil = format!("test -e '{}' || (rm made/new; echo bad > lock; echo half > half)", passed.display());
+    let second = format!("{spoil}; ({}); cat lock made/new > seen", gate.command());
+    let dot =
+        graph("two", &(tool("first", "echo 1 > one") + &tool("second", &second) + "start -> first -> second -> exit"));
+    let mut run = env.start(&dot, &[]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end().expect(137);
+    gate.open(held);
+    let ran = env.resume(&[]).expect(0);
+    assert_eq!(env.committed("seen"), "1\n2\ns");
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [["one"], ["seen"]]);
+    let kept = kept(&env);
+    assert_eq!(env.git(&["show", &format!("{kept}:lock")]), "bad", "what it had changed is kept: {ran}");
+    assert!(!ran.stderr.contains("worktrees.setup"), "it has not run again: {ran}");
+}
+
+#[test]
+fn a_node_that_must_not_write_gives_the_setup_back() {
+    let env = world();
+    let check =
+        " check [shape=parallelogram, write=false, tool_command=\"rm made/new; echo bad > lock; echo x > junk\"]\n";
+    let dot = graph(
+        "two",
+        &(check.to_owned()
+            + &tool("work", "cat lock made/new > seen; test ! -e gone")
+            + "start -> check -> work -> exit"),
+    );
+    env.run(&dot, &[]).expect(0);
+    assert_eq!(env.committed("seen"), "1\n2\ns");
+    assert_eq!(env.commits().len(), 1);
+    assert_eq!(env.changed(&env.commits()[0]), ["seen"]);
+    // What is left in the worktree is nobody's work, so removing the session keeps nothing of it.
+    let before = kept(&env);
+    env.git(&["merge", "--quiet", &env.branch()]);
+    let ran = env.pleach(&["rm", &env.session()]).expect(0);
+    assert_eq!(kept(&env), before, "{ran}");
+}
+
+#[test]
+fn the_tasks_of_a_tree_share_a_setup_that_never_lands() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+    garden.configure("worktrees: {setup: 'echo s > made; echo 2 >> README.md'}\n");
+    garden.agent("cat made README.md > \"$task.txt\"; echo Done.", APPROVES);
+    let readme = garden.env.git(&["show", "main:README.md"]);
+    let ran = garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "T002.txt", "task-tree.json"]);
+    assert_eq!(garden.env.git(&["show", "main:README.md"]), readme);
+    for task in ["T001", "T002"] {
+        assert_eq!(garden.env.read(format!("repo/{task}.txt")), format!("s\n{readme}\n2\n"));
+    }
+    assert_eq!(ran.stderr.matches("`worktrees.setup` has changed").count(), 1, "{ran}");
+    assert_eq!(kept(&garden.env), "", "nothing of it had to be kept");
+    // Another run finds the same working copy.
+    garden.plant(&Tree::of(&["T001", "T002: T001", "T003: T002"]));
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.env.read("repo/T003.txt"), format!("s\n{readme}\n2\n"));
+    assert_eq!(garden.env.git(&["show", "main:README.md"]), readme);
+    assert_eq!(kept(&garden.env), "");
+}

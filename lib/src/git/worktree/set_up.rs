@@ -1,0 +1,211 @@
+//! What a worktree begins with: what its setup has made of the files of the tree before anybody worked there. That is no
+//! change of anybody's, until somebody changes it again. It is kept beside the worktree's index, and goes with it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::index::entry::{Mode, Stat};
+
+use super::cache::Known;
+use super::files::Found;
+use super::filters::Filters;
+use super::{Limits, Scan, Worktree};
+use crate::git::error::{Error, IoContext as _};
+use crate::ids::RepoPath;
+
+/// The file in a worktree's git directory that says it is set up, and what that has changed.
+const FILE: &str = "pleach-set-up";
+
+/// More files than this are not brought back once somebody has changed or removed them.
+const BROUGHT_BACK: usize = 5_000;
+
+/// The files a setup has changed.
+pub(super) type Begun = BTreeMap<BString, Made>;
+
+/// What a setup has made of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Made {
+    /// What the tree had.
+    of: Option<Object>,
+    /// What it is.
+    is: Option<Object>,
+    /// Its stat when it was last seen to be that.
+    stat: Option<Stat>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Object {
+    id: gix::ObjectId,
+    mode: Mode,
+}
+
+impl From<Known> for Object {
+    fn from(known: Known) -> Self {
+        Self { id: known.id, mode: known.mode }
+    }
+}
+
+impl Worktree {
+    /// Whether a worktree with this git directory is set up.
+    pub fn is_set_up(git_dir: &Path) -> bool {
+        git_dir.join(FILE).exists()
+    }
+
+    /// Takes all that differs from the tree now for what the worktree begins with, and says that it is set up. Returns
+    /// the paths, and whether each is a file of the tree.
+    pub fn set_up(&mut self, is_changed: bool) -> Result<Vec<(RepoPath, bool)>, Error> {
+        let scan = if is_changed { self.scan()? } else { Scan::default() };
+        let keep = scan.candidates.len() <= BROUGHT_BACK;
+        let mut kept = self.repo.writer();
+        let mut filters = Filters::new(self)?;
+        for path in &scan.candidates {
+            let of = self.cache.known(path.as_bstr()).map(Object::from);
+            let mut passing = self.repo.writer();
+            let writer = if keep { &mut kept } else { &mut passing };
+            let (is, stat) = match self.read(path.as_bstr(), &mut filters, writer, &Limits::default())? {
+                Found::File(known) => (Some(Object::from(known.clone())), Some(known.stat)),
+                Found::Gone => (None, None),
+                // What is not committed anyway says so by itself.
+                Found::Same | Found::Held(_) => continue,
+            };
+            if of != is {
+                self.begun.insert(path.clone(), Made { of, is, stat });
+            }
+        }
+        drop(filters);
+        kept.flush()?;
+        let (file, new) = (self.git_dir.join(FILE), self.git_dir.join(format!("{FILE}.new")));
+        std::fs::write(&new, write(&self.begun)).at("write", &new)?;
+        std::fs::rename(&new, &file).at("write", &file)?;
+        Ok(self.begun.iter().map(|(path, made)| (RepoPath::new(path.to_vec()), made.of.is_some())).collect())
+    }
+
+    /// What a worktree has begun with; nothing where it was not set up, or so long ago that it was not noted.
+    pub(super) fn read_begun(git_dir: &Path) -> Begun {
+        std::fs::read(git_dir.join(FILE)).map(|text| read(&text)).unwrap_or_default()
+    }
+
+    /// Takes out of a scan what is still as the setup has made it.
+    pub(super) fn leave_begun(&mut self, scan: &mut Scan) -> Result<(), Error> {
+        if self.begun.is_empty() {
+            return Ok(());
+        }
+        let mut filters = None;
+        let mut seen = Vec::new();
+        for path in scan.candidates.iter().filter(|path| self.is_begun(path.as_bstr())) {
+            let made = self.begun[path];
+            let metadata = gix::index::fs::Metadata::from_path_no_follow(&self.place(path.as_bstr())).ok();
+            let stat = metadata.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
+            if made.is.is_some() && stat.is_some() && made.stat == stat {
+                seen.push((path.clone(), made.stat));
+                continue;
+            }
+            let filters = match &mut filters {
+                Some(filters) => filters,
+                None => filters.insert(Filters::new(self)?),
+            };
+            let mut passing = self.repo.writer();
+            match self.read(path.as_bstr(), filters, &mut passing, &Limits::default())? {
+                Found::File(known) if made.is == Some(known.clone().into()) => {
+                    seen.push((path.clone(), Some(known.stat)));
+                }
+                Found::Gone if made.is.is_none() => seen.push((path.clone(), None)),
+                _ => {}
+            }
+        }
+        drop(filters);
+        for (path, stat) in seen {
+            scan.candidates.remove(&path);
+            if let Some(made) = self.begun.get_mut(&path) {
+                made.stat = stat;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the tree has at a path what it had when the setup changed that.
+    fn is_begun(&self, path: &BStr) -> bool {
+        let made = self.begun.get(path.as_bytes().as_bstr());
+        made.is_some_and(|made| made.of == self.cache.known(path).map(Object::from))
+    }
+
+    /// What the setup has made of a file, where the tree still is as it was then and the content is still there. Within
+    /// it, none stands for a file it removed.
+    pub(super) fn begun_with(&self, path: &BStr) -> Option<Option<Known>> {
+        if !self.is_begun(path) {
+            return None;
+        }
+        let made = self.begun.get(path.as_bytes().as_bstr())?;
+        match made.is {
+            None => Some(None),
+            Some(Object { id, mode }) => {
+                self.handle.has_object(id).then_some(Some(Known { id, mode, stat: Stat::default() }))
+            }
+        }
+    }
+
+    /// The files of the setup that somebody has removed since and that are in no tree.
+    pub(super) fn begun_and_gone(&self) -> Vec<(BString, Known)> {
+        let new = self.begun.iter().filter(|(path, made)| {
+            made.of.is_none() && made.is.is_some() && self.place(path.as_bstr()).symlink_metadata().is_err()
+        });
+        new.filter_map(|(path, _)| Some((path.clone(), self.begun_with(path.as_bstr())??))).collect()
+    }
+}
+
+fn write(begun: &Begun) -> Vec<u8> {
+    let object = |object: Option<Object>| match object {
+        Some(Object { id, mode }) => format!("{:o}:{id}", mode.bits()),
+        None => "-".to_owned(),
+    };
+    let line = |(path, made): (&BString, &Made)| {
+        [format!("{} {} ", object(made.of), object(made.is)).as_bytes(), path.as_slice(), b"\0"].concat()
+    };
+    begun.iter().flat_map(line).collect()
+}
+
+fn read(text: &[u8]) -> Begun {
+    text.split(|byte| *byte == 0).filter_map(line).collect()
+}
+
+fn line(line: &[u8]) -> Option<(BString, Made)> {
+    let mut parts = line.splitn(3, |byte| *byte == b' ');
+    let mut object = || -> Option<Option<Object>> {
+        let text = std::str::from_utf8(parts.next()?).ok()?;
+        if text == "-" {
+            return Some(None);
+        }
+        let (mode, id) = text.split_once(':')?;
+        let mode = Mode::from_bits(u32::from_str_radix(mode, 8).ok()?)?;
+        Some(Some(Object { id: gix::ObjectId::from_hex(id.as_bytes()).ok()?, mode }))
+    };
+    let (of, is) = (object()?, object()?);
+    let path = BString::from(parts.next()?);
+    Some((path, Made { of, is, stat: None }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_begun_with_is_read_as_it_was_written() {
+        let id = gix::ObjectId::from_hex(b"0123456789012345678901234567890123456789").unwrap();
+        let file = Some(Object { id, mode: Mode::FILE });
+        let program = Some(Object { id, mode: Mode::FILE_EXECUTABLE });
+        let made = |of, is| Made { of, is, stat: None };
+        let begun: Begun = [
+            (BString::from("a b\nc"), made(None, file)),
+            (BString::from(&b"\xff"[..]), made(file, program)),
+            (BString::from("gone"), made(file, None)),
+        ]
+        .into();
+        let again = read(&write(&begun));
+        assert_eq!(again.len(), 3);
+        for (path, made) in &begun {
+            assert_eq!((again[path].of, again[path].is), (made.of, made.is), "{path}");
+        }
+        assert!(read(b"").is_empty() && read(b"torn 1").is_empty());
+    }
+}
