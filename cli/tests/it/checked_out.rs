@@ -260,3 +260,38 @@ fn a_task_goes_on_from_what_somebody_else_commits_on_its_branch() {
     assert_eq!(garden.files("main"), ["README.md", "T001.txt", "mine", "task-tree.json"]);
     assert_eq!(garden.times_asked("T001", "implement"), 1, "what is done is not done again");
 }
+
+#[test]
+fn a_checkout_of_a_phases_branch_follows_it() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]));
+    let phase = ["--isolation", "phase"];
+    garden.gardener(&phase).expect(0);
+    let there = garden.env.root().join("there");
+    garden.env.git(&["worktree", "add", "--quiet", there.to_str().unwrap(), "pleach/phase/main/phase1"]);
+    // The phase begins once more, at what the target is now.
+    garden.commit("mine", "by the user\n");
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    garden.gardener(&phase).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    assert_eq!(garden.env.git_in(&there, &["status", "--porcelain"]), "");
+    assert_eq!(garden.env.read("there/mine"), "by the user\n");
+    assert_eq!(garden.env.read("there/T001.txt"), garden.env.read("repo/T001.txt"));
+}
+
+#[test]
+fn a_commit_in_the_checkout_that_held_the_branch_back_is_said_at_the_end() {
+    let three = Three::new();
+    let env = &three.env;
+    let mut run = three.start();
+    let held = three.gates[0].reached(&mut run);
+    env.git(&["switch", "--quiet", &env.branch()]);
+    env.write("repo/two", "mine\n");
+    three.gates[0].open(held);
+    let held = three.gates[1].reached(&mut run);
+    let mine = commit(env, "two");
+    three.gates[1].open(held);
+    let ran = run.end().expect(1);
+    assert!(ran.stdout.contains("somebody has moved it to"), "{ran}");
+    assert_eq!(env.git(&["rev-parse", "HEAD"]), mine);
+    assert_eq!(env.git(&["status", "--porcelain"]), "");
+}

@@ -235,7 +235,47 @@ fn a_second_writer_is_refused() {
     run.end().expect(0);
 }
 
+#[test]
+fn sessions_that_start_at_once_each_get_a_worktree() {
+    let env = TestEnv::with_repo();
+    env.pipeline(&one("echo \"$PLEACH_SESSION\" > who"));
+    let runs: Vec<Running<'_>> = (0..6).map(|_| env.spawn(&["-y", "run", "../pipeline.dot"])).collect();
+    for run in runs {
+        run.end().expect(0);
+    }
+    let sessions = env.sessions();
+    assert_eq!(sessions.len(), 6);
+    let worktrees = env.git(&["worktree", "list", "--porcelain"]);
+    for session in &sessions {
+        assert_eq!(worktrees.matches(&format!("/{session}/main\n")).count(), 1, "{worktrees}");
+        assert_eq!(env.git(&["show", &format!("pleach/one/{session}:who")]), *session);
+        assert_eq!(env.git(&["rev-list", "--count", &format!("main..pleach/one/{session}")]), "1");
+    }
+    assert_eq!(env.git(&["worktree", "prune", "--verbose", "--dry-run"]), "", "none is half made");
+}
+
 // ---- what is not committed
+
+#[test]
+fn what_one_session_has_not_committed_another_does_not_see() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "work");
+    let work = format!("echo half > half; echo changed > README.md; git add -A; ({}); rm half", gate.command());
+    let mut run = env.start(&one(&work), &[]);
+    let held = gate.reached(&mut run);
+    let first = env.session();
+    assert_eq!(fs::read_to_string(env.worktree().join("half")).unwrap(), "half\n", "it is there, and uncommitted");
+    fs::write(env.root().join("other.dot"), one("ls > seen; cat README.md >> seen; git status --porcelain >> seen"))
+        .unwrap();
+    env.pleach(&["-y", "run", "../other.dot"]).expect(0);
+    let second = env.sessions().into_iter().find(|id| *id != first).expect("a second session");
+    let seen = env.git(&["show", &format!("pleach/one/{second}:seen")]);
+    assert_eq!(seen, "README.md\nseen\n# A repository\n?? seen");
+    gate.open(held);
+    run.end().expect(0);
+    assert_eq!(env.git(&["diff", "--name-only", "main", &format!("pleach/one/{first}")]), "README.md");
+    assert_eq!(env.git(&["diff", "--name-only", "main", &format!("pleach/one/{second}")]), "seen");
+}
 
 #[test]
 fn dirty_files_are_named_in_a_warning() {

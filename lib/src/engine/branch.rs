@@ -71,8 +71,15 @@ impl Session {
     /// Tries once more to bring a branch forward that could not follow.
     pub(super) fn catch_up(&mut self) -> Result<(), Error> {
         let Some(Behind { at, tip, .. }) = self.behind.clone() else { return Ok(()) };
-        let from = self.left_at(at, tip)?;
-        self.bring_from(from, tip, "pleach: turn", LAST_PATIENCE)
+        let brought = self.left_at(at, tip).and_then(|from| self.bring_from(from, tip, "pleach: turn", LAST_PATIENCE));
+        match brought {
+            // Somebody has moved it by now. All that was to be done is done, and recorded.
+            Err(Error::Workspace(moved)) if moved.is_of_own_branch() => {
+                self.behind = None;
+                Ok(())
+            }
+            brought => brought,
+        }
     }
 
     /// Where a branch stands that was left behind: there, or further on, as somebody has brought it.

@@ -76,7 +76,14 @@ impl Session {
             let id = new_session_id();
             let (started, locks) = match task {
                 Some(task) => (task.started(&request)?, Locks::beside(&repo, &id, task.seat.lock.clone())?),
-                None => (request.started(&repo, &id)?, Locks::take(&repo, &id)?),
+                None => {
+                    let started = request.started(&repo, &id)?;
+                    // Somebody's, also where its record is not: a clone has branches alone.
+                    if has_branch(&repo, &started)? {
+                        continue;
+                    }
+                    (started, Locks::take(&repo, &id)?)
+                }
             };
             let recorder = Recorder::create(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone());
             let mut recorder = recorder.on_task(task.map(|task| task.of.id.clone()));
@@ -325,6 +332,16 @@ impl StartRequest {
         }
         Ok(())
     }
+}
+
+/// Whether a branch a session is to have is there already.
+fn has_branch(repo: &Repo, started: &PipelineStarted) -> Result<bool, Error> {
+    for branch in started.branches.values() {
+        if repo.reference(&branch_ref(branch))?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// A branch that is a directory of another's name makes that name impossible. Found before anything is written, because

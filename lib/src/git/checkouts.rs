@@ -29,26 +29,16 @@ struct Linked {
     is_locked: bool,
 }
 
-impl Seen {
-    /// Whether some HEAD names a branch: git can only say of those that they have it.
-    fn names(&self, branch: &str) -> bool {
-        let heads = self.linked.iter().map(|linked| &linked.head).chain([&self.main]);
-        let mut named = heads.flatten().filter_map(|head| head.strip_prefix(b"ref:"));
-        named.any(|name| name.trim_ascii() == branch.as_bytes())
-    }
-}
-
 impl Repo {
     /// The checkouts that have a branch checked out: the main one, linked worktrees. Those that were deleted without
     /// telling git are left out.
     pub fn checkouts_of(&self, branch: &BranchName) -> Result<Vec<PathBuf>, Error> {
         let name = full_name(branch);
-        // Looked at before git is asked: what changes meanwhile is noticed the next time.
-        let now = look(self.common_dir())?;
-        if !now.names(&name) {
+        // git can only say of those that have it that they do. Mostly there is none, which costs no process.
+        if !is_named(self.common_dir(), &name)? {
             return Ok(Vec::new());
         }
-        let all = self.checkouts(now)?.into_iter().enumerate();
+        let all = self.checkouts()?.into_iter().enumerate();
         let has_it = all.filter(|(_, one)| one.branch.as_ref() == Some(&name) && one.prunable.is_none());
         Ok(has_it.map(|(index, one)| if index == 0 { self.main_checkout(one.path) } else { one.path }).collect())
     }
@@ -59,7 +49,9 @@ impl Repo {
         self.workdir().filter(|_| is_own).map_or(listed, Path::to_owned)
     }
 
-    fn checkouts(&self, now: Seen) -> Result<Vec<Listed>, Error> {
+    fn checkouts(&self) -> Result<Vec<Listed>, Error> {
+        // Looked at before git is asked: what changes meanwhile is noticed the next time.
+        let now = look(self.common_dir())?;
         let mut known = self.shared.checkouts.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some((_, all)) = known.as_ref().filter(|(seen, _)| *seen == now) {
             return Ok(all.clone());
@@ -68,6 +60,25 @@ impl Repo {
         *known = Some((now, all.clone()));
         Ok(all)
     }
+}
+
+/// Whether the HEAD of some checkout names a branch.
+fn is_named(common: &Path, name: &str) -> Result<bool, Error> {
+    let names_it = |dir: &Path| {
+        let head = branch(&dir.join("HEAD"));
+        head.is_some_and(|head| head.strip_prefix(b"ref:").is_some_and(|to| to.trim_ascii() == name.as_bytes()))
+    };
+    let all = common.join("worktrees");
+    let entries = match std::fs::read_dir(&all) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(names_it(common)),
+        entries => entries.at("list", &all)?,
+    };
+    for entry in entries {
+        if names_it(&entry.at("list", &all)?.path()) {
+            return Ok(true);
+        }
+    }
+    Ok(names_it(common))
 }
 
 fn look(common: &Path) -> Result<Seen, Error> {

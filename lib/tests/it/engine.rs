@@ -270,3 +270,30 @@ scripts:
     assert_eq!(ended, Ended::Completed);
     assert_eq!(session.state.threads["t"].len(), 2, "both nodes are turns of one conversation");
 }
+
+/// A session's name is drawn, and here the same is drawn twice: the branch of the first is there, its record is not, as
+/// in a clone that has branches alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_branch_name_that_is_taken_is_left_alone_and_another_is_drawn() {
+    let world = World::new();
+    let dot = r#"digraph tools {
+        start [shape=Mdiamond]
+        make [shape=parallelogram, tool_command="date +%N > a.txt"]
+        exit [shape=Msquare]
+        start -> make -> exit
+    }"#;
+    fastrand::seed(7);
+    let (first, ..) = world.run(dot, world.engine(None, BTreeMap::new())).await;
+    fastrand::seed(7);
+    assert_eq!(pleach::workspace::new_session_id(), first.id, "the same is drawn again");
+    let branch = format!("pleach/tools/{}", first.id);
+    let tip = world.git(&["rev-parse", &branch], &world.repo_path());
+    let record = format!("refs/pleach/sessions/{}/main", first.id);
+    world.git(&["update-ref", "-d", &record], &world.repo_path());
+    fastrand::seed(7);
+    let (second, ended, _) = world.run(dot, world.engine(None, BTreeMap::new())).await;
+    assert_eq!(ended, Ended::Completed);
+    assert_ne!(second.id, first.id);
+    assert_eq!(world.git(&["rev-parse", &branch], &world.repo_path()), tip);
+    assert_ne!(world.git(&["rev-parse", &format!("pleach/tools/{}", second.id)], &world.repo_path()), tip);
+}

@@ -263,6 +263,27 @@ fn a_verdict_nobody_can_read_twice_is_a_rejection() {
 }
 
 #[test]
+fn a_killed_run_skips_what_is_complete_and_works_what_is_ready_next() {
+    let garden = Garden::new(&Tree::of(&["T003: T002", "T002: T001", "T001"]));
+    let gate = Gate::new(&garden.env, "second");
+    garden.agent(&format!("{WRITES}; test $task != T002 || {{ {}; }}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end().expect(137);
+    drop(held);
+    garden.env.assert_no_process_left();
+    assert_eq!(garden.completed(), ["T001"]);
+    let done = garden.env.git(&["rev-parse", "main"]);
+    gate.stay_open();
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("1 of 3 tasks done"), "what is complete is found in history: {ran}");
+    assert_eq!(garden.completed(), ["T001", "T002", "T003"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 1, "and not worked again");
+    garden.env.git(&["merge-base", "--is-ancestor", &done, "main"]);
+}
+
+#[test]
 fn attempts_are_counted_on_after_a_kill() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
     let gate = Gate::new(&garden.env, "agent");

@@ -113,6 +113,9 @@ fn what_fails_is_told_with_its_attempt_and_its_log() {
     assert!(Regex::new(r"^logs/T001_test_\d{8}T\d{6}\.log$").unwrap().is_match(log), "{log}");
     assert_eq!(garden.file(&red.id, log), "=== unit stdout ===\nsaid\n=== unit stderr ===\nno good");
     assert_eq!(steps[6].body, "Review:\nThe name is wrong.\nREJECTED: the name");
+    let results = [(1, "Arborist-Result"), (3, "Arborist-Test"), (6, "Arborist-Review")];
+    let results = results.map(|(step, key)| steps[step].trailer(key).unwrap_or_default());
+    assert_eq!(results, ["fail", "fail", "rejected"]);
     let done = steps.last().unwrap();
     assert!(done.body.starts_with("Completed after 4 attempt(s). Report: reports/T001_run_"), "{}", done.body);
 }

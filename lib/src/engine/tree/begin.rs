@@ -334,6 +334,11 @@ impl TreeRun<'_> {
             }
         }
         if let Some(checkout) = self.repo.checkouts_of(&on)?.into_iter().next() {
+            if let Some(tip) = tip
+                && self.repo.is_ancestor(tip, target)?
+            {
+                return Ok(self.repo.fast_forward(&on, tip, target)?);
+            }
             let why = format!(
                 "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
                 checkout.display()

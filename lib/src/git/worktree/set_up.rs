@@ -17,8 +17,9 @@ use crate::ids::RepoPath;
 /// The file in a worktree's git directory that says it is set up, and what that has changed.
 const FILE: &str = "pleach-set-up";
 
-/// More files than this are not brought back once somebody has changed or removed them.
-const BROUGHT_BACK: usize = 5_000;
+/// Files beyond these are not brought back once somebody has changed or removed them.
+const MOST_FILES: usize = 5_000;
+const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The files a setup has changed.
 pub(super) type Begun = BTreeMap<BString, Made>;
@@ -56,13 +57,20 @@ impl Worktree {
     /// the paths, and whether each is a file of the tree.
     pub fn set_up(&mut self, is_changed: bool) -> Result<Vec<(RepoPath, bool)>, Error> {
         let scan = if is_changed { self.scan()? } else { Scan::default() };
-        let keep = scan.candidates.len() <= BROUGHT_BACK;
+        let mut room = if scan.candidates.len() <= MOST_FILES { MOST_BYTES } else { 0 };
         let mut kept = self.repo.writer();
         let mut filters = Filters::new(self)?;
         for path in &scan.candidates {
             let of = self.cache.known(path.as_bstr()).map(Object::from);
+            let size = self.place(path.as_bstr()).symlink_metadata().map_or(0, |metadata| metadata.len());
             let mut passing = self.repo.writer();
-            let writer = if keep { &mut kept } else { &mut passing };
+            let writer = match room.checked_sub(size) {
+                Some(rest) => {
+                    room = rest;
+                    &mut kept
+                }
+                None => &mut passing,
+            };
             let (is, stat) = match self.read(path.as_bstr(), &mut filters, writer, &Limits::default())? {
                 Found::File(known) => (Some(Object::from(known.clone())), Some(known.stat)),
                 Found::Gone => (None, None),
