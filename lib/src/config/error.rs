@@ -4,10 +4,17 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use crate::redact::Redactor;
+use regex::Regex;
+
+use crate::redact::{Redactor, is_secret_name};
 
 /// Knows tokens by their shape, for excerpts.
 static TOKENS: LazyLock<Redactor> = LazyLock::new(|| Redactor::new([("", ""); 0]));
+
+/// A key and what stands before its value.
+static KEY: LazyLock<Regex> = LazyLock::new(|| {
+    Regex::new(r#"["']?(?<name>[A-Za-z_][A-Za-z0-9_.-]*)["']?\s*[:=]\s*"#).expect("a constant pattern")
+});
 
 /// The layers of configuration, from the weakest to the strongest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,11 +133,36 @@ impl ConfigError {
         self.column = Some(column);
         self.excerpt = text.lines().nth(line as usize - 1).map(|excerpt| {
             let rest = excerpt.trim_end().chars().count().saturating_sub(column.saturating_sub(1) as usize);
-            let clean = TOKENS.text(excerpt.trim_end()).replace('\t', " ");
+            let clean = TOKENS.text(&masked(excerpt.trim_end())).replace('\t', " ");
             (clean, width.clamp(1, (rest as u32).max(1)))
         });
         self
     }
+}
+
+/// A line of a file without the values of keys that are named like secrets.
+fn masked(line: &str) -> String {
+    let mut shown = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(found) = KEY.captures(rest) {
+        let (whole, name) = (found.get(0).expect("group 0 is the match"), &found["name"]);
+        shown.push_str(&rest[..whole.end()]);
+        rest = &rest[whole.end()..];
+        if !is_secret_name(name) {
+            continue;
+        }
+        // Between braces a bare value ends with a comma, elsewhere with its line.
+        let bare: &[char] = if shown.contains('{') { &[',', '}'] } else { &[] };
+        let end = match rest.chars().next() {
+            Some(quote @ ('"' | '\'')) => rest[1..].find(quote).map_or(rest.len(), |end| end + 2),
+            _ => rest.find(bare).unwrap_or(rest.len()),
+        };
+        if !rest[..end].trim().is_empty() {
+            shown.push_str(&format!("[redacted:{name}]"));
+        }
+        rest = &rest[end..];
+    }
+    shown + rest
 }
 
 impl fmt::Display for ConfigError {

@@ -271,7 +271,7 @@ worktrees: {base: ~/wt}
     Did you mean `path`?
 
     /p/pleach.yaml:11:1: unknown key `api_key`
-     11 | api_key: [redacted:token]
+     11 | api_key: [redacted:api_key]
         | ^^^^^^^
     Keys do not belong in configuration files: set the provider's variable (such as ANTHROPIC_API_KEY), or `api_key_command`.
 
@@ -676,5 +676,26 @@ proptest! {
         if let Ok(partial) = parse_project(&text, Path::new("pleach.yaml")) {
             let _ = partial.keys();
         }
+    }
+}
+
+#[test]
+fn excerpts_show_no_secrets() {
+    for (text, shown) in [
+        (
+            "agents: {a: {env: {CORP_API_TOKEN: hunter2, MODE: fast}}}",
+            "env: {CORP_API_TOKEN: [redacted:CORP_API_TOKEN], MODE: fast}}}",
+        ),
+        ("agents: {a: {env: {\"CORP_API_TOKEN\": 'hun,ter2'}}}", "{\"CORP_API_TOKEN\": [redacted:CORP_API_TOKEN]}}}"),
+        (
+            "agents:\n  a:\n    env:\n      CORP_API_TOKEN: hunter2, and more",
+            "4 |       CORP_API_TOKEN: [redacted:CORP_API_TOKEN]\n",
+        ),
+        ("api_key: hunter2", "1 | api_key: [redacted:api_key]\n"),
+    ] {
+        let layer = Layer::file(Level::Project, "/p/pleach.yaml", text.to_owned());
+        let errors = resolve(vec![layer]).unwrap_err();
+        let said: String = errors.iter().map(|error| error.to_string()).collect();
+        assert!(said.contains(shown) && !said.contains("hunter2") && !said.contains("ter2"), "{said}");
     }
 }
