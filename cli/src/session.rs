@@ -17,7 +17,7 @@ use pleach::ids::{BranchName, RepoName};
 use pleach::llm::{Providers, Script};
 use pleach::plan::pipeline::Node;
 use pleach::process::sandbox::{self, Chosen};
-use pleach::process::{Cancel, Canceller, Spawner};
+use pleach::process::{self, Cancel, Canceller, Spawner};
 use pleach::text::counted;
 use pleach::workspace::{WorkingCopy, WorktreeSettings, repo_name};
 
@@ -75,6 +75,8 @@ pub struct Built {
 pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
     let shim = own_program()
         .map_err(|error| Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error))?;
+    process::keep_private()
+        .map_err(|error| Failure::new(Exit::Environment, "pleach cannot keep its keys to itself").because(&error))?;
     let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &settings.environment);
     let (canceller, cancel) = Cancel::new();
     let protection = protection(settings, config)?;

@@ -51,7 +51,17 @@ scripts:
 /// A world whose agent is the fake one, which talks to a model in this language through the gateway.
 fn world(language: &str, provider: &str, providers: &str) -> TestEnv {
     let env = TestEnv::with_repo();
-    let steps = format!("shell \"env > {}/seen.env\"\nconverse {language}\n", env.root().display());
+    let root = env.root().display();
+    // What is above the agent and its guard, looked at without privileges, as another program of the same user would.
+    let look = format!(
+        "up() {{ p=$(cut -d ' ' -f 4 /proc/$p/stat); }}\n\
+         p=$$; until test $p = 1 || grep -q exec-guard /proc/$p/comm; do up; done; up; plain=\n\
+         test $(id -u) = 0 && plain='setpriv --bounding-set=-all --inh-caps=-all'\n\
+         $plain cat /proc/$p/cmdline > {root}/seen.line; $plain cat /proc/$p/environ > {root}/seen.above; true\n"
+    );
+    let look = env.write("look.sh", look);
+    let look = look.display();
+    let steps = format!("shell \"env > {root}/seen.env\"\nshell \"sh {look}\"\nconverse {language}\n");
     let play = env.write("play", steps);
     env.write("script.yaml", SCRIPT);
     configure(&env, &play, provider, providers);
@@ -161,6 +171,8 @@ fn the_real_key_goes_to_the_provider_and_nowhere_else() {
     assert!(seen.iter().all(|seen| seen.headers["x-api-key"] == KEY && !seen.headers.contains_key("authorization")));
     let environment = env.read("seen.env");
     assert!(!environment.contains(KEY));
+    assert!(env.read("seen.line").contains("\0run\0"), "it was pleach that was looked at");
+    assert_eq!(env.read("seen.above"), "", "what pleach knows is its own");
     let variable = |name: &str| environment.lines().find_map(|line| line.strip_prefix(&format!("{name}=")));
     let base = variable("ANTHROPIC_BASE_URL").unwrap();
     assert!(base.starts_with("http://127.0.0.1:"), "{base}");

@@ -41,6 +41,14 @@ pub use sandbox::{Connect, Sandbox};
 pub use shim::exec_main;
 pub use spawner::Spawner;
 
+/// Keeps other processes of the same user from reading the memory and the variables of this one, where keys are. No
+/// cores are dumped from then on. What it starts is not concerned.
+pub fn keep_private() -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
+    Ok(())
+}
+
 /// Why a command could not be started or followed to its end. A command that ran and failed is no error but an [`Exit`].
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {

@@ -158,8 +158,11 @@ impl Holder {
             return false;
         }
         let Ok(lock) = std::fs::metadata(common_dir.join("pleach/lock").join(name)) else { return false };
-        let Ok(open) = std::fs::read_dir(format!("/proc/{process}/fd")) else {
-            return !Path::new("/proc/self").exists();
+        let open = match std::fs::read_dir(format!("/proc/{process}/fd")) {
+            Ok(open) => open,
+            // A process that holds keys does not let others look.
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => return true,
+            Err(_) => return !Path::new("/proc/self").exists(),
         };
         // Looked at, never opened: what a foreign process has open may block its reader.
         open.flatten().filter_map(|entry| std::fs::metadata(entry.path()).ok()).any(|file| is_same(&file, &lock))

@@ -247,3 +247,70 @@ async fn devices_and_shared_memory_can_be_used() {
     }
     assert_eq!(output.stdout.to_text(), "[1, 2]\n3\n", "{}", output.stderr.to_text());
 }
+
+/// What is left to root: the owners and modes of files, being another user, low ports.
+const KEPT: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 4 | 1 << 5 | 1 << 6 | 1 << 7 | 1 << 10;
+
+async fn nothing_of_others_can_be_read(by: Availability) {
+    let ground = Ground::new(by);
+    let me = std::process::id();
+    let script = format!(
+        "cat /proc/{me}/environ; head -c 1 /proc/{me}/mem; readlink /proc/{me}/fd/1 /proc/{me}/cwd; \
+         grep -E '^Cap(Prm|Eff|Inh|Amb)' /proc/self/status | cut -f 2 > caps"
+    );
+    let output = ground.run(&script, ground.sandbox()).await;
+    assert_eq!((output.exit, output.stdout.to_text().as_str()), (Exit::Code(0), ""), "{}", output.stderr.to_text());
+    if !rustix::process::getuid().is_root() {
+        return;
+    }
+    let caps = fs::read_to_string(ground.path("in/caps")).unwrap();
+    let caps: Vec<u64> = caps.lines().map(|line| u64::from_str_radix(line, 16).unwrap()).collect();
+    assert!(caps.len() == 4 && caps.iter().all(|caps| caps & !KEPT == 0), "{caps:x?}");
+    let output = ground.run("touch mine && chown 1:1 mine && chmod 0 mine && cat mine", ground.sandbox()).await;
+    assert_eq!(output.exit, Exit::Code(0), "root still works on files: {}", output.stderr.to_text());
+}
+
+#[tokio::test]
+async fn under_landlock_nothing_of_others_can_be_read() {
+    let Some(by) = landlock(3, "under_landlock_nothing_of_others_can_be_read") else { return };
+    nothing_of_others_can_be_read(by).await;
+}
+
+#[tokio::test]
+async fn under_bubblewrap_nothing_of_others_can_be_read() {
+    let Some(by) = bubblewrap("under_bubblewrap_nothing_of_others_can_be_read") else { return };
+    nothing_of_others_can_be_read(by).await;
+}
+
+#[tokio::test]
+async fn nobody_types_on_terminals_of_others_and_everybody_may_have_one() {
+    let test = "nobody_types_on_terminals_of_others_and_everybody_may_have_one";
+    let Some(by) = landlock(3, test) else { return };
+    let ground = Ground::new(by);
+    let outside = "import os, sys\nmine, theirs = os.openpty()\nopen('name', 'w').write(os.ttyname(theirs))\n\
+                   os.rename('name', 'tty')\nwhile not os.path.exists('typed'): pass\n";
+    fs::write(ground.path("out/outside.py"), outside).unwrap();
+    let inside = "import fcntl, os, pty, termios, time\nwhile not os.path.exists('../out/tty'): time.sleep(0.01)\n\
+                  try: fcntl.ioctl(os.open(open('../out/tty').read(), os.O_RDONLY), termios.TIOCSTI, b'x'); print('typed')\n\
+                  except OSError as error: print('refused')\n\
+                  pid, own = pty.fork()\nif pid == 0: print(os.isatty(1), flush=True); os._exit(0)\n\
+                  print(os.read(own, 100).decode().strip())\n";
+    fs::write(ground.path("in/inside.py"), inside).unwrap();
+    let there =
+        Command::shell("command -v python3 > /dev/null || exit 42; exec python3 outside.py", &ground.path("out"));
+    let (spawner, done) = (spawner(), Cancel::never());
+    let mut ignore = |_: pleach::process::Stream, _: &[u8]| {};
+    let outside = spawner.run(there, &done, &mut ignore);
+    let inside = async {
+        let output = ground.run("command -v python3 > /dev/null || exit 42; python3 inside.py", ground.sandbox()).await;
+        fs::write(ground.path("out/typed"), "").unwrap();
+        output
+    };
+    let (outside, inside) = tokio::join!(outside, inside);
+    if inside.exit == Exit::Code(42) {
+        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: there is no python3");
+        return;
+    }
+    assert_eq!(outside.unwrap().exit, Exit::Code(0));
+    assert_eq!(inside.stdout.to_text(), "refused\nTrue\n", "{}", inside.stderr.to_text());
+}

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::{Connect, Sandbox};
+use super::{Connect, Sandbox, privileges};
 use crate::process::{Blocking, run_blocking};
 
 /// Where the program may be. `PATH` is not asked: a repository can have a say in it.
@@ -21,7 +21,7 @@ pub(super) fn find() -> Option<PathBuf> {
 
 /// Tries the program: not every system lets everybody make namespaces.
 pub fn works(program: &Path) -> Result<(), String> {
-    let words = argv(program, &Sandbox::default(), &["true".into()]);
+    let words = argv(program, &Sandbox::default(), privileges::kept().as_deref(), &["true".into()]);
     let (program, args) = words.split_first().expect("the program itself comes first");
     let command =
         Blocking { program: program.clone(), args: args.to_vec(), cwd: PathBuf::from("/"), ..Blocking::default() };
@@ -33,9 +33,14 @@ pub fn works(program: &Path) -> Result<(), String> {
 }
 
 /// The command line that runs `argv` within the bounds. What is laid over what comes later. Files cannot be let in
-/// without letting others out, so nothing is added to a repository.
-pub(super) fn argv(program: &Path, sandbox: &Sandbox, argv: &[OsString]) -> Vec<OsString> {
+/// without letting others out, so nothing is added to a repository. `kept` are the privileges that stay, where there are
+/// any to give up.
+pub(super) fn argv(program: &Path, sandbox: &Sandbox, kept: Option<&[&str]>, argv: &[OsString]) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![program.into()];
+    if let Some(kept) = kept {
+        words.extend(["--cap-drop", "ALL"].map(OsString::from));
+        words.extend(kept.iter().flat_map(|name| ["--cap-add", name]).map(OsString::from));
+    }
     // Of the processes it sees only its own, so it cannot signal others.
     words.extend(["--die-with-parent", "--unshare-pid"].map(OsString::from));
     if matches!(&sandbox.connect, Connect::Ports(ports) if ports.is_empty()) {
@@ -60,21 +65,26 @@ mod tests {
 
     #[test]
     fn what_may_be_written_is_laid_over_what_may_be_read() {
-        let line = |sandbox: &Sandbox| {
-            let words = argv(Path::new("/usr/bin/bwrap"), sandbox, &["sh".into(), "-c".into(), "ls".into()]);
+        let line = |sandbox: &Sandbox, kept: Option<&[&str]>| {
+            let words = argv(Path::new("/usr/bin/bwrap"), sandbox, kept, &["sh".into(), "-c".into(), "ls".into()]);
             words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
         };
         let open = Sandbox { write: vec!["/w".into(), "/t".into()], add: vec!["/g".into()], ..Sandbox::default() };
         assert_eq!(
-            line(&open),
+            line(&open, None),
             "/usr/bin/bwrap --die-with-parent --unshare-pid --ro-bind / / --dev /dev --proc /proc \
              --bind-try /w /w --bind-try /t /t -- sh -c ls"
         );
         let closed = Sandbox { read: Some(vec!["/usr".into()]), connect: Connect::Ports(Vec::new()), ..open };
         assert_eq!(
-            line(&closed),
+            line(&closed, None),
             "/usr/bin/bwrap --die-with-parent --unshare-pid --unshare-net --ro-bind-try /usr /usr \
              --ro-bind-try /g /g --dev /dev --proc /proc --bind-try /w /w --bind-try /t /t -- sh -c ls"
+        );
+        let root = line(&Sandbox::default(), Some(&["CAP_CHOWN", "CAP_KILL"]));
+        assert!(
+            root.starts_with("/usr/bin/bwrap --cap-drop ALL --cap-add CAP_CHOWN --cap-add CAP_KILL --die-with-parent"),
+            "{root}"
         );
     }
 }

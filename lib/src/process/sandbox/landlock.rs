@@ -29,6 +29,8 @@ pub(super) fn spawn(
     let bound = || {
         let mut command = prepare().map_err(NotStarted::Program)?;
         restrict(sandbox, abi).map_err(NotStarted::Unbound)?;
+        #[cfg(target_os = "linux")]
+        super::privileges::give_up().map_err(NotStarted::Unbound)?;
         command.spawn().map_err(NotStarted::Program)
     };
     std::thread::scope(|scope| {
@@ -50,8 +52,8 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
 
     let failed = |error: landlock::RulesetError| io::Error::other(format!("Landlock refuses: {error}"));
     let version = i32::try_from(abi).map_or(ABI::Unsupported, ABI::from);
-    // Later versions know rights to talk to devices and to sockets. Devices that may be opened may be talked to.
-    let writing = AccessFs::from_write(version.min(ABI::V4));
+    // Later versions know rights to talk to sockets.
+    let writing = AccessFs::from_write(version.min(ABI::V5));
     let reading = if sandbox.read.is_some() { AccessFs::from_read(version) } else { Default::default() };
     // Who could make devices could write to the disk below the files.
     let write = reading | (writing & !make_bitflags!(AccessFs::{MakeBlock | MakeChar}));

@@ -8,6 +8,7 @@ mod bubblewrap;
 mod caches;
 mod landlock;
 mod policy;
+mod privileges;
 mod words;
 
 use std::ffi::OsString;
@@ -178,7 +179,7 @@ pub(super) fn spawn(
     match sandbox.by.wall(&sandbox.connect) {
         Some(Wall::Landlock(abi)) => landlock::spawn(sandbox, abi, || prepare(argv)),
         Some(Wall::Bubblewrap(program)) => {
-            let argv = bubblewrap::argv(program, sandbox, argv);
+            let argv = bubblewrap::argv(program, sandbox, privileges::kept().as_deref(), argv);
             let child = prepare(&argv).and_then(|mut command| command.spawn());
             child.map_err(NotStarted::Unbound)
         }
