@@ -360,6 +360,40 @@ fn what_a_commit_message_costs_counts_by_its_own_model() {
     ");
 }
 
+/// An agent whose model says nothing, for half a million tokens each time.
+const NOTHING: &str = "scripts: [{name: all, steps: [{text: '', usage: {input: 500000}}]}]\n";
+
+#[test]
+fn answers_nobody_can_use_are_paid_for() {
+    let total = |env: &TestEnv| env.pleach(&["--json", "cost"]).expect(0).json()["total"]["tokens"]["input"].clone();
+    let calls = |env: &TestEnv| -> usize {
+        let story = env.story();
+        story.all("AgentTurn").iter().filter_map(|turn| turn["side_calls"].as_array()).map(Vec::len).sum()
+    };
+    let env = TestEnv::with_script(NOTHING);
+    env.configure(&settings(""));
+    let ran = env.run(&work(), &[]).expect(1);
+    assert!(ran.to_string().contains("the model's answer could not be used, twice: it is empty"), "{ran}");
+    assert_eq!((calls(&env), total(&env)), (2, json!(1_000_000)));
+
+    let env = TestEnv::with_script(NOTHING);
+    env.configure(&settings("budget: {tokens: 400000}"));
+    let ran = env.run(&work(), &[]).expect(1);
+    assert!(ran.to_string().contains("the budget is used up: 500000 of 400000 tokens"), "{ran}");
+    assert_eq!((calls(&env), total(&env)), (1, json!(500_000)), "no second try is made");
+
+    let env = TestEnv::with_script(NOTHING);
+    env.configure(&settings("budget: {tokens: 400000, on_exceeded: pause}"));
+    env.run(&work(), &[]).expect(3);
+    assert_eq!((calls(&env), total(&env)), (1, json!(500_000)));
+    env.pleach(&["-y", "resume", &env.session()]).expect(3);
+    assert_eq!(total(&env), json!(500_000), "what was paid counts after a resume");
+    env.write("script.yaml", "scripts: [{name: all, steps: [{text: Done., usage: {input: 1}}]}]\n");
+    env.configure(&settings("budget: {tokens: 900000, on_exceeded: pause}"));
+    env.pleach(&["-y", "resume", &env.session()]).expect(0);
+    assert_eq!(total(&env), json!(500_001));
+}
+
 #[test]
 fn costs_are_shown_by_what_they_were_for() {
     let env = world("");

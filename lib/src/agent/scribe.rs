@@ -114,12 +114,19 @@ impl Scribe {
         };
         let mut wrong = String::new();
         for _ in 0..2 {
-            let response = self.provider.complete(&request, cancel).await.map_err(|error| error.message)?;
-            written.usage += response.usage;
-            written.model.clone_from(&response.model);
-            if let Some(cost) = self.provider.cost(&response.model, &response.usage) {
-                *written.cost_usd.get_or_insert_default() += cost;
+            let answered = self.provider.complete(&request, cancel).await;
+            let paid = match &answered {
+                Ok(response) => Some((&response.model, response.usage)),
+                Err(error) => error.charge.as_ref().map(|charge| (&charge.model, charge.usage)),
+            };
+            if let Some((model, usage)) = paid {
+                written.usage += usage;
+                written.model.clone_from(model);
+                if let Some(cost) = self.provider.cost(model, &usage) {
+                    *written.cost_usd.get_or_insert_default() += cost;
+                }
             }
+            let response = answered.map_err(|error| error.message)?;
             let said = response.message.text();
             match checked_message(&said) {
                 Ok(text) => return Ok(text),

@@ -209,7 +209,7 @@ impl Events {
             self.wrong = wrong;
         }
         let Some(assembler) = self.assembler else {
-            let usage = counted(format, self.counts);
+            let usage = format.usage_of(&json!({"usage": self.counts}));
             return match self.wrong {
                 Some(why) => Heard::Cut(usage, why),
                 None if ended => Heard::Counted(usage, "it is too long to be kept".into()),
@@ -218,9 +218,7 @@ impl Events {
         };
         let done = assembler.is_done();
         let body = assembler.so_far();
-        let mut counts = Map::new();
-        ["usage", "usageMetadata"].iter().for_each(|key| add_counts(&mut counts, body.get(*key)));
-        let usage = counted(format, counts);
+        let usage = format.usage_of(&body);
         match (self.wrong, format.decode_reply(body)) {
             (None, Ok(response)) if done => Heard::Whole(Box::new(response)),
             (None, Err(error)) if done => Heard::Counted(usage, format!("it cannot be read: {error}")),
@@ -251,9 +249,10 @@ fn whole(format: Format, body: &[u8]) -> Heard {
         }
         body => body,
     };
+    let usage = format.usage_of(&body);
     match format.decode_reply(body) {
         Ok(response) => Heard::Whole(Box::new(response)),
-        Err(error) => unread(error.to_string()),
+        Err(error) => Heard::Counted(usage, format!("it cannot be read: {error}")),
     }
 }
 
@@ -270,17 +269,6 @@ fn said(format: Format, body: &[u8]) -> String {
 fn add_counts(counts: &mut Map<String, Value>, more: Option<&Value>) {
     let more = more.and_then(Value::as_object).into_iter().flatten();
     counts.extend(more.filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())));
-}
-
-/// The tokens behind a provider's counts, read as those of an answer without words.
-fn counted(format: Format, counts: Map<String, Value>) -> Usage {
-    let body = match format {
-        Format::Anthropic => json!({"content": [], "usage": counts}),
-        Format::Responses => json!({"output": [], "usage": counts}),
-        Format::Chat => json!({"choices": [{"message": {}}], "usage": counts}),
-        Format::Gemini => json!({"candidates": [{}], "usageMetadata": counts}),
-    };
-    format.decode_reply(body).map(|response| response.usage).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -132,12 +132,30 @@ pub struct LlmError {
     pub message: String,
     /// How long the provider asks to wait before the next try.
     pub retry_after: Option<Duration>,
+    /// What it cost all the same, where that is known.
+    pub charge: Option<Box<Charge>>,
+}
+
+/// What a call without a usable answer cost.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Charge {
+    /// The model.
+    pub model: String,
+    /// In tokens.
+    pub usage: Usage,
 }
 
 impl LlmError {
     /// An error of a class.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), retry_after: None }
+        Self { class, message: message.into(), retry_after: None, charge: None }
+    }
+
+    /// The same for a call of a model that cost this.
+    pub fn charged(mut self, model: &str, usage: Usage) -> Self {
+        let charge = Charge { model: model.to_owned(), usage };
+        self.charge = (usage != Usage::default()).then(|| Box::new(charge));
+        self
     }
 
     /// The error an HTTP status stands for. Statuses nobody has named are worth another try.

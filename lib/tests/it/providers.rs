@@ -355,13 +355,18 @@ async fn half_an_answer_is_an_error_that_says_so() {
         let dropped = Server::start(|_, _| Play::Drop);
         let cut = Server::start(move |_, _| Play::Cut(half()));
         let ended = Server::start(move |_, _| Play::Stream(half()));
-        for server in [dropped, cut, ended] {
+        for (server, came) in [(dropped, false), (cut, true), (ended, true)] {
             let error = ask(&provider(&server, name)).await.unwrap_err();
+            // Only these count before the end.
+            let tries = if came && matches!(format, Format::Anthropic | Format::Gemini) { 3 } else { 0 };
+            assert_eq!(error.charge.is_some(), tries > 0, "{name}: {error:?}");
             assert_eq!(error.class, ErrorClass::Transient, "{name}: {error}");
             assert!(error.message.contains("broke"), "{name}: {error}");
             let (text, turns, dir) = run(provider(&server, name), Profile::default(), |_| {}).await;
             assert!(matches!(&text, Err(AgentError::Transient(why)) if why.contains("tried 3 times")), "{text:?}");
-            assert_eq!((turns.len(), server.seen().len()), (0, 4), "{name}");
+            assert!(turns.iter().all(|turn| !turn.messages.iter().any(Message::is_answer)), "{name}: {turns:?}");
+            let paid: usize = turns.iter().map(|turn| turn.side_calls.len()).sum();
+            assert_eq!((paid, server.seen().len()), (tries, 4), "{name}: what came of half an answer is paid for");
             assert!(!dir.path().join("work/one").exists(), "{name}: a tool of half an answer is not run");
         }
     }

@@ -5,8 +5,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::Limits;
-use crate::agent::AgentError;
-use crate::llm::{ErrorClass, LlmError, Message, Part, Provider, Request, Response, Role, meta};
+use crate::agent::{AgentError, Turns};
+use crate::budget::Amount;
+use crate::event::SideCall;
+use crate::llm::{Charge, ErrorClass, LlmError, Message, Part, Provider, Request, Response, Role, meta};
 use crate::process::Cancel;
 
 /// What came of asking.
@@ -15,6 +17,8 @@ pub(super) enum Asked {
     Answer(Box<Response>),
     /// A stop was asked for while nothing was in flight.
     Stopped,
+    /// The tries without a usable answer may have used the budget up.
+    Unpaid,
 }
 
 /// Asks for one turn.
@@ -22,12 +26,20 @@ pub(super) struct Asker<'a> {
     pub provider: &'a Provider,
     pub limits: &'a Limits,
     pub deadline: Option<Instant>,
+    pub turns: &'a Turns,
 }
 
 impl Asker<'_> {
     /// Asks until there is an answer or no sense in asking. `first` says that nothing was done for the task yet, when
-    /// silence cannot mean that it is done.
-    pub(super) async fn ask(&self, request: &mut Request, first: bool, cancel: &Cancel) -> Result<Asked, AgentError> {
+    /// silence cannot mean that it is done. What tries without a usable answer cost is put `aside`, and no further one is
+    /// made when that may be too much.
+    pub(super) async fn ask(
+        &self,
+        request: &mut Request,
+        first: bool,
+        aside: &mut Vec<SideCall>,
+        cancel: &Cancel,
+    ) -> Result<Asked, AgentError> {
         let mut tries = 0;
         let mut failures = 0;
         let mut nonsense = None;
@@ -38,15 +50,20 @@ impl Asker<'_> {
             if cancel.is_stopped() {
                 return Ok(Asked::Stopped);
             }
+            let owed = aside.iter().map(Amount::of_side).fold(Amount::default(), |sum, call| sum + call);
+            if !aside.is_empty() && !self.turns.allow(owed) {
+                return Ok(Asked::Unpaid);
+            }
             tries += 1;
             request.metadata.insert(meta::TRY.into(), tries.to_string());
             let error = match self.once(request, nonsense.as_deref(), cancel).await? {
                 Ok(response) => match fault_of(&response, first) {
                     None => return Ok(Asked::Answer(Box::new(response))),
-                    Some(fault) => LlmError::new(ErrorClass::Malformed, fault),
+                    Some(fault) => LlmError::new(ErrorClass::Malformed, fault).charged(&response.model, response.usage),
                 },
                 Err(error) => error,
             };
+            aside.extend(error.charge.as_deref().map(|charge| self.side_call(charge)));
             match error.class {
                 ErrorClass::Cancelled => return Err(AgentError::Cancelled),
                 ErrorClass::Malformed if nonsense.is_none() => nonsense = Some(error.message),
@@ -66,6 +83,17 @@ impl Asker<'_> {
                     return Err(AgentError::Terminal(error.message));
                 }
             }
+        }
+    }
+
+    /// A try without a usable answer, as it is recorded.
+    fn side_call(&self, Charge { model, usage }: &Charge) -> SideCall {
+        SideCall {
+            purpose: "failed_try".to_owned(),
+            model: model.clone(),
+            provider: self.provider.name().to_owned(),
+            token_usage: *usage,
+            cost_usd: self.provider.cost(model, usage),
         }
     }
 

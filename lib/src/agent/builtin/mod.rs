@@ -21,7 +21,7 @@ use self::tools::{Answer, Shell, Toolbox, Wrote};
 use super::cli::Billed;
 use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
-use crate::event::ToolCall;
+use crate::event::{SideCall, ToolCall};
 use crate::llm::{Message, Part, Provider, Request, Response, Role, Stop, meta};
 use crate::process::{Cancel, Spawner};
 
@@ -102,6 +102,8 @@ struct Run<'a> {
     request: Request,
     /// Messages of the request that are not reported yet: the task, until the first turn.
     unreported: usize,
+    /// What was spent and is not reported yet: tries without a usable answer.
+    aside: Vec<SideCall>,
     deadline: Option<Instant>,
 }
 
@@ -148,7 +150,7 @@ impl<'a> Run<'a> {
         };
         let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
         let toolbox = Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline));
-        Ok(Self { agent, job, toolbox, request, unreported, deadline })
+        Ok(Self { agent, job, toolbox, request, unreported, aside: Vec::new(), deadline })
     }
 
     async fn go_on(mut self, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
@@ -159,11 +161,22 @@ impl<'a> Run<'a> {
             if let Some(reply) = self.limit_reached() {
                 return Ok(reply);
             }
-            let asker = Asker { provider: &self.agent.provider, limits: &self.agent.limits, deadline: self.deadline };
+            let Builtin { provider, limits, .. } = self.agent;
+            let asker = Asker { provider, limits, deadline: self.deadline, turns };
             let first = self.after_task().next().is_none();
-            let response = match asker.ask(&mut self.request, first, cancel).await? {
-                Asked::Answer(response) => *response,
-                Asked::Stopped => return Ok(self.reply(End::Stopped)),
+            let response = match asker.ask(&mut self.request, first, &mut self.aside, cancel).await {
+                Ok(Asked::Answer(response)) => *response,
+                Ok(Asked::Unpaid) if self.settle(turns).await == Verdict::Go => continue,
+                Ok(Asked::Unpaid) => return Ok(self.reply(End::Stopped)),
+                Ok(Asked::Stopped) => {
+                    self.settle(turns).await;
+                    return Ok(self.reply(End::Stopped));
+                }
+                Err(AgentError::Cancelled) => return Err(AgentError::Cancelled),
+                Err(error) => {
+                    self.settle(turns).await;
+                    return Err(error);
+                }
             };
             let (turn, next) = self.take_turn(response, cancel).await?;
             let verdict = turns.report(turn).await;
@@ -177,6 +190,23 @@ impl<'a> Run<'a> {
                 Next::Again => {}
             }
         }
+    }
+
+    /// Reports what was spent without an answer, if anything was, as a turn without one.
+    async fn settle(&mut self, turns: &Turns) -> Verdict {
+        if self.aside.is_empty() {
+            return Verdict::Go;
+        }
+        let first_new = self.request.messages.len() - std::mem::take(&mut self.unreported);
+        let turn = Turn {
+            messages: self.request.messages[first_new..].to_vec(),
+            side_calls: std::mem::take(&mut self.aside),
+            provider: self.agent.provider.name().into(),
+            writes: Some(Vec::new()),
+            exact: true,
+            ..Turn::default()
+        };
+        turns.report(turn).await
     }
 
     /// Does what the model asked for and says what comes next.
@@ -205,6 +235,7 @@ impl<'a> Run<'a> {
             messages: self.request.messages[first_new..].to_vec(),
             tool_calls,
             usage: response.usage,
+            side_calls: std::mem::take(&mut self.aside),
             cost_usd: self.agent.provider.cost(&response.model, &response.usage),
             model: response.model,
             provider: self.agent.provider.name().into(),

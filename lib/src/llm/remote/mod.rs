@@ -268,7 +268,11 @@ impl Inner {
             answer = self.send(&asked.model, key.as_deref(), body).await?;
         }
         let body = self.read(&asked.model, answer).await?;
-        let mut response = self.format.decode_reply(body).map_err(|error| self.unreadable(&error, &asked.model))?;
+        let usage = self.format.usage_of(&body);
+        let mut response = self
+            .format
+            .decode_reply(body)
+            .map_err(|error| self.unreadable(&error, &asked.model).charged(&asked.model, usage))?;
         if response.model.is_empty() {
             response.model.clone_from(&asked.model);
         }
@@ -357,8 +361,19 @@ impl Inner {
     }
 
     async fn read_stream(&self, model: &str, answer: &mut Answer) -> Result<Value, LlmError> {
-        let mut reader = sse::Reader::default();
         let mut assembler = Assembler::new(self.format);
+        let mut read = self.assemble(model, answer, &mut assembler).await;
+        if read.is_ok() && !assembler.is_done() {
+            read = Err(self.unreadable(&WireError::Cut, model));
+        }
+        let body = assembler.so_far();
+        // What broke off is paid for as far as it came.
+        read.map_err(|error| error.charged(model, self.format.usage_of(&body)))?;
+        Ok(body)
+    }
+
+    async fn assemble(&self, model: &str, answer: &mut Answer, assembler: &mut Assembler) -> Result<(), LlmError> {
+        let mut reader = sse::Reader::default();
         let mut size = 0;
         loop {
             let chunk = match answer.chunk().await {
@@ -383,7 +398,7 @@ impl Inner {
         {
             return Err(self.unreadable(&error, model));
         }
-        assembler.finish().map_err(|error| self.unreadable(&error, model))
+        Ok(())
     }
 
     fn unreadable(&self, error: &WireError, model: &str) -> LlmError {

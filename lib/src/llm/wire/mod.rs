@@ -15,7 +15,7 @@ mod tests;
 use serde_json::{Map, Value, json};
 
 use super::{Part, Request, Response};
-use crate::event::Extra;
+use crate::event::{Extra, Usage};
 
 /// A JSON object.
 type Object = Map<String, Value>;
@@ -115,6 +115,21 @@ impl Format {
             Self::Chat => chat::stream_reply(body),
             Self::Gemini => gemini::stream_reply(body),
         }
+    }
+
+    /// The tokens a body counts, whatever else of it can be read.
+    pub fn usage_of(self, body: &Value) -> Usage {
+        let counts = ["usage", "usageMetadata"].iter().filter_map(|key| body.get(*key)?.as_object()).flatten();
+        let counts = counts.filter(|(_, count)| !count.is_null());
+        let counts: Object = counts.map(|(name, count)| (name.clone(), count.clone())).collect();
+        // Read as those of an answer without words.
+        let body = match self {
+            Self::Anthropic => json!({"content": [], "usage": counts}),
+            Self::Responses => json!({"output": [], "usage": counts}),
+            Self::Chat => json!({"choices": [{"message": {}}], "usage": counts}),
+            Self::Gemini => json!({"candidates": [{}], "usageMetadata": counts}),
+        };
+        self.decode_reply(body).map(|response| response.usage).unwrap_or_default()
     }
 
     /// The error in a body, if it is one: the server's word for it, and what happened.
