@@ -81,6 +81,8 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
     let (canceller, cancel) = Cancel::new();
     let protection = protection(settings, config)?;
     let providers = providers(settings, config, &spawner)?;
+    let redactor = settings.redactor();
+    providers.redact_with(&redactor);
     let engine = Engine {
         agents: Roster::new(config, providers.clone(), spawner.clone())
             .with_profiles(profiles(config)?)
@@ -102,7 +104,7 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
             Chosen::On(policy) => Some(policy.clone()),
             Chosen::Off | Chosen::Nothing(_) => None,
         },
-        redactor: settings.redactor(),
+        redactor,
         cancel,
     };
     Ok(Built { engine: Arc::new(engine), canceller, protection })

@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use regex::{Captures, Regex};
 use serde_json::Value;
@@ -127,27 +128,65 @@ fn is_secret(name: &str, value: &str) -> bool {
         && (is_secret_name(name) || !is_common(value))
 }
 
-/// Replaces secrets in text and JSON. Built once per run; a clean text costs one pass and no copy.
+/// Replaces secrets in text and JSON. Built once per run; a clean text costs one pass and no copy. Clones learn from each
+/// other.
 #[derive(Debug, Clone)]
-pub struct Redactor {
-    pattern: Regex,
-    marks: Regex,
-    names: BTreeMap<String, String>,
-}
+pub struct Redactor(Arc<RwLock<Arc<Known>>>);
 
 impl Redactor {
     /// A redactor for these variables (name and value) and all known token shapes. Values too ordinary to be secret
     /// are left out.
     pub fn new<N: Into<String>, V: Into<String>>(secret_values: impl IntoIterator<Item = (N, V)>) -> Self {
         let mut names = BTreeMap::new();
-        for (name, value) in secret_values {
-            let (name, value) = (name.into(), value.into());
-            for form in [escaped(&value), value.trim().to_owned()] {
-                if is_secret(&name, &form) {
-                    names.entry(form).or_insert_with(|| mark_name(&name));
-                }
-            }
+        secret_values.into_iter().for_each(|(name, value)| add(&mut names, &name.into(), &value.into()));
+        Self(Arc::new(RwLock::new(Arc::new(Known::new(names)))))
+    }
+
+    /// Takes out this value too from now on, for all clones.
+    pub fn learn(&self, name: &str, value: &str) {
+        let mut known = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut names = known.names.clone();
+        add(&mut names, name, value);
+        if names.len() > known.names.len() {
+            *known = Arc::new(Known::new(names));
         }
+    }
+
+    /// The text with every secret replaced by `[redacted:NAME]`, or `[redacted:token]` when only its shape is known.
+    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.known().text(text)
+    }
+
+    /// Redacts every string of a JSON value, keys included.
+    pub fn json(&self, value: &mut Value) {
+        self.known().json(value);
+    }
+
+    fn known(&self) -> Arc<Known> {
+        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Adds the forms of a value that are worth taking out.
+fn add(names: &mut BTreeMap<String, String>, name: &str, value: &str) {
+    for form in [escaped(value), value.trim().to_owned()] {
+        if is_secret(name, &form) {
+            names.entry(form).or_insert_with(|| mark_name(name));
+        }
+    }
+}
+
+/// The secrets that are known.
+#[derive(Debug)]
+struct Known {
+    pattern: Regex,
+    marks: Regex,
+    /// What each value is called.
+    names: BTreeMap<String, String>,
+}
+
+impl Known {
+    fn new(names: BTreeMap<String, String>) -> Self {
         // Longer values first: where one secret begins with another, the whole of it goes.
         let mut values: Vec<&String> = names.keys().collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
@@ -160,8 +199,7 @@ impl Redactor {
         Self { pattern, marks: Regex::new(MARK).expect("a constant pattern"), names }
     }
 
-    /// The text with every secret replaced by `[redacted:NAME]`, or `[redacted:token]` when only its shape is known.
-    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+    fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut text = Cow::Borrowed(text);
         // Taking one secret out can lay the edge of another bare; each round leaves less unmarked text, so this ends.
         while let Some(less) = self.round(&text) {
@@ -170,8 +208,7 @@ impl Redactor {
         text
     }
 
-    /// Redacts every string of a JSON value, keys included.
-    pub fn json(&self, value: &mut Value) {
+    fn json(&self, value: &mut Value) {
         match value {
             Value::String(text) => {
                 if let Cow::Owned(clean) = self.text(text) {
@@ -255,6 +292,16 @@ mod tests {
             ("DEBUG", "true"),
             ("MULTI_SECRET", "first\nsecond \"quoted\""),
         ])
+    }
+
+    #[test]
+    fn what_is_learned_later_counts_for_all_clones() {
+        let redactor = redactor();
+        let clone = redactor.clone();
+        assert_eq!(clone.text("key 9f8e7d6c5b4a"), "key 9f8e7d6c5b4a");
+        redactor.learn("ANTHROPIC_API_KEY", "9f8e7d6c5b4a\n");
+        assert_eq!(clone.text("key 9f8e7d6c5b4a"), "key [redacted:ANTHROPIC_API_KEY]");
+        assert_eq!(clone.text("hunter42!"), "[redacted:DB_PASSWORD]", "what was known stays known");
     }
 
     #[test]
@@ -368,7 +415,8 @@ mod tests {
             let once = redactor.text(&text).into_owned();
             prop_assert_eq!(&redactor.text(&once), &once);
             for (name, value) in values.iter().filter(|(name, value)| is_secret(name, value.trim()) && !is_plain(value.trim())) {
-                let gaps = redactor.marks.split(&once);
+                let known = redactor.known();
+                let gaps = known.marks.split(&once);
                 prop_assert!(gaps.into_iter().all(|gap| !gap.contains(value.trim())), "{name}={value} in {once}");
             }
         }

@@ -177,6 +177,29 @@ fn turns_know_their_cost_and_nothing_knows_the_key() {
     assert!(!state_holds(&env.root().join("state"), KEY));
 }
 
+#[test]
+fn a_key_from_a_command_is_in_no_record() {
+    // It has the shape of nothing in particular.
+    const PRINTED: &str = "Zq8xT4vB1nM6";
+    let server = server_that_says(&format!("Your key is {PRINTED}."));
+    let env = world(&server);
+    let config = env.read("repo/pleach.yaml");
+    env.write(
+        "repo/pleach.yaml",
+        config.replace("api_base:", &format!("api_key_command: 'echo {PRINTED}', api_base:")),
+    );
+    let ran = env.pleach(&["-y", "run", "g.dot"]).expect(0);
+    assert_eq!(server.seen()[0].headers["x-api-key"], PRINTED);
+    let recorded = env.story().whole_text(&env);
+    assert!(recorded.contains("Your key is [redacted:ANTHROPIC_API_KEY]."), "{ran}");
+    assert!(!recorded.contains(PRINTED));
+}
+
+fn server_that_says(words: &str) -> Server {
+    let said = [text(words)];
+    Server::start(move |_, _| answer(&said))
+}
+
 /// Whether any file below a directory holds a text.
 fn state_holds(dir: &Path, text: &str) -> bool {
     std::fs::read_dir(dir).expect("the state directory").flatten().any(|entry| {

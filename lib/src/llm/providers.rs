@@ -6,6 +6,7 @@ use super::remote::{Remote, Unusable};
 use super::{Provider, Script};
 use crate::config::{AgentChoice, Config, Environment, ProviderName};
 use crate::process::Spawner;
+use crate::redact::Redactor;
 use crate::text::closest;
 
 /// The providers of a run.
@@ -59,6 +60,15 @@ impl Providers {
         let usable = || REMOTE.into_iter().find(|name| known.get(name).is_some_and(Result::is_ok));
         let default = config.providers.default.or(scripted).or_else(usable);
         Self { default, known }
+    }
+
+    /// Has the keys that commands print taken out of records.
+    pub fn redact_with(&self, redactor: &Redactor) {
+        for provider in self.known.values().flatten() {
+            if let Provider::Remote(remote) = provider {
+                remote.redact_with(redactor);
+            }
+        }
     }
 
     /// The provider and the model for small things beside the work, if the user has said who may see the code: by a

@@ -2,11 +2,12 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use crate::llm::{ErrorClass, LlmError};
 use crate::process::{Cancel, Command, Limits, Spawner};
+use crate::redact::Redactor;
 use crate::text::tail;
 
 /// How long the command that prints a key may take: somebody may have to type a password.
@@ -30,6 +31,10 @@ pub(super) struct KeyCommand {
     pub env: Vec<(OsString, Option<OsString>)>,
     pub spawner: Spawner,
     pub said: Mutex<Option<String>>,
+    /// The name its key has where it is taken out of text.
+    pub name: &'static str,
+    /// Who takes it out of what is recorded.
+    pub redactor: OnceLock<Redactor>,
 }
 
 impl std::fmt::Debug for Key {
@@ -54,6 +59,9 @@ impl Key {
                     return Ok((known, true));
                 }
                 let key = command.ask(cancel).await?;
+                if let Some(redactor) = command.redactor.get() {
+                    redactor.learn(command.name, &key);
+                }
                 *command.said.lock().unwrap_or_else(PoisonError::into_inner) = Some(key.clone());
                 Ok((Some(key), false))
             }

@@ -7,7 +7,7 @@ mod refusal;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,6 +28,7 @@ use crate::clock;
 use crate::config::{self, Environment, ProviderName};
 use crate::event::Usage;
 use crate::process::{Cancel, Spawner};
+use crate::redact::Redactor;
 
 pub(crate) use self::pass::{PassError, Passed, passed_on};
 
@@ -143,7 +144,8 @@ impl Remote {
             Some(script) => {
                 let env = environment.iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect();
                 let (script, cwd, spawner) = (script.clone(), root.to_owned(), spawner.clone());
-                let command = KeyCommand { script, cwd, env, spawner, said: Mutex::new(None) };
+                let (said, name, redactor) = (Mutex::default(), known.keys[0], OnceLock::new());
+                let command = KeyCommand { script, cwd, env, spawner, said, name, redactor };
                 (Key::Command(Box::new(command)), format!("`providers.{name}.settings.api_key_command`"))
             }
             None => {
@@ -192,6 +194,14 @@ impl Remote {
     /// The address of its server.
     pub fn address(&self) -> String {
         self.0.client.base().to_string()
+    }
+
+    /// Has the key a command prints taken out of records.
+    pub fn redact_with(&self, redactor: &Redactor) {
+        if let Key::Command(command) = &self.0.key {
+            // The first one stays; a run has only one.
+            let _ = command.redactor.set(redactor.clone());
+        }
     }
 
     /// Where its key comes from: a variable, or a setting.
