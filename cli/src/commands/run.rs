@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::agent::Roster;
-use pleach::config::{AgentChoice, Config, SuppliedKind, supplied};
+use pleach::config::{AgentChoice, Config, supplied};
 use pleach::engine::{Session, StartRequest};
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
@@ -217,13 +217,12 @@ pub fn require_trust(
 ) -> Result<(), Failure> {
     let mut items: Vec<TrustItem> =
         supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
-    items.extend(pipeline.commands().into_iter().map(|command| TrustItem {
-        kind: SuppliedKind::Command,
-        where_from: match command.node {
+    items.extend(pipeline.commands().into_iter().map(|command| {
+        let where_from = match command.node {
             Some(node) => format!("{} of `{node}`, {}", command.attribute, file.display()),
             None => format!("{}, {}", command.attribute, file.display()),
-        },
-        text: command.text.to_owned(),
+        };
+        TrustItem::command(where_from, command.text.to_owned())
     }));
     items.extend(trust::obeyed(&place.repo, &settings.resolved.config, agent_nodes(pipeline))?);
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
-use pleach::config::{SuppliedKind, supplied};
+use pleach::config::supplied;
 use pleach::engine::tree::{Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun};
 use pleach::engine::{Copy, outwait_orphans};
 use pleach::ids::TaskId;
@@ -171,20 +171,18 @@ fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &T
     let mut items: Vec<TrustItem> =
         supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
     for node in plan.tree.nodes() {
-        items.extend(node.test_commands.iter().map(|test| TrustItem {
-            kind: SuppliedKind::Command,
-            where_from: format!("{} test of {}, {}", test.kind, node.id, plan.path),
-            text: test.command.clone(),
+        items.extend(node.test_commands.iter().map(|test| {
+            let where_from = format!("{} test of {}, {}", test.kind, node.id, plan.path);
+            TrustItem::command(where_from, test.command.clone())
         }));
     }
     for used in std::iter::once(&plan.pipeline).chain(plan.pipelines.values()) {
         let inputs = plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
         let (pipeline, _) = plan::load(&used.dot, &inputs, &[]);
         let Some(pipeline) = pipeline.filter(|_| used.dot != TASK_PIPELINE) else { continue };
-        items.extend(pipeline.commands().into_iter().map(|command| TrustItem {
-            kind: SuppliedKind::Command,
-            where_from: format!("{}, {}", command.attribute, used.path),
-            text: command.text.to_owned(),
+        items.extend(pipeline.commands().into_iter().map(|command| {
+            let where_from = format!("{}, {}", command.attribute, used.path);
+            TrustItem::command(where_from, command.text.to_owned())
         }));
     }
     let worked: Vec<Pipeline> = pipelines(plan).collect();

@@ -13,7 +13,7 @@ use std::io::{BufRead as _, Write as _};
 use std::path::Path;
 
 use pleach::config::{Supplied, SuppliedKind};
-use pleach::redact::Redactor;
+use pleach::redact::{Redactor, is_secret_name};
 use pleach::text::counted;
 
 pub use self::obeyed::obeyed;
@@ -30,6 +30,20 @@ pub struct TrustItem {
     pub where_from: String,
     /// What it says, whole: the agreement is to exactly this.
     pub text: String,
+    /// What people see of it, where a part is secret.
+    pub seen: Option<String>,
+}
+
+impl TrustItem {
+    /// A command.
+    pub fn command(where_from: String, text: String) -> Self {
+        Self { kind: SuppliedKind::Command, where_from, text, seen: None }
+    }
+
+    /// The text as people see it.
+    fn seen(&self) -> &str {
+        self.seen.as_deref().unwrap_or(&self.text)
+    }
 }
 
 impl From<Supplied> for TrustItem {
@@ -37,9 +51,30 @@ impl From<Supplied> for TrustItem {
         let Supplied { kind, key, source, text } = supplied;
         let where_from = format!("{key}, {source}");
         // A command does the same wherever it stands. What any other value does depends on the setting it is for.
-        let text = if kind == SuppliedKind::Command { text } else { format!("{key}: {text}") };
-        Self { kind, where_from, text }
+        if kind == SuppliedKind::Command {
+            return Self::command(where_from, text);
+        }
+        let is_variable = matches!(kind, SuppliedKind::Variable | SuppliedKind::KeyAddress);
+        let seen = if is_variable && is_secret_name(&key) {
+            Some(format!("{key}: ({} that look secret)", counted(text.chars().count(), "character")))
+        } else if is_variable {
+            without_password(&text).map(|text| format!("{key}: {text}"))
+        } else {
+            None
+        };
+        Self { kind, where_from, text: format!("{key}: {text}"), seen }
     }
+}
+
+/// An address without the password in it; none when it has none. A password with anything in it but letters, digits and
+/// a few marks is no plain one, and what could do something is never hidden.
+fn without_password(address: &str) -> Option<String> {
+    let (scheme, rest) = address.split_once("://")?;
+    let (user, host) = rest.split_once('@')?;
+    let (name, password) = user.split_once(':')?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~%+=!".contains(c);
+    let is_plain = scheme.chars().chain(name.chars()).chain(password.chars()).all(plain);
+    (is_plain && !password.is_empty()).then(|| format!("{scheme}://{name}:…@{host}"))
 }
 
 /// How the user can be asked.
@@ -115,8 +150,8 @@ fn require_with(
         key,
         repo: repo.clone(),
         kind: item.kind.to_string(),
+        text: redactor.text(item.seen()).into_owned(),
         where_from: item.where_from,
-        text: redactor.text(&item.text).into_owned(),
         at,
     });
     store.add(new.collect())
@@ -127,7 +162,7 @@ fn shown(repo: &str, items: &[(String, TrustItem)]) -> String {
     let mut text = format!("This repository ({}) supplies:\n", visible(repo));
     for (_, item) in items {
         let _ = writeln!(text, "\n  {} ({})", item.kind, visible(&item.where_from));
-        for line in item.text.lines() {
+        for line in item.seen().lines() {
             let _ = writeln!(text, "    {}", visible(line));
         }
     }
@@ -156,7 +191,7 @@ mod tests {
     const SOMEBODY: Ask = Ask { yes: false, terminal: true };
 
     fn item(text: &str) -> TrustItem {
-        TrustItem { kind: SuppliedKind::Command, where_from: "pleach.yaml:1".into(), text: text.into() }
+        TrustItem::command("pleach.yaml:1".into(), text.into())
     }
 
     /// Asks with a prepared answer; gives the result, what was shown, and whether a question was asked.
@@ -211,6 +246,16 @@ mod tests {
         }
         assert!(agrees(SuppliedKind::Command, "worktrees.setup", "make", YES).0);
         assert!(agrees(SuppliedKind::Command, "tree.test_command", "make", NOBODY).0, "it is the same command");
+    }
+
+    #[test]
+    fn of_an_address_the_password_alone_is_hidden() {
+        assert_eq!(without_password("postgres://me:pw@h:1/db").as_deref(), Some("postgres://me:…@h:1/db"));
+        for open in
+            ["https://h/x", "https://me@h", "https://me:@h", "|a://b:$(x)@c", "a://b:c/d@e", "a://b:`x`@c", "a b"]
+        {
+            assert_eq!(without_password(open), None, "{open}");
+        }
     }
 
     #[test]

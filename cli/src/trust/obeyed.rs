@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pleach::agent::Preset;
-use pleach::config::{AgentChoice, AgentSettings, Config, SuppliedKind};
+use pleach::config::{AgentChoice, AgentSettings, Config};
 use pleach::git::Repo;
 use pleach::plan::pipeline::Node;
 
@@ -26,7 +26,7 @@ pub fn obeyed<'a>(
     let mut items = Vec::new();
     for path in paths {
         if let Some((where_from, text)) = files.said(path)? {
-            items.push(TrustItem { kind: SuppliedKind::Command, where_from, text });
+            items.push(TrustItem::command(where_from, text));
         }
     }
     Ok(items)

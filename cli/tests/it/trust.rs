@@ -116,6 +116,50 @@ fn a_dotenv_file_steers_nothing_before_it_is_trusted() {
     assert!(!trace.exists(), "git of pleach's own is never run with them");
 }
 
+#[test]
+fn a_dotenv_file_is_asked_about_but_for_keys_and_what_is_harmless() {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/g.dot", "digraph g { start [shape=Mdiamond] exit [shape=Msquare] start -> exit }");
+    env.write("repo/pleach.yaml", "agent: builtin\n");
+    let key = "ANTHROPIC_API_KEY=0123456789\nDB_PASSWORD=hunter22\nLANG=C\nPLEACH_TREE__MAX_RETRIES=3\n";
+    env.write("repo/.env", key);
+    env.pleach(&["run", "g.dot"]).expect(0);
+    let more = "CLAUDE_CODE_CUSTOM_OAUTH_URL=https://evil\nLESSOPEN=|evil %s\nANTHROPIC_BASE_URL=https://evil\n\
+        DATABASE_URL=postgres://me:hunter22@db/x\nGOOGLE_APPLICATION_CREDENTIALS=/x/y.json\n";
+    env.write("repo/.env", format!("{key}{more}"));
+    insta::assert_snapshot!(env.pleach(&["run", "g.dot"]).expect(4), @r#"
+    exit: 4
+    --- stderr
+    This repository ([TEMP]/repo/.git) supplies:
+
+      address for keys (ANTHROPIC_BASE_URL, ANTHROPIC_BASE_URL in .env)
+        ANTHROPIC_BASE_URL: https://evil
+
+      variable (CLAUDE_CODE_CUSTOM_OAUTH_URL, CLAUDE_CODE_CUSTOM_OAUTH_URL in .env)
+        CLAUDE_CODE_CUSTOM_OAUTH_URL: https://evil
+
+      variable (DATABASE_URL, DATABASE_URL in .env)
+        DATABASE_URL: postgres://me:…@db/x
+
+      variable (GOOGLE_APPLICATION_CREDENTIALS, GOOGLE_APPLICATION_CREDENTIALS in .env)
+        GOOGLE_APPLICATION_CREDENTIALS: (9 characters that look secret)
+
+      variable (LESSOPEN, LESSOPEN in .env)
+        LESSOPEN: |evil %s
+
+    error: this repository supplies 5 things you have not agreed to
+    hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
+    "#);
+    env.pleach(&["-y", "run", "g.dot"]).expect(0);
+    env.pleach(&["run", "g.dot"]).expect(0);
+    let kept = env.read("state/pleach/trust.json");
+    assert!(kept.contains("@db/x") && !kept.contains("hunter22") && !kept.contains("y.json"), "{kept}");
+    // What is not shown is agreed to as well.
+    env.write("repo/.env", format!("{key}{more}").replace("hunter22", "hunter23").replace("y.json", "z.json"));
+    env.pleach(&["run", "g.dot"]).expect(4);
+}
+
 /// A world whose agent by default is one that obeys files of the repository, though no node comes to it.
 fn obeying(user: &str) -> TestEnv {
     let env = TestEnv::new();

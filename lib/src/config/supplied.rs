@@ -7,7 +7,8 @@ use super::Environment;
 use super::agent::join_words;
 use super::error::{Level, Source};
 use super::layer::Resolved;
-use super::model::{Network, SandboxMode, TurnMode};
+use super::model::{Config, Network, SandboxMode, TurnMode};
+use crate::redact::is_secret_name;
 
 /// Why something needs the user's agreement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -20,7 +21,7 @@ pub enum SuppliedKind {
     RecordAddress,
     /// A way out of the sandbox.
     Sandbox,
-    /// A variable that makes programs run or load something else.
+    /// A variable that can make programs run or load something else.
     Variable,
 }
 
@@ -49,49 +50,22 @@ pub struct Supplied {
     pub text: String,
 }
 
-/// Names of variables by which a `.env` file could make programs run or load something else, or go through a proxy.
-const STEERING: [&str; 36] = [
-    "ALL_PROXY",
-    "BASH_ENV",
-    "CLAUDE_CONFIG_DIR",
-    "CODEX_HOME",
-    "CURL_CA_BUNDLE",
-    "EDITOR",
-    "ENV",
-    "GCONV_PATH",
-    "GOFLAGS",
-    "HOME",
-    "HTTPS_PROXY",
-    "HTTP_PROXY",
-    "IFS",
-    "JAVA_TOOL_OPTIONS",
-    "MAKEFLAGS",
-    "MFLAGS",
-    "NODE_EXTRA_CA_CERTS",
-    "NODE_OPTIONS",
-    "NODE_PATH",
-    "PAGER",
-    "PATH",
-    "PERL5LIB",
-    "PERL5OPT",
-    "PYTHONHOME",
-    "PYTHONPATH",
-    "PYTHONSTARTUP",
-    "REQUESTS_CA_BUNDLE",
-    "RUBYLIB",
-    "RUBYOPT",
-    "RUSTDOC",
-    "RUSTFLAGS",
-    "SHELL",
-    "SSL_CERT_DIR",
-    "SSL_CERT_FILE",
-    "VISUAL",
-    "ZDOTDIR",
+/// Variables of a `.env` file that say how a program looks and speaks, and nothing about what it runs or whom it talks
+/// to. Every list of the dangerous ones would be too short.
+const HARMLESS: [&str; 12] = [
+    "CI",
+    "CLICOLOR",
+    "CLICOLOR_FORCE",
+    "COLORTERM",
+    "FORCE_COLOR",
+    "LANG",
+    "LANGUAGE",
+    "NODE_ENV",
+    "NO_COLOR",
+    "RUST_BACKTRACE",
+    "RUST_LOG",
+    "TZ",
 ];
-
-/// Beginnings of such names.
-const STEERING_PREFIXES: [&str; 10] =
-    ["CARGO_", "DYLD_", "GEMINI_CLI_", "GIT_", "LD_", "NPM_CONFIG_", "OPENCODE_CONFIG", "RUSTC", "RUSTUP_", "XDG_"];
 
 /// Ends of names that hold the address of a model provider.
 const ADDRESS_ENDINGS: [&str; 4] = ["_API_BASE", "_BASE_URL", "_ENDPOINT", "_API_URL"];
@@ -170,15 +144,26 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
 fn variables(environment: &Environment) -> impl Iterator<Item = Supplied> {
     environment.dotenv().filter_map(|(name, value)| {
         let name = name.to_string_lossy();
-        let upper = name.to_ascii_uppercase();
-        let kind = if ADDRESS_ENDINGS.iter().any(|ending| upper.ends_with(ending)) {
-            SuppliedKind::KeyAddress
-        } else if STEERING.contains(&upper.as_str()) || STEERING_PREFIXES.iter().any(|start| upper.starts_with(start)) {
-            SuppliedKind::Variable
-        } else {
-            return None;
-        };
+        let kind = kind_of_variable(&name)?;
         let source = Source::named(Level::DotEnv, format!("{name} in .env"));
         Some(Supplied { kind, key: name.into_owned(), source, text: value.to_string_lossy().into_owned() })
     })
+}
+
+/// Why a variable of this name needs trust; none when it needs none.
+fn kind_of_variable(name: &str) -> Option<SuppliedKind> {
+    let upper = name.to_ascii_uppercase();
+    if ADDRESS_ENDINGS.iter().any(|ending| upper.ends_with(ending)) {
+        return Some(SuppliedKind::KeyAddress);
+    }
+    // A key stands in where there is none and does nothing else. What is called credentials may be a file of settings.
+    let key = is_secret_name(name) && !upper.contains("CREDENTIAL");
+    let harmless = HARMLESS.contains(&name) || name.starts_with("LC_") || is_setting(name);
+    (!key && !harmless).then_some(SuppliedKind::Variable)
+}
+
+/// Whether a variable is a setting of pleach's own, which is judged as such.
+fn is_setting(name: &str) -> bool {
+    let key = name.strip_prefix("PLEACH_").map(str::to_ascii_lowercase);
+    key.is_some_and(|key| Config::FIELDS.contains(&key.split("__").next().unwrap_or_default()))
 }
