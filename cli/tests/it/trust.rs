@@ -307,3 +307,34 @@ fn an_agent_is_known_by_the_program_of_its_template() {
     commit(&env);
     env.pleach(&["run", "g.dot"]).expect(0);
 }
+
+#[test]
+fn the_users_limits_are_lifted_by_nobody_else_unasked() {
+    let env = obeying("budget: {usd: 1, on_exceeded: stop}\n");
+    env.write("repo/pleach.yaml", "budget: {usd: 0.5, per_day_tokens: 7}\n");
+    env.pleach(&["run", "g.dot"]).expect(0);
+    env.write(
+        "repo/pleach.yaml",
+        "budget: {usd: 1000, per_day_tokens: 0, on_exceeded: warn}\nproviders: {anthropic: {prices: {m: {input: 0.1}}}}\n",
+    );
+    insta::assert_snapshot!(asked(&env), @r#"
+    This repository ([TEMP]/repo/.git) supplies:
+
+      spending (budget.usd, [TEMP]/repo/pleach.yaml:1)
+        budget.usd: 1000, where your own limit is 1
+
+      spending (budget.on_exceeded, [TEMP]/repo/pleach.yaml:1)
+        budget.on_exceeded: warn, where your own is stop
+
+      spending (providers.anthropic.prices.m.input, [TEMP]/repo/pleach.yaml:2)
+        providers.anthropic.prices.m.input: the whole price is input 0.1, output 0
+
+    error: this repository supplies 3 things you have not agreed to
+    hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
+    "#);
+    env.pleach(&["-y", "run", "g.dot"]).expect(0);
+    env.pleach(&["run", "g.dot"]).expect(0);
+    env.write("config/pleach/config.yaml", "agent: simulation\n");
+    env.pleach(&["trust", "--revoke", "--all"]).expect(0);
+    env.pleach(&["run", "g.dot"]).expect(0);
+}

@@ -1,6 +1,6 @@
 //! Layers of settings and what they come to together.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::dotenv::DotEnvEntry;
 use super::error::{ConfigError, Level, Source};
-use super::model::{Config, SandboxMode, keys};
+use super::model::{Config, keys};
 use super::node::{Entry, Form, Kind, Node, Place, parse};
 use super::read::{Origin, Reading, Setting};
 use super::{Environment, arborist, check};
@@ -148,8 +148,17 @@ pub struct Resolved {
     pub provenance: BTreeMap<String, Source>,
     /// The weaker sources that gave a setting too, weakest first.
     pub overridden: BTreeMap<String, Vec<Source>>,
-    /// The sandbox the user's own file asks for, whatever came of it.
-    pub users_sandbox: Option<SandboxMode>,
+    /// What the user's own file says, whatever came of it.
+    pub users: Option<Box<Users>>,
+}
+
+/// What the user's own file says.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Users {
+    /// The settings as they are with it alone.
+    pub config: Config,
+    /// The dotted keys it gives.
+    pub keys: BTreeSet<String>,
 }
 
 impl Resolved {
@@ -201,7 +210,7 @@ pub(super) struct Merged {
     pub config: Config,
     pub provenance: BTreeMap<String, Source>,
     overridden: BTreeMap<String, Vec<Source>>,
-    pub users_sandbox: Option<SandboxMode>,
+    pub users: Option<Box<Users>>,
     tree: Node,
     origins: Vec<Origin>,
 }
@@ -216,12 +225,14 @@ impl Merged {
         let mut tree = Node::empty_map(Place { source: 0, line: 0, column: 0, width: 0 });
         let mut provenance = BTreeMap::new();
         let mut overridden = BTreeMap::<String, Vec<Source>>::new();
-        let mut users_sandbox = None;
+        let mut users = None;
         for layer in read_layers(layers, &mut origins, &mut errors) {
-            let mut is_users = false;
+            let mut keys = BTreeSet::new();
             layer.leaves("", &mut |key, at| {
                 let source = &origins[at.source].source;
-                is_users |= source.level == Level::User && key == "sandbox.mode";
+                if source.level == Level::User {
+                    keys.insert(key.to_owned());
+                }
                 let line = if at.line > 0 { Some(at.line) } else { source.line };
                 let weaker = provenance.insert(key.to_owned(), Source { line, ..source.clone() });
                 if let Some(weaker) = weaker {
@@ -229,8 +240,10 @@ impl Merged {
                 }
             });
             tree.overlay(layer);
-            if is_users {
-                users_sandbox = Config::read(&tree, &mut Reading::new(&origins)).map(|config| config.sandbox.mode);
+            if !keys.is_empty() {
+                // Nothing is weaker than the user's own file but the defaults.
+                let config = Config::read(&tree, &mut Reading::new(&origins));
+                users = config.map(|config| Box::new(Users { config, keys }));
             }
         }
         let mut reading = Reading::new(&origins);
@@ -241,7 +254,7 @@ impl Merged {
         if !errors.is_empty() {
             return Err(in_order(errors));
         }
-        Ok(Self { config: Config { root, ..config }, provenance, overridden, users_sandbox, tree, origins })
+        Ok(Self { config: Config { root, ..config }, provenance, overridden, users, tree, origins })
     }
 
     pub fn check(self) -> Result<Resolved, Vec<ConfigError>> {
@@ -250,8 +263,8 @@ impl Merged {
         if !reading.errors.is_empty() {
             return Err(in_order(reading.errors));
         }
-        let Self { config, provenance, overridden, users_sandbox, .. } = self;
-        Ok(Resolved { config, provenance, overridden, users_sandbox })
+        let Self { config, provenance, overridden, users, .. } = self;
+        Ok(Resolved { config, provenance, overridden, users })
     }
 }
 

@@ -24,7 +24,7 @@ pub use agent::{AgentChoice, InvalidAgent};
 pub use dotenv::{DotEnvEntry, parse_dotenv};
 pub use environment::Environment;
 pub use error::{ConfigError, Level, Source};
-pub use layer::{Layer, Partial, Resolved, parse_project, resolve};
+pub use layer::{Layer, Partial, Resolved, Users, parse_project, resolve};
 pub use model::{
     AgentSettings, AgentStdin, Attribution, Budget, Commits, Config, DEFAULT_BRANCH_PREFIX, History, Isolation, Merge,
     Network, OnExceeded, ParserName, Price, Provider, ProviderName, ProviderSettings, Providers, Push, Record,

@@ -125,7 +125,7 @@ impl Resolved {
             *source = Source { level: Level::Recorded, file: None, name: None, line: None };
         }
         merged.config.root.clone_from(&local.config.root);
-        merged.users_sandbox = local.users_sandbox;
+        merged.users.clone_from(&local.users);
         merged.fill_in(local, &left_out);
         merged.check()
     }

@@ -1,13 +1,14 @@
 //! What a repository supplies that the user must agree to before it counts: commands pleach would run, and settings
 //! that could send keys or records elsewhere or open the sandbox.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Environment;
 use super::agent::join_words;
 use super::error::{Level, Source};
 use super::layer::Resolved;
-use super::model::{Config, Network, SandboxMode, TurnMode};
+use super::model::{Config, Network, OnExceeded, Price, SandboxMode, TurnMode};
 use crate::redact::is_secret_name;
 
 /// Why something needs the user's agreement.
@@ -21,6 +22,10 @@ pub enum SuppliedKind {
     RecordAddress,
     /// A way out of the sandbox.
     Sandbox,
+    /// More than the user's own limits let be spent.
+    Spending,
+    /// A directory elsewhere that would be written to.
+    Directory,
     /// A variable that can make programs run or load something else.
     Variable,
 }
@@ -32,6 +37,8 @@ impl fmt::Display for SuppliedKind {
             Self::KeyAddress => "address for keys",
             Self::RecordAddress => "address for records",
             Self::Sandbox => "sandbox",
+            Self::Spending => "spending",
+            Self::Directory => "directory",
             Self::Variable => "variable",
         })
     }
@@ -128,7 +135,9 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     let sandbox = &config.sandbox;
     let weaker = match sandbox.mode {
         SandboxMode::Off => true,
-        SandboxMode::Auto => resolved.users_sandbox == Some(SandboxMode::Required),
+        SandboxMode::Auto => resolved.users.as_ref().is_some_and(|users| {
+            users.keys.contains("sandbox.mode") && users.config.sandbox.mode == SandboxMode::Required
+        }),
         SandboxMode::Required => false,
     };
     add(SuppliedKind::Sandbox, "sandbox.mode".into(), weaker.then(|| sandbox.mode.to_string()));
@@ -136,8 +145,83 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     add(SuppliedKind::Sandbox, "sandbox.network".into(), open);
     let writable: Vec<_> = sandbox.rw.iter().map(|path| path.display().to_string()).collect();
     add(SuppliedKind::Sandbox, "sandbox.rw".into(), (!writable.is_empty()).then(|| writable.join("\n")));
+    found.extend(spending(resolved));
     found.extend(variables(environment));
     found
+}
+
+/// What would lift the limits of the user's own file: a higher one or none, a mere warning, and prices by which less
+/// counts as spent.
+fn spending(resolved: &Resolved) -> Vec<Supplied> {
+    let mut found = Vec::new();
+    let Some(users) = &resolved.users else { return found };
+    let mut add = |key: String, text: String| {
+        let source = resolved.source(&key);
+        if source.level.is_supplied() {
+            found.push(Supplied { kind: SuppliedKind::Spending, source: source.clone(), key, text });
+        }
+    };
+    let (mine, theirs) = (&users.config.budget, &resolved.config.budget);
+    let mut limits = |key: &str, mine: f64, theirs: f64| {
+        if mine > 0.0 && !(f64::MIN_POSITIVE..=mine).contains(&theirs) {
+            add(format!("budget.{key}"), format!("{theirs}, where your own limit is {mine}"));
+        }
+    };
+    limits("tokens", mine.tokens as f64, theirs.tokens as f64);
+    limits("usd", mine.usd, theirs.usd);
+    limits("per_task_tokens", mine.per_task_tokens as f64, theirs.per_task_tokens as f64);
+    limits("per_task_usd", mine.per_task_usd, theirs.per_task_usd);
+    limits("per_day_tokens", mine.per_day_tokens as f64, theirs.per_day_tokens as f64);
+    limits("per_day_usd", mine.per_day_usd, theirs.per_day_usd);
+    let in_dollars = mine.usd > 0.0 || mine.per_task_usd > 0.0 || mine.per_day_usd > 0.0;
+    let in_tokens = mine.tokens > 0 || mine.per_task_tokens > 0 || mine.per_day_tokens > 0;
+    let holds = in_dollars || in_tokens || users.keys.contains("budget.on_exceeded");
+    if holds && mine.on_exceeded != OnExceeded::Warn && theirs.on_exceeded == OnExceeded::Warn {
+        add("budget.on_exceeded".into(), format!("warn, where your own is {}", mine.on_exceeded));
+    }
+    if !in_dollars {
+        return found;
+    }
+    for (name, own, given) in prices(&users.config, &resolved.config) {
+        for (model, price) in given.iter().filter(|(model, price)| own.get(*model).is_none_or(|own| lowers(price, own)))
+        {
+            let keys = ["input", "output", "cache_read", "cache_write"];
+            let keys = keys.map(|key| format!("providers.{name}.prices.{model}.{key}"));
+            if let Some(key) = keys.into_iter().find(|key| resolved.source(key).level.is_supplied()) {
+                add(key, shown(price));
+            }
+        }
+    }
+    found
+}
+
+type PricesByModel = BTreeMap<String, Price>;
+
+/// The prices of both configurations, provider by provider.
+fn prices<'a>(own: &'a Config, given: &'a Config) -> [(&'static str, &'a PricesByModel, &'a PricesByModel); 5] {
+    let (own, given) = (&own.providers, &given.providers);
+    [
+        ("anthropic", &own.anthropic.prices, &given.anthropic.prices),
+        ("openai", &own.openai.prices, &given.openai.prices),
+        ("gemini", &own.gemini.prices, &given.gemini.prices),
+        ("compatible", &own.compatible.prices, &given.compatible.prices),
+        ("script", &own.script.prices, &given.script.prices),
+    ]
+}
+
+/// Whether anything counts as cheaper by a price than by another.
+fn lowers(price: &Price, than: &Price) -> bool {
+    let cached = |price: &Price| (price.cache_read.unwrap_or(price.input), price.cache_write.unwrap_or(price.input));
+    let ((read, write), (than_read, than_write)) = (cached(price), cached(than));
+    price.input < than.input || price.output < than.output || read < than_read || write < than_write
+}
+
+fn shown(price: &Price) -> String {
+    let mut text = format!("the whole price is input {}, output {}", price.input, price.output);
+    for (name, price) in [("cache_read", price.cache_read), ("cache_write", price.cache_write)] {
+        text.extend(price.map(|price| format!(", {name} {price}")));
+    }
+    text
 }
 
 /// The variables of a `.env` file that need trust.

@@ -551,6 +551,44 @@ fn a_repository_cannot_take_an_agent_out_of_its_bounds_unasked() {
 }
 
 #[test]
+fn a_repository_cannot_lift_the_users_limits_unasked() {
+    let asked = |users: &str, theirs: &str| -> Vec<String> {
+        let layers = vec![Layer::file(Level::User, "/u/c.yaml", users), project(theirs)];
+        let items = supplied(&resolved(layers), &env(&[]));
+        items.iter().map(|item| format!("{} {}: {}", item.kind, item.key, item.text)).collect()
+    };
+    let found = asked(
+        "budget: {usd: 1, per_day_tokens: 500, tokens: 9}",
+        "budget: {usd: 1000, per_day_tokens: 0, tokens: 8, per_task_usd: 3, on_exceeded: warn}",
+    );
+    assert_eq!(
+        found,
+        [
+            "spending budget.usd: 1000, where your own limit is 1",
+            "spending budget.per_day_tokens: 0, where your own limit is 500",
+            "spending budget.on_exceeded: warn, where your own is stop",
+        ]
+    );
+    for (users, theirs) in [
+        ("", "budget: {usd: 1000, on_exceeded: warn}"),
+        ("budget: {usd: 2}", "budget: {usd: 1, on_exceeded: pause}"),
+        ("budget: {usd: 2, on_exceeded: warn}", "budget: {usd: 2, on_exceeded: warn}"),
+        ("budget: {usd: 0}", "budget: {usd: 5}"),
+    ] {
+        assert_eq!(asked(users, &format!("{theirs}\n")).len(), 0, "{users} {theirs}");
+    }
+    let prices = |price: &str| format!("providers: {{anthropic: {{prices: {{m-1.5: {price}}}}}}}\n");
+    let limit = "budget: {per_day_usd: 2}\n";
+    let found = asked(limit, &prices("{output: 15}"));
+    assert_eq!(found, ["spending providers.anthropic.prices.m-1.5.output: the whole price is input 0, output 15"]);
+    assert_eq!(asked("budget: {tokens: 2}", &prices("{output: 15}")).len(), 0, "no limit is in dollars");
+    let own = format!("{limit}{}", prices("{input: 3, output: 15}"));
+    assert_eq!(asked(&own, &prices("{input: 4, output: 15}")).len(), 0, "it is not cheaper");
+    assert_eq!(asked(&own, &prices("{cache_read: 1}")).len(), 1);
+    assert_eq!(asked(&own, "").len(), 0);
+}
+
+#[test]
 fn variables_are_asked_about_unless_they_are_plainly_harmless() {
     let asked = [
         "ANTHROPIC_CUSTOM_HEADERS",
