@@ -5,6 +5,7 @@
 
 mod files;
 mod obeyed;
+mod place;
 mod store;
 
 use std::collections::BTreeSet;
@@ -17,6 +18,7 @@ use pleach::redact::{Redactor, is_secret_name};
 use pleach::text::counted;
 
 pub use self::obeyed::obeyed;
+pub use self::place::place_of_worktrees;
 use self::store::key;
 pub use self::store::{Agreement, Store};
 use crate::exit::{Exit, Failure};

@@ -273,3 +273,16 @@ fn a_variable_that_names_no_setting_is_refused() {
     )
     .expect(0);
 }
+
+#[test]
+fn ignored_paths_outside_the_repository_are_refused() {
+    let env = TestEnv::new();
+    env.repo();
+    for path in ["/etc/passwd", "../x", "a/../../x", "./.env"] {
+        env.write("repo/pleach.yaml", format!("worktrees: {{include_ignored: [.env, {path}]}}\n"));
+        let stderr = env.pleach(&["config"]).expect(2).stderr;
+        assert!(stderr.contains(&format!("`{path}` is no path from the root of the repository")), "{stderr}");
+    }
+    env.write("repo/pleach.yaml", "worktrees: {include_ignored: [.env, node_modules/]}\n");
+    env.pleach(&["config"]).expect(0);
+}

@@ -338,3 +338,25 @@ fn the_users_limits_are_lifted_by_nobody_else_unasked() {
     env.pleach(&["trust", "--revoke", "--all"]).expect(0);
     env.pleach(&["run", "g.dot"]).expect(0);
 }
+
+#[test]
+fn working_copies_go_nowhere_else_unasked() {
+    let env = obeying("agent: simulation\n");
+    let base = |base: &str| env.write("repo/pleach.yaml", format!("worktrees: {{base: '{base}'}}\n"));
+    let outside = env.root().join("elsewhere");
+    symlink(env.root().join("home"), env.repo_path().join("link")).unwrap();
+    for place in [outside.to_str().unwrap(), "../elsewhere", "a/../../elsewhere", "link/x", ".git/hooks"] {
+        base(place);
+        let asked = asked(&env);
+        assert!(asked.contains("directory (worktrees.base, [TEMP]/repo/pleach.yaml:1)"), "{place}: {asked}");
+    }
+    assert!(!outside.exists());
+    let state = env.root().join("state/pleach/mine");
+    for place in [".worktrees/deep", "../repo/x", state.to_str().unwrap()] {
+        base(place);
+        env.pleach(&["run", "g.dot"]).expect(0);
+    }
+    base(outside.to_str().unwrap());
+    env.pleach(&["-y", "run", "g.dot"]).expect(0);
+    env.pleach(&["run", "g.dot"]).expect(0);
+}

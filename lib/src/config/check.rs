@@ -15,15 +15,18 @@ pub(super) fn check(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     left_out(config, tree, reading);
 }
 
-/// What is left out of worktrees is named from the root of the repository.
+/// What is left out of worktrees, or copied into them, is named from the root of the repository.
 fn left_out(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     let is_path = |path: &str| {
         let path = path.strip_suffix('/').unwrap_or(path);
         !path.contains('\n') && path.split('/').all(|part| !["", ".", ".."].contains(&part))
     };
-    for path in config.worktrees.exclude.iter().filter(|path| !is_path(path)) {
-        let at = place(tree, &["worktrees", "exclude"]);
-        reading.fail(at, format!("`{path}` is no path from the root of the repository"));
+    for (key, paths) in [("exclude", &config.worktrees.exclude), ("include_ignored", &config.worktrees.include_ignored)]
+    {
+        for path in paths.iter().filter(|path| !is_path(path)) {
+            reading
+                .fail(place(tree, &["worktrees", key]), format!("`{path}` is no path from the root of the repository"));
+        }
     }
 }
 
