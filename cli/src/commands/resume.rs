@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::config::Resolved;
-use pleach::engine::{Copy, Session, outwait_orphans, recorded_pipeline};
+use pleach::engine::{Copy, Session, Summary, outwait_orphans, recorded_pipeline};
 use pleach::ids::ContextId;
 use pleach::record::History;
 
@@ -47,7 +47,12 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let resolved = Resolved::resume(&history.started.config, &local.resolved, search.flag_layer())
         .map_err(|errors| settings::failure(&errors, &globals.dir))?;
     let settings = settings::Settings { resolved, ..local };
-    require_trust(globals, &settings, &place, &pipeline, Path::new(&history.started.dot_path))?;
+    let stands = Summary::newest(&place.repo, &id).map_err(|error| of_engine(&error))?;
+    let from = match stands.work().or(stands.base()) {
+        Some(from) => from,
+        None => place.repo.head().map_err(|error| of_engine(&error.into()))?.commit,
+    };
+    require_trust(globals, &settings, &place, from, &pipeline, Path::new(&history.started.dot_path))?;
     check_answers([&pipeline], &answers)?;
     let built = build(&settings, &settings.resolved.config, answers)?;
     let alone = any_alone(&pipeline, &built.engine.agents);

@@ -8,6 +8,7 @@ use clap::Args;
 use pleach::agent::Roster;
 use pleach::config::{AgentChoice, Config, supplied};
 use pleach::engine::{Session, StartRequest};
+use pleach::ids::CommitId;
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::plan::{self, lint};
@@ -59,7 +60,8 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let place = Place::find(&globals.dir, args.repo.map(|repo| globals.path(&repo)), &settings)?;
     check_answers([&pipeline], &answers)?;
     if !args.dry_run {
-        require_trust(globals, &settings, &place, &pipeline, &args.file)?;
+        let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
+        require_trust(globals, &settings, &place, head.commit, &pipeline, &args.file)?;
     }
     let built = build(&settings, config, answers)?;
     let agents = &built.engine.agents;
@@ -207,11 +209,12 @@ pub fn agent_nodes(pipeline: &Pipeline) -> impl Iterator<Item = &Node> {
     pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Codergen)
 }
 
-/// Asks for trust in every command that would be run and came with the repository.
+/// Asks for trust in every command that would be run and came with the repository. `from` is where agents start.
 pub fn require_trust(
     globals: &Globals,
     settings: &Settings,
     place: &Place,
+    from: CommitId,
     pipeline: &Pipeline,
     file: &Path,
 ) -> Result<(), Failure> {
@@ -225,7 +228,7 @@ pub fn require_trust(
         TrustItem::command(where_from, command.text.to_owned())
     }));
     items.extend(trust::place_of_worktrees(settings, &place.repo));
-    items.extend(trust::obeyed(&place.repo, &settings.resolved.config, agent_nodes(pipeline))?);
+    items.extend(trust::obeyed(&place.repo, from, &settings.resolved.config, agent_nodes(pipeline))?);
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, ask)
 }

@@ -188,7 +188,8 @@ fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &T
     let worked: Vec<Pipeline> = pipelines(plan).collect();
     let nodes = worked.iter().flat_map(|pipeline| pipeline.nodes());
     items.extend(trust::place_of_worktrees(settings, &place.repo));
-    items.extend(trust::obeyed(&place.repo, &settings.resolved.config, nodes)?);
+    let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
+    items.extend(trust::obeyed(&place.repo, head.commit, &settings.resolved.config, nodes)?);
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, ask)
 }

@@ -56,7 +56,7 @@ enum Target {
 }
 
 const OUTSIDE: &str = "which leads out of the repository";
-const NOWHERE: &str = "which the last commit does not hold";
+const NOWHERE: &str = "which is not in the commit agents start from";
 
 impl Files<'_> {
     /// Where a path stands and what it says; none when there is no such path.
@@ -155,7 +155,7 @@ impl Files<'_> {
         let mut room = DIRECTORY_SHOWN;
         for (path, target) in found.iter().take(NAMED) {
             let path = shown(path);
-            let Target::File { path: file, id, .. } = target else {
+            let Target::File { id, .. } = target else {
                 text.push_str(&format!("{path}: {}\n", self.described(target)));
                 continue;
             };
@@ -171,7 +171,7 @@ impl Files<'_> {
             part.lines().for_each(|line| text.push_str(&format!("  {line}\n")));
             if part.len() < whole.len() {
                 let rest = whole.len() - part.len();
-                text.push_str(&format!("  … {rest} bytes more, see `git show HEAD:{}`\n", shown(file)));
+                text.push_str(&format!("  … {rest} bytes more, see `git show {id}`\n"));
             }
         }
         if found.len() > NAMED {

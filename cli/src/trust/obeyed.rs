@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use pleach::agent::Preset;
 use pleach::config::{AgentChoice, AgentSettings, Config};
 use pleach::git::Repo;
+use pleach::ids::CommitId;
 use pleach::plan::pipeline::Node;
 
 use super::TrustItem;
@@ -12,16 +13,16 @@ use super::files::Files;
 use crate::exit::Failure;
 use crate::failure::of_engine;
 
-/// What the configured agents obey of the repository's last commit. It is asked about wherever such an agent is
+/// What the configured agents obey of the commit they start from. It is asked about wherever such an agent is
 /// configured, whether or not a node comes to it.
 pub fn obeyed<'a>(
     repo: &Repo,
+    from: CommitId,
     config: &Config,
     nodes: impl Iterator<Item = &'a Node>,
 ) -> Result<Vec<TrustItem>, Failure> {
     let failed = |error: pleach::git::Error| of_engine(&error.into());
-    let tree = repo.head().and_then(|head| repo.tree_of(head.commit)).map_err(failed)?;
-    let files = Files { repo, tree };
+    let files = Files { repo, tree: repo.tree_of(from).map_err(failed)? };
     let paths = kinds(config, nodes).into_iter().filter_map(Preset::of).flat_map(|preset| &preset.obeys);
     let mut items = Vec::new();
     for path in paths {

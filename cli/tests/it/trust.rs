@@ -240,7 +240,7 @@ fn links_that_lead_away_are_named() {
         commit(&env);
         let asked = asked(&env);
         assert!(
-            asked.contains(&format!("`.mcp.json` is a link to `{to}`, which the last commit does not hold")),
+            asked.contains(&format!("`.mcp.json` is a link to `{to}`, which is not in the commit agents start from")),
             "{asked}"
         );
     }
@@ -281,7 +281,7 @@ fn a_directory_an_agent_obeys_is_shown_with_its_files() {
     env.write("repo/elsewhere/b.js", &long);
     commit(&env);
     let shown = asked(&env);
-    assert!(shown.contains("… 63616 bytes more, see `git show HEAD:elsewhere/b.js`"), "{shown}");
+    assert!(shown.contains("… 63616 bytes more, see `git show [SHA]`"), "{shown}");
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
     env.write("repo/elsewhere/b.js", format!("{long}evil()\n"));
     commit(&env);
@@ -359,4 +359,26 @@ fn working_copies_go_nowhere_else_unasked() {
     base(outside.to_str().unwrap());
     env.pleach(&["-y", "run", "g.dot"]).expect(0);
     env.pleach(&["run", "g.dot"]).expect(0);
+}
+
+#[test]
+fn a_resumed_session_is_asked_about_by_what_its_agents_see() {
+    let env = obeying("agent: claude\n");
+    env.write(
+        "repo/g.dot",
+        "digraph g { start [shape=Mdiamond] exit [shape=Msquare] gate [shape=hexagon, label=\"Go on?\"]\n\
+         start -> gate gate -> exit [label=\"[Y] Yes\"] }",
+    );
+    env.write("repo/.claude/settings.json", HOOK);
+    commit(&env);
+    let ran = env.pleach(&["-y", "run", "g.dot"]);
+    assert_ne!(ran.code, 0, "{ran}");
+    env.git(&["rm", "--quiet", ".claude/settings.json"]);
+    commit(&env);
+    env.pleach(&["trust", "--revoke", "--all"]).expect(0);
+    let stderr = env.pleach(&["resume", &env.session()]).expect(4).stderr;
+    assert!(
+        stderr.contains("command (`.claude/settings.json` in the repository)\n    {\"hooks\": \"one\"}"),
+        "{stderr}"
+    );
 }
