@@ -10,6 +10,7 @@ use pleach::step::shown_name;
 use pleach::text::{counted, listed, shorten};
 use serde_json::{Value, json};
 
+use super::session::plain;
 use crate::tree::look::{Grown, Withered};
 
 /// How long a bar is.
@@ -302,7 +303,12 @@ pub fn standing(state: &TaskState, limits: &Limits) -> String {
             let attempt = state.in_budget + u32::from(!state.unfinished().is_empty());
             words.push_str(&format!(", attempt {} of {}", attempt.max(1), limits.max_retries));
         }
-        Status::Failed => words.push_str(&format!(" after {}", counted(state.attempts, "attempt"))),
+        Status::Failed => {
+            words.push_str(&format!(" after {}", counted(state.attempts, "attempt")));
+            if let Some(why) = state.why_failed() {
+                words.push_str(&format!(" ({})", plain(&why)));
+            }
+        }
         Status::Pending | Status::Complete => {}
     }
     if state.status.is_over() && !state.landed {
@@ -324,7 +330,7 @@ pub fn task_json(node: &TaskNode, tree: &TaskTree, progress: &Progress) -> Value
         "id": node.id, "name": node.name, "phase": tree.phase_of(&node.id), "status": state.status.as_str(),
         "landed": state.landed, "waiting_to_land": state.status.is_over() && !state.landed,
         "attempts": state.attempts, "skipped": state.skipped, "untested": state.untested, "session": state.session,
-        "commit": state.newest().map(|found| found.commit), "depends_on": tree.dependencies(&node.id),
+        "failed_because": state.why_failed(), "commit": state.newest().map(|found| found.commit), "depends_on": tree.dependencies(&node.id),
     })
 }
 

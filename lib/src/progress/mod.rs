@@ -156,6 +156,20 @@ impl TaskState {
         &self.steps[self.steps.len() - self.unfinished..]
     }
 
+    /// Why it was given up: as its last step says, else by how its last attempt ended. None when it was not.
+    pub fn why_failed(&self) -> Option<String> {
+        let newest = self.newest().filter(|_| self.status == Status::Failed)?;
+        if let Some(said) = newest.body.lines().map(str::trim).find(|line| !line.is_empty()) {
+            let said = said.trim_end_matches('.');
+            let mut chars = said.chars();
+            return Some(chars.next().into_iter().flat_map(char::to_lowercase).chain(chars).collect());
+        }
+        let before = self.steps[..self.steps.len() - 1].iter().rev();
+        let failing =
+            before.take_while(|found| found.step.kind != StepKind::Complete).find(|found| !found.step.passed)?;
+        Some(format!("its last attempt ended with {}", failing.step.status()))
+    }
+
     /// What the attempts so far tell the next one, oldest first; forgotten once the task was complete or reset, but
     /// for what the reset itself says.
     pub fn feedback(&self) -> Vec<Feedback> {

@@ -39,7 +39,11 @@ fn a_budget_that_is_used_up_fails_the_task_and_keeps_its_code_away() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]).tests("T001", &["unit: echo red; false"]));
     garden.agent(TRIES, APPROVES);
     let ran = garden.gardener(&["--max-retries", "2"]).expect(1);
-    assert!(ran.stdout.contains("failed: T001") && ran.stdout.contains("--retry-failed"), "{ran}");
+    let why = "its last attempt ended with test-fail";
+    assert!(ran.stdout.contains(&format!("failed: T001: `T001` was given up: {why}\n")), "{ran}");
+    assert!(ran.stdout.contains("--retry-failed"), "{ran}");
+    let ran = garden.env.pleach(&["status"]).expect(0);
+    assert!(ran.stdout.contains(&format!("T001 Grow T001: failed after 2 attempts ({why})\n")), "{ran}");
     let told = ["T001 implement-pass", "T001 test-fail", "T001 implement-pass", "T001 test-fail", "T001 failed"]
         .map(String::from);
     assert_eq!(garden.told("main"), told);
@@ -127,7 +131,15 @@ fn old_code_that_does_not_fit_any_more_is_kept_and_left_out() {
 fn two_attempts_that_change_nothing_end_the_task_early() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent("echo 'I would rather not.'", "echo 'REJECTED: nothing is there'");
-    garden.gardener(&[]).expect(1);
+    let ran = garden.gardener(&[]).expect(1);
+    let why = "stopped early: two attempts in a row changed nothing";
+    assert!(ran.stdout.contains(&format!("failed: T001: `T001` was given up: {why}\n")), "{ran}");
+    let ran = garden.env.pleach(&["status"]).expect(0);
+    assert!(ran.stdout.contains(&format!("T001 Grow T001: failed after 2 attempts ({why})\n")), "{ran}");
+    let ran = garden.env.pleach(&["status", "--json"]).expect(0);
+    assert!(ran.stdout.contains(why), "{ran}");
+    let ran = garden.gardener(&[]).expect(1);
+    assert!(ran.stdout.contains(&format!("`T001` failed before: {why}\n")), "{ran}");
     let failed = garden.newest("main", "T001 failed");
     assert_eq!(failed.subject, "task(main@T001@failed): failed \"Grow T001\" after 2 retries");
     assert!(failed.body.contains("two attempts in a row changed nothing"), "{}", failed.body);

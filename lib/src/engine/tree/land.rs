@@ -43,7 +43,8 @@ impl TreeRun<'_> {
         self.take_back(session);
         match tried {
             Tried::Landed if status == "failed" => {
-                let reason = format!("`{task}` was given up") + &over.map(|why| format!(": {why}")).unwrap_or_default();
+                let why = over.or_else(|| self.progress.task(&task).why_failed());
+                let reason = format!("`{task}` was given up") + &why.map(|why| format!(": {why}")).unwrap_or_default();
                 Worked::Ended(TreeEnded::Failed { task, reason })
             }
             Tried::Landed if status == "test-fail" => Worked::Ended(TreeEnded::GateRed(task)),

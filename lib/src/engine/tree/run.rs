@@ -245,7 +245,8 @@ impl<'p> TreeRun<'p> {
                     });
                 }
                 Next::Failed(task) => {
-                    return Ok(TreeEnded::Failed { reason: format!("`{task}` failed before"), task });
+                    let why = self.progress.task(&task).why_failed().map(|why| format!(": {why}")).unwrap_or_default();
+                    return Ok(TreeEnded::Failed { reason: format!("`{task}` failed before{why}"), task });
                 }
                 Next::Stalled(blocked) => return Ok(TreeEnded::Stalled(blocked)),
                 Next::GateRed(gate) => return Ok(TreeEnded::GateRed(gate)),
