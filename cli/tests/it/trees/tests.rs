@@ -99,15 +99,22 @@ fn setup_comes_first_and_teardown_last_whatever_happens() {
 #[test]
 fn a_failed_setup_fails_the_step_and_nothing_is_tested() {
     let tests = [
-        "setup: echo no database >&2; test -e mended",
+        "setup: echo no database >&2; test -e mended || exit 3",
         "unit: echo ran >> \"$HOME/ran\"",
         "teardown: echo swept >> \"$HOME/swept\"",
     ];
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &tests));
     garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
-    garden.gardener(&[]).expect(0);
+    let ran = garden.gardener(&[]).expect(0);
     let red = garden.newest("main", "T001 test-fail");
     assert!(red.body.contains("Test (setup) stderr (last 1000 chars):\nno database"), "{}", red.body);
+    let log = garden.file("main", red.trailer("Arborist-Test-Log").unwrap());
+    let said = "the setup `echo no database >&2; test -e mended || exit 3` failed (exit 3); the tests were not run";
+    for (place, text) in
+        [("body", &red.body), ("log", &log), ("prompt", &garden.asked("T001", "implement", 2)), ("stderr", &ran.stderr)]
+    {
+        assert!(text.contains(said), "{place}: {text}");
+    }
     assert_eq!(garden.env.read("home/ran"), "ran\n", "only once the setup worked");
     assert_eq!(garden.env.read("home/swept"), "swept\nswept\n");
     assert!(garden.asked("T001", "implement", 2).contains("no database"));

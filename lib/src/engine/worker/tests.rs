@@ -29,7 +29,7 @@ impl Worker {
             commands.into_iter().partition(|command| command.kind == TestKind::Teardown);
         let (setup, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|command| command.kind == TestKind::Setup);
         for command in setup.iter().chain(&tests) {
-            if command.kind != TestKind::Setup && ran.iter().any(|ran| !ran.passed) && setup_failed(&ran) {
+            if command.kind != TestKind::Setup && ran.iter().any(is_failed_setup) {
                 break;
             }
             match self.test(command, &cancel.cancel).await {
@@ -39,6 +39,12 @@ impl Worker {
                     break;
                 }
             }
+        }
+        if let Some(setup) = ran.iter_mut().find(|ran| is_failed_setup(ran)) {
+            let why = format!("the setup `{}` failed ({}); the tests were not run", setup.command, setup.exit);
+            let why = self.engine.redactor.text(&why).into_owned();
+            add_line(&mut setup.stderr, &format!("[{why}]"));
+            end.warnings.push(why);
         }
         // A test that was interrupted still gets cleaned up after, unless there is no time left for anything.
         if !self.engine.cancel.is_killed() {
@@ -116,15 +122,20 @@ impl Worker {
         let said_nothing = stdout.trim().is_empty() && stderr.trim().is_empty();
         if !passed && (said_nothing || !exited) {
             // Nobody else would tell the next attempt.
-            let line = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
-            stderr.push_str(&format!("{line}[{exit}]\n"));
+            add_line(&mut stderr, &format!("[{exit}]"));
         }
         Ok(ran(exit, passed, (stdout, stderr), output.duration))
     }
 }
 
-fn setup_failed(ran: &[RanTest]) -> bool {
-    ran.iter().any(|ran| ran.kind == TestKind::Setup && !ran.passed)
+fn is_failed_setup(ran: &RanTest) -> bool {
+    ran.kind == TestKind::Setup && !ran.passed
+}
+
+/// Puts a line below what was said.
+fn add_line(said: &mut String, line: &str) {
+    let end = if said.is_empty() || said.ends_with('\n') { "" } else { "\n" };
+    said.push_str(&format!("{end}{line}\n"));
 }
 
 /// The kind of the first test, the counts of all tests of that kind, the time of everything.
