@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pleach::git::Repo;
-use pleach::ids::{RepoPath, TaskId};
+use pleach::ids::TaskId;
 use pleach::progress::Found;
 use serde_json::{Value, json};
 
 use crate::commands::Globals;
 use crate::commands::logs::trees;
 use crate::exit::{Exit, Failure};
-use crate::failure::of_git;
+use crate::failure::of_record;
 use crate::render::{Out, Table};
 use crate::tree::look::Ground;
 
@@ -65,10 +65,8 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-/// A report with what it holds; nothing when the commit does not have it.
+/// A report with what it holds; nothing when neither the commit nor the session's record has it.
 fn report(repo: &Repo, task: &TaskId, found: &Found, path: &str) -> Result<Value, Failure> {
-    let read = || repo.tree_file(repo.tree_of(found.commit)?, &RepoPath::from(path));
-    let bytes = read().map_err(|error| of_git(&error))?;
-    let holds: Option<Value> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let holds = pleach::engine::tree::report(repo, found).map_err(|error| of_record(&error))?;
     Ok(json!({"task": task, "commit": found.commit, "at": found.at, "path": path, "report": holds}))
 }

@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Extra, to_the_millisecond};
 use crate::ids::{BranchName, CommitId, NodeId, TaskId};
@@ -117,6 +118,9 @@ pub struct StepFinished {
     /// What the next attempt is told, where the step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Feedback>,
+    /// The report of a completed task, where its commit does not have it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<Value>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

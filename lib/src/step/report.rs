@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use jiff::fmt::strtime;
 use jiff::tz::TimeZone;
 use serde::Serialize;
+use serde_json::Value;
 
 use super::{Counts, RanTest};
 use crate::ids::{RepoPath, SessionId, TaskId};
@@ -51,6 +52,11 @@ impl Report {
     pub fn json(&self) -> String {
         let text = serde_json::to_string_pretty(self).expect("a report holds nothing JSON cannot");
         text + "\n"
+    }
+
+    /// The report as a record has it.
+    pub fn value(&self) -> Value {
+        serde_json::to_value(self).expect("a report holds nothing JSON cannot")
     }
 
     /// The name of the report's file.

@@ -171,7 +171,7 @@ fn logs_that_are_not_committed_are_named_by_their_record() {
     let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo the-output; test -e mended"]);
     let garden = Garden::new(&tree);
     garden.configure("tree: {commit_logs: false}\n");
-    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    garden.agent("test $n = 1 && echo 1 > one || { echo 1 > mended; echo Mended it.; }", APPROVES);
     garden.gardener(&[]).expect(0);
     let record = format!("refs/pleach/sessions/{}/main", garden.env.session());
     for (status, key) in [
@@ -191,6 +191,17 @@ fn logs_that_are_not_committed_are_named_by_their_record() {
     let red = garden.newest("main", "T001 test-fail");
     let shown = garden.env.pleach(&["logs", "--show", &red.id[..10]]).expect(0);
     assert_eq!(shown.stdout.trim_end(), "=== unit stdout ===\nthe-output\n=== unit stderr ===", "{shown}");
+    assert_eq!(logs.stdout.matches("T001  implement-pass").count(), 2, "{logs}");
+    let written = garden.newest("main", "T001 implement-pass");
+    let shown = garden.env.pleach(&["logs", "--show", &written.id[..10]]).expect(0);
+    assert_eq!(shown.stdout.trim(), "Mended it.", "{shown}");
+    let reports = garden.env.pleach(&["reports"]).expect(0);
+    assert!(reports.stdout.contains("T001  pass           2"), "{reports}");
+    let reports = garden.env.pleach(&["reports", "--json"]).expect(0);
+    let reports: serde_json::Value = serde_json::from_str(&reports.stdout).expect("JSON");
+    let report = &reports["reports"][0];
+    assert_eq!((report["path"].as_str(), report["report"]["attempts"].as_u64()), (Some(record.as_str()), Some(2)));
+    assert_eq!((&report["report"]["result"], &report["report"]["task_id"]), (&"pass".into(), &"T001".into()));
     garden.env.git(&["update-ref", "-d", &record]);
     let gone = garden.env.pleach(&["logs", "--show", &record]).expect(2);
     assert!(gone.stderr.contains("has no log"), "{gone}");

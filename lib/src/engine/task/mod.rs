@@ -25,8 +25,8 @@ use crate::state::{Phase, TaskWork, Visit};
 use crate::step::{Counts, report};
 use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
 
-pub use step::StepReport;
 pub(super) use step::code_of;
+pub use step::{StepReport, TaskReport};
 
 /// The file of a session's first record that holds the tree as it was run.
 pub(super) const TREE_FILE: &str = "task-tree.json";

@@ -13,6 +13,7 @@ use crate::step::prompt::{self};
 use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
 use crate::trailer::{Message, attribution};
 use jiff::Timestamp;
+use serde_json::Value;
 
 /// How much of what a failed step said is kept for the next attempt, in characters.
 const FEEDBACK: usize = 8_000;
@@ -43,8 +44,26 @@ struct Making {
     files: Vec<(RepoPath, String)>,
     /// What the next attempt is told.
     feedback: Option<Feedback>,
+    /// The report, where it is not committed.
+    report: Option<Value>,
     /// The kinds and models of the agents it is the work of.
     by: Vec<(String, String)>,
+}
+
+/// The report of a completed task, and where it goes.
+#[derive(Debug)]
+pub enum TaskReport {
+    /// Into a file of its last step.
+    Committed(RepoPath, String),
+    /// Into the session's record alone.
+    Recorded(Value),
+}
+
+impl Making {
+    /// A step without anything beside it.
+    fn of(facts: Step, body: String) -> Self {
+        Self { facts, body, attempt: None, files: Vec::new(), feedback: None, report: None, by: Vec::new() }
+    }
 }
 
 impl Session {
@@ -56,8 +75,7 @@ impl Session {
         let number = Attempt { number: attempt.number, of: attempt.of };
         let told = Feedback { kind: FeedbackKind::RunnerError, text: text::cut(reason, FEEDBACK) };
         let body = text::runner_error(reason);
-        let making =
-            Making { facts, body, attempt: Some(number), files: Vec::new(), feedback: Some(told), by: Vec::new() };
+        let making = Making { attempt: Some(number), feedback: Some(told), ..Making::of(facts, body) };
         self.commit_step(making, observe)?;
         Ok(())
     }
@@ -69,10 +87,15 @@ impl Session {
         facts: Step,
         body: String,
         attempt: Option<Attempt>,
-        files: Vec<(RepoPath, String)>,
+        report: Option<TaskReport>,
         observe: Observer<'_>,
     ) -> Result<(), Error> {
-        let making = Making { facts, body, attempt, files, feedback: None, by: Vec::new() };
+        let (files, report) = match report {
+            Some(TaskReport::Committed(path, text)) => (vec![(path, text)], None),
+            Some(TaskReport::Recorded(report)) => (Vec::new(), Some(report)),
+            None => (Vec::new(), None),
+        };
+        let making = Making { attempt, files, report, ..Making::of(facts, body) };
         tokio::task::block_in_place(|| self.put_off_step(making, observe))
     }
 
@@ -182,7 +205,7 @@ impl Session {
         };
         // A gate is no attempt at anything.
         let attempt = self.is_leaf_task().then_some(attempt);
-        let making = Making { facts, body: report.body, attempt, files, feedback, by: report.by };
+        let making = Making { attempt, files, feedback, by: report.by, ..Making::of(facts, report.body) };
         self.make_step(writer, making, (tree, parent), at).map(Some)
     }
 
@@ -214,7 +237,7 @@ impl Session {
         (tree, parent): (TreeId, CommitId),
         date: Timestamp,
     ) -> Result<(StepFinished, TreeId), Error> {
-        let Making { facts, body, attempt, files, feedback, by } = making;
+        let Making { facts, body, attempt, files, feedback, report, by } = making;
         let code = self.code_of(tree)?;
         let mut edits = Vec::new();
         for (path, text) in files {
@@ -257,6 +280,7 @@ impl Session {
             code,
             failing: feedback.as_ref().map(|feedback| counts::failing(&feedback.text)).unwrap_or_default(),
             feedback,
+            report,
             extra: Default::default(),
         };
         Ok((finished, tree))

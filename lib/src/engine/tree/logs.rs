@@ -1,11 +1,15 @@
 //! The logs a task's steps left behind, found in the commits themselves.
 
+use serde_json::Value;
+
 use crate::event::{Event, Recorded};
 use crate::git::{self, Repo};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId};
-use crate::llm::Message;
+use crate::llm;
 use crate::progress::{Found, TaskState};
-use crate::record::{self, History, SESSIONS};
+use crate::record::{self, History, Record, SESSIONS, context_ref};
+use crate::step::StepKind;
+use crate::trailer::Message;
 
 /// What a step said, whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +27,7 @@ pub struct Log {
 impl Log {
     /// The session whose record has it, where the commit has not.
     pub fn session(&self) -> Option<SessionId> {
-        self.path.strip_prefix(SESSIONS)?.split('/').next()?.parse().ok()
+        recorded_in(&self.path)
     }
 
     /// What it holds; none when neither the commit nor a record has it.
@@ -44,6 +48,26 @@ pub fn logs(repo: &Repo, state: &TaskState) -> Result<Vec<Log>, git::Error> {
     Ok(logs)
 }
 
+/// The report of a completed task: from the commit of its step, or from the record where the commit names that. None
+/// when neither has it.
+pub fn report(repo: &Repo, found: &Found) -> Result<Option<Value>, record::Error> {
+    let Some(path) = &found.step.report else { return Ok(None) };
+    let Some(session) = recorded_in(path) else {
+        let bytes = repo.tree_file(repo.tree_of(found.commit)?, &RepoPath::from(path.as_str()))?;
+        return Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()));
+    };
+    let Some((_, record)) = step_record(repo, &session, found.commit, &found.step.status())? else { return Ok(None) };
+    Ok(record.events.into_iter().find_map(|event| match event.event {
+        Event::StepFinished(step) => step.report,
+        _ => None,
+    }))
+}
+
+/// The session whose record a path names, where it is no path.
+fn recorded_in(path: &str) -> Option<SessionId> {
+    path.strip_prefix(SESSIONS)?.split('/').next()?.parse().ok()
+}
+
 fn of_step(repo: &Repo, found: &Found) -> Result<Vec<Log>, git::Error> {
     let (Some(task), commit) = (&found.step.task, repo.commit(found.commit)?) else { return Ok(Vec::new()) };
     let test = found.step.test.as_ref().and_then(|test| test.log.clone());
@@ -58,6 +82,13 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<Log>, git::Error> {
         };
         paths.extend(brought.filter(is_log));
     }
+    // No trailer names the log of an agent.
+    let record = found.step.session.as_ref().map(|session| context_ref(session, &ContextId::main()));
+    if let Some(record) = record.filter(|_| paths.is_empty() && found.step.kind == StepKind::Implement)
+        && repo.reference(&record)?.is_some()
+    {
+        paths.push(record);
+    }
     paths.sort();
     paths.dedup();
     let status = found.step.status();
@@ -68,22 +99,15 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<Log>, git::Error> {
     paths.into_iter().map(log).collect()
 }
 
-/// What the record of a session has of a step's log: what its tests printed, or its agent answered. A step is known by its
-/// status and its date, which copies share.
+/// What the record of a session has of a step's log: what its tests printed, or its agent answered.
 fn from_record(repo: &Repo, session: &SessionId, log: &Log) -> Result<Option<Vec<u8>>, record::Error> {
-    let history = match History::whole(repo, session, &ContextId::main()) {
-        Err(record::Error::Missing { .. }) => return Ok(None),
-        other => other?,
-    };
-    let at = repo.commit(log.commit)?.at.as_second();
-    let is_step = |event: &Recorded| matches!(&event.event, Event::StepFinished(step) if step.status == log.status && step.date.as_second() == at);
-    let Some(record) = history.records.iter().find(|record| record.events.iter().any(is_step)) else { return Ok(None) };
+    let Some((history, record)) = step_record(repo, session, log.commit, &log.status)? else { return Ok(None) };
     let said = record.events.iter().find_map(|event| match &event.event {
         Event::NodeExecution(node) => node.response,
         _ => None,
     });
     if let Some(number) = said {
-        let message = serde_json::from_value::<Message>(history.message(repo, number)?).ok();
+        let message = serde_json::from_value::<llm::Message>(history.message(repo, number)?).ok();
         return Ok(message.map(|message| message.text().into_bytes()));
     }
     // A test that failed where the task was to land is no node's: what the next attempt is told is all there is.
@@ -92,4 +116,29 @@ fn from_record(repo: &Repo, session: &SessionId, log: &Log) -> Result<Option<Vec
         _ => None,
     });
     Ok(told.map(String::into_bytes))
+}
+
+/// The record of a step, with the session's history. A step is known by its status, attempt and date, which copies
+/// share.
+fn step_record(
+    repo: &Repo,
+    session: &SessionId,
+    commit: CommitId,
+    status: &str,
+) -> Result<Option<(History, Record)>, record::Error> {
+    let history = match History::whole(repo, session, &ContextId::main()) {
+        Err(record::Error::Missing { .. }) => return Ok(None),
+        other => other?,
+    };
+    let commit = repo.commit(commit)?;
+    let at = commit.at.as_second();
+    // Two attempts can end in the same second.
+    let trailers = Message::read(&commit.text()).trailers;
+    let attempt = trailers.iter().find(|(key, _)| key == "Arborist-Retry").and_then(|(_, value)| value.parse().ok());
+    let is_step = |event: &Recorded| {
+        matches!(&event.event, Event::StepFinished(step)
+            if step.status == status && step.date.as_second() == at && step.attempt == attempt)
+    };
+    let record = history.records.iter().find(|record| record.events.iter().any(is_step)).cloned();
+    Ok(record.map(|record| (history, record)))
 }

@@ -16,7 +16,7 @@ mod work;
 
 pub use begin::has_landed;
 pub use edited::Stamp;
-pub use logs::{Log, logs};
+pub use logs::{Log, logs, report};
 pub use mark::{Mark, Marked, Marking};
 pub use planning::{PlanError, Planner, planner_node};
 pub use run::{Parked, Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, target_lock};

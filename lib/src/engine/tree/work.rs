@@ -7,7 +7,7 @@ use super::run::{TreeEnded, TreeRun, target_tip};
 use super::{Error, Note, Notes};
 use crate::clock;
 use crate::config::OnExceeded;
-use crate::engine::task::TaskJob;
+use crate::engine::task::{TaskJob, TaskReport};
 use crate::engine::{Ended, Pause, Session};
 use crate::event::{AttemptStarted, Outcome, PauseReason};
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId, TaskId};
@@ -180,13 +180,12 @@ impl TreeRun<'_> {
             session: Some(session.id.clone()),
             finished: clock::now(),
         };
-        let mut files = Vec::new();
-        let named = if job.commit_logs {
+        let (named, report) = if job.commit_logs {
             let path = session.free_report(&format!("{}/{}", job.reports, report.file()))?;
-            files.push((RepoPath::from(path.as_str()), report.json()));
-            path
+            let file = RepoPath::from(path.as_str());
+            (path, TaskReport::Committed(file, report.json()))
         } else {
-            session.record_name()
+            (session.record_name(), TaskReport::Recorded(report.value()))
         };
         let facts = Step {
             report: Some(named.clone()),
@@ -194,7 +193,7 @@ impl TreeRun<'_> {
             ..session.facts(StepKind::Complete, true)
         };
         let body = text::complete(attempts, Some(&named));
-        session.end_task(facts, body, None, files, &mut observer(&session.id.clone(), notes))?;
+        session.end_task(facts, body, None, Some(report), &mut observer(&session.id.clone(), notes))?;
         Ok(())
     }
 
@@ -202,7 +201,7 @@ impl TreeRun<'_> {
     fn fail(&self, session: &mut Session, attempts: u32, body: String, notes: Notes<'_>) -> Result<(), Error> {
         let facts = session.facts(StepKind::Complete, false);
         let attempt = Some(Attempt { number: attempts, of: self.plan.limits.max_retries });
-        session.end_task(facts, body, attempt, Vec::new(), &mut observer(&session.id.clone(), notes))?;
+        session.end_task(facts, body, attempt, None, &mut observer(&session.id.clone(), notes))?;
         Ok(())
     }
 

@@ -278,6 +278,7 @@ fn tasks() -> Vec<Event> {
             code: commit(5),
             failing: vec!["test_schema".into()],
             feedback: Some(feedback),
+            report: None,
             extra: Default::default(),
         }
         .into(),
