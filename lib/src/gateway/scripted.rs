@@ -63,7 +63,7 @@ pub(super) async fn call(script: &Script, facts: &Facts, request: &Request, form
 
 fn failed(error: &LlmError, status: Option<u16>) -> Scripted {
     let status = status.unwrap_or(match error.class {
-        ErrorClass::Transient | ErrorClass::Malformed | ErrorClass::Cancelled => 503,
+        ErrorClass::Transient | ErrorClass::Cut | ErrorClass::Malformed | ErrorClass::Cancelled => 503,
         ErrorClass::Auth => 401,
         ErrorClass::ContextLength => 413,
         ErrorClass::Terminal => 400,

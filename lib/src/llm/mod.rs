@@ -110,6 +110,9 @@ pub struct Response {
 pub enum ErrorClass {
     /// It may work when tried again: overload, server error, network.
     Transient,
+    /// The answer broke off in the middle. Another call may work, but a part of this one was given and is paid for: it is
+    /// not made again by itself.
+    Cut,
     /// It will not work when tried again.
     Terminal,
     /// The key was refused.

@@ -79,6 +79,7 @@ impl Asker<'_> {
                     self.rest(pause, cancel).await?;
                 }
                 ErrorClass::Auth => return Err(AgentError::Environment(error.message)),
+                ErrorClass::Cut => return Err(AgentError::Transient(error.message)),
                 ErrorClass::Terminal | ErrorClass::ContextLength => {
                     return Err(AgentError::Terminal(error.message));
                 }

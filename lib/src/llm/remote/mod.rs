@@ -372,17 +372,28 @@ impl Inner {
 
     async fn read_stream(&self, model: &str, answer: &mut Answer) -> Result<Value, LlmError> {
         let mut assembler = Assembler::new(self.format);
-        let mut read = self.assemble(model, answer, &mut assembler).await;
+        let mut begun = false;
+        let mut read = self.assemble(model, answer, &mut assembler, &mut begun).await;
         if read.is_ok() && !assembler.is_done() {
             read = Err(self.unreadable(&WireError::Cut, model));
         }
         let body = assembler.so_far();
-        // What broke off is paid for as far as it came.
-        read.map_err(|error| error.charged(model, self.format.usage_of(&body)))?;
+        read.map_err(|error| {
+            let class = if begun && error.class == ErrorClass::Transient { ErrorClass::Cut } else { error.class };
+            // What broke off is paid for as far as it came.
+            LlmError { class, ..error }.charged(model, self.format.usage_of(&body))
+        })?;
         Ok(body)
     }
 
-    async fn assemble(&self, model: &str, answer: &mut Answer, assembler: &mut Assembler) -> Result<(), LlmError> {
+    /// Reads a stream to its end; `begun` says whether any of the answer came.
+    async fn assemble(
+        &self,
+        model: &str,
+        answer: &mut Answer,
+        assembler: &mut Assembler,
+        begun: &mut bool,
+    ) -> Result<(), LlmError> {
         let mut reader = sse::Reader::default();
         let mut size = 0;
         loop {
@@ -400,6 +411,7 @@ impl Inner {
             }
             for event in reader.push(&chunk) {
                 assembler.push(&event).map_err(|error| self.unreadable(&error, model))?;
+                *begun = true;
             }
         }
         // What came last may be cut: then it counts as little as what never came.

@@ -108,7 +108,7 @@ impl Refused<'_> {
                     ),
                 )
             }
-            408 | 409 | 425 | 500..=599 => (ErrorClass::Transient, format!("{provider} failed ({status}){said}")),
+            409 | 425 | 500..=599 => (ErrorClass::Transient, format!("{provider} failed ({status}){said}")),
             400..=499 => (ErrorClass::Terminal, format!("{provider} refuses the request ({status}){said}")),
             _ => (ErrorClass::Transient, format!("{provider} answered {status}{said}")),
         };
@@ -185,6 +185,7 @@ mod tests {
                 ErrorClass::Terminal,
                 "refuses the request (400): tools: bad",
             ),
+            (408, body("timeout_error", "late"), ErrorClass::Terminal, "refuses the request (408): late"),
             (429, body("rate_limit_error", "slow"), ErrorClass::Transient, "too often (429): slow"),
             (
                 429,
