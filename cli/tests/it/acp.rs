@@ -139,8 +139,8 @@ fn an_agent_that_is_killed_leaves_its_work_as_a_turn() {
     run.stop();
     run.interrupt();
     run.end().expect(3);
-    drop(held);
     env.assert_no_process_left();
+    drop(held);
     let story = env.story();
     assert_eq!(story.all("AgentTurn").len(), 1);
     assert_eq!(env.files(), ["README.md", "half"]);
@@ -158,8 +158,8 @@ fn an_interrupted_agent_takes_its_session_up_again() {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end();
-    drop(held);
     env.assert_no_process_left();
+    drop(held);
     assert_eq!(env.story().all("AgentTurn").len(), 1);
     env.resume(&[]).expect(0);
     assert_eq!(methods(&env)[3..], ["initialize", "session/load", "session/prompt"]);

@@ -483,8 +483,8 @@ fn a_tool_that_is_killed_is_run_again() {
     run.stop();
     run.interrupt();
     run.end().expect(3);
-    drop(held);
     env.assert_no_process_left();
+    drop(held);
     gate.stay_open();
     let ran = env.resume(&[]).expect(0);
     assert_eq!(env.files(), ["README.md", "whole"]);

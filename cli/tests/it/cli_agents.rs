@@ -238,8 +238,8 @@ fn a_killed_agent_leaves_its_files_and_goes_on_with_its_conversation() {
     run.stop();
     run.interrupt();
     run.end().expect(3);
-    drop(held);
     env.assert_no_process_left();
+    drop(held);
     // The file it had written is in a commit, although its turn never ended.
     assert_eq!(env.committed("hello.txt"), "hello from turn 1");
     let story = env.story();

@@ -306,8 +306,8 @@ fn killed_and_resumed(first: &str) -> TestEnv {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end();
-    drop(held);
     env.assert_no_process_left();
+    drop(held);
     gate.stay_open();
     env.resume(&[]).expect(0);
     env

@@ -61,8 +61,8 @@ fn a_program_killed_in_its_run_starts_over() {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end();
-    drop(held);
     env.assert_no_process_left();
+    drop(held);
     gate.stay_open();
     env.resume(&[]).expect(0);
     assert_eq!(env.files(), ["README.md", "whole"]);

@@ -381,8 +381,8 @@ fn doctor_names_sessions_that_were_killed() {
     assert!(told.contains("1 session, 1 of them running now"), "{told}");
     run.signal("KILL");
     run.end();
-    drop(held);
     env.assert_no_process_left();
+    drop(held);
     let told = bare.doctor(&[]);
     assert!(told.contains("warn   sessions    [SID] was killed while it ran"), "{told}");
     assert!(told.contains("fix: `pleach resume [SID]` goes on, `pleach rm [SID]` removes it"), "{told}");

@@ -438,8 +438,8 @@ fn a_run_that_was_killed_is_taken_up_where_it_was() {
     let held: Held = gate.reached(&mut run);
     run.signal("KILL");
     run.end().expect(128 + 9);
-    drop(held);
     env.assert_no_process_left();
+    drop(held);
     gate.stay_open();
     env.resume(&[]).expect(0);
     assert_complete(&env);

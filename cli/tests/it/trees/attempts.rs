@@ -107,8 +107,8 @@ fn old_code_is_laid_on_again_after_a_kill() {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end();
-    drop(held);
     garden.env.assert_no_process_left();
+    drop(held);
     garden.agent("echo 1 > mended", APPROVES);
     garden.gardener(&["--max-retries", "1", "--retry-failed"]).expect(0);
     assert_eq!(garden.files("main"), ["README.md", "mended", "task-tree.json", "try1"]);
@@ -283,8 +283,8 @@ fn a_killed_run_skips_what_is_complete_and_works_what_is_ready_next() {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end().expect(137);
-    drop(held);
     garden.env.assert_no_process_left();
+    drop(held);
     assert_eq!(garden.completed(), ["T001"]);
     let done = garden.env.git(&["rev-parse", "main"]);
     gate.stay_open();
@@ -304,8 +304,8 @@ fn attempts_are_counted_on_after_a_kill() {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end();
-    drop(held);
     garden.env.assert_no_process_left();
+    drop(held);
     gate.stay_open();
     garden.agent("ls > \"$W/tmp/seen\"; echo 1 > mended", APPROVES);
     garden.gardener(&[]).expect(0);
@@ -328,8 +328,8 @@ fn a_killed_run_goes_on_behind_its_newest_step() {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end();
-    drop(held);
     garden.env.assert_no_process_left();
+    drop(held);
     gate.stay_open();
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.times_asked("T001", "implement"), 1);
@@ -346,8 +346,8 @@ fn code_somebody_puts_behind_the_tests_is_tested_and_reviewed() {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end();
-    drop(held);
     garden.env.assert_no_process_left();
+    drop(held);
     gate.stay_open();
     assert_eq!(garden.told("pleach/tasks/main/T001"), ["T001 implement-pass", "T001 test-pass"]);
     let copy = garden.env.root().join("by-hand");
@@ -383,8 +383,8 @@ fn a_task_whose_record_is_lost_goes_on_from_its_branch() {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end();
-    drop(held);
     garden.env.assert_no_process_left();
+    drop(held);
     gate.stay_open();
     for name in garden.refs("refs/pleach/") {
         garden.env.git(&["update-ref", "-d", &name]);
@@ -404,8 +404,8 @@ fn killed_in_the_third(garden: &Garden) {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end();
-    drop(held);
     garden.env.assert_no_process_left();
+    drop(held);
     garden.agent(TRIES, APPROVES);
 }
 

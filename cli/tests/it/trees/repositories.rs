@@ -86,8 +86,8 @@ fn a_fresh_run_does_not_go_on_with_what_was_cut_off() {
     let held = gate.reached(&mut run);
     run.signal("KILL");
     run.end();
-    drop(held);
     garden.env.assert_no_process_left();
+    drop(held);
     garden.agent(WRITES, APPROVES);
     garden.gardener(&["--fresh"]).expect(0);
     assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
