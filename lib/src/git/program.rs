@@ -4,6 +4,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::error::{Error, OLDEST_GIT};
 use crate::config::Environment;
@@ -11,6 +12,11 @@ use crate::process::{Blocking, SpawnError, Stdin, run_blocking};
 
 /// Settings given to every call, so that neither the user's hooks nor git's housekeeping run in bookkeeping.
 const SETTINGS: [&str; 4] = ["core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=0"];
+
+/// What git says of a worktree that is being made right now, how often it is asked again, and how long after.
+const HALF_MADE: &str = "failed to read worktrees/";
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// How to call git: the environment it gets.
 #[derive(Debug, Clone)]
@@ -79,20 +85,29 @@ impl Program {
         let settings = SETTINGS.iter().flat_map(|setting| ["-c".into(), OsString::from(setting)]);
         let argv = settings.chain(args).collect();
         let stdin = if stdin.is_empty() { Stdin::Null } else { Stdin::Bytes(stdin.to_vec()) };
-        let ended = run_blocking(&Blocking {
+        let blocking = Blocking {
             program: self.place.clone(),
             args: argv,
             cwd: dir.to_owned(),
             environment: Some(self.environment.clone()),
             env: self.variables.clone(),
             stdin,
-        });
-        let ended = ended.map_err(|error| match error {
-            SpawnError::Program { source, .. } => Error::GitMissing { detail: source.to_string() },
-            other => Error::Program { command: command.clone(), exit: "not run".into(), stderr: other.to_string() },
-        })?;
-        let stderr = String::from_utf8_lossy(&ended.stderr).trim_end().to_owned();
-        Ok(Finished { code: ended.code(), stdout: ended.stdout, stderr, command })
+        };
+        let mut tries = 1;
+        loop {
+            let ended = run_blocking(&blocking).map_err(|error| match error {
+                SpawnError::Program { source, .. } => Error::GitMissing { detail: source.to_string() },
+                other => Error::Program { command: command.clone(), exit: "not run".into(), stderr: other.to_string() },
+            })?;
+            let stderr = String::from_utf8_lossy(&ended.stderr).trim_end().to_owned();
+            // It looked at the worktrees while another git was making one, and has done nothing yet.
+            if ended.code() == Some(128) && stderr.contains(HALF_MADE) && tries < TRIES {
+                tries += 1;
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            return Ok(Finished { code: ended.code(), stdout: ended.stdout, stderr, command });
+        }
     }
 
     /// What `git --version` prints, once it is known to be new enough.

@@ -1,6 +1,7 @@
 //! Making, opening, listing and removing worktrees.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
@@ -54,8 +55,10 @@ impl Worktree {
         args.extend(["worktree", "add", "--quiet", "--force", "--detach", "--no-guess-remote"].map(OsStr::new));
         args.extend((!rules.is_empty()).then_some(OsStr::new("--no-checkout")));
         args.extend([path.as_os_str(), OsStr::new(&id)]);
+        let alone = one_at_a_time(common)?;
         crash::point(Kind::HeadUpdate, When::Before);
         program.run(common, args)?.success()?;
+        drop(alone);
         if !rules.is_empty() {
             check_out_some(repo, path, rules)?;
         }
@@ -143,6 +146,19 @@ impl Worktree {
         let list = repo.shared.program.run(repo.common_dir(), ["worktree", "list", "--porcelain", "-z"])?.success()?;
         Ok(parse_list(&list))
     }
+}
+
+/// Waits until no other pleach makes a worktree of this repository: two gits that do trip over each other's halves. Holds
+/// until it is dropped, or its process ends.
+fn one_at_a_time(common: &Path) -> Result<File, Error> {
+    let dir = common.join("pleach");
+    std::fs::create_dir_all(&dir).at("create", &dir)?;
+    let path = dir.join("worktrees.lock");
+    let file = File::options().create(true).append(true).open(&path).at("open", &path)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
+        .map_err(std::io::Error::from)
+        .at("lock", &path)?;
+    Ok(file)
 }
 
 /// Checks out what the rules of a sparse checkout leave. The setting goes to this one command: the repository's own
