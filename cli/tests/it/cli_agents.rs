@@ -94,7 +94,7 @@ fn assert_three_turns(env: &TestEnv, agent: &str, provider: &str) {
 
 #[test]
 fn claude_works_in_turns_told_by_its_stream() {
-    let env = in_turns("claude", ["1,19", "20", "21,52", "53,54", "55,$"]);
+    let env = in_turns("claude", ["1,19", "20", "21,49", "50,52", "53,$"]);
     assert_three_turns(&env, "claude", "anthropic");
     let args: Vec<String> = env.committed("args.txt").lines().map(str::to_owned).collect();
     assert_eq!(
