@@ -38,6 +38,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
+use tokio::sync::watch::Sender as Counter;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -172,6 +173,8 @@ struct Shared {
     facts: Facts,
     arrivals: mpsc::UnboundedSender<Arrival>,
     talks: Mutex<Talks>,
+    /// How many calls are on their way.
+    flights: Counter<usize>,
     /// Why nothing is let through any more.
     closed: Mutex<Option<String>>,
 }
@@ -202,6 +205,7 @@ impl Gateway {
             facts,
             arrivals,
             talks: Mutex::default(),
+            flights: Counter::new(0),
             closed: Mutex::default(),
         });
         let (closing, closed) = oneshot::channel();
@@ -239,6 +243,12 @@ impl Gateway {
     pub fn refuse(&self, reason: &str) {
         let mut closed = self.shared.closed.lock().unwrap_or_else(PoisonError::into_inner);
         closed.get_or_insert_with(|| reason.to_owned());
+    }
+
+    /// Waits until no call is on its way: what each has cost is known then.
+    pub async fn quiet(&self) {
+        // The sender lives as long as the gateway.
+        let _ = self.shared.flights.subscribe().wait_for(|flights| *flights == 0).await;
     }
 
     /// Hangs up on everybody and gives what nobody was told of, calls that this cuts off included.

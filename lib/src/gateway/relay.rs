@@ -26,6 +26,7 @@ pub(super) struct Flight {
 
 impl Flight {
     pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, model: String) -> Self {
+        shared.flights.send_modify(|flights| *flights += 1);
         Self { shared, number, model, told: None, over: false }
     }
 
@@ -63,6 +64,8 @@ impl Flight {
             Some(number) => talks.landed(number, heard, spent, self.told),
             None => talks.spend(ASIDE, &model, spent),
         }
+        drop(talks);
+        self.shared.flights.send_modify(|flights| *flights -= 1);
     }
 
     fn spent(&self, response: &Response) -> Spent {

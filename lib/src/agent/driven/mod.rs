@@ -8,9 +8,11 @@
 mod tape;
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
 
 use self::tape::Tapes;
 use super::intent::intent_of;
@@ -27,6 +29,9 @@ const STOPPED: &str = "pleach: this run was stopped; do not try again";
 
 /// What a program is told when it asks after its time.
 const OVER: &str = "pleach: this program's work is over";
+
+/// How long a program that is to end is left its calls that are on their way.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A program that is going to work behind a gateway.
 #[derive(Debug)]
@@ -122,6 +127,7 @@ impl Driven {
         let running = run(inner);
         tokio::pin!(running);
         let mut killed = false;
+        let mut ending = None;
         let ended = loop {
             tokio::select! {
                 // A turn that is over is recorded before the program's end is looked at.
@@ -129,8 +135,13 @@ impl Driven {
                 Some(arrival) = arrivals.recv() => {
                     if log.take(arrival, &gateway).await == Verdict::Stop {
                         gateway.refuse(STOPPED);
-                        canceller.kill();
+                        ending.get_or_insert_with(|| Instant::now() + PATIENCE);
                     }
+                }
+                // Calls of its helpers that are on their way are paid for: cut off, they would not be counted.
+                () = quiet_until(&gateway, ending), if ending.is_some() && !killed => {
+                    killed = true;
+                    canceller.kill();
                 }
                 () = cancel.killed(), if !killed => {
                     killed = true;
@@ -158,6 +169,12 @@ impl Driven {
         let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
         Seen { ended, last, stopped, said: log.said }
     }
+}
+
+/// Waits until no call is on its way, but not longer than until then.
+async fn quiet_until(gateway: &Gateway, end: Option<Instant>) {
+    // One that takes longer is cut off, and counts as far as it has come.
+    let _ = timeout_at(end.unwrap_or_else(Instant::now), gateway.quiet()).await;
 }
 
 /// The turns of a program, as they come.
