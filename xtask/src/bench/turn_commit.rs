@@ -211,24 +211,21 @@ fn judge(all: &[Measured]) -> Verdicts {
         verdicts.at_least(&name("commit"), git / turns.parts.commit.median(), 40.0, "×");
         verdicts.at_least(&name("commit with fsync"), git / turns.durable_parts.commit.median(), 20.0, "×");
     }
-    // Between the two the machine may have become slower. git, which has the same to do both times, tells by how much.
-    let drift = many.porcelain.median() / few.porcelain.median();
-    let growth = |of: fn(&Turns) -> &Samples| of(many).median() / of(few).median() / drift;
+    let growth = |of: fn(&Turns) -> &Samples| of(many).median() / of(few).median();
     let long = format!("{} to {} turns", few.earlier, many.earlier);
     verdicts.at_most(&format!("{files}, commit, from {long}"), growth(|turns| &turns.parts.commit), 1.2, "×");
     verdicts.at_most(&format!("{files}, record, from {long}"), growth(|turns| &turns.parts.record), 1.2, "×");
     let (first, last) = ends(&target.fill);
-    verdicts.at_most(&format!("{files}, turn with packing, last tenth to first"), last / first / drift, 1.2, "×");
+    verdicts.at_most(&format!("{files}, turn with packing, last tenth to first"), last / first, 1.2, "×");
     let calls: usize = all.iter().flat_map(|one| &one.turns).map(|turns| turns.git_calls).sum();
     verdicts.at_most("git processes in measured turns", calls as f64, 0.0, "");
     let packing = target.fill_git_calls as f64 / target.fill.len() as f64;
     verdicts.at_most("git processes per turn, packing included", packing, 0.01, "");
     let status = target.scans.git.median();
     verdicts.at_most(&format!("{files}, cold scan to git status"), target.scans.cold.median() / status, 1.2, "×");
-    if let Some(large) = all.last() {
-        // A few microseconds: against those of a smaller repository they tell more of the processor's caches.
-        let share = large.scans.candidates.median() / large.scans.git.median();
-        verdicts.at_most(&format!("{} files, warm scan to git status", large.size), share, 0.01, "×");
+    if let (Some(small), Some(large)) = (all.first(), all.last()) {
+        let what = format!("warm scan, {} to {} files", small.size, large.size);
+        verdicts.at_most(&what, large.scans.candidates.median() / small.scans.candidates.median(), 1.5, "×");
     }
     verdicts
 }

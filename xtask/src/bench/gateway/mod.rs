@@ -48,8 +48,10 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
     })?;
     show(&found, options);
     let mut verdicts = Verdicts::default();
-    let Times { direct, open, .. } = &found.times;
+    let Times { direct, open, unchanged, .. } = &found.times;
     verdicts.at_most("added to a call at p50 by the gateway", open.median() - direct.median(), ADDED_MS, " ms");
+    let added = unchanged.median() - direct.median();
+    verdicts.at_most("the same with the barrier, nothing changed", added, ADDED_MS, " ms");
     Ok(verdicts)
 }
 
