@@ -77,6 +77,25 @@ fn a_kill_and_a_resume_leave_the_setup_as_it_was() {
 }
 
 #[test]
+fn work_that_stands_where_the_setup_has_made_something_stays() {
+    let env = world();
+    env.configure("worktrees: {setup: 'mkdir build; echo s > build/s; echo s > plain'}\n");
+    let dot = graph(
+        "two",
+        &(tool("work", "rm -r build plain; echo mine > build; mkdir plain; echo mine > plain/file")
+            + " ask [shape=hexagon, label=\"Go on?\"]\n"
+            + &tool("look", "cat build plain/file > seen")
+            + "start -> work -> ask; ask -> look [label=\"Yes\"]; ask -> exit [label=\"No\"]; look -> exit"),
+    );
+    env.run(&dot, &[]).expect(4);
+    env.resume(&["--answer", "ask=Yes"]).expect(0);
+    assert_eq!(env.committed("seen"), "mine\nmine");
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [vec!["build", "plain/file"], vec!["seen"]]);
+    assert_eq!(kept(&env), "");
+}
+
+#[test]
 fn a_node_that_must_not_write_gives_the_setup_back() {
     let env = world();
     let check =

@@ -10,6 +10,7 @@ use gix::index::entry::{Mode, Stat};
 use super::cache::Known;
 use super::files::Found;
 use super::filters::Filters;
+use super::scan::parents;
 use super::{Limits, Scan, Worktree};
 use crate::git::error::{Error, IoContext as _};
 use crate::ids::RepoPath;
@@ -132,10 +133,12 @@ impl Worktree {
         Ok(())
     }
 
-    /// Whether the tree has at a path what it had when the setup changed that.
+    /// Whether the tree has at a path what it had when the setup changed that, and nothing of it stands in its way since.
     fn is_begun(&self, path: &BStr) -> bool {
         let made = self.begun.get(path.as_bytes().as_bstr());
         made.is_some_and(|made| made.of == self.cache.known(path).map(Object::from))
+            && parents(path).all(|parent| self.cache.known(parent).is_none())
+            && self.cache.below(path).is_empty()
     }
 
     /// What the setup has made of a file, where the tree still is as it was then and the content is still there. Within
