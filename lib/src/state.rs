@@ -13,7 +13,7 @@ use crate::budget::Spent;
 use crate::event::{
     AttemptStarted, BudgetExceeded, Checkpoint, Commits, Event, Feedback, HumanInteraction, MessageRange,
     NodeExecution, NodeStarted, Outcome, PauseReason, PipelineStarted, Recorded, RetryAt, Route, Snapshot, Status,
-    StepFinished, TaskOf,
+    StepFinished, TaskOf, Written,
 };
 use crate::ids::{CommitId, NodeId, TurnId};
 
@@ -344,21 +344,17 @@ impl State {
 
     /// The checkpoint that describes this state.
     pub fn to_checkpoint(&self, current_node: NodeId) -> Checkpoint {
-        // One pass and three lists in order: this is done for every node, over all nodes so far.
-        let (mut outcomes, mut visits) = (Vec::with_capacity(self.nodes.len()), Vec::with_capacity(self.nodes.len()));
-        let mut retries = Vec::new();
-        for (id, node) in &self.nodes {
-            outcomes.extend(node.outcome.as_ref().map(|outcome| (id.clone(), outcome.status.clone())));
-            visits.extend((node.visits > 0).then(|| (id.clone(), node.visits)));
-            retries.extend((node.retries > 0).then(|| (id.clone(), node.retries)));
-        }
+        let nodes = self.nodes.iter();
+        let outcomes = nodes.clone().filter_map(|(id, node)| Some((id, &node.outcome.as_ref()?.status)));
+        let visits = nodes.clone().filter(|(_, node)| node.visits > 0).map(|(id, node)| (id, node.visits));
+        let retries = nodes.filter(|(_, node)| node.retries > 0).map(|(id, node)| (id.clone(), node.retries));
         Checkpoint {
             current_node,
-            completed_nodes: self.completed.clone(),
-            node_outcomes: outcomes.into_iter().collect(),
+            completed_nodes: Written::list(&self.completed),
+            node_outcomes: Written::map(outcomes),
             context: self.context.clone(),
-            node_retries: retries.into_iter().collect(),
-            visits: visits.into_iter().collect(),
+            node_retries: retries.collect(),
+            visits: Written::map(visits),
             next_node: self.next_node().cloned(),
             workspace_snapshot: (self.work != self.checkpointed).then(|| self.work.clone()),
             extra: Default::default(),
@@ -683,7 +679,7 @@ impl State {
         }
         // After a restart nothing counts as completed.
         let current = self.completed.last().is_none_or(|last| *last == data.current_node);
-        if !current || self.completed != data.completed_nodes {
+        if !current || !data.completed_nodes.says(&self.completed) {
             return Err("its completed nodes are not those of the events before it".into());
         }
         match &data.workspace_snapshot {

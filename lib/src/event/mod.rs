@@ -11,6 +11,7 @@ mod recorded;
 mod session;
 mod task;
 mod turn;
+mod written;
 
 use std::collections::BTreeMap;
 
@@ -27,6 +28,7 @@ pub use session::{
 };
 pub use task::{AttemptStarted, Commits, Feedback, FeedbackKind, Landed, Landing, StepFinished, TaskOf};
 pub use turn::{AgentTurn, MessageRange, ToolCall, ToolExecution, TurnCommitted, Usage};
+pub use written::Written;
 
 use crate::ids::{CommitId, RepoName};
 

@@ -244,7 +244,7 @@ impl View {
                 Event::Checkpoint(data) => moments.push(Moment::Checkpoint(Milestone {
                     at: recorded.at,
                     node: data.current_node.clone(),
-                    outcome: data.node_outcomes.get(&data.current_node).cloned(),
+                    outcome: data.node_outcomes.value().remove(&data.current_node),
                     next_node: data.next_node.clone(),
                     commit: commit.clone(),
                     record,

@@ -269,6 +269,6 @@ fn context_visible_downstream_and_in_checkpoints() {
     assert_eq!(play.ending(), "done");
     let checkpoint = play.state.to_checkpoint(node("exit"));
     assert_eq!(checkpoint.context["colour"], "blue");
-    assert_eq!(checkpoint.completed_nodes, ["start", "a", "b", "c", "exit"]);
+    assert_eq!(checkpoint.completed_nodes.value(), ["start", "a", "b", "c", "exit"]);
     assert_eq!(checkpoint.next_node, None);
 }

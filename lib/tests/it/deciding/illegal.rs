@@ -64,7 +64,7 @@ fn retry_at(id: &str, attempt: u32) -> Event {
 fn checkpoint(current: &str, completed: &[&str], next: Option<&str>, commits: Option<u64>) -> Event {
     Checkpoint {
         current_node: node(current),
-        completed_nodes: completed.iter().map(|id| node(id)).collect(),
+        completed_nodes: completed.iter().map(|id| node(id)).collect::<Vec<_>>().into(),
         node_outcomes: Default::default(),
         context: Default::default(),
         node_retries: Default::default(),

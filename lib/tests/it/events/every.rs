@@ -1,5 +1,7 @@
 //! One event of each type, most with every field filled; some a second time with as little as possible.
 
+use std::collections::BTreeMap;
+
 use pleach::event::{
     AgentTurn, AttemptStarted, BudgetExceeded, Checkpoint, Commits, Event, FailureClass, Feedback, FeedbackKind,
     HumanInteraction, Landed, Landing, MessageRange, NodeExecution, NodeStarted, Outcome, PauseReason,
@@ -210,22 +212,25 @@ fn turns() -> Vec<Event> {
 }
 
 fn checkpoints() -> Vec<Event> {
-    let context: std::collections::BTreeMap<String, Value> =
-        map([("last_stage", json!("implement")), ("list", json!([1, null, true]))]);
+    let context: BTreeMap<String, Value> = map([("last_stage", json!("implement")), ("list", json!([1, null, true]))]);
     let full = Checkpoint {
         current_node: node("implement"),
-        completed_nodes: vec![node("start"), node("implement")],
-        node_outcomes: [(node("start"), Status::Success), (node("implement"), Status::Custom("odd".into()))].into(),
+        completed_nodes: vec![node("start"), node("implement")].into(),
+        node_outcomes: BTreeMap::from([
+            (node("start"), Status::Success),
+            (node("implement"), Status::Custom("odd".into())),
+        ])
+        .into(),
         context,
         node_retries: [(node("implement"), 2)].into(),
-        visits: [(node("implement"), 2), (node("start"), 1)].into(),
+        visits: BTreeMap::from([(node("implement"), 2), (node("start"), 1)]).into(),
         next_node: Some(node("test")),
         workspace_snapshot: Some(at(4)),
         extra: Default::default(),
     };
     let least = Checkpoint {
         current_node: node("exit"),
-        completed_nodes: Vec::new(),
+        completed_nodes: Default::default(),
         node_outcomes: Default::default(),
         context: Default::default(),
         node_retries: Default::default(),

@@ -200,7 +200,7 @@ fn fill(mut event: Event, with: Filling) -> Event {
         }
         Event::RetryAt(data) => (data.node_id, data.at, data.extra) = (with.node, with.time, with.extra),
         Event::Checkpoint(data) => {
-            data.node_outcomes = [(with.node.clone(), with.outcome.status)].into();
+            data.node_outcomes = BTreeMap::from([(with.node.clone(), with.outcome.status)]).into();
             (data.context, data.node_retries) = (with.outcome.context_updates, [(with.node, with.small)].into());
             (data.next_node, data.workspace_snapshot, data.extra) = (with.other, with.maybe_commits, with.extra);
         }
