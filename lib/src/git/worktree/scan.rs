@@ -127,9 +127,11 @@ impl Worktree {
         if path.split(|byte| *byte == b'/').any(|part| part.eq_ignore_ascii_case(b".git")) {
             return Ok(true);
         }
+        // No directory on the way to what is tracked is a file in the tree, which need not be searched for it then.
+        let is_known = self.cache.known(path).is_some();
         // A directory on the way may have been a file, or may be a link or a repository now.
         for parent in parents(path) {
-            if self.cache.known(parent).is_some() {
+            if !is_known && self.cache.known(parent).is_some() {
                 scan.candidates.insert(parent.to_owned());
             }
             let place = self.place(parent);
@@ -148,7 +150,7 @@ impl Worktree {
         if metadata.as_ref().is_ok_and(|metadata| metadata.is_dir()) {
             return Ok(false);
         }
-        if metadata.is_ok() && self.cache.known(path).is_none() {
+        if metadata.is_ok() && !is_known {
             scan.candidates.extend(self.cache.below(path));
             let rules = match ignored {
                 Some(rules) => rules,
