@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use pleach::config::{self, ConfigError, Environment, Layer, Level, Resolved};
 use pleach::redact::Redactor;
 
+use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 
 /// The names of a project's configuration file, the first one that is there.
@@ -26,6 +27,12 @@ pub struct Search {
 }
 
 impl Search {
+    /// A search from a directory, with the flags of a command.
+    pub fn with(globals: &Globals, from: &Path, flags: impl Iterator<Item = (String, String, String)>) -> Self {
+        let (dir, config) = (globals.dir.clone(), globals.config.clone());
+        Self { from: from.to_owned(), dir, config, flags: flags.collect() }
+    }
+
     /// A search from a directory, without flags.
     pub fn from(dir: &Path, config: Option<&Path>) -> Self {
         Self { from: dir.to_owned(), dir: dir.to_owned(), config: config.map(Path::to_owned), flags: Vec::new() }

@@ -73,13 +73,7 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
 
 fn load_settings(globals: &Globals, dir: &Path, args: &BuildArgs) -> Result<Settings, Failure> {
     let flags = args.runner.iter().map(|runner| ("--runner".to_owned(), "agent".to_owned(), runner.clone()));
-    let search = Search {
-        from: dir.to_owned(),
-        dir: globals.dir.clone(),
-        config: globals.config.clone(),
-        flags: flags.collect(),
-    };
-    settings::load(globals.environment.clone(), &search)
+    settings::load(globals.environment.clone(), &Search::with(globals, dir, flags))
 }
 
 /// The markdown files of a directory, by the names the tree will know them by.

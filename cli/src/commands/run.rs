@@ -189,9 +189,7 @@ pub fn block_on<T>(canceller: Canceller, future: impl Future<Output = Result<T, 
 
 /// The settings of a command that works below `dir`.
 pub fn load_settings(globals: &Globals, dir: &Path) -> Result<Settings, Failure> {
-    let search =
-        Search { from: dir.to_owned(), dir: globals.dir.clone(), config: globals.config.clone(), flags: Vec::new() };
-    settings::load(globals.environment.clone(), &search)
+    settings::load(globals.environment.clone(), &Search::with(globals, dir, std::iter::empty()))
 }
 
 fn read_inputs(inputs: &[String]) -> Result<BTreeMap<String, String>, Failure> {

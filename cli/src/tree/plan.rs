@@ -89,13 +89,7 @@ pub fn load_settings(globals: &Globals, dir: &Path, args: &TreeArgs) -> Result<S
         ("--pipeline", "tree.pipeline", text(&args.pipeline)),
     ];
     let flags = given.into_iter().filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value?)));
-    let search = Search {
-        from: dir.to_owned(),
-        dir: globals.dir.clone(),
-        config: globals.config.clone(),
-        flags: flags.collect(),
-    };
-    settings::load(globals.environment.clone(), &search)
+    settings::load(globals.environment.clone(), &Search::with(globals, dir, flags))
 }
 
 /// The plan that settings, flags and a tree make.

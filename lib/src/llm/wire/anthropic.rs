@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 pub(super) use self::stream::{Stream, stream_reply};
 use super::{
-    Format, Object, WireError, count, keep, kept, native, native_of, need_text, object, shape, take_list, take_text,
-    with_kept, words_of,
+    Format, Object, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list,
+    take_text, with_kept, words_of,
 };
 use crate::event::{Extra, Usage};
 use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
@@ -106,23 +106,7 @@ fn messages_of(messages: &[Message]) -> Vec<Value> {
             Role::User | Role::Tool => "user",
         };
         let blocks: Vec<Value> = message.content.iter().filter_map(encode_part).collect();
-        if blocks.is_empty() {
-            continue;
-        }
-        let known = kept(&message.extra, FORMAT).cloned().unwrap_or_default();
-        match all.last_mut().filter(|last| last["role"] == role) {
-            Some(last) => {
-                if let Some(Value::Array(content)) = last.get_mut("content") {
-                    content.extend(blocks);
-                }
-                last.extend(known);
-            }
-            None => {
-                let mut fields = Object::from_iter([("role".into(), role.into()), ("content".into(), blocks.into())]);
-                fields.extend(known);
-                all.push(fields);
-            }
-        }
+        say(&mut all, role, ("content", blocks), kept(&message.extra, FORMAT));
     }
     all.into_iter().map(Value::Object).collect()
 }

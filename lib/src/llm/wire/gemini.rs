@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 pub(super) use self::stream::{Stream, stream_reply};
 use super::{
-    Format, Object, WireError, count, keep, kept, native, native_of, need_text, object, shape, take_list, take_text,
-    with_kept, words_of,
+    Format, Object, WireError, count, keep, kept, native, native_of, need_text, object, say, shape, take_list,
+    take_text, with_kept, words_of,
 };
 use crate::event::{Extra, Usage};
 use crate::llm::{Message, Part, Request, Response, Role, Stop, ToolSpec};
@@ -139,23 +139,7 @@ fn contents_of(messages: &[Message]) -> Vec<Value> {
         let role = if message.role == Role::Assistant { "model" } else { "user" };
         let earlier = &messages[..index];
         let parts: Vec<Value> = message.content.iter().filter_map(|part| encode_part(part, earlier)).collect();
-        if parts.is_empty() {
-            continue;
-        }
-        let known = kept(&message.extra, FORMAT).cloned().unwrap_or_default();
-        match all.last_mut().filter(|last| last["role"] == role) {
-            Some(last) => {
-                if let Some(Value::Array(all)) = last.get_mut("parts") {
-                    all.extend(parts);
-                }
-                last.extend(known);
-            }
-            None => {
-                let mut fields = Object::from_iter([("role".into(), role.into()), ("parts".into(), parts.into())]);
-                fields.extend(known);
-                all.push(fields);
-            }
-        }
+        say(&mut all, role, ("parts", parts), kept(&message.extra, FORMAT));
     }
     all.into_iter().map(Value::Object).collect()
 }

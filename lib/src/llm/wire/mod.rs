@@ -278,6 +278,28 @@ fn kept(extra: &Extra, format: Format) -> Option<&Object> {
     extra.get(format.name()).and_then(Value::as_object)
 }
 
+/// Adds what one side says; what it says in several messages becomes one, with its parts under `key`. What the format
+/// alone knows of the message stays with it.
+fn say(said: &mut Vec<Object>, role: &str, (key, parts): (&str, Vec<Value>), known: Option<&Object>) {
+    if parts.is_empty() {
+        return;
+    }
+    let known = known.cloned().unwrap_or_default();
+    match said.last_mut().filter(|last| last["role"] == role) {
+        Some(last) => {
+            if let Some(Value::Array(before)) = last.get_mut(key) {
+                before.extend(parts);
+            }
+            last.extend(known);
+        }
+        None => {
+            let mut fields = Object::from_iter([("role".into(), role.into()), (key.into(), parts.into())]);
+            fields.extend(known);
+            said.push(fields);
+        }
+    }
+}
+
 /// These fields and those the format alone knows; the former win.
 fn with_kept(fields: Value, extra: &Extra, format: Format) -> Value {
     let mut all = match fields {
