@@ -8,6 +8,7 @@ pub mod cli;
 mod command;
 mod commit_message;
 mod driven;
+mod imperative;
 mod intent;
 mod profile;
 mod roster;
