@@ -82,6 +82,16 @@ impl Session {
         }
     }
 
+    /// Brings the branch of a session that has ended up to its record. One that was removed stays away.
+    pub(super) fn bring_up(&mut self) -> Result<(), Error> {
+        match self.branch_apart()? {
+            Some((at, tip)) if self.repo.is_ancestor(at, tip)? => {
+                self.bring_from(at, tip, "pleach: resume", LAST_PATIENCE)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Where a branch stands that was left behind: there, or further on, as somebody has brought it.
     fn left_at(&self, behind: CommitId, tip: CommitId) -> Result<CommitId, Error> {
         let now = self.repo.reference(&branch_ref(self.branch()))?;

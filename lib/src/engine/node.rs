@@ -98,6 +98,10 @@ impl Session {
         outcome: Outcome,
         observe: Observer<'_>,
     ) -> Result<(), Error> {
+        // What says that a session is over comes after all it was about is in place: nobody brings a branch after then.
+        if node.handler == HandlerKind::Exit && self.started.task.is_none() {
+            self.settle_commits(observe)?;
+        }
         let (summary, started) = self.started(node, visit, start, conversation);
         self.put_off(&summary, vec![started.into()])?;
         let finished = Finished {

@@ -54,6 +54,14 @@ impl Session {
         }
     }
 
+    /// Writes it if the branch has to follow it.
+    pub(super) fn settle_commits(&mut self, observe: Observer<'_>) -> Result<(), Error> {
+        match &self.unwritten {
+            Some(unwritten) if unwritten.tree().is_some() => self.settle(observe),
+            _ => Ok(()),
+        }
+    }
+
     /// Folds events that nobody acts on before something else is written. They go into the record of that.
     pub(super) fn put_off(&mut self, summary: &str, events: Vec<Event>) -> Result<(), Error> {
         let events = self.fold(events, clock::now())?;

@@ -53,10 +53,17 @@ pub(super) struct Found {
 /// Reads a session that is to go on. The caller holds its locks.
 pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
     let found = read(repo, id)?;
-    if !matches!(found.state.phase, Phase::Running | Phase::Paused { .. }) {
-        return Err(Error::Over { session: id.clone(), phase: found.state.phase.word() });
+    match over(&found, id) {
+        Some(over) => Err(over),
+        None => Ok(found),
     }
-    Ok(found)
+}
+
+/// Why a session that was read cannot go on.
+fn over(found: &Found, id: &SessionId) -> Option<Error> {
+    let phase = &found.state.phase;
+    let goes_on = matches!(phase, Phase::Running | Phase::Paused { .. });
+    (!goes_on).then(|| Error::Over { session: id.clone(), phase: phase.word() })
 }
 
 /// Reads a session that is to be written to. The caller holds its locks.
@@ -73,11 +80,17 @@ pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
 }
 
 impl Session {
-    /// Takes a session up again. Returns it, and where uncommitted work of the killed process was saved.
+    /// Takes a session up again. Returns it, and where uncommitted work of the killed process was saved. One that has
+    /// ended is an error; its branch comes up to its record all the same, where it could not follow before.
     pub async fn resume(engine: Arc<Engine>, repo: Repo, id: &SessionId) -> Result<(Self, Option<String>), Error> {
         let mut session = tokio::task::block_in_place(|| {
-            let (locks, found) = Locks::take(&repo, id)?.with(|| find(&repo, id))?;
-            Self::open(engine, repo, locks, found)
+            let (locks, found) = Locks::take(&repo, id)?.with(|| read(&repo, id))?;
+            let over = over(&found, id);
+            let mut session = Self::open(engine, repo, locks, found)?;
+            match over {
+                Some(over) => session.bring_up().and(Err(over)),
+                None => Ok(session),
+            }
         })?;
         let kept = session.go_on().await?;
         Ok((session, kept))
