@@ -1,21 +1,15 @@
-//! What has become of a session: a fold over its recorded events.
-//!
-//! Nothing here is ever written beside the facts. An event that cannot follow the ones before it is an error, never
-//! skipped: it means the record was tampered with or written by a broken program.
+//! The fold: what each event makes of a session, and which may not follow the ones before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
-use crate::budget::Spent;
+use super::{NodeState, Phase, Position, State, TaskWork, TurnMark, Visit, limit_mark};
 use crate::event::{
-    AttemptStarted, BudgetExceeded, Checkpoint, Commits, Event, Feedback, HumanInteraction, MessageRange,
-    NodeExecution, NodeStarted, Outcome, PauseReason, PipelineStarted, Recorded, RetryAt, Route, Snapshot, Status,
-    StepFinished, TaskOf, Written,
+    Checkpoint, Event, HumanInteraction, MessageRange, NodeExecution, NodeStarted, Outcome, PipelineStarted, Recorded,
+    RetryAt, Route, Snapshot, Status,
 };
-use crate::ids::{CommitId, NodeId, TurnId};
+use crate::ids::NodeId;
 
 /// An event that cannot follow the ones before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -25,242 +19,7 @@ pub struct IllegalEvent {
     why: String,
 }
 
-/// Whether the run goes on.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-pub enum Phase {
-    /// No event yet.
-    New,
-    /// Started and not ended. Whether a process works on it is a question for its lock.
-    Running,
-    /// Stopped on purpose; can be resumed.
-    Paused {
-        /// Why.
-        reason: PauseReason,
-        /// In words, where there is more to say.
-        #[serde(default)]
-        why: Option<String>,
-    },
-    /// Reached its exit with every gate satisfied.
-    Completed,
-    /// Ended without reaching its goal.
-    Failed {
-        /// Why.
-        reason: String,
-    },
-    /// Called off.
-    Cancelled,
-}
-
-/// One pass of the engine through one node.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Visit {
-    /// The node.
-    pub node: NodeId,
-    /// How often the run has come to it, from 1.
-    pub visit: u32,
-    /// The attempt within the visit, from 1.
-    pub attempt: u32,
-    /// The node the run came from.
-    pub from: Option<NodeId>,
-}
-
-/// A turn of the node that is running.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TurnMark {
-    /// The turn.
-    pub turn: TurnId,
-    /// Its messages.
-    pub messages: Option<MessageRange>,
-    /// What its agent needs to go on after it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub agent_state: Option<Value>,
-    /// The agent's kind and model; none of a command.
-    #[serde(default)]
-    pub by: Option<(String, String)>,
-}
-
-/// Where the run stands.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-pub enum Position {
-    /// This node comes next.
-    Ready {
-        /// Which one.
-        visit: Visit,
-        /// Not before this time.
-        not_before: Option<Timestamp>,
-    },
-    /// This node has been started and has no outcome.
-    Running {
-        /// Which one.
-        visit: Visit,
-        /// Since when.
-        since: Timestamp,
-        /// The commits its working copies stood at.
-        base: Snapshot,
-        /// Its turns so far.
-        turns: Vec<TurnMark>,
-        /// The process that started it is gone.
-        interrupted: bool,
-    },
-    /// There is nothing more to do.
-    Ended,
-}
-
-/// What is known of a node.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct NodeState {
-    /// How often the run has come to it.
-    pub visits: u32,
-    /// Attempts after the first in its newest visit.
-    pub retries: u32,
-    /// Its newest final outcome, without the context updates, which are in the context.
-    pub outcome: Option<Outcome>,
-    /// A digest of that whole outcome and of the trees it ended with.
-    pub result: u64,
-    /// How often in a row it ended with that result.
-    pub repeats: u32,
-    /// The message with its newest answer.
-    pub response: Option<u64>,
-}
-
-/// The newest attempt at a task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Attempt {
-    /// Counted from 0 over everything that was tried on the task.
-    pub retry: u32,
-    /// Counted from 1 in the session's budget.
-    pub number: u32,
-    /// The attempts of the budget.
-    pub of: u32,
-    /// The code it began with.
-    pub code: CommitId,
-    /// The commit whose files were laid over the working copy before it.
-    #[serde(default)]
-    pub laid: Option<CommitId>,
-    /// It has failed, and a step says so.
-    #[serde(default)]
-    pub has_failed: bool,
-}
-
-/// How an attempt ended that did not succeed.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FailedAttempt {
-    /// The status of the step that failed.
-    pub status: String,
-    /// The code it began with.
-    pub before: CommitId,
-    /// The code it left.
-    pub after: CommitId,
-    /// The tests that failed.
-    pub failing: Vec<String>,
-}
-
-/// A session that works on a task of a tree.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct TaskWork {
-    /// The task.
-    pub of: TaskOf,
-    /// The newest attempt.
-    pub attempt: Option<Attempt>,
-    /// The newest step's commit; where there is none, the commit the session began at.
-    pub step: CommitId,
-    /// The status of the newest step.
-    pub status: Option<String>,
-    /// The facts of the newest test step.
-    pub tested: Vec<(String, String)>,
-    /// What went wrong so far, for the next attempt.
-    pub feedback: Vec<Feedback>,
-    /// The attempts of this session that failed.
-    pub failed: Vec<FailedAttempt>,
-    /// Where the target is about to move to, or has moved.
-    pub landing: Option<(CommitId, CommitId)>,
-    /// The commit the target moved to.
-    pub landed: Option<CommitId>,
-}
-
-/// The folded session.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct State {
-    /// Whether it goes on.
-    pub phase: Phase,
-    /// Where it stands.
-    pub position: Position,
-    /// Where the repositories stood at the start.
-    pub base: Snapshot,
-    /// The newest recorded commit of each repository.
-    pub work: Snapshot,
-    /// The commits of the newest checkpoint.
-    pub checkpointed: Snapshot,
-    /// Nodes completed, in order, since the start or the last restart.
-    pub completed: Vec<NodeId>,
-    /// What is known of each node.
-    pub nodes: BTreeMap<NodeId, NodeState>,
-    /// How often each edge was taken, by `from` and `to`.
-    pub edges_taken: BTreeMap<NodeId, BTreeMap<NodeId, u32>>,
-    /// How often each unsatisfied goal gate sent the run back.
-    pub gate_retries: BTreeMap<NodeId, u32>,
-    /// Gates that sent the run back and have not been run again since.
-    pub recheck: BTreeSet<NodeId>,
-    /// What the nodes have told each other.
-    pub context: BTreeMap<String, Value>,
-    /// The context the run began with, for a restart.
-    pub initial_context: BTreeMap<String, Value>,
-    /// The messages of each conversation, in order.
-    pub threads: BTreeMap<String, Vec<MessageRange>>,
-    /// What the agent of a conversation needs to go on with it, where its messages are not enough.
-    #[serde(default)]
-    pub thread_states: BTreeMap<String, Value>,
-    /// The number of the last turn.
-    pub turns: u64,
-    /// The number of the last message.
-    pub messages: u64,
-    /// Tokens and dollars of all turns.
-    pub spent: Spent,
-    /// The limits that were said to be reached.
-    pub exceeded: BTreeSet<String>,
-    /// The models that were said to have no price.
-    pub price_unknown: BTreeSet<String>,
-    /// The task it works on, in a tree.
-    #[serde(default)]
-    pub task: Option<Box<TaskWork>>,
-    /// The thread the running node's turns belong to.
-    thread: Option<String>,
-    /// The run ended at its exit, with every gate satisfied.
-    reached_exit: bool,
-}
-
 impl State {
-    /// A session that will begin at this node, and to which nothing has happened yet.
-    pub fn new(start_node: NodeId) -> Self {
-        let first = Visit { node: start_node, visit: 1, attempt: 1, from: None };
-        Self {
-            phase: Phase::New,
-            position: Position::Ready { visit: first, not_before: None },
-            base: Snapshot::new(),
-            work: Snapshot::new(),
-            checkpointed: Snapshot::new(),
-            completed: Vec::new(),
-            nodes: BTreeMap::new(),
-            edges_taken: BTreeMap::new(),
-            gate_retries: BTreeMap::new(),
-            recheck: BTreeSet::new(),
-            context: BTreeMap::new(),
-            initial_context: BTreeMap::new(),
-            threads: BTreeMap::new(),
-            thread_states: BTreeMap::new(),
-            turns: 0,
-            messages: 0,
-            spent: Spent::default(),
-            exceeded: BTreeSet::new(),
-            price_unknown: BTreeSet::new(),
-            task: None,
-            thread: None,
-            reached_exit: false,
-        }
-    }
-
     /// Folds `events` into the state of a new session.
     pub fn fold<'a>(start_node: NodeId, events: impl IntoIterator<Item = &'a Recorded>) -> Result<Self, IllegalEvent> {
         let mut state = Self::new(start_node);
@@ -316,51 +75,6 @@ impl State {
         result.map_err(|why| IllegalEvent { kind: recorded.event.kind().to_owned(), why })
     }
 
-    /// The node that has been started and has no outcome.
-    pub fn running(&self) -> Option<&Visit> {
-        match &self.position {
-            Position::Running { visit, .. } => Some(visit),
-            _ => None,
-        }
-    }
-
-    /// The node that runs or comes next.
-    pub fn next_node(&self) -> Option<&NodeId> {
-        match &self.position {
-            Position::Ready { visit, .. } | Position::Running { visit, .. } => Some(&visit.node),
-            Position::Ended => None,
-        }
-    }
-
-    /// The newest final outcome of a node.
-    pub fn outcome(&self, node: &NodeId) -> Option<&Outcome> {
-        self.nodes.get(node).and_then(|state| state.outcome.as_ref())
-    }
-
-    /// How often the run has come to a node.
-    pub fn visits(&self, node: &NodeId) -> u32 {
-        self.nodes.get(node).map_or(0, |state| state.visits)
-    }
-
-    /// The checkpoint that describes this state.
-    pub fn to_checkpoint(&self, current_node: NodeId) -> Checkpoint {
-        let nodes = self.nodes.iter();
-        let outcomes = nodes.clone().filter_map(|(id, node)| Some((id, &node.outcome.as_ref()?.status)));
-        let visits = nodes.clone().filter(|(_, node)| node.visits > 0).map(|(id, node)| (id, node.visits));
-        let retries = nodes.filter(|(_, node)| node.retries > 0).map(|(id, node)| (id.clone(), node.retries));
-        Checkpoint {
-            current_node,
-            completed_nodes: Written::list(&self.completed),
-            node_outcomes: Written::map(outcomes),
-            context: self.context.clone(),
-            node_retries: retries.collect(),
-            visits: Written::map(visits),
-            next_node: self.next_node().cloned(),
-            workspace_snapshot: (self.work != self.checkpointed).then(|| self.work.clone()),
-            extra: Default::default(),
-        }
-    }
-
     fn started(&mut self, data: &PipelineStarted) -> Result<(), String> {
         if self.phase != Phase::New {
             return Err("the session has been started already".into());
@@ -375,86 +89,7 @@ impl State {
         }
         self.initial_context = self.context.clone();
         let begun = data.base.values().next().copied();
-        let task = |of: &TaskOf| TaskWork {
-            of: of.clone(),
-            attempt: None,
-            step: begun.unwrap_or(of.base),
-            status: of.status.clone(),
-            tested: Vec::new(),
-            feedback: Vec::new(),
-            failed: Vec::new(),
-            landing: None,
-            landed: None,
-        };
-        self.task = data.task.as_ref().map(task).map(Box::new);
-        Ok(())
-    }
-
-    /// Where the session's branches stand: at the newest commit, or at the newest step where they carry steps alone.
-    pub fn on_branches(&self) -> Snapshot {
-        match &self.task {
-            Some(task) if task.of.commits == Commits::Steps => {
-                self.work.keys().map(|repo| (repo.clone(), task.step)).collect()
-            }
-            _ => self.work.clone(),
-        }
-    }
-
-    fn on_task(&mut self, change: impl FnOnce(&mut TaskWork)) -> Result<(), String> {
-        self.must_have_begun()?;
-        self.task.as_deref_mut().map(change).ok_or_else(|| "the session works on no task".to_owned())
-    }
-
-    /// An attempt is a pass of its own: it begins with the files of the one before and with nothing else of it.
-    fn attempt_started(&mut self, data: &AttemptStarted) -> Result<(), String> {
-        match self.phase {
-            Phase::Running if self.nodes.is_empty() => {}
-            Phase::Completed | Phase::Failed { .. } => {}
-            _ => return Err(format!("the session is {}", self.phase.word())),
-        }
-        self.on_task(|task| {
-            let &AttemptStarted { retry, number, of, code, laid, .. } = data;
-            task.attempt = Some(Attempt { retry, number, of, code, laid, has_failed: false });
-            task.feedback.extend(data.feedback.iter().cloned());
-        })?;
-        self.restart();
-        self.nodes.clear();
-        self.edges_taken.clear();
-        self.reached_exit = false;
-        self.phase = Phase::Running;
-        let visit = Visit { node: data.start.clone(), visit: 1, attempt: 1, from: None };
-        self.position = Position::Ready { visit, not_before: None };
-        Ok(())
-    }
-
-    fn step_finished(&mut self, data: &StepFinished) -> Result<(), String> {
-        if self.phase == Phase::Cancelled {
-            return Err("the session is cancelled".into());
-        }
-        self.on_task(|task| {
-            task.step = data.git_sha;
-            task.status = Some(data.status.clone());
-            task.feedback.extend(data.feedback.clone());
-            if data.step == "test" {
-                task.tested = data.trailers.clone();
-            }
-            if data.failed_attempt() {
-                task.attempt.iter_mut().for_each(|attempt| attempt.has_failed = true);
-                task.failed.push(FailedAttempt {
-                    status: data.status.clone(),
-                    before: task.attempt.as_ref().map_or(data.code, |attempt| attempt.code),
-                    after: data.code,
-                    failing: data.failing.clone(),
-                });
-            }
-        })?;
-        for commit in self.work.values_mut() {
-            *commit = data.git_sha;
-        }
-        // The tests failed on what was to land: the pass that had reached its exit has not succeeded after all.
-        if data.failed_attempt() && self.phase == Phase::Completed {
-            self.phase = Phase::Failed { reason: data.subject_alone() };
-        }
+        self.task = data.task.as_ref().map(|of| Box::new(TaskWork::new(of, begun)));
         Ok(())
     }
 
@@ -469,7 +104,7 @@ impl State {
         Ok(())
     }
 
-    fn must_have_begun(&self) -> Result<(), String> {
+    pub(super) fn must_have_begun(&self) -> Result<(), String> {
         if self.phase == Phase::New { Err("the session has not been started".into()) } else { Ok(()) }
     }
 
@@ -512,20 +147,6 @@ impl State {
         if let Some(thread) = self.thread.as_ref().filter(|_| turns.iter().any(|turn| turn.agent_state.is_some())) {
             self.thread_states.remove(thread);
         }
-    }
-
-    /// Whether the running node has taken turns.
-    pub fn has_turns(&self) -> bool {
-        matches!(&self.position, Position::Running { turns, .. } if !turns.is_empty())
-    }
-
-    /// What the agent needs to go on with the conversation of the running node, or with the one named `thread`.
-    pub fn agent_state(&self, thread: Option<&str>) -> Option<&Value> {
-        let of_node = match &self.position {
-            Position::Running { turns, .. } => turns.iter().rev().find_map(|turn| turn.agent_state.as_ref()),
-            _ => None,
-        };
-        of_node.or_else(|| self.thread_states.get(thread?))
     }
 
     fn turn(
@@ -647,7 +268,7 @@ impl State {
     }
 
     /// A run that begins again forgets what its nodes said, but not how often it came to them: that bounds it.
-    fn restart(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.completed.clear();
         self.context = self.initial_context.clone();
         self.threads.clear();
@@ -715,26 +336,6 @@ impl State {
             _ => Err(format!("the session is {}", self.phase.word())),
         }
     }
-}
-
-impl Phase {
-    /// One word for people.
-    pub fn word(&self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::Running => "running",
-            Self::Paused { .. } => "paused",
-            Self::Completed => "done",
-            Self::Failed { .. } => "failed",
-            Self::Cancelled => "cancelled",
-        }
-    }
-}
-
-/// What tells a reached limit from others: a limit that was raised can be reached again.
-pub fn limit_mark(data: &BudgetExceeded) -> String {
-    let node = data.node_id.as_ref().map(|node| format!(" {node}")).unwrap_or_default();
-    format!("{}{node} {} {}", data.scope, data.limit, data.of)
 }
 
 /// Two results are the same when the outcome and the files are. All a command printed does not count, only its last

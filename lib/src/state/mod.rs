@@ -1,0 +1,291 @@
+//! What has become of a session: a fold over its recorded events.
+//!
+//! Nothing here is ever written beside the facts. An event that cannot follow the ones before it is an error, never
+//! skipped: it means the record was tampered with or written by a broken program.
+
+mod fold;
+mod task;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+pub use fold::{IllegalEvent, result_digest};
+pub use task::{Attempt, FailedAttempt, TaskWork};
+
+use crate::budget::Spent;
+use crate::event::{BudgetExceeded, Checkpoint, Commits, MessageRange, Outcome, PauseReason, Snapshot, Written};
+use crate::ids::{NodeId, TurnId};
+
+/// Whether the run goes on.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Phase {
+    /// No event yet.
+    New,
+    /// Started and not ended. Whether a process works on it is a question for its lock.
+    Running,
+    /// Stopped on purpose; can be resumed.
+    Paused {
+        /// Why.
+        reason: PauseReason,
+        /// In words, where there is more to say.
+        #[serde(default)]
+        why: Option<String>,
+    },
+    /// Reached its exit with every gate satisfied.
+    Completed,
+    /// Ended without reaching its goal.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// Called off.
+    Cancelled,
+}
+
+/// One pass of the engine through one node.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Visit {
+    /// The node.
+    pub node: NodeId,
+    /// How often the run has come to it, from 1.
+    pub visit: u32,
+    /// The attempt within the visit, from 1.
+    pub attempt: u32,
+    /// The node the run came from.
+    pub from: Option<NodeId>,
+}
+
+/// A turn of the node that is running.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TurnMark {
+    /// The turn.
+    pub turn: TurnId,
+    /// Its messages.
+    pub messages: Option<MessageRange>,
+    /// What its agent needs to go on after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_state: Option<Value>,
+    /// The agent's kind and model; none of a command.
+    #[serde(default)]
+    pub by: Option<(String, String)>,
+}
+
+/// Where the run stands.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "is", rename_all = "snake_case")]
+pub enum Position {
+    /// This node comes next.
+    Ready {
+        /// Which one.
+        visit: Visit,
+        /// Not before this time.
+        not_before: Option<Timestamp>,
+    },
+    /// This node has been started and has no outcome.
+    Running {
+        /// Which one.
+        visit: Visit,
+        /// Since when.
+        since: Timestamp,
+        /// The commits its working copies stood at.
+        base: Snapshot,
+        /// Its turns so far.
+        turns: Vec<TurnMark>,
+        /// The process that started it is gone.
+        interrupted: bool,
+    },
+    /// There is nothing more to do.
+    Ended,
+}
+
+/// What is known of a node.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct NodeState {
+    /// How often the run has come to it.
+    pub visits: u32,
+    /// Attempts after the first in its newest visit.
+    pub retries: u32,
+    /// Its newest final outcome, without the context updates, which are in the context.
+    pub outcome: Option<Outcome>,
+    /// A digest of that whole outcome and of the trees it ended with.
+    pub result: u64,
+    /// How often in a row it ended with that result.
+    pub repeats: u32,
+    /// The message with its newest answer.
+    pub response: Option<u64>,
+}
+
+/// The folded session.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Whether it goes on.
+    pub phase: Phase,
+    /// Where it stands.
+    pub position: Position,
+    /// Where the repositories stood at the start.
+    pub base: Snapshot,
+    /// The newest recorded commit of each repository.
+    pub work: Snapshot,
+    /// The commits of the newest checkpoint.
+    pub checkpointed: Snapshot,
+    /// Nodes completed, in order, since the start or the last restart.
+    pub completed: Vec<NodeId>,
+    /// What is known of each node.
+    pub nodes: BTreeMap<NodeId, NodeState>,
+    /// How often each edge was taken, by `from` and `to`.
+    pub edges_taken: BTreeMap<NodeId, BTreeMap<NodeId, u32>>,
+    /// How often each unsatisfied goal gate sent the run back.
+    pub gate_retries: BTreeMap<NodeId, u32>,
+    /// Gates that sent the run back and have not been run again since.
+    pub recheck: BTreeSet<NodeId>,
+    /// What the nodes have told each other.
+    pub context: BTreeMap<String, Value>,
+    /// The context the run began with, for a restart.
+    pub initial_context: BTreeMap<String, Value>,
+    /// The messages of each conversation, in order.
+    pub threads: BTreeMap<String, Vec<MessageRange>>,
+    /// What the agent of a conversation needs to go on with it, where its messages are not enough.
+    #[serde(default)]
+    pub thread_states: BTreeMap<String, Value>,
+    /// The number of the last turn.
+    pub turns: u64,
+    /// The number of the last message.
+    pub messages: u64,
+    /// Tokens and dollars of all turns.
+    pub spent: Spent,
+    /// The limits that were said to be reached.
+    pub exceeded: BTreeSet<String>,
+    /// The models that were said to have no price.
+    pub price_unknown: BTreeSet<String>,
+    /// The task it works on, in a tree.
+    #[serde(default)]
+    pub task: Option<Box<TaskWork>>,
+    /// The thread the running node's turns belong to.
+    thread: Option<String>,
+    /// The run ended at its exit, with every gate satisfied.
+    reached_exit: bool,
+}
+
+impl State {
+    /// A session that will begin at this node, and to which nothing has happened yet.
+    pub fn new(start_node: NodeId) -> Self {
+        let first = Visit { node: start_node, visit: 1, attempt: 1, from: None };
+        Self {
+            phase: Phase::New,
+            position: Position::Ready { visit: first, not_before: None },
+            base: Snapshot::new(),
+            work: Snapshot::new(),
+            checkpointed: Snapshot::new(),
+            completed: Vec::new(),
+            nodes: BTreeMap::new(),
+            edges_taken: BTreeMap::new(),
+            gate_retries: BTreeMap::new(),
+            recheck: BTreeSet::new(),
+            context: BTreeMap::new(),
+            initial_context: BTreeMap::new(),
+            threads: BTreeMap::new(),
+            thread_states: BTreeMap::new(),
+            turns: 0,
+            messages: 0,
+            spent: Spent::default(),
+            exceeded: BTreeSet::new(),
+            price_unknown: BTreeSet::new(),
+            task: None,
+            thread: None,
+            reached_exit: false,
+        }
+    }
+
+    /// The node that has been started and has no outcome.
+    pub fn running(&self) -> Option<&Visit> {
+        match &self.position {
+            Position::Running { visit, .. } => Some(visit),
+            _ => None,
+        }
+    }
+
+    /// The node that runs or comes next.
+    pub fn next_node(&self) -> Option<&NodeId> {
+        match &self.position {
+            Position::Ready { visit, .. } | Position::Running { visit, .. } => Some(&visit.node),
+            Position::Ended => None,
+        }
+    }
+
+    /// The newest final outcome of a node.
+    pub fn outcome(&self, node: &NodeId) -> Option<&Outcome> {
+        self.nodes.get(node).and_then(|state| state.outcome.as_ref())
+    }
+
+    /// How often the run has come to a node.
+    pub fn visits(&self, node: &NodeId) -> u32 {
+        self.nodes.get(node).map_or(0, |state| state.visits)
+    }
+
+    /// The checkpoint that describes this state.
+    pub fn to_checkpoint(&self, current_node: NodeId) -> Checkpoint {
+        let nodes = self.nodes.iter();
+        let outcomes = nodes.clone().filter_map(|(id, node)| Some((id, &node.outcome.as_ref()?.status)));
+        let visits = nodes.clone().filter(|(_, node)| node.visits > 0).map(|(id, node)| (id, node.visits));
+        let retries = nodes.filter(|(_, node)| node.retries > 0).map(|(id, node)| (id.clone(), node.retries));
+        Checkpoint {
+            current_node,
+            completed_nodes: Written::list(&self.completed),
+            node_outcomes: Written::map(outcomes),
+            context: self.context.clone(),
+            node_retries: retries.collect(),
+            visits: Written::map(visits),
+            next_node: self.next_node().cloned(),
+            workspace_snapshot: (self.work != self.checkpointed).then(|| self.work.clone()),
+            extra: Default::default(),
+        }
+    }
+
+    /// Where the session's branches stand: at the newest commit, or at the newest step where they carry steps alone.
+    pub fn on_branches(&self) -> Snapshot {
+        match &self.task {
+            Some(task) if task.of.commits == Commits::Steps => {
+                self.work.keys().map(|repo| (repo.clone(), task.step)).collect()
+            }
+            _ => self.work.clone(),
+        }
+    }
+
+    /// Whether the running node has taken turns.
+    pub fn has_turns(&self) -> bool {
+        matches!(&self.position, Position::Running { turns, .. } if !turns.is_empty())
+    }
+
+    /// What the agent needs to go on with the conversation of the running node, or with the one named `thread`.
+    pub fn agent_state(&self, thread: Option<&str>) -> Option<&Value> {
+        let of_node = match &self.position {
+            Position::Running { turns, .. } => turns.iter().rev().find_map(|turn| turn.agent_state.as_ref()),
+            _ => None,
+        };
+        of_node.or_else(|| self.thread_states.get(thread?))
+    }
+}
+
+impl Phase {
+    /// One word for people.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Running => "running",
+            Self::Paused { .. } => "paused",
+            Self::Completed => "done",
+            Self::Failed { .. } => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
+/// What tells a reached limit from others: a limit that was raised can be reached again.
+pub fn limit_mark(data: &BudgetExceeded) -> String {
+    let node = data.node_id.as_ref().map(|node| format!(" {node}")).unwrap_or_default();
+    format!("{}{node} {} {}", data.scope, data.limit, data.of)
+}

@@ -1,0 +1,139 @@
+//! A session that works on a task of a tree: its attempts and steps.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Phase, Position, State, Visit};
+use crate::event::{AttemptStarted, Feedback, StepFinished, TaskOf};
+use crate::ids::CommitId;
+
+/// The newest attempt at a task.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Attempt {
+    /// Counted from 0 over everything that was tried on the task.
+    pub retry: u32,
+    /// Counted from 1 in the session's budget.
+    pub number: u32,
+    /// The attempts of the budget.
+    pub of: u32,
+    /// The code it began with.
+    pub code: CommitId,
+    /// The commit whose files were laid over the working copy before it.
+    #[serde(default)]
+    pub laid: Option<CommitId>,
+    /// It has failed, and a step says so.
+    #[serde(default)]
+    pub has_failed: bool,
+}
+
+/// How an attempt ended that did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedAttempt {
+    /// The status of the step that failed.
+    pub status: String,
+    /// The code it began with.
+    pub before: CommitId,
+    /// The code it left.
+    pub after: CommitId,
+    /// The tests that failed.
+    pub failing: Vec<String>,
+}
+
+/// A session that works on a task of a tree.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TaskWork {
+    /// The task.
+    pub of: TaskOf,
+    /// The newest attempt.
+    pub attempt: Option<Attempt>,
+    /// The newest step's commit; where there is none, the commit the session began at.
+    pub step: CommitId,
+    /// The status of the newest step.
+    pub status: Option<String>,
+    /// The facts of the newest test step.
+    pub tested: Vec<(String, String)>,
+    /// What went wrong so far, for the next attempt.
+    pub feedback: Vec<Feedback>,
+    /// The attempts of this session that failed.
+    pub failed: Vec<FailedAttempt>,
+    /// Where the target is about to move to, or has moved.
+    pub landing: Option<(CommitId, CommitId)>,
+    /// The commit the target moved to.
+    pub landed: Option<CommitId>,
+}
+
+impl TaskWork {
+    /// A task on which nothing was done yet, begun at this commit.
+    pub(super) fn new(of: &TaskOf, begun: Option<CommitId>) -> Self {
+        Self {
+            of: of.clone(),
+            attempt: None,
+            step: begun.unwrap_or(of.base),
+            status: of.status.clone(),
+            tested: Vec::new(),
+            feedback: Vec::new(),
+            failed: Vec::new(),
+            landing: None,
+            landed: None,
+        }
+    }
+}
+
+impl State {
+    pub(super) fn on_task(&mut self, change: impl FnOnce(&mut TaskWork)) -> Result<(), String> {
+        self.must_have_begun()?;
+        self.task.as_deref_mut().map(change).ok_or_else(|| "the session works on no task".to_owned())
+    }
+
+    /// An attempt is a pass of its own: it begins with the files of the one before and with nothing else of it.
+    pub(super) fn attempt_started(&mut self, data: &AttemptStarted) -> Result<(), String> {
+        match self.phase {
+            Phase::Running if self.nodes.is_empty() => {}
+            Phase::Completed | Phase::Failed { .. } => {}
+            _ => return Err(format!("the session is {}", self.phase.word())),
+        }
+        self.on_task(|task| {
+            let &AttemptStarted { retry, number, of, code, laid, .. } = data;
+            task.attempt = Some(Attempt { retry, number, of, code, laid, has_failed: false });
+            task.feedback.extend(data.feedback.iter().cloned());
+        })?;
+        self.restart();
+        self.nodes.clear();
+        self.edges_taken.clear();
+        self.reached_exit = false;
+        self.phase = Phase::Running;
+        let visit = Visit { node: data.start.clone(), visit: 1, attempt: 1, from: None };
+        self.position = Position::Ready { visit, not_before: None };
+        Ok(())
+    }
+
+    pub(super) fn step_finished(&mut self, data: &StepFinished) -> Result<(), String> {
+        if self.phase == Phase::Cancelled {
+            return Err("the session is cancelled".into());
+        }
+        self.on_task(|task| {
+            task.step = data.git_sha;
+            task.status = Some(data.status.clone());
+            task.feedback.extend(data.feedback.clone());
+            if data.step == "test" {
+                task.tested = data.trailers.clone();
+            }
+            if data.failed_attempt() {
+                task.attempt.iter_mut().for_each(|attempt| attempt.has_failed = true);
+                task.failed.push(FailedAttempt {
+                    status: data.status.clone(),
+                    before: task.attempt.as_ref().map_or(data.code, |attempt| attempt.code),
+                    after: data.code,
+                    failing: data.failing.clone(),
+                });
+            }
+        })?;
+        for commit in self.work.values_mut() {
+            *commit = data.git_sha;
+        }
+        // The tests failed on what was to land: the pass that had reached its exit has not succeeded after all.
+        if data.failed_attempt() && self.phase == Phase::Completed {
+            self.phase = Phase::Failed { reason: data.subject_alone() };
+        }
+        Ok(())
+    }
+}
