@@ -139,3 +139,52 @@ fn the_tasks_of_a_tree_share_a_setup_that_never_lands() {
     assert_eq!(garden.env.git(&["show", "main:README.md"]), readme);
     assert_eq!(kept(&garden.env), "");
 }
+
+#[test]
+fn a_setup_that_swaps_files_and_directories_takes_nothing_out_of_a_branch() {
+    let setup = "rm -r vendor plain; ln -s ../elsewhere vendor; mkdir plain; echo s > plain/s";
+    let env = world();
+    env.write("repo/vendor/lib.c", "int lib;\n");
+    env.write("repo/plain", "a file\n");
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "A directory and a file"]);
+    env.configure(&format!("worktrees: {{setup: '{setup}'}}\n"));
+    let check = tool("check", "rm vendor; echo bad > plain/s").replace("[", "[write=false, ");
+    let seen = "readlink vendor > seen; cat plain/s >> seen";
+    let dot = graph(
+        "three",
+        &(tool("first", "echo 1 > one") + &check + &tool("last", seen) + "start -> first -> check -> last -> exit"),
+    );
+    env.run(&dot, &[]).expect(0);
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [["one"], ["seen"]]);
+    assert_eq!(env.committed("seen"), "../elsewhere\ns");
+    assert_eq!(env.committed("vendor/lib.c"), "int lib;");
+
+    let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+    garden.commit("vendor/lib.c", "int lib;\n");
+    garden.commit("plain", "a file\n");
+    garden.configure(&format!("worktrees: {{setup: '{setup}'}}\n"));
+    garden.agent("echo mine > \"$task.txt\"; echo Done.", APPROVES);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+    let files = ["README.md", "T001.txt", "T002.txt", "plain", "task-tree.json", "vendor/lib.c"];
+    assert_eq!(garden.files("main"), files);
+    assert_eq!(kept(&garden.env), "");
+}
+
+#[test]
+fn work_in_the_place_of_what_a_setup_has_removed_stays() {
+    let env = world();
+    let dot = graph(
+        "three",
+        &(tool("first", "mkdir gone; echo work > gone/y")
+            + &tool("second", "echo 2 > two")
+            + &tool("third", "echo 3 > three")
+            + "start -> first -> second -> third -> exit"),
+    );
+    env.run(&dot, &[]).expect(0);
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [vec!["gone", "gone/y"], vec!["two"], vec!["three"]]);
+    assert_eq!(env.committed("gone/y"), "work");
+}

@@ -10,6 +10,7 @@ mod rebuild;
 mod refs;
 mod repo;
 mod restore;
+mod set_up;
 mod worktree;
 
 use std::ffi::OsStr;

@@ -126,6 +126,8 @@ impl Worktree {
                 Found::Gone | Found::Same => {}
             }
         }
+        let in_the_way = self.in_the_way(&entries);
+        entries.extend(in_the_way.into_iter().map(|path| (path, None)));
         let edits: Vec<TreeEdit> = entries.iter().filter_map(|(path, known)| self.edit(path, known.as_ref())).collect();
         let tree = if edits.is_empty() { self.tree } else { writer.tree(Some(self.tree), &edits)? };
         let mut paths: Vec<RepoPath> = edits
@@ -138,6 +140,22 @@ impl Worktree {
         self.staged = Some(Staged { tree, entries });
         let warnings = warnings(scan, &held_back, &filters.unfiltered);
         Ok(Written { tree, paths, warnings, held_back })
+    }
+
+    /// What the recorded tree has where a new file takes the place of a directory or needs one, and nobody has removed: a
+    /// setup has, or it is left out of the checkout.
+    fn in_the_way(&self, entries: &[(BString, Option<Known>)]) -> BTreeSet<BString> {
+        let mut found = BTreeSet::new();
+        let put = entries.iter().filter(|(path, known)| known.is_some() && self.cache.known(path.as_bstr()).is_none());
+        for (path, _) in put {
+            let above = parents(path.as_bstr()).filter(|parent| self.cache.known(parent).is_some());
+            found.extend(above.map(BStr::to_owned));
+            found.extend(self.cache.below(path.as_bstr()));
+        }
+        for (path, _) in entries {
+            found.remove(path);
+        }
+        found
     }
 
     /// The edit that brings the recorded tree to what was found, none if it has it already.
@@ -201,7 +219,7 @@ impl Worktree {
     }
 
     /// Whether all directories above the path are real ones: what lies behind a link is not part of the tree.
-    fn leads_to(&self, path: &BStr) -> bool {
+    pub(super) fn leads_to(&self, path: &BStr) -> bool {
         parents(path).all(|parent| self.place(parent).symlink_metadata().is_ok_and(|metadata| metadata.is_dir()))
     }
 }

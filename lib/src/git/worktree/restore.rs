@@ -36,7 +36,7 @@ impl Worktree {
         let scan = self.scan()?;
         let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
         let mut wanted: Vec<(BString, Known)> = Vec::new();
-        let mut begun = self.begun_and_gone();
+        let mut begun: Vec<(BString, Known)> = Vec::new();
         for path in &scan.candidates {
             match (self.begun_with(path.as_bstr()), self.cache.known(path.as_bstr())) {
                 (Some(Some(made)), _) => begun.push((path.clone(), made)),
@@ -47,6 +47,8 @@ impl Worktree {
                 }
             }
         }
+        // A directory that stood in the place of one of these is gone by now, if all in it was new.
+        begun.extend(self.begun_and_gone());
         done.written = wanted.iter().map(|(path, _)| RepoPath::new(path.to_vec())).collect();
         for (path, known) in wanted.iter().chain(&begun) {
             self.clear_way(path.as_bstr())?;

@@ -102,8 +102,8 @@ impl Worktree {
         }
         let mut filters = None;
         let mut seen = Vec::new();
-        for path in scan.candidates.iter().filter(|path| self.is_begun(path.as_bstr())) {
-            let made = self.begun[path];
+        for path in &scan.candidates {
+            let Some(made) = self.begun_at(path.as_bstr()) else { continue };
             let metadata = gix::index::fs::Metadata::from_path_no_follow(&self.place(path.as_bstr())).ok();
             let stat = metadata.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
             if made.is.is_some() && stat.is_some() && made.stat == stat {
@@ -133,22 +133,28 @@ impl Worktree {
         Ok(())
     }
 
-    /// Whether the tree has at a path what it had when the setup changed that, and nothing of it stands in its way since.
-    fn is_begun(&self, path: &BStr) -> bool {
-        let made = self.begun.get(path.as_bytes().as_bstr());
-        made.is_some_and(|made| made.of == self.cache.known(path).map(Object::from))
-            && parents(path).all(|parent| self.cache.known(parent).is_none())
-            && self.cache.below(path).is_empty()
+    /// What the setup has made of a path, where the tree has there what it had then, and has nothing in its way that the
+    /// setup has not removed.
+    fn begun_at(&self, path: &BStr) -> Option<Made> {
+        let made = self.made_of_tree(path)?;
+        let is_free = parents(path).filter(|parent| self.cache.known(parent).is_some()).all(|at| self.is_removed(at))
+            && self.cache.below(path).iter().all(|at| self.is_removed(at.as_bstr()));
+        is_free.then_some(made)
+    }
+
+    fn made_of_tree(&self, path: &BStr) -> Option<Made> {
+        let made = self.begun.get(path.as_bytes().as_bstr())?;
+        (made.of == self.cache.known(path).map(Object::from)).then_some(*made)
+    }
+
+    fn is_removed(&self, path: &BStr) -> bool {
+        self.made_of_tree(path).is_some_and(|made| made.is.is_none())
     }
 
     /// What the setup has made of a file, where the tree still is as it was then and the content is still there. Within
     /// it, none stands for a file it removed.
     pub(super) fn begun_with(&self, path: &BStr) -> Option<Option<Known>> {
-        if !self.is_begun(path) {
-            return None;
-        }
-        let made = self.begun.get(path.as_bytes().as_bstr())?;
-        match made.is {
+        match self.begun_at(path)?.is {
             None => Some(None),
             Some(Object { id, mode }) => {
                 self.handle.has_object(id).then_some(Some(Known { id, mode, stat: Stat::default() }))
@@ -158,9 +164,9 @@ impl Worktree {
 
     /// The files of the setup that somebody has removed since and that are in no tree.
     pub(super) fn begun_and_gone(&self) -> Vec<(BString, Known)> {
-        let new = self.begun.iter().filter(|(path, made)| {
-            made.of.is_none() && made.is.is_some() && self.place(path.as_bstr()).symlink_metadata().is_err()
-        });
+        let is_gone = |path: &BStr| !self.leads_to(path) || self.place(path).symlink_metadata().is_err();
+        let new =
+            self.begun.iter().filter(|(path, made)| made.of.is_none() && made.is.is_some() && is_gone(path.as_bstr()));
         new.filter_map(|(path, _)| Some((path.clone(), self.begun_with(path.as_bstr())??))).collect()
     }
 }
