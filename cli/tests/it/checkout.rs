@@ -231,6 +231,39 @@ fn an_agent_that_commits_by_itself_keeps_its_commits() {
 }
 
 #[test]
+fn an_agent_can_stop_tracking_a_file_by_a_commit_of_its_own() {
+    let env = TestEnv::with_repo();
+    for path in ["repo/secret.env", "repo/out/made", "repo/plain"] {
+        env.write(path, "tracked\n");
+    }
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Too much"]);
+    let ignore = "printf 'secret.env\\nout/\\n' > .gitignore";
+    let stop = "git rm -r --quiet --cached secret.env out plain; echo 1 > out/forced; git add --force out/forced; git commit --quiet -m 'Stop'";
+    let dot = graph(
+        "stop",
+        // What is ignored is tracked as before, as long as nobody says otherwise.
+        &(tool("ignore", &format!("{ignore}; echo changed > secret.env"))
+            + &tool("stop", stop)
+            + &tool(
+                "look",
+                "cat secret.env out/made plain > seen; echo more > secret.env; git status --porcelain > left",
+            )
+            + "start -> ignore -> stop -> look -> exit"),
+    );
+    let ran = env.run(&dot, &[]).expect(0);
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    // What is not ignored is part of the working copy, and so of the commit.
+    assert_eq!(
+        changed,
+        [vec![".gitignore", "secret.env"], vec!["out/forced", "out/made", "secret.env"], vec!["left", "seen"]],
+        "{ran}"
+    );
+    assert_eq!(env.committed("seen"), "changed\ntracked\ntracked");
+    assert!(!env.committed("left").contains("secret"), "{}", env.committed("left"));
+}
+
+#[test]
 fn commits_on_a_branch_of_the_agents_own_are_joined_and_the_branch_is_left() {
     let (env, dot) = agent(&[&format!("git checkout --quiet -b feature && {COMMIT}")]);
     env.unbound();

@@ -188,3 +188,21 @@ fn work_in_the_place_of_what_a_setup_has_removed_stays() {
     assert_eq!(changed, [vec!["gone", "gone/y"], vec!["two"], vec!["three"]]);
     assert_eq!(env.committed("gone/y"), "work");
 }
+
+#[test]
+fn what_an_agent_itself_commits_is_committed_though_the_setup_has_made_it() {
+    let env = world();
+    let own = "git add lock gone made/new; git commit --quiet -m \"Update the lock file as asked\"";
+    let dot = graph(
+        "two",
+        &(tool("first", "git add lock; git commit --quiet -m \"The lock file\"; echo 1 > one")
+            + &tool("second", own)
+            + "start -> first -> second -> exit"),
+    );
+    env.run(&dot, &[]).expect(0);
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [["lock", "one"], ["gone", "made/new"]]);
+    assert_eq!(env.committed("lock"), "1\n2");
+    assert_eq!(env.git(&["diff", "--name-only", &format!("{}^2", env.branch()), &env.branch()]), "");
+    assert_eq!(kept(&env), "");
+}

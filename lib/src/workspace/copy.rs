@@ -223,12 +223,14 @@ impl WorkingCopy {
             self.repo.sweep();
         }
         let mut writer = self.repo.writer();
-        let scan = match candidates {
-            Some(paths) => self.worktree.scan_paths(paths)?,
-            None => self.worktree.scan()?,
+        let is_whole = candidates.is_none() || agent_head.is_some();
+        let scan = match (agent_head, candidates) {
+            (Some(own), _) => self.worktree.scan_after(own)?,
+            (None, Some(paths)) => self.worktree.scan_paths(paths)?,
+            (None, None) => self.worktree.scan()?,
         };
         let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::default())?;
-        if candidates.is_none() {
+        if is_whole {
             self.held_back.clear();
         }
         self.held_back.extend(written.held_back.into_iter().map(|held| held.path));

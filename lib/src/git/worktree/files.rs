@@ -126,6 +126,7 @@ impl Worktree {
                 Found::Gone | Found::Same => {}
             }
         }
+        entries.extend(scan.dropped.iter().map(|path| (path.clone(), None)));
         let in_the_way = self.in_the_way(&entries);
         entries.extend(in_the_way.into_iter().map(|path| (path, None)));
         let edits: Vec<TreeEdit> = entries.iter().filter_map(|(path, known)| self.edit(path, known.as_ref())).collect();

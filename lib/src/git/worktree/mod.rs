@@ -10,6 +10,7 @@ mod cache;
 mod files;
 mod filters;
 mod head;
+mod own;
 mod restore;
 mod scan;
 mod set_up;

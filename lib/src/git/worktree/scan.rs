@@ -24,6 +24,8 @@ const FILES_WORTH_THREADS: usize = 2_000;
 pub struct Scan {
     /// Paths that may differ: tracked files that changed or are gone, and files that are new.
     pub(super) candidates: BTreeSet<BString>,
+    /// Tracked files that are no more to be tracked, though they are there.
+    pub(super) dropped: BTreeSet<BString>,
     /// Repositories inside the worktree that are no submodules. They are not committed.
     pub nested: Vec<RepoPath>,
     /// Submodules that stand at another commit than the tree says. Their links are left alone.
@@ -33,12 +35,12 @@ pub struct Scan {
 impl Scan {
     /// Whether nothing may have changed.
     pub fn is_empty(&self) -> bool {
-        self.candidates.is_empty()
+        self.candidates.is_empty() && self.dropped.is_empty()
     }
 
     /// The paths that may have changed.
     pub fn paths(&self) -> impl Iterator<Item = RepoPath> {
-        self.candidates.iter().map(|path| RepoPath::new(path.to_vec()))
+        self.candidates.union(&self.dropped).map(|path| RepoPath::new(path.to_vec()))
     }
 }
 
@@ -171,7 +173,7 @@ impl Worktree {
     }
 
     /// Files that were copied in are not committed, except where the repository tracks them.
-    fn is_excluded(&self, path: &BStr) -> bool {
+    pub(super) fn is_excluded(&self, path: &BStr) -> bool {
         let covers = |excluded: &BString| {
             path.strip_prefix(excluded.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
         };
