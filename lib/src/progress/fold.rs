@@ -164,17 +164,21 @@ fn settle(state: &mut TaskState) {
 pub(super) struct AttemptNow {
     retry: Option<u32>,
     has_result: bool,
+    /// How many of the last steps belong to it, where the newest of them completed the task.
+    pub(super) completed: usize,
 }
 
 impl AttemptNow {
     fn apply(&mut self, state: &mut TaskState, found: &Found) {
         let step = &found.step;
+        let completed = std::mem::take(&mut self.completed);
         match step.kind {
             StepKind::RunStart => {}
             StepKind::Reset => self.end(state),
             StepKind::Complete if !step.passed => self.end(state),
             StepKind::Complete => {
                 if !step.skipped && state.unfinished > 0 {
+                    self.completed = state.unfinished + 1;
                     self.count(state);
                 }
                 // Should the landing find it broken, that is still the result of the same attempt.
@@ -190,6 +194,12 @@ impl AttemptNow {
                     state.unfinished = 0;
                 }
                 self.retry = step.retry;
+                if self.has_result && step.passed && completed > 0 {
+                    // Somebody has changed what was completed: it is looked at again, and has no result until then.
+                    self.has_result = false;
+                    state.unfinished = completed;
+                    (state.attempts, state.in_budget) = (state.attempts - 1, state.in_budget - 1);
+                }
                 if self.has_result {
                     return;
                 }

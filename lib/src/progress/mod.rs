@@ -156,6 +156,11 @@ impl TaskState {
         &self.steps[self.steps.len() - self.unfinished..]
     }
 
+    /// The steps of the attempt it is at: of the one that has no result, or of the one that completed it.
+    pub fn at_attempt(&self) -> &[Arc<Found>] {
+        &self.steps[self.steps.len() - self.unfinished.max(self.now.completed)..]
+    }
+
     /// Why it was given up: as its last step says, else by how its last attempt ended. None when it was not.
     pub fn why_failed(&self) -> Option<String> {
         let newest = self.newest().filter(|_| self.status == Status::Failed)?;

@@ -159,7 +159,8 @@ fn a_conflict_merged_by_hand_lands() {
     garden.env.git(&["worktree", "remove", place]);
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.file("main", "README.md"), "agent");
-    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.told("main").last().unwrap(), "T001 complete");
+    assert!(garden.asked("T001", "review", 2).contains("-user"), "what the merge has undone is approved");
 }
 
 #[test]

@@ -4,6 +4,7 @@ pub mod garden;
 
 mod attempts;
 mod built_in;
+mod by_hand;
 mod commands;
 mod environment;
 mod landing;

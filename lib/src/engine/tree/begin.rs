@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::changed::unlooked_at;
 use super::run::{Refusal, TaskPipeline, TreeRun, target_tip};
 use super::work::start_after;
 use super::{Error, GATE_PIPELINE, Note, Notes};
@@ -18,7 +19,7 @@ use crate::plan::{self, Inputs};
 use crate::progress::{Status, TaskState};
 use crate::record::History;
 use crate::state::{Phase, State, TaskWork};
-use crate::step::{Attempt, StepKind, report};
+use crate::step::{Attempt, StepKind};
 use crate::workspace::{KEEP, branch_ref};
 
 /// Where a session on a task begins.
@@ -270,16 +271,17 @@ impl TreeRun<'_> {
         };
         if is_leaf && is_open(state) {
             let task_base = self.repo.merge_base(tip, base)?.unwrap_or(base);
-            let after = match self.has_changed_since(state, tip)? {
+            let (behind, newest) = match self.has_changed_since(state, tip, base)? {
                 true => {
                     notes(Note::Said(format!(
-                        "{task} has code on `{branch}` that is newer than its steps: what was looked at is looked at again"
+                        "{task} has code on `{branch}` that is newer than its steps: its tests and its review are done again"
                     )));
-                    unlooked_at(state)
+                    (unlooked_at(state), unlooked_at(state))
                 }
-                false => state.unfinished().last().map(|found| found.step.kind.clone()),
+                false => (state.unfinished().last().map(Arc::as_ref), state.newest()),
             };
-            let status = state.newest().map(|found| found.step.status());
+            let after = behind.map(|found| found.step.kind.clone());
+            let status = newest.map(|found| found.step.status());
             return Ok(Beginning { branch, base: tip, task_base, after, status, laid: None });
         }
         // The branch belongs to work that has ended. It is made anew once the session is recorded; what only it has is
@@ -299,13 +301,6 @@ impl TreeRun<'_> {
             }
         }
         Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid })
-    }
-
-    /// Whether a task's branch has other code than its newest step left there, where that step is one to go on behind.
-    fn has_changed_since(&self, state: &TaskState, tip: CommitId) -> Result<bool, Error> {
-        let Some(newest) = state.unfinished().last().filter(|found| found.commit != tip) else { return Ok(false) };
-        let changes = self.repo.changes(self.repo.tree_of(newest.commit)?, self.repo.tree_of(tip)?)?;
-        Ok(changes.iter().any(|change| !report::is_own(&change.path, &self.plan.logs, &self.plan.reports)))
     }
 
     /// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged. What a
@@ -404,13 +399,6 @@ fn is_open(state: &TaskState) -> bool {
     !state.landed && !state.steps.is_empty()
 }
 
-/// The step behind which a task goes on whose code somebody has changed: nothing that was found out about it holds.
-fn unlooked_at(state: &TaskState) -> Option<StepKind> {
-    let kinds = || state.unfinished().iter().map(|found| &found.step.kind);
-    let before_tests = || kinds().take_while(|kind| !matches!(kind, StepKind::Test | StepKind::Review)).last();
-    kinds().find(|kind| **kind == StepKind::Implement).or_else(before_tests).cloned()
-}
-
 fn tell_kept(kept: Option<String>, notes: Notes<'_>) {
     if let Some(name) = kept {
         notes(Note::Said(format!("work nobody had committed was in the working copy; it is kept at {name}")));
@@ -438,7 +426,7 @@ fn load(used: &TaskPipeline, inputs: &BTreeMap<String, String>, task: &TaskId) -
     }
 }
 
-fn state_of(history: &History) -> Result<State, Error> {
+pub(super) fn state_of(history: &History) -> Result<State, Error> {
     let pipeline = crate::engine::recorded_pipeline(&history.started)?;
     Ok(crate::engine::recorded_state(history, &pipeline)?)
 }

@@ -1,0 +1,187 @@
+//! What somebody does to the branch of a task that is finished and waits to land: it lands as it was tested and
+//! approved, or is tested and reviewed again.
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+use crate::sessions::Gate;
+use crate::support::Ran;
+
+const BRANCH: &str = "pleach/tasks/main/T001";
+
+/// The steps of a task that is approved at once.
+const FIRST: [&str; 4] = ["T001 implement-pass", "T001 test-pass", "T001 review-approved", "T001 complete"];
+
+/// The same once more, behind what somebody has put there.
+const AGAIN: [&str; 3] = ["T001 test-pass", "T001 review-approved", "T001 complete"];
+
+/// A reviewer that does not like one file.
+const WATCHES: &str =
+    "if grep -q backdoor \"$prompt\"; then echo 'Take that out.'; echo REJECTED; else echo APPROVED; fi";
+
+/// A garden whose task is finished and cannot land, because a file of the user's is in the way.
+fn waiting() -> Garden {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: echo ran >> \"$HOME/ran\""]));
+    garden.env.write("repo/T001.txt", "mine\n");
+    garden.gardener(&[]).expect(5);
+    garden
+}
+
+/// Does something in a checkout of the task's branch, which is gone afterwards.
+fn on_branch(garden: &Garden, path: &str, git: &[&[&str]]) {
+    let copy = garden.env.root().join("by-hand");
+    let copy = copy.to_str().expect("a UTF-8 path");
+    garden.env.git(&["worktree", "add", "--quiet", copy, BRANCH]);
+    garden.env.write(format!("by-hand/{path}"), "by hand\n");
+    git.iter().for_each(|git| drop(garden.env.git(&[&["-C", copy], *git].concat())));
+    garden.env.git(&["worktree", "remove", copy]);
+}
+
+fn commit_on_branch(garden: &Garden, path: &str) {
+    on_branch(garden, path, &[&["add", path], &["commit", "--quiet", "-m", "By hand"]]);
+}
+
+fn clear(garden: &Garden) {
+    std::fs::remove_file(garden.env.root().join("repo/T001.txt")).expect("the file is there");
+}
+
+#[track_caller]
+fn assert_said(ran: &Ran) {
+    assert!(ran.stderr.contains("newer than its steps") && !ran.stderr.contains("built anew"), "{ran}");
+}
+
+#[test]
+fn what_is_put_behind_an_approved_step_does_not_land_unless_it_is_approved() {
+    let garden = waiting();
+    commit_on_branch(&garden, "backdoor");
+    clear(&garden);
+    garden.agent(&format!("rm -f backdoor; {WRITES}"), WATCHES);
+    let ran = garden.gardener(&[]).expect(0);
+    assert_said(&ran);
+    let told = garden.told("main");
+    assert_eq!(told[..4], FIRST);
+    assert_eq!(told[4..6], ["T001 test-pass", "T001 review-rejected"]);
+    assert_eq!(told[6..], FIRST);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
+    let retries: Vec<String> =
+        garden.steps("main").iter().filter_map(|step| step.trailer("Arborist-Retry").map(str::to_owned)).collect();
+    assert_eq!(retries, ["0", "0", "0", "0", "0", "1", "1", "1"], "it is still the first attempt that failed");
+    assert!(garden.newest("main", "T001 complete").body.starts_with("Completed after 2 attempt(s)."));
+}
+
+#[test]
+fn what_is_put_behind_an_approved_step_lands_when_it_is_approved() {
+    let garden = waiting();
+    commit_on_branch(&garden, "more");
+    clear(&garden);
+    assert_said(&garden.gardener(&[]).expect(0));
+    assert_eq!(garden.told("main"), [&FIRST[..], &AGAIN].concat());
+    assert!(garden.asked("T001", "review", 2).contains("more"), "the reviewer sees it");
+    assert_eq!(garden.env.read("home/ran"), "ran\nran\n");
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("1 of 1 task done"), "{ran}");
+}
+
+#[test]
+fn on_a_phase_s_branch_nothing_lands_unreviewed_either() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]));
+    let phase = garden.env.root().join("phase");
+    let phase = phase.to_str().expect("a UTF-8 path");
+    garden.env.git(&["branch", "pleach/phase/main/phase1"]);
+    garden.env.git(&["worktree", "add", "--quiet", phase, "pleach/phase/main/phase1"]);
+    garden.env.write("phase/T001.txt", "mine\n");
+    let isolated = ["--isolation", "phase"];
+    garden.gardener(&isolated).expect(5);
+    commit_on_branch(&garden, "backdoor");
+    garden.env.git(&["worktree", "remove", "--force", phase]);
+    garden.agent(&format!("rm -f backdoor; {WRITES}"), WATCHES);
+    assert_said(&garden.gardener(&isolated).expect(0));
+    assert_eq!(garden.times_asked("T001", "review"), 3);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
+}
+
+#[test]
+fn it_is_looked_at_before_it_is_built_anew_on_a_target_that_moved() {
+    let garden = waiting();
+    commit_on_branch(&garden, "more");
+    clear(&garden);
+    garden.commit("mine", "by the user\n");
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("newer than its steps") && ran.stderr.contains("built anew"), "{ran}");
+    assert_eq!(garden.told("main"), [&FIRST[..], &AGAIN].concat());
+    assert!(!garden.asked("T001", "review", 2).contains("by the user"), "only the task's own work is reviewed");
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "mine", "more", "task-tree.json"]);
+    assert_eq!(garden.env.git(&["rev-list", "--merges", "main"]), "");
+}
+
+#[test]
+fn a_changed_last_step_is_looked_at_again() {
+    let garden = waiting();
+    on_branch(&garden, "backdoor", &[&["add", "backdoor"], &["commit", "--quiet", "--amend", "--no-edit"]]);
+    clear(&garden);
+    garden.agent(&format!("rm -f backdoor; {WRITES}"), WATCHES);
+    assert_said(&garden.gardener(&[]).expect(0));
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
+}
+
+#[test]
+fn a_commit_that_changes_no_code_is_not_looked_at() {
+    let garden = waiting();
+    on_branch(&garden, "README.md", &[&["commit", "--quiet", "--allow-empty", "-m", "By hand"], &["checkout", "."]]);
+    clear(&garden);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(!ran.stderr.contains("newer than its steps") && !ran.stderr.contains("built anew"), "{ran}");
+    assert_eq!(garden.told("main"), FIRST);
+    assert_eq!(garden.times_asked("T001", "review"), 1);
+}
+
+#[test]
+fn killed_in_the_second_review_it_goes_on_there_with_the_attempts_it_had() {
+    for with_record in [true, false] {
+        let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
+        garden.configure("tree: {max_retries: 1}\n");
+        garden.env.write("repo/T001.txt", "mine\n");
+        garden.gardener(&[]).expect(5);
+        commit_on_branch(&garden, "more");
+        clear(&garden);
+        let gate = Gate::new(&garden.env, "review");
+        garden.agent(WRITES, &format!("{}; echo APPROVED", gate.command()));
+        let mut run = garden.env.spawn(&["-y", "gardener"]);
+        let held = gate.reached(&mut run);
+        run.signal("KILL");
+        run.end();
+        garden.env.assert_no_process_left();
+        drop(held);
+        gate.stay_open();
+        if !with_record {
+            garden.refs("refs/pleach/").iter().for_each(|name| drop(garden.env.git(&["update-ref", "-d", name])));
+        }
+        let status = garden.env.pleach(&["status"]).expect(0);
+        assert!(status.stdout.contains("work T001, attempt 1 of 1"), "{status}");
+        garden.gardener(&[]).expect(0);
+        assert_eq!(garden.told("main"), [&FIRST[..], &AGAIN].concat(), "with its record: {with_record}");
+        assert_eq!(garden.times_asked("T001", "implement"), 1);
+    }
+}
+
+#[test]
+fn of_a_task_that_is_skipped_nothing_lands() {
+    let garden = waiting();
+    commit_on_branch(&garden, "backdoor");
+    garden.env.pleach(&["skip", "T001"]).expect(0);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.files("main"), ["README.md", "task-tree.json"]);
+    assert_eq!(garden.times_asked("T001", "review"), 1);
+}
+
+#[test]
+fn a_task_that_is_reset_is_done_anew_without_what_was_put_there() {
+    let garden = waiting();
+    commit_on_branch(&garden, "backdoor");
+    let tip = garden.env.git(&["rev-parse", BRANCH]);
+    clear(&garden);
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    garden.agent(WRITES, APPROVES);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
+    let kept = garden.refs("refs/pleach/keep/");
+    assert!(kept.iter().any(|name| garden.env.git(&["rev-parse", name]) == tip), "{kept:?}");
+}
