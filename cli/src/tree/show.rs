@@ -194,7 +194,11 @@ impl Shown {
             TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(format!("paused: {why}")),
             TreeEnded::Paused(_) => out.line("paused: run the same command again to go on"),
             TreeEnded::Refused(refusal) => {
-                out.line(format!("waiting: {} is finished on `{}` and could not land", refusal.task, refusal.branch))?;
+                let (task, branch) = (&refusal.task, &refusal.branch);
+                out.line(match refusal.finished {
+                    true => format!("waiting: {task} is finished on `{branch}` and could not land"),
+                    false => format!("waiting: {task} could not begin on `{branch}`"),
+                })?;
                 out.line(&refusal.why)
             }
             TreeEnded::Edited => Ok(()),

@@ -198,6 +198,35 @@ fn a_tasks_branch_waits_for_what_is_not_committed_in_its_checkout() {
     assert_eq!(garden.completed(), ["T001", "T002"], "the work goes on and lands");
     assert_eq!(garden.env.read("repo/T001.txt"), "mine\n");
     assert_eq!(garden.env.git(&["status", "--porcelain"]), "?? T001.txt");
+    let stays = ran.stderr.lines().find(|line| line.contains("brings it")).unwrap_or_else(|| panic!("{ran}"));
+    let command = stays.split('`').find(|part| part.starts_with("git -C")).unwrap_or_else(|| panic!("{stays}"));
+    fs::remove_file(garden.env.root().join("repo/T001.txt")).unwrap();
+    let done = garden.env.program("sh", garden.env.root()).args(["-c", command]).status().unwrap();
+    assert!(done.success(), "{command}");
+    assert_eq!(garden.told("pleach/tasks/main/T001").last().unwrap(), "T001 complete");
+}
+
+#[test]
+fn a_task_begins_anew_only_when_nobody_has_its_branch_checked_out() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e ok"]));
+    garden.configure("tree: {max_retries: 1}\n");
+    garden.gardener(&[]).expect(1);
+    let branch = "pleach/tasks/main/T001";
+    let there = garden.env.root().join("there");
+    garden.env.git(&["worktree", "add", "--quiet", there.to_str().unwrap(), branch]);
+    garden.env.write("there/T001.txt", "mine\n");
+    let tip = garden.env.git(&["rev-parse", branch]);
+    garden.commit("ok", "");
+    let ran = garden.gardener(&["--retry-failed"]).expect(5);
+    assert!(ran.stdout.contains("could not begin") && ran.stdout.contains("switch to another branch there"), "{ran}");
+    assert!(ran.stdout.contains(there.to_str().unwrap()) && ran.stdout.contains(branch), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 1, "nothing is spent on what nobody would find again");
+    assert_eq!(garden.env.git(&["rev-parse", branch]), tip);
+    assert_eq!(garden.env.git_in(&there, &["status", "--porcelain"]), " M T001.txt");
+    garden.env.git_in(&there, &["switch", "--quiet", "--detach"]);
+    garden.gardener(&["--retry-failed"]).expect(0);
+    assert_eq!(garden.env.read("there/T001.txt"), "mine\n");
+    assert_eq!(garden.completed(), ["T001"]);
 }
 
 /// Commits a file on the branch that is checked out.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Error, Session};
-use crate::git::{self, LandError, SwapError};
+use crate::git::{self, LandError, Repo, SwapError};
 use crate::ids::{BranchName, CommitId};
 use crate::text::listed;
 use crate::workspace::{self, BranchNews, WorkingCopy, branch_ref};
@@ -92,6 +92,19 @@ impl Session {
         }
     }
 
+    /// Tries once more to bring a branch forward, and says how to do so by hand if it still cannot be.
+    pub(super) fn leave_branch(&mut self) -> Result<Option<String>, Error> {
+        self.catch_up()?;
+        let Some(Behind { at, tip, checkout, why }) = &self.behind else { return Ok(None) };
+        let (branch, behind, at, place) = (self.branch(), *at, at.short(), checkout.display());
+        let stays = format!("`{branch}`, which is checked out in `{place}`, stays at {at}: {why}");
+        let how = match self.repo.is_ancestor(behind, *tip)? {
+            true => format!("`git -C '{place}' merge --ff-only {}` brings it", tip.short()),
+            false => format!("its newest commit is {}", tip.short()),
+        };
+        Ok(Some(format!("{stays}; {how}")))
+    }
+
     /// Where a branch stands that was left behind: there, or further on, as somebody has brought it.
     fn left_at(&self, behind: CommitId, tip: CommitId) -> Result<CommitId, Error> {
         let now = self.repo.reference(&branch_ref(self.branch()))?;
@@ -138,23 +151,15 @@ impl Session {
         }
     }
 
-    /// The checkout that has a branch and is none of pleach's own working copies, where HEAD is detached again by itself.
     fn checkout_of(&self, branch: &BranchName) -> Result<Option<PathBuf>, Error> {
-        let all = self.repo.checkouts_of(branch)?;
-        if all.is_empty() {
-            return Ok(None);
-        }
         let name = self.started.branches.keys().next().expect("every session has a branch");
-        let own = self.copy_path(name);
-        let own = own.canonicalize().unwrap_or(own);
-        let is_own = |path: &Path| path.canonicalize().is_ok_and(|path| path == own);
-        Ok(all.into_iter().find(|path| !is_own(path)))
+        Ok(checkout_beside(&self.repo, branch, || self.copy_path(name))?)
     }
 
     fn stay_behind(&mut self, behind: Behind) {
         if self.behind.is_none() {
             self.warnings.push(format!(
-                "`{}` is checked out in `{}`, which cannot follow: {}; the branch stays at {} and comes after once you have mended that, or switched to another branch there",
+                "`{}` is checked out in `{}`, which cannot follow: {}; the branch stays at {} and comes after with the next commit once you have mended that, or switched to another branch there",
                 self.branch(),
                 behind.checkout.display(),
                 behind.why,
@@ -176,6 +181,22 @@ impl Session {
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
+}
+
+/// The checkout that has a branch and is not pleach's own working copy, where HEAD is detached again by itself.
+pub(super) fn checkout_beside(
+    repo: &Repo,
+    branch: &BranchName,
+    own: impl FnOnce() -> PathBuf,
+) -> Result<Option<PathBuf>, git::Error> {
+    let all = repo.checkouts_of(branch)?;
+    if all.is_empty() {
+        return Ok(None);
+    }
+    let own = own();
+    let own = own.canonicalize().unwrap_or(own);
+    let is_own = |path: &Path| path.canonicalize().is_ok_and(|path| path == own);
+    Ok(all.into_iter().find(|path| !is_own(path)))
 }
 
 fn moved(branch: &BranchName, now: Option<CommitId>, tip: CommitId) -> Error {

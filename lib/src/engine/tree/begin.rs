@@ -1,6 +1,7 @@
 //! Where work on a task begins: in the session an earlier run left, or in a new one with what is there already.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::changed::unlooked_at;
@@ -8,7 +9,8 @@ use super::run::{Refusal, TaskPipeline, TreeRun, target_tip};
 use super::work::start_after;
 use super::{Error, GATE_PIPELINE, Note, Notes};
 use crate::clock;
-use crate::engine::task::{TaskJob, TaskStart, code_of};
+use crate::engine::branch::checkout_beside;
+use crate::engine::task::{TaskJob, TaskStart, code_of, shared_copy};
 use crate::engine::{Session, StartRequest};
 use crate::event::{AttemptStarted, TaskOf};
 use crate::git::{BlobId, CommitSpec, MergeError, Person, Repo, SwapError};
@@ -288,6 +290,10 @@ impl TreeRun<'_> {
         // kept, by which the session knows that it may be moved.
         let mut laid = None;
         if !self.repo.is_ancestor(tip, base)? {
+            // It would stay where it is, and so what is done now would be on no branch.
+            if let Some(checkout) = checkout_beside(&self.repo, &branch, || self.copy_path())? {
+                return Err(begins_anew(task, branch, &checkout));
+            }
             let kept = self.keep(task, tip)?;
             if state.status == Status::Failed {
                 laid = self.old_code(task, tip, base)?;
@@ -334,13 +340,15 @@ impl TreeRun<'_> {
             {
                 return Ok(self.repo.fast_forward(&on, tip, target)?);
             }
-            let why = format!(
-                "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
-                checkout.display()
-            );
-            return Err(Error::Refused(Refusal { task: task.clone(), branch: on, why }));
+            return Err(begins_anew(task, on, &checkout));
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
+    }
+
+    /// Where the tasks are worked.
+    fn copy_path(&self) -> PathBuf {
+        let base = self.engine.worktree_base(&self.repo, &self.plan.repo_name);
+        base.join(shared_copy(&self.plan.target))
     }
 
     /// A commit with the files of an earlier budget on another base; none when they do not fit.
@@ -392,6 +400,15 @@ impl TreeRun<'_> {
         let all = self.repo.references(&format!("{KEEP}{task}-"))?;
         Ok(all.into_iter().find(|(_, kept)| *kept == commit).map(|(name, _)| name))
     }
+}
+
+/// A branch that is to stand elsewhere stays where a checkout has it.
+fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) -> Error {
+    let why = format!(
+        "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
+        checkout.display()
+    );
+    Error::Refused(Refusal { task: task.clone(), finished: false, branch, why })
 }
 
 /// A task whose newest step is on its branch.

@@ -300,7 +300,8 @@ impl TreeRun<'_> {
         }
         self.schedule.update(&self.progress, &task);
         notes(Note::Landed { task: &task, commit, on });
-        session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
+        let stays = tokio::task::block_in_place(|| session.leave_branch())?;
+        session.take_warnings().into_iter().chain(stays).for_each(|warning| notes(Note::Said(warning)));
         if self.plan.delete_branches {
             let branch = self.branch_of(&task)?;
             // Under a checkout, HEAD would lead nowhere.
@@ -326,7 +327,7 @@ impl TreeRun<'_> {
 
     /// Says that work waits.
     fn refuse(&self, task: &TaskId, why: String) -> Result<Tried, Error> {
-        Ok(Tried::Refused(Refusal { task: task.clone(), branch: self.branch_of(task)?, why }))
+        Ok(Tried::Refused(Refusal { task: task.clone(), finished: true, branch: self.branch_of(task)?, why }))
     }
 
     /// Keeps what a task's branch stands at before it is built anew elsewhere.
@@ -359,7 +360,7 @@ impl TreeRun<'_> {
                     "{conflict}; merge `{}` into `{branch}` by hand (in a checkout of `{branch}`), and run again",
                     self.plan.target
                 );
-                return Err(Error::Refused(Refusal { task: phase.clone(), branch, why }));
+                return Err(Error::Refused(Refusal { task: phase.clone(), finished: true, branch, why }));
             }
         };
         writer.flush()?;
@@ -420,7 +421,7 @@ impl TreeRun<'_> {
                 Err(LandError::Moved { .. }) => continue,
                 Err(LandError::Git(error)) => return Err(error.into()),
                 Err(error) => {
-                    let refusal = Refusal { task: phase.clone(), branch, why: error.to_string() };
+                    let refusal = Refusal { task: phase.clone(), finished: true, branch, why: error.to_string() };
                     return Ok(Worked::Ended(TreeEnded::Refused(refusal)));
                 }
             }

@@ -107,20 +107,22 @@ pub enum TreeEnded {
         /// Which limit was reached, and how to go on.
         why: String,
     },
-    /// Finished work could not land, and waits on its branch.
+    /// Finished work could not land and waits on its branch, or new work could not have its branch.
     Refused(Refusal),
     /// The tree's file was edited. Read it again and go on with [`TreeRun::park`], or go on as it was.
     Edited,
 }
 
-/// Work that waits to land.
+/// Work that waits to land, or to begin.
 #[derive(Debug)]
 pub struct Refusal {
     /// The task or phase.
     pub task: TaskId,
+    /// It is finished; else it could not begin.
+    pub finished: bool,
     /// Where its work is.
     pub branch: BranchName,
-    /// Why it did not land, and how to go on.
+    /// Why it did not, and how to go on.
     pub why: String,
 }
 
