@@ -277,7 +277,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
             out.line(format!("branch:  {branch}"))?;
             bring(session, &mut out)?;
             out.line(format!("look:    pleach diff {id}"))?;
-            out.line(format!("merge:   {}", merge_command(session, branch)))
+            out.line(format!("merge:   {}", merge_command(session, branch)?))
         }
         Ended::Failed { .. } | Ended::Cancelled => {
             out.line(format!("branch:  {branch}"))?;
@@ -319,13 +319,17 @@ fn bring(session: &Session, out: &mut Out) -> Result<(), Failure> {
     }
 }
 
-/// How the user takes the result. Without a checkout only a fast-forward can be asked for.
-fn merge_command(session: &Session, branch: &BranchName) -> String {
-    match (&session.started.target, session.has_checkout()) {
-        (Some(target), true) => format!("git switch {target} && git merge {branch}"),
+/// How the user takes the result; where the branch lacks some of it, by its newest commit. Without a checkout only a
+/// fast-forward can be asked for.
+fn merge_command(session: &Session, branch: &BranchName) -> Result<String, Failure> {
+    let missing = session.branch_apart().map_err(|error| of_engine(&error))?.map(|(_, tip)| tip);
+    let what = missing.map_or_else(|| branch.to_string(), |tip| tip.short());
+    Ok(match (&session.started.target, session.has_checkout()) {
+        (Some(target), true) => format!("git switch {target} && git merge {what}"),
+        (Some(target), false) if missing.is_some() => format!("git push . {what}:refs/heads/{target}"),
         (Some(target), false) => format!("git fetch . {branch}:{target}"),
-        (None, _) => format!("git merge {branch}"),
-    }
+        (None, _) => format!("git merge {what}"),
+    })
 }
 
 /// Listens for signals from now on: the first Ctrl-C lets what is in flight finish, the second one kills it, and so it

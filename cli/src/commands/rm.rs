@@ -91,16 +91,16 @@ fn refuse(removal: &Removal) -> Result<(), Failure> {
     let id = &removal.session;
     let Some(first) = removal.obstacles.first() else { return Ok(()) };
     let all: Vec<String> = removal.obstacles.iter().map(ToString::to_string).collect();
+    let merge = |what: String| {
+        format!("merge it with `git merge {what}`, or `pleach rm --force {id}`, which keeps it under refs/pleach/keep/")
+    };
     let hint = match first {
-        Obstacle::Unmerged { .. } if removal.task.is_some() => format!(
+        Obstacle::Unmerged { .. } | Obstacle::OnNoBranch { .. } if removal.task.is_some() => format!(
             "`pleach gardener` goes on with the task and lands it; `pleach rm --force {id}` keeps its commits under \
              refs/pleach/keep/"
         ),
-        Obstacle::Unmerged { branch, .. } => {
-            format!(
-                "merge it with `git merge {branch}`, or `pleach rm --force {id}`, which keeps it under refs/pleach/keep/"
-            )
-        }
+        Obstacle::Unmerged { branch, .. } => merge(branch.to_string()),
+        Obstacle::OnNoBranch { tip, .. } => merge(tip.short()),
         Obstacle::BranchMoved { .. } => {
             format!("`pleach rm --force {id}` removes the session and leaves the branch")
         }

@@ -7,7 +7,7 @@ use pleach::clock;
 use pleach::engine::{Standing, Summary, View, lock_name, session_worktrees};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
-use pleach::ids::{SessionId, TaskId};
+use pleach::ids::{CommitId, SessionId, TaskId};
 use pleach::step::shown_name;
 use pleach::text::counted;
 use serde_json::{Value, json};
@@ -182,7 +182,8 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
         document["checkpoints"] = json!(view.checkpoints());
         return out.json(&document);
     }
-    out.line(show::fields(&details(summary, &standing_of_branch(summary, repo)?, copies)))?;
+    let missing = summary.missing_on_branch(repo).map_err(|error| of_engine(&error))?;
+    out.line(show::fields(&details(summary, missing, &standing_of_branch(summary, missing, repo)?, copies)))?;
     if view.timeline().is_empty() {
         return Ok(());
     }
@@ -190,7 +191,12 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
     out.line(show::timeline(view))
 }
 
-fn details(summary: &Summary, stands: &str, copies: Vec<String>) -> Vec<(&'static str, String)> {
+fn details(
+    summary: &Summary,
+    missing: Option<CommitId>,
+    stands: &str,
+    copies: Vec<String>,
+) -> Vec<(&'static str, String)> {
     let mut fields = vec![("session", summary.session.to_string())];
     let simulated = if summary.started.simulated { ", simulated" } else { "" };
     fields.push(("pipeline", format!("{} ({}{simulated})", summary.started.name, summary.started.dot_path)));
@@ -206,7 +212,7 @@ fn details(summary: &Summary, stands: &str, copies: Vec<String>) -> Vec<(&'stati
     };
     fields.push(("standing", format!("{}{at}", show::standing(&summary.standing()))));
     fields.extend(go_on(summary).map(|command| ("go on", command)));
-    fields.extend(merge(summary).map(|command| ("merge", command)));
+    fields.extend(merge(summary, missing).map(|command| ("merge", command)));
     if let Some((_, branch)) = summary.branch() {
         fields.push(("branch", format!("{branch}{stands}")));
     }
@@ -222,21 +228,21 @@ fn details(summary: &Summary, stands: &str, copies: Vec<String>) -> Vec<(&'stati
 }
 
 /// Where the session's branch stands, and what it lacks.
-fn standing_of_branch(summary: &Summary, repo: &Repo) -> Result<String, Failure> {
-    let failed = |error| of_engine(&error);
-    let Some(at) = summary.branch_at(repo).map_err(failed)? else { return Ok(" (removed)".to_owned()) };
-    let missing = summary.missing_on_branch(repo).map_err(failed)?;
+fn standing_of_branch(summary: &Summary, missing: Option<CommitId>, repo: &Repo) -> Result<String, Failure> {
+    let at = summary.branch_at(repo).map_err(|error| of_engine(&error))?;
+    let Some(at) = at else { return Ok(" (removed)".to_owned()) };
     let lacks = missing.map(|tip| format!(", without the session's newest commit: git merge {}", tip.short()));
     Ok(format!(" at {}{}", at.short(), lacks.unwrap_or_default()))
 }
 
-/// The command that brings finished work home.
-fn merge(summary: &Summary) -> Option<String> {
+/// The command that brings finished work home. What the branch lacks is named by its commit.
+fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
     let own = summary.started.task.is_none();
     let changed = own && summary.standing() == Standing::Done && summary.work() != summary.base();
     let (_, branch) = summary.branch().filter(|_| changed)?;
     let switch = summary.started.target.as_ref().map(|target| format!("git switch {target} && ")).unwrap_or_default();
-    Some(format!("{switch}git merge {branch}"))
+    let what = missing.map_or_else(|| branch.to_string(), |tip| tip.short());
+    Some(format!("{switch}git merge {what}"))
 }
 
 /// The command that goes on with a session that can go on.

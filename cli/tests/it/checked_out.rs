@@ -128,6 +128,36 @@ fn a_branch_that_stays_back_to_the_end_says_how_to_bring_it() {
 }
 
 #[test]
+fn what_a_branch_lacks_is_merged_by_its_commit() {
+    let three = Three::new();
+    let env = &three.env;
+    let mut run = three.start();
+    let held = three.gates[0].reached(&mut run);
+    let (branch, session) = (env.branch(), env.session());
+    let there = env.root().join("there");
+    let there = there.to_str().unwrap();
+    env.git(&["worktree", "add", "--quiet", there, &branch]);
+    env.write("there/two", "mine\n");
+    three.gates[1].stay_open();
+    three.gates[0].open(held);
+    let ran = run.end().expect(0);
+    env.git(&["worktree", "remove", "--force", there]);
+    let newest = env.story().last("PipelineCompleted")["workspace_snapshot"]["repo"].clone();
+    let merge = format!("git merge {}", env.git(&["rev-parse", "--short=10", newest.as_str().unwrap()]));
+    let said = ran.stdout.lines().find_map(|line| line.strip_prefix("merge:   ")).unwrap_or_else(|| panic!("{ran}"));
+    assert_eq!(said, format!("git switch main && {merge}"));
+    let status = env.pleach(&["status", &session]).expect(0);
+    assert!(status.stdout.lines().any(|line| line.starts_with("merge ") && line.ends_with(said)), "{status}");
+    env.git(&["merge", "--quiet", &branch]);
+    let refused = env.pleach(&["rm", &session]).expect(1);
+    assert!(refused.stderr.contains(&merge) && !refused.stderr.contains(&format!("git merge {branch}")), "{refused}");
+    let done = env.program("sh", &env.repo_path()).args(["-c", &format!("{merge} --quiet")]).status().unwrap();
+    assert!(done.success(), "{merge}");
+    env.pleach(&["rm", &session]).expect(0);
+    assert_eq!(env.read("repo/three"), "3\n");
+}
+
+#[test]
 fn resume_overwrites_nothing_either() {
     let three = Three::new();
     let env = &three.env;

@@ -70,6 +70,14 @@ pub enum Obstacle {
         /// Its newest recorded commit.
         tip: CommitId,
     },
+    /// Its newest commit is in its record alone.
+    #[error("branch `{branch}` does not have the session's newest commit: {tip} is on no branch")]
+    OnNoBranch {
+        /// The session branch, which was removed or stayed behind.
+        branch: BranchName,
+        /// The commit.
+        tip: CommitId,
+    },
     /// The branch stands at a commit the session did not make. Such a branch is never removed.
     #[error("branch `{branch}` was moved to {to}, which no turn of the session recorded")]
     BranchMoved {
@@ -180,7 +188,9 @@ impl Session {
             }
             worktrees.push(listed.path);
         }
-        let unmerged = obstacles.iter().any(|obstacle| matches!(obstacle, Obstacle::Unmerged { .. }));
+        let is_unmerged =
+            |obstacle: &Obstacle| matches!(obstacle, Obstacle::Unmerged { .. } | Obstacle::OnNoBranch { .. });
+        let unmerged = obstacles.iter().any(is_unmerged);
         if unmerged && keeps.is_empty() {
             keeps.extend(unmerged_commits(repo, &summary)?);
         }
@@ -335,7 +345,15 @@ fn branch_state(
     // The session of a task may begin with the steps of another one.
     let has_work = summary.base() != Some(tip) || task.is_some();
     if has_work && !landed && !is_merged(repo, summary, tip, goes)? {
-        obstacles.push(Obstacle::Unmerged { branch: branch.clone(), tip });
+        let branch = branch.clone();
+        let has_it = match &state {
+            Some((_, at, _)) => repo.is_ancestor(tip, *at)?,
+            None => false,
+        };
+        obstacles.push(match has_it {
+            true => Obstacle::Unmerged { branch, tip },
+            false => Obstacle::OnNoBranch { branch, tip },
+        });
     }
     Ok(state)
 }
