@@ -133,6 +133,24 @@ impl Cache {
         }
     }
 
+    /// Forgets what tracked files looked like that are seen to differ. Git would take one for unchanged that was written
+    /// within a second and has the same size.
+    pub fn forget_stats<'a>(&mut self, paths: impl IntoIterator<Item = &'a BString>) {
+        for path in paths {
+            let known = match self.pending.get_mut(path) {
+                Some(known) => known.as_mut().map(|known| &mut known.stat),
+                None => {
+                    let stage = gix::index::entry::Stage::Unconflicted;
+                    self.index.entry_mut_by_path_and_stage(path.as_bstr(), stage).map(|entry| &mut entry.stat)
+                }
+            };
+            if let Some(stat) = known {
+                // By another size a file is known to differ without being read.
+                *stat = Stat { size: stat.size, ..Stat::default() };
+            }
+        }
+    }
+
     /// The index with all changes in it.
     pub fn index(&mut self) -> &mut File {
         if !self.pending.is_empty() {

@@ -108,7 +108,7 @@ impl Worktree {
     /// after [`Worktree::accept`], so a transition that fails loses no change.
     pub fn commit_tree(&mut self, scan: &Scan, writer: &mut Writer, limits: &Limits) -> Result<Written, Error> {
         let mut entries: Vec<(BString, Option<Known>)> = Vec::new();
-        let mut held_back = Vec::new();
+        let (mut held_back, mut held) = (Vec::new(), Vec::new());
         let new: BTreeSet<&BString> =
             scan.candidates.iter().filter(|path| self.cache.known(path.as_bstr()).is_none()).collect();
         let too_many = (new.len() > limits.max_new_paths).then_some(Held::TooMany(new.len()));
@@ -122,7 +122,10 @@ impl Worktree {
             match found {
                 Found::Gone if !new.contains(path) => entries.push((path.clone(), None)),
                 Found::File(known) => entries.push((path.clone(), Some(known))),
-                Found::Held(reason) => held_back.push(HeldBack { path: RepoPath::new(path.to_vec()), reason }),
+                Found::Held(reason) => {
+                    held.push(path);
+                    held_back.push(HeldBack { path: RepoPath::new(path.to_vec()), reason });
+                }
                 Found::Gone | Found::Same => {}
             }
         }
@@ -138,6 +141,7 @@ impl Worktree {
             })
             .collect();
         paths.sort();
+        self.cache.forget_stats(held);
         self.staged = Some(Staged { tree, entries });
         let warnings = warnings(scan, &held_back, &filters.unfiltered);
         Ok(Written { tree, paths, warnings, held_back })

@@ -124,6 +124,7 @@ impl Worktree {
             }
         }
         drop(filters);
+        self.cache.forget_stats(seen.iter().map(|(path, _)| path));
         for (path, stat) in seen {
             scan.candidates.remove(&path);
             if let Some(made) = self.begun.get_mut(&path) {

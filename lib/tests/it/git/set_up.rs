@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use pleach::git::Worktree;
+use pleach::git::{Limits, Worktree};
 
 use super::{Sandbox, record, spec};
 
@@ -136,4 +136,37 @@ fn whatever_setup_and_work_swap_commits_have_the_work_alone() {
             }
         }
     }
+}
+
+#[test]
+fn git_sees_a_change_that_no_commit_has_though_the_file_looks_the_same() {
+    let second = |place: &Path| fs::symlink_metadata(place).unwrap().ctime();
+    // Git may know the seconds alone, so both are written within the one they were made in.
+    let (sandbox, repo, mut worktree) = loop {
+        let sandbox = Sandbox::new();
+        let repo = sandbox.open("repo");
+        let mut worktree = sandbox.worktree(&repo);
+        let places = ["a.txt", "run.sh"].map(|name| worktree.root().join(name));
+        let before = places.each_ref().map(|place| second(place));
+        fs::write(&places[0], "A\n").unwrap();
+        worktree.set_up(true).unwrap();
+        fs::write(&places[1], "#!/bin/SH\n").unwrap();
+        if places.each_ref().map(|place| second(place)) == before {
+            break (sandbox, repo, worktree);
+        }
+    };
+    let root = worktree.root().to_owned();
+    let scan = worktree.scan().unwrap();
+    let limits = Limits { max_file: 1, ..Limits::default() };
+    let written = worktree.commit_tree(&scan, &mut repo.writer(), &limits).unwrap();
+    sandbox.write("now", "");
+    assert_eq!(written.held_back.len(), 1);
+    // The clock of the file system tells when the second is over.
+    while second(&sandbox.path("now")) <= second(&root.join("run.sh")) {
+        sandbox.write("now", "");
+    }
+    worktree.follow(repo.head().unwrap().commit).unwrap();
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n M run.sh");
+    sandbox.git(&root, &["checkout", "."]);
+    assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "a\n");
 }
