@@ -135,7 +135,7 @@ impl Interviewer for Console {
                 let Some(line) = lines.recv().await else { return Answer::Nobody };
                 match question.choice(&line) {
                     Ok(index) => return Answer::Choice { index, source: "console" },
-                    Err(NoChoice::Ambiguous(fitting)) => text = format!("this could be: {fitting}\n"),
+                    Err(NoChoice::Ambiguous { fitting, .. }) => text = format!("this could be: {fitting}\n"),
                     Err(NoChoice::Unknown) => {
                         text = format!("please answer with one of: {}\n", question.choices_in_words());
                     }

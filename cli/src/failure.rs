@@ -27,8 +27,8 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         }
         Error::Secret { .. } | Error::Name(_) => advised(Exit::Usage, error),
         Error::UnknownAnswer { .. } => plain(Exit::Usage, error).hint("answer with one of the choices"),
-        Error::AmbiguousAnswer { .. } => {
-            plain(Exit::Usage, error).hint("answer with the whole label, or the target, of the one you mean")
+        Error::AmbiguousAnswer { tells_apart, .. } => {
+            plain(Exit::Usage, error).hint(format!("answer with {tells_apart} of the one you mean"))
         }
         Error::Setup { session, .. } => plain(Exit::Environment, error).hint(format!(
             "once it would work, `pleach resume {session}` tries it again; to change `worktrees.setup`, \

@@ -132,9 +132,11 @@ fn exit(ended: &TreeEnded) -> Exit {
     use pleach::event::PauseReason;
     match ended {
         TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
-        TreeEnded::Failed { .. } | TreeEnded::GateRed(_) | TreeEnded::Stalled(_) | TreeEnded::OutOfBudget { .. } => {
-            Exit::WorkFailed
-        }
+        TreeEnded::Failed { .. }
+        | TreeEnded::CalledOff(_)
+        | TreeEnded::GateRed(_)
+        | TreeEnded::Stalled(_)
+        | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
         TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
         TreeEnded::Paused(_) | TreeEnded::Edited => Exit::Paused,
         TreeEnded::Refused(_) => Exit::LandingRefused,

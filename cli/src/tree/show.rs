@@ -174,6 +174,10 @@ impl Shown {
                 out.line(format!("look:    pleach inspect {task}"))?;
                 out.line("again:   pleach gardener --retry-failed")
             }
+            TreeEnded::CalledOff(task) => {
+                out.line(format!("cancelled: {task}: its session was called off"))?;
+                out.line("again:   pleach gardener")
+            }
             TreeEnded::GateRed(gate) => {
                 out.line(format!("failed: the tests of {gate} fail on `{}`", plan.target))?;
                 out.line(format!("look:    pleach inspect {gate}"))?;
@@ -248,6 +252,7 @@ fn ended_json(globals: &Globals, ended: &TreeEnded) -> serde_json::Value {
         TreeEnded::Done => json!({"ended": "done"}),
         TreeEnded::TaskDone(task) => json!({"ended": "done", "task": task}),
         TreeEnded::Failed { task, reason } => json!({"ended": "failed", "task": task, "reason": reason}),
+        TreeEnded::CalledOff(task) => json!({"ended": "cancelled", "task": task}),
         TreeEnded::GateRed(gate) => json!({"ended": "gate_red", "task": gate}),
         TreeEnded::Stalled(blocked) => {
             let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();

@@ -143,6 +143,21 @@ fn a_wrong_answer_names_the_choices_and_loses_nothing() {
 }
 
 #[test]
+fn only_what_tells_choices_apart_is_asked_for() {
+    for (choices, hint) in [
+        ("gate -> same [label=\"[S] Same\"]  gate -> same [label=\"[S] Some\"]", "answer with the whole label of"),
+        ("gate -> same [label=\"[S] Same\"]  gate -> other [label=\"[S] Same\"]", "answer with the target of"),
+    ] {
+        let nodes = tool("same", "true") + &tool("other", "true");
+        let ways = "same -> exit  other -> exit  gate -> other [label=Other]";
+        let dot =
+            graph("alike", &format!("{nodes} gate [shape=hexagon, label=\"Which?\"] start -> gate {choices} {ways}"));
+        let ran = TestEnv::with_repo().run(&dot, &["--answer", "gate=S"]).expect(2);
+        assert!(ran.stderr.contains(hint), "{hint}: {ran}");
+    }
+}
+
+#[test]
 fn an_answer_that_fits_two_choices_is_refused() {
     let dot = graph(
         "alike",
@@ -155,7 +170,7 @@ fn an_answer_that_fits_two_choices_is_refused() {
     let env = TestEnv::with_repo();
     let ran = env.run(&dot, &["--answer", "gate=S"]).expect(2);
     assert!(ran.stderr.contains("`S` fits more than one choice of gate `gate`: Same → same, Some → other"), "{ran}");
-    assert!(ran.stderr.contains("hint: answer with the whole label"), "{ran}");
+    assert!(ran.stderr.contains("hint: answer with the whole label, or the target, of the one you mean"), "{ran}");
     assert_eq!(env.story().all("HumanInteraction").len(), 0);
     let ran = env.resume(&["--answer", "gate=some"]).expect(0);
     assert!(ran.stderr.contains("Which?: Some (file)"), "{ran}");

@@ -1,6 +1,6 @@
 //! Gates a person decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -67,8 +67,15 @@ impl Question {
         if fitting.iter().all(|&index| way(index) == way(first)) {
             return Ok(first);
         }
+        let labels: BTreeSet<String> = fitting.iter().map(|&index| normalise_label(way(index).0)).collect();
+        let targets: BTreeSet<&NodeId> = fitting.iter().map(|&index| way(index).1).collect();
+        let tells_apart = match (labels.len() == fitting.len(), targets.len() == fitting.len()) {
+            (true, false) => "the whole label",
+            (false, true) => "the target",
+            _ => "the whole label, or the target,",
+        };
         let ways = fitting.into_iter().map(way).map(|(label, target)| format!("{label} → {target}"));
-        Err(NoChoice::Ambiguous(listed(ways, usize::MAX)))
+        Err(NoChoice::Ambiguous { fitting: listed(ways, usize::MAX), tells_apart })
     }
 
     /// What becomes of an answer in words, from wherever it came.
@@ -102,8 +109,13 @@ fn fitting(choices: &[Choice], text: &str) -> Vec<usize> {
 pub enum NoChoice {
     /// It fits none.
     Unknown,
-    /// It fits these, which lead different ways.
-    Ambiguous(String),
+    /// It fits several, which lead different ways.
+    Ambiguous {
+        /// Those, in words.
+        fitting: String,
+        /// What of a choice says which one is meant.
+        tells_apart: &'static str,
+    },
 }
 
 /// What became of a question.

@@ -316,6 +316,8 @@ pub enum Error {
         answer: String,
         /// What it could mean.
         fitting: String,
+        /// What of a choice says which one is meant.
+        tells_apart: &'static str,
     },
     /// The branch prefix gives no valid branch name.
     #[error("{0}; change `branch_prefix` of the repository in pleach.yaml")]

@@ -257,7 +257,9 @@ impl Session {
                     self.pause(PauseReason::WaitsForPerson, observe)?;
                     let node_id = node.id.clone();
                     return Err(match why {
-                        NoChoice::Ambiguous(fitting) => Error::AmbiguousAnswer { node: node_id, answer, fitting },
+                        NoChoice::Ambiguous { fitting, tells_apart } => {
+                            Error::AmbiguousAnswer { node: node_id, answer, fitting, tells_apart }
+                        }
                         NoChoice::Unknown => {
                             let choices = super::Question::of(&self.pipeline, node, visit.visit).choices_in_words();
                             Error::UnknownAnswer { node: node_id, answer, choices }

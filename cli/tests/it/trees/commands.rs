@@ -264,3 +264,69 @@ fn ctrl_c_while_the_working_copy_is_set_up_pauses_the_task() {
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.completed(), ["T001"]);
 }
+
+/// The session of a task that is not landed.
+fn open_session(garden: &Garden, task: &str) -> String {
+    let status = garden.env.pleach(&["--json", "status"]).expect(0).json();
+    let sessions = status["sessions"].as_array().unwrap();
+    let found = sessions.iter().find(|session| session["task"]["id"] == task).unwrap_or_else(|| panic!("{status}"));
+    found["session"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_task_that_was_called_off_is_gone_on_with_by_the_same_command() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&gate.command(), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    garden.env.pleach(&["cancel", &open_session(&garden, "T001"), "--grace", "0"]).expect(0);
+    let ran = run.end().expect(1);
+    drop(held);
+    assert!(ran.stdout.contains("cancelled: T001") && ran.stdout.contains("again:   pleach gardener\n"), "{ran}");
+    assert!(!ran.stdout.contains("--retry-failed"), "{ran}");
+    garden.agent(WRITES, APPROVES);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+}
+
+#[test]
+fn tests_of_a_phase_that_were_called_off_let_nothing_through() {
+    for isolation in ["none", "phase"] {
+        let tree = Tree::default().phase("phase1", &["T001"]);
+        let garden = Garden::new(&tree);
+        let gate = Gate::new(&garden.env, "tests");
+        garden.plant(
+            &Tree::default()
+                .phase("phase1", &["T001"])
+                .tests("phase1", &[&format!("integration: {}; false", gate.command())]),
+        );
+        let mut run = garden.env.spawn(&["-y", "gardener", "--isolation", isolation]);
+        let held = gate.reached(&mut run);
+        garden.env.pleach(&["cancel", &open_session(&garden, "phase1"), "--grace", "0"]).expect(0);
+        let ran = run.end().expect(1);
+        drop(held);
+        gate.stay_open();
+        assert!(ran.stdout.contains("cancelled: phase1"), "{ran}");
+        assert_eq!(garden.files("main").contains(&"T001.txt".to_owned()), isolation == "none");
+        let ran = garden.gardener(&["--isolation", isolation]).expect(1);
+        assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+    }
+}
+
+#[test]
+fn a_step_tells_the_number_of_attempts_there_are_now() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("{}; exit 3", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end();
+    garden.env.assert_no_process_left();
+    drop(held);
+    gate.stay_open();
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert!(ran.stderr.contains("attempt 1 of 1"), "{ran}");
+    assert!(garden.newest("main", "T001 implement-fail").subject.ends_with("(failed, attempt 1/1)"), "{ran}");
+}

@@ -22,7 +22,7 @@ use crate::plan::pipeline::{Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand};
 use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
-use crate::step::{Counts, report};
+use crate::step::{Attempt, Counts, report};
 use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
 
 pub(super) use step::code_of;
@@ -44,6 +44,8 @@ pub struct TaskJob {
     pub reports: String,
     /// Whether logs and reports are committed; otherwise the record alone has them.
     pub commit_logs: bool,
+    /// How many attempts a budget has, now. When the session was begun it may have been another number.
+    pub attempts: u32,
 }
 
 impl TaskJob {
@@ -265,6 +267,13 @@ impl Session {
     /// The number of the newest attempt in its budget.
     pub fn attempt_number(&self) -> u32 {
         self.task_work().attempt.as_ref().map_or(0, |attempt| attempt.number)
+    }
+
+    /// The newest attempt, as it is told.
+    pub fn attempt(&self) -> Option<Attempt> {
+        let attempt = self.task_work().attempt.as_ref()?;
+        let of = self.job.as_ref().map_or(attempt.of, |job| job.attempts);
+        Some(Attempt { number: attempt.number, of: of.max(attempt.number) })
     }
 
     /// What the newest test step counted.

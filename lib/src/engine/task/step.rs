@@ -72,10 +72,9 @@ impl Session {
         let attempt = self.state.task.as_ref().and_then(|task| task.attempt.clone());
         let attempt = attempt.expect("an attempt that failed was begun");
         let facts = Step { retry: Some(attempt.retry), ..self.facts(StepKind::Implement, false) };
-        let number = Attempt { number: attempt.number, of: attempt.of };
         let told = Feedback { kind: FeedbackKind::RunnerError, text: text::cut(reason, FEEDBACK) };
         let body = text::runner_error(reason);
-        let making = Making { attempt: Some(number), feedback: Some(told), ..Making::of(facts, body) };
+        let making = Making { attempt: self.attempt(), feedback: Some(told), ..Making::of(facts, body) };
         self.commit_step(making, observe)?;
         Ok(())
     }
@@ -198,13 +197,12 @@ impl Session {
                 _ => {}
             }
         }
-        let attempt = Attempt { number: attempt.number, of: attempt.of };
         let parent = match self.task_of().commits {
             Commits::Steps => self.working().at().branch,
             Commits::Turns => tip,
         };
         // A gate is no attempt at anything.
-        let attempt = self.is_leaf_task().then_some(attempt);
+        let attempt = self.attempt().filter(|_| self.is_leaf_task());
         let making = Making { attempt, files, feedback, by: report.by, ..Making::of(facts, report.body) };
         self.make_step(writer, making, (tree, parent), at).map(Some)
     }

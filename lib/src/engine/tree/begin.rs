@@ -423,8 +423,7 @@ fn tell_kept(kept: Option<String>, notes: Notes<'_>) {
 }
 
 fn tell_began(session: &Session, job: &TaskJob, resumed: bool, notes: Notes<'_>) {
-    let attempt = session.state.task.as_ref().and_then(|task| task.attempt.as_ref());
-    let attempt = attempt.filter(|_| job.task.is_leaf()).map(|at| Attempt { number: at.number, of: at.of });
+    let attempt = session.attempt().filter(|_| job.task.is_leaf());
     notes(Note::Began { task: &job.task.id, name: &job.task.name, attempt, session: &session.id, resumed });
 }
 

@@ -96,6 +96,8 @@ pub enum TreeEnded {
         /// Why.
         reason: String,
     },
+    /// The session of a task, or of the tests of a phase, was called off. The next run goes on with the task.
+    CalledOff(TaskId),
     /// The tests of a phase fail.
     GateRed(TaskId),
     /// Nothing can be started: what waits for what.
@@ -326,6 +328,7 @@ impl<'p> TreeRun<'p> {
             logs: self.plan.logs.clone(),
             reports: self.plan.reports.clone(),
             commit_logs: self.plan.commit_logs,
+            attempts: self.plan.limits.max_retries,
         }
     }
 }

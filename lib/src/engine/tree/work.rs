@@ -58,10 +58,17 @@ impl TreeRun<'_> {
         let mut session = self.begin(&job, Attempt { number: 1, of: 1 }, runs, notes).await?;
         let id = session.id.clone();
         let ended = session.run(&mut observer(&id, notes)).await?;
-        if let Ended::Paused(pause) = ended {
-            session.check_branch()?;
+        let cut_off = match ended {
+            Ended::Paused(pause) => {
+                session.check_branch()?;
+                Some(TreeEnded::Paused(pause))
+            }
+            Ended::Cancelled => Some(TreeEnded::CalledOff(gate.clone())),
+            Ended::Completed | Ended::Failed { .. } => None,
+        };
+        if let Some(cut_off) = cut_off {
             self.take_back(session);
-            return Ok(Worked::Ended(TreeEnded::Paused(pause)));
+            return Ok(Worked::Ended(cut_off));
         }
         let tested = session.started.base.values().next().map(|base| self.repo.tree_of(*base)).transpose()?;
         let tried = self.try_land(&mut session, notes).await?;
@@ -113,10 +120,7 @@ impl TreeRun<'_> {
                     session.check_branch()?;
                     return Ok(Some(TreeEnded::Paused(pause)));
                 }
-                Ended::Cancelled => {
-                    let reason = "its session was called off".to_owned();
-                    return Ok(Some(TreeEnded::Failed { task: job.task.id.clone(), reason }));
-                }
+                Ended::Cancelled => return Ok(Some(TreeEnded::CalledOff(job.task.id.clone()))),
                 Ended::Completed => self.complete(session, job, notes)?,
                 Ended::Failed { reason } => {
                     if !attempt_has_result(session) {
