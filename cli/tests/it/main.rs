@@ -16,6 +16,7 @@ mod graph;
 mod human;
 mod inspect;
 mod matrix;
+mod mended;
 mod orchestra;
 mod programs;
 mod providers;

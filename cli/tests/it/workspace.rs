@@ -398,23 +398,7 @@ fn a_removed_worktree_is_made_again() {
 }
 
 #[test]
-fn a_directory_in_the_way_is_not_overwritten() {
-    let (env, _) = paused();
-    let worktree = env.worktree();
-    fs::remove_dir_all(&worktree).unwrap();
-    fs::create_dir(&worktree).unwrap();
-    fs::write(worktree.join("precious"), "mine\n").unwrap();
-    let ran = env.resume(&[]).expect(7);
-    assert!(ran.stderr.contains(&format!("`{}` is in the way", worktree.display())), "{ran}");
-    assert!(ran.stderr.contains("hint: move it away and resume"), "{ran}");
-    assert_eq!(fs::read_to_string(worktree.join("precious")).unwrap(), "mine\n");
-    fs::rename(&worktree, env.root().join("aside")).unwrap();
-    env.resume(&[]).expect(0);
-    assert_complete(&env);
-}
-
-#[test]
-fn a_worktree_the_repository_does_not_know_is_not_touched() {
+fn a_worktree_of_the_clone_before_is_taken_over_and_its_work_kept() {
     // The repository was cloned anew at the same place, while the worktree of the old one is still there.
     let (env, _) = paused();
     let (session, worktree) = (env.session(), env.worktree());
@@ -422,11 +406,26 @@ fn a_worktree_the_repository_does_not_know_is_not_touched() {
     fs::rename(env.repo_path(), env.root().join("old")).unwrap();
     env.git_in(env.root(), &["clone", "--quiet", "old", "repo"]);
     env.git(&["fetch", "--quiet", "origin", "refs/pleach/*:refs/pleach/*"]);
-    let ran = env.pleach(&["-y", "resume", &session]).expect(7);
-    assert!(ran.stderr.contains(worktree.to_str().unwrap()) && ran.stderr.contains("hint: move it away"), "{ran}");
-    assert_eq!(fs::read_to_string(worktree.join("precious")).unwrap(), "mine\n");
-    fs::rename(&worktree, env.root().join("aside")).unwrap();
     env.resume(&[]).expect(0);
+    assert_complete(&env);
+    assert_eq!(env.git(&["show", &format!("refs/pleach/keep/{session}-1:precious")]), "mine");
+}
+
+#[test]
+fn a_worktree_of_another_repository_is_not_touched() {
+    let env = TestEnv::with_repo();
+    env.write("config/pleach/config.yaml", format!("worktrees: {{base: '{}/copies'}}\n", env.root().display()));
+    let gate = Gate::new(&env, "second");
+    let mut run = env.start(&three(&gate), &[]);
+    let held = gate.reached(&mut run);
+    let (session, worktree) = (env.session(), env.worktree());
+    env.git_in(env.root(), &["clone", "--quiet", "repo", "clone"]);
+    env.git_in(&env.root().join("clone"), &["fetch", "--quiet", "origin", "refs/pleach/*:refs/pleach/*"]);
+    let ran = env.pleach(&["-y", "-C", "../clone", "resume", &session]).expect(7);
+    assert!(ran.stderr.contains(worktree.to_str().unwrap()), "{ran}");
+    assert!(ran.stderr.contains("hint: move it away, then try again"), "{ran}");
+    gate.open(held);
+    run.end().expect(0);
     assert_complete(&env);
 }
 
@@ -495,33 +494,6 @@ fn what_is_excluded_is_not_in_worktrees_and_stays_in_every_commit() {
     env.configure("worktrees: {exclude: [../other]}\n");
     let ran = env.pleach(&["config"]).expect(2);
     assert!(ran.stderr.contains("`../other` is no path from the root of the repository"), "{ran}");
-}
-
-#[test]
-fn a_worktree_whose_making_was_cut_short_is_made_anew() {
-    let env = TestEnv::with_repo();
-    env.write("repo/.claude/settings.json", "{}\n");
-    env.git(&["add", "."]);
-    env.git(&["commit", "--quiet", "-m", "More"]);
-    env.configure("worktrees: {exclude: [.claude/]}\n");
-    let gate = Gate::new(&env, "first");
-    let mut run = env.start(&one(&format!("{}; ls -A > seen", gate.command())), &[]);
-    let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    drop(held);
-    gate.stay_open();
-    // As git leaves it when it is killed before the first file is there.
-    let worktree = env.worktree();
-    let admin = env.git_in(&worktree, &["rev-parse", "--absolute-git-dir"]);
-    for file in ["index", "info/sparse-checkout", "pleach-set-up"] {
-        fs::remove_file(Path::new(&admin).join(file)).unwrap();
-    }
-    fs::remove_file(worktree.join("README.md")).unwrap();
-    env.resume(&[]).expect(0);
-    assert_eq!(env.committed("seen"), ".git\nREADME.md\nseen");
-    assert_eq!(env.files(), [".claude/settings.json", "README.md", "seen"]);
-    assert_eq!(env.git(&["for-each-ref", "refs/pleach/keep/"]), "", "nothing was lost, so nothing is kept");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! that can be resumed, or nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -21,7 +21,7 @@ use crate::ids::{CommitId, ContextId, RepoName, RepoPath, SessionId};
 use crate::plan::pipeline::Pipeline;
 use crate::process::{Command, Exit, Limits};
 use crate::record::{self, Batch, Recorder};
-use crate::state::{Phase, State};
+use crate::state::{self, Phase, State};
 use crate::text::listed;
 use crate::workspace::{
     self, KEEP, Position, Scratch, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch,
@@ -134,6 +134,7 @@ impl Session {
             // A session before this one worked here, in this process.
             let kept = tokio::task::block_in_place(|| copy.hand_over(self.id.clone(), branch, at))?;
             copy.hear(self.branch_news());
+            self.warnings.extend(copy.tie()?.iter().map(|place| made_way(place)));
             self.copy = Some(copy);
             self.record_making(events)?;
             return Ok(kept);
@@ -142,20 +143,11 @@ impl Session {
         tokio::task::block_in_place(|| Scratch::clear_up(&self.engine.state_dir));
         self.engine.worktrees.hide_base(&self.repo)?;
         let path = self.copy_path(&name);
-        // One that was never set up nobody has worked in: without an index, git was killed while it made it.
-        let is_half_made =
-            Worktree::without_index(&self.repo, &path).is_some_and(|git_dir| !Worktree::is_set_up(&git_dir));
-        let exists = !is_half_made && path.join(".git").exists();
-        let mut worktree = tokio::task::block_in_place(|| match exists {
-            true => Worktree::open(&self.repo, &path),
-            false => {
-                // git may still remember a working copy whose files are gone.
-                if is_half_made || path.symlink_metadata().is_err() {
-                    Worktree::remove(&self.repo, &path)?;
-                }
-                Worktree::add_sparse(&self.repo, &path, at.base, &self.engine.worktrees.left_out())
-            }
-        })?;
+        // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
+        let belongs = self.started.task.is_none() || self.has_begun();
+        let rules = self.engine.worktrees.left_out();
+        let mut worktree =
+            tokio::task::block_in_place(|| Worktree::bring(&self.repo, &path, at.base, &rules, belongs))?;
         worktree.exclude(&self.engine.worktrees.never_commit());
         let is_set_up = Worktree::is_set_up(worktree.git_dir());
         let carries = self.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);
@@ -163,6 +155,7 @@ impl Session {
             WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (carries, at))?;
         copy.hear(self.branch_news());
         let kept = tokio::task::block_in_place(|| copy.recover())?;
+        self.warnings.extend(copy.tie()?.iter().map(|place| made_way(place)));
         self.copy = Some(copy);
         // A working copy whose setup failed or was cut short is there, but not ready.
         if !is_set_up {
@@ -181,6 +174,11 @@ impl Session {
         }
         self.record_making(events)?;
         Ok(kept)
+    }
+
+    /// Whether anything of the session has run.
+    fn has_begun(&self) -> bool {
+        !self.state.nodes.is_empty() || !matches!(self.state.position, state::Position::Ready { .. })
     }
 
     fn record_making(&mut self, events: Vec<Event>) -> Result<(), Error> {
@@ -281,6 +279,11 @@ impl Session {
             exit => Error::Setup { session, command: script.clone(), exit: exit.to_string(), output: last },
         })
     }
+}
+
+/// What is said of something that stood in the way of a working copy.
+pub(super) fn made_way(place: &Path) -> String {
+    format!("what stood in the way of the working copy is now at `{}`; delete it if nobody needs it", place.display())
 }
 
 impl Engine {

@@ -95,13 +95,13 @@ pub enum Error {
         source: std::io::Error,
     },
     /// Something other than pleach's own link stands where a worktree names its repository.
-    #[error("`{}` is no longer a working copy of this repository; move it away and resume", path.display())]
+    #[error("`{}` is no longer a working copy of this repository; move it away, then try again", path.display())]
     LinkReplaced {
         /// The worktree, or its `.git`.
         path: PathBuf,
     },
     /// There is something where a worktree is to be made.
-    #[error("`{}` is in the way of a working copy; move it away and resume", path.display())]
+    #[error("`{}` is in the way of a working copy; move it away, then try again", path.display())]
     PlaceTaken {
         /// Where the worktree was to be.
         path: PathBuf,

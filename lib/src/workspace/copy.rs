@@ -341,6 +341,13 @@ impl WorkingCopy {
         Ok(())
     }
 
+    /// Ties the working copy to its repository again, whatever an agent has made of that. Returns where things are that
+    /// had to make way, now or since this was last asked.
+    pub fn tie(&mut self) -> Result<Vec<PathBuf>, Error> {
+        self.worktree.restore_link()?;
+        Ok(self.worktree.take_put_aside())
+    }
+
     /// Takes a commit that was prepared here and is recorded by now.
     pub fn take(&mut self, commit: CommitId, tree: TreeId) -> Result<(), Error> {
         self.at.tip = commit;

@@ -191,6 +191,7 @@ impl Worker {
             let after = block(|| self.copy.look_near())?;
             let trespass = before.compare(&after, "");
             self.name_foreign(&trespass.foreign, &mut end.warnings);
+            self.tie(&mut end.warnings)?;
             return changed_settings(trespass.control, result);
         }
         let (own, kept) = self.own_refs();
@@ -299,8 +300,20 @@ impl Worker {
             trespass.control.push(format!("`{name}`, which was put back"));
         }
         self.name_foreign(&trespass.foreign, warnings);
-        self.copy.keep_look(after);
+        self.tie(warnings)?;
+        // What was put back differs from what was seen.
+        match trespass.control.is_empty() {
+            true => self.copy.keep_look(after),
+            false => self.copy.forget_look(),
+        }
         changed_settings(trespass.control, result)
+    }
+
+    /// Ties the working copy to its repository again, for whoever works there next.
+    fn tie(&mut self, warnings: &mut Vec<String>) -> Result<(), Stopped> {
+        let made_way = block(|| self.copy.tie())?;
+        warnings.extend(made_way.iter().map(|place| super::start::made_way(place)));
+        Ok(())
     }
 
     /// Names what is the user's and has changed: nobody knows by whom.

@@ -6,6 +6,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use super::Worktree;
+use super::bring::{Making, is_free};
 use super::cache::Cache;
 use super::restore::remove_directory;
 use crate::git::crash::{self, Kind, When};
@@ -39,13 +40,13 @@ impl Worktree {
     /// The same, but files that the rules of a sparse checkout leave out are not there, and stay what they are in every
     /// tree. Without rules, all are there.
     pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) -> Result<Self, Error> {
-        let is_empty = |path: &Path| std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
-        if path.symlink_metadata().is_ok() && !is_empty(path) {
+        if !is_free(path) {
             return Err(Error::PlaceTaken { path: path.to_owned() });
         }
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).at("create", parent)?;
         }
+        let making = Making::begin(path)?;
         let program = &repo.shared.program;
         let common = repo.common_dir();
         let id = commit.to_string();
@@ -66,12 +67,8 @@ impl Worktree {
         // Files and index are equally new, so git would read them all at every status until this is done once. It
         // reports files that differ by its exit code; a scan shows them anyway.
         program.run(path, ["update-index", "-q", "--refresh"])?;
+        making.end()?;
         Self::open(repo, path)
-    }
-
-    /// The git directory of a worktree git was about to make when it was killed: it has no index yet, or no more.
-    pub fn without_index(repo: &Repo, path: &Path) -> Option<PathBuf> {
-        own_git_dir(repo, path).ok().filter(|dir| dir.is_dir() && !dir.join("index").exists())
     }
 
     /// Opens a worktree that exists. Its files are compared with the commit it stands at, until another tree is
@@ -96,7 +93,11 @@ impl Worktree {
             handle.set_workdir(root.clone()).doing("open the worktree")?;
         }
         if same_file(handle.common_dir(), repo.common_dir()) {
-            let head = head_of(&handle)?;
+            let head = match head_of(&handle) {
+                // An agent was about to begin a history of its own.
+                Err(Error::NoSuchRevision { .. }) => repo.head()?,
+                head => head?,
+            };
             let mut worktree = Self {
                 repo: repo.clone(),
                 cache: Cache::empty(&handle),
@@ -107,6 +108,7 @@ impl Worktree {
                 git_dir,
                 staged: None,
                 excluded: Vec::new(),
+                put_aside: Vec::new(),
             };
             worktree.load(worktree.tree)?;
             Ok(worktree)
@@ -133,7 +135,7 @@ impl Worktree {
         if let Some(admin) = admin {
             remove_directory(&admin)?;
         }
-        Ok(())
+        Making::forget(path)
     }
 
     /// Lets git forget worktrees whose files are gone.
@@ -180,10 +182,13 @@ fn check_out_some(repo: &Repo, path: &Path, rules: &[String]) -> Result<(), Erro
 /// Puts back what ties a worktree of this repository to it, where an agent has removed it or made it lead elsewhere, so
 /// that git finds the repository again.
 pub(super) fn tie(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error> {
-    let common = repo.common_dir();
-    let all = common.join("worktrees");
-    if git_dir.parent() != Some(&all) && !all.canonicalize().is_ok_and(|all| git_dir.parent() == Some(&all)) {
+    if !is_admin(repo, git_dir) {
         return Ok(());
+    }
+    let common = repo.common_dir();
+    // A repository that is gone is not made again by this.
+    if common.join("HEAD").exists() {
+        std::fs::create_dir_all(git_dir).at("create", git_dir)?;
     }
     let read = |name: &str| std::fs::read(git_dir.join(name)).ok().map(|line| path_of(&line));
     let write = |name: &str, content: &[u8]| {
@@ -196,21 +201,39 @@ pub(super) fn tie(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error>
         write("commondir", b"../..")?;
     }
     let link = root.join(".git");
-    let leads_here =
-        |found: PathBuf| found == link || git_dir.join(found).parent().is_some_and(|above| same_file(above, root));
-    if !read("gitdir").is_some_and(leads_here) {
+    if !leads_to(git_dir, root) {
         write("gitdir", link.as_os_str().as_bytes())?;
     }
     Ok(())
 }
 
-/// Gives a worktree whose HEAD is gone one that stands where the repository's own does, so that it can be opened.
+/// Whether a directory is where the repository keeps what belongs to one of its worktrees.
+pub(super) fn is_admin(repo: &Repo, git_dir: &Path) -> bool {
+    let all = repo.common_dir().join("worktrees");
+    git_dir.parent() == Some(&all) || all.canonicalize().is_ok_and(|all| git_dir.parent() == Some(&all))
+}
+
+/// Whether a git directory says that it is this worktree's.
+pub(super) fn leads_to(git_dir: &Path, root: &Path) -> bool {
+    let Ok(line) = std::fs::read(git_dir.join("gitdir")) else { return false };
+    let found = path_of(&line);
+    found == root.join(".git") || git_dir.join(found).parent().is_some_and(|above| same_file(above, root))
+}
+
+/// Gives a worktree whose HEAD is gone or says nothing one that stands where the repository's own does, so that it can be opened.
 fn put_head(repo: &Repo, git_dir: &Path) -> Result<(), Error> {
     let head = git_dir.join("HEAD");
-    match head.exists() {
+    match has_head(git_dir) {
         true => Ok(()),
         false => std::fs::write(&head, format!("{}\n", repo.head()?.commit)).at("write", &head),
     }
+}
+
+/// Whether a git directory has a HEAD of the form git gives it.
+pub(super) fn has_head(git_dir: &Path) -> bool {
+    let Ok(text) = std::fs::read(git_dir.join("HEAD")) else { return false };
+    let text = text.trim_ascii_end();
+    text.starts_with(b"ref: refs/") || gix::ObjectId::from_hex(text).is_ok()
 }
 
 /// The git directory the worktree's `.git` file names, none if it has no such file.
@@ -231,7 +254,7 @@ pub(in crate::git) fn linked_git_dir(root: &Path) -> Result<Option<PathBuf>, Err
 
 /// The git directory of a worktree, as the repository knows it. What lies in the worktree is the agent's to write: a link
 /// in it must not lead to the git directory of the user's checkout, or of anybody else's.
-fn own_git_dir(repo: &Repo, root: &Path) -> Result<PathBuf, Error> {
+pub(super) fn own_git_dir(repo: &Repo, root: &Path) -> Result<PathBuf, Error> {
     if repo.workdir().is_some_and(|own| same_file(own, root)) {
         return Ok(repo.git_dir().to_owned());
     }

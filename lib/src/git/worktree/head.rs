@@ -8,6 +8,7 @@ use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 
 use super::Worktree;
 use super::admin::{linked_git_dir, tie};
+use super::bring::put_aside;
 use super::cache::Cache;
 use super::restore::remove_directory;
 use crate::git::crash::{self, Kind, When};
@@ -153,16 +154,16 @@ impl Worktree {
         Ok(())
     }
 
-    /// Puts the `.git` file back that an agent may have deleted, and what ties the worktree's git directory to it.
-    pub(super) fn restore_link(&self) -> Result<(), Error> {
+    /// Puts the `.git` file back that an agent may have deleted, and what ties the worktree's git directory to it. A
+    /// repository the agent made in its place is put aside.
+    pub fn restore_link(&mut self) -> Result<(), Error> {
         tie(&self.repo, &self.root, &self.git_dir)?;
         let link = self.root.join(".git");
-        // A directory may hold a repository the agent made.
+        if link == self.git_dir {
+            return Ok(());
+        }
         if link.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-            return match link == self.git_dir {
-                true => Ok(()),
-                false => Err(Error::LinkReplaced { path: link }),
-            };
+            self.put_aside.push(put_aside(&link, &self.root, "git")?);
         }
         match linked_git_dir(&self.root) {
             Ok(Some(named)) if named == self.git_dir => Ok(()),

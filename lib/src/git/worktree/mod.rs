@@ -6,6 +6,7 @@
 //! uncommitted; [`Worktree::follow`] brings them up at its end.
 
 mod admin;
+mod bring;
 mod cache;
 mod files;
 mod filters;
@@ -55,6 +56,8 @@ pub struct Worktree {
     excluded: Vec<BString>,
     /// What the setup has made of the files before anybody worked here.
     begun: set_up::Begun,
+    /// Where things are now that stood in its way.
+    put_aside: Vec<PathBuf>,
 }
 
 impl fmt::Debug for Worktree {
@@ -93,6 +96,11 @@ impl Worktree {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => self.put_link(),
             _ => Ok(()),
         }
+    }
+
+    /// Where things were put that stood in the worktree's way and may be somebody's work, since this was last asked.
+    pub fn take_put_aside(&mut self) -> Vec<PathBuf> {
+        std::mem::take(&mut self.put_aside)
     }
 
     /// Takes the commit HEAD stands at for what the files are compared with, if it has moved.

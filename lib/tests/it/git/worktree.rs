@@ -482,7 +482,11 @@ fn an_agent_that_deletes_its_git_link_loses_nothing() {
     // Something else in its place is not ours to remove.
     fs::remove_file(root.join(".git")).unwrap();
     sandbox.git(&root, &["init", "-q"]);
-    assert!(matches!(worktree.follow(commit), Err(Error::LinkReplaced { .. })));
+    worktree.follow(commit).unwrap();
+    let put_aside = worktree.take_put_aside();
+    assert_eq!(put_aside, [root.with_file_name(format!("{}.git-1", root.file_name().unwrap().display()))]);
+    assert!(put_aside[0].join("HEAD").exists());
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
     fs::write(root.join("a.txt"), "still seen").unwrap();
     assert_eq!(names(&record(&repo, &mut worktree).paths), ["a.txt"]);
 }

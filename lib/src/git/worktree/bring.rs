@@ -1,0 +1,149 @@
+//! Bringing a worktree back of which a kill or an agent has left only a part. What lies in its place may be work, so it
+//! stays or is put aside, unless it is known that nobody has worked there yet.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use super::Worktree;
+use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, tie};
+use super::restore::remove_directory;
+use crate::git::error::{Error, IoContext as _};
+use crate::git::repo::Repo;
+use crate::ids::CommitId;
+
+impl Worktree {
+    /// The worktree at `path`: as it was left, mended where its git directory is broken or gone, or a new one like
+    /// [`Worktree::add_sparse`] makes. Files the repository knows nothing of are mended when they `belong` to it, and
+    /// else put aside.
+    pub fn bring(repo: &Repo, path: &Path, commit: CommitId, rules: &[String], belongs: bool) -> Result<Self, Error> {
+        if Making::is_under_way(path) || is_free(path) {
+            // git may still remember a worktree whose files are gone.
+            Self::remove(repo, path)?;
+            return Self::add_sparse(repo, path, commit, rules);
+        }
+        // A link may lead to anybody's files.
+        let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+        let git_dir = match is_directory.then(|| own_git_dir(repo, path)).transpose() {
+            Err(Error::NotARepository { .. } | Error::LinkReplaced { .. }) => None,
+            found => found?,
+        };
+        match git_dir {
+            Some(git_dir) if is_whole(&git_dir, rules) || !is_admin(repo, &git_dir) => Self::open(repo, path),
+            Some(git_dir) => mend(repo, path, Some(&git_dir), commit, rules),
+            // Somebody may be at work there, for a repository that uses the same place.
+            None if is_directory && is_another_s(path) => Err(Error::LinkReplaced { path: path.to_owned() }),
+            None if belongs && is_directory => mend(repo, path, None, commit, rules),
+            None => {
+                let place = put_aside(path, path, "old")?;
+                Self::remove(repo, path)?;
+                let mut worktree = Self::add_sparse(repo, path, commit, rules)?;
+                worktree.put_aside.push(place);
+                Ok(worktree)
+            }
+        }
+    }
+}
+
+/// Whether a worktree belongs to a repository that says so itself.
+fn is_another_s(path: &Path) -> bool {
+    linked_git_dir(path).is_ok_and(|named| named.is_some_and(|named| leads_to(&named, path)))
+}
+
+/// Whether a git directory has what tells the files of its worktree apart.
+fn is_whole(git_dir: &Path, rules: &[String]) -> bool {
+    let has = |name: &str| git_dir.join(name).exists();
+    has_head(git_dir) && has("index") && (rules.is_empty() || has("info/sparse-checkout"))
+}
+
+/// Gives files a git directory: that of a worktree made for this, because git alone knows all that belongs in one. The
+/// files are not touched.
+fn mend(
+    repo: &Repo,
+    path: &Path,
+    broken: Option<&Path>,
+    commit: CommitId,
+    rules: &[String],
+) -> Result<Worktree, Error> {
+    let root = path.canonicalize().at("open the worktree", path)?;
+    let other = beside(&root, "new");
+    Worktree::remove(repo, &other)?;
+    let git_dir = Worktree::add_sparse(repo, &other, commit, rules)?.git_dir;
+    if let Some(broken) = broken.filter(|broken| has_head(broken)) {
+        // It may be all that leads to an agent's own commit.
+        let (from, to) = (broken.join("HEAD"), git_dir.join("HEAD"));
+        std::fs::copy(&from, &to).at("copy", &from)?;
+    }
+    tie(repo, &root, &git_dir)?;
+    if let Some(broken) = broken {
+        remove_directory(broken)?;
+    }
+    remove_directory(&other)?;
+    Worktree::open(repo, path)
+}
+
+/// Moves something beside a worktree, under a name nothing has yet. Returns where it is.
+pub(super) fn put_aside(found: &Path, worktree: &Path, what: &str) -> Result<PathBuf, Error> {
+    let mut number = 1;
+    loop {
+        let place = beside(worktree, &format!("{what}-{number}"));
+        if place.symlink_metadata().is_err() {
+            std::fs::rename(found, &place).at("put aside", found)?;
+            return Ok(place);
+        }
+        number += 1;
+    }
+}
+
+fn beside(worktree: &Path, what: &str) -> PathBuf {
+    let mut name = OsString::from(worktree.file_name().unwrap_or_default());
+    name.push(".");
+    name.push(what);
+    worktree.with_file_name(name)
+}
+
+/// Whether nothing is there but, at most, an empty directory.
+pub(super) fn is_free(path: &Path) -> bool {
+    match path.symlink_metadata() {
+        Ok(found) => found.is_dir() && std::fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none()),
+        Err(_) => true,
+    }
+}
+
+/// A file beside a worktree as long as it is being made. An agent cannot remove it, nor make one: it works only in a
+/// worktree that is whole.
+pub(super) struct Making(PathBuf);
+
+impl Making {
+    pub fn begin(path: &Path) -> Result<Self, Error> {
+        let file = Self::file(path);
+        File::create(&file).at("create", &file)?;
+        Ok(Self(file))
+    }
+
+    /// The worktree is whole. That is on disk before anybody works there: the file must not come back.
+    pub fn end(self) -> Result<(), Error> {
+        std::fs::remove_file(&self.0).at("remove", &self.0)?;
+        match self.0.parent() {
+            Some(above) => File::open(above).and_then(|above| above.sync_all()).at("write", above),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether somebody was killed who made a worktree here.
+    pub fn is_under_way(path: &Path) -> bool {
+        Self::file(path).exists()
+    }
+
+    pub fn forget(path: &Path) -> Result<(), Error> {
+        let file = Self::file(path);
+        match std::fs::remove_file(&file) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("remove", &file),
+            _ => Ok(()),
+        }
+    }
+
+    fn file(path: &Path) -> PathBuf {
+        beside(path, "making")
+    }
+}
