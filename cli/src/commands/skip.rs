@@ -85,7 +85,7 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         Some(marked) => {
             out.line(format!("{done}: {task} on `{}` ({})", ground.target, marked.commit.short()))?;
             if let Some(session) = marked.session {
-                out.line(format!("called off: session {session}, which was in the middle of it"))?;
+                out.line(format!("called off: session {session}, which worked on it"))?;
             }
         }
     }

@@ -75,9 +75,10 @@ fn what_for(summary: &Summary) -> String {
 /// One word for a session; for one of a task that has ended, what became of the task's steps.
 fn word(summary: &Summary) -> &'static str {
     let Some(task) = &summary.state.task else { return summary.standing().word() };
+    let is_open = summary.standing() != Standing::Cancelled;
     match (&task.landed, task.status.as_deref()) {
         (Some(_), _) => "landed",
-        (None, Some("complete" | "failed")) => "waits to land",
+        (None, Some("complete" | "failed")) if is_open => "waits to land",
         _ => summary.standing().word(),
     }
 }

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::locks::{Locks, lock_name};
-use super::resume::{Found, find};
+use super::resume::{Found, find, read};
+use super::task::Seat;
 use super::{Error, Session};
 use crate::clock;
 use crate::event::{Event, PipelineCancelled, Recorded};
@@ -73,11 +74,26 @@ impl Session {
             std::thread::sleep(PAUSE);
         }
     }
+
+    /// Calls off a session on a task that nobody works on, also one that only waits to land: the task has been decided
+    /// otherwise. `seat` is the working copy of its target's tasks, where this process holds it.
+    pub fn put_aside(repo: &Repo, redactor: &Redactor, id: &SessionId, seat: Option<&Seat>) -> Result<(), Error> {
+        let locks = match seat {
+            Some(seat) => Locks::beside(repo, id, seat.lock.clone())?,
+            None => Locks::take(repo, id)?,
+        };
+        let (_locks, found) = locks.with(|| read(repo, id))?;
+        record(repo, redactor, id, found).map(drop)
+    }
 }
 
 /// Records that a session no process works on is called off.
 fn cancel(repo: &Repo, redactor: &Redactor, id: &SessionId) -> Result<Recorded, Error> {
     let (_locks, found) = Locks::take(repo, id)?.with(|| find(repo, id))?;
+    record(repo, redactor, id, found)
+}
+
+fn record(repo: &Repo, redactor: &Redactor, id: &SessionId, found: Found) -> Result<Recorded, Error> {
     let Found { history, mut state, .. } = found;
     let cancelled = Recorded { at: clock::now(), event: PipelineCancelled::default().into() };
     state.apply(&cancelled)?;

@@ -327,14 +327,16 @@ impl State {
     }
 
     fn cancelled(&mut self) -> Result<(), String> {
+        // A pass through a task's pipeline that has ended may still wait to land, or for another one.
+        let is_open = self.task.as_ref().is_some_and(|task| task.landed.is_none());
         match self.phase {
-            Phase::Running | Phase::Paused { .. } => {
-                self.phase = Phase::Cancelled;
-                self.position = Position::Ended;
-                Ok(())
-            }
-            _ => Err(format!("the session is {}", self.phase.word())),
+            Phase::Running | Phase::Paused { .. } => {}
+            Phase::Completed | Phase::Failed { .. } if is_open => {}
+            _ => return Err(format!("the session is {}", self.phase.word())),
         }
+        self.phase = Phase::Cancelled;
+        self.position = Position::Ended;
+        Ok(())
     }
 }
 

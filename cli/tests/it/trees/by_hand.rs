@@ -78,6 +78,8 @@ fn what_is_put_behind_an_approved_step_lands_when_it_is_approved() {
     assert_eq!(garden.env.read("home/ran"), "ran\nran\n");
     let ran = garden.gardener(&[]).expect(0);
     assert!(ran.stderr.contains("1 of 1 task done"), "{ran}");
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(status.stdout.contains("cancelled") && !status.stdout.contains("waits to land"), "{status}");
 }
 
 #[test]
@@ -166,7 +168,11 @@ fn killed_in_the_second_review_it_goes_on_there_with_the_attempts_it_had() {
 fn of_a_task_that_is_skipped_nothing_lands() {
     let garden = waiting();
     commit_on_branch(&garden, "backdoor");
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(status.stdout.contains("waits to land"), "{status}");
     garden.env.pleach(&["skip", "T001"]).expect(0);
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(status.stdout.contains("cancelled") && !status.stdout.contains("waits to land"), "{status}");
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.files("main"), ["README.md", "task-tree.json"]);
     assert_eq!(garden.times_asked("T001", "review"), 1);

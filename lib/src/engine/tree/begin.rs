@@ -128,6 +128,7 @@ impl TreeRun<'_> {
         let state = state_of(&history)?;
         let Some(work) = &state.task else { return Ok(None) };
         if !self.fits(task, &state)? || !self.is_newest(task, &history, work)? {
+            Session::put_aside(&self.repo, &self.engine.redactor, &id, self.seat.as_ref())?;
             return Ok(None);
         }
         let seat = self.seat.take().expect("the working copy is back when no task is worked");

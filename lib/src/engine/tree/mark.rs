@@ -1,8 +1,6 @@
 //! What people decide about tasks: that one counts as done, or that one is to be done again. Both are steps on the
 //! target that change no file.
 
-use std::time::Duration;
-
 use jiff::Timestamp;
 
 use super::Error;
@@ -10,7 +8,7 @@ use super::begin::left_in;
 use super::progress::Reader;
 use super::run::{is_begun, run_start, target_lock, target_tip};
 use crate::clock;
-use crate::engine::{self, Session};
+use crate::engine::Session;
 use crate::git::{CommitSpec, LandError, Person, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
@@ -53,7 +51,7 @@ pub struct Marked {
     pub commit: CommitId,
     /// What the commit says.
     pub message: Message,
-    /// The session that was in the middle of the task and is called off.
+    /// The session that worked on the task, or had it wait to land, and is called off.
     pub session: Option<SessionId>,
 }
 
@@ -137,15 +135,11 @@ impl Marking<'_> {
         red.map(|(_, body)| body)
     }
 
-    /// Ends the session that was in the middle of a task. Nobody works on it: whoever does has the target.
+    /// Ends the session that works on a task or has it wait to land. Nobody works on it: whoever does has the target.
     fn call_off(&self, task: &TaskId, redactor: &Redactor) -> Result<Option<SessionId>, Error> {
         let Some(id) = left_in(self.repo, self.target, self.path, task)? else { return Ok(None) };
-        match Session::call_off(self.repo, redactor, &id, Duration::ZERO, &mut |_| {}) {
-            Ok(_) => Ok(Some(id)),
-            // It waits for nothing but to land, which the next run will see it does not need.
-            Err(engine::Error::Over { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+        Session::put_aside(self.repo, redactor, &id, None)?;
+        Ok(Some(id))
     }
 }
 
