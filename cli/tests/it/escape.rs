@@ -323,6 +323,43 @@ fn the_network_of_agents_is_closed_and_that_of_tools_open() {
 }
 
 #[test]
+fn no_other_protocol_leads_past_the_closed_network() {
+    if skip("no_other_protocol_leads_past_the_closed_network", 4) {
+        return;
+    }
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    // Says hello to every one that comes; that it came is what counts.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let _ = stream.and_then(|mut stream| std::io::Write::write_all(&mut stream, b"hello"));
+        }
+    });
+    let ways = [
+        format!("s = socket.socket(2, 1, 262); s.connect((\"127.0.0.1\", {port}))"),
+        format!("s = socket.socket(); s.sendto(b\"x\", 0x20000000, (\"127.0.0.1\", {port}))"),
+        format!("s = socket.socket(2, 2); s.sendto(b\"x\", (\"127.0.0.1\", {port})); print(\"sent\")"),
+    ];
+    let ways = ways.map(|way| {
+        format!("python3 -c 'import socket; {way}; print(s.recv(9) if s.type == 1 else 0)' >> said 2>> why || echo refused >> said\n")
+    });
+    let world = World::new();
+    world.env.write("config/pleach/config.yaml", "sandbox: {mode: required}\n");
+    let ran = world.agent(&ways.concat()).expect(0);
+    assert!(ran.stderr.contains("agents connect to the gateway's port alone"), "{ran}");
+    let why = world.env.committed("why");
+    if why.contains("python3: ") {
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED no_other_protocol_leads_past_the_closed_network: there is no python3 to try the ways with"
+        );
+        return;
+    }
+    assert_eq!(world.env.committed("said"), "refused\nrefused\nrefused", "{why}");
+    assert_eq!(why.matches("PermissionError").count(), 3, "{why}");
+}
+
+#[test]
 fn what_is_listed_can_be_written_and_what_is_not_listed_not_read() {
     if skip("what_is_listed_can_be_written_and_what_is_not_listed_not_read", 3) {
         return;
@@ -399,8 +436,10 @@ fn a_network_that_cannot_be_closed_is_said_and_refused_when_it_must_be() {
     let ran = bound_by(&world, "landlock:3", &[]).expect(0);
     assert!(ran.stderr.contains("the network is open, as this kernel cannot close it"), "{ran}");
     world.env.write("config/pleach/config.yaml", "sandbox: {mode: required}\n");
-    let ran = bound_by(&world, "landlock:3", &[]).expect(7);
+    let ran = bound_by(&world, "landlock:3,seccomp", &[]).expect(7);
     assert!(ran.stderr.contains("Linux 6.7"), "{ran}");
+    let ran = bound_by(&world, "landlock:9", &[]).expect(7);
+    assert!(ran.stderr.contains("system calls cannot be filtered"), "{ran}");
     world.env.write("config/pleach/config.yaml", "sandbox: {mode: required, network: open}\n");
     bound_by(&world, "landlock:3", &[]).expect(0);
 }

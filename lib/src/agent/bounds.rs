@@ -31,7 +31,7 @@ mod tests {
 
     #[test]
     fn an_agent_is_told_what_it_cannot_do() {
-        let by = Availability { landlock_abi: Some(7), bubblewrap: None };
+        let by = Availability { landlock_abi: Some(7), bubblewrap: None, filters: true };
         let open = Sandbox { by, add: vec!["/g/objects".into()], ..Sandbox::default() };
         assert!(told(&open).contains("add and commit") && !told(&open).contains("network"), "{}", told(&open));
         let closed = Sandbox { connect: Connect::Ports(Vec::new()), ..open.clone() };

@@ -79,7 +79,7 @@ fn bubblewrap(test: &str) -> Option<Availability> {
     if works.is_none() {
         let _ = writeln!(std::io::stderr(), "SKIPPED {test}: bubblewrap is not installed, or may not be used");
     }
-    works.map(|program| Availability { landlock_abi: None, bubblewrap: Some(program) })
+    works.map(|program| Availability { landlock_abi: None, bubblewrap: Some(program), ..available() })
 }
 
 /// Every way to change something outside that needs no more than a shell.
@@ -211,6 +211,40 @@ async fn only_the_ports_that_are_named_can_be_reached() {
         let output = ground.run(&connect(port), sandbox.clone()).await;
         assert_eq!(output.stdout.to_text() == "hello", reached, "{sandbox:?}: {}", output.stderr.to_text());
     }
+}
+
+/// Tries all that is no TCP connection. The way to a server that is there is open at first, and then none.
+async fn nothing_else_leads_to_the_network(by: Availability, test: &str) {
+    let ground = Ground::new(by);
+    fs::write(ground.path("in/ways_out.py"), include_str!("ways_out.py")).unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let script = format!("python3 ways_out.py {}", listener.local_addr().unwrap().port());
+    let open = ground.run(&script, ground.sandbox()).await;
+    if open.exit == Exit::Code(127) {
+        let _ = writeln!(std::io::stderr(), "SKIPPED {test}: there is no python3 to try the ways with");
+        return;
+    }
+    let said = open.stdout.to_text();
+    assert!(said.contains("open: kind 2 2\n") && said.contains("open: plain\n"), "{said}{}", open.stderr.to_text());
+    let closed = Sandbox { connect: Connect::Ports(Vec::new()), ..ground.sandbox() };
+    let output = ground.run(&script, closed).await;
+    // Where there is no network but an own one, it is the connection that fails.
+    let said = output.stdout.to_text().replace("open: plain [Errno 111] Connection refused\n", "");
+    assert_eq!(said, "done\n", "{}", output.stderr.to_text());
+}
+
+#[tokio::test]
+async fn under_landlock_nothing_else_leads_to_the_network() {
+    let test = "under_landlock_nothing_else_leads_to_the_network";
+    let Some(by) = landlock(4, test) else { return };
+    nothing_else_leads_to_the_network(by, test).await;
+}
+
+#[tokio::test]
+async fn under_bubblewrap_nothing_else_leads_to_the_network() {
+    let test = "under_bubblewrap_nothing_else_leads_to_the_network";
+    let Some(by) = bubblewrap(test) else { return };
+    nothing_else_leads_to_the_network(by, test).await;
 }
 
 #[tokio::test]

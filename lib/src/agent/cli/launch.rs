@@ -249,7 +249,7 @@ mod tests {
     }
 
     fn job() -> Job {
-        let by = Availability { landlock_abi: Some(7), bubblewrap: None };
+        let by = Availability { landlock_abi: Some(7), bubblewrap: None, filters: true };
         let closed = Sandbox { by, connect: Connect::Ports(Vec::new()), ..Sandbox::default() };
         let mut job = Job::new(NodeId::new("n").unwrap(), "Work on it", "/r", "/s/status.json");
         job.sandbox = Some(Arc::new(closed));

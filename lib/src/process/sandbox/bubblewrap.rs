@@ -1,6 +1,8 @@
 //! Bounds by the program bubblewrap, which gives a command a file system of its own to look at.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
 use super::{Connect, Sandbox, privileges};
@@ -21,7 +23,7 @@ pub(super) fn find() -> Option<PathBuf> {
 
 /// Tries the program: not every system lets everybody make namespaces.
 pub fn works(program: &Path) -> Result<(), String> {
-    let words = argv(program, &Sandbox::default(), privileges::kept().as_deref(), &["true".into()]);
+    let words = argv(program, &Sandbox::default(), privileges::kept().as_deref(), None, &["true".into()]);
     let (program, args) = words.split_first().expect("the program itself comes first");
     let command =
         Blocking { program: program.clone(), args: args.to_vec(), cwd: PathBuf::from("/"), ..Blocking::default() };
@@ -34,8 +36,14 @@ pub fn works(program: &Path) -> Result<(), String> {
 
 /// The command line that runs `argv` within the bounds. What is laid over what comes later. Files cannot be let in
 /// without letting others out, so nothing is added to a repository. `kept` are the privileges that stay, where there are
-/// any to give up.
-pub(super) fn argv(program: &Path, sandbox: &Sandbox, kept: Option<&[&str]>, argv: &[OsString]) -> Vec<OsString> {
+/// any to give up; `filter` is what it lets the command's system calls through.
+pub(super) fn argv(
+    program: &Path,
+    sandbox: &Sandbox,
+    kept: Option<&[&str]>,
+    filter: Option<&File>,
+    argv: &[OsString],
+) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![program.into()];
     if let Some(kept) = kept {
         words.extend(["--cap-drop", "ALL"].map(OsString::from));
@@ -45,6 +53,9 @@ pub(super) fn argv(program: &Path, sandbox: &Sandbox, kept: Option<&[&str]>, arg
     words.extend(["--die-with-parent", "--unshare-pid"].map(OsString::from));
     if matches!(&sandbox.connect, Connect::Ports(ports) if ports.is_empty()) {
         words.push("--unshare-net".into());
+    }
+    if let Some(filter) = filter {
+        words.extend(["--seccomp".into(), filter.as_raw_fd().to_string().into()]);
     }
     let mut bind = |how: &str, path: &Path| words.extend([how.into(), path.into(), path.into()]);
     match &sandbox.read {
@@ -66,7 +77,8 @@ mod tests {
     #[test]
     fn what_may_be_written_is_laid_over_what_may_be_read() {
         let line = |sandbox: &Sandbox, kept: Option<&[&str]>| {
-            let words = argv(Path::new("/usr/bin/bwrap"), sandbox, kept, &["sh".into(), "-c".into(), "ls".into()]);
+            let words =
+                argv(Path::new("/usr/bin/bwrap"), sandbox, kept, None, &["sh".into(), "-c".into(), "ls".into()]);
             words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
         };
         let open = Sandbox { write: vec!["/w".into(), "/t".into()], add: vec!["/g".into()], ..Sandbox::default() };

@@ -31,6 +31,9 @@ pub(super) fn spawn(
         restrict(sandbox, abi).map_err(NotStarted::Unbound)?;
         #[cfg(target_os = "linux")]
         super::privileges::give_up().map_err(NotStarted::Unbound)?;
+        if sandbox.limits_connections() {
+            super::filter::apply().map_err(NotStarted::Unbound)?;
+        }
         command.spawn().map_err(NotStarted::Program)
     };
     std::thread::scope(|scope| {
@@ -48,7 +51,7 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
         RulesetStatus, Scope, make_bitflags, path_beneath_rules,
     };
 
-    use super::{CONNECTS, Connect, DEVICES, SIGNALS};
+    use super::{Connect, DEVICES, SIGNALS};
 
     let failed = |error: landlock::RulesetError| io::Error::other(format!("Landlock refuses: {error}"));
     let version = i32::try_from(abi).map_or(ABI::Unsupported, ABI::from);
@@ -64,7 +67,7 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
         .handle_access(writing | reading)
         .map_err(failed)?;
     let ports = match &sandbox.connect {
-        Connect::Ports(ports) if abi >= CONNECTS => {
+        Connect::Ports(ports) if sandbox.limits_connections() => {
             ruleset = ruleset.handle_access(AccessNet::ConnectTcp).map_err(failed)?;
             ports.as_slice()
         }

@@ -2,10 +2,12 @@
 //! bound by the same, and nothing it does lifts it.
 //!
 //! The supervisor sets the bounds and is not bound itself: by Landlock, where the kernel has it, in the thread that
-//! starts the command, which costs no further process; else by bubblewrap, a program of its own.
+//! starts the command, which costs no further process; else by bubblewrap, a program of its own. Where connections are
+//! limited, a filter of system calls refuses what neither looks at.
 
 mod bubblewrap;
 mod caches;
+mod filter;
 mod landlock;
 mod policy;
 mod privileges;
@@ -74,11 +76,13 @@ pub struct Availability {
     /// The program bubblewrap, if it is installed. That it is there does not say that it may be used:
     /// [`bubblewrap_works`] tries.
     pub bubblewrap: Option<PathBuf>,
+    /// Whether system calls can be filtered, without which no network is closed.
+    pub filters: bool,
 }
 
 /// What there is on this machine.
 pub fn available() -> Availability {
-    Availability { landlock_abi: landlock::abi(), bubblewrap: bubblewrap::find() }
+    Availability { landlock_abi: landlock::abi(), bubblewrap: bubblewrap::find(), filters: filter::available() }
 }
 
 /// What sets the bounds of a command.
@@ -89,13 +93,15 @@ enum Wall<'a> {
 }
 
 impl Availability {
-    /// What is left of it when there were no more than this: `landlock:3`, `bubblewrap`, both with a comma, or neither.
+    /// What is left of it when there were no more than this: `landlock:3`, `bubblewrap`, `seccomp`, some of
+    /// them with commas, or none.
     pub fn at_most(&self, words: &str) -> Self {
         let words = || words.split(',').map(str::trim);
         let abi = words().find_map(|word| word.strip_prefix("landlock:")?.parse::<u32>().ok());
         Self {
             landlock_abi: self.landlock_abi.zip(abi).map(|(has, most)| has.min(most)),
             bubblewrap: self.bubblewrap.clone().filter(|_| words().any(|word| word == "bubblewrap")),
+            filters: self.filters && words().any(|word| word == "seccomp"),
         }
     }
 
@@ -121,8 +127,8 @@ impl Availability {
     fn can_limit(&self, connect: &Connect) -> bool {
         match (self.wall(connect), connect) {
             (_, Connect::Anywhere) => true,
-            (Some(Wall::Landlock(abi)), Connect::Ports(_)) => abi >= CONNECTS,
-            (Some(Wall::Bubblewrap(_)), Connect::Ports(ports)) => ports.is_empty(),
+            (Some(Wall::Landlock(abi)), Connect::Ports(_)) => abi >= CONNECTS && self.filters,
+            (Some(Wall::Bubblewrap(_)), Connect::Ports(ports)) => ports.is_empty() && self.filters,
             (None, Connect::Ports(_)) => false,
         }
     }
@@ -179,7 +185,9 @@ pub(super) fn spawn(
     match sandbox.by.wall(&sandbox.connect) {
         Some(Wall::Landlock(abi)) => landlock::spawn(sandbox, abi, || prepare(argv)),
         Some(Wall::Bubblewrap(program)) => {
-            let argv = bubblewrap::argv(program, sandbox, privileges::kept().as_deref(), argv);
+            // It sets the filter itself, as it must make namespaces before.
+            let filter = sandbox.limits_connections().then(filter::file).transpose().map_err(NotStarted::Unbound)?;
+            let argv = bubblewrap::argv(program, sandbox, privileges::kept().as_deref(), filter.as_ref(), argv);
             let child = prepare(&argv).and_then(|mut command| command.spawn());
             child.map_err(NotStarted::Unbound)
         }
@@ -196,7 +204,7 @@ mod tests {
 
     fn by(abi: u32, bubblewrap: bool) -> Availability {
         let bubblewrap = bubblewrap.then(|| PathBuf::from("/usr/bin/bwrap"));
-        Availability { landlock_abi: Some(abi).filter(|abi| *abi > 0), bubblewrap }
+        Availability { landlock_abi: Some(abi).filter(|abi| *abi > 0), bubblewrap, filters: true }
     }
 
     #[test]
@@ -211,10 +219,13 @@ mod tests {
 
     #[test]
     fn less_can_be_pretended_and_never_more() {
-        assert_eq!(by(7, true).at_most("landlock:3"), by(3, false));
-        assert_eq!(by(2, true).at_most("bubblewrap, landlock:9"), by(2, true));
-        assert_eq!(by(7, false).at_most("bubblewrap"), by(0, false));
-        assert_eq!(by(7, true).at_most(""), by(0, false));
+        assert_eq!(by(7, true).at_most("landlock:3,seccomp"), by(3, false));
+        assert_eq!(by(2, true).at_most("bubblewrap, landlock:9, seccomp"), by(2, true));
+        assert_eq!(by(7, false).at_most("bubblewrap,seccomp"), by(0, false));
+        assert_eq!(by(7, true).at_most(""), Availability::default());
+        let unfiltered = |by: Availability| Availability { filters: false, ..by };
+        assert_eq!(by(7, true).at_most("landlock:4"), unfiltered(by(4, false)));
+        assert_eq!(unfiltered(by(7, false)).at_most("landlock:4,seccomp"), unfiltered(by(4, false)));
     }
 
     #[test]
@@ -240,6 +251,9 @@ mod tests {
             assert_eq!(wall(abi, bubblewrap, connect), expected, "{abi} {bubblewrap} {connect:?}");
         }
         assert!(by(4, false).can_limit(&port) && !by(3, true).can_limit(&port) && by(3, true).can_limit(&closed));
+        let unfiltered = |abi, bubblewrap| Availability { filters: false, ..by(abi, bubblewrap) };
+        assert!(!unfiltered(7, false).can_limit(&port) && !unfiltered(3, true).can_limit(&closed));
+        assert!(unfiltered(7, false).can_limit(&open));
         assert!(!by(3, false).can_limit(&closed) && !by(0, false).can_limit(&closed) && by(0, false).can_limit(&open));
     }
 

@@ -70,11 +70,11 @@ pub fn choose(
     }
     let policy = Policy::new(settings, environment, by);
     if settings.mode == SandboxMode::Required && !policy.limits_agents() {
-        return Err(Missing(
-            "only Linux 6.7 or newer can keep agents to their model; set `sandbox.network: open` to let them connect \
-             anywhere"
-                .to_owned(),
-        ));
+        let why = match policy.by.filters {
+            true => "only Linux 6.7 or newer can keep agents to their model",
+            false => "agents cannot be kept to their model, as system calls cannot be filtered here (seccomp)",
+        };
+        return Err(Missing(format!("{why}; set `sandbox.network: open` to let them connect anywhere")));
     }
     Ok(Chosen::On(policy))
 }
@@ -163,7 +163,7 @@ impl Policy {
     fn limits_agents(&self) -> bool {
         match self.network {
             Network::Open => true,
-            Network::Gateway => self.by.abi() >= CONNECTS,
+            Network::Gateway => self.by.abi() >= CONNECTS && self.by.filters,
         }
     }
 
@@ -179,7 +179,7 @@ impl Policy {
         let network = match self.network {
             Network::Open => "the network is open",
             Network::Gateway if alone => "the network is open to agents that reach their model by themselves",
-            Network::Gateway if self.limits_agents() => "TCP of agents goes to the gateway's port alone",
+            Network::Gateway if self.limits_agents() => "agents connect to the gateway's port alone",
             Network::Gateway => "the network is open, as this kernel cannot close it",
         };
         format!("{wall}; {network}")
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     fn by(abi: u32) -> Availability {
-        Availability { landlock_abi: Some(abi).filter(|abi| *abi > 0), bubblewrap: None }
+        Availability { landlock_abi: Some(abi).filter(|abi| *abi > 0), bubblewrap: None, filters: true }
     }
 
     fn settings(mode: SandboxMode, network: Network) -> config::Sandbox {
@@ -228,7 +228,7 @@ mod tests {
           1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
           2: Landlock keeps writes in the worktree, but this kernel lets files elsewhere be emptied; the network is open, as this kernel cannot close it
           3: Landlock keeps writes in the worktree; the network is open, as this kernel cannot close it
-          4: Landlock keeps writes in the worktree; TCP of agents goes to the gateway's port alone
+          4: Landlock keeps writes in the worktree; agents connect to the gateway's port alone
         auto open
           0: nothing: this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
           1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
@@ -240,7 +240,7 @@ mod tests {
           1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
           2: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 2; Linux 6.2 has 3), and bubblewrap is not installed
           3: refused: `sandbox.mode` is `required`, but only Linux 6.7 or newer can keep agents to their model; set `sandbox.network: open` to let them connect anywhere
-          4: Landlock keeps writes in the worktree; TCP of agents goes to the gateway's port alone
+          4: Landlock keeps writes in the worktree; agents connect to the gateway's port alone
         required open
           0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
           1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed

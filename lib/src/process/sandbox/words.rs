@@ -8,6 +8,8 @@ use super::{Availability, Connect, Sandbox};
 
 const LANDLOCK: u8 = b'l';
 const BUBBLEWRAP: u8 = b'b';
+/// Without a value: system calls can be filtered.
+const FILTERS: u8 = b'f';
 const WRITE: u8 = b'w';
 const ADD: u8 = b'a';
 /// Without a value: reading is limited.
@@ -24,6 +26,7 @@ impl Sandbox {
         let Self { by, write, add, read, connect } = self;
         let mut words: Vec<OsString> = by.landlock_abi.map(|abi| number(LANDLOCK, abi)).into_iter().collect();
         words.extend(by.bubblewrap.iter().map(path(BUBBLEWRAP)));
+        words.extend(by.filters.then(|| empty(FILTERS)));
         words.extend(write.iter().map(path(WRITE)));
         words.extend(add.iter().map(path(ADD)));
         if let Some(read) = read {
@@ -46,6 +49,7 @@ impl Sandbox {
             match *tag {
                 LANDLOCK => sandbox.by.landlock_abi = Some(text()?.parse().ok()?),
                 BUBBLEWRAP => sandbox.by.bubblewrap = Some(path()),
+                FILTERS if value.is_empty() => sandbox.by.filters = true,
                 WRITE => sandbox.write.push(path()),
                 ADD => sandbox.add.push(path()),
                 READ if value.is_empty() => sandbox.read = Some(Vec::new()),
@@ -69,7 +73,7 @@ mod tests {
     #[test]
     fn bounds_arrive_as_they_were_sent() {
         let whole = Sandbox {
-            by: Availability { landlock_abi: Some(7), bubblewrap: Some("/usr/bin/bwrap".into()) },
+            by: Availability { landlock_abi: Some(7), bubblewrap: Some("/usr/bin/bwrap".into()), filters: true },
             write: vec!["/w".into(), PathBuf::from(OsStr::from_bytes(b"/\xff w"))],
             add: vec!["/g/objects".into()],
             read: Some(vec!["/usr".into()]),
@@ -80,7 +84,7 @@ mod tests {
             let words = sandbox.to_words();
             assert_eq!(Sandbox::from_words(words.iter().map(|word| word.as_bytes())), Some(sandbox));
         }
-        for wrong in ["", "x", "c80", "r/usr", "lmany", "c\0"] {
+        for wrong in ["", "x", "c80", "r/usr", "lmany", "c\0", "fx"] {
             assert_eq!(Sandbox::from_words([wrong.as_bytes()].into_iter()), None, "{wrong}");
         }
     }
