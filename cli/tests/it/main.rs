@@ -15,6 +15,7 @@ mod gateway;
 mod graph;
 mod human;
 mod inspect;
+mod left_out;
 mod matrix;
 mod mended;
 mod orchestra;

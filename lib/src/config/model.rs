@@ -378,7 +378,8 @@ section! {
         base: Option<PathBuf> = None,
         /// A command that is run once in each new worktree.
         setup: Option<String> = None,
-        /// Tracked files and directories that are left out of worktrees. They stay what they are in every commit.
+        /// Tracked files and directories that are left out of worktrees. They stay what they are in every commit,
+        /// unless an agent makes them anew.
         exclude: Vec<String> = Vec::new(),
         /// Ignored paths that are copied into worktrees and never committed.
         include_ignored: Vec<String> = Vec::new(),

@@ -26,18 +26,14 @@ impl WorktreeSettings {
         self.include_ignored.iter().map(|path| RepoPath::new(path.as_os_str().as_encoded_bytes())).collect()
     }
 
-    /// The rules of a sparse checkout that leave out what is not wanted; none when all is.
+    /// The rules of a sparse checkout that leave out what is not wanted.
     pub fn left_out(&self) -> Vec<String> {
         let rules = self.exclude.iter().filter_map(|path| {
             let is_directory = path.ends_with('/');
             let rule = exclusion(Path::new(path.trim_matches('/')))?;
             Some(format!("!{}", if is_directory { rule.as_str() } else { rule.trim_end_matches('/') }))
         });
-        let mut rules: Vec<String> = rules.collect();
-        if !rules.is_empty() {
-            rules.insert(0, "/*".to_owned());
-        }
-        rules
+        rules.collect()
     }
 
     /// Lets git ignore the place of working copies when it lies in the user's checkout. That goes to the repository's
@@ -129,7 +125,7 @@ mod tests {
         };
         assert_eq!(settings(&[]).left_out(), Vec::<String>::new());
         let rules = settings(&[".claude/", "a*b", "docs/old/", "/"]).left_out();
-        assert_eq!(rules, ["/*", "!/.claude/", "!/a\\*b", "!/docs/old/"]);
+        assert_eq!(rules, ["!/.claude/", "!/a\\*b", "!/docs/old/"]);
     }
 
     #[test]

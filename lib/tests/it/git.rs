@@ -11,6 +11,7 @@ mod refs;
 mod repo;
 mod restore;
 mod set_up;
+mod sparse;
 mod worktree;
 
 use std::ffi::OsStr;
@@ -113,7 +114,7 @@ impl Sandbox {
     fn git_tree(&self, worktree: &Path) -> String {
         let index = self.git(worktree, &["rev-parse", "--path-format=absolute", "--git-path", "index"]);
         let backup = fs::read(&index).unwrap();
-        self.git(worktree, &["add", "-A"]);
+        self.git(worktree, &["add", "-A", "--sparse"]);
         let tree = self.git(worktree, &["write-tree"]);
         fs::write(&index, backup).unwrap();
         tree

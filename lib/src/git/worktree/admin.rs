@@ -9,6 +9,7 @@ use super::Worktree;
 use super::bring::{Making, is_free};
 use super::cache::Cache;
 use super::restore::remove_directory;
+use super::rules::Rules;
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::{TreeId, from_gix};
@@ -37,7 +38,7 @@ impl Worktree {
         Self::add_sparse(repo, path, commit, &[])
     }
 
-    /// The same, but files that the rules of a sparse checkout leave out are not there, and stay what they are in every
+    /// The same, but files that these rules of a sparse checkout leave out are not there, and stay what they are in every
     /// tree. Without rules, all are there.
     pub fn add_sparse(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) -> Result<Self, Error> {
         if !is_free(path) {
@@ -109,6 +110,7 @@ impl Worktree {
                 staged: None,
                 excluded: Vec::new(),
                 put_aside: Vec::new(),
+                rules: Rules::default(),
             };
             worktree.load(worktree.tree)?;
             Ok(worktree)
@@ -119,8 +121,8 @@ impl Worktree {
 
     /// Reads the stats of the worktree's own index for the files of `tree`.
     pub(super) fn load(&mut self, tree: TreeId) -> Result<(), Error> {
-        let is_sparse = self.git_dir.join("info/sparse-checkout").exists();
-        self.cache = Cache::read(&self.handle, tree, &self.git_dir.join("index"), is_sparse)?;
+        self.rules = Rules::read(&self.repo, &self.git_dir, self.ignores_case()?)?;
+        self.cache = Cache::read(&self.handle, tree, &self.git_dir.join("index"), &self.rules)?;
         self.tree = tree;
         self.staged = None;
         Ok(())
@@ -167,13 +169,7 @@ fn one_at_a_time(common: &Path) -> Result<File, Error> {
 /// settings are the user's, and what is left out is known by the index from here on.
 fn check_out_some(repo: &Repo, path: &Path, rules: &[String]) -> Result<(), Error> {
     let admin = admin_dir(repo, path)?.ok_or(Error::NotARepository { path: path.to_owned() })?;
-    let file = admin.join("info/sparse-checkout");
-    // A repository with a sparse checkout of its own has its rules there already, and the last rule counts.
-    let own = std::fs::read_to_string(&file).unwrap_or_default();
-    let rules = if own.is_empty() { rules } else { &rules[1..] };
-    let text = rules.iter().fold(own, |text, rule| format!("{text}{rule}\n"));
-    std::fs::create_dir_all(admin.join("info")).at("create", &admin)?;
-    std::fs::write(&file, text).at("write", &file)?;
+    Rules::begin(&admin, rules)?;
     let settings = ["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false"];
     let args = settings.into_iter().chain(["read-tree", "-m", "-u", "HEAD"]);
     repo.shared.program.run(path, args)?.success().map(drop)

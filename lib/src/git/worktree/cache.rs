@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
-use gix::index::entry::{Flags, Mode, Stat};
+use gix::index::entry::{Flags, Mode, Stage, Stat};
 use gix::index::{File, State};
 
+use super::rules::{LEFT_OUT, Rules};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::TreeId;
 
@@ -24,7 +25,7 @@ pub(super) struct Known {
 pub(super) struct Cache {
     index: File,
     pending: BTreeMap<BString, Option<Known>>,
-    /// Whether some files are left out of the checkout on purpose.
+    /// Whether some files may be left out of the checkout on purpose.
     sparse: bool,
 }
 
@@ -34,14 +35,14 @@ impl Cache {
         Self { index, pending: BTreeMap::new(), sparse: false }
     }
 
-    /// A cache for `tree`, with the stats `from` has for the same content. `keep_skipped` keeps the marks of a sparse
-    /// checkout: files that are left out on purpose.
-    pub fn build(handle: &gix::Repository, tree: TreeId, from: &State, keep_skipped: bool) -> Result<Self, Error> {
-        Ok(Self::with_stats(index_of(handle, tree)?, from, keep_skipped))
+    /// A cache for `tree`, with the stats `from` has for the same content. What the rules leave out is marked, but for what
+    /// came to be there all the same as `from` has it.
+    pub fn build(handle: &gix::Repository, tree: TreeId, from: &State, rules: &Rules) -> Result<Self, Error> {
+        Self::with_stats(index_of(handle, tree)?, from, rules)
     }
 
     /// The same with the stats of the worktree's own index, read meanwhile; without any when it is missing or damaged.
-    pub fn read(handle: &gix::Repository, tree: TreeId, own: &Path, keep_skipped: bool) -> Result<Self, Error> {
+    pub fn read(handle: &gix::Repository, tree: TreeId, own: &Path, rules: &Rules) -> Result<Self, Error> {
         let hash = handle.object_hash();
         let (index, from) = std::thread::scope(|scope| {
             let from = scope.spawn(move || {
@@ -51,37 +52,30 @@ impl Cache {
             let index = index_of(handle, tree);
             (index, from.join().unwrap_or_else(|_| State::new(hash)))
         });
-        Ok(Self::with_stats(index?, &from, keep_skipped))
+        Self::with_stats(index?, &from, rules)
     }
 
-    fn with_stats(mut index: File, from: &State, keep_skipped: bool) -> Self {
+    fn with_stats(mut index: File, from: &State, rules: &Rules) -> Result<Self, Error> {
         // Entries as new as the source itself may have changed without their stat showing it; they are looked at.
         index.set_timestamp(from.timestamp());
+        rules.mark(&mut index)?;
         let mut old = from.entries().iter().peekable();
-        let mut left_out: Option<&BStr> = None;
-        let mut sparse = false;
         let (entries, paths) = index.entries_mut_and_pathbacking();
         for entry in entries {
             let path = entry.path_in(paths);
-            while let Some(known) = old.next_if(|known| known.path(from) < path) {
-                if known.mode == Mode::DIR {
-                    left_out = Some(known.path(from));
-                }
-            }
-            let under = |dir: &BStr| path.starts_with(dir);
-            let mut skipped = left_out.is_some_and(under);
+            while old.next_if(|known| known.path(from) < path).is_some() {}
             while let Some(known) = old.next_if(|known| known.path(from) == path) {
                 if known.stage_raw() == 0 && known.id == entry.id && known.mode == entry.mode {
                     entry.stat = known.stat;
                 }
-                skipped |= known.flags.contains(Flags::SKIP_WORKTREE);
-            }
-            if skipped && keep_skipped {
-                entry.flags |= Flags::SKIP_WORKTREE | Flags::EXTENDED;
-                sparse = true;
+                // One that was never on disk has no stat: that its mark is gone does not say that it was made.
+                if !known.flags.contains(Flags::SKIP_WORKTREE) && known.stat != Stat::default() {
+                    entry.flags.remove(LEFT_OUT);
+                }
             }
         }
-        Self { index, pending: BTreeMap::new(), sparse }
+        let sparse = !rules.is_empty();
+        Ok(Self { index, pending: BTreeMap::new(), sparse })
     }
 
     pub fn known(&self, path: &BStr) -> Option<Known> {
@@ -119,6 +113,24 @@ impl Cache {
         paths
     }
 
+    /// Takes what another tree has, and leaves out of it what the rules say.
+    pub fn turn_to(&mut self, entries: Vec<(BString, Option<Known>)>, rules: &Rules) -> Result<(), Error> {
+        let there = entries.iter().filter_map(|(path, known)| Some((path.clone(), known.as_ref()?.mode)));
+        let left_out = match rules.is_empty() {
+            true => Vec::new(),
+            false => rules.leave_out(&there.collect::<Vec<_>>())?,
+        };
+        self.apply(entries);
+        if !left_out.is_empty() {
+            let index = self.index();
+            for path in left_out {
+                let entry = index.entry_mut_by_path_and_stage(path.as_bstr(), Stage::Unconflicted);
+                entry.into_iter().for_each(|entry| entry.flags.insert(LEFT_OUT));
+            }
+        }
+        Ok(())
+    }
+
     pub fn apply(&mut self, entries: Vec<(BString, Option<Known>)>) {
         self.pending.extend(entries);
     }
@@ -126,7 +138,7 @@ impl Cache {
     /// Takes other stats for files whose content was looked at and is the recorded one.
     pub fn refresh(&mut self, stats: &[(BString, Stat)]) {
         for (path, stat) in stats {
-            let entry = self.index.entry_mut_by_path_and_stage(path.as_bstr(), gix::index::entry::Stage::Unconflicted);
+            let entry = self.index.entry_mut_by_path_and_stage(path.as_bstr(), Stage::Unconflicted);
             if let Some(entry) = entry {
                 entry.stat = *stat;
             }
@@ -159,16 +171,11 @@ impl Cache {
         &mut self.index
     }
 
-    pub fn into_index(mut self) -> State {
-        self.merge();
-        self.index.into_parts().0
-    }
-
     fn merge(&mut self) {
         let mut added = Vec::new();
         let mut removed = BTreeSet::new();
         for (path, known) in std::mem::take(&mut self.pending) {
-            let entry = self.index.entry_mut_by_path_and_stage(path.as_bstr(), gix::index::entry::Stage::Unconflicted);
+            let entry = self.index.entry_mut_by_path_and_stage(path.as_bstr(), Stage::Unconflicted);
             match (known, entry) {
                 (Some(known), Some(entry)) => {
                     (entry.id, entry.mode, entry.stat) = (known.id, known.mode, known.stat);

@@ -121,6 +121,8 @@ impl Worktree {
             };
             match found {
                 Found::Gone if !new.contains(path) => entries.push((path.clone(), None)),
+                // What is left out stays that until somebody makes something else of it.
+                Found::File(known) if self.cache.is_skipped(path.as_bstr()) && self.has(path, &known) => {}
                 Found::File(known) => entries.push((path.clone(), Some(known))),
                 Found::Held(reason) => {
                     held.push(path);
@@ -167,14 +169,18 @@ impl Worktree {
     fn edit(&self, path: &BString, found: Option<&Known>) -> Option<TreeEdit> {
         let place = RepoPath::new(path.to_vec());
         let Some(found) = found else { return Some(TreeEdit::Remove(place)) };
-        let recorded = self.cache.known(path.as_bstr());
-        let same = recorded.is_some_and(|known| known.id == found.id && known.mode == found.mode);
         let kind = match found.mode {
             Mode::FILE_EXECUTABLE => EntryKind::Executable,
             Mode::SYMLINK => EntryKind::Link,
             _ => EntryKind::File,
         };
-        (!same).then(|| TreeEdit::Put(place, kind, BlobId::from_gix(&found.id)))
+        (!self.has(path, found)).then(|| TreeEdit::Put(place, kind, BlobId::from_gix(&found.id)))
+    }
+
+    /// Whether the recorded tree has this at a path.
+    fn has(&self, path: &BString, found: &Known) -> bool {
+        let recorded = self.cache.known(path.as_bstr());
+        recorded.is_some_and(|known| known.id == found.id && known.mode == found.mode)
     }
 
     pub(super) fn read(
@@ -185,14 +191,14 @@ impl Worktree {
         limits: &Limits,
     ) -> Result<Found, Error> {
         let recorded = self.cache.known(path);
-        if self.cache.is_skipped(path) || !self.leads_to(path) {
-            return Ok(if self.cache.is_skipped(path) { Found::Same } else { Found::Gone });
+        if !self.leads_to(path) {
+            return Ok(self.absent(path));
         }
         let place = self.place(path);
         // The stat is taken before the content: a write in between shows next time.
         let metadata = match gix::index::fs::Metadata::from_path_no_follow(&place) {
             Ok(metadata) => metadata,
-            Err(error) if is_absent(&error) => return Ok(Found::Gone),
+            Err(error) if is_absent(&error) => return Ok(self.absent(path)),
             Err(error) => return Ok(Found::Held(Held::Unreadable(error.to_string()))),
         };
         let stat = Stat::from_fs(&metadata).unwrap_or_default();
@@ -221,6 +227,13 @@ impl Worktree {
             writer.blob(&bytes)?;
         }
         Ok(Found::File(Known { id, mode, stat }))
+    }
+
+    /// What it means that nothing is at a path. What is left out is gone only where something else has taken its place.
+    fn absent(&self, path: &BStr) -> Found {
+        let is_taken = |parent: &BStr| self.place(parent).symlink_metadata().is_ok_and(|found| !found.is_dir());
+        let stays = self.cache.is_skipped(path) && !parents(path).any(is_taken);
+        if stays { Found::Same } else { Found::Gone }
     }
 
     /// Whether all directories above the path are real ones: what lies behind a link is not part of the tree.

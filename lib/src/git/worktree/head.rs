@@ -121,7 +121,7 @@ impl Worktree {
     pub(super) fn write_index_of(&mut self, tree: TreeId) -> Result<(), Error> {
         let path = self.git_dir.join("index");
         crash::point(Kind::IndexUpdate, When::Before);
-        let mut other = Cache::build(&self.handle, tree, self.cache.index(), true)?;
+        let mut other = Cache::build(&self.handle, tree, self.cache.index(), &self.rules)?;
         let index = other.index();
         index.set_path(&path);
         index.write(self.repo.index_options()).doing("write the index of a worktree")?;

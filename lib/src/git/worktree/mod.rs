@@ -13,6 +13,7 @@ mod filters;
 mod head;
 mod own;
 mod restore;
+mod rules;
 mod scan;
 mod set_up;
 mod untracked;
@@ -39,6 +40,7 @@ use super::repo::{Repo, head_of};
 use crate::ids::RepoPath;
 use cache::{Cache, Known};
 use files::Staged;
+use rules::Rules;
 
 /// A checkout with a detached HEAD, opened before the agent starts and held while it works.
 pub struct Worktree {
@@ -54,6 +56,8 @@ pub struct Worktree {
     staged: Option<Staged>,
     /// Files that were copied in and are never committed.
     excluded: Vec<BString>,
+    /// Which files of a tree are left out.
+    rules: Rules,
     /// What the setup has made of the files before anybody worked here.
     begun: set_up::Begun,
     /// Where things are now that stood in its way.
@@ -120,16 +124,22 @@ impl Worktree {
                 self.tree = tree;
             }
             _ if tree == self.tree => {}
-            _ if self.cache.sparse_index().is_none() => {
-                let changes = self.repo.changes(self.tree, tree)?;
-                self.cache.apply(changes.into_iter().map(without_stat).collect());
-                self.tree = tree;
-            }
             _ => {
-                let from = std::mem::replace(&mut self.cache, Cache::empty(&self.handle));
-                self.cache = Cache::build(&self.handle, tree, &from.into_index(), true)?;
+                let changes = self.repo.changes(self.tree, tree)?;
+                self.cache.turn_to(changes.into_iter().map(without_stat).collect(), &self.rules)?;
                 self.tree = tree;
             }
+        }
+        Ok(())
+    }
+
+    /// The same for a tree that was made here out of `base`: nothing of what was made is left out.
+    fn accept_work(&mut self, base: TreeId, tree: TreeId) -> Result<(), Error> {
+        if tree != self.tree {
+            self.accept(base)?;
+            let changes = self.repo.changes(base, tree)?;
+            self.cache.apply(changes.into_iter().map(without_stat).collect());
+            self.tree = tree;
         }
         Ok(())
     }

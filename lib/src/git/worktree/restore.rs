@@ -40,6 +40,13 @@ impl Worktree {
         for path in &scan.candidates {
             match (self.begun_with(path.as_bstr()), self.cache.known(path.as_bstr())) {
                 (Some(Some(made)), _) => begun.push((path.clone(), made)),
+                (None, Some(known)) if known.mode != Mode::COMMIT && self.cache.is_skipped(path.as_bstr()) => {
+                    if self.is_there(path.as_bstr()) {
+                        clear_place(&self.place(path.as_bstr()))?;
+                        self.remove_new(path.as_bstr())?;
+                        done.removed.push(RepoPath::new(path.to_vec()));
+                    }
+                }
                 (None, Some(known)) => wanted.push((path.clone(), known)),
                 (Some(None), _) | (None, None) => {
                     self.remove_new(path.as_bstr())?;
@@ -74,9 +81,10 @@ impl Worktree {
     pub fn reset_to(&mut self, base: CommitId, tree: TreeId) -> Result<Restored, Error> {
         self.restore_link()?;
         self.clear_locks()?;
+        let base_tree = self.repo.tree_of(base)?;
+        self.accept_work(base_tree, tree)?;
         let done = self.restore(tree)?;
         self.set_head(base, "pleach: go back to the node's base")?;
-        let base_tree = self.repo.tree_of(base)?;
         if base_tree == tree {
             self.write_index()?;
         } else {

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::dir::entry::{Kind as DiskKind, Status};
-use gix::index::entry::{Flags, Mode, Stat};
+use gix::index::entry::{Mode, Stat};
 use gix::status::plumbing::index_as_worktree::traits::{CompareBlobs, HashEq, ReadData, SubmoduleStatus};
 use gix::status::plumbing::index_as_worktree::{Change, EntryStatus};
 use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
@@ -47,18 +47,20 @@ impl Scan {
 impl Worktree {
     /// Looks at all files. Ignored files are left out unless they are tracked.
     pub fn scan(&mut self) -> Result<Scan, Error> {
-        self.see_files_outside_the_cone();
         let mut walked = walk(self.cache.index(), &self.root);
         let untracked = self.untracked(&mut walked)?;
         let index = self.cache.index();
         let Found { mut scan, refreshed } = if untracked.is_some() && walked.is_all_unchanged(index) {
             Found::default()
         } else {
-            walked.mark(index);
+            walked.mark(index, untracked.is_none());
             let looked = self.look_at_rest(untracked.is_none());
             walked.unmark(self.cache.index());
             looked?
         };
+        if untracked.is_none() {
+            self.leave_absent(&mut scan);
+        }
         scan.candidates.extend(untracked.unwrap_or_default());
         // The same content under another stat: known, it is not read again at the next scan.
         self.cache.refresh(&refreshed);
@@ -153,7 +155,8 @@ impl Worktree {
             return Ok(false);
         }
         if metadata.is_ok() && !is_known {
-            scan.candidates.extend(self.cache.below(path));
+            let below = self.cache.below(path);
+            scan.candidates.extend(below.iter().filter(|path| !self.cache.is_skipped(path.as_bstr())).cloned());
             let rules = match ignored {
                 Some(rules) => rules,
                 None => ignored.insert(self.ignore_rules()?),
@@ -161,6 +164,7 @@ impl Worktree {
             if rules.at_entry(path, Some(Mode::FILE)).doing("read ignore rules")?.is_excluded() {
                 return Ok(true);
             }
+            scan.candidates.extend(below);
         }
         scan.candidates.insert(path.to_owned());
         Ok(true)
@@ -168,8 +172,10 @@ impl Worktree {
 
     pub(super) fn ignore_rules(&self) -> Result<gix::AttributeStack<'_>, Error> {
         let none = gix::index::State::new(self.handle.object_hash());
+        // Files with rules count also where they are left out.
+        let index = self.cache.sparse_index().unwrap_or(&none);
         let source = gix::worktree::stack::state::ignore::Source::WorktreeThenIdMappingIfNotSkipped;
-        self.handle.excludes(&none, None, source).doing("read ignore rules")
+        self.handle.excludes(index, None, source).doing("read ignore rules")
     }
 
     /// Files that were copied in are not committed, except where the repository tracks them.
@@ -195,25 +201,19 @@ impl Worktree {
         (!parts.is_empty()).then(|| gix::path::into_bstr(path).ok().map(|path| path.into_owned())).flatten()
     }
 
-    /// In a sparse checkout, a file that is there although it is left out was written by the agent.
-    fn see_files_outside_the_cone(&mut self) {
-        if self.cache.sparse_index().is_none() {
-            return;
-        }
-        let index = self.cache.index();
-        let (entries, paths) = index.entries_mut_and_pathbacking();
-        let mut absent: Option<PathBuf> = None;
-        for entry in entries.iter_mut().filter(|entry| entry.flags.contains(Flags::SKIP_WORKTREE)) {
-            let place = self.root.join(gix::path::from_bstr(entry.path_in(paths)).unwrap_or_default());
-            if absent.as_ref().is_some_and(|absent| place.starts_with(absent)) {
-                continue;
-            }
-            if place.symlink_metadata().is_ok() {
-                entry.flags.remove(Flags::SKIP_WORKTREE | Flags::EXTENDED);
-            } else {
-                absent = place.parent().filter(|parent| !parent.exists()).map(Path::to_owned);
-            }
-        }
+    /// Takes out of a scan what is left out and not there, but for what had to make room.
+    fn leave_absent(&self, scan: &mut Scan) {
+        let is_absent = |path: &&BString| self.cache.is_skipped(path.as_bstr()) && !self.is_there(path.as_bstr());
+        let has_room = |path: &&BString| parents(path.as_bstr()).all(|parent| !scan.candidates.contains(parent));
+        let absent: Vec<BString> = scan.candidates.iter().filter(is_absent).filter(has_room).cloned().collect();
+        absent.iter().for_each(|path| {
+            scan.candidates.remove(path);
+        });
+    }
+
+    /// Whether anything is at a path of the tree: what lies behind a link is not part of it.
+    pub(super) fn is_there(&self, path: &BStr) -> bool {
+        self.leads_to(path) && self.place(path).symlink_metadata().is_ok()
     }
 
     /// Where a path of the tree lies on disk.

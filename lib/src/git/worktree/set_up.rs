@@ -163,11 +163,13 @@ impl Worktree {
         }
     }
 
-    /// The files of the setup that somebody has removed since and that are in no tree.
+    /// The files of the setup that somebody has removed since and that are in no tree, or left out of it.
     pub(super) fn begun_and_gone(&self) -> Vec<(BString, Known)> {
         let is_gone = |path: &BStr| !self.leads_to(path) || self.place(path).symlink_metadata().is_err();
-        let new =
-            self.begun.iter().filter(|(path, made)| made.of.is_none() && made.is.is_some() && is_gone(path.as_bstr()));
+        let new = self.begun.iter().filter(|(path, made)| {
+            let is_unseen = made.of.is_none() || self.cache.is_skipped(path.as_bstr());
+            is_unseen && made.is.is_some() && is_gone(path.as_bstr())
+        });
         new.filter_map(|(path, _)| Some((path.clone(), self.begun_with(path.as_bstr())??))).collect()
     }
 }

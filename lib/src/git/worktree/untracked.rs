@@ -16,7 +16,7 @@ impl Worktree {
     /// out: where there is another repository, and where names do not mean what they say.
     pub(super) fn untracked(&self, walked: &mut Walked) -> Result<Option<BTreeSet<BString>>, Error> {
         let files = self.handle.filesystem_options().doing("set up the scan")?;
-        if walked.is_odd || files.ignore_case || files.precompose_unicode || self.cache.sparse_index().is_some() {
+        if walked.is_odd || files.ignore_case || files.precompose_unicode {
             return Ok(None);
         }
         let mut found = BTreeSet::new();
@@ -24,6 +24,7 @@ impl Worktree {
         if strangers.is_empty() {
             return Ok(Some(found));
         }
+        let is_sparse = self.cache.sparse_index().is_some();
         let mut rules = self.ignore_rules()?;
         while let Some(Stranger { path, is_directory }) = strangers.pop() {
             let mode = if is_directory { Mode::DIR } else { Mode::FILE };
@@ -34,6 +35,10 @@ impl Worktree {
                 let Some(inside) = self.inside(path.as_bstr()) else { return Ok(None) };
                 strangers.extend(inside);
             } else {
+                if is_sparse {
+                    // Where it stands in the place of a directory that is left out, what belongs there is gone.
+                    found.extend(self.cache.below(path.as_bstr()));
+                }
                 found.insert(path);
             }
         }

@@ -15,6 +15,8 @@ use gix::index::{Entry, File};
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
+use super::rules::LEFT_OUT;
+
 /// So many files for a thread: fewer are looked at sooner than one is started.
 const FILES_PER_THREAD: usize = 2_000;
 
@@ -30,6 +32,9 @@ const STEP: Duration = Duration::from_millis(20);
 pub(super) struct Walked {
     /// Where in the index the files stand that have exactly the stat they were recorded with.
     unchanged: Vec<usize>,
+    /// Where those stand that are left out of the checkout, and have nothing there: how many, and where there is something.
+    absent: usize,
+    outside: Vec<usize>,
     /// What lies in directories of the index and is not in it.
     pub strangers: Vec<Stranger>,
     /// Whether there was something that is not judged here: another repository, a directory in the place of a file, one
@@ -47,23 +52,32 @@ pub(super) struct Stranger {
 impl Walked {
     /// Whether no file of the index has to be looked at any closer.
     pub fn is_all_unchanged(&self, index: &File) -> bool {
-        self.unchanged.len() == index.entries().len()
+        self.unchanged.len() + self.absent == index.entries().len()
     }
 
-    /// Marks the entries that need no other look.
-    pub fn mark(&self, index: &mut File) {
+    /// Marks the entries that need no other look. What is left out and there needs one. For a look at the `whole` there is
+    /// nothing left out: directories with nothing else would not be looked into.
+    pub fn mark(&mut self, index: &mut File, whole: bool) {
         let entries = index.entries_mut();
         self.unchanged.iter().for_each(|at| entries[*at].flags.insert(Flags::UPTODATE));
+        if whole {
+            let is_left_out = |at: &usize| entries[*at].flags.contains(Flags::SKIP_WORKTREE);
+            self.outside = (0..entries.len()).filter(is_left_out).collect();
+        }
+        self.outside.iter().for_each(|at| entries[*at].flags.remove(LEFT_OUT));
     }
 
     /// Takes the marks off again: they hold for one scan.
     pub fn unmark(&self, index: &mut File) {
         let entries = index.entries_mut();
         self.unchanged.iter().for_each(|at| entries[*at].flags.remove(Flags::UPTODATE));
+        self.outside.iter().for_each(|at| entries[*at].flags.insert(LEFT_OUT));
     }
 
     fn add(&mut self, other: Self) {
         self.unchanged.extend(other.unchanged);
+        self.absent += other.absent;
+        self.outside.extend(other.outside);
         self.strangers.extend(other.strangers);
         self.is_odd |= other.is_odd;
     }
@@ -170,7 +184,11 @@ impl Walk<'_> {
         let mut dir = match opened {
             Ok(dir) => dir,
             // Its files are gone, and what is there instead is seen from above.
-            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if directory.above.is_some() => return Vec::new(),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if directory.above.is_some() => {
+                let entries = &self.index.entries()[directory.entries.clone()];
+                walked.absent += entries.iter().filter(|entry| entry.flags.contains(Flags::SKIP_WORKTREE)).count();
+                return Vec::new();
+            }
             Err(_) => {
                 walked.is_odd = true;
                 return Vec::new();
@@ -188,8 +206,14 @@ impl Walk<'_> {
             let Some(at) = child.file else { continue };
             let entry = &self.index.entries()[at];
             let found = |dir: &Dir| rustix::fs::statat(dir.fd()?, child.name, AtFlags::SYMLINK_NOFOLLOW);
-            if entry.flags.is_empty() && found(&dir).is_ok_and(|found| is_same(entry, &found, self.recorded)) {
-                walked.unchanged.push(at);
+            let is_left_out = entry.flags.contains(Flags::SKIP_WORKTREE);
+            match found(&dir) {
+                Ok(found) if is_same(entry, &found, self.recorded) && (entry.flags - LEFT_OUT).is_empty() => {
+                    walked.unchanged.push(at);
+                }
+                Err(Errno::NOENT) if is_left_out => walked.absent += 1,
+                _ if is_left_out => walked.outside.push(at),
+                _ => {}
             }
         }
         below.iter_mut().for_each(|below| below.above = Some(Arc::clone(&dir)));

@@ -340,84 +340,6 @@ fn submodule_links_are_left_alone() {
 }
 
 #[test]
-fn a_sparse_worktree_does_not_delete_what_it_leaves_out() {
-    for sparse_index in [false, true] {
-        let sandbox = Sandbox::new();
-        sandbox.write("repo/out/one", "1");
-        sandbox.write("repo/out/deep/two", "2");
-        sandbox.write("repo/zone/z", "z");
-        sandbox.commit("repo", "more");
-        let repo = sandbox.open("repo");
-        let root = sandbox.path("sparse");
-        sandbox.git("repo", &["worktree", "add", "-q", "--detach", "--no-checkout", root.to_str().unwrap()]);
-        let flag = if sparse_index { "--sparse-index" } else { "--no-sparse-index" };
-        sandbox.git(&root, &["sparse-checkout", "set", "--cone", flag, "src"]);
-        sandbox.git(&root, &["checkout", "-q"]);
-        assert!(!root.join("out").exists());
-        let mut worktree = Worktree::open(&repo, &root).unwrap();
-        assert!(worktree.scan().unwrap().is_empty());
-        fs::write(root.join("src/b.txt"), "changed").unwrap();
-        let written = record(&repo, &mut worktree);
-        assert_eq!(names(&written.paths), ["src/b.txt"]);
-        assert!(repo.tree_file(written.tree, &"out/deep/two".into()).unwrap().is_some());
-        // What an agent writes outside the cone is work all the same.
-        fs::create_dir_all(root.join("out/deep")).unwrap();
-        fs::write(root.join("out/deep/two"), "changed").unwrap();
-        let written = record(&repo, &mut worktree);
-        assert_eq!(names(&written.paths), ["out/deep/two"]);
-        let mut writer = repo.writer();
-        let commit = writer.commit(&spec(written.tree, &[repo.head().unwrap().commit], "turn")).unwrap();
-        writer.flush().unwrap();
-        worktree.follow(commit).unwrap();
-        assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
-        assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
-        assert!(!root.join("zone").exists());
-    }
-}
-
-#[test]
-fn what_rules_leave_out_is_not_there_and_stays_what_it_is() {
-    let sandbox = Sandbox::new();
-    sandbox.write("repo/.claude/settings.json", "{}");
-    sandbox.write("repo/deep/.claude/kept", "k");
-    sandbox.write("repo/old.txt", "old");
-    sandbox.commit("repo", "more");
-    let repo = sandbox.open("repo");
-    let config = fs::read(sandbox.path("repo/.git/config")).unwrap();
-    let rules = ["/*", "!/.claude/", "!/old.txt"].map(str::to_owned);
-    let root = sandbox.path("some of it");
-    let base = repo.head().unwrap().commit;
-    let mut worktree = Worktree::add_sparse(&repo, &root, base, &rules).unwrap();
-    assert!(!root.join(".claude").exists() && !root.join("old.txt").exists());
-    assert!(root.join("a.txt").is_file() && root.join("deep/.claude/kept").is_file());
-    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "", "git in the worktree sees nothing missing");
-    assert!(worktree.scan().unwrap().is_empty());
-    fs::write(root.join("a.txt"), "changed").unwrap();
-    let written = record(&repo, &mut worktree);
-    assert_eq!(names(&written.paths), ["a.txt"]);
-    let mut writer = repo.writer();
-    let commit = writer.commit(&spec(written.tree, &[base], "turn")).unwrap();
-    writer.flush().unwrap();
-    worktree.follow(commit).unwrap();
-    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
-    assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
-    worktree.restore(repo.tree_of(base).unwrap()).unwrap();
-    drop(worktree);
-    let mut worktree = Worktree::open(&repo, &root).unwrap();
-    worktree.accept(repo.tree_of(base).unwrap()).unwrap();
-    assert!(worktree.scan().unwrap().is_empty(), "also when it is opened again");
-    assert!(!root.join(".claude").exists() && !root.join("old.txt").exists());
-    for file in [".claude/settings.json", "old.txt"] {
-        assert!(repo.tree_file(written.tree, &file.into()).unwrap().is_some(), "{file}");
-    }
-    assert_eq!(fs::read(sandbox.path("repo/.git/config")).unwrap(), config, "the user's settings stay");
-    // An agent that makes what was left out has made it.
-    fs::create_dir(root.join(".claude")).unwrap();
-    fs::write(root.join(".claude/settings.json"), "{1}").unwrap();
-    assert_eq!(names(&record(&repo, &mut worktree).paths), [".claude/settings.json"]);
-}
-
-#[test]
 fn the_users_checkout_and_index_are_not_touched() {
     let sandbox = Sandbox::new();
     sandbox.write("repo/a.txt", "the user's own change\n");
@@ -607,19 +529,29 @@ fn a_worktree_can_be_handed_to_another_thread() {
 #[test]
 fn whatever_happens_to_files_trees_are_the_ones_git_add_writes() {
     let sandbox = Sandbox::new();
+    many_files(&sandbox);
+    let repo = sandbox.open("repo");
+    let worktree = sandbox.worktree(&repo);
+    change_in_rounds(&sandbox, &repo, worktree, 15);
+}
+
+/// Commits files in directories below each other.
+pub(super) fn many_files(sandbox: &Sandbox) {
     for at in 0..30 {
         sandbox.write(&format!("repo/d{}/e{}/f{at}", at % 3, at % 2), format!("{at}\n"));
         sandbox.write(&format!("repo/d{}/g{at}.o", at % 3), "");
     }
     sandbox.commit("repo", "more");
-    let repo = sandbox.open("repo");
-    let mut worktree = sandbox.worktree(&repo);
+}
+
+/// Changes files at random and compares each time.
+pub(super) fn change_in_rounds(sandbox: &Sandbox, repo: &Repo, mut worktree: Worktree, seed: u64) {
     let root = worktree.root().to_owned();
-    let mut random = fastrand::Rng::with_seed(15);
+    let mut random = fastrand::Rng::with_seed(seed);
     for round in 0..120 {
         let changes: Vec<String> = (0..random.usize(..4)).map(|_| change_something(&root, &mut random)).collect();
         let expected = sandbox.git_tree(&root);
-        let written = record(&repo, &mut worktree);
+        let written = record(repo, &mut worktree);
         assert_eq!(written.tree.to_string(), expected, "round {round}: {changes:?}");
         assert!(worktree.scan().unwrap().is_empty(), "round {round}: {changes:?}");
         // What is in the index stays in the tree when it is ignored later: git has to know the same files.
@@ -628,7 +560,7 @@ fn whatever_happens_to_files_trees_are_the_ones_git_add_writes() {
         writer.flush().unwrap();
         worktree.follow(commit).unwrap();
         if random.u8(..4) == 0 {
-            worktree = Worktree::open(&repo, &root).unwrap();
+            worktree = Worktree::open(repo, &root).unwrap();
         }
     }
 }

@@ -1,0 +1,161 @@
+//! Which files of a tree are left out of a worktree: by the sparse checkout the user has made of the repository, and by what
+//! pleach is told to leave out. Both are rules in the file git keeps for them, and are held from when it was read: no
+//! agent changes them while it works. The marks in an index only say which files came to be there all the same.
+
+use std::path::Path;
+
+use gix::bstr::{BString, ByteSlice as _};
+use gix::glob::pattern::Case;
+use gix::index::State;
+use gix::index::entry::{Flags, Mode};
+
+use super::Worktree;
+use crate::git::error::{Error, IoContext as _, LibraryContext as _};
+use crate::git::repo::Repo;
+
+/// The file in a worktree's git directory that has the rules.
+const FILE: &str = "info/sparse-checkout";
+
+/// The line between the repository's own rules and those that pleach adds.
+const ADDED: &[u8] = b"# pleach leaves out\n";
+
+/// The mark of a file that is left out; git writes it only with the second flag.
+pub(super) const LEFT_OUT: Flags = Flags::SKIP_WORKTREE.union(Flags::EXTENDED);
+
+/// The rules of one worktree.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Rules {
+    /// Those of the user's own sparse checkout, if there is one, and whether it is by directories.
+    own: Option<(BString, bool)>,
+    /// Those that pleach adds, a line each.
+    added: BString,
+    ignore_case: bool,
+}
+
+impl Rules {
+    /// The rules as they are kept.
+    pub fn read(repo: &Repo, git_dir: &Path, ignore_case: bool) -> Result<Self, Error> {
+        let path = git_dir.join(FILE);
+        let text = match std::fs::read(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(Self { ignore_case, ..Self::default() });
+            }
+            text => text.at("read", &path)?,
+        };
+        let (own, added) = split(&text);
+        let own = kind_of_own(repo, git_dir)?.map(|is_cone| (own.into(), is_cone));
+        Ok(Self { own, added: added.into(), ignore_case })
+    }
+
+    /// Writes the first rules of a worktree git has just made. A repository with a sparse checkout of its own has its rules
+    /// there already.
+    pub fn begin(git_dir: &Path, rules: &[String]) -> Result<(), Error> {
+        let own = std::fs::read(git_dir.join(FILE)).ok().filter(|own| !own.is_empty());
+        let rules = Self { own: own.map(|own| (own.into(), false)), added: lines(rules), ignore_case: false };
+        rules.write(git_dir)
+    }
+
+    fn write(&self, git_dir: &Path) -> Result<(), Error> {
+        let (file, new) = (git_dir.join(FILE), git_dir.join(format!("{FILE}.new")));
+        if self.is_empty() {
+            return match std::fs::remove_file(&file) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+                removed => removed.at("remove", &file),
+            };
+        }
+        let dir = git_dir.join("info");
+        std::fs::create_dir_all(&dir).at("create", &dir)?;
+        std::fs::write(&new, self.text()).at("write", &new)?;
+        std::fs::rename(&new, &file).at("write", &file)
+    }
+
+    /// Whether all files belong into the worktree.
+    pub fn is_empty(&self) -> bool {
+        self.own.is_none() && self.added.is_empty()
+    }
+
+    /// All rules; the last one that fits a path counts.
+    fn text(&self) -> Vec<u8> {
+        let own = self.own.as_ref().map_or(&b"/*\n"[..], |(own, _)| own);
+        match self.added.is_empty() {
+            true => own.to_owned(),
+            false => [own, ADDED, &self.added].concat(),
+        }
+    }
+
+    /// Marks what is left out of an index without such marks.
+    pub fn mark(&self, index: &mut State) -> Result<(), Error> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let is_cone = self.own.as_ref().is_some_and(|(_, is_cone)| *is_cone);
+        let case = if self.ignore_case { Case::Fold } else { Case::Sensitive };
+        gix::worktree::sparse::apply_patterns(index, &self.text(), Path::new(FILE), is_cone, case)
+            .doing("read the rules of a sparse checkout")
+    }
+
+    /// Of some paths, those that are left out.
+    pub fn leave_out(&self, paths: &[(BString, Mode)]) -> Result<Vec<BString>, Error> {
+        let mut index = State::new(gix::hash::Kind::Sha1);
+        for (path, mode) in paths {
+            let id = gix::ObjectId::null(index.object_hash());
+            index.dangerously_push_entry(Default::default(), id, Flags::empty(), *mode, path.as_bstr());
+        }
+        index.sort_entries();
+        self.mark(&mut index)?;
+        let left_out = index.entries().iter().filter(|entry| entry.flags.contains(Flags::SKIP_WORKTREE));
+        Ok(left_out.map(|entry| entry.path(&index).to_owned()).collect())
+    }
+}
+
+impl Worktree {
+    pub(super) fn ignores_case(&self) -> Result<bool, Error> {
+        Ok(self.handle.filesystem_options().doing("read git settings")?.ignore_case)
+    }
+}
+
+/// The rules of the repository, and those that pleach has added.
+fn split(text: &[u8]) -> (&[u8], &[u8]) {
+    text.split_once_str(ADDED).unwrap_or((text, b""))
+}
+
+fn lines(rules: &[String]) -> BString {
+    rules.iter().map(|rule| format!("{rule}\n")).collect::<String>().into()
+}
+
+/// Whether git takes its rules for a sparse checkout here, and if so, whether by directories. Asked of git: such settings
+/// may be the worktree's own, and they name no programs.
+fn kind_of_own(repo: &Repo, git_dir: &Path) -> Result<Option<bool>, Error> {
+    let args = ["config", "--type=bool", "--get-regexp", "^core\\.sparsecheckout(cone)?$"];
+    let found = repo.shared.program.run(git_dir, args)?.stdout;
+    let found = String::from_utf8_lossy(&found).into_owned();
+    // The last word counts.
+    let setting = |name: &str| found.lines().rev().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let is_sparse = setting("core.sparsecheckout") == Some("true");
+    Ok(is_sparse.then(|| setting("core.sparsecheckoutcone") != Some("false")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_rule_that_fits_counts_and_own_rules_stay_apart() {
+        let added = lines(&["!/.claude/".to_owned(), "!/old".to_owned()]);
+        let own = "/*\n!/*/\n/src/\n/.claude/\n";
+        let all = |path: &str| (BString::from(path), Mode::FILE);
+        let paths = [".claude/a", "a", "deep/old/b", "old/c", "src/.claude/d", "src/e"].map(all);
+        for (own, is_cone, expected) in [
+            (None, false, vec![".claude/a", "old/c"]),
+            (Some(own), false, vec![".claude/a", "deep/old/b", "old/c"]),
+            (Some(own), true, vec![".claude/a", "deep/old/b", "old/c"]),
+        ] {
+            let own = own.map(|own| (own.into(), is_cone));
+            let rules = Rules { own, added: added.clone(), ignore_case: false };
+            assert_eq!(rules.leave_out(&paths).unwrap(), expected);
+            assert_eq!(split(&rules.text()).1, added);
+        }
+        assert!(Rules::default().leave_out(&paths).unwrap().is_empty());
+        assert_eq!(split(b"/*\n"), (&b"/*\n"[..], &b""[..]));
+    }
+}

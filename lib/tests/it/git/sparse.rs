@@ -1,0 +1,195 @@
+//! Worktrees that have only some files of the tree: what is left out, what is made in its place, and what comes back.
+
+use std::fs;
+use std::path::Path;
+
+use pleach::git::{Repo, Worktree};
+use pleach::ids::CommitId;
+
+use super::worktree::{change_in_rounds, many_files};
+use super::{Sandbox, names, record, spec};
+
+#[test]
+fn a_sparse_worktree_does_not_delete_what_it_leaves_out() {
+    for sparse_index in [false, true] {
+        let sandbox = Sandbox::new();
+        sandbox.write("repo/out/one", "1");
+        sandbox.write("repo/out/deep/two", "2");
+        sandbox.write("repo/zone/z", "z");
+        sandbox.commit("repo", "more");
+        let repo = sandbox.open("repo");
+        let root = sandbox.path("sparse");
+        sandbox.git("repo", &["worktree", "add", "-q", "--detach", "--no-checkout", root.to_str().unwrap()]);
+        let flag = if sparse_index { "--sparse-index" } else { "--no-sparse-index" };
+        sandbox.git(&root, &["sparse-checkout", "set", "--cone", flag, "src"]);
+        sandbox.git(&root, &["checkout", "-q"]);
+        assert!(!root.join("out").exists());
+        let mut worktree = Worktree::open(&repo, &root).unwrap();
+        assert!(worktree.scan().unwrap().is_empty());
+        fs::write(root.join("src/b.txt"), "changed").unwrap();
+        let written = record(&repo, &mut worktree);
+        assert_eq!(names(&written.paths), ["src/b.txt"]);
+        assert!(repo.tree_file(written.tree, &"out/deep/two".into()).unwrap().is_some());
+        // What an agent writes outside the cone is work all the same.
+        fs::create_dir_all(root.join("out/deep")).unwrap();
+        fs::write(root.join("out/deep/two"), "changed").unwrap();
+        let written = record(&repo, &mut worktree);
+        assert_eq!(names(&written.paths), ["out/deep/two"]);
+        let mut writer = repo.writer();
+        let commit = writer.commit(&spec(written.tree, &[repo.head().unwrap().commit], "turn")).unwrap();
+        writer.flush().unwrap();
+        worktree.follow(commit).unwrap();
+        assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+        assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
+        assert!(!root.join("zone").exists());
+    }
+}
+
+#[test]
+fn what_rules_leave_out_is_not_there_and_stays_what_it_is() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/.claude/settings.json", "{}");
+    sandbox.write("repo/deep/.claude/kept", "k");
+    sandbox.write("repo/old.txt", "old");
+    sandbox.commit("repo", "more");
+    let repo = sandbox.open("repo");
+    let config = fs::read(sandbox.path("repo/.git/config")).unwrap();
+    let rules = ["!/.claude/", "!/old.txt"].map(str::to_owned);
+    let root = sandbox.path("some of it");
+    let base = repo.head().unwrap().commit;
+    let mut worktree = Worktree::add_sparse(&repo, &root, base, &rules).unwrap();
+    assert!(!root.join(".claude").exists() && !root.join("old.txt").exists());
+    assert!(root.join("a.txt").is_file() && root.join("deep/.claude/kept").is_file());
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "", "git in the worktree sees nothing missing");
+    assert!(worktree.scan().unwrap().is_empty());
+    fs::write(root.join("a.txt"), "changed").unwrap();
+    let written = record(&repo, &mut worktree);
+    assert_eq!(names(&written.paths), ["a.txt"]);
+    let mut writer = repo.writer();
+    let commit = writer.commit(&spec(written.tree, &[base], "turn")).unwrap();
+    writer.flush().unwrap();
+    worktree.follow(commit).unwrap();
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+    assert_eq!(sandbox.git(&root, &["write-tree"]), written.tree.to_string());
+    worktree.restore(repo.tree_of(base).unwrap()).unwrap();
+    drop(worktree);
+    let mut worktree = Worktree::open(&repo, &root).unwrap();
+    worktree.accept(repo.tree_of(base).unwrap()).unwrap();
+    assert!(worktree.scan().unwrap().is_empty(), "also when it is opened again");
+    assert!(!root.join(".claude").exists() && !root.join("old.txt").exists());
+    for file in [".claude/settings.json", "old.txt"] {
+        assert!(repo.tree_file(written.tree, &file.into()).unwrap().is_some(), "{file}");
+    }
+    assert_eq!(fs::read(sandbox.path("repo/.git/config")).unwrap(), config, "the user's settings stay");
+    // An agent that makes what was left out has made it.
+    fs::create_dir(root.join(".claude")).unwrap();
+    fs::write(root.join(".claude/settings.json"), "{1}").unwrap();
+    assert_eq!(names(&record(&repo, &mut worktree).paths), [".claude/settings.json"]);
+}
+
+/// Where most files are left out, what is made in their place is seen as git sees it.
+#[test]
+fn whatever_happens_in_a_sparse_worktree_trees_are_the_ones_git_add_writes() {
+    for (rules, seed) in [(&["--cone", "d0/e0", "d1"][..], 5), (&["--no-cone", "/*", "!/d1/", "!/d2/e1/", "!f3"], 6)] {
+        let sandbox = Sandbox::new();
+        many_files(&sandbox);
+        let repo = sandbox.open("repo");
+        let root = sandbox.path("sparse");
+        sandbox.git("repo", &["worktree", "add", "-q", "--detach", "--no-checkout", root.to_str().unwrap()]);
+        sandbox.git(&root, &[&["sparse-checkout", "set"], rules].concat());
+        sandbox.git(&root, &["checkout", "-q"]);
+        change_in_rounds(&sandbox, &repo, Worktree::open(&repo, &root).unwrap(), seed);
+    }
+}
+
+/// A worktree without `.claude/` and `old.txt`.
+fn some_of_it(sandbox: &Sandbox, repo: &Repo) -> (Worktree, CommitId) {
+    sandbox.write("repo/.claude/settings.json", "{}");
+    sandbox.write("repo/old.txt", "old");
+    sandbox.commit("repo", "more");
+    let base = repo.head().unwrap().commit;
+    let rules = ["!/.claude/", "!/old.txt"].map(str::to_owned);
+    (Worktree::add_sparse(repo, &sandbox.path("some"), base, &rules).unwrap(), base)
+}
+
+#[test]
+fn marks_the_agent_takes_off_remove_nothing() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let (mut worktree, _) = some_of_it(&sandbox, &repo);
+    let root = worktree.root().to_owned();
+    sandbox.git(&root, &["update-index", "--no-skip-worktree", "old.txt", ".claude/settings.json"]);
+    assert!(worktree.scan().unwrap().is_empty());
+    assert!(Worktree::open(&repo, &root).unwrap().scan().unwrap().is_empty());
+    fs::remove_file(worktree.git_dir().join("index")).unwrap();
+    assert!(Worktree::open(&repo, &root).unwrap().scan().unwrap().is_empty());
+    sandbox.git(&root, &["reset", "-q"]);
+    assert!(Worktree::open(&repo, &root).unwrap().scan().unwrap().is_empty());
+}
+
+#[test]
+fn what_was_made_in_a_node_that_goes_on_is_there_again() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let (mut worktree, base) = some_of_it(&sandbox, &repo);
+    let root = worktree.root().to_owned();
+    fs::create_dir(root.join(".claude")).unwrap();
+    fs::write(root.join(".claude/notes"), "n").unwrap();
+    fs::write(root.join("old.txt"), "new").unwrap();
+    let written = record(&repo, &mut worktree);
+    assert_eq!(names(&written.paths), [".claude/notes", "old.txt"]);
+    fs::remove_dir_all(root.join(".claude")).unwrap();
+    fs::write(root.join("old.txt"), "spoilt").unwrap();
+    drop(worktree);
+    let mut worktree = Worktree::open(&repo, &root).unwrap();
+    worktree.reset_to(base, written.tree).unwrap();
+    assert_eq!(fs::read_to_string(root.join(".claude/notes")).unwrap(), "n");
+    assert_eq!(fs::read_to_string(root.join("old.txt")).unwrap(), "new");
+    assert!(!root.join(".claude/settings.json").exists());
+    // It can be removed like any other file, and another start leaves out again what was there before.
+    fs::remove_file(root.join("old.txt")).unwrap();
+    assert_eq!(names(&record(&repo, &mut worktree).paths), ["old.txt"]);
+    worktree.reset_to(base, repo.tree_of(base).unwrap()).unwrap();
+    assert!(!root.join(".claude").exists() && !root.join("old.txt").exists());
+    assert!(worktree.scan().unwrap().is_empty());
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+}
+
+#[test]
+fn what_a_setup_makes_of_a_file_that_is_left_out_comes_back() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let (mut worktree, base) = some_of_it(&sandbox, &repo);
+    let (root, tree) = (worktree.root().to_owned(), repo.tree_of(base).unwrap());
+    fs::write(root.join("old.txt"), "set up").unwrap();
+    worktree.set_up(true).unwrap();
+    assert!(worktree.scan().unwrap().is_empty());
+    for spoil in [|path: &Path| fs::write(path, "x"), |path: &Path| fs::remove_file(path)] {
+        spoil(&root.join("old.txt")).unwrap();
+        worktree.restore(tree).unwrap();
+        assert_eq!(fs::read_to_string(root.join("old.txt")).unwrap(), "set up");
+        assert!(worktree.scan().unwrap().is_empty());
+    }
+}
+
+#[test]
+fn what_comes_under_a_rule_with_another_tree_is_not_there() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let (mut worktree, base) = some_of_it(&sandbox, &repo);
+    let root = worktree.root().to_owned();
+    sandbox.write("repo/.claude/new", "n");
+    sandbox.write("repo/.claude/settings.json", "{1}");
+    sandbox.write("repo/new", "n");
+    sandbox.commit("repo", "later");
+    let later = repo.head().unwrap().commit;
+    for commit in [later, base, later] {
+        let tree = repo.tree_of(commit).unwrap();
+        worktree.reset_to(commit, tree).unwrap();
+        assert!(!root.join(".claude").exists());
+        assert_eq!(root.join("new").exists(), commit == later);
+        assert!(worktree.scan().unwrap().is_empty());
+        assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+        assert_eq!(sandbox.git(&root, &["write-tree"]), tree.to_string());
+    }
+}
