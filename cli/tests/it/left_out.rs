@@ -99,3 +99,22 @@ fn what_comes_under_a_rule_later_is_left_out_as_well() {
         assert_eq!(garden.files("main"), files);
     }
 }
+
+#[test]
+fn a_changed_exclude_counts_in_worktrees_that_are_there() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003", "T004"]));
+    garden.agent(LOOKS, APPROVES);
+    garden.commit("out/g", "g\n");
+    garden.commit("CLAUDE.md", "c\n");
+    let all = ["CLAUDE.md", "README.md", "out/g", "task-tree.json"];
+    assert_eq!(seen(&garden, "T001"), all);
+    garden.configure("worktrees: {exclude: [out/]}\n");
+    assert_eq!(seen(&garden, "T002"), ["CLAUDE.md", "README.md", "T001.txt", "task-tree.json"]);
+    garden.configure("worktrees: {exclude: [CLAUDE.md]}\n");
+    assert_eq!(seen(&garden, "T003"), ["README.md", "T001.txt", "T002.txt", "out/g", "task-tree.json"]);
+    garden.configure("");
+    let files = ["CLAUDE.md", "README.md", "T001.txt", "T002.txt", "T003.txt", "out/g", "task-tree.json"];
+    assert_eq!(seen(&garden, "T004"), files);
+    assert_eq!(garden.refs("refs/pleach/keep/"), Vec::<String>::new(), "nothing looked like work");
+    assert_eq!((garden.file("main", "out/g"), garden.file("main", "CLAUDE.md")), ("g".into(), "c".into()));
+}

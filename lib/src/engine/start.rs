@@ -154,7 +154,11 @@ impl Session {
         let mut copy =
             WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (carries, at))?;
         copy.hear(self.branch_news());
-        let kept = tokio::task::block_in_place(|| copy.recover())?;
+        let kept = tokio::task::block_in_place(|| {
+            let kept = copy.recover()?;
+            copy.leave_out(&self.engine.worktrees.left_out())?;
+            Ok::<_, Error>(kept)
+        })?;
         self.warnings.extend(copy.tie()?.iter().map(|place| made_way(place)));
         self.copy = Some(copy);
         // A working copy whose setup failed or was cut short is there, but not ready.

@@ -419,6 +419,12 @@ impl WorkingCopy {
         Ok(kept.map(|(name, _)| name))
     }
 
+    /// Leaves out what these rules say, where the working copy was made with others. Only after [`WorkingCopy::recover`]:
+    /// nothing in it must be uncommitted.
+    pub fn leave_out(&mut self, rules: &[String]) -> Result<(), Error> {
+        Ok(self.worktree.leave_out(rules, self.at.base)?)
+    }
+
     /// Whether HEAD is a step of some task and the files are those of that step: the record of its session has them.
     fn stands_at_a_step(&mut self) -> Result<bool, Error> {
         let Some(Head { commit, branch: None }) = self.worktree.agent_head()? else { return Ok(false) };

@@ -113,6 +113,21 @@ impl Cache {
         paths
     }
 
+    /// The paths that are left out.
+    pub fn left_out(&mut self) -> BTreeSet<BString> {
+        let index = &*self.index();
+        let marked = index.entries().iter().filter(|entry| entry.flags.contains(Flags::SKIP_WORKTREE));
+        marked.map(|entry| entry.path(index).to_owned()).collect()
+    }
+
+    /// Marks what the rules leave out, whatever came to be there before.
+    pub fn mark_anew(&mut self, rules: &Rules) -> Result<(), Error> {
+        self.sparse = !rules.is_empty();
+        let index = self.index();
+        index.entries_mut().iter_mut().for_each(|entry| entry.flags.remove(LEFT_OUT));
+        rules.mark(index)
+    }
+
     /// Takes what another tree has, and leaves out of it what the rules say.
     pub fn turn_to(&mut self, entries: Vec<(BString, Option<Known>)>, rules: &Rules) -> Result<(), Error> {
         let there = entries.iter().filter_map(|(path, known)| Some((path.clone(), known.as_ref()?.mode)));

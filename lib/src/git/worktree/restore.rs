@@ -95,7 +95,7 @@ impl Worktree {
     }
 
     /// Removes a file that is in no tree, and the directories it leaves empty.
-    fn remove_new(&self, path: &BStr) -> Result<(), Error> {
+    pub(super) fn remove_new(&self, path: &BStr) -> Result<(), Error> {
         let place = self.place(path);
         remove_file(&place)?;
         for parent in place.ancestors().skip(1).take_while(|parent| *parent != self.root) {

@@ -10,8 +10,10 @@ use gix::index::State;
 use gix::index::entry::{Flags, Mode};
 
 use super::Worktree;
+use super::cache::Known;
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::repo::Repo;
+use crate::ids::CommitId;
 
 /// The file in a worktree's git directory that has the rules.
 const FILE: &str = "info/sparse-checkout";
@@ -109,6 +111,31 @@ impl Rules {
 }
 
 impl Worktree {
+    /// Leaves out what these rules say beyond the repository's own, and nothing that others said before. Files that come
+    /// to be left out go, others come back. Does nothing where that is so already; else nothing must be uncommitted, and
+    /// HEAD and index come to `base`.
+    pub fn leave_out(&mut self, rules: &[String], base: CommitId) -> Result<(), Error> {
+        let added = lines(rules);
+        if added == self.rules.added {
+            return Ok(());
+        }
+        let scan = self.scan()?;
+        let before = self.cache.left_out();
+        self.rules.added = added;
+        self.cache.mark_anew(&self.rules)?;
+        // In this order, being cut short anywhere makes no file look as if somebody had removed it.
+        self.reset_to(base, self.tree)?;
+        self.rules.write(&self.git_dir)?;
+        for path in self.cache.left_out().difference(&before).filter(|path| !scan.candidates.contains(*path)) {
+            match self.cache.known(path.as_bstr()) {
+                // Its files are those of another repository.
+                Some(Known { mode: Mode::COMMIT, .. }) => {}
+                _ => self.remove_new(path.as_bstr())?,
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn ignores_case(&self) -> Result<bool, Error> {
         Ok(self.handle.filesystem_options().doing("read git settings")?.ignore_case)
     }

@@ -193,3 +193,45 @@ fn what_comes_under_a_rule_with_another_tree_is_not_there() {
         assert_eq!(sandbox.git(&root, &["write-tree"]), tree.to_string());
     }
 }
+
+#[test]
+fn other_rules_come_beside_the_repositorys_own() {
+    for own in [None, Some("--cone"), Some("--no-cone")] {
+        let sandbox = Sandbox::new();
+        sandbox.write("repo/out/o", "o");
+        sandbox.write("repo/src/deep/d", "d");
+        sandbox.commit("repo", "more");
+        if let Some(kind) = own {
+            let rules: &[&str] = if kind == "--cone" { &["src"] } else { &["/*", "!/out/"] };
+            sandbox.git("repo", &[&["sparse-checkout", "set", kind], rules].concat());
+        }
+        let repo = sandbox.open("repo");
+        let base = repo.head().unwrap().commit;
+        let root = sandbox.path("some");
+        let mut worktree = Worktree::add(&repo, &root, base).unwrap();
+        let there = || -> Vec<&str> {
+            let all = ["a.txt", "out/o", "run.sh", "src/b.txt", "src/deep/d"];
+            all.into_iter().filter(|path| root.join(path).exists()).collect()
+        };
+        let all = there();
+        assert_eq!(all.contains(&"out/o"), own.is_none());
+        for (rules, left_out) in [
+            (&["!/src/deep/", "!/a.txt"][..], &["a.txt", "src/deep/d"][..]),
+            (&["!/src/"], &["src/b.txt", "src/deep/d"]),
+            (&[], &[]),
+            (&["!/run.sh"], &["run.sh"]),
+        ] {
+            let rules: Vec<String> = rules.iter().map(|rule| (*rule).to_owned()).collect();
+            worktree.leave_out(&rules, base).unwrap();
+            let expected: Vec<&str> = all.iter().copied().filter(|path| !left_out.contains(path)).collect();
+            assert_eq!(there(), expected, "{own:?} {rules:?}");
+            assert!(worktree.scan().unwrap().is_empty());
+            assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
+            // Also for whoever opens it next, and for git where it keeps to rules by itself.
+            worktree = Worktree::open(&repo, &root).unwrap();
+            sandbox.git(&root, &["reset", "-q", "--hard"]);
+            assert!(worktree.scan().unwrap().is_empty());
+            assert_eq!(there(), expected, "{own:?} {rules:?}");
+        }
+    }
+}
