@@ -391,6 +391,37 @@ fn large_files_are_held_back_with_a_warning() {
 }
 
 #[test]
+fn what_was_held_back_stays_when_a_node_that_must_not_write_is_undone() {
+    let env = TestEnv::with_repo();
+    let many = "mkdir gen; for i in $(seq 5001); do : > gen/$i; done; echo real > real; truncate -s 51M big";
+    let look = |id: &str, command: &str| tool(id, command).replace("[", "[write=false, ");
+    let dot = graph(
+        "held",
+        &(tool("work", many)
+            + &look("look", "test -e real -a -e gen/17")
+            + &look("write", "echo bad > junk; echo bad > gen/17; rm gen/18")
+            + " ask [shape=hexagon, label=\"Go on?\"]\n"
+            + &tool("after", "cat real gen/16; test ! -e junk; stat -c %s big; ls gen > ls; rm -r gen")
+            + "start -> work -> look -> write -> ask; ask -> after [label=\"Yes\"]; ask -> exit [label=\"No\"]"
+            + "\nafter -> exit"),
+    );
+    let ran = env.run(&dot, &[]).expect(4);
+    assert!(!ran.stderr.contains("`look` must not write"), "{ran}");
+    let undone = "`write` must not write; its changes (`gen/17`, `junk`) were undone and kept at";
+    assert!(ran.stderr.contains(undone), "{ran}");
+    let lost = "`write` must not write, and changed what no commit has: `gen/17`, `gen/18` cannot be brought back";
+    assert!(ran.stderr.contains(lost), "{ran}");
+    let kept = format!("refs/pleach/keep/{}-1", env.session());
+    assert_eq!(env.git(&["ls-tree", "-r", "--name-only", &kept]), "README.md\ngen/17\njunk");
+    assert_eq!(env.git(&["show", &format!("{kept}:gen/17")]), "bad");
+    env.resume(&["--answer", "ask=Yes"]).expect(0);
+    assert_eq!(env.files(), ["README.md", "ls", "real"], "what is not too much any more is committed");
+    assert_eq!(env.committed("ls").lines().count(), 4999);
+    let one_of_ours = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
+    assert_eq!(one_of_ours, kept, "nothing else had to be kept");
+}
+
+#[test]
 fn a_repository_inside_is_not_committed() {
     let env = TestEnv::with_repo();
     let ran = env.run(&one("git init --quiet inner && echo 1 > inner/file && echo 2 > two && mkdir plain && echo 3 > plain/.gitkeep"), &[]).expect(0);

@@ -206,3 +206,25 @@ fn what_an_agent_itself_commits_is_committed_though_the_setup_has_made_it() {
     assert_eq!(env.git(&["diff", "--name-only", &format!("{}^2", env.branch()), &env.branch()]), "");
     assert_eq!(kept(&env), "");
 }
+
+#[test]
+fn what_a_setup_makes_that_is_too_large_to_commit_stays() {
+    let env = world();
+    env.configure("worktrees: {setup: 'truncate -s 51M model.bin'}\n");
+    let check = tool("check", "echo x > junk").replace("[", "[write=false, ");
+    let dot = graph(
+        "two",
+        &(tool("first", "echo 1 > one")
+            + &check
+            + " ask [shape=hexagon, label=\"Go on?\"]\n"
+            + &tool("last", "stat -c %s model.bin > seen")
+            + "start -> first -> check -> ask; ask -> last [label=\"Yes\"]; ask -> exit [label=\"No\"]; last -> exit"),
+    );
+    let ran = env.run(&dot, &[]).expect(4);
+    assert!(ran.stderr.contains("has changed what git does not ignore: `model.bin`;"), "{ran}");
+    assert!(!ran.stderr.contains("is not committed"), "nobody's work is held back: {ran}");
+    env.resume(&["--answer", "ask=Yes"]).expect(0);
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [["one"], ["seen"]]);
+    assert_eq!(env.committed("seen"), "53477376");
+}

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use jiff::Timestamp;
 
 use super::guard::{Guard, Watch};
+use super::held::Held;
 use super::names::branch_ref;
 use super::{Error, keep};
 use crate::event::Commits;
@@ -40,7 +41,7 @@ pub struct WorkingCopy {
     /// A scan has found nothing but what is recorded, and nobody else has run in it since.
     settled: bool,
     /// The files that were left out of the newest commits.
-    held_back: BTreeSet<RepoPath>,
+    held: Held,
 }
 
 /// The commits a working copy stands at.
@@ -91,6 +92,15 @@ pub struct Change {
     pub warnings: Vec<String>,
 }
 
+/// What became of the changes of a node that must not write.
+#[derive(Debug)]
+pub struct Undone {
+    /// The ref they were saved under, and their paths, if there were any.
+    pub kept: Option<(String, Vec<RepoPath>)>,
+    /// Files it changed or removed that were in no commit before: what they were cannot be brought back.
+    pub lost: Vec<RepoPath>,
+}
+
 /// Who made a turn's changes, and how its commit reads.
 pub struct Author<'a> {
     /// The facts that become trailers.
@@ -120,8 +130,9 @@ impl WorkingCopy {
         (carries, at): (Commits, Position),
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
-        let (seen, behind, settled, held_back) = (None, None, false, BTreeSet::new());
-        Ok(Self { repo, name, branch, session, worktree, carries, at, watch, seen, behind, settled, held_back })
+        let held = Held::read(worktree.git_dir(), &session);
+        let (seen, behind, settled) = (None, None, false);
+        Ok(Self { repo, name, branch, session, worktree, carries, at, watch, seen, behind, settled, held })
     }
 
     /// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
@@ -129,13 +140,14 @@ impl WorkingCopy {
     pub fn hand_over(&mut self, session: SessionId, branch: BranchName, at: Position) -> Result<Option<String>, Error> {
         let kept = match self.settled {
             true => None,
-            false => self.keep_uncommitted("the working copy goes to another session")?,
+            false => self.keep_uncommitted("the working copy goes to another session", &BTreeSet::new())?,
         };
         // The next task mostly begins where the one before it has ended: nothing has to be written then.
         let head = Some(Head { commit: at.base, branch: None });
         let is_there = kept.is_none() && at.base == at.tip && at.base == self.at.base && at.tip == self.at.tip;
         let is_there = is_there && self.worktree.agent_head()? == head;
         (self.session, self.branch, self.at) = (session, branch, at);
+        self.held.retain(&self.session, &BTreeSet::new())?;
         // Between two sessions the target may have moved, by us.
         self.forget_look();
         self.watch.renew();
@@ -190,7 +202,7 @@ impl WorkingCopy {
 
     /// How many files of it are not committed, though they are new or changed: too large, or no files git can hold.
     pub fn held_back(&self) -> usize {
-        self.held_back.len()
+        self.held.files().len()
     }
 
     /// The commits it stands at.
@@ -230,10 +242,7 @@ impl WorkingCopy {
             (None, None) => self.worktree.scan()?,
         };
         let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::default())?;
-        if is_whole {
-            self.held_back.clear();
-        }
-        self.held_back.extend(written.held_back.into_iter().map(|held| held.path));
+        self.held.extend(&self.session, written.held_back, is_whole)?;
         Ok(Change {
             writer,
             commit: None,
@@ -364,14 +373,30 @@ impl WorkingCopy {
         self.take(commit, tree)
     }
 
-    /// Undoes what a node that must not write has written, after saving it. Returns the ref it was saved under and
-    /// the paths.
-    pub fn undo(&mut self, node: &NodeId) -> Result<Option<(String, Vec<RepoPath>)>, Error> {
-        let kept = self.keep_uncommitted(&format!("`{node}` must not write"))?;
+    /// Undoes what a node that must not write has written, after saving it. What was held back before it stays.
+    pub fn undo(&mut self, node: &NodeId) -> Result<Undone, Error> {
+        let spared = self.spared()?;
+        let kept = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?;
         if kept.is_some() {
-            self.worktree.reset_to(self.at.base, self.tree()?)?;
+            self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
         }
-        Ok(kept)
+        let lost = self.held.files().keys().filter(|path| !spared.contains(*path)).cloned().collect();
+        self.held.retain(&self.session, &spared)?;
+        Ok(Undone { kept, lost })
+    }
+
+    /// What was held back and is as it was then.
+    fn spared(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
+        let mut spared: BTreeSet<RepoPath> = self.held.files().keys().cloned().collect();
+        // A node that starts over goes back to its base, where something else may have been in the same place.
+        for commit in [self.at.base, self.at.tip] {
+            if !spared.is_empty() {
+                self.worktree.accept(self.repo.tree_of(commit)?)?;
+                let untouched = self.worktree.untouched(self.held.files());
+                spared.retain(|path| untouched.contains(path));
+            }
+        }
+        Ok(spared)
     }
 
     /// The commit HEAD stands at, when only HEAD leads to it: an agent's own, which a reset would lose.
@@ -411,11 +436,14 @@ impl WorkingCopy {
     /// Brings files, HEAD and index to the newest recorded commit after a crash, or after work for another task,
     /// saving first what is not committed. Returns the ref it was saved under.
     pub fn recover(&mut self) -> Result<Option<String>, Error> {
-        let kept = match self.stands_at_a_step()? {
+        let is_recorded = self.stands_at_a_step()?;
+        let spared = self.spared()?;
+        let kept = match is_recorded {
             true => None,
-            false => self.keep_uncommitted("resume after a crash")?,
+            false => self.keep_uncommitted("resume after a crash", &spared)?,
         };
-        self.worktree.reset_to(self.at.base, self.tree()?)?;
+        self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
+        self.held.retain(&self.session, &spared)?;
         Ok(kept.map(|(name, _)| name))
     }
 
@@ -437,14 +465,20 @@ impl WorkingCopy {
         Ok(self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?.tree == commit.tree)
     }
 
-    /// Saves what no recorded commit has. Returns the ref, and the paths.
-    fn keep_uncommitted(&mut self, reason: &str) -> Result<Option<(String, Vec<RepoPath>)>, Error> {
+    /// Saves what no recorded commit has, but for some files. Returns the ref, and the paths.
+    fn keep_uncommitted(
+        &mut self,
+        reason: &str,
+        spared: &BTreeSet<RepoPath>,
+    ) -> Result<Option<(String, Vec<RepoPath>)>, Error> {
         let mut writer = self.repo.writer();
-        let scan = self.worktree.scan()?;
+        let mut scan = self.worktree.scan()?;
+        self.worktree.spare(&mut scan, spared);
         let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
         let own = self.lost_head()?;
-        self.settled = written.tree == self.tree()? && own.is_none();
-        if self.settled {
+        let is_recorded = written.tree == self.tree()? && own.is_none();
+        self.settled = is_recorded && spared.is_empty();
+        if is_recorded {
             return Ok(None);
         }
         let parents: Vec<CommitId> = std::iter::once(self.at.tip).chain(own).collect();
@@ -485,7 +519,8 @@ impl WorkingCopy {
     /// Lays the files of a tree over the working copy. They are what the next turn finds changed.
     pub fn lay(&mut self, tree: TreeId) -> Result<(), Error> {
         self.settled = false;
-        self.worktree.restore(tree)?;
+        let spared = self.spared()?;
+        self.worktree.restore_but(tree, &spared)?;
         Ok(())
     }
 
@@ -517,7 +552,8 @@ impl WorkingCopy {
         if self.carries == Commits::Turns {
             self.at.branch = commit;
         }
-        self.worktree.reset_to(commit, self.repo.tree_of(commit)?)?;
+        let spared = self.spared()?;
+        self.worktree.reset_but(commit, self.repo.tree_of(commit)?, &spared)?;
         Ok(())
     }
 }

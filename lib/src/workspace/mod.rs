@@ -3,13 +3,14 @@
 mod copy;
 mod disk;
 mod guard;
+mod held;
 mod keep;
 mod lock;
 mod names;
 mod scratch;
 mod settings;
 
-pub use copy::{Author, BranchNews, Change, Position, WorkingCopy};
+pub use copy::{Author, BranchNews, Change, Position, Undone, WorkingCopy};
 pub use disk::free_space;
 pub use guard::{Guard, Trespass, Watch};
 pub use keep::{KEEP, save as keep};

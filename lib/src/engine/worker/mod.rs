@@ -255,8 +255,17 @@ impl Worker {
             return Ok(outcome);
         }
         let node = self.node.id.clone();
-        if let Some((kept, paths)) = block(|| self.copy.undo(&node))? {
-            let listed = paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+        let undone = block(|| self.copy.undo(&node))?;
+        let listed =
+            |paths: &[RepoPath]| paths.iter().take(5).map(|path| format!("`{path}`")).collect::<Vec<_>>().join(", ");
+        if !undone.lost.is_empty() {
+            let lost = listed(&undone.lost);
+            warnings.push(format!(
+                "`{node}` must not write, and changed what no commit has: {lost} cannot be brought back"
+            ));
+        }
+        if let Some((kept, paths)) = undone.kept {
+            let listed = listed(&paths);
             let listed = if listed.is_empty() { "its commits".to_owned() } else { format!("its changes ({listed})") };
             warnings.push(format!("`{node}` must not write; {listed} were undone and kept at {kept}"));
         }

@@ -10,7 +10,7 @@ use gix::index::entry::{Mode, Stat};
 use super::cache::Known;
 use super::filters::Filters;
 use super::scan::parents;
-use super::{Scan, Worktree};
+use super::{Scan, Seen, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::{BlobId, TreeId};
 use crate::git::object::EntryKind;
@@ -44,6 +44,8 @@ pub struct HeldBack {
     pub path: RepoPath,
     /// Why.
     pub reason: Held,
+    /// What it looked like, unless it is gone by now.
+    pub seen: Option<Seen>,
 }
 
 /// Why a file was not committed.
@@ -126,7 +128,8 @@ impl Worktree {
                 Found::File(known) => entries.push((path.clone(), Some(known))),
                 Found::Held(reason) => {
                     held.push(path);
-                    held_back.push(HeldBack { path: RepoPath::new(path.to_vec()), reason });
+                    let seen = Seen::at(&self.place(path.as_bstr()));
+                    held_back.push(HeldBack { path: RepoPath::new(path.to_vec()), reason, seen });
                 }
                 Found::Gone | Found::Same => {}
             }

@@ -15,6 +15,7 @@ mod own;
 mod restore;
 mod rules;
 mod scan;
+mod seen;
 mod set_up;
 mod untracked;
 mod walk;
@@ -31,6 +32,7 @@ pub use files::{Held, HeldBack, Limits, Written};
 pub use restore::Restored;
 pub(crate) use restore::remove_directory;
 pub use scan::Scan;
+pub use seen::Seen;
 
 use super::diff::{Change, ChangeKind};
 use super::error::Error;

@@ -1,5 +1,6 @@
 //! Making the files of a worktree equal to a tree.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -31,9 +32,16 @@ impl Worktree {
     /// one stands where a file of the tree belongs, and so does what the worktree was set up with. Save what is to be kept
     /// first.
     pub fn restore(&mut self, tree: TreeId) -> Result<Restored, Error> {
+        self.restore_but(tree, &BTreeSet::new())
+    }
+
+    /// As [`Worktree::restore`], but for some files that are in no tree and stay as they are: see
+    /// [`Worktree::untouched`].
+    pub fn restore_but(&mut self, tree: TreeId, spared: &BTreeSet<RepoPath>) -> Result<Restored, Error> {
         self.restore_link()?;
         self.accept(tree)?;
-        let scan = self.scan()?;
+        let mut scan = self.scan()?;
+        self.spare(&mut scan, spared);
         let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
         let mut wanted: Vec<(BString, Known)> = Vec::new();
         let mut begun: Vec<(BString, Known)> = Vec::new();
@@ -79,11 +87,16 @@ impl Worktree {
     /// As [`Worktree::restore`], with HEAD and index at `base`: what an agent sees that goes on in the middle of a
     /// node, with its work so far as uncommitted changes.
     pub fn reset_to(&mut self, base: CommitId, tree: TreeId) -> Result<Restored, Error> {
+        self.reset_but(base, tree, &BTreeSet::new())
+    }
+
+    /// As [`Worktree::reset_to`], but for some files that stay as they are.
+    pub fn reset_but(&mut self, base: CommitId, tree: TreeId, spared: &BTreeSet<RepoPath>) -> Result<Restored, Error> {
         self.restore_link()?;
         self.clear_locks()?;
         let base_tree = self.repo.tree_of(base)?;
         self.accept_work(base_tree, tree)?;
-        let done = self.restore(tree)?;
+        let done = self.restore_but(tree, spared)?;
         self.set_head(base, "pleach: go back to the node's base")?;
         if base_tree == tree {
             self.write_index()?;

@@ -11,7 +11,7 @@ use super::cache::Known;
 use super::files::Found;
 use super::filters::Filters;
 use super::scan::parents;
-use super::{Limits, Scan, Worktree};
+use super::{Limits, Scan, Seen, Worktree};
 use crate::git::error::{Error, IoContext as _};
 use crate::ids::RepoPath;
 
@@ -31,9 +31,17 @@ pub(super) struct Made {
     /// What the tree had.
     of: Option<Object>,
     /// What it is.
-    is: Option<Object>,
+    is: Is,
     /// Its stat when it was last seen to be that.
     stat: Option<Stat>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Is {
+    Gone,
+    File(Object),
+    /// Too large for a commit, or nothing git can read. It is not brought back once somebody has changed or removed it.
+    Unread(Seen),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,12 +81,15 @@ impl Worktree {
                 None => &mut passing,
             };
             let (is, stat) = match self.read(path.as_bstr(), &mut filters, writer, &Limits::default())? {
-                Found::File(known) => (Some(Object::from(known.clone())), Some(known.stat)),
-                Found::Gone => (None, None),
-                // What is not committed anyway says so by itself.
-                Found::Same | Found::Held(_) => continue,
+                Found::File(known) => (Is::File(known.clone().into()), Some(known.stat)),
+                Found::Gone => (Is::Gone, None),
+                Found::Held(_) => match Seen::at(&self.place(path.as_bstr())) {
+                    Some(seen) => (Is::Unread(seen), None),
+                    None => continue,
+                },
+                Found::Same => continue,
             };
-            if of != is {
+            if of.map_or(Is::Gone, Is::File) != is {
                 self.begun.insert(path.clone(), Made { of, is, stat });
             }
         }
@@ -104,9 +115,15 @@ impl Worktree {
         let mut seen = Vec::new();
         for path in &scan.candidates {
             let Some(made) = self.begun_at(path.as_bstr()) else { continue };
+            if let Is::Unread(look) = made.is {
+                if self.leads_to(path.as_bstr()) && Seen::at(&self.place(path.as_bstr())) == Some(look) {
+                    seen.push((path.clone(), None));
+                }
+                continue;
+            }
             let metadata = gix::index::fs::Metadata::from_path_no_follow(&self.place(path.as_bstr())).ok();
             let stat = metadata.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
-            if made.is.is_some() && stat.is_some() && made.stat == stat {
+            if made.is != Is::Gone && stat.is_some() && made.stat == stat {
                 seen.push((path.clone(), made.stat));
                 continue;
             }
@@ -116,10 +133,10 @@ impl Worktree {
             };
             let mut passing = self.repo.writer();
             match self.read(path.as_bstr(), filters, &mut passing, &Limits::default())? {
-                Found::File(known) if made.is == Some(known.clone().into()) => {
+                Found::File(known) if made.is == Is::File(known.clone().into()) => {
                     seen.push((path.clone(), Some(known.stat)));
                 }
-                Found::Gone if made.is.is_none() => seen.push((path.clone(), None)),
+                Found::Gone if made.is == Is::Gone => seen.push((path.clone(), None)),
                 _ => {}
             }
         }
@@ -149,15 +166,16 @@ impl Worktree {
     }
 
     fn is_removed(&self, path: &BStr) -> bool {
-        self.made_of_tree(path).is_some_and(|made| made.is.is_none())
+        self.made_of_tree(path).is_some_and(|made| made.is == Is::Gone)
     }
 
     /// What the setup has made of a file, where the tree still is as it was then and the content is still there. Within
     /// it, none stands for a file it removed.
     pub(super) fn begun_with(&self, path: &BStr) -> Option<Option<Known>> {
         match self.begun_at(path)?.is {
-            None => Some(None),
-            Some(Object { id, mode }) => {
+            Is::Gone => Some(None),
+            Is::Unread(_) => None,
+            Is::File(Object { id, mode }) => {
                 self.handle.has_object(id).then_some(Some(Known { id, mode, stat: Stat::default() }))
             }
         }
@@ -168,19 +186,25 @@ impl Worktree {
         let is_gone = |path: &BStr| !self.leads_to(path) || self.place(path).symlink_metadata().is_err();
         let new = self.begun.iter().filter(|(path, made)| {
             let is_unseen = made.of.is_none() || self.cache.is_skipped(path.as_bstr());
-            is_unseen && made.is.is_some() && is_gone(path.as_bstr())
+            is_unseen && made.is != Is::Gone && is_gone(path.as_bstr())
         });
         new.filter_map(|(path, _)| Some((path.clone(), self.begun_with(path.as_bstr())??))).collect()
     }
 }
 
 fn write(begun: &Begun) -> Vec<u8> {
-    let object = |object: Option<Object>| match object {
-        Some(Object { id, mode }) => format!("{:o}:{id}", mode.bits()),
-        None => "-".to_owned(),
+    let object = |is: Is| match is {
+        Is::File(Object { id, mode }) => format!("{:o}:{id}", mode.bits()),
+        Is::Unread(seen) => format!("?{seen}"),
+        Is::Gone => "-".to_owned(),
     };
     let line = |(path, made): (&BString, &Made)| {
-        [format!("{} {} ", object(made.of), object(made.is)).as_bytes(), path.as_slice(), b"\0"].concat()
+        [
+            format!("{} {} ", object(made.of.map_or(Is::Gone, Is::File)), object(made.is)).as_bytes(),
+            path.as_slice(),
+            b"\0",
+        ]
+        .concat()
     };
     begun.iter().flat_map(line).collect()
 }
@@ -191,16 +215,24 @@ fn read(text: &[u8]) -> Begun {
 
 fn line(line: &[u8]) -> Option<(BString, Made)> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
-    let mut object = || -> Option<Option<Object>> {
+    let mut object = || -> Option<Is> {
         let text = std::str::from_utf8(parts.next()?).ok()?;
         if text == "-" {
-            return Some(None);
+            return Some(Is::Gone);
+        }
+        if let Some(seen) = text.strip_prefix('?') {
+            return Seen::read(seen).map(Is::Unread);
         }
         let (mode, id) = text.split_once(':')?;
         let mode = Mode::from_bits(u32::from_str_radix(mode, 8).ok()?)?;
-        Some(Some(Object { id: gix::ObjectId::from_hex(id.as_bytes()).ok()?, mode }))
+        Some(Is::File(Object { id: gix::ObjectId::from_hex(id.as_bytes()).ok()?, mode }))
     };
-    let (of, is) = (object()?, object()?);
+    let of = match object()? {
+        Is::File(object) => Some(object),
+        Is::Gone => None,
+        Is::Unread(_) => return None,
+    };
+    let is = object()?;
     let path = BString::from(parts.next()?);
     Some((path, Made { of, is, stat: None }))
 }
@@ -212,17 +244,19 @@ mod tests {
     #[test]
     fn what_was_begun_with_is_read_as_it_was_written() {
         let id = gix::ObjectId::from_hex(b"0123456789012345678901234567890123456789").unwrap();
-        let file = Some(Object { id, mode: Mode::FILE });
-        let program = Some(Object { id, mode: Mode::FILE_EXECUTABLE });
+        let file = Object { id, mode: Mode::FILE };
+        let program = Object { id, mode: Mode::FILE_EXECUTABLE };
+        let seen = Seen::read("100644:1:2:3:4").unwrap();
         let made = |of, is| Made { of, is, stat: None };
         let begun: Begun = [
-            (BString::from("a b\nc"), made(None, file)),
-            (BString::from(&b"\xff"[..]), made(file, program)),
-            (BString::from("gone"), made(file, None)),
+            (BString::from("a b\nc"), made(None, Is::File(file))),
+            (BString::from(&b"\xff"[..]), made(Some(file), Is::File(program))),
+            (BString::from("gone"), made(Some(file), Is::Gone)),
+            (BString::from("large"), made(None, Is::Unread(seen))),
         ]
         .into();
         let again = read(&write(&begun));
-        assert_eq!(again.len(), 3);
+        assert_eq!(again.len(), 4);
         for (path, made) in &begun {
             assert_eq!((again[path].of, again[path].is), (made.of, made.is), "{path}");
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
-use pleach::git::Worktree;
+use pleach::git::{Limits, Worktree};
 
 use super::{Sandbox, names, record, spec};
 
@@ -118,4 +118,40 @@ fn files_come_back_through_the_filters_they_went_in_by() {
     worktree.restore(base).unwrap();
     assert_eq!(fs::read(&file).unwrap(), b"a\r\nb\r\n");
     assert!(worktree.scan().unwrap().is_empty());
+}
+
+#[test]
+fn what_is_in_no_commit_stays_when_it_is_to_be_spared() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    for path in ["a.txt", "new", "run.sh", "deep"] {
+        fs::write(root.join(path), "held back").unwrap();
+    }
+    let limits = Limits { max_file: 1, ..Limits::default() };
+    let scan = worktree.scan().unwrap();
+    let written = worktree.commit_tree(&scan, &mut repo.writer(), &limits).unwrap();
+    let held = written.held_back.into_iter().map(|held| (held.path, held.seen.unwrap())).collect();
+    fs::write(root.join("run.sh"), "written").unwrap();
+    fs::remove_file(root.join("deep")).unwrap();
+    fs::create_dir(root.join("deep")).unwrap();
+    fs::write(root.join("deep/er"), "other").unwrap();
+    let spared = worktree.untouched(&held);
+    assert_eq!(names(&spared.iter().cloned().collect::<Vec<_>>()), ["a.txt", "new"]);
+    let tree = repo.tree_of(base).unwrap();
+    let done = worktree.reset_but(base, tree, &spared).unwrap();
+    assert_eq!((names(&done.written), names(&done.removed)), (vec!["run.sh".into()], vec!["deep/er".into()]));
+    assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "held back");
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), " M a.txt\n?? new");
+    // What stands where the tree has a directory has to go.
+    fs::remove_dir_all(root.join("src")).unwrap();
+    fs::write(root.join("src"), "held back").unwrap();
+    let scan = worktree.scan().unwrap();
+    let written = worktree.commit_tree(&scan, &mut repo.writer(), &limits).unwrap();
+    let held = written.held_back.into_iter().map(|held| (held.path, held.seen.unwrap())).collect();
+    assert_eq!(names(&worktree.untouched(&held).into_iter().collect::<Vec<_>>()), ["a.txt", "new"]);
+    worktree.reset_to(base, tree).unwrap();
+    assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
 }

@@ -1,0 +1,102 @@
+//! Files of a working copy that are in no commit though they are new or changed: too large, too many, or no files git can
+//! hold. They stay where they are from node to node. What they looked like is noted beside the index, so that what a node
+//! does to them later can be told from what it found.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use super::Error;
+use crate::git::{HeldBack, Seen};
+use crate::ids::{RepoPath, SessionId};
+
+/// The file in a working copy's git directory that has them.
+const FILE: &str = "pleach-held-back";
+
+#[derive(Debug)]
+pub(super) struct Held {
+    file: PathBuf,
+    files: BTreeMap<RepoPath, Seen>,
+}
+
+impl Held {
+    /// What is held back of a session's work. What was of another's is not known any more: it is that session's work, and
+    /// nobody has to leave it alone.
+    pub fn read(git_dir: &Path, session: &SessionId) -> Self {
+        let file = git_dir.join(FILE);
+        let text = std::fs::read(&file).unwrap_or_default();
+        let files = text.strip_prefix(head(session).as_slice()).map(read).unwrap_or_default();
+        Self { file, files }
+    }
+
+    pub fn files(&self) -> &BTreeMap<RepoPath, Seen> {
+        &self.files
+    }
+
+    /// Takes what a turn has held back, which is all if `whole`.
+    pub fn extend(&mut self, session: &SessionId, held: Vec<HeldBack>, whole: bool) -> Result<(), Error> {
+        let mut files = if whole { BTreeMap::new() } else { self.files.clone() };
+        files.extend(held.into_iter().filter_map(|held| Some((held.path, held.seen?))));
+        self.set(session, files)
+    }
+
+    /// Forgets all but these.
+    pub fn retain(&mut self, session: &SessionId, left: &BTreeSet<RepoPath>) -> Result<(), Error> {
+        let files = self.files.iter().filter(|(path, _)| left.contains(*path));
+        let files = files.map(|(path, seen)| (path.clone(), *seen)).collect();
+        self.set(session, files)
+    }
+
+    fn set(&mut self, session: &SessionId, files: BTreeMap<RepoPath, Seen>) -> Result<(), Error> {
+        if files == self.files {
+            return Ok(());
+        }
+        let lines =
+            files.iter().flat_map(|(path, seen)| [format!("{seen} ").as_bytes(), path.as_bytes(), b"\0"].concat());
+        let text: Vec<u8> = head(session).into_iter().chain(lines).collect();
+        let new = self.file.with_extension("new");
+        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.file));
+        written.map_err(|source| Error::Io { doing: "write", path: self.file.clone(), source })?;
+        self.files = files;
+        Ok(())
+    }
+}
+
+fn head(session: &SessionId) -> Vec<u8> {
+    format!("{session}\0").into_bytes()
+}
+
+fn read(text: &[u8]) -> BTreeMap<RepoPath, Seen> {
+    let line = |line: &[u8]| {
+        let end = line.iter().position(|byte| *byte == b' ')?;
+        let seen = Seen::read(std::str::from_utf8(&line[..end]).ok()?)?;
+        Some((RepoPath::new(line[end + 1..].to_vec()), seen))
+    };
+    text.split(|byte| *byte == 0).filter_map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_back_is_known_to_its_own_session_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let [own, other] = ["aaaaaaaa", "bbbbbbbb"].map(|id| SessionId::new(id).unwrap());
+        let held = |path: &[u8]| HeldBack {
+            path: RepoPath::new(path),
+            reason: crate::git::Held::TooLarge(1),
+            seen: Seen::read("100644:1:2:3:4"),
+        };
+        let mut files = Held::read(dir.path(), &own);
+        assert!(files.files().is_empty());
+        files.extend(&own, vec![held(b"a b\nc"), held(b"\xff")], true).unwrap();
+        files.extend(&own, vec![held(b"more")], false).unwrap();
+        assert_eq!(Held::read(dir.path(), &own).files(), files.files());
+        assert_eq!(files.files().len(), 3);
+        assert!(Held::read(dir.path(), &other).files().is_empty());
+        files.retain(&own, &BTreeSet::from([RepoPath::new(&b"more"[..])])).unwrap();
+        assert_eq!(Held::read(dir.path(), &own).files().len(), 1);
+        files.extend(&own, Vec::new(), true).unwrap();
+        assert!(Held::read(dir.path(), &own).files().is_empty());
+    }
+}
