@@ -193,6 +193,8 @@ fn a_key_from_a_command_is_in_no_record() {
     let recorded = env.story().whole_text(&env);
     assert!(recorded.contains("Your key is [redacted:ANTHROPIC_API_KEY]."), "{ran}");
     assert!(!recorded.contains(PRINTED));
+    let billed = "agent builtin (anthropic), billed to `providers.anthropic.settings.api_key_command`\n";
+    assert!(ran.stderr.contains(billed), "{ran}");
 }
 
 fn server_that_says(words: &str) -> Server {

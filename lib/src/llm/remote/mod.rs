@@ -144,8 +144,8 @@ impl Remote {
             Some(script) => {
                 let env = environment.iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect();
                 let (script, cwd, spawner) = (script.clone(), root.to_owned(), spawner.clone());
-                let (said, name, redactor) = (Mutex::default(), known.keys[0], OnceLock::new());
-                let command = KeyCommand { script, cwd, env, spawner, said, name, redactor };
+                let (said, redactor) = (Mutex::default(), OnceLock::new());
+                let command = KeyCommand { script, cwd, env, spawner, said, variable: known.keys[0], redactor };
                 (Key::Command(Box::new(command)), format!("`providers.{name}.settings.api_key_command`"))
             }
             None => {
