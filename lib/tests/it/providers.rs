@@ -365,6 +365,43 @@ async fn half_an_answer_is_an_error_that_says_so() {
 }
 
 #[tokio::test]
+async fn what_fails_before_a_word_of_the_answer_is_tried_again() {
+    for (name, format, _, _) in ALL {
+        // What servers send before they have anything to say.
+        let nothing = match format {
+            Format::Anthropic => {
+                "event: ping\ndata: {\"type\":\"ping\"}\n\nevent: message_start\ndata: {\"type\":\"message_start\",\"message\":\
+                 {\"role\":\"assistant\",\"model\":\"m-worker\",\"content\":[],\"usage\":{\"input_tokens\":7,\"output_tokens\":1}}}\n\n"
+            }
+            Format::Responses => {
+                "event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"output\":[]}}\n\n\
+                 event: response.in_progress\ndata: {\"type\":\"response.in_progress\",\"response\":{\"output\":[]}}\n\n\
+                 event: keepalive\ndata: {\"type\":\"keepalive\"}\n\n"
+            }
+            Format::Chat => {
+                ": ping\n\ndata: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n"
+            }
+            Format::Gemini => {
+                "data: {\"candidates\":[{\"index\":0,\"content\":{\"role\":\"model\"}}],\"usageMetadata\":{\"promptTokenCount\":7}}\n\n"
+            }
+        };
+        for how in ["reported", "cut", "ended"] {
+            let server = Server::start(move |_, before| match (before, how) {
+                (0, "reported") => Play::Stream(vec![nothing.to_owned(), stream_error(format)]),
+                (0, "cut") => Play::Cut(vec![nothing.to_owned()]),
+                (0, _) => Play::Stream(vec![nothing.to_owned()]),
+                _ => hello(format),
+            });
+            let (text, turns, _) = run(provider(&server, name), Profile::default(), |_| {}).await;
+            assert_eq!((text.unwrap().as_str(), server.seen().len()), ("Hello.", 2), "{name} {how}");
+            let tried = turns.iter().flat_map(|turn| &turn.side_calls).map(|call| call.token_usage.input).sum::<u64>();
+            let charged = matches!(format, Format::Anthropic | Format::Gemini);
+            assert_eq!(tried, if charged { 7 } else { 0 }, "{name} {how}: what was counted is paid for");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_stops_talking_is_left() {
     let silent = |name, format, play: Play, class| async move {
         let server = Server::start(move |_, _| play.clone());

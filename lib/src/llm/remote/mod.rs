@@ -372,11 +372,12 @@ impl Inner {
 
     async fn read_stream(&self, model: &str, answer: &mut Answer) -> Result<Value, LlmError> {
         let mut assembler = Assembler::new(self.format);
-        let mut begun = false;
-        let mut read = self.assemble(model, answer, &mut assembler, &mut begun).await;
+        let mut read = self.assemble(model, answer, &mut assembler).await;
         if read.is_ok() && !assembler.is_done() {
             read = Err(self.unreadable(&WireError::Cut, model));
         }
+        // Nothing is lost, and nothing said twice, when a call is made again that had no part of its answer.
+        let begun = assembler.has_begun();
         let body = assembler.so_far();
         read.map_err(|error| {
             let class = if begun && error.class == ErrorClass::Transient { ErrorClass::Cut } else { error.class };
@@ -386,14 +387,8 @@ impl Inner {
         Ok(body)
     }
 
-    /// Reads a stream to its end; `begun` says whether any of the answer came.
-    async fn assemble(
-        &self,
-        model: &str,
-        answer: &mut Answer,
-        assembler: &mut Assembler,
-        begun: &mut bool,
-    ) -> Result<(), LlmError> {
+    /// Reads a stream to its end.
+    async fn assemble(&self, model: &str, answer: &mut Answer, assembler: &mut Assembler) -> Result<(), LlmError> {
         let mut reader = sse::Reader::default();
         let mut size = 0;
         loop {
@@ -411,7 +406,6 @@ impl Inner {
             }
             for event in reader.push(&chunk) {
                 assembler.push(&event).map_err(|error| self.unreadable(&error, model))?;
-                *begun = true;
             }
         }
         // What came last may be cut: then it counts as little as what never came.

@@ -188,6 +188,16 @@ impl Assembler {
         }
     }
 
+    /// Whether any part of the answer has come. Servers send other things before it: pings, ids, first counts.
+    pub fn has_begun(&self) -> bool {
+        match &self.parts {
+            Assembling::Anthropic(stream) => stream.has_begun(),
+            Assembling::Responses(stream) => stream.has_begun(),
+            Assembling::Chat(stream) => stream.has_begun(),
+            Assembling::Gemini(stream) => stream.has_begun(),
+        }
+    }
+
     /// Whether everything is there, whatever the stream still sends.
     pub fn is_done(&self) -> bool {
         match &self.parts {

@@ -58,6 +58,10 @@ impl Stream {
         }
     }
 
+    pub(in crate::llm::wire) fn has_begun(&self) -> bool {
+        !self.blocks.is_empty()
+    }
+
     pub(in crate::llm::wire) fn is_done(&self) -> bool {
         self.stopped || self.message.get("stop_reason").is_some_and(Value::is_string)
     }

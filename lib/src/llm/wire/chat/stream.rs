@@ -56,6 +56,17 @@ impl Stream {
         Ok(())
     }
 
+    pub(in crate::llm::wire) fn has_begun(&self) -> bool {
+        let says = |(key, value): (&String, &Value)| match value {
+            Value::Null => false,
+            Value::String(text) => key != "role" && !text.is_empty(),
+            Value::Array(list) => !list.is_empty(),
+            _ => true,
+        };
+        let messages = self.choices.iter().filter_map(|choice| choice.get("message")?.as_object());
+        messages.flatten().any(says)
+    }
+
     pub(in crate::llm::wire) fn is_done(&self) -> bool {
         let ended = |choice: &Object| choice.get("finish_reason").is_some_and(Value::is_string);
         !self.choices.is_empty() && self.choices.iter().all(ended)

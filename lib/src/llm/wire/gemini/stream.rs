@@ -39,6 +39,11 @@ impl Stream {
         Ok(())
     }
 
+    pub(in crate::llm::wire) fn has_begun(&self) -> bool {
+        let parts = |candidate: &Object| candidate.get("content")?.get("parts")?.as_array().map(Vec::len);
+        self.candidates.iter().any(|candidate| parts(candidate).is_some_and(|parts| parts > 0))
+    }
+
     pub(in crate::llm::wire) fn is_done(&self) -> bool {
         let ended = |candidate: &Object| candidate.get("finishReason").is_some_and(Value::is_string);
         self.blocked || !self.candidates.is_empty() && self.candidates.iter().all(ended)

@@ -9,11 +9,16 @@ use crate::llm::wire::{Format, Object, WireError, object, sse};
 pub(in crate::llm::wire) struct Stream {
     items: Vec<Value>,
     body: Option<Object>,
+    begun: bool,
 }
+
+/// Events about the answer as a whole, which come before any part of it.
+const BEFORE: [&str; 3] = ["response.created", "response.queued", "response.in_progress"];
 
 impl Stream {
     pub(in crate::llm::wire) fn push(&mut self, mut event: Value) -> Result<(), WireError> {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        self.begun |= kind.starts_with("response.") && kind != "response.failed" && !BEFORE.contains(&kind.as_str());
         match kind.as_str() {
             "response.output_item.done" => self.items.push(event["item"].take()),
             "response.completed" | "response.incomplete" => {
@@ -31,6 +36,10 @@ impl Stream {
             _ => {}
         }
         Ok(())
+    }
+
+    pub(in crate::llm::wire) fn has_begun(&self) -> bool {
+        self.begun
     }
 
     pub(in crate::llm::wire) fn is_done(&self) -> bool {
