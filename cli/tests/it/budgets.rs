@@ -302,11 +302,16 @@ fn without_a_price_tokens_count_and_dollars_do_not() {
 
 /// A server whose answers cost 1000 tokens in and 100 out: $0.0045 each with its price, $0.0011 from the cheap model.
 fn served(budget: &str) -> (Server, TestEnv) {
+    served_with(budget, "Add a greeting\n\nIt greets.")
+}
+
+/// The same with other words of the cheap model.
+fn served_with(budget: &str, message: &'static str) -> (Server, TestEnv) {
     let server = Server::start(move |seen, _| {
         let model = seen.body["model"].as_str().unwrap_or_default();
         let messages = seen.body["messages"].as_array().map_or(0, Vec::len);
         match model {
-            "cheap-model" => answer_of(model, &[text("Add a greeting\n\nIt greets.")]),
+            "cheap-model" => answer_of(model, &[text(message)]),
             _ if messages > 1 => answer_of(model, &[text("Done.")]),
             _ => answer_of(model, &[text("I'll write a greeting."), write("hello.txt")]),
         }
@@ -334,6 +339,17 @@ fn over_budget_nobody_is_asked_for_a_commit_message() {
     let ran = run_served(&env, &["-y", "run", "../pipeline.dot"]).expect(3);
     assert!(ran.stdout.contains("$0.0045 of $0.0040"), "{ran}");
     assert_eq!(server.seen().iter().filter(|seen| seen.body["model"] == "cheap-model").count(), 0);
+    let message = env.git(&["log", "-1", "--format=%s", &env.branch()]);
+    assert_eq!(message, "Write a greeting", "the agent's own words");
+}
+
+#[test]
+fn a_commit_message_is_not_asked_for_again_past_the_limit() {
+    let (server, env) = served_with("{tokens: 2000}", "auto-commit");
+    let ran = run_served(&env, &["-y", "run", "../pipeline.dot"]).expect(1);
+    assert!(ran.stdout.contains("2200 of 2000 tokens"), "{ran}");
+    assert_eq!(server.seen().len(), 2, "one call, and one message that cannot be used");
+    assert!(ran.stderr.contains("could not be used") && ran.stderr.contains("the budget is used up"), "{ran}");
     let message = env.git(&["log", "-1", "--format=%s", &env.branch()]);
     assert_eq!(message, "Write a greeting", "the agent's own words");
 }

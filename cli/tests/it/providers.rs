@@ -197,6 +197,31 @@ fn a_key_from_a_command_is_in_no_record() {
     assert!(ran.stderr.contains(billed), "{ran}");
 }
 
+#[test]
+fn a_written_commit_message_has_no_secret_in_it() {
+    const TOKEN: &str = "ghp_A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8";
+    const PASSWORD: &str = "Zq8xT4vB1nM6";
+    let server = Server::start(|seen, _| {
+        let messages = seen.body["messages"].as_array().map_or(0, Vec::len);
+        match seen.body["model"].as_str() {
+            Some("cheap-model") => answer(&[text(&format!("Add {TOKEN}\n\nIt uses {PASSWORD}."))]),
+            _ if messages == 1 => answer(&[text("I'll write it."), write(&format!("{TOKEN}.txt"))]),
+            _ => answer(&[text("Done.")]),
+        }
+    });
+    let env = world(&server);
+    let mut command = env.command(&["-y", "run", "g.dot"]);
+    command.env("ANTHROPIC_API_KEY", KEY).env("DB_PASSWORD", PASSWORD);
+    env.finish(command.output().expect("pleach can be started")).expect(0);
+    let message = message(&env);
+    assert!(message.starts_with("Add [redacted:") && message.contains("It uses [redacted:DB_PASSWORD]."), "{message}");
+    let recorded = env.story().first("AgentTurn")["commit_message"].as_str().map(str::to_owned);
+    assert!(recorded.is_some_and(|recorded| message.starts_with(recorded.trim_end())), "{message}");
+    let seen = server.seen();
+    let asked = seen.iter().find(|seen| seen.body["model"] == "cheap-model").expect("somebody was asked");
+    assert!(!asked.body.to_string().contains(TOKEN), "{}", asked.body);
+}
+
 fn server_that_says(words: &str) -> Server {
     let said = [text(words)];
     Server::start(move |_, _| answer(&said))

@@ -40,7 +40,7 @@ pub use commit_message::{command_message, commit_message};
 pub use driven::{Driven, Seen, StateRef};
 pub use profile::{LayerError, Profile};
 pub use roster::{NoAgent, Roster};
-pub use scribe::{Scribe, Written};
+pub use scribe::{Scribe, Subject, Written};
 pub use simulated::Simulated;
 
 /// A future behind a pointer, so that [`Agent`] can be one.

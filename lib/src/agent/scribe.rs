@@ -1,13 +1,13 @@
 //! Commit messages written by a cheap model, from what changed and what the agent meant to do. What it writes is
-//! checked; when it cannot be used, or nobody answers in time, the message comes from the agent's own words.
+//! checked; when it cannot be used, or nobody answers in time, there is none, and the agent's own words must do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use super::commit_message::{checked_message, commit_message};
+use super::commit_message::checked_message;
+use crate::budget::Amount;
 use crate::event::Usage;
-use crate::ids::RepoPath;
 use crate::llm::{Message, Provider, Request};
 use crate::process::Cancel;
 
@@ -37,19 +37,37 @@ pub struct Scribe {
     failures: Arc<AtomicU32>,
 }
 
+/// What a message is to be made of.
+#[derive(Debug, Clone, Copy)]
+pub struct Subject<'a> {
+    /// What the author said.
+    pub intent: &'a str,
+    /// The paths that changed.
+    pub paths: &'a [String],
+    /// How they changed.
+    pub diff: &'a str,
+}
+
 /// A message and what it cost.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Written {
-    /// The message.
-    pub text: String,
+    /// The message, if one was written.
+    pub text: Option<String>,
     /// The tokens of the calls that were answered.
     pub usage: Usage,
     /// Their price, where it is known.
     pub cost_usd: Option<f64>,
     /// The model that answered, where one did.
     pub model: String,
-    /// Why it is made of the agent's own words, if it is.
+    /// Why there is none, where the user should know.
     pub fallback: Option<String>,
+}
+
+/// Why a message was not written.
+enum Unwritten {
+    /// Nothing more may be spent, which is nobody's failure.
+    Unpaid(String),
+    Failed(String),
 }
 
 impl Scribe {
@@ -68,30 +86,27 @@ impl Scribe {
         self.provider.name()
     }
 
-    /// Writes the message of a commit. There always is one.
-    pub async fn write(&self, intent: &str, paths: &[RepoPath], diff: &str, cancel: &Cancel) -> Written {
-        let mut written = Written {
-            text: String::new(),
-            usage: Usage::default(),
-            cost_usd: None,
-            model: String::new(),
-            fallback: None,
-        };
+    /// Writes the message of a commit. Before every call, `may` is asked whether it can be paid for after this much was
+    /// spent on the message.
+    pub async fn write(&self, subject: Subject<'_>, may: &(dyn Fn(Amount) -> bool + Sync), cancel: &Cancel) -> Written {
+        let mut written = Written::default();
         if self.failures.load(Ordering::Relaxed) >= FAILURES {
-            written.text = commit_message(intent, paths);
             return written;
         }
-        let asked = tokio::time::timeout(self.patience, self.ask(intent, paths, diff, cancel, &mut written)).await;
+        let asked = tokio::time::timeout(self.patience, self.ask(subject, may, cancel, &mut written)).await;
         let why = match asked {
             Ok(Ok(text)) => {
-                written.text = text;
+                written.text = Some(text);
                 self.failures.store(0, Ordering::Relaxed);
                 return written;
             }
-            Ok(Err(why)) => why,
+            Ok(Err(Unwritten::Unpaid(why))) => {
+                written.fallback = Some(why);
+                return written;
+            }
+            Ok(Err(Unwritten::Failed(why))) => why,
             Err(_) => format!("no answer in {:?}", self.patience),
         };
-        written.text = commit_message(intent, paths);
         let last = self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURES;
         written.fallback = Some(if last { format!("{why}; nobody is asked again in this run") } else { why });
         written
@@ -99,21 +114,26 @@ impl Scribe {
 
     async fn ask(
         &self,
-        intent: &str,
-        paths: &[RepoPath],
-        diff: &str,
+        subject: Subject<'_>,
+        may: &(dyn Fn(Amount) -> bool + Sync),
         cancel: &Cancel,
         written: &mut Written,
-    ) -> Result<String, String> {
+    ) -> Result<String, Unwritten> {
         let mut request = Request {
             model: self.model.clone(),
             system: SYSTEM.into(),
-            messages: vec![Message::user(question(intent, paths, diff))],
+            messages: vec![Message::user(question(subject))],
             max_tokens: Some(MAX_TOKENS),
             ..Request::default()
         };
-        let mut wrong = String::new();
+        let mut wrong: Option<String> = None;
         for _ in 0..2 {
+            if !may(Amount::of_call(written.usage, written.cost_usd)) {
+                return Err(Unwritten::Unpaid(match wrong {
+                    None => "the budget is used up".to_owned(),
+                    Some(why) => format!("the model's message could not be used ({why}), and the budget is used up"),
+                }));
+            }
             let answered = self.provider.complete(&request, cancel).await;
             let paid = match &answered {
                 Ok(response) => Some((&response.model, response.usage)),
@@ -126,21 +146,23 @@ impl Scribe {
                     *written.cost_usd.get_or_insert_default() += cost;
                 }
             }
-            let response = answered.map_err(|error| error.message)?;
+            let response = answered.map_err(|error| Unwritten::Failed(error.message))?;
             let said = response.message.text();
-            match checked_message(&said) {
+            let why = match checked_message(&said) {
                 Ok(text) => return Ok(text),
-                Err(why) => wrong = why,
-            }
+                Err(why) => why,
+            };
             request.messages.push(Message::assistant(if said.trim().is_empty() { "(nothing)" } else { &said }));
-            request.messages.push(Message::steering(format!("That cannot be used: {wrong}. Write the message again.")));
+            request.messages.push(Message::steering(format!("That cannot be used: {why}. Write the message again.")));
+            wrong = Some(why);
         }
-        Err(format!("the model's message could not be used, twice: {wrong}"))
+        let wrong = wrong.unwrap_or_default();
+        Err(Unwritten::Failed(format!("the model's message could not be used, twice: {wrong}")))
     }
 }
 
 /// What the model is told: the author's words, the paths, the change as far as it fits.
-fn question(intent: &str, paths: &[RepoPath], diff: &str) -> String {
+fn question(Subject { intent, paths, diff }: Subject<'_>) -> String {
     let mut text = String::new();
     if !intent.trim().is_empty() {
         text.push_str(&format!("What the author said:\n{}\n\n", intent.trim()));
@@ -168,8 +190,8 @@ mod tests {
     use super::*;
     use crate::llm::Script;
 
-    fn paths() -> Vec<RepoPath> {
-        vec![RepoPath::from("src/parser.rs")]
+    fn free(_: Amount) -> bool {
+        true
     }
 
     async fn written(steps: &str, patience: Duration) -> Written {
@@ -177,7 +199,9 @@ mod tests {
             "scripts: [{{name: a, when: {{contains: ['+let x', 'I will add']}}, steps: {steps}}}]"
         ));
         let scribe = Scribe::new(Provider::Script(script.unwrap()), "cheap").with_patience(patience);
-        scribe.write("I will add the parser.", &paths(), "diff --git\n+let x\n", &Cancel::never()).await
+        let paths = ["src/parser.rs".to_owned()];
+        let subject = Subject { intent: "I will add the parser.", paths: &paths, diff: "diff --git\n+let x\n" };
+        scribe.write(subject, &free, &Cancel::never()).await
     }
 
     const LONG: Duration = Duration::from_secs(60);
@@ -187,7 +211,7 @@ mod tests {
     async fn a_message_is_written_by_the_model_from_diff_and_intent() {
         let written =
             written(r#"[{text: "Add a parser for x\n\nIt reads x.", usage: {input: 9, output: 4}}]"#, LONG).await;
-        assert_eq!((written.text.as_str(), written.fallback), ("Add a parser for x\n\nIt reads x.", None));
+        assert_eq!((written.text.as_deref(), written.fallback), (Some("Add a parser for x\n\nIt reads x."), None));
         assert_eq!((written.usage.input, written.usage.output), (9, 4));
     }
 
@@ -196,25 +220,22 @@ mod tests {
     async fn a_message_out_of_form_is_asked_for_once_more() {
         let again = r#"[{text: "Added a parser\n\nIt reads x.", usage: {output: 4}}, {text: "Add a parser\n\nIt reads x.", usage: {output: 5}}]"#;
         let second = written(again, LONG).await;
-        assert_eq!((second.text.as_str(), second.fallback), ("Add a parser\n\nIt reads x.", None));
+        assert_eq!((second.text.as_deref(), second.fallback), (Some("Add a parser\n\nIt reads x."), None));
         assert_eq!(second.usage.output, 9);
         let never =
             written(r#"[{text: "auto-commit"}, {text: "Update files\n\nx"}, {text: "Add a\n\nb"}]"#, LONG).await;
-        assert_eq!(never.text, commit_message("I will add the parser.", &paths()));
-        assert!(never.text.starts_with("Add the parser\n\n"), "{}", never.text);
-        assert!(never.fallback.unwrap().contains("twice"));
+        assert!(never.text.is_none() && never.fallback.unwrap().contains("twice"));
     }
 
     #[tokio::test]
-    async fn without_an_answer_the_agents_words_stand() {
+    async fn without_an_answer_there_is_no_message() {
         for steps in ["[{error: {status: 500}}]", "[{error: {status: 401}}]", "[{text: ''}, {error: {status: 529}}]"] {
             let written = written(steps, LONG).await;
-            assert!(written.text.starts_with("Add the parser\n\n") && written.fallback.is_some(), "{written:?}");
+            assert!(written.text.is_none() && written.fallback.is_some(), "{written:?}");
         }
         assert_eq!(PATIENCE, Duration::from_secs(10));
         let slow = written("[{text: \"Add x\\n\\ny\", delay: 10m}]", Duration::from_millis(20)).await;
-        assert!(slow.text.starts_with("Add the parser\n\n"), "{slow:?}");
-        assert_eq!(slow.fallback.as_deref(), Some("no answer in 20ms"));
+        assert_eq!((slow.text, slow.fallback.as_deref()), (None, Some("no answer in 20ms")));
     }
 
     #[tokio::test]
@@ -224,17 +245,35 @@ mod tests {
         let scribe = Scribe::new(Provider::Script(script), "cheap");
         let mut said = Vec::new();
         for _ in 0..3 {
-            said.push(scribe.write("Add x to y", &paths(), "", &Cancel::never()).await.fallback);
+            let subject = Subject { intent: "Add x to y", paths: &[], diff: "" };
+            said.push(scribe.write(subject, &free, &Cancel::never()).await.fallback);
         }
         assert!(!said[0].as_ref().unwrap().contains("again"), "{said:?}");
         assert!(said[1].as_ref().unwrap().ends_with("down; nobody is asked again in this run"), "{said:?}");
         assert_eq!(said[2], None);
     }
 
+    #[tokio::test]
+    async fn no_call_is_made_that_cannot_be_paid_for() {
+        let steps = "[{text: auto-commit, usage: {input: 9}}, {text: auto-commit, usage: {input: 9}}]";
+        let script = Script::parse(&format!("scripts: [{{name: a, steps: {steps}}}]")).unwrap();
+        let scribe = Scribe::new(Provider::Script(script), "cheap");
+        let subject = Subject { intent: "Add x to y", paths: &[], diff: "" };
+        for (limit, spent, says) in [(0, 0, "the budget is used up"), (9, 9, "and the budget is used up")] {
+            // However often: that there is no money is no failure of the provider's.
+            for _ in 0..=FAILURES {
+                let may = |spent: Amount| spent.tokens.total() < limit;
+                let written = scribe.write(subject, &may, &Cancel::never()).await;
+                assert_eq!((written.text, written.usage.input), (None, spent));
+                assert!(written.fallback.is_some_and(|why| why.ends_with(says)), "{limit}");
+            }
+        }
+    }
+
     #[test]
     fn a_long_change_is_cut_at_a_line() {
         let diff = "+0123456789\n".repeat(1000);
-        let text = question("", &paths(), &diff);
+        let text = question(Subject { intent: "", paths: &[], diff: &diff });
         assert!(text.ends_with("+0123456789\n[cut: 4008 more characters]\n"), "{}", &text[text.len() - 100..]);
         assert!(!text.contains("author said"));
     }

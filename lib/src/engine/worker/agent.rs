@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::cancel::NodeCancel;
 use super::{Effect, Gathered, NAMED, Report, Stopped, TurnReport, Worker, block};
-use crate::agent::{AgentError, End, Job, Reply, Turn, Turns, Verdict, commit_message};
+use crate::agent::{AgentError, End, Job, Reply, Subject, Turn, Turns, Verdict, commit_message};
 use crate::budget::Amount;
 use crate::clock;
 use crate::engine::assignment::AgentWork;
@@ -293,7 +293,12 @@ impl Worker {
             }
         })?;
         let text = self.message(&intent, &mut change, &mut turn).await?;
-        let message = |paths: &[RepoPath]| text.clone().unwrap_or_else(|| commit_message(&intent, paths));
+        // Whoever wrote it: a commit says what the record says.
+        let redactor = &self.engine.redactor;
+        let message = |paths: &[RepoPath]| {
+            let text = text.clone().unwrap_or_else(|| commit_message(&intent, paths));
+            redactor.text(&text).into_owned()
+        };
         let author = Author { facts: self.facts(&turn.model, &turn.provider), trailers, at, message: &message };
         block(|| self.copy.finish(&author, &mut change))?;
         let id = self.turn_id();
@@ -326,19 +331,19 @@ impl Worker {
     }
 
     /// The message of a turn's commit, where somebody writes it; what that cost is part of the turn. Secrets are taken
-    /// out of the change before anybody sees it.
+    /// out of what is asked before anybody sees it.
     async fn message(&mut self, intent: &str, change: &mut Change, turn: &mut Turn) -> Result<Option<String>, Stopped> {
         let engine = Arc::clone(&self.engine);
         let Some(scribe) = engine.scribe.as_ref().filter(|_| self.copy.carries_turns()) else { return Ok(None) };
         let Some(patch) = block(|| self.copy.patch(change))? else { return Ok(None) };
         let side = turn.side_calls.iter().map(Amount::of_side);
         let spent = side.fold(Amount::of_call(turn.usage, turn.cost_usd), |sum, call| sum + call);
-        if !self.allowance.allows(&self.node.id, spent) {
-            change.warnings.push("the commit message is in the agent's own words: the budget is used up".to_owned());
-            return Ok(None);
-        }
-        let patch = engine.redactor.text(&patch);
-        let written = scribe.write(intent, &change.paths, &patch, &engine.cancel).await;
+        let (allowance, node) = (&self.allowance, &self.node.id);
+        let may = |more: Amount| allowance.allows(node, spent + more);
+        let clean = |text: &str| engine.redactor.text(text).into_owned();
+        let paths: Vec<String> = change.paths.iter().map(|path| clean(&path.to_string())).collect();
+        let subject = Subject { intent, paths: &paths, diff: &clean(&patch) };
+        let written = scribe.write(subject, &may, &engine.cancel).await;
         if written.usage != Usage::default() {
             turn.side_calls.push(SideCall {
                 purpose: "commit_message".to_owned(),
@@ -351,7 +356,7 @@ impl Worker {
         if let Some(why) = written.fallback {
             change.warnings.push(format!("the commit message is in the agent's own words: {why}"));
         }
-        Ok(Some(written.text))
+        Ok(written.text)
     }
 
     /// What changed after the agent's last turn, as a turn of its own.
