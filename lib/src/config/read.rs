@@ -334,13 +334,11 @@ impl<'n> Fields<'n> {
 }
 
 fn unknown_key_hint(name: &str, known: &[&str]) -> String {
-    if crate::redact::is_secret_name(name) {
-        return "Keys do not belong in configuration files: set the provider's variable (such as ANTHROPIC_API_KEY), \
-                or `api_key_command`."
-            .to_owned();
-    }
     match closest(name, known.iter().copied()) {
         Some(near) => format!("Did you mean `{near}`?"),
+        None if crate::redact::is_secret_name(name) => "Keys do not belong in configuration files: set the provider's \
+                                                        variable (such as ANTHROPIC_API_KEY), or `api_key_command`."
+            .to_owned(),
         None => format!("Known here: {}.", known.join(", ")),
     }
 }

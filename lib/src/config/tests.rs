@@ -219,7 +219,12 @@ worktrees: {base: ~/wt}
         project(&text),
         Layer::file(Level::User, "/u/config.yaml", "agent: cluade\nbudget: {usd: -1}\n"),
         Layer::environment(
-            &env(&[("PLEACH_TREE__EARLY_STOP", "maybe"), ("PLEACH_TREE", "x"), ("PLEACH_BUGDET__USD", "1")]),
+            &env(&[
+                ("PLEACH_TREE__EARLY_STOP", "maybe"),
+                ("PLEACH_TREE", "x"),
+                ("PLEACH_BUGDET__USD", "1"),
+                ("PLEACH_BUDGET__TOKEN", "5"),
+            ]),
             "/",
         ),
         flag("merge.historie", "linear"),
@@ -278,6 +283,9 @@ worktrees: {base: ~/wt}
     /p/pleach.yaml:12:19: `worktrees.base`: `~` is not expanded, write the path out
      12 | worktrees: {base: ~/wt}
         |                   ^^^^
+
+    PLEACH_BUDGET__TOKEN: unknown key `budget.token`
+    Did you mean `tokens`?
 
     PLEACH_BUGDET__USD: there is no setting `bugdet`
     Did you mean PLEACH_BUDGET__USD?
