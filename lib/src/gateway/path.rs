@@ -85,6 +85,7 @@ pub(super) fn target(method: &Method, path_and_query: &str) -> Target {
         ("POST", ["responses", "input_tokens"]) => aside(Format::Responses, AsideKind::Count),
         ("POST", ["responses", "compact"]) => aside(Format::Responses, AsideKind::Other),
         ("POST", ["chat", "completions"]) => call(Format::Chat),
+        ("POST", ["embeddings"]) => aside(Format::Chat, AsideKind::Other),
         ("POST", ["models", model]) => match model.rsplit_once(':') {
             Some((model, method)) => of_model(model, method, &query, with_query(rest)),
             None => Target::Unknown,
@@ -169,6 +170,8 @@ mod tests {
         };
         assert_eq!(kind(Method::POST, "/v1/messages/count_tokens"), Some((Format::Anthropic, AsideKind::Count)));
         assert_eq!(kind(Method::POST, "/v1beta/models/m:countTokens"), Some((Format::Gemini, AsideKind::Count)));
+        assert_eq!(kind(Method::POST, "/v1beta/models/m:embedContent"), Some((Format::Gemini, AsideKind::Other)));
+        assert_eq!(kind(Method::POST, "/v1/embeddings"), Some((Format::Chat, AsideKind::Other)));
         assert_eq!(kind(Method::GET, "/v1/models"), Some((Format::Chat, AsideKind::Models)));
         assert_eq!(kind(Method::GET, "/v1/models/m-1"), Some((Format::Chat, AsideKind::Models)));
         assert_eq!(kind(Method::GET, "/v1beta/models"), Some((Format::Gemini, AsideKind::Models)));

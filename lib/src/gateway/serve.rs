@@ -116,7 +116,7 @@ impl Asked {
         let Aside { mut format, path, kind } = aside;
         let flight = match kind {
             AsideKind::Count | AsideKind::Models => Flight::new(Arc::clone(&self.shared), None, String::new()),
-            AsideKind::Other => match self.arrive_beside(String::new()).opened(format, Shape::Whole).await {
+            AsideKind::Other => match self.arrive_beside(self.model()).opened(format, Shape::Whole).await {
                 ControlFlow::Continue(flight) => flight,
                 ControlFlow::Break(answered) => return answered,
             },
@@ -132,6 +132,12 @@ impl Asked {
         }
         let call = Passed { method: parts.method, path, headers: parts.headers, body, format };
         pass(&remote, call, flight).await
+    }
+
+    /// The model the body names, if it can be read.
+    fn model(&self) -> String {
+        let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        body.get("model").and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
     /// A call of a model.

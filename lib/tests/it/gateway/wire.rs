@@ -440,6 +440,7 @@ async fn nothing_that_costs_something_passes_the_gate_by() {
     let unread = json!({"model": "m-1", "messages": "who knows"});
     for (name, format, path, ask) in [
         (ProviderName::Openai, Format::Responses, "/responses/compact", json!({"model": "m-1", "input": []})),
+        (ProviderName::Openai, Format::Responses, "/embeddings", json!({"model": "m-1", "input": "x"})),
         (ProviderName::Gemini, Format::Gemini, "/v1beta/models/m-1:embedContent", json!({"content": {}})),
         (ProviderName::Anthropic, Format::Anthropic, "/v1/messages", unread),
     ] {
@@ -454,6 +455,24 @@ async fn nothing_that_costs_something_passes_the_gate_by() {
         assert!(got.text().contains("the money is gone"), "{path}: {}", got.text());
     }
     assert!(server.seen().is_empty());
+}
+
+#[tokio::test]
+async fn embeddings_are_passed_on_and_counted() {
+    let vector = json!({"object": "list", "data": [{"object": "embedding", "index": 0, "embedding": [0.5]}],
+        "model": "embed-1", "usage": {"prompt_tokens": 8, "total_tokens": 8}});
+    let body = vector.to_string();
+    let server =
+        Server::start(move |_, _| Play::Answer(200, vec![("content-type", "application/json".into())], body.clone()));
+    let (gateway, arrivals) = open(&server, ProviderName::Openai).await;
+    let_through(arrivals);
+    let url = format!("{}/embeddings", gateway.base_url(Format::Chat));
+    assert_eq!(post(&url, &json!({"model": "embed-1", "input": "x"})).await.json(), vector);
+    assert_eq!(server.seen()[0].line, "POST /v1/embeddings HTTP/1.1");
+    let rest = gateway.close().await;
+    assert_eq!((rest.exchanges.len(), rest.aside.len()), (0, 1), "it is no turn");
+    let call = &rest.aside[0];
+    assert_eq!((call.token_usage.input, call.model.as_str(), call.purpose.as_str()), (8, "embed-1", "aside"));
 }
 
 const SCRIPT: &str = "
