@@ -21,6 +21,7 @@
 //! shell TEXT           a tool call that runs `sh -c TEXT`
 //! converse LANGUAGE    works on the task with a model, as `fake-agent` does, and says its last words; a call that is
 //!                      refused is an internal error
+//! attempt LANGUAGE     the same, but without a word about a call that fails, and goes on
 //! want METHOD          asks the client for METHOD and says the code of the error it gets
 //! usage N              the context holds N tokens
 //! cost USD             the session has cost so much
@@ -183,10 +184,11 @@ impl Agent {
                         Command::new("sh").args(["-c", rest]).stdin(Stdio::null()).stdout(Stdio::null()).status();
                     status.is_ok_and(|status| status.success())
                 }),
-                "converse" => {
+                "converse" | "attempt" => {
                     let model = model::Model::of(rest, None).expect("a model");
                     match model.converse(task) {
                         Ok(said) => update(json!({"sessionUpdate": "agent_message_chunk", "content": text(&said)})),
+                        Err(_) if word == "attempt" => {}
                         Err(why) => return refuse(id, -32603, &why),
                     }
                 }

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use serde_json::{Value, json};
 
 use crate::fake_agent::built;
+use crate::server::{Play, Server};
 use crate::sessions::{Gate, graph};
 use crate::support::TestEnv;
 
@@ -390,6 +391,29 @@ fn an_agent_behind_the_gateway_goes_on_after_a_kill() {
         let last = if opening.is_empty() { "more.txt" } else { "resumed" };
         assert_eq!(files, ["README.md", "hello.txt", last], "{methods:?}");
         env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn an_agent_whose_model_never_answers_has_failed() {
+    let server = Server::start(|_, _| Play::Drop);
+    let env = behind_gateway("my-acp", "", "turns: gateway, provider: anthropic");
+    let settings = env.read("pleach.yaml");
+    let (before, after) = settings.split_once("providers:").expect("providers");
+    let after = after.split_once('\n').expect("a line of its own").1;
+    let base = server.url();
+    env.configure(&format!("{before}providers: {{anthropic: {{settings: {{api_base: '{base}'}}}}}}\n{after}"));
+    for (steps, says) in [
+        ("attempt anthropic\nattempt anthropic", "no call of its model was answered"),
+        ("attempt anthropic\nsay The model is busy.", "no call of its model was answered"),
+        ("complain nothing", "asked no model and said nothing"),
+    ] {
+        env.write("script", steps);
+        env.pipeline(&by_worker());
+        let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+        let ran = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(1);
+        assert!(ran.to_string().contains(says), "{steps}: {ran}");
+        assert!(!ran.to_string().contains("1 turn"), "{steps}: nothing was said, so there was no turn: {ran}");
     }
 }
 

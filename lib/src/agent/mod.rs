@@ -205,6 +205,13 @@ pub struct Turn {
     pub repeats: bool,
 }
 
+impl Turn {
+    /// Whether it tells of no call of a model at all: nothing was said and nothing spent.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.side_calls.is_empty() && self.usage == Usage::default()
+    }
+}
+
 /// What the engine answers to a turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {

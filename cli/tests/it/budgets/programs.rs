@@ -65,6 +65,25 @@ fn a_program_told_by_its_stream_stops_after_the_turn_that_passed_the_limit() {
 }
 
 #[test]
+fn a_program_stopped_at_its_hook_has_no_turn_after_that() {
+    // It runs its hook as the real one does, and says nothing more when it may not go on.
+    let hook = r#"
+for word in "$@"; do case "$word" in *PostToolBatch*) settings=$word;; esac; done
+hook=$(printf '%s' "$settings" | sed 's/.*"command":"\([^"]*\)".*/\1/')
+"#;
+    let told = r#"{"hook_event_name":"PostToolBatch","tool_calls":[{"tool_use_id":"toolu_0001_0"}]}"#;
+    let script = format!("{hook}{}echo 1 > one.txt\nprintf '%s' '{told}' | sh -c \"$hook\"\nsleep 60\n", say("1,26"));
+    for (action, exit) in [("stop", 1), ("pause", 3)] {
+        let env = claude(&script, "hooks", &format!("{{tokens: 1000, on_exceeded: {action}}}"));
+        let ran = env.run(&two_nodes(), &[]).expect(exit);
+        assert!(ran.stderr.contains("(turns: hooks)"), "{ran}");
+        assert_eq!(tokens(&env.story()), [1111], "one call, one turn: {ran}");
+        assert_eq!(env.files(), ["README.md", "one.txt"]);
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
 fn a_program_of_one_turn_is_held_when_its_run_is_over() {
     let script = format!("{}echo 1 > one.txt\n{}", say("1,19"), say("20,$"));
     let env = claude(&script, "node", "{tokens: 1000}");

@@ -55,6 +55,8 @@ pub(super) enum Act {
 pub(super) enum Ended {
     /// The agent is done.
     Done,
+    /// It says that it is done, which only changed files can confirm, for this reason.
+    Doubtful(String),
     /// It was asked to stop and did.
     Cancelled,
     /// It came to a limit.
@@ -67,7 +69,7 @@ impl Ended {
     /// Why the agent's last words are not to be taken for an answer.
     pub fn failed(&self) -> Option<String> {
         match self {
-            Self::Done | Self::Limit(_) => None,
+            Self::Done | Self::Doubtful(_) | Self::Limit(_) => None,
             Self::Cancelled => Some("stopped".to_owned()),
             Self::Failed(error) => Some(error.to_string()),
         }

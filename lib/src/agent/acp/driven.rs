@@ -69,11 +69,22 @@ impl AcpAgent {
                 pipes::talk(&self.spawner, command, Client::new(ask), told, &own).await
             })
             .await;
-        let Seen { ended: talked, last, stopped, said } = seen;
+        let Seen { ended: talked, last, stopped, said, asked, answered } = seen;
         let (mut client, ended) = self.ended(talked, cancel)?;
         let ended = if stopped && !cancel.is_killed() { Ended::Cancelled } else { ended };
+        let heard = client.last_turn(ended.failed().as_deref());
+        // That it is done is only its word, and without an answer of its model it has done nothing of what was asked.
+        let ended = match ended {
+            Ended::Done if asked && !answered => Ended::Failed(AgentError::Transient(format!(
+                "the agent `{}` ended, but no call of its model was answered",
+                self.name()
+            ))),
+            Ended::Done if !asked && client.words().is_empty() => {
+                Ended::Doubtful(format!("the agent `{}` asked no model and said nothing", self.name()))
+            }
+            ended => ended,
+        };
         let failed = ended.failed();
-        let heard = client.last_turn(failed.as_deref());
         let text = Some(client.words()).filter(|words| !words.is_empty()).unwrap_or(&said).to_owned();
         if stopped && last.is_none() {
             // Its turns are all reported: the last of them is what it was stopped after.

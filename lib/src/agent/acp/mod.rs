@@ -268,6 +268,7 @@ fn end(ended: Ended, verdict: Verdict) -> Result<End, AgentError> {
         Ended::Cancelled => End::Stopped,
         _ if verdict == Verdict::Stop => End::Stopped,
         Ended::Done => End::Done,
+        Ended::Doubtful(why) => End::Doubtful(why),
         Ended::Limit(why) => End::Limit(why),
     })
 }

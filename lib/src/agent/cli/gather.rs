@@ -134,8 +134,10 @@ impl Gathered {
         let words = self.words();
         let claimed = self.claim.as_ref().map(|claim| claim.text.trim()).filter(|text| !text.is_empty());
         let is_words = |message: &Message| message.role == Role::Assistant;
-        // Its last words are its answer, and words are what a failure can be marked on.
-        if !turn.messages.last().is_some_and(is_words) && (claimed.is_some() || failed.is_some()) {
+        // Its last words are its answer, and words are what a failure can be marked on. Where nothing was said since the
+        // last turn, there is nothing to mark.
+        let marks = failed.is_some() && !turn.messages.is_empty();
+        if !turn.messages.last().is_some_and(is_words) && (claimed.is_some() || marks) {
             turn.messages.push(Message::assistant(claimed.unwrap_or_default()));
         }
         if turn.intent.is_empty() {

@@ -69,6 +69,10 @@ pub struct Seen<T> {
     pub stopped: bool,
     /// The model's last words in the agent's own conversation.
     pub said: String,
+    /// Whether it asked its model for anything.
+    pub asked: bool,
+    /// Whether its model answered any of that.
+    pub answered: bool,
 }
 
 impl Driven {
@@ -167,7 +171,7 @@ impl Driven {
         }
         let last = last.or_else(|| log.remains());
         let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
-        Seen { ended, last, stopped, said: log.said }
+        Seen { ended, last, stopped, said: log.said, asked: log.asked, answered: log.answered }
     }
 }
 
@@ -189,6 +193,8 @@ struct Log<'a> {
     warnings: Vec<String>,
     reported: usize,
     said: String,
+    asked: bool,
+    answered: bool,
     stopped_by: Option<&'static str>,
 }
 
@@ -204,12 +210,15 @@ impl<'a> Log<'a> {
             warnings: Vec::new(),
             reported: 0,
             said: String::new(),
+            asked: false,
+            answered: false,
             stopped_by: None,
         }
     }
 
     /// Takes in a call: what has ended before it is reported, then it is let through, answered or refused.
     async fn take(&mut self, arrival: Arrival, gateway: &Gateway) -> Verdict {
+        self.asked |= arrival.talk.is_some();
         self.put_aside(arrival.aside, arrival.warnings);
         for exchange in arrival.before {
             let turn = self.turn(exchange);
@@ -268,6 +277,7 @@ impl<'a> Log<'a> {
     /// The turn an exchange makes.
     fn turn(&mut self, exchange: Exchange) -> Turn {
         let Exchange { talk, opening, response, results, model, usage, cost_usd } = exchange;
+        self.answered = true;
         let answer = response.map(|response| response.message);
         let said = answer.as_ref().map(Message::text).unwrap_or_default();
         let tool_calls = answer.as_ref().map(|answer| calls(answer, &results)).unwrap_or_default();

@@ -246,7 +246,8 @@ impl Worker {
         outcome
     }
 
-    /// Has a turn recorded. `then` are the files it should have left, when it repeats one that is on record.
+    /// Has a turn recorded, unless nothing happened in it. `then` are the files it should have left, when it repeats one
+    /// that is on record.
     async fn turn(
         &mut self,
         kind: &str,
@@ -255,8 +256,12 @@ impl Worker {
         warnings: &mut Vec<String>,
     ) -> Result<Order, Stopped> {
         warnings.extend(turn.warnings.iter().cloned());
+        let is_empty = turn.is_empty();
         let report = self.report(kind, turn).await?;
         warnings.extend(report.change.warnings.iter().cloned());
+        if is_empty && report.change.commit.is_none() {
+            return Ok(self.order.clone());
+        }
         let (answer, recorded) = oneshot::channel();
         let gone = |_| Stopped::Paused(PauseReason::Interrupted);
         self.reports.send(Report::Turn(Box::new(report), answer)).await.map_err(|_| gone(()))?;
