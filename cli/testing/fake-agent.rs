@@ -31,6 +31,7 @@
 //!                      OPENAI_BASE_URL, `gemini` at GOOGLE_GEMINI_BASE_URL, with the key of ..._API_KEY; prints its last
 //!                      words. Answers are streams, or `whole`. Its tools are Write, Bash, and Task, which is helpers side
 //!                      by side; the next call follows at once. A call that is refused ends the agent with 1
+//! begin LANGUAGE TEXT  asks a model for TEXT, does what it says, and leaves the conversation there
 //! exit CODE            ends with CODE
 //! crash                ends by SIGABRT
 //! if CONDITION         does the steps up to `else` or `end` if CONDITION holds; may be nested
@@ -108,7 +109,7 @@ struct Step {
 /// What the words of a step are, and how many.
 fn arity(name: &str) -> Option<std::ops::RangeInclusive<usize>> {
     Some(match name {
-        "write" | "raw" | "append" | "link" | "mode" => 2..=2,
+        "write" | "raw" | "append" | "link" | "mode" | "begin" => 2..=2,
         "delete" | "mkdir" | "print" | "complain" | "flood" | "sleep" | "wait" | "shell" | "background" | "exit" => {
             1..=1
         }
@@ -219,6 +220,10 @@ impl Agent {
                     self.play(&step.branches[usize::from(!holds)])?;
                 }
                 ["exit", code] => return Err(Stop::Exit(number(code).map_err(failed)?)),
+                ["begin", language, task] => {
+                    let model = model::Model::of(language, None).map_err(failed)?;
+                    model.talk(task, 1).map_err(failed)?;
+                }
                 ["converse", language, ref manner @ ..] => {
                     let model = model::Model::of(language, manner.first().copied()).map_err(failed)?;
                     match model.converse(&self.prompt) {

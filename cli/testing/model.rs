@@ -34,11 +34,18 @@ impl Model {
 
     /// Talks until the model asks for nothing more, and gives its last words.
     pub fn converse(&self, task: &str) -> Result<String, String> {
+        self.talk(task, usize::MAX)
+    }
+
+    /// The same, but leaves after so many answers, once it has done what the last of them says.
+    pub fn talk(&self, task: &str, answers: usize) -> Result<String, String> {
         let mut messages = vec![self.language.task(task)];
-        loop {
+        let mut words = String::new();
+        for _ in 0..answers {
             let said = self.ask(&messages)?;
+            words = said.text;
             if said.calls.is_empty() {
-                return Ok(said.text);
+                break;
             }
             messages.extend(said.repeated);
             let run = |call: Call| {
@@ -48,6 +55,7 @@ impl Model {
             let results: Vec<(Call, Answer)> = said.calls.into_iter().map(run).collect();
             messages.extend(self.language.results(&results));
         }
+        Ok(words)
     }
 
     /// One question and its answer.

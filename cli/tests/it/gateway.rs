@@ -32,6 +32,10 @@ scripts:
     steps:
       - {text: The helper writes., tools: [{shell: {command: "echo helped > helper.txt"}}], usage: {input: 5}}
       - {text: Helped., usage: {input: 5}}
+  - name: a beginning
+    when: {contains: Begin}
+    steps:
+      - {text: I write the beginning., tools: [{shell: {command: "echo begun >> begun.txt"}}], usage: {input: 5}}
   - name: helpers
     when: {contains: Delegate}
     steps:
@@ -131,6 +135,31 @@ fn every_turn_of_a_program_is_a_commit_of_its_own() {
 }
 
 #[test]
+fn a_conversation_that_is_left_keeps_its_files() {
+    for (language, ..) in LANGUAGES {
+        let env = scripted(language);
+        env.write(
+            "play",
+            format!("begin {language} \"Begin\"\nbegin {language} \"Begin anew\"\nconverse {language}\n"),
+        );
+        env.run(&one("Write two files"), &[]).expect(0);
+        let story = env.story();
+        let begun = ["Write the beginning", "Write the beginning"];
+        assert_eq!(
+            words(&story),
+            [&begun[..], &["Write hello", "Edit hello and add another", "-"]].concat(),
+            "{language}"
+        );
+        let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+        assert_eq!(
+            changed,
+            [vec!["begun.txt"], vec!["begun.txt"], vec!["hello.txt"], vec!["hello.txt", "src/two.txt"]],
+            "{language}"
+        );
+    }
+}
+
+#[test]
 fn helpers_at_once_are_recorded_one_after_the_other() {
     let env = scripted("anthropic");
     env.run(&one("Delegate"), &[]).expect(0);
@@ -141,7 +170,9 @@ fn helpers_at_once_are_recorded_one_after_the_other() {
     assert_eq!(spent, 22);
     assert_eq!(env.committed("helper.txt"), "helped");
     let said = |turn: &Value, number: u64| story.message(&env, turn["messages"]["first"].as_u64().unwrap() + number);
-    assert_eq!(said(turns[5], 0)["content"][0]["text"], "Both helped.");
+    assert_eq!(said(turns[0], 1)["content"][0]["text"], "I send two helpers.", "in the order of their calls");
+    let answer = story.message(&env, turns[5]["messages"]["last"].as_u64().unwrap());
+    assert_eq!((&said(turns[5], 0)["role"], &answer["content"][0]["text"]), (&json!("tool"), &json!("Both helped.")));
     let of_helpers = turns.iter().filter(|turn| said(turn, 0)["talk"].as_u64().is_some_and(|talk| talk > 0)).count();
     assert_eq!(of_helpers, 4);
 }

@@ -1,24 +1,41 @@
 //! Exchanges that are over, each told once.
 
 use super::spending::{ASIDE, BROKEN_OFF};
-use super::{State, Talk, Talks};
+use super::{Answer, State, Talks};
 use crate::gateway::Exchange;
 use crate::llm::Message;
 
+impl Answer {
+    /// Whether tools are to run; what nobody could read may have asked for some.
+    fn asks(&self) -> bool {
+        self.response.as_ref().is_none_or(|response| response.message.tool_calls().next().is_some())
+    }
+}
+
 impl Talks {
-    /// Exchanges of other conversations that ask for nothing: whatever comes, they are over.
-    pub(super) fn finished(&mut self, but: Option<usize>) -> Vec<Exchange> {
-        let over = |talk: &Talk| match &talk.state {
-            // Whether this was a conversation at all is not known yet.
-            State::Answered(..) if !talk.tools && !self.plain => false,
-            State::Answered(_, answer) => {
-                answer.response.as_ref().is_some_and(|answer| answer.message.tool_calls().next().is_none())
+    /// Exchanges of other conversations that are over when a request arrives that goes on with `goes_on`, or begins a
+    /// conversation.
+    ///
+    /// Those that ask for nothing are, whatever comes. One whose tools may still run is as well when a conversation begins
+    /// and nothing else is under way: the agent has left it, or sends out its first helper, and what it has done so far
+    /// is this exchange's. Helpers side by side are waited for, each until it goes on.
+    pub(super) fn finished(&mut self, goes_on: Option<usize>) -> Vec<Exchange> {
+        let (mut over, mut open) = (Vec::new(), Vec::new());
+        for (at, talk) in self.talks.iter().enumerate().filter(|(at, _)| Some(*at) != goes_on) {
+            match &talk.state {
+                // Whether this was a conversation at all is not known yet.
+                State::Answered(..) if !talk.tools && !self.plain => {}
+                State::Answered(flight, answer) if answer.asks() => open.push((*flight, at)),
+                State::Answered(flight, _) => over.push((*flight, at)),
+                State::Asked(_) | State::Failed | State::Told(_) => {}
             }
-            _ => false,
-        };
-        let others: Vec<usize> =
-            (0..self.talks.len()).filter(|talk| Some(*talk) != but && over(&self.talks[*talk])).collect();
-        others.into_iter().filter_map(|talk| self.tell(talk, Vec::new()).0).collect()
+        }
+        let flying = self.talks.iter().any(|talk| matches!(talk.state, State::Asked(_)));
+        if goes_on.is_none() && !flying && open.len() == 1 {
+            over.append(&mut open);
+        }
+        over.sort_unstable();
+        over.into_iter().filter_map(|(_, talk)| self.tell(talk, Vec::new()).0).collect()
     }
 
     /// The exchange a conversation's newest answer ends, which is told now, and what opens the next one. `tail` is what
@@ -36,8 +53,7 @@ impl Talks {
         if let Some(why) = &answer.unheard {
             self.warnings.push(format!("an answer of the model is not recorded: {why}"));
         }
-        let asks = answer.response.as_ref().is_none_or(|answer| answer.message.tool_calls().next().is_some());
-        let (results, opening) = if asks { (tail, Vec::new()) } else { (Vec::new(), tail) };
+        let (results, opening) = if answer.asks() { (tail, Vec::new()) } else { (Vec::new(), tail) };
         let spent = std::mem::take(&mut known.spent);
         let model = answer.response.as_ref().map(|response| response.model.clone()).filter(|model| !model.is_empty());
         let exchange = Exchange {

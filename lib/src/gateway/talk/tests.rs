@@ -106,7 +106,8 @@ fn helpers_side_by_side_are_conversations_of_their_own() {
     let one = talks.arrive(&request(&[Message::user("help one")]), None).unwrap();
     let two = talks.arrive(&request(&[Message::user("help two")]), None).unwrap();
     assert_eq!((one.talk, two.talk), (1, 2));
-    assert!(one.ended.is_empty() && two.ended.is_empty(), "the main call's tools still run");
+    let told: Vec<usize> = one.ended.iter().map(|exchange| exchange.talk).collect();
+    assert_eq!((told, two.ended.len()), (vec![0], 0), "what was done before the first helper is the main call's");
     answer(&mut talks, two.flight, asks("b"));
     answer(&mut talks, one.flight, asks("a"));
     let messages = [Message::user("help one"), asks("a"), result("a")];
@@ -119,7 +120,29 @@ fn helpers_side_by_side_are_conversations_of_their_own() {
     let messages = [Message::user("task"), asks("main"), result("main")];
     let next = exchange(&mut talks, &messages, Message::assistant("all is done"));
     let told: Vec<usize> = next.ended.iter().map(|exchange| exchange.talk).collect();
-    assert_eq!((next.talk, told), (0, vec![2, 0]));
+    assert_eq!((next.talk, told), (0, vec![2]));
+    assert_eq!(talks.settle()[0].opening, [result("main")], "what the tools said opens the next exchange");
+}
+
+#[test]
+fn a_conversation_that_is_left_is_told_when_the_next_one_begins() {
+    let mut talks = Talks::default();
+    exchange(&mut talks, &[Message::user("one")], asks("a"));
+    let two = exchange(&mut talks, &[Message::user("two")], asks("b"));
+    assert_eq!((two.talk, two.ended.len(), two.ended[0].talk), (1, 1, 0));
+    let next = exchange(&mut talks, &[Message::user("two"), asks("b"), result("b")], asks("c"));
+    assert_eq!((next.talk, next.ended.len(), &next.ended[0].results), (1, 1, &vec![result("b")]));
+    let three = exchange(&mut talks, &[Message::user("three")], Message::assistant("Done."));
+    assert_eq!((three.talk, three.ended.len(), three.ended[0].talk), (2, 1, 1));
+    assert_eq!(talks.settle().len(), 1);
+    // Those that run side by side are told when they go on, or at the end.
+    let (one, two) = (request(&[Message::user("help one")]), request(&[Message::user("help two")]));
+    let (one, two) = (talks.arrive(&one, None).unwrap(), talks.arrive(&two, None).unwrap());
+    answer(&mut talks, two.flight, asks("y"));
+    answer(&mut talks, one.flight, asks("x"));
+    assert!(talks.arrive(&request(&[Message::user("help three")]), None).unwrap().ended.is_empty());
+    let told: Vec<usize> = talks.settle().iter().map(|exchange| exchange.talk).collect();
+    assert_eq!(told, [3, 4], "in the order of their calls");
 }
 
 #[test]
@@ -251,9 +274,9 @@ fn a_request_may_name_the_answer_it_goes_on_with() {
     assert_eq!((second.talk, second.ended.len()), (0, 1));
     assert_eq!(second.ended[0].results, [result("a")]);
     let other = say(&named(&[Message::user("go on")], "r-0"), "r-9", asks("z"));
-    assert_eq!((other.talk, other.ended.len()), (1, 0), "nobody here knows that answer");
+    assert_eq!((other.talk, other.ended.len()), (1, 1), "nobody here knows that answer");
     let third = say(&named(&[result("b")], "r-2"), "r-3", Message::assistant("Done."));
-    assert_eq!((third.talk, third.ended.len()), (0, 1));
+    assert_eq!((third.talk, third.ended.len()), (0, 0), "it was told when the other one began");
     // After its last words were told, for the next task.
     say(&request(&[Message::user("helper")]), "r-10", asks("y"));
     let fourth = say(&named(&[Message::user("more")], "r-3"), "r-4", asks("c"));
@@ -265,14 +288,18 @@ fn what_is_not_told_yet_is_pending() {
     let mut talks = Talks::default();
     assert_eq!(talks.pending(), Spent::default());
     exchange(&mut talks, &[Message::user("one")], asks("a"));
+    assert_eq!(talks.pending(), spent());
     // A client that tells its story anew each time.
     exchange(&mut talks, &[Message::user("one, and a was written")], asks("b"));
+    let two = request(&[Message::user("one, and a was written"), asks("b"), result("b")]);
+    let two = talks.arrive(&two, None).unwrap();
     let ask = request(&[Message::user("three")]);
     let cut = talks.arrive(&ask, None).unwrap();
+    answer(&mut talks, two.flight, asks("c"));
     talks.landed(cut.flight, Heard::Cut(CALL, "cut".into()), spent(), None);
     talks.arrive(&ask, None).unwrap();
-    assert_eq!(talks.pending().usage.input, 30, "two answers and a try");
-    assert_eq!(talks.settle().len(), 2);
+    assert_eq!(talks.pending().usage.input, 20, "an answer and a try");
+    assert_eq!(talks.settle().len(), 1);
     assert_eq!((talks.pending(), talks.take_aside("p").0[0].token_usage), (Spent::default(), CALL));
 }
 
