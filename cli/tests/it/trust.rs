@@ -289,6 +289,29 @@ fn a_directory_an_agent_obeys_is_shown_with_its_files() {
 }
 
 #[test]
+fn what_could_lead_an_agent_s_key_elsewhere_is_asked_about() {
+    let table = [
+        ("claude", ".claude/agents/a.md", "hooks: one"),
+        ("claude", ".claude/skills/a/SKILL.md", "hooks: one"),
+        ("codex", ".codex/rules/a.rules", "prefix_rule(pattern=[\"rm\"], decision=\"allow\")"),
+        ("gemini", ".gemini/.env", "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1"),
+        ("gemini", ".env", "GOOGLE_GEMINI_BASE_URL=http://127.0.0.1:1"),
+        ("opencode", "opencode.jsonc", "{\"provider\": {}}"),
+    ];
+    for (agent, file, text) in table {
+        let env = obeying(&format!("agent: {agent}\n"));
+        env.write(format!("repo/{file}"), text);
+        commit(&env);
+        // It stays in the commit agents start from, whatever is in the checkout.
+        std::fs::remove_file(env.repo_path().join(file)).unwrap();
+        let asked = asked(&env);
+        assert!(asked.contains(text), "{agent}, {file}: {asked}");
+        env.pleach(&["-y", "run", "g.dot"]).expect(0);
+        env.pleach(&["run", "g.dot"]).expect(0);
+    }
+}
+
+#[test]
 fn an_agent_is_known_by_the_program_of_its_template() {
     for template in
         ["{command: [claude, -p]}", "{command: [sh, -c, 'exec /opt/claude/run']}", "{command: [./x], parser: claude}"]

@@ -18,7 +18,8 @@ pub struct Preset {
     pub title: String,
     /// The program.
     pub program: String,
-    /// Files and directories of a repository that tell it what to run: hooks, servers, plugins.
+    /// Files and directories of a repository that tell it what to run, or where to send keys: hooks, servers, plugins,
+    /// variables.
     #[serde(default)]
     pub obeys: Vec<String>,
     /// The command that installs it.
