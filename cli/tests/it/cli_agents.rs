@@ -200,7 +200,7 @@ fn the_agents_own_word_comes_before_its_exit_code() {
     let env = world("gemini", "exit 41\n");
     env.run(&one(""), &[]).expect(1);
     let reason = env.story().node("code")["outcome"]["failure_reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("exit 41: it has no key: set GEMINI_API_KEY"), "{reason}");
+    assert!(reason.contains("exit 41: it cannot log in: set GEMINI_API_KEY"), "{reason}");
 }
 
 #[test]

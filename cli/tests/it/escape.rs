@@ -272,10 +272,13 @@ fn an_agent_outside_the_gateway_is_told_of_no_closed_network_and_writes_no_setti
     for turns in ["stream", "node"] {
         let world = World::new();
         world.env.write("home/.claude/settings.json", "{}");
+        world.env.write("home/.claude/shell-snapshots/mine.sh", "");
+        world.env.write("home/.claude/session-env/mine.sh", "");
         world.env.write_program(
             "bin/claude",
             "#!/bin/sh\ncase \"$1\" in --version) echo 1.0; exit;; esac\ncat > asked\n\
          echo hook > \"$HOME/.claude/settings.json\"; echo x > \"$HOME/.claude.json\"\n\
+         echo x > \"$HOME/.claude/shell-snapshots/mine.sh\"; echo x > \"$HOME/.claude/session-env/new.sh\"\n\
          echo kept > \"$HOME/.claude/projects/talk\" && echo yes > kept\n\
          echo '{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"Done.\",\"usage\":{}}'\n",
         );
@@ -285,7 +288,71 @@ fn an_agent_outside_the_gateway_is_told_of_no_closed_network_and_writes_no_setti
         assert!(asked.contains("You run in a sandbox: ") && !asked.contains("There is no network."), "{asked}");
         assert_eq!(world.env.read("home/.claude/settings.json"), "{}");
         assert!(!world.env.root().join("home/.claude.json").exists());
+        assert_eq!(world.env.read("home/.claude/shell-snapshots/mine.sh"), "", "it would run this without asking");
+        assert!(!world.env.root().join("home/.claude/session-env/new.sh").exists());
         assert_eq!(world.env.read("home/.claude/projects/talk"), "kept\n");
+    }
+}
+
+#[test]
+fn an_agent_whose_files_lie_among_what_it_runs_keeps_them_apart() {
+    if skip("an_agent_whose_files_lie_among_what_it_runs_keeps_them_apart", 3) {
+        return;
+    }
+    for turns in ["stream", "node"] {
+        let world = World::new();
+        world.env.write("home/.gemini/settings.json", "mine");
+        world.env.write("home/.gemini/oauth_creds.json", "old");
+        // As the real one it does nothing without its list of projects, which it writes beside and moves into place.
+        world.env.write_program(
+            "bin/gemini",
+            "#!/bin/sh\ncase \"$1\" in --version) echo 1.0; exit;; esac\ncat > asked\n\
+             D=\"${GEMINI_CLI_HOME:-$HOME}/.gemini\"; mkdir -p \"$D/tmp\"\n\
+             echo {} > \"$D/projects.json.1.tmp\" && mv \"$D/projects.json.1.tmp\" \"$D/projects.json\" || exit 1\n\
+             cat \"$D/settings.json\" > settings; echo hook > \"$D/settings.json\"; echo renewed > \"$D/oauth_creds.json\"\n\
+             echo hook > \"$HOME/.gemini/settings.json\"; echo x > \"$HOME/.gemini/projects.json\"\n\
+             echo '{\"type\":\"init\",\"session_id\":\"s\",\"model\":\"m\"}'\n\
+             echo '{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"Done.\"}'\n\
+             echo '{\"type\":\"result\",\"status\":\"success\",\"stats\":{}}'\n",
+        );
+        world.env.configure(&format!("agent: gemini\nagents: {{gemini: {{turns: {turns}}}}}\n"));
+        let ran = world.env.run(&graph("escape", "code [prompt=\"Work\"] start -> code -> exit"), &[]).expect(0);
+        assert_eq!(world.env.committed("settings"), "mine", "{ran}");
+        assert_eq!(world.env.read("home/.gemini/settings.json"), "mine", "{ran}");
+        assert_eq!(world.env.read("home/.gemini/oauth_creds.json"), "renewed\n", "a login that is renewed is kept");
+        assert!(!world.env.root().join("home/.gemini/projects.json").exists(), "{ran}");
+    }
+}
+
+#[test]
+fn programs_in_caches_cannot_be_written() {
+    if skip("programs_in_caches_cannot_be_written", 3) {
+        return;
+    }
+    let programs = [
+        "home/.npm/_npx/1/node_modules/.bin/tool",
+        "home/.gradle/jdks/21/bin/java",
+        "home/.gradle/wrapper/dists/gradle-9/1a/gradle-9/bin/gradle",
+        "home/.m2/wrapper/dists/maven/bin/mvn",
+        "cache/pypoetry/virtualenvs/x/bin/python",
+        "cache/uv/archive-v0/1/tool.py",
+        "cache/pnpm/dlx/1/node_modules/.bin/tool",
+    ];
+    for run in [World::tool, World::agent] {
+        let world = World::new();
+        for program in programs {
+            world.env.write(program, "mine");
+        }
+        world.env.write("home/.npm/_cacache/index", "");
+        let all = programs.map(|program| format!("echo out > {}", world.env.root().join(program).display())).join("; ");
+        let more = "echo 1 > ~/.npm/_cacache/new; mkdir -p \"$UV_CACHE_DIR\" && echo \"$UV_CACHE_DIR\" > uv";
+        let ran = run(&world, &format!("{{ {all}; }} 2> /dev/null; {more}")).expect(0);
+        for program in programs {
+            assert_eq!(world.env.read(program), "mine", "{program}: {ran}");
+        }
+        assert_eq!(world.env.read("home/.npm/_cacache/new"), "1\n", "what is downloaded is shared");
+        let uv = world.env.committed("uv");
+        assert!(uv.ends_with("/uv") && !uv.ends_with("/cache/uv"), "a cache of its own: {uv}");
     }
 }
 

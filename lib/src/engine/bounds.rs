@@ -8,11 +8,6 @@ use crate::process::Sandbox;
 use crate::process::sandbox::{Place, Policy};
 use crate::workspace::{self, Scratch, WorkingCopy};
 
-/// The variables by which programs find a directory for temporary files.
-pub(super) fn variables(scratch: &Scratch) -> impl Iterator<Item = (OsString, Option<OsString>)> {
-    ["TMPDIR", "TMP", "TEMP"].into_iter().map(|name| (name.into(), Some(scratch.path().into())))
-}
-
 /// The bounds of what works in a working copy, before it is known who.
 #[derive(Debug)]
 pub(super) struct Bounds<'a> {
@@ -27,6 +22,14 @@ impl Engine {
         let made = self.sandbox.as_ref().map(|_| Scratch::make(&self.state_dir)).transpose();
         let path = std::env::temp_dir();
         made.map_err(|source| workspace::Error::Io { doing: "make a directory for temporary files in", path, source })
+    }
+
+    /// The variables by which programs find a directory for temporary files, and those of caches that are not shared.
+    pub(super) fn temporary(&self, scratch: Option<&Scratch>) -> Vec<(OsString, Option<OsString>)> {
+        let Some(dir) = scratch.map(Scratch::path) else { return Vec::new() };
+        let files = ["TMPDIR", "TMP", "TEMP"].map(|name| (name, dir.to_owned()));
+        let caches = self.sandbox.iter().flat_map(|policy| policy.own_caches(dir));
+        files.into_iter().chain(caches).map(|(name, path)| (name.into(), Some(path.into()))).collect()
     }
 
     /// The bounds of what works in `copy`, if anything is bound: it may write there, to `scratch` and to `own`.

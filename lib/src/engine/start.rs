@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::bounds;
 use super::branch::PATIENCE;
 use super::locks::Locks;
 use super::task::{TREE_FILE, TaskStart, shared_copy};
@@ -263,7 +262,7 @@ impl Session {
         let (Some(script), Some(copy)) = (&self.engine.worktrees.setup, &self.copy) else { return Ok(()) };
         let scratch = self.engine.scratch()?;
         let mut command = Command::shell(script, copy.path());
-        command.env = scratch.iter().flat_map(bounds::variables).collect();
+        command.env = self.engine.temporary(scratch.as_ref());
         let bounds = self.engine.bounds(copy, scratch.as_ref(), None);
         command.sandbox = bounds.map(|bounds| Arc::new(bounds.of_command()));
         command.limits = Limits { output: 64 * 1024, ..Limits::default() };

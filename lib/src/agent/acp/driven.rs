@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::client::{Ask, Client, Ended};
 use super::pipes::{self, Told};
 use super::{AcpAgent, KIND, end};
-use crate::agent::cli::{Endpoint, Preset, Way};
+use crate::agent::cli::{Endpoint, Preset, Way, tools};
 use crate::agent::{AgentError, Driven, End, Job, Reply, Seen, Turns, Verdict};
 use crate::config::Environment;
 use crate::gateway::Upstream;
@@ -59,6 +59,7 @@ impl AcpAgent {
             Way { preset: &route.preset, environment: &route.environment, home: &job.home, model, endpoint: &endpoint };
         way.make_home()?;
         let (variables, arguments) = (way.variables()?, way.arguments());
+        job.env.splice(0..0, tools(&route.environment, |_| true));
         let home = job.home.clone();
         job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.through(endpoint.port).with_write([home])));
         let ask = Ask { model: asked.filter(|_| !in_settings), ..self.ask(&job) };

@@ -18,7 +18,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -62,8 +62,8 @@ pub struct AcpAgent {
     mode: Option<String>,
     timeout: Option<Duration>,
     idle: Duration,
-    /// What it writes outside its working copy.
-    keeps: Vec<PathBuf>,
+    /// What is known of it where it is not behind the gateway, and where the user's own things are.
+    known: Option<(&'static Preset, Environment)>,
     /// Variables it gets only in a sandbox.
     bounded_env: Variables,
     /// Who is billed, where that is known.
@@ -83,7 +83,7 @@ impl AcpAgent {
             mode: None,
             timeout: None,
             idle: IDLE,
-            keeps: Vec::new(),
+            known: None,
             bounded_env: Vec::new(),
             billed: None,
             route: None,
@@ -117,7 +117,7 @@ impl AcpAgent {
         self.env.extend(keys);
         self.env.extend(variables(&preset.env));
         self.bounded_env = variables(&preset.bounded_env);
-        self.keeps = [preset.kept_in(environment), preset.logins_in(environment)].concat();
+        self.known = Some((preset, environment.clone()));
         self.billed = Some(Billed::without_gateway(preset, environment));
         self
     }
@@ -200,15 +200,20 @@ impl AcpAgent {
         if let Some(route) = &self.route {
             return self.drive(route, job, turns, cancel).await;
         }
+        let (mut writes, mut variables) = (Vec::new(), Variables::new());
+        if let Some((preset, environment)) = &self.known {
+            variables = preset.move_apart(environment, &job.home)?;
+            writes = [preset.kept_outside(environment, &job.home), preset.logins_in(environment)].concat();
+        }
         if job.sandbox.is_some() {
             // What is not there cannot be opened to it. The files among them it makes beside the directories.
-            let missing = self.keeps.iter().filter(|kept| kept.extension().is_none() && !kept.exists());
+            let missing = writes.iter().filter(|kept| kept.extension().is_none() && !kept.exists());
             missing.for_each(|kept| drop(std::fs::create_dir_all(kept)));
         }
         // It speaks to its model by itself.
-        job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.with_network().with_write(self.keeps.iter().cloned())));
+        job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.with_network().with_write(writes)));
         let ask = self.ask(&job);
-        let command = self.command(job, Variables::new(), Vec::new());
+        let command = self.command(job, variables, Vec::new());
         let talked = pipes::talk(&self.spawner, command, Client::new(ask), Told::Turns(turns), cancel).await;
         let (client, ended) = self.ended(talked, cancel)?;
         self.conclude(client, ended, turns).await

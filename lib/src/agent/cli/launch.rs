@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::CliAgent;
-use super::route::{Endpoint, Variables, Way};
+use super::route::{self, Endpoint, Variables, Way};
 use super::template::Values;
 use crate::agent::{AgentError, Job, bounds};
 use crate::config::{AgentStdin, TurnMode};
@@ -146,6 +146,10 @@ impl CliAgent {
 
     fn variables(&self, job: &Job, endpoint: Option<&Endpoint>) -> Result<Variables, AgentError> {
         let mut env = job.env.clone();
+        if endpoint.is_some() {
+            // Where the node has a cache of its own, that goes over the user's.
+            env.splice(0..0, route::tools(&self.environment, |_| true));
+        }
         // What lifts checks of the agent's own is only set where something else holds it.
         let bounded = self.preset.bounded_env.iter().filter(|_| job.sandbox.is_some());
         let own = self.preset.env.iter().chain(bounded);
@@ -157,6 +161,7 @@ impl CliAgent {
         // Secrets are kept from what agents start, but its own key is what it works with.
         let keys = self.preset.keys.iter().filter_map(|key| Some((key, self.environment.get_os(key)?)));
         env.extend(keys.map(|(key, value)| (OsString::from(key), Some(value.to_owned()))));
+        env.extend(self.preset.move_apart(&self.environment, &job.home)?);
         Ok(env)
     }
 
@@ -172,7 +177,7 @@ impl CliAgent {
         Some(Arc::new(match endpoint {
             Some(endpoint) => sandbox.through(endpoint.port).with_write([job.home.clone()]),
             None => {
-                let kept = self.preset.kept_in(&self.environment);
+                let kept = self.preset.kept_outside(&self.environment, &job.home);
                 // Only what is there can be let through, and the agent could not make it. Without it the agent has no
                 // conversation to go on with, and works all the same.
                 let missing = kept.iter().filter(|kept| kept.extension().is_none());

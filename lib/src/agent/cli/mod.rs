@@ -3,6 +3,7 @@
 //! `preset` is what is known of them, `parser` what they say while they work, `gather` makes turns of it, `outcome`
 //! judges how it went. `launch` starts them, `follow` and `gateway` see them through, `route` is their way to the gateway.
 
+mod apart;
 mod follow;
 mod gateway;
 mod gather;
@@ -37,7 +38,7 @@ pub use hooks::hook_main;
 pub(super) use launch::epilogue;
 pub use preset::Preset;
 pub use probe::{Billed, Introduction, Versions, find_program};
-pub(super) use route::{Endpoint, Variables, Way};
+pub(super) use route::{Endpoint, Variables, Way, tools};
 
 /// What the configuration says about an agent beyond its preset.
 #[derive(Debug, Clone, Default)]
@@ -296,7 +297,7 @@ impl Agent for CliAgent {
         let own = is("agent", self.kind) && is("home", self.home_word()) && session_of(state).is_some();
         let places = match self.turns {
             TurnMode::Gateway => self.preset.keeps.iter().map(|kept| home.join(kept)).collect(),
-            _ => self.preset.kept_in(&self.environment),
+            _ => self.preset.kept_outside(&self.environment, home),
         };
         let kept = self.preset.keeps.is_empty() || places.iter().any(|place| place.exists());
         self.preset.resumes() && own && kept

@@ -68,6 +68,9 @@ pub struct Preset {
     /// it runs another time, such as settings, hooks and plugins.
     #[serde(default)]
     pub keeps: Vec<String>,
+    /// How it keeps that in a home of the session's own, where in the user's it lies among what it runs.
+    #[serde(default)]
+    pub apart: Apart,
     /// What some exit codes mean.
     #[serde(default)]
     pub exits: BTreeMap<i32, String>,
@@ -78,6 +81,16 @@ pub struct Preset {
     /// How it is brought to call its model through the gateway.
     #[serde(default)]
     pub gateway: Route,
+}
+
+/// How a program keeps what it writes apart from the user's home.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Apart {
+    /// Variables that lead it to another home, with `{home}`; none where it stays in the user's.
+    pub env: BTreeMap<String, String>,
+    /// What of the user's home it finds there by links: its settings and its login.
+    pub links: Vec<String>,
 }
 
 /// The language a program speaks with its provider.
@@ -158,14 +171,15 @@ static TABLE: LazyLock<BTreeMap<String, Preset>> = LazyLock::new(|| {
     serde_json::from_str(include_str!("presets.json")).expect("the table was read by this module's tests")
 });
 
-/// The directories of a home that variables may put elsewhere.
-const MOVED: [(&str, &str); 6] = [
-    (".claude", "CLAUDE_CONFIG_DIR"),
-    (".codex", "CODEX_HOME"),
-    (".config", "XDG_CONFIG_HOME"),
-    (".cache", "XDG_CACHE_HOME"),
-    (".local/share", "XDG_DATA_HOME"),
-    (".local/state", "XDG_STATE_HOME"),
+/// The directories of a home that variables may put elsewhere, and their names there.
+const MOVED: [(&str, &str, &str); 7] = [
+    (".claude", "CLAUDE_CONFIG_DIR", ""),
+    (".codex", "CODEX_HOME", ""),
+    (".gemini", "GEMINI_CLI_HOME", ".gemini"),
+    (".config", "XDG_CONFIG_HOME", ""),
+    (".cache", "XDG_CACHE_HOME", ""),
+    (".local/share", "XDG_DATA_HOME", ""),
+    (".local/state", "XDG_STATE_HOME", ""),
 ];
 
 impl Preset {
@@ -231,6 +245,7 @@ impl Preset {
             clouds: BTreeMap::new(),
             logins: Vec::new(),
             keeps: Vec::new(),
+            apart: Apart::default(),
             exits: BTreeMap::new(),
             serves_itself: false,
             gateway: Route::of_any_language(),
@@ -274,14 +289,16 @@ impl Preset {
 
 /// Where files and directories of the user's home are.
 fn places(below_home: &[String], environment: &Environment) -> Vec<PathBuf> {
+    below_home.iter().filter_map(|below| place(below, environment)).collect()
+}
+
+/// Where a file or directory of the user's home is.
+pub(super) fn place(below: &str, environment: &Environment) -> Option<PathBuf> {
     let directory = |name: &str| environment.get_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let place = |below: &String| {
-        let moved = |(usual, variable): &(&str, &str)| {
-            Some(directory(variable)?.join(Path::new(below).strip_prefix(usual).ok()?))
-        };
-        MOVED.iter().find_map(moved).or_else(|| Some(directory("HOME")?.join(below)))
+    let moved = |(usual, variable, there): &(&str, &str, &str)| {
+        Some(directory(variable)?.join(there).join(Path::new(below).strip_prefix(usual).ok()?))
     };
-    below_home.iter().filter_map(place).collect()
+    MOVED.iter().find_map(moved).or_else(|| Some(directory("HOME")?.join(below)))
 }
 
 #[cfg(test)]
@@ -301,22 +318,31 @@ mod tests {
         has(Preset::of("claude").unwrap().kept_in(&environment), "/c/projects");
         has(Preset::of("claude").unwrap().logins_in(&environment), "/c/.credentials.json");
         has(Preset::of("codex").unwrap().kept_in(&environment), "/x/sessions");
+        let environment = Environment::from_pairs([("HOME", "/h"), ("GEMINI_CLI_HOME", "/g")]);
+        has(Preset::of("gemini").unwrap().logins_in(&environment), "/g/.gemini/oauth_creds.json");
     }
 
     #[test]
     fn agents_cannot_write_what_says_what_they_run() {
         let environment = Environment::from_pairs([("HOME", "/h")]);
         for (name, preset) in TABLE.iter() {
-            let kept = [preset.kept_in(&environment), preset.logins_in(&environment)].concat();
+            let kept = preset.kept_outside(&environment, Path::new("/s"));
+            let kept = [kept, preset.logins_in(&environment)].concat();
             for steering in [
                 ".claude.json",
                 ".claude/settings.json",
                 ".claude/plugins/x",
                 ".claude/agents/x",
+                ".claude/shell-snapshots/x.sh",
+                ".claude/session-env/x",
                 ".codex/config.toml",
                 ".codex/hooks.json",
                 ".gemini/settings.json",
                 ".gemini/extensions/x",
+                ".gemini/tmp/bin/rg",
+                ".cache/opencode/bin/rg",
+                ".cache/opencode/node_modules/x/index.js",
+                ".local/share/opencode/snapshot/x/config",
                 ".config/opencode/opencode.json",
                 ".config/opencode/plugin/x.js",
             ] {

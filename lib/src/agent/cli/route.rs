@@ -42,6 +42,14 @@ const TOOLS: [(&str, &str); 12] = [
     ("npm_config_cache", ".npm"),
 ];
 
+/// The variables that lead tools to what they look for below the user's home, where that is there: all of it, or some.
+pub(in crate::agent) fn tools(environment: &Environment, some: impl Fn(&str) -> bool) -> Variables {
+    let Some(home) = environment.get_os("HOME").map(PathBuf::from) else { return Variables::new() };
+    let unset = TOOLS.iter().filter(|(name, below)| some(below) && environment.get_os(name).is_none());
+    let there = unset.map(|(name, below)| (name, home.join(below))).filter(|(_, path)| path.exists());
+    there.map(|(name, path)| (name.into(), Some(path.into()))).collect()
+}
+
 /// Where an agent finds its model, as far as it knows.
 #[derive(Debug, Clone)]
 pub(in crate::agent) struct Endpoint {
@@ -127,15 +135,8 @@ impl Way<'_> {
     /// Its variables.
     pub fn variables(&self) -> Result<Variables, AgentError> {
         let route = &self.preset.gateway;
-        let mut env = Variables::new();
-        let users = self.environment.get_os("HOME").map(PathBuf::from);
-        for (name, below) in TOOLS {
-            let there = users.as_ref().map(|home| home.join(below)).filter(|path| path.exists());
-            if let (None, Some(path)) = (self.environment.get_os(name), there) {
-                env.push((name.into(), Some(path.into())));
-            }
-        }
-        env.extend(HOMES.iter().map(|(name, below)| (OsString::from(name), Some(self.home.join(below).into()))));
+        let home = |(name, below): &(&str, &str)| (OsString::from(name), Some(self.home.join(below).into()));
+        let mut env: Variables = HOMES.iter().map(home).collect();
         env.extend(route.unset.iter().map(|name| (OsString::from(name), None)));
         // Whatever proxy the user has, the way to the gateway is not its business: its secret is in the address.
         for name in ["NO_PROXY", "no_proxy"] {

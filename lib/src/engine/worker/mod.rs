@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use self::cancel::NodeCancel;
 use self::command::CommandRun;
 use super::assignment::Work;
-use super::bounds::{self, Bounds};
+use super::bounds::Bounds;
 use super::budget::Order;
 use super::task::{StepReport, TaskJob};
 use super::{Engine, NoChoice, status_file};
@@ -391,7 +391,7 @@ impl Worker {
             set("PLEACH_VISIT", &self.visit.visit.to_string()),
             set("PLEACH_ATTEMPT", &self.visit.attempt.to_string()),
         ]);
-        env.extend(self.scratch.iter().flat_map(bounds::variables));
+        env.extend(self.engine.temporary(self.scratch.as_ref()));
         env
     }
 

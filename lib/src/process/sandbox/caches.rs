@@ -1,7 +1,8 @@
 //! Where package managers keep what they have downloaded and built, to be shared by everything a user works on. Only
-//! caches: what is run from them or changes what is run, like programs and settings, stays out.
+//! caches: what is run from them or changes what is run, like programs and settings, stays out. So do those whose files
+//! are linked into what is installed already: to write to them is to write there.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::config::Environment;
 
@@ -28,7 +29,17 @@ const fn kept(variables: &'static [&'static str], default: Default, parts: &'sta
     Kept { variables, default, parts }
 }
 
-const KEPT: [Kept; 24] = [
+/// What is linked into what is installed. Commands get one of their own: the variable, where the user's is, and a name.
+const LINKED: [(&str, Default, &str); 3] = [
+    ("BUN_INSTALL_CACHE_DIR", Home(".bun/install/cache"), "bun"),
+    ("UV_CACHE_DIR", Cache("uv"), "uv"),
+    ("npm_config_store_dir", Data("pnpm/store"), "pnpm"),
+];
+
+/// A wrapper opens the locks of what it has downloaded whenever it is run.
+const WRAPPED: (&str, &str) = ("wrapper/dists", "lck");
+
+const KEPT: [Kept; 21] = [
     kept(
         &["CARGO_HOME"],
         Home(".cargo"),
@@ -36,47 +47,50 @@ const KEPT: [Kept; 24] = [
     ),
     kept(&["SCCACHE_DIR"], Cache("sccache"), &[]),
     kept(&["CCACHE_DIR"], Cache("ccache"), &[]),
-    kept(&["npm_config_cache", "NPM_CONFIG_CACHE"], Home(".npm"), &[]),
-    kept(&["npm_config_store_dir"], Data("pnpm/store"), &[]),
-    kept(&[], Cache("pnpm"), &[]),
+    kept(&["npm_config_cache", "NPM_CONFIG_CACHE"], Home(".npm"), &["_cacache", "_logs", "_locks", "_prebuilds"]),
+    kept(&[], Cache("pnpm"), &["metadata", "metadata-v1.3", "metadata-ff-v1.3", "metadata-full-v1.3"]),
     kept(&[], State("pnpm"), &[]),
     kept(&["YARN_CACHE_FOLDER"], Cache("yarn"), &[]),
-    kept(&[], Home(".yarn/berry"), &[]),
-    kept(&["BUN_INSTALL_CACHE_DIR"], Home(".bun/install/cache"), &[]),
-    kept(&["DENO_DIR"], Cache("deno"), &[]),
+    kept(&[], Home(".yarn/berry"), &["cache", "index", "metadata"]),
+    kept(&["DENO_DIR"], Cache("deno"), &["deps", "gen", "npm", "registries", "remote"]),
     kept(&["PIP_CACHE_DIR"], Cache("pip"), &[]),
-    kept(&["UV_CACHE_DIR"], Cache("uv"), &[]),
-    kept(&["POETRY_CACHE_DIR"], Cache("pypoetry"), &[]),
+    kept(&["POETRY_CACHE_DIR"], Cache("pypoetry"), &["artifacts", "cache"]),
     kept(&["GOMODCACHE"], Home("go/pkg/mod"), &[]),
     kept(&["GOPATH"], Home("go"), &["pkg/mod", "pkg/sumdb"]),
     kept(&["GOCACHE"], Cache("go-build"), &[]),
-    kept(
-        &["GRADLE_USER_HOME"],
-        Home(".gradle"),
-        &[".tmp", "caches", "daemon", "jdks", "native", "notifications", "workers", "wrapper"],
-    ),
-    kept(&[], Home(".m2"), &["repository", "wrapper"]),
+    kept(&["GRADLE_USER_HOME"], Home(".gradle"), &[".tmp", "caches", "daemon", "native", "notifications", "workers"]),
+    kept(&[], Home(".m2"), &["repository"]),
     kept(&["NUGET_PACKAGES"], Home(".nuget/packages"), &[]),
     kept(&["COMPOSER_CACHE_DIR"], Cache("composer"), &[]),
     kept(&["BUNDLE_USER_CACHE"], Home(".bundle/cache"), &[]),
     kept(&["ZIG_GLOBAL_CACHE_DIR"], Cache("zig"), &[]),
-    kept(&["CABAL_DIR"], Home(".cabal"), &["packages", "store", "logs"]),
+    kept(&["CABAL_DIR"], Home(".cabal"), &["packages", "logs"]),
 ];
+
+fn absolute(environment: &Environment, variable: &str) -> Option<PathBuf> {
+    environment.get_os(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+impl Default {
+    fn place(&self, environment: &Environment) -> Option<PathBuf> {
+        let home = || absolute(environment, "HOME");
+        let base = |variable, below| absolute(environment, variable).or_else(|| Some(home()?.join(below)));
+        Some(match self {
+            Home(below) => home()?.join(below),
+            Cache(below) => base("XDG_CACHE_HOME", ".cache")?.join(below),
+            Data(below) => base("XDG_DATA_HOME", ".local/share")?.join(below),
+            State(below) => base("XDG_STATE_HOME", ".local/state")?.join(below),
+        })
+    }
+}
 
 /// The caches that are there.
 pub(super) fn find(environment: &Environment) -> Vec<PathBuf> {
-    let absolute = |name: &str| environment.get_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = absolute("HOME");
-    let base = |variable: &str, below: &str| absolute(variable).or_else(|| Some(home.clone()?.join(below)));
     let mut found = Vec::new();
     for Kept { variables, default, parts } in KEPT {
-        let usual = || match default {
-            Home(below) => Some(home.clone()?.join(below)),
-            Cache(below) => Some(base("XDG_CACHE_HOME", ".cache")?.join(below)),
-            Data(below) => Some(base("XDG_DATA_HOME", ".local/share")?.join(below)),
-            State(below) => Some(base("XDG_STATE_HOME", ".local/state")?.join(below)),
-        };
-        let Some(dir) = variables.iter().find_map(|name| absolute(name)).or_else(usual) else { continue };
+        let set = variables.iter().find_map(|name| absolute(environment, name));
+        let Some(dir) = set.or_else(|| default.place(environment)) else { continue };
+        found.extend(locks(&dir.join(WRAPPED.0)));
         match parts {
             [] => found.push(dir),
             parts => found.extend(parts.iter().map(|part| dir.join(part))),
@@ -88,6 +102,23 @@ pub(super) fn find(environment: &Environment) -> Vec<PathBuf> {
     found
 }
 
+/// The locks of what a wrapper has downloaded, each in a directory of its version and one of its address.
+fn locks(dists: &Path) -> Vec<PathBuf> {
+    let entries = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    let files = entries(dists.to_owned()).flat_map(entries).flat_map(entries);
+    files.filter(|file| file.extension().is_some_and(|extension| extension == WRAPPED.1)).collect()
+}
+
+/// The caches that are there and are not shared, unless they are among `open`: their variables, and names for those of
+/// a command's own.
+pub(super) fn linked(environment: &Environment, open: &[PathBuf]) -> Vec<(&'static str, &'static str)> {
+    let is_closed = |(variable, default, _): &(&str, Default, &str)| {
+        let place = absolute(environment, variable).or_else(|| default.place(environment));
+        place.is_some_and(|place| place.exists() && !open.iter().any(|open| place.starts_with(open)))
+    };
+    LINKED.into_iter().filter(is_closed).map(|(variable, _, name)| (variable, name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -96,20 +127,49 @@ mod tests {
     fn caches_are_found_and_what_runs_is_not_among_them() {
         let dir = tempfile::tempdir().unwrap();
         let at = |path: &str| dir.path().join(path);
-        for path in ["h/.cargo/bin", "h/.cargo/registry", "h/.npm", "h/.m2/repository", "c/pip", "go/pkg/mod", "go/bin"]
-        {
+        for path in [
+            "h/.cargo/bin",
+            "h/.cargo/registry",
+            "h/.npm/_cacache",
+            "h/.npm/_npx/1/node_modules/.bin",
+            "h/.m2/repository",
+            "h/.m2/wrapper/dists",
+            "h/.gradle/jdks/21/bin",
+            "h/.gradle/wrapper/dists/gradle-9/1a/gradle-9/bin",
+            "h/.cabal/store/bin",
+            "c/pip",
+            "c/pypoetry/artifacts",
+            "c/pypoetry/virtualenvs/x/bin",
+            "c/uv/archive-v0",
+            "c/deno/dl",
+            "c/pnpm/dlx",
+            "go/pkg/mod",
+            "go/bin",
+        ] {
             std::fs::create_dir_all(at(path)).unwrap();
         }
-        std::fs::write(at("h/.cargo/.package-cache"), "").unwrap();
+        for file in ["h/.cargo/.package-cache", "h/.gradle/wrapper/dists/gradle-9/1a/gradle-9.zip.lck"] {
+            std::fs::write(at(file), "").unwrap();
+        }
         let environment = Environment::from_pairs([
             ("HOME", at("h")),
             ("XDG_CACHE_HOME", at("c")),
             ("GOPATH", at("go")),
             ("UV_CACHE_DIR", "relative".into()),
         ]);
-        let expected =
-            ["c/pip", "go/pkg/mod", "h/.cargo/.package-cache", "h/.cargo/registry", "h/.m2/repository", "h/.npm"];
+        let expected = [
+            "c/pip",
+            "c/pypoetry/artifacts",
+            "go/pkg/mod",
+            "h/.cargo/.package-cache",
+            "h/.cargo/registry",
+            "h/.gradle/wrapper/dists/gradle-9/1a/gradle-9.zip.lck",
+            "h/.m2/repository",
+            "h/.npm/_cacache",
+        ];
         assert_eq!(find(&environment), expected.map(at));
+        assert_eq!(linked(&environment, &[]), [("UV_CACHE_DIR", "uv")], "commands get one of their own");
+        assert_eq!(linked(&environment, &[at("c")]), [], "the user has opened it");
         assert_eq!(find(&Environment::default()), Vec::<PathBuf>::new());
     }
 }

@@ -36,6 +36,8 @@ pub struct Policy {
     leading_to: Vec<PathBuf>,
     read: Option<Vec<PathBuf>>,
     network: Network,
+    /// Variables of caches that are not shared, and names for them.
+    own_caches: Vec<(&'static str, &'static str)>,
 }
 
 /// Where a command works.
@@ -129,7 +131,14 @@ impl Policy {
             system.chain(programs).chain(git_settings(environment)).chain(settings.ro.iter().cloned()).collect()
         });
         let leading_to = write.iter().map(|path| real(path)).collect();
-        Self { by, write, leading_to, read, network: settings.network }
+        let own_caches = caches::linked(environment, &settings.rw);
+        Self { by, write, leading_to, read, network: settings.network, own_caches }
+    }
+
+    /// The variables that lead package managers to caches in a directory of a command's own, where the user's cannot be
+    /// written.
+    pub fn own_caches(&self, dir: &Path) -> impl Iterator<Item = (&'static str, PathBuf)> {
+        self.own_caches.iter().map(move |(variable, name)| (*variable, dir.join(name)))
     }
 
     /// The bounds of an agent that works at this place. What it may connect to is for the agent to widen: it knows how
