@@ -27,3 +27,5 @@ pub mod step;
 pub mod text;
 pub mod trailer;
 pub mod workspace;
+
+mod beneath;

@@ -19,6 +19,7 @@ mod left_out;
 mod matrix;
 mod mended;
 mod orchestra;
+mod planted;
 mod programs;
 mod providers;
 mod real_agents;

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::locks::Locks;
 use super::view::{Summary, session_worktrees};
 use super::{Error, RUN_DIR, Session};
+use crate::beneath;
 use crate::git::{self, Limits, Listed, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId, TaskId};
 use crate::record::{SESSIONS, context_ref};
@@ -277,12 +278,7 @@ fn delete(repo: &Repo, refs: Vec<(String, CommitId)>) -> Result<(), git::Error> 
 }
 
 pub(super) fn remove_directory(path: &Path) -> Result<(), workspace::Error> {
-    match std::fs::remove_dir_all(path) {
-        Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
-            Err(workspace::Error::Io { doing: "remove", path: path.to_owned(), source })
-        }
-        _ => Ok(()),
-    }
+    beneath::remove_all(path).map_err(|source| workspace::Error::Io { doing: "remove", path: path.to_owned(), source })
 }
 
 /// Removes what stands beside a working copy, and the session's directory, unless something else is in it.

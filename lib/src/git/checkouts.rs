@@ -8,6 +8,7 @@ use super::error::{Error, IoContext as _};
 use super::land::full_name;
 use super::repo::Repo;
 use super::worktree::{Listed, Worktree};
+use crate::beneath::{self, FEW_LINES};
 use crate::ids::BranchName;
 
 /// All that decides which checkouts there are and which branch each has.
@@ -89,7 +90,7 @@ fn look(common: &Path) -> Result<Seen, Error> {
         entries => {
             for entry in entries.at("list", &all)? {
                 let admin = entry.at("list", &all)?.path();
-                let place = std::fs::read(admin.join("gitdir")).ok();
+                let place = beneath::read(&admin.join("gitdir"), FEW_LINES).ok().flatten();
                 let link = place.as_deref().map(|place| admin.join(to_path(place.trim_ascii_end())));
                 linked.push(Linked {
                     head: branch(&admin.join("HEAD")),
@@ -113,7 +114,7 @@ fn branch(head: &Path) -> Option<Vec<u8>> {
     if let Ok(target) = std::fs::read_link(head) {
         return Some([b"ref: ", target.as_os_str().as_encoded_bytes()].concat());
     }
-    std::fs::read(head).ok().filter(|content| content.starts_with(b"ref:"))
+    beneath::read(head, FEW_LINES).ok().flatten().filter(|content| content.starts_with(b"ref:"))
 }
 
 fn to_path(bytes: &[u8]) -> &Path {

@@ -14,6 +14,7 @@ use super::program::Finished;
 use super::refs::{SwapError, lock_path};
 use super::repo::Repo;
 use super::worktree::linked_git_dir;
+use crate::beneath::{Beneath, FEW_LINES};
 use crate::ids::{BranchName, CommitId, RepoPath};
 
 /// How long what is in the way of a landing is waited for.
@@ -312,11 +313,12 @@ impl Landing<'_> {
             }
         }
         const HOLDERS: [&str; 3] = ["rebase-merge/head-name", "rebase-apply/head-name", "rebase-merge/update-refs"];
-        let names_it = |path: PathBuf| {
-            std::fs::read(path)
-                .is_ok_and(|text| text.split(|byte| *byte == b'\n').any(|line| line == self.name.as_bytes()))
+        // Some are agents' to write.
+        let names_it = |dir: &Path, holder: &str| {
+            let text = Beneath::at(dir).and_then(|dir| dir.read(holder, FEW_LINES)).ok().flatten();
+            text.is_some_and(|text| text.split(|byte| *byte == b'\n').any(|line| line == self.name.as_bytes()))
         };
-        let is_rebased = git_dirs.iter().any(|dir| HOLDERS.iter().any(|holder| names_it(dir.join(holder))));
+        let is_rebased = git_dirs.iter().any(|dir| HOLDERS.iter().any(|holder| names_it(dir, holder)));
         Ok(is_rebased
             .then(|| "a rebase of it is in progress; end it with `git rebase --continue` or `--abort`".to_owned()))
     }

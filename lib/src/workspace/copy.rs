@@ -10,11 +10,13 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
+use rustix::fs::FileType;
 
 use super::guard::{Guard, Watch};
 use super::held::Held;
 use super::names::branch_ref;
 use super::{Error, keep};
+use crate::beneath::Beneath;
 use crate::event::Commits;
 use crate::git::{CommitSpec, Head, Limits, Person, Repo, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
@@ -532,17 +534,17 @@ impl WorkingCopy {
     /// Writes a file of pleach's own, which is about to be committed. A place an agent's link leads away from is left
     /// alone: the file is in the commit, and the next reset puts it where it belongs.
     pub fn put(&mut self, path: &RepoPath, bytes: &[u8]) -> Result<(), Error> {
-        let root = self.worktree.root();
-        let place = root.join(OsStr::from_bytes(path.as_bytes()));
-        let Some(above) = place.parent() else { return Ok(()) };
-        let inside = above.ancestors().take_while(|dir| *dir != root);
-        if inside.chain([place.as_path()]).any(|dir| dir.is_symlink()) {
-            self.settled = false;
-            return Ok(());
-        }
-        let io = |doing, source| Error::Io { doing, path: place.clone(), source };
-        std::fs::create_dir_all(above).map_err(|source| io("make room for", source))?;
-        std::fs::write(&place, bytes).map_err(|source| io("write", source))
+        let (root, inside) = (self.worktree.root(), Path::new(OsStr::from_bytes(path.as_bytes())));
+        let written = Beneath::at(root).and_then(|root| {
+            let is_led_away = |dir: &Path| matches!(root.kind(dir), Ok(Some(FileType::Symlink)));
+            match inside.ancestors().filter(|dir| !dir.as_os_str().is_empty()).any(is_led_away) {
+                true => Ok(false),
+                false => root.put(inside, bytes).map(|()| true),
+            }
+        });
+        let place = || root.join(inside);
+        self.settled &= written.map_err(|source| Error::Io { doing: "write", path: place(), source })?;
+        Ok(())
     }
 
     /// Makes `commit`, which is recorded, the base and the files of the working copy.

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::Error;
+use crate::beneath::Beneath;
 use crate::git::{Repo, Worktree};
 use crate::ids::{CommitId, RepoPath};
 
@@ -20,6 +21,9 @@ const LOOKUPS: [&str; 3] =
 
 /// The same, in the directory git keeps of a working copy alone.
 const OWN_CONTROL_FILES: [&str; 3] = ["commondir", "config.worktree", "gitdir"];
+
+/// What one of these has at most: settings of git's are the longest.
+const LONGEST: u64 = 16 * 1024 * 1024;
 
 /// Keeps an eye on what an agent must leave alone. The user's checkout is opened once, before any agent runs, and
 /// only ever read.
@@ -38,6 +42,8 @@ pub struct Guard {
     refs: BTreeMap<String, CommitId>,
     checkout: BTreeMap<RepoPath, String>,
     lookups: BTreeMap<&'static str, String>,
+    /// What had no place in the git directory of the copy, and was removed since the look before.
+    odd: Vec<String>,
 }
 
 /// What was changed that should not have been.
@@ -61,14 +67,14 @@ impl Watch {
     /// there are more of them with every task.
     pub fn look(&mut self, copy: &Worktree, own: &str, kept: &str) -> Result<Guard, Error> {
         let common = self.repo.common_dir();
-        let Guard { mut control, lookups, .. } = self.look_near(copy)?;
+        let Guard { mut control, lookups, odd, .. } = self.look_near(copy)?;
         for name in CONTROL_FILES {
             read_file(&common.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
         let mut refs = self.repo.references_without(&["refs/pleach/", own])?;
         refs.extend(self.repo.references(kept)?);
-        Ok(Guard { control, refs, checkout: self.changes()?, lookups })
+        Ok(Guard { control, refs, checkout: self.changes()?, lookups, odd })
     }
 
     /// Looks only at what also a bound agent can write: it works in its own copy, and adds objects.
@@ -77,17 +83,15 @@ impl Watch {
         let common = self.repo.common_dir();
         read_file(&common.join(ALTERNATES), &mut control)?;
         for name in OWN_CONTROL_FILES {
-            read_file(&copy.git_dir().join(name), &mut control)?;
+            read_own(copy.git_dir(), name, &mut control);
         }
         // A directory there is a repository of the agent's, which is another matter.
-        let link = copy.root().join(".git");
-        if !link.is_dir() {
-            read_file(&link, &mut control)?;
-        } else if link.is_symlink() {
-            control.insert(link, Vec::new());
+        if !copy.root().join(".git").symlink_metadata().is_ok_and(|link| link.is_dir()) {
+            read_own(copy.root(), ".git", &mut control);
         }
         let lookups = LOOKUPS.into_iter().map(|name| (name, mark(&common.join(name)))).collect();
-        Ok(Guard { control, refs: BTreeMap::new(), checkout: BTreeMap::new(), lookups })
+        let odd = copy.take_cleared();
+        Ok(Guard { control, refs: BTreeMap::new(), checkout: BTreeMap::new(), lookups, odd })
     }
 
     /// From the next look on, the user's checkout is compared with where it stands then: what has landed there is no
@@ -129,7 +133,8 @@ impl Guard {
 
     /// What differs from `self` in `after`. Refs below `kept` are the session's own.
     pub fn compare(&self, after: &Self, kept: &str) -> Trespass {
-        let control = changed(&self.control, &after.control).map(|path| path.display().to_string()).collect();
+        let control = changed(&self.control, &after.control).map(|path| path.display().to_string());
+        let control = control.chain(after.odd.iter().cloned()).collect();
         let refs = changed(&self.refs, &after.refs).filter(|name| !name.starts_with(kept));
         let refs = refs.map(|name| format!("ref `{name}`"));
         let files = changed(&self.checkout, &after.checkout).map(|path| format!("`{path}` in your checkout"));
@@ -147,6 +152,15 @@ fn changed<'a, K: Ord, V: PartialEq>(
     let gone_or_changed = before.iter().filter(|(key, value)| after.get(key) != Some(value));
     let added = after.iter().filter(|(key, _)| !before.contains_key(key));
     gone_or_changed.chain(added).map(|(key, _)| key)
+}
+
+/// Reads a file an agent can write to. That something else stands there is as good as any other content: it differs.
+fn read_own(dir: &Path, name: &str, into: &mut BTreeMap<PathBuf, Vec<u8>>) {
+    match Beneath::at(dir).and_then(|dir| dir.read(name, LONGEST)) {
+        Ok(None) => None,
+        Ok(Some(bytes)) => into.insert(dir.join(name), bytes),
+        Err(error) => into.insert(dir.join(name), error.to_string().into_bytes()),
+    };
 }
 
 fn read_file(path: &Path, into: &mut BTreeMap<PathBuf, Vec<u8>>) -> Result<(), Error> {

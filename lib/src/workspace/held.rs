@@ -6,11 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::Error;
+use crate::beneath::{self, Beneath};
 use crate::git::{HeldBack, Seen};
 use crate::ids::{RepoPath, SessionId};
 
 /// The file in a working copy's git directory that has them.
 const FILE: &str = "pleach-held-back";
+
+/// What it has at most.
+const LONGEST: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Held {
@@ -23,7 +27,7 @@ impl Held {
     /// nobody has to leave it alone.
     pub fn read(git_dir: &Path, session: &SessionId) -> Self {
         let file = git_dir.join(FILE);
-        let text = std::fs::read(&file).unwrap_or_default();
+        let text = beneath::read(&file, LONGEST).ok().flatten().unwrap_or_default();
         let files = text.strip_prefix(head(session).as_slice()).map(read).unwrap_or_default();
         Self { file, files }
     }
@@ -53,8 +57,8 @@ impl Held {
         let lines =
             files.iter().flat_map(|(path, seen)| [format!("{seen} ").as_bytes(), path.as_bytes(), b"\0"].concat());
         let text: Vec<u8> = head(session).into_iter().chain(lines).collect();
-        let new = self.file.with_extension("new");
-        let written = std::fs::write(&new, text).and_then(|()| std::fs::rename(&new, &self.file));
+        let dir = self.file.parent().expect("it has a name in a directory");
+        let written = Beneath::at(dir).and_then(|dir| dir.write(FILE, &text));
         written.map_err(|source| Error::Io { doing: "write", path: self.file.clone(), source })?;
         self.files = files;
         Ok(())

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use super::Worktree;
 use super::bring::{Making, is_free};
 use super::cache::Cache;
+use super::odd;
 use super::restore::remove_directory;
 use super::rules::Rules;
+use crate::beneath::{self, Beneath, FEW_LINES};
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::{TreeId, from_gix};
@@ -58,6 +60,7 @@ impl Worktree {
         args.extend((!rules.is_empty()).then_some(OsStr::new("--no-checkout")));
         args.extend([path.as_os_str(), OsStr::new(&id)]);
         let alone = one_at_a_time(common)?;
+        odd::clear_pipes(common)?;
         crash::point(Kind::HeadUpdate, When::Before);
         program.run(common, args)?.success()?;
         drop(alone);
@@ -84,6 +87,8 @@ impl Worktree {
             }
             found => found.at("open the git directory", &git_dir)?,
         };
+        let is_agents = is_admin(repo, &git_dir) && !repo.workdir().is_some_and(|own| same_file(own, &root));
+        let cleared = if is_agents { odd::clear(&git_dir)? } else { Vec::new() };
         tie(repo, &root, &git_dir)?;
         put_head(repo, &git_dir)?;
         let handle = open_with(&git_dir, repo.shared.config.clone())?;
@@ -111,6 +116,8 @@ impl Worktree {
                 excluded: Vec::new(),
                 put_aside: Vec::new(),
                 rules: Rules::default(),
+                is_agents,
+                cleared: cleared.into(),
             };
             worktree.load(worktree.tree)?;
             Ok(worktree)
@@ -142,11 +149,13 @@ impl Worktree {
 
     /// Lets git forget worktrees whose files are gone.
     pub fn prune(repo: &Repo) -> Result<(), Error> {
+        odd::clear_pipes(repo.common_dir())?;
         repo.shared.program.run(repo.common_dir(), ["worktree", "prune"])?.success().map(drop)
     }
 
     /// All worktrees git knows of, the main one first.
     pub fn list(repo: &Repo) -> Result<Vec<Listed>, Error> {
+        odd::clear_pipes(repo.common_dir())?;
         let list = repo.shared.program.run(repo.common_dir(), ["worktree", "list", "--porcelain", "-z"])?.success()?;
         Ok(parse_list(&list))
     }
@@ -186,11 +195,10 @@ pub(super) fn tie(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error>
     if common.join("HEAD").exists() {
         std::fs::create_dir_all(git_dir).at("create", git_dir)?;
     }
-    let read = |name: &str| std::fs::read(git_dir.join(name)).ok().map(|line| path_of(&line));
-    let write = |name: &str, content: &[u8]| {
-        let path = git_dir.join(name);
-        std::fs::write(&path, [content, b"\n"].concat()).at("write", &path)
-    };
+    let beneath = Beneath::at(git_dir).at("open", git_dir)?;
+    let read = |name: &str| beneath.read(name, FEW_LINES).ok().flatten().map(|line| path_of(&line));
+    let write =
+        |name: &str, content: &[u8]| beneath.write(name, &[content, b"\n"].concat()).at("write", &git_dir.join(name));
     // What git writes is known by its words; anything else is followed.
     let is_common = |found: PathBuf| found == Path::new("../..") || same_file(&git_dir.join(found), common);
     if !read("commondir").is_some_and(is_common) {
@@ -211,7 +219,7 @@ pub(super) fn is_admin(repo: &Repo, git_dir: &Path) -> bool {
 
 /// Whether a git directory says that it is this worktree's.
 pub(super) fn leads_to(git_dir: &Path, root: &Path) -> bool {
-    let Ok(line) = std::fs::read(git_dir.join("gitdir")) else { return false };
+    let Ok(Some(line)) = beneath::read(&git_dir.join("gitdir"), FEW_LINES) else { return false };
     let found = path_of(&line);
     found == root.join(".git") || git_dir.join(found).parent().is_some_and(|above| same_file(above, root))
 }
@@ -221,13 +229,16 @@ fn put_head(repo: &Repo, git_dir: &Path) -> Result<(), Error> {
     let head = git_dir.join("HEAD");
     match has_head(git_dir) {
         true => Ok(()),
-        false => std::fs::write(&head, format!("{}\n", repo.head()?.commit)).at("write", &head),
+        false => {
+            let line = format!("{}\n", repo.head()?.commit);
+            Beneath::at(git_dir).and_then(|dir| dir.write("HEAD", line.as_bytes())).at("write", &head)
+        }
     }
 }
 
 /// Whether a git directory has a HEAD of the form git gives it.
 pub(super) fn has_head(git_dir: &Path) -> bool {
-    let Ok(text) = std::fs::read(git_dir.join("HEAD")) else { return false };
+    let Ok(Some(text)) = beneath::read(&git_dir.join("HEAD"), FEW_LINES) else { return false };
     let text = text.trim_ascii_end();
     text.starts_with(b"ref: refs/") || gix::ObjectId::from_hex(text).is_ok()
 }
@@ -238,10 +249,10 @@ pub(in crate::git) fn linked_git_dir(root: &Path) -> Result<Option<PathBuf>, Err
     if link.is_dir() {
         return Ok(Some(link));
     }
-    match std::fs::read(&link) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+    match beneath::read(&link, FEW_LINES) {
+        Ok(None) => Ok(None),
         bytes => {
-            let bytes = bytes.at("read", &link)?;
+            let bytes = bytes.at("read", &link)?.unwrap_or_default();
             let target = bytes.strip_prefix(b"gitdir: ").ok_or(Error::LinkReplaced { path: link })?;
             Ok(Some(root.join(path_of(target))))
         }
@@ -272,7 +283,8 @@ pub(super) fn own_git_dir(repo: &Repo, root: &Path) -> Result<PathBuf, Error> {
 fn is_claimed_by_nobody(repo: &Repo, git_dir: &Path) -> bool {
     let above = git_dir.canonicalize().ok().and_then(|dir| Some(dir.parent()?.to_owned()));
     let is_kept = above.is_some_and(|above| same_file(&above, &repo.common_dir().join("worktrees")));
-    let is_claimed = std::fs::read(git_dir.join("gitdir")).is_ok_and(|line| git_dir.join(path_of(&line)).exists());
+    let claim = beneath::read(&git_dir.join("gitdir"), FEW_LINES).ok().flatten();
+    let is_claimed = claim.is_some_and(|line| git_dir.join(path_of(&line)).exists());
     is_kept && !is_claimed
 }
 
@@ -286,7 +298,7 @@ fn admin_dir(repo: &Repo, path: &Path) -> Result<Option<PathBuf>, Error> {
     };
     for entry in entries {
         let admin = entry.at("list", &all)?.path();
-        let Ok(link) = std::fs::read(admin.join("gitdir")) else { continue };
+        let Ok(Some(link)) = beneath::read(&admin.join("gitdir"), FEW_LINES) else { continue };
         let link = admin.join(path_of(&link));
         let parents = (link.parent().map(Path::canonicalize), wanted.parent().map(Path::canonicalize));
         if link == wanted || matches!(parents, (Some(Ok(a)), Some(Ok(b))) if a == b) {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::Worktree;
 use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, tie};
 use super::restore::remove_directory;
+use crate::beneath::{self, Beneath, FEW_LINES};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
@@ -71,8 +72,10 @@ fn mend(
     let git_dir = Worktree::add_sparse(repo, &other, commit, rules)?.git_dir;
     if let Some(broken) = broken.filter(|broken| has_head(broken)) {
         // It may be all that leads to an agent's own commit.
-        let (from, to) = (broken.join("HEAD"), git_dir.join("HEAD"));
-        std::fs::copy(&from, &to).at("copy", &from)?;
+        let from = broken.join("HEAD");
+        if let Some(head) = beneath::read(&from, FEW_LINES).at("read", &from)? {
+            Beneath::at(&git_dir).and_then(|dir| dir.write("HEAD", &head)).at("write", &git_dir)?;
+        }
     }
     tie(repo, &root, &git_dir)?;
     if let Some(broken) = broken {

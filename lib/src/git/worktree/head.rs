@@ -1,7 +1,6 @@
 //! HEAD and index of a worktree: where the agent put them, and bringing them to where they belong.
 
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::Path;
 
 use gix::refs::Target;
 use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
@@ -10,7 +9,7 @@ use super::Worktree;
 use super::admin::{linked_git_dir, tie};
 use super::bring::put_aside;
 use super::cache::Cache;
-use super::restore::remove_directory;
+use crate::beneath::Beneath;
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::{TreeId, to_gix};
@@ -47,6 +46,7 @@ impl Worktree {
     /// Where the agent's HEAD is, none if it names no commit (an orphan branch) or is gone. A branch means that the agent
     /// checked one out.
     pub fn agent_head(&self) -> Result<Option<Head>, Error> {
+        self.clear_odd()?;
         if !self.git_dir.join("HEAD").exists() {
             return Ok(None);
         }
@@ -81,6 +81,7 @@ impl Worktree {
     }
 
     pub(super) fn set_head(&self, commit: CommitId, why: &str) -> Result<(), Error> {
+        self.clear_odd()?;
         crash::point(Kind::HeadUpdate, When::Before);
         let edit = RefEdit {
             change: Change::Update {
@@ -131,23 +132,16 @@ impl Worktree {
 
     /// Removes what git left of an operation that was not finished.
     pub(super) fn clear_state(&self) -> Result<(), Error> {
-        for entry in std::fs::read_dir(&self.git_dir).at("list", &self.git_dir)? {
-            let name = entry.at("list", &self.git_dir)?.file_name();
-            if STATE.iter().any(|state| name == *state) {
-                remove_file_if_there(&self.git_dir.join(name))?;
-            }
-        }
-        for name in STATE_DIRECTORIES {
-            let path = self.git_dir.join(name);
-            if path.is_dir() {
-                remove_directory(&path)?;
-            }
+        let beneath = Beneath::at(&self.git_dir).at("open", &self.git_dir)?;
+        for name in STATE.iter().chain(&STATE_DIRECTORIES) {
+            beneath.remove(name).at("remove", &self.git_dir.join(name))?;
         }
         Ok(())
     }
 
     /// Removes lock files a killed git left behind. No agent runs now, so nobody should be at work there.
     pub(super) fn clear_locks(&self) -> Result<(), Error> {
+        self.clear_odd()?;
         for name in ["HEAD", "index"] {
             release_when_stale(&lock_path(&self.git_dir.join(name)))?;
         }
@@ -157,6 +151,7 @@ impl Worktree {
     /// Puts the `.git` file back that an agent may have deleted, and what ties the worktree's git directory to it. A
     /// repository the agent made in its place is put aside.
     pub fn restore_link(&mut self) -> Result<(), Error> {
+        self.clear_odd()?;
         tie(&self.repo, &self.root, &self.git_dir)?;
         let link = self.root.join(".git");
         if link == self.git_dir {
@@ -175,15 +170,7 @@ impl Worktree {
     /// Writes the file by which git finds the repository, whatever file or link is there.
     pub(super) fn put_link(&self) -> Result<(), Error> {
         let link = self.root.join(".git");
-        remove_file_if_there(&link)?;
         let content = [b"gitdir: ", self.git_dir.as_os_str().as_bytes(), b"\n"].concat();
-        std::fs::write(&link, content).at("write", &link)
-    }
-}
-
-fn remove_file_if_there(path: &Path) -> Result<(), Error> {
-    match std::fs::remove_file(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        removed => removed.at("remove", path),
+        Beneath::at(&self.root).and_then(|root| root.put(".git", &content)).at("write", &link)
     }
 }

@@ -11,6 +11,7 @@ mod cache;
 mod files;
 mod filters;
 mod head;
+mod odd;
 mod own;
 mod restore;
 mod rules;
@@ -20,6 +21,7 @@ mod set_up;
 mod untracked;
 mod walk;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -64,6 +66,10 @@ pub struct Worktree {
     begun: set_up::Begun,
     /// Where things are now that stood in its way.
     put_aside: Vec<PathBuf>,
+    /// It was made for agents, which can write to its git directory.
+    is_agents: bool,
+    /// What had no place there.
+    cleared: RefCell<Vec<String>>,
 }
 
 impl fmt::Debug for Worktree {
@@ -95,6 +101,7 @@ impl Worktree {
 
     /// Puts back what ties the worktree to its repository, where an agent has removed it. What leads elsewhere is left.
     pub fn tie_again(&self) -> Result<(), Error> {
+        self.clear_odd()?;
         if !["commondir", "gitdir"].iter().all(|name| self.git_dir.join(name).exists()) {
             admin::tie(&self.repo, &self.root, &self.git_dir)?;
         }

@@ -1,17 +1,18 @@
 //! Making the files of a worktree equal to a tree.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::State;
 use gix::index::entry::{Flags, Mode};
+use rustix::fs::FileType;
 
 use super::Worktree;
 use super::cache::Known;
 use super::scan::parents;
+use crate::beneath::{self, Beneath};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
 use crate::ids::{CommitId, RepoPath};
@@ -43,6 +44,7 @@ impl Worktree {
         let mut scan = self.scan()?;
         self.spare(&mut scan, spared);
         let mut done = Restored { nested: scan.nested.clone(), ..Restored::default() };
+        let beneath = Beneath::at(&self.root).at("open", &self.root)?;
         let mut wanted: Vec<(BString, Known)> = Vec::new();
         let mut begun: Vec<(BString, Known)> = Vec::new();
         for path in &scan.candidates {
@@ -50,14 +52,13 @@ impl Worktree {
                 (Some(Some(made)), _) => begun.push((path.clone(), made)),
                 (None, Some(known)) if known.mode != Mode::COMMIT && self.cache.is_skipped(path.as_bstr()) => {
                     if self.is_there(path.as_bstr()) {
-                        clear_place(&self.place(path.as_bstr()))?;
-                        self.remove_new(path.as_bstr())?;
+                        self.remove_new(&beneath, path.as_bstr())?;
                         done.removed.push(RepoPath::new(path.to_vec()));
                     }
                 }
                 (None, Some(known)) => wanted.push((path.clone(), known)),
                 (Some(None), _) | (None, None) => {
-                    self.remove_new(path.as_bstr())?;
+                    self.remove_new(&beneath, path.as_bstr())?;
                     done.removed.push(RepoPath::new(path.to_vec()));
                 }
             }
@@ -66,14 +67,17 @@ impl Worktree {
         begun.extend(self.begun_and_gone());
         done.written = wanted.iter().map(|(path, _)| RepoPath::new(path.to_vec())).collect();
         for (path, known) in wanted.iter().chain(&begun) {
-            self.clear_way(path.as_bstr())?;
-            let place = self.place(path.as_bstr());
-            if known.mode != Mode::COMMIT || !place.is_dir() {
-                clear_place(&place)?;
+            self.clear_way(&beneath, path.as_bstr())?;
+            let (inside, place) =
+                (gix::path::from_bstr(path.as_bstr()).unwrap_or_default(), self.place(path.as_bstr()));
+            let is_directory = beneath.kind(&inside).at("look at", &place)? == Some(FileType::Directory);
+            // Whatever stands there goes, a directory with all that is ignored in it.
+            if known.mode != Mode::COMMIT || !is_directory {
+                beneath.remove(&inside).at("remove", &place)?;
             }
             if known.mode == Mode::COMMIT {
                 // An empty directory stands for a submodule whose files are not there.
-                std::fs::create_dir_all(&place).at("create", &place)?;
+                beneath.make_directory(&inside).at("create", &place)?;
             }
         }
         wanted.retain(|(_, known)| known.mode != Mode::COMMIT);
@@ -108,11 +112,11 @@ impl Worktree {
     }
 
     /// Removes a file that is in no tree, and the directories it leaves empty.
-    pub(super) fn remove_new(&self, path: &BStr) -> Result<(), Error> {
-        let place = self.place(path);
-        remove_file(&place)?;
-        for parent in place.ancestors().skip(1).take_while(|parent| *parent != self.root) {
-            if std::fs::remove_dir(parent).is_err() {
+    pub(super) fn remove_new(&self, beneath: &Beneath, path: &BStr) -> Result<(), Error> {
+        let inside = gix::path::from_bstr(path).unwrap_or_default();
+        beneath.remove(&inside).at("remove", &self.place(path))?;
+        for parent in inside.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
+            if !beneath.remove_empty(parent).at("remove", &self.root.join(parent))? {
                 break;
             }
         }
@@ -120,11 +124,11 @@ impl Worktree {
     }
 
     /// Removes files and links that stand where a directory on the way to `path` belongs.
-    fn clear_way(&self, path: &BStr) -> Result<(), Error> {
+    fn clear_way(&self, beneath: &Beneath, path: &BStr) -> Result<(), Error> {
         for parent in parents(path) {
-            let parent = self.place(parent);
-            if parent.symlink_metadata().is_ok_and(|metadata| !metadata.is_dir()) {
-                remove_file(&parent)?;
+            let (inside, place) = (gix::path::from_bstr(parent).unwrap_or_default(), self.place(parent));
+            if beneath.kind(&inside).at("look at", &place)?.is_some_and(|kind| kind != FileType::Directory) {
+                beneath.remove(&inside).at("remove", &place)?;
             }
         }
         Ok(())
@@ -174,60 +178,7 @@ impl Worktree {
     }
 }
 
-/// Makes room for a file: whatever stands there goes, a directory with all that is ignored in it.
-fn clear_place(place: &Path) -> Result<(), Error> {
-    match place.symlink_metadata() {
-        Ok(metadata) if metadata.is_dir() => remove_directory(place),
-        Ok(_) => remove_file(place),
-        Err(_) => Ok(()),
-    }
-}
-
-/// Removes a file, also out of a directory that is read-only.
-fn remove_file(place: &Path) -> Result<(), Error> {
-    let gone = |result: std::io::Result<()>| match result {
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => {
-            Ok(())
-        }
-        result => result,
-    };
-    match gone(std::fs::remove_file(place)) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
-            if let Some(parent) = place.parent() {
-                make_writable(parent);
-            }
-            gone(std::fs::remove_file(place)).at("remove", place)
-        }
-        result => result.at("remove", place),
-    }
-}
-
 /// Removes a directory with everything in it, also where it was made read-only.
 pub(crate) fn remove_directory(place: &Path) -> Result<(), Error> {
-    if std::fs::remove_dir_all(place).is_ok() {
-        return Ok(());
-    }
-    make_all_writable(place);
-    match std::fs::remove_dir_all(place) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        result => result.at("remove", place),
-    }
-}
-
-/// Best effort: what stays unwritable shows when it is removed.
-fn make_all_writable(directory: &Path) {
-    make_writable(directory);
-    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            make_all_writable(&entry.path());
-        }
-    }
-}
-
-fn make_writable(directory: &Path) {
-    if let Ok(metadata) = directory.symlink_metadata() {
-        let mut permissions = metadata.permissions();
-        permissions.set_mode(permissions.mode() | 0o700);
-        let _ = std::fs::set_permissions(directory, permissions);
-    }
+    beneath::remove_all(place).at("remove", place)
 }

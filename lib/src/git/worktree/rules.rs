@@ -11,6 +11,8 @@ use gix::index::entry::{Flags, Mode};
 
 use super::Worktree;
 use super::cache::Known;
+use super::odd::LONGEST;
+use crate::beneath::Beneath;
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
@@ -38,11 +40,8 @@ impl Rules {
     /// The rules as they are kept.
     pub fn read(repo: &Repo, git_dir: &Path, ignore_case: bool) -> Result<Self, Error> {
         let path = git_dir.join(FILE);
-        let text = match std::fs::read(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Self { ignore_case, ..Self::default() });
-            }
-            text => text.at("read", &path)?,
+        let Some(text) = Beneath::at(git_dir).and_then(|dir| dir.read(FILE, LONGEST)).at("read", &path)? else {
+            return Ok(Self { ignore_case, ..Self::default() });
         };
         let (own, added) = split(&text);
         let own = kind_of_own(repo, git_dir)?.map(|is_cone| (own.into(), is_cone));
@@ -52,23 +51,18 @@ impl Rules {
     /// Writes the first rules of a worktree git has just made. A repository with a sparse checkout of its own has its rules
     /// there already.
     pub fn begin(git_dir: &Path, rules: &[String]) -> Result<(), Error> {
-        let own = std::fs::read(git_dir.join(FILE)).ok().filter(|own| !own.is_empty());
+        let own = Beneath::at(git_dir).and_then(|dir| dir.read(FILE, LONGEST)).at("read", &git_dir.join(FILE))?;
+        let own = own.filter(|own| !own.is_empty());
         let rules = Self { own: own.map(|own| (own.into(), false)), added: lines(rules), ignore_case: false };
         rules.write(git_dir)
     }
 
     fn write(&self, git_dir: &Path) -> Result<(), Error> {
-        let (file, new) = (git_dir.join(FILE), git_dir.join(format!("{FILE}.new")));
-        if self.is_empty() {
-            return match std::fs::remove_file(&file) {
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-                removed => removed.at("remove", &file),
-            };
+        let (file, dir) = (git_dir.join(FILE), Beneath::at(git_dir).at("open", git_dir)?);
+        match self.is_empty() {
+            true => dir.remove(FILE).at("remove", &file),
+            false => dir.write(FILE, &self.text()).at("write", &file),
         }
-        let dir = git_dir.join("info");
-        std::fs::create_dir_all(&dir).at("create", &dir)?;
-        std::fs::write(&new, self.text()).at("write", &new)?;
-        std::fs::rename(&new, &file).at("write", &file)
     }
 
     /// Whether all files belong into the worktree.
@@ -126,11 +120,12 @@ impl Worktree {
         // In this order, being cut short anywhere makes no file look as if somebody had removed it.
         self.reset_to(base, self.tree)?;
         self.rules.write(&self.git_dir)?;
+        let beneath = Beneath::at(&self.root).at("open", &self.root)?;
         for path in self.cache.left_out().difference(&before).filter(|path| !scan.candidates.contains(*path)) {
             match self.cache.known(path.as_bstr()) {
                 // Its files are those of another repository.
                 Some(Known { mode: Mode::COMMIT, .. }) => {}
-                _ => self.remove_new(path.as_bstr())?,
+                _ => self.remove_new(&beneath, path.as_bstr())?,
             }
         }
         Ok(())

@@ -10,8 +10,10 @@ use gix::index::entry::{Mode, Stat};
 use super::cache::Known;
 use super::files::Found;
 use super::filters::Filters;
+use super::odd::LONGEST;
 use super::scan::parents;
 use super::{Limits, Scan, Seen, Worktree};
+use crate::beneath::{self, Beneath};
 use crate::git::error::{Error, IoContext as _};
 use crate::ids::RepoPath;
 
@@ -95,15 +97,15 @@ impl Worktree {
         }
         drop(filters);
         kept.flush()?;
-        let (file, new) = (self.git_dir.join(FILE), self.git_dir.join(format!("{FILE}.new")));
-        std::fs::write(&new, write(&self.begun)).at("write", &new)?;
-        std::fs::rename(&new, &file).at("write", &file)?;
+        let file = self.git_dir.join(FILE);
+        Beneath::at(&self.git_dir).and_then(|dir| dir.write(FILE, &write(&self.begun))).at("write", &file)?;
         Ok(self.begun.iter().map(|(path, made)| (RepoPath::new(path.to_vec()), made.of.is_some())).collect())
     }
 
     /// What a worktree has begun with; nothing where it was not set up, or so long ago that it was not noted.
     pub(super) fn read_begun(git_dir: &Path) -> Begun {
-        std::fs::read(git_dir.join(FILE)).map(|text| read(&text)).unwrap_or_default()
+        let kept = beneath::read(&git_dir.join(FILE), LONGEST).ok().flatten();
+        kept.map(|text| read(&text)).unwrap_or_default()
     }
 
     /// Takes out of a scan what is still as the setup has made it.

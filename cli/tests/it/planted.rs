@@ -1,0 +1,122 @@
+//! What a bound agent plants where pleach itself writes, reads and removes: links that lead to the user's files, pipes
+//! nobody writes to, trees no path reaches to the end of. pleach is not bound, so it must not be led.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::sessions::{graph, tool};
+use crate::support::{Checkout, Ran, TestEnv};
+
+/// The worktree's git directory, as a shell in the worktree names it, and the user's checkout.
+const G: &str = "G=$(cut -d' ' -f2 .git); R=$(dirname \"$(git rev-parse --path-format=absolute --git-common-dir)\")";
+
+/// How long nothing takes that does not wait for ever.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+struct World {
+    env: TestEnv,
+    before: Checkout,
+    mine: PathBuf,
+}
+
+impl World {
+    fn new() -> Self {
+        let env = TestEnv::with_repo();
+        let mine = env.write("home/mine", "mine\n");
+        env.write("home/proj/bisect/notes", "mine\n");
+        env.write("home/proj/rewritten/notes", "mine\n");
+        let before = Checkout::of(&env, &env.repo_path());
+        Self { env, before, mine }
+    }
+
+    /// A run of one tool.
+    #[track_caller]
+    fn tool(&self, command: &str) -> Ran {
+        let node = tool("work", &format!("{G}; {command}")).replace("[shape", "[timeout=\"20s\", shape");
+        self.env.write("planted.dot", graph("planted", &(node + "start -> work -> exit")));
+        self.pleach(&["run", "../planted.dot", "-y"])
+    }
+
+    /// Runs pleach, which must come to an end.
+    #[track_caller]
+    fn pleach(&self, args: &[&str]) -> Ran {
+        let mut command = self.env.command(args);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("pleach can be started");
+        let deadline = Instant::now() + PATIENCE;
+        while child.try_wait().expect("a child").is_none() {
+            if Instant::now() > deadline {
+                child.kill().expect("a child");
+                child.wait().expect("a child");
+                panic!("{args:?} does not end");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.env.finish(child.wait_with_output().expect("a child"))
+    }
+
+    #[track_caller]
+    fn assert_untouched(&self, ran: &Ran) {
+        self.before.assert_unchanged(&self.env, &self.env.repo_path());
+        let home = self.env.root().join("home");
+        for file in [&self.mine, &home.join("proj/bisect/notes"), &home.join("proj/rewritten/notes")] {
+            assert_eq!(fs::read_to_string(file).unwrap_or_default(), "mine\n", "{}: {ran}", file.display());
+        }
+        let mut names: Vec<_> =
+            fs::read_dir(home.join("proj")).unwrap().map(|file| file.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["bisect", "rewritten"], "{ran}");
+        self.env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn a_link_in_the_worktree_s_git_directory_leads_nowhere() {
+    for plant in [
+        "ln -sf ~/mine $G/gitdir",
+        "rm $G/commondir; ln -s $R/.git/config $G/commondir",
+        "rm $G/HEAD; ln -s ~/mine $G/HEAD",
+        "ln -sf ~/mine $G/logs/HEAD",
+        "rm -rf $G/logs; ln -s ~/proj $G/logs",
+        "rm -rf $G/refs; ln -s ~/proj $G/refs",
+        "ln -s ~/mine $G/index.lock; ln -s ~/mine $G/HEAD.lock; ln -s ~/mine $G/ORIG_HEAD.lock",
+        "ln -sf ~/mine $G/index",
+        "ln -sf ~/mine $G/MERGE_HEAD; ln -s ~/proj $G/rebase-merge",
+        "ln -s ~/mine $G/config.worktree; ln -s ~/mine $G/pleach-set-up.new",
+        "rm $G/HEAD; mkdir -p $G/refs/worktree; ln -s ~/mine $G/refs/worktree/x; echo 'ref: refs/worktree/x' > $G/HEAD",
+    ] {
+        let world = World::new();
+        let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
+        world.assert_untouched(&ran);
+        assert!(ran.stdout.contains("worktrees/main"), "{plant}: what was planted is named: {ran}");
+        assert_eq!(world.env.committed("one"), "1", "{plant}");
+        let sid = world.env.session();
+        let ran = world.pleach(&["resume", &sid, "-y"]);
+        world.assert_untouched(&ran);
+        let ran = world.pleach(&["rm", "--force", &sid]).expect(0);
+        world.assert_untouched(&ran);
+    }
+}
+
+#[test]
+fn a_link_in_the_worktree_is_not_written_through() {
+    let world = World::new();
+    world.env.write("repo/proj/bisect/notes", "theirs\n");
+    world.env.write("repo/sub/file", "theirs\n");
+    world.env.git(&["add", "."]);
+    world.env.git(&["commit", "--quiet", "-m", "More"]);
+    let before = Checkout::of(&world.env, &world.env.repo_path());
+    // A node that must not write is undone.
+    let command = format!("{G}; rm -rf proj sub .git; ln -s ~/proj proj; ln -s ~/proj/bisect sub; ln -s ~/mine .git");
+    let node = tool("work", &command).replace("[shape", "[write=false, shape");
+    world.env.write("planted.dot", graph("planted", &(node + "start -> work -> exit")));
+    let ran = world.pleach(&["run", "../planted.dot", "-y"]);
+    before.assert_unchanged(&world.env, &world.env.repo_path());
+    assert_eq!(world.env.read("home/proj/bisect/notes"), "mine\n", "{ran}");
+    assert_eq!(world.env.read("home/mine"), "mine\n", "{ran}");
+    assert_eq!(fs::read_dir(world.env.root().join("home/proj/bisect")).unwrap().count(), 1, "{ran}");
+    let worktree = world.env.worktree();
+    assert!(!worktree.join("proj").is_symlink() && !worktree.join("sub").is_symlink(), "{ran}");
+    assert_eq!(fs::read_to_string(worktree.join("proj/bisect/notes")).unwrap(), "theirs\n", "{ran}");
+}

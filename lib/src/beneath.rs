@@ -1,0 +1,449 @@
+//! The door to files in places an agent can write to: its worktree, what git keeps of that, the directory of its outcome.
+//!
+//! pleach is not bound as the agent is, so nothing it finds there may lead it elsewhere. Paths are walked one directory at
+//! a time below a root nobody but pleach can replace, and never through a link; only regular files are read, and nothing
+//! that could make the reader wait is opened; what is written takes the place of what was there, whatever that was; and
+//! what is removed is removed where it lies, also where it lies too deep for any path.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::io::Errno;
+
+/// How many directories are open at once while a tree is removed. What lies deeper is moved up first.
+const DEEPEST: usize = 48;
+
+/// How often another name is tried when one is taken.
+const TRIES: u32 = 16;
+
+/// What a file of one line, or a few, has at most.
+pub const FEW_LINES: u64 = 64 * 1024;
+
+/// A directory below which nothing is reached by a link.
+#[derive(Debug)]
+pub struct Beneath {
+    root: OwnedFd,
+}
+
+impl Beneath {
+    /// Opens a directory that nobody but pleach can put something else in the place of.
+    pub fn at(root: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { root: rustix::fs::open(root, flags, Mode::empty())? })
+    }
+
+    /// What there is at a path; none if there is nothing, also where a directory on the way is none.
+    pub fn kind(&self, inside: impl AsRef<Path>) -> io::Result<Option<FileType>> {
+        let Some((dir, name)) = self.way(inside.as_ref(), false)? else { return Ok(None) };
+        kind_at(&dir, &name)
+    }
+
+    /// Opens a regular file to read; none if there is nothing. Anything else is an error that says what it is.
+    pub fn open(&self, inside: impl AsRef<Path>) -> io::Result<Option<File>> {
+        let Some((dir, name)) = self.way(inside.as_ref(), false)? else { return Ok(None) };
+        // What could be opened with an effect, or make the opener wait, is not even opened.
+        match kind_at(&dir, &name)? {
+            None => return Ok(None),
+            Some(FileType::RegularFile) => {}
+            Some(other) => return Err(no_file(other)),
+        }
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match openat(&dir, &name, flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(None),
+            file => File::from(file?),
+        };
+        match FileType::from_raw_mode(fstat(&file)?.st_mode) {
+            FileType::RegularFile => Ok(Some(file)),
+            other => Err(no_file(other)),
+        }
+    }
+
+    /// The content of a regular file of at most `limit` bytes; none if there is nothing.
+    pub fn read(&self, inside: impl AsRef<Path>, limit: u64) -> io::Result<Option<Vec<u8>>> {
+        let Some(file) = self.open(inside)? else { return Ok(None) };
+        let mut bytes = Vec::new();
+        file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+        match bytes.len() as u64 > limit {
+            true => Err(io::Error::other(format!("it has more than {limit} bytes"))),
+            false => Ok(Some(bytes)),
+        }
+    }
+
+    /// Writes a file in the place of whatever file, link or pipe is there, with the directories it needs. A link on the
+    /// way is an error.
+    pub fn write(&self, inside: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+        let Some((dir, name)) = self.way(inside.as_ref(), true)? else {
+            return Err(io::ErrorKind::NotADirectory.into());
+        };
+        let (mut file, beside) = create_beside(&dir, &name)?;
+        let written = file.write_all(bytes).and_then(|()| Ok(renameat(&dir, &beside, &dir, &name)?));
+        if written.is_err() {
+            let _ = unlinkat(&dir, &beside, AtFlags::empty());
+        }
+        written
+    }
+
+    /// The same where no other file may be beside it, not even for a moment: one who is killed meanwhile leaves it short, or
+    /// gone. A file that is there stays the same file, if this is its only name.
+    pub fn put(&self, inside: impl AsRef<Path>, bytes: &[u8]) -> io::Result<()> {
+        let Some((dir, name)) = self.way(inside.as_ref(), true)? else {
+            return Err(io::ErrorKind::NotADirectory.into());
+        };
+        let how = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let found = match statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => None,
+            found => Some(found?),
+        };
+        let is_own = found.is_some_and(|found| found.st_mode & 0o170_000 == 0o100_000 && found.st_nlink == 1);
+        let file = if is_own {
+            openat(&dir, &name, how | OFlags::TRUNC, Mode::empty())?
+        } else {
+            unlink(&dir, &name, AtFlags::empty())?;
+            openat(&dir, &name, how | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o666))?
+        };
+        File::from(file).write_all(bytes)
+    }
+
+    /// Removes what is at a path, a directory with all in it. What is not there, or behind a link, is no error.
+    pub fn remove(&self, inside: impl AsRef<Path>) -> io::Result<()> {
+        match self.way(inside.as_ref(), false)? {
+            Some((dir, name)) => remove_at(&dir, &name),
+            None => Ok(()),
+        }
+    }
+
+    /// Removes a directory that is empty; whether it was.
+    pub fn remove_empty(&self, inside: impl AsRef<Path>) -> io::Result<bool> {
+        let Some((dir, name)) = self.way(inside.as_ref(), false)? else { return Ok(false) };
+        Ok(unlinkat(&dir, &name, AtFlags::REMOVEDIR).is_ok())
+    }
+
+    /// Makes a directory, and those it needs.
+    pub fn make_directory(&self, inside: impl AsRef<Path>) -> io::Result<()> {
+        match self.way(&inside.as_ref().join("x"), true)? {
+            Some(_) => Ok(()),
+            None => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    /// All below that is no directory, and the directories that cannot be read or lie below too many others, with what each
+    /// is. Those in the root that are in `except` are left out with all in them.
+    pub fn list(&self, except: &[&str]) -> io::Result<Vec<(PathBuf, FileType)>> {
+        let mut all = Vec::new();
+        let mut waiting = vec![(self.root.try_clone()?, PathBuf::new(), 0)];
+        while let Some((dir, path, depth)) = waiting.pop() {
+            for (name, kind) in entries(&dir)? {
+                let inside = path.join(&name);
+                if kind != FileType::Directory || depth == DEEPEST {
+                    all.push((inside, kind));
+                } else if !except.iter().any(|except| inside == Path::new(except)) {
+                    match open_directory(&dir, &name) {
+                        Ok(below) => waiting.push((below, inside, depth + 1)),
+                        Err(Errno::NOENT) => {}
+                        Err(Errno::ACCESS) => all.push((inside, kind)),
+                        Err(errno) => return Err(errno.into()),
+                    }
+                }
+            }
+        }
+        Ok(all)
+    }
+
+    /// The directory of a path, open, and the name in it. None if there is no such directory, unless it is to be made.
+    fn way(&self, inside: &Path, make: bool) -> io::Result<Option<(OwnedFd, OsString)>> {
+        let mut names = Vec::new();
+        for part in inside.components() {
+            match part {
+                Component::Normal(name) => names.push(name),
+                Component::CurDir => {}
+                _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path leads out")),
+            }
+        }
+        let name = names.pop().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
+        let mut dir = self.root.try_clone()?;
+        for part in names {
+            if make {
+                match mkdirat(&dir, part, Mode::from_raw_mode(0o777)) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
+            }
+            dir = match open_directory(&dir, part) {
+                Ok(dir) => dir,
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !make => return Ok(None),
+                Err(Errno::NOTDIR | Errno::LOOP) => {
+                    let kind = kind_at(&dir, part)?.unwrap_or(FileType::Unknown);
+                    let part = part.to_string_lossy();
+                    return Err(io::Error::other(format!("`{part}` on the way is {}, not a directory", said(kind))));
+                }
+                Err(errno) => return Err(errno.into()),
+            };
+        }
+        Ok(Some((dir, name)))
+    }
+}
+
+/// The content of a file whose directory nobody but pleach can put something else in the place of, as [`Beneath::read`].
+pub fn read(place: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
+    let (Some(above), Some(name)) = (place.parent(), place.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    match Beneath::at(above) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        above => above?.read(name, limit),
+    }
+}
+
+/// Removes a file, a link or a directory with all in it, also where directories were made read-only and where it is
+/// deeper than any path is long. What is not there is no error.
+pub fn remove_all(place: &Path) -> io::Result<()> {
+    let (Some(above), Some(name)) = (place.parent(), place.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    match Beneath::at(above) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        above => remove_at(&above?.root, name),
+    }
+}
+
+/// What a thing is, in words.
+pub fn said(kind: FileType) -> &'static str {
+    match kind {
+        FileType::RegularFile => "a file",
+        FileType::Directory => "a directory",
+        FileType::Symlink => "a link",
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        FileType::CharacterDevice | FileType::BlockDevice => "a device",
+        FileType::Unknown => "of no known kind",
+    }
+}
+
+fn no_file(kind: FileType) -> io::Error {
+    io::Error::other(format!("it is {}, not a file", said(kind)))
+}
+
+fn kind_at(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<FileType>> {
+    match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn open_directory(dir: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    openat(dir, name, flags, Mode::empty())
+}
+
+/// A new file in a directory, under a name of its own.
+fn create_beside(dir: &OwnedFd, name: &OsStr) -> io::Result<(File, OsString)> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mut tries = TRIES;
+    loop {
+        let mut beside = name.to_owned();
+        beside.push(format!(".{:08x}", fastrand::u32(..)));
+        tries -= 1;
+        match openat(dir, &beside, flags, Mode::from_raw_mode(0o666)) {
+            Err(Errno::EXIST) if tries > 0 => {}
+            file => return Ok((File::from(file?), beside)),
+        }
+    }
+}
+
+fn remove_at(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let removed = match kind_at(dir, name)? {
+        None => return Ok(()),
+        Some(FileType::Directory) => {
+            empty(dir, name)?;
+            return unlink(dir, name, AtFlags::REMOVEDIR);
+        }
+        Some(_) => unlinkat(dir, name, AtFlags::empty()),
+    };
+    match removed {
+        Err(Errno::ACCESS | Errno::PERM) => {
+            make_writable(dir);
+            unlink(dir, name, AtFlags::empty())
+        }
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn unlink(dir: &OwnedFd, name: &OsStr, flags: AtFlags) -> io::Result<()> {
+    match unlinkat(dir, name, flags) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Best effort: what stays unwritable shows when something in it is removed.
+fn make_writable(dir: &OwnedFd) {
+    if let Ok(found) = fstat(dir)
+        && found.st_mode & 0o700 != 0o700
+    {
+        let _ = fchmod(dir, Mode::from_raw_mode(found.st_mode | 0o700));
+    }
+}
+
+/// Opens a directory whose content is to go.
+fn open_to_empty(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let opened = match open_directory(dir, name) {
+        Err(Errno::ACCESS) => {
+            // It is known to be a directory, and whoever could put a link there is gone.
+            rustix::fs::chmodat(dir, name, Mode::from_raw_mode(0o700), AtFlags::empty())?;
+            open_directory(dir, name)?
+        }
+        opened => opened?,
+    };
+    make_writable(&opened);
+    Ok(opened)
+}
+
+/// Removes all that is in a directory. What lies very deep is moved to its top, and goes in another round.
+fn empty(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
+    let top = open_to_empty(dir, name)?;
+    while !entries(&top)?.is_empty() {
+        empty_below(&top, &top, 0)?;
+    }
+    Ok(())
+}
+
+fn empty_below(dir: &OwnedFd, top: &OwnedFd, depth: usize) -> io::Result<()> {
+    for (name, kind) in entries(dir)? {
+        if kind != FileType::Directory {
+            unlink(dir, &name, AtFlags::empty())?;
+            continue;
+        }
+        let below = open_to_empty(dir, &name)?;
+        if depth == DEEPEST {
+            lift(dir, &name, top)?;
+            continue;
+        }
+        empty_below(&below, top, depth + 1)?;
+        unlink(dir, &name, AtFlags::REMOVEDIR)?;
+    }
+    Ok(())
+}
+
+/// Moves a directory to the top of the tree that goes.
+fn lift(dir: &OwnedFd, name: &OsStr, top: &OwnedFd) -> io::Result<()> {
+    let mut tries = TRIES;
+    loop {
+        tries -= 1;
+        match renameat(dir, name, top, format!("{:016x}", fastrand::u64(..))) {
+            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) if tries > 0 => {}
+            moved => return Ok(moved?),
+        }
+    }
+}
+
+fn entries(dir: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
+    let mut all = Vec::new();
+    for entry in Dir::read_from(dir)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." {
+            continue;
+        }
+        let kind = match entry.file_type() {
+            FileType::Unknown => kind_at(dir, name)?.unwrap_or(FileType::Unknown),
+            kind => kind,
+        };
+        all.push((name.to_owned(), kind));
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    use super::*;
+
+    fn pipe(at: &Path) {
+        rustix::fs::mknodat(rustix::fs::CWD, at, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    }
+
+    #[test]
+    fn what_is_written_takes_the_place_of_a_link_or_a_pipe() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, mine) = (dir.path().join("root"), dir.path().join("mine"));
+        fs::create_dir(&root).unwrap();
+        fs::write(&mine, "mine").unwrap();
+        symlink(&mine, root.join("link")).unwrap();
+        pipe(&root.join("pipe"));
+        let beneath = Beneath::at(&root).unwrap();
+        for name in ["link", "pipe", "new", "a/b/c"] {
+            beneath.write(name, b"ours").unwrap();
+            assert_eq!(beneath.read(name, 100).unwrap().unwrap(), b"ours");
+        }
+        for name in ["link", "pipe", "new"] {
+            fs::remove_file(root.join(name)).unwrap();
+        }
+        symlink(&mine, root.join("link")).unwrap();
+        fs::hard_link(&mine, root.join("new")).unwrap();
+        pipe(&root.join("pipe"));
+        for name in ["link", "pipe", "new", "a/b/c"] {
+            beneath.put(name, b"o").unwrap();
+            assert_eq!(beneath.read(name, 100).unwrap().unwrap(), b"o");
+        }
+        assert_eq!(fs::read_to_string(&mine).unwrap(), "mine");
+        assert_eq!(fs::read_dir(&root).unwrap().count(), 4, "nothing is left beside");
+    }
+
+    #[test]
+    fn nothing_is_reached_through_a_link_and_no_pipe_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, out) = (dir.path().join("root"), dir.path().join("out"));
+        fs::create_dir(&root).unwrap();
+        fs::create_dir(&out).unwrap();
+        fs::write(out.join("f"), "mine").unwrap();
+        symlink(&out, root.join("way")).unwrap();
+        symlink(out.join("f"), root.join("link")).unwrap();
+        pipe(&root.join("pipe"));
+        fs::write(root.join("long"), "12345").unwrap();
+        let beneath = Beneath::at(&root).unwrap();
+        assert!(beneath.read("way/f", 100).unwrap().is_none() && beneath.kind("way/f").unwrap().is_none());
+        beneath.remove("way/f").unwrap();
+        assert!(beneath.write("way/g", b"x").unwrap_err().to_string().contains("`way` on the way is a link"));
+        assert!(beneath.read("link", 100).unwrap_err().to_string().contains("it is a link"));
+        assert!(beneath.read("pipe", 100).unwrap_err().to_string().contains("it is a named pipe"));
+        assert!(beneath.read("long", 4).is_err() && beneath.read("long", 5).unwrap().is_some());
+        assert!(beneath.read("../out/f", 100).is_err() && beneath.read(out.join("f"), 100).is_err());
+        for name in ["way", "link", "pipe", "none"] {
+            beneath.remove(name).unwrap();
+        }
+        assert_eq!(fs::read_to_string(out.join("f")).unwrap(), "mine");
+        assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_tree_is_removed_however_deep_it_is_and_whoever_may_write_in_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = Beneath::at(dir.path()).unwrap().root;
+        let mut at = root.try_clone().unwrap();
+        let name = OsStr::new("dddddddddddddddddddd");
+        for depth in 0..400 {
+            mkdirat(&at, name, Mode::from_raw_mode(0o700)).unwrap();
+            let below = open_directory(&at, name).unwrap();
+            drop(create_beside(&below, name).unwrap());
+            if depth % 7 == 3 {
+                fchmod(&at, Mode::from_raw_mode(0o500)).unwrap();
+            }
+            at = below;
+        }
+        fs::create_dir(dir.path().join("shut")).unwrap();
+        fs::set_permissions(dir.path().join("shut"), fs::Permissions::from_mode(0o000)).unwrap();
+        remove_all(&dir.path().join(name)).unwrap();
+        remove_all(&dir.path().join("shut")).unwrap();
+        remove_all(&dir.path().join("none/none")).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,88 @@
+//! What has no place in the git directory of a worktree, which an agent can write to. git makes nothing but files and
+//! directories there; a link would lead whoever writes there out of it, and a pipe makes whoever reads it wait for ever.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::FileType;
+
+use super::Worktree;
+use crate::beneath::{Beneath, said};
+use crate::git::error::{Error, IoContext as _};
+
+/// What is a file if it is there.
+const FILES: [&str; 6] = ["HEAD", "commondir", "config.worktree", "gitdir", "index", "logs/HEAD"];
+
+/// What is a directory if it is there.
+const DIRECTORIES: [&str; 3] = ["info", "logs", "refs"];
+
+/// The repositories of submodules: large, and nothing is read or written there.
+const MODULES: [&str; 1] = ["modules"];
+
+/// What a file of a worktree's git directory has at most: lists of files are the longest.
+pub(super) const LONGEST: u64 = 256 * 1024 * 1024;
+
+impl Worktree {
+    /// Removes what has no place in the worktree's git directory, before anything is read or written there, and keeps in
+    /// mind what it was.
+    pub(super) fn clear_odd(&self) -> Result<(), Error> {
+        if self.is_agents {
+            self.cleared.borrow_mut().extend(clear(&self.git_dir)?);
+        }
+        Ok(())
+    }
+
+    /// What was removed of the worktree's git directory since the last time this was asked, because it has no place there.
+    pub fn take_cleared(&self) -> Vec<String> {
+        self.cleared.take()
+    }
+}
+
+/// Removes what has no place in a worktree's git directory, and names it.
+pub(super) fn clear(git_dir: &Path) -> Result<Vec<String>, Error> {
+    let beneath = match Beneath::at(git_dir) {
+        // It is made anew by what comes next.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        beneath => beneath.at("open", git_dir)?,
+    };
+    let mut odd = beneath.list(&MODULES).at("list", git_dir)?;
+    odd.retain(|(_, kind)| *kind != FileType::RegularFile);
+    for (names, wrong) in [(&FILES[..], FileType::Directory), (&DIRECTORIES[..], FileType::RegularFile)] {
+        for name in names {
+            if beneath.kind(name).at("look at", &git_dir.join(name))? == Some(wrong) {
+                odd.push((PathBuf::from(name), wrong));
+            }
+        }
+    }
+    let mut named = Vec::new();
+    for (path, kind) in odd {
+        let place = git_dir.join(&path);
+        beneath.remove(&path).at("remove", &place)?;
+        named.push(format!("{} ({})", place.display(), said(kind)));
+    }
+    Ok(named)
+}
+
+/// Removes what would make git wait for ever when it looks at its worktrees, whoever they belong to.
+pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
+    let all = common.join("worktrees");
+    let entries = match std::fs::read_dir(&all) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.at("list", &all)?,
+    };
+    for entry in entries {
+        let admin = entry.at("list", &all)?.path();
+        // One that is being removed is nobody's any more.
+        let Ok(beneath) = Beneath::at(&admin) else { continue };
+        for (path, kind) in beneath.list(&MODULES).unwrap_or_default() {
+            let place = admin.join(&path);
+            let waits = match kind {
+                FileType::Symlink => place.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir()),
+                kind => !matches!(kind, FileType::RegularFile | FileType::Directory),
+            };
+            if waits {
+                beneath.remove(&path).at("remove", &place)?;
+            }
+        }
+    }
+    Ok(())
+}
