@@ -120,3 +120,24 @@ fn a_link_in_the_worktree_is_not_written_through() {
     assert!(!worktree.join("proj").is_symlink() && !worktree.join("sub").is_symlink(), "{ran}");
     assert_eq!(fs::read_to_string(worktree.join("proj/bisect/notes")).unwrap(), "theirs\n", "{ran}");
 }
+
+#[test]
+fn the_task_is_not_written_through_a_link_and_the_outcome_is_not_read_through_one() {
+    let world = World::new();
+    let agent = world.env.write_program(
+        "agent.sh",
+        "#!/bin/bash\nd=$(dirname \"$1\")\ncat \"$1\" >> asked; echo >> visits\nln -sf ~/mine \"$1\"\n\
+         [ $(wc -l < visits) -lt 2 ] && echo '{\"outcome\":\"retry\"}' > \"$PLEACH_STATUS_FILE\"\n\
+         [ $(wc -l < visits) -eq 2 ] && ln -sf ~/secret \"$PLEACH_STATUS_FILE\"\nexit 0\n",
+    );
+    world.env.write("home/secret", r#"{"outcome": "fail", "notes": "hush"}"#);
+    let settings = format!("agents: {{mine: {{command: [{}, '{{prompt_file}}'], turns: node}}}}\n", agent.display());
+    world.env.write("config/pleach/config.yaml", settings);
+    let body = "code [prompt=\"Work on it\", agent=mine, max_retries=3] start -> code -> exit";
+    world.env.write("planted.dot", graph("planted", body));
+    let ran = world.pleach(&["run", "../planted.dot", "-y"]);
+    world.assert_untouched(&ran);
+    assert_eq!(world.env.committed("asked").matches("Work on it").count(), 2, "{ran}");
+    assert!(!ran.stdout.contains("hush") && !ran.stderr.contains("hush"), "{ran}");
+    assert!(ran.stdout.contains("the status file cannot be read: it is a link"), "{ran}");
+}

@@ -1,11 +1,11 @@
 //! A script speaks of the tools of the built-in agent. Here they become those the client has: `write_file` is `Write` for
 //! one, and a command of the shell for another.
 
-use std::fs;
 use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
+use crate::beneath::Beneath;
 use crate::llm::wire::Format;
 use crate::llm::{Part, Request, ToolSpec};
 
@@ -31,6 +31,9 @@ const OLD: [&str; 4] = ["old_string", "oldString", "old_str", "old"];
 const NEW: [&str; 4] = ["new_string", "newString", "new_str", "new"];
 const COMMAND: [&str; 2] = ["command", "cmd"];
 const PATCH: [&str; 3] = ["patchText", "input", "patch"];
+
+/// The largest file that is edited on behalf of a program.
+const LONGEST: u64 = 64 * 1024 * 1024;
 
 /// Makes a call of a script one of a tool the request offers. What no tool of the client can do stays as it is: the
 /// client will say that it has no such tool.
@@ -123,7 +126,7 @@ impl<'a> Wish<'a> {
     /// The file after the wish, for clients that cannot edit by themselves.
     fn edited(&self, cwd: &Path) -> Option<String> {
         let Self::Edit { path, old, new } = self else { return None };
-        let text = fs::read_to_string(cwd.join(path)).ok()?;
+        let text = read(cwd, path)?;
         text.contains(old).then(|| text.replacen(old, new, 1))
     }
 
@@ -142,12 +145,14 @@ impl<'a> Wish<'a> {
     fn patch(&self, cwd: &Path) -> Option<String> {
         let lines = |mark: char, text: &str| text.lines().map(|line| format!("{mark}{line}\n")).collect::<String>();
         let (path, change) = match self {
-            Self::Write { path, content } => match fs::read_to_string(cwd.join(path)) {
-                Ok(old) => (path, format!("*** Update File: {path}\n@@\n{}{}", lines('-', &old), lines('+', content))),
-                Err(_) => (path, format!("*** Add File: {path}\n{}", lines('+', content))),
+            Self::Write { path, content } => match read(cwd, path) {
+                Some(old) => {
+                    (path, format!("*** Update File: {path}\n@@\n{}{}", lines('-', &old), lines('+', content)))
+                }
+                None => (path, format!("*** Add File: {path}\n{}", lines('+', content))),
             },
             Self::Edit { path, .. } => {
-                let old = fs::read_to_string(cwd.join(path)).ok()?;
+                let old = read(cwd, path)?;
                 let new = self.edited(cwd)?;
                 (path, format!("*** Update File: {path}\n@@\n{}{}", lines('-', &old), lines('+', &new)))
             }
@@ -155,6 +160,13 @@ impl<'a> Wish<'a> {
         };
         (!path.is_empty()).then(|| format!("*** Begin Patch\n{change}*** End Patch\n"))
     }
+}
+
+/// A file of the agent's working copy, and no other.
+fn read(cwd: &Path, path: &str) -> Option<String> {
+    let inside = Path::new(path).strip_prefix(cwd).unwrap_or(Path::new(path));
+    let bytes = Beneath::at(cwd).and_then(|cwd| cwd.read(inside, LONGEST)).ok().flatten()?;
+    String::from_utf8(bytes).ok()
 }
 
 fn put(path: &str, content: &str) -> String {
@@ -266,7 +278,7 @@ mod tests {
     #[test]
     fn who_cannot_edit_is_given_the_whole_file() {
         let dir = tempfile::tempdir().unwrap();
-        fs::write(dir.path().join("a"), "one\ntwo\n").unwrap();
+        std::fs::write(dir.path().join("a"), "one\ntwo\n").unwrap();
         let edit = json!({"file_path": "a", "old_string": "two", "new_string": "2"});
         let shell = || {
             let mut tool = tool("shell", &[]);

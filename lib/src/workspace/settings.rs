@@ -71,12 +71,19 @@ impl WorktreeSettings {
         let Some(checkout) = checkout else { return Ok(()) };
         for path in &self.include_ignored {
             let (from, to) = (checkout.join(path), copy.join(path));
-            if from.symlink_metadata().is_ok() && to.symlink_metadata().is_err() {
+            // Who has set the copy up may have put a link on the way.
+            if from.symlink_metadata().is_ok() && to.symlink_metadata().is_err() && is_free(copy, path) {
                 copy_tree(&from, &to).map_err(|source| Error::Io { doing: "copy", path: from, source })?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether no directory on the way to a path is anything else by now.
+fn is_free(copy: &Path, path: &Path) -> bool {
+    let above = path.ancestors().skip(1).map(|above| copy.join(above));
+    above.into_iter().all(|above| above.symlink_metadata().map_or(true, |found| found.is_dir()))
 }
 
 /// The rule that ignores a directory of the checkout; none for the checkout itself and for names no rule can hold.

@@ -9,6 +9,7 @@ use super::CliAgent;
 use super::route::{self, Endpoint, Variables, Way};
 use super::template::Values;
 use crate::agent::{AgentError, Job, bounds};
+use crate::beneath::Beneath;
 use crate::config::{AgentStdin, TurnMode};
 use crate::process::{Command, Limits, Sandbox, Stdin};
 
@@ -217,12 +218,12 @@ pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>) -> String
 
 /// Writes the task beside the status file, outside the working copy.
 fn prompt_file(status_file: &Path, prompt: &str) -> std::io::Result<PathBuf> {
-    let file = status_file.with_file_name("prompt.md");
-    if let Some(dir) = file.parent() {
-        std::fs::create_dir_all(dir)?;
-    }
-    std::fs::write(&file, prompt)?;
-    Ok(file)
+    const NAME: &str = "prompt.md";
+    let dir = status_file.parent().ok_or(std::io::ErrorKind::InvalidInput)?;
+    std::fs::create_dir_all(dir)?;
+    // The agent can write there, and may have been here before.
+    Beneath::at(dir)?.write(NAME, prompt.as_bytes())?;
+    Ok(dir.join(NAME))
 }
 
 #[cfg(test)]

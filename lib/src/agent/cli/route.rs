@@ -3,14 +3,14 @@
 //! command line, so the secret is in variables only.
 
 use std::ffi::OsString;
-use std::fs::{OpenOptions, Permissions};
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::fs::Permissions;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use super::preset::Preset;
 use super::template::Values;
 use crate::agent::{AgentError, Driven};
+use crate::beneath::Beneath;
 use crate::config::Environment;
 use crate::llm::wire::Format;
 
@@ -91,26 +91,20 @@ pub(in crate::agent) struct Way<'a> {
 impl Way<'_> {
     /// Makes what the program finds in its home.
     pub fn make_home(&self) -> Result<(), AgentError> {
-        let make = |dir: &Path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
         let made = || {
-            make(self.home)?;
+            std::fs::DirBuilder::new().recursive(true).mode(0o700).create(self.home)?;
             std::fs::set_permissions(self.home, Permissions::from_mode(0o700))?;
-            for (_, below) in HOMES.iter().filter(|(_, below)| !below.is_empty()) {
-                make(&self.home.join(below))?;
-            }
-            for dir in &self.preset.gateway.directories {
-                make(&self.home.join(dir))?;
+            // The agent can write there, and may have been here before: what is there is left, what is made stays below.
+            let home = Beneath::at(self.home)?;
+            let own = HOMES.iter().map(|(_, below)| *below).filter(|below| !below.is_empty());
+            for dir in own.chain(self.preset.gateway.directories.iter().map(String::as_str)) {
+                if !self.home.join(dir).is_dir() {
+                    home.make_directory(dir)?;
+                }
             }
             for (file, text) in &self.preset.gateway.files {
-                let file = self.home.join(file);
-                if let (Some(dir), false) = (file.parent(), file.exists()) {
-                    make(dir)?;
-                    OpenOptions::new()
-                        .write(true)
-                        .create_new(true)
-                        .mode(0o600)
-                        .open(&file)?
-                        .write_all(text.as_bytes())?;
+                if !self.home.join(file).exists() {
+                    home.write(file, text.as_bytes())?;
                 }
             }
             Ok(())

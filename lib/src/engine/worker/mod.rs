@@ -23,6 +23,7 @@ use super::bounds::Bounds;
 use super::budget::Order;
 use super::task::{StepReport, TaskJob};
 use super::{Engine, NoChoice, status_file};
+use crate::beneath::{self, Beneath};
 use crate::budget::Allowance;
 use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution};
 use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
@@ -404,20 +405,28 @@ impl Worker {
     /// An empty place for the node's status file, outside the working copy.
     fn status_file(&self) -> Result<PathBuf, Stopped> {
         let dir = self.run_dir.join(self.node.id.as_str());
-        let file = dir.join("status.json");
-        let io = |source| Stopped::Broken(Error::Io { doing: "prepare", path: file.clone(), source });
-        std::fs::create_dir_all(&dir).map_err(io)?;
-        match std::fs::remove_file(&file) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(io(error)),
-            _ => Ok(file),
+        let file = dir.join(STATUS_FILE);
+        let prepared = std::fs::create_dir_all(&dir).and_then(|()| Beneath::at(&dir)?.remove(STATUS_FILE));
+        match prepared {
+            Ok(()) => Ok(file),
+            Err(source) => Err(Stopped::Broken(Error::Io { doing: "prepare", path: file, source })),
         }
     }
 
+    /// What the status file says, if there is one. The work may have put there what it wants, also what leads elsewhere.
     fn read_status(&self, file: &std::path::Path) -> Option<Outcome> {
-        let text = std::fs::read_to_string(file).ok()?;
-        Some(status_file::read(&text).unwrap_or_else(Outcome::fail))
+        match beneath::read(file, LONGEST_STATUS) {
+            Ok(text) => Some(status_file::read(&String::from_utf8_lossy(&text?)).unwrap_or_else(Outcome::fail)),
+            Err(error) => Some(Outcome::fail(format!("the status file cannot be read: {error}"))),
+        }
     }
 }
+
+/// The name of a node's status file.
+const STATUS_FILE: &str = "status.json";
+
+/// What it has at most.
+const LONGEST_STATUS: u64 = 1024 * 1024;
 
 /// How many things a message names.
 const NAMED: usize = 10;
