@@ -141,3 +141,17 @@ fn the_task_is_not_written_through_a_link_and_the_outcome_is_not_read_through_on
     assert!(!ran.stdout.contains("hush") && !ran.stderr.contains("hush"), "{ran}");
     assert!(ran.stdout.contains("the status file cannot be read: it is a link"), "{ran}");
 }
+
+#[test]
+fn an_open_file_of_the_one_who_starts_pleach_is_not_handed_on() {
+    let world = World::new();
+    let node = tool("work", "echo evil >&9; ls -l /proc/self/fd > fds; echo 1 > one");
+    world.env.write("planted.dot", graph("planted", &(node + "start -> work -> exit")));
+    let pleach = env!("CARGO_BIN_EXE_pleach");
+    let line = format!("exec '{pleach}' run ../planted.dot -y 9>> ~/mine 8< ~/proj");
+    let output = world.env.program("bash", &world.env.repo_path()).args(["-c", &line]).output().unwrap();
+    let ran = world.env.finish(output).expect(0);
+    world.assert_untouched(&ran);
+    let fds = world.env.committed("fds");
+    assert!(!fds.contains("proj") && !fds.contains("mine"), "{fds}");
+}

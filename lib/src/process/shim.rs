@@ -51,6 +51,9 @@ pub fn exec_main(args: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn supervise() -> io::Result<ExitCode> {
+    // What whoever started pleach had open beside the usual three is nothing for the command: bounds are about what it
+    // opens itself. What is opened from here on is closed by itself when the command starts.
+    close_fds::set_fds_cloexec(3, &[]);
     // A session of its own: no signals from the terminal, and nothing below can stop and wait for a password on it.
     // It fails only for the leader of a group, which has what matters already.
     let _ = rustix::process::setsid();
