@@ -58,6 +58,9 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let mut documents = Vec::new();
     for removal in removals {
         let session = removal.session.clone();
+        for lost in removal.obstacles.iter().filter(|found| matches!(found, Obstacle::Unsaved { .. })) {
+            anstream::eprintln!("warning: {session}: {lost}");
+        }
         let mut steps = Vec::new();
         let mut tell = |step: &Step| {
             let line = format!("{session}: {}", text(step, args.dry_run));

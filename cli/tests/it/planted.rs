@@ -155,3 +155,82 @@ fn an_open_file_of_the_one_who_starts_pleach_is_not_handed_on() {
     let fds = world.env.committed("fds");
     assert!(!fds.contains("proj") && !fds.contains("mine"), "{fds}");
 }
+
+#[test]
+fn a_pipe_nobody_writes_to_is_not_waited_for() {
+    for plant in [
+        "mkfifo .gitignore",
+        "mkfifo .gitattributes",
+        "mkdir -p new/deep; mkfifo new/deep/.gitignore new/.gitattributes; echo x > new/deep/x; echo x > new/x",
+        "mkfifo .gitignore sub.pipe; git init -q nested; mkdir other; mkfifo other/.gitignore; echo x > other/x",
+        "git init -q nested; rm nested/.git/HEAD; mkfifo nested/.git/HEAD; mkfifo .gitignore",
+        "mkfifo .gitmodules README.pipe; rm README.md; mkfifo README.md",
+        "rm .git; mkfifo .git",
+        "rm -f \"$PLEACH_STATUS_FILE\"; mkfifo \"$PLEACH_STATUS_FILE\"",
+        "rm $G/gitdir; mkfifo $G/gitdir",
+        "rm $G/commondir; mkfifo $G/commondir",
+        "rm $G/HEAD; mkfifo $G/HEAD",
+        "rm $G/index; mkfifo $G/index",
+        "mkfifo $G/config.worktree $G/locked",
+        "mkfifo ~/pipe $TMPDIR/pipe; ln -sf $TMPDIR/pipe $G/gitdir",
+        "mkdir -p $G/refs/worktree; mkfifo $G/refs/worktree/x; echo 'ref: refs/worktree/x' > $G/HEAD",
+    ] {
+        let world = World::new();
+        let ran = world.tool(&format!("{plant}; echo 1 > one"));
+        assert!(ran.code <= 1, "{plant}: {ran}");
+        world.assert_untouched(&ran);
+        assert_eq!(world.env.committed("one"), "1", "{plant}: {ran}");
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        let named = ["gitignore", "gitattributes", "gitmodules", "status", "/.git", "worktrees/main"];
+        assert!(named.iter().any(|name| said.contains(name)), "{plant}: {ran}");
+        let sid = world.env.session();
+        world.pleach(&["resume", &sid, "-y"]);
+        world.pleach(&["status"]).expect(0);
+        world.pleach(&["rm", "--force", &sid]).expect(0);
+    }
+}
+
+/// A directory below 300 others.
+const DEEP: &str = "mkdir -p deep; (cd deep; for i in $(seq 300); do mkdir dddddddddddddddddddd; cd dddddddddddddddddddd; done; \
+                    echo hi > f)";
+
+#[test]
+fn a_tree_too_deep_for_any_path_is_held_back_and_can_be_removed() {
+    for more in ["", "; git init -q nested"] {
+        let world = World::new();
+        let ran = world.tool(&format!("{DEEP}; echo 1 > one; echo 2 > deep/two{more}")).expect(0);
+        assert!(ran.stderr.contains("`deep/") && ran.stderr.contains("is not committed"), "{ran}");
+        assert!(ran.stderr.lines().all(|line| line.len() < 400), "{ran}");
+        assert_eq!(world.env.committed("one"), "1");
+        assert_eq!(world.env.committed("deep/two"), "2");
+        let sid = world.env.session();
+        let worktree = world.env.worktree();
+        let ran = world.pleach(&["rm", &sid]).expect(1);
+        assert!(ran.stderr.contains("deep/") && ran.stderr.contains("would be lost"), "{ran}");
+        let ran = world.pleach(&["rm", "--force", &sid]).expect(0);
+        assert!(ran.stderr.contains("deep/"), "what could not be kept is named: {ran}");
+        assert!(!worktree.exists() && !worktree.parent().unwrap().exists(), "{ran}");
+    }
+}
+
+#[test]
+fn what_a_killed_run_has_left_planted_keeps_nobody_from_going_on() {
+    for plant in [
+        "rm $G/gitdir; mkfifo $G/gitdir",
+        "rm $G/HEAD; mkfifo $G/HEAD",
+        "mkfifo .gitignore; rm .git; mkfifo .git",
+        DEEP,
+    ] {
+        let world = World::new();
+        world.env.unbound();
+        let command =
+            format!("{G}; test -e ~/again && exit 0; touch ~/again; {plant}; kill -9 $(cat ~/pid); exec sleep 60");
+        world.env.write("planted.dot", graph("planted", &(tool("work", &command) + "start -> work -> exit")));
+        let line = format!("echo $$ > ~/pid; exec '{}' run ../planted.dot -y", env!("CARGO_BIN_EXE_pleach"));
+        world.env.program("bash", &world.env.repo_path()).args(["-c", &line]).output().unwrap();
+        let sid = world.env.session();
+        world.pleach(&["status"]).expect(0);
+        world.pleach(&["resume", &sid, "-y"]).expect(0);
+        world.pleach(&["rm", "--force", &sid]).expect(0);
+    }
+}

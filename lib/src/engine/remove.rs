@@ -12,7 +12,11 @@ use crate::beneath;
 use crate::git::{self, Limits, Listed, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId, TaskId};
 use crate::record::{SESSIONS, context_ref};
+use crate::text::shorten;
 use crate::workspace::{self, KEEP, Scratch, agent_home, branch_ref};
+
+/// How much of a path a message shows.
+const LONGEST_PATH: usize = 280;
 
 /// Written into the commit that keeps what was saved.
 const REASON: &str = "the session was removed";
@@ -88,7 +92,7 @@ pub enum Obstacle {
         to: CommitId,
     },
     /// Files that git cannot keep: repositories inside the working copy, or files that cannot be read.
-    #[error("`{}` cannot be saved and would be lost: {why}", path.display())]
+    #[error("`{}` cannot be saved and would be lost: {why}", shorten(&path.display().to_string(), LONGEST_PATH))]
     Unsaved {
         /// The file or directory.
         path: PathBuf,
@@ -393,9 +397,19 @@ pub(super) fn uncommitted(
     let mut worktree = Worktree::open(repo, path)?;
     worktree.exclude(copied_in);
     worktree.accept(tree)?;
-    let scan = worktree.scan()?;
     let mut writer = repo.writer();
-    let written = worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
+    let seen = worktree.scan().and_then(|scan| {
+        let written = worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
+        Ok((scan, written))
+    });
+    let (scan, written) = match seen {
+        Ok(seen) => seen,
+        // Whoever insists can have it removed all the same.
+        Err(error) => {
+            obstacles.push(Obstacle::Unsaved { path: path.to_owned(), why: error.to_string() });
+            return Ok(None);
+        }
+    };
     let place = |inside: &RepoPath| {
         use std::os::unix::ffi::OsStrExt as _;
         path.join(std::ffi::OsStr::from_bytes(inside.as_bytes()))

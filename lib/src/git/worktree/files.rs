@@ -16,6 +16,7 @@ use crate::git::id::{BlobId, TreeId};
 use crate::git::object::EntryKind;
 use crate::git::writer::{TreeEdit, Writer};
 use crate::ids::RepoPath;
+use crate::text::shorten;
 
 /// What is too much to commit without a person looking at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,6 +56,8 @@ pub enum Held {
     TooLarge(u64),
     /// It is one of this many new files, more than the limit.
     TooMany(usize),
+    /// No path leads to it: it lies too deep.
+    TooDeep,
     /// Git does not allow its name, because on some systems it would mean `.git`.
     Name,
     /// It cannot be read.
@@ -70,6 +73,7 @@ impl fmt::Display for Held {
             Self::TooMany(count) => {
                 write!(f, "one of {count} new files, more than the limit; add what is generated to .gitignore")
             }
+            Self::TooDeep => f.write_str("it lies too deep for any path to lead there"),
             Self::Name => f.write_str("git does not allow its name"),
             Self::Unreadable(detail) => write!(f, "cannot be read: {detail}"),
             Self::Filter(detail) => write!(f, "its git filter failed: {detail}"),
@@ -134,6 +138,8 @@ impl Worktree {
                 Found::Gone | Found::Same => {}
             }
         }
+        let deep = scan.deep.iter().map(|path| HeldBack { path: path.clone(), reason: Held::TooDeep, seen: None });
+        held_back.extend(deep);
         entries.extend(scan.dropped.iter().map(|path| (path.clone(), None)));
         let in_the_way = self.in_the_way(&entries);
         entries.extend(in_the_way.into_iter().map(|path| (path, None)));
@@ -216,7 +222,7 @@ impl Worktree {
                 Err(error) => return Ok(Found::Held(Held::Unreadable(error.to_string()))),
             }
         } else if metadata.is_file() {
-            match filters.clean(self, path, &place, metadata.len(), limits) {
+            match filters.clean(self, path, metadata.len(), limits) {
                 Ok(bytes) => bytes,
                 Err(held) => return Ok(Found::Held(held)),
             }
@@ -258,13 +264,18 @@ fn is_absent(error: &std::io::Error) -> bool {
 
 fn warnings(scan: &Scan, held_back: &[HeldBack], unfiltered: &[(BString, BString)]) -> Vec<String> {
     const SHOWN: usize = 5;
+    const LONGEST_NAME: usize = 160;
     let nested = scan.nested.iter().map(|path| format!("`{path}` is a repository of its own and is not committed"));
     let moved = scan.submodules.iter().map(|path| format!("submodule `{path}` moved; its link is left alone"));
-    let held = held_back.iter().take(SHOWN).map(|held| format!("`{}` is not committed: {}", held.path, held.reason));
+    let cleared = scan.cleared.iter().take(SHOWN);
+    let cleared = cleared.map(|path| format!("`{path}` was no file, and git would have waited for it; it is removed"));
+    let name = |path: &RepoPath| shorten(&path.to_string(), LONGEST_NAME);
+    let held = held_back.iter().take(SHOWN);
+    let held = held.map(|held| format!("`{}` is not committed: {}", name(&held.path), held.reason));
     let rest = held_back.len().saturating_sub(SHOWN);
     let more = (rest > 0).then(|| format!("{rest} more files are not committed"));
     let raw = unfiltered.iter().take(SHOWN).map(|(path, filter)| {
         format!("`{path}` is committed as it is: git's filter `{filter}`, which it asks for, is not installed")
     });
-    nested.chain(moved).chain(held).chain(more).chain(raw).collect()
+    nested.chain(moved).chain(cleared).chain(held).chain(more).chain(raw).collect()
 }

@@ -1,9 +1,7 @@
 //! What git does to a file's content on its way into the repository: line ends, encodings, `ident`, filter programs.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::Read as _;
-use std::path::Path;
 
 use gix::bstr::{BStr, BString};
 use gix::filter::plumbing::pipeline::convert::ToGitOutcome;
@@ -12,6 +10,7 @@ use gix::objs::Find as _;
 
 use super::Worktree;
 use super::files::{Held, Limits};
+use crate::beneath::Beneath;
 use crate::git::error::{Error, LibraryContext as _, explain};
 
 /// Git's filters, set up from the held configuration and the attribute files as they are now.
@@ -44,14 +43,7 @@ impl Filters {
     }
 
     /// A file's content as git stores it.
-    pub fn clean(
-        &mut self,
-        worktree: &Worktree,
-        path: &BStr,
-        place: &Path,
-        size: u64,
-        limits: &Limits,
-    ) -> Result<Vec<u8>, Held> {
+    pub fn clean(&mut self, worktree: &Worktree, path: &BStr, size: u64, limits: &Limits) -> Result<Vec<u8>, Held> {
         let unreadable = |error: std::io::Error| Held::Unreadable(error.to_string());
         let objects = &worktree.handle.objects;
         let platform = self.attributes.at_entry(path, Some(Mode::FILE), objects).map_err(unreadable)?;
@@ -60,8 +52,9 @@ impl Filters {
         if size > limits.max_file && !is_filtered {
             return Err(Held::TooLarge(size));
         }
-        let file = File::open(place).map_err(unreadable)?;
         let relative = gix::path::from_bstr(path).map_err(|error| Held::Unreadable(explain(&error)))?;
+        let file = Beneath::at(&worktree.root).and_then(|root| root.open(&relative)).map_err(unreadable)?;
+        let file = file.ok_or_else(|| unreadable(std::io::ErrorKind::NotFound.into()))?;
         let recorded = worktree.cache.known(path).map(|known| known.id);
         let outcome = self
             .pipeline

@@ -19,6 +19,7 @@ mod scan;
 mod seen;
 mod set_up;
 mod untracked;
+mod waits;
 mod walk;
 
 use std::cell::RefCell;

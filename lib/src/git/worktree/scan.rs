@@ -12,6 +12,7 @@ use gix::status::plumbing::index_as_worktree::{Change, EntryStatus};
 use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
 
 use super::Worktree;
+use super::waits::waits;
 use super::walk::walk;
 use crate::git::error::{Error, LibraryContext as _};
 use crate::ids::RepoPath;
@@ -30,6 +31,10 @@ pub struct Scan {
     pub nested: Vec<RepoPath>,
     /// Submodules that stand at another commit than the tree says. Their links are left alone.
     pub submodules: Vec<RepoPath>,
+    /// Directories and files that lie too deep for any path. They are not committed.
+    pub(super) deep: Vec<RepoPath>,
+    /// Pipes and sockets that stood where git reads files, and were removed.
+    pub(super) cleared: Vec<RepoPath>,
 }
 
 impl Scan {
@@ -48,7 +53,13 @@ impl Worktree {
     /// Looks at all files. Ignored files are left out unless they are tracked.
     pub fn scan(&mut self) -> Result<Scan, Error> {
         let mut walked = walk(self.cache.index(), &self.root);
-        let untracked = self.untracked(&mut walked)?;
+        let mut met = Scan::default();
+        self.clear_waits(std::mem::take(&mut walked.waits), &mut met)?;
+        let mut untracked = self.untracked(&mut walked, &mut met)?;
+        if untracked.is_none() {
+            met.deep.clear();
+            untracked = self.clear_waits_everywhere(&mut met)?;
+        }
         let index = self.cache.index();
         let Found { mut scan, refreshed } = if untracked.is_some() && walked.is_all_unchanged(index) {
             Found::default()
@@ -61,6 +72,8 @@ impl Worktree {
         if untracked.is_none() {
             self.leave_absent(&mut scan);
         }
+        (scan.deep, scan.cleared) = (met.deep, met.cleared);
+        scan.nested.extend(met.nested);
         scan.candidates.extend(untracked.unwrap_or_default());
         // The same content under another stat: known, it is not read again at the next scan.
         self.cache.refresh(&refreshed);
@@ -107,6 +120,7 @@ impl Worktree {
             return self.scan();
         };
         let mut scan = Scan::default();
+        self.clear_waits_above(&paths, &mut scan)?;
         let mut ignored = None;
         for path in &paths {
             if path.rsplit(|byte| *byte == b'/').next() == Some(b".gitignore")
@@ -296,6 +310,9 @@ impl SubmoduleStatus for Submodules {
         let place = self.root.join(gix::path::from_bstr(path)?);
         if place.join(".git").symlink_metadata().is_err() {
             return Ok(None);
+        }
+        if !waits(&place.join(".git")).is_empty() {
+            return Ok(Some(()));
         }
         let head = gix::open_opts(place, gix::open::Options::isolated());
         let head = head.ok().and_then(|repo| repo.head_id().ok().map(gix::Id::detach));

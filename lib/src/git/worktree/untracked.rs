@@ -7,14 +7,16 @@ use gix::index::entry::Mode;
 use rustix::fs::{Dir, FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
-use super::Worktree;
+use super::waits::is_waited_for;
 use super::walk::{Stranger, Walked};
+use super::{Scan, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
+use crate::ids::RepoPath;
 
 impl Worktree {
     /// Of what the index does not know, the files and links that are not ignored. None if it takes the library to find
     /// out: where there is another repository, and where names do not mean what they say.
-    pub(super) fn untracked(&self, walked: &mut Walked) -> Result<Option<BTreeSet<BString>>, Error> {
+    pub(super) fn untracked(&self, walked: &mut Walked, scan: &mut Scan) -> Result<Option<BTreeSet<BString>>, Error> {
         let files = self.handle.filesystem_options().doing("set up the scan")?;
         if walked.is_odd || files.ignore_case || files.precompose_unicode {
             return Ok(None);
@@ -27,13 +29,22 @@ impl Worktree {
         let is_sparse = self.cache.sparse_index().is_some();
         let mut rules = self.ignore_rules()?;
         while let Some(Stranger { path, is_directory }) = strangers.pop() {
+            if self.is_too_deep(path.as_bstr()) {
+                scan.deep.push(RepoPath::new(path.to_vec()));
+                continue;
+            }
             let mode = if is_directory { Mode::DIR } else { Mode::FILE };
             if rules.at_entry(path.as_bstr(), Some(mode)).doing("read ignore rules")?.is_excluded() {
                 continue;
             }
             if is_directory {
-                let Some(inside) = self.inside(path.as_bstr()) else { return Ok(None) };
-                strangers.extend(inside);
+                let mut waits = Vec::new();
+                let inside = self.inside(path.as_bstr(), &mut waits);
+                self.clear_waits(waits, scan)?;
+                match inside {
+                    Some(inside) => strangers.extend(inside),
+                    None => return Ok(None),
+                }
             } else {
                 if is_sparse {
                     // Where it stands in the place of a directory that is left out, what belongs there is gone.
@@ -46,7 +57,7 @@ impl Worktree {
     }
 
     /// What lies directly in a directory none of which is in the index; none if it is a repository or cannot be read.
-    fn inside(&self, path: &BStr) -> Option<Vec<Stranger>> {
+    fn inside(&self, path: &BStr, waits: &mut Vec<BString>) -> Option<Vec<Stranger>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut dir = match rustix::fs::open(self.place(path), flags, Permissions::empty()).and_then(Dir::new) {
             Err(Errno::NOENT) => return Some(Vec::new()),
@@ -62,6 +73,9 @@ impl Worktree {
                 (name, kind @ (FileType::Directory | FileType::RegularFile | FileType::Symlink)) => {
                     let path = BString::from([path.as_bytes(), b"/", name].concat());
                     inside.push(Stranger { path, is_directory: kind.is_dir() });
+                }
+                (name, kind) if is_waited_for(name, kind) => {
+                    waits.push([path.as_bytes(), b"/", name].concat().into());
                 }
                 _ => {}
             }

@@ -16,6 +16,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode as Permissions, OFlags};
 use rustix::io::Errno;
 
 use super::rules::LEFT_OUT;
+use super::waits::is_waited_for;
 
 /// So many files for a thread: fewer are looked at sooner than one is started.
 const FILES_PER_THREAD: usize = 2_000;
@@ -40,6 +41,8 @@ pub(super) struct Walked {
     /// Whether there was something that is not judged here: another repository, a directory in the place of a file, one
     /// that cannot be read.
     pub is_odd: bool,
+    /// What git would wait for if it read it.
+    pub waits: Vec<BString>,
 }
 
 /// A file, a link or a directory the index does not know.
@@ -80,6 +83,7 @@ impl Walked {
         self.outside.extend(other.outside);
         self.strangers.extend(other.strangers);
         self.is_odd |= other.is_odd;
+        self.waits.extend(other.waits);
     }
 }
 
@@ -281,6 +285,13 @@ impl Walk<'_> {
             kind => kind,
         };
         let is_directory = kind.is_dir();
+        let path = || {
+            let above = if is_root { &b""[..] } else { &self.path(directory.entries.start)[..directory.rest] };
+            BString::from([above, name].concat())
+        };
+        if is_waited_for(name, kind) {
+            walked.waits.push(path());
+        }
         let known = |is_directory: bool| {
             let place = |child: &Child<'_>| order((child.name, child.file.is_none()), (name, is_directory));
             children.binary_search_by(place).ok().map(|at| &children[at])
@@ -294,8 +305,7 @@ impl Walk<'_> {
             // A submodule is a directory and has one entry; a file has made room for a directory otherwise.
             walked.is_odd |= self.index.entries()[*at].mode != Mode::COMMIT;
         } else if is_directory || kind.is_file() || kind.is_symlink() {
-            let above = if is_root { &b""[..] } else { &self.path(directory.entries.start)[..directory.rest] };
-            walked.strangers.push(Stranger { path: [above, name].concat().into(), is_directory });
+            walked.strangers.push(Stranger { path: path(), is_directory });
         }
     }
 }

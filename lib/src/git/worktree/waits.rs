@@ -1,0 +1,199 @@
+//! What an agent can put into a worktree that no look at its files gets past: pipes and sockets in the place of files git
+//! reads by their names, which would be waited for, and directories too deep for any path. The former hold nothing and are
+//! removed, the latter are held back.
+
+use std::collections::BTreeSet;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+
+use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::index::entry::Mode;
+use rustix::fs::{Dir, FileType, Mode as Permissions, OFlags};
+
+use super::scan::parents;
+use super::{Scan, Worktree};
+use crate::beneath::{self, Beneath, FEW_LINES};
+use crate::git::error::{Error, IoContext as _, LibraryContext as _};
+use crate::ids::RepoPath;
+
+/// The files of a worktree that git reads for what they say about others.
+const RULES: [&[u8]; 3] = [b".gitattributes", b".gitignore", b".gitmodules"];
+
+/// The files of a repository that are read to know that it is one, and where it stands.
+const REPOSITORY: [&str; 5] = ["HEAD", "commondir", "config", "config.worktree", "packed-refs"];
+
+/// The longest path the system takes, with the end of it.
+const PATH_MAX: usize = 4096;
+
+/// Room for the name of a file git looks for in a directory.
+const ROOM: usize = 24;
+
+/// Whether something is neither a file nor a link nor a directory, under a name git reads: opening it would wait.
+pub(super) fn is_waited_for(name: &[u8], kind: FileType) -> bool {
+    RULES.contains(&name) && is_special(kind)
+}
+
+fn is_special(kind: FileType) -> bool {
+    matches!(kind, FileType::Fifo | FileType::Socket | FileType::CharacterDevice | FileType::BlockDevice)
+}
+
+/// What lies directly in a directory.
+#[derive(Default)]
+struct Listing {
+    waits: Vec<BString>,
+    below: Vec<BString>,
+    files: Vec<BString>,
+    is_repository: bool,
+}
+
+impl Worktree {
+    /// Whether a path is too long for the system to look at what lies there.
+    pub(super) fn is_too_deep(&self, path: &BStr) -> bool {
+        self.root.as_os_str().len() + path.len() + ROOM > PATH_MAX
+    }
+
+    /// Removes things that hold nothing and would be waited for.
+    pub(super) fn clear_waits(&self, paths: Vec<BString>, scan: &mut Scan) -> Result<(), Error> {
+        let Some(first) = paths.first() else { return Ok(()) };
+        // In the user's own checkout it is the user's.
+        if !self.is_agents {
+            let detail = "it is no file, and would be waited for; move it away".into();
+            return Err(Error::Library { doing: format!("read `{first}`"), detail });
+        }
+        let beneath = Beneath::at(&self.root).at("open", &self.root)?;
+        for path in paths {
+            let place = self.place(path.as_bstr());
+            beneath.remove(gix::path::from_bstr(path.as_bstr()).unwrap_or_default()).at("remove", &place)?;
+            scan.cleared.push(RepoPath::new(path.to_vec()));
+        }
+        Ok(())
+    }
+
+    /// The same for what is read on the way to some paths.
+    pub(super) fn clear_waits_above(&self, paths: &BTreeSet<BString>, scan: &mut Scan) -> Result<(), Error> {
+        let mut directories: BTreeSet<&BStr> = paths.iter().flat_map(|path| parents(path.as_bstr())).collect();
+        directories.insert(b"".as_bstr());
+        let beneath = Beneath::at(&self.root).at("open", &self.root)?;
+        let mut waits = Vec::new();
+        for directory in directories.into_iter().filter(|directory| !self.is_too_deep(directory)) {
+            for name in RULES {
+                let path = inside(directory, name);
+                let kind = beneath.kind(gix::path::from_bstr(path.as_bstr()).unwrap_or_default());
+                if kind.at("look at", &self.place(path.as_bstr()))?.is_some_and(is_special) {
+                    waits.push(path);
+                }
+            }
+        }
+        self.clear_waits(waits, scan)
+    }
+
+    /// The same for all the library looks at when it walks the worktree by itself. Where something is too deep for it,
+    /// this walk is taken instead: it gives the new files then, and repositories inside.
+    pub(super) fn clear_waits_everywhere(&self, scan: &mut Scan) -> Result<Option<BTreeSet<BString>>, Error> {
+        let mut rules = self.ignore_rules()?;
+        let mut is_ignored = |path: &BStr, mode| -> Result<bool, Error> {
+            Ok(rules.at_entry(path, Some(mode)).doing("read ignore rules")?.is_excluded())
+        };
+        let mut files = Vec::new();
+        let mut waiting = vec![BString::from("")];
+        while let Some(directory) = waiting.pop() {
+            let directory = directory.as_bstr();
+            if self.is_too_deep(directory) {
+                scan.deep.push(RepoPath::new(directory.to_vec()));
+                continue;
+            }
+            if !directory.is_empty() && is_ignored(directory, Mode::DIR)? {
+                continue;
+            }
+            let Some(Listing { waits, mut below, files: mut found, is_repository }) = self.listing(directory) else {
+                continue;
+            };
+            self.clear_waits(waits, scan)?;
+            if is_repository && self.cache.below(directory).is_empty() {
+                scan.nested.push(RepoPath::new(directory.to_vec()));
+                continue;
+            }
+            waiting.append(&mut below);
+            files.append(&mut found);
+        }
+        if scan.deep.is_empty() {
+            scan.nested.clear();
+            return Ok(None);
+        }
+        let mut new = BTreeSet::new();
+        for path in files {
+            if self.cache.known(path.as_bstr()).is_none() && !is_ignored(path.as_bstr(), Mode::FILE)? {
+                new.insert(path);
+            }
+        }
+        Ok(Some(new))
+    }
+
+    /// What lies directly in a directory; none where it cannot be read, which the library tells of.
+    fn listing(&self, directory: &BStr) -> Option<Listing> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let opened = rustix::fs::open(self.place(directory), flags, Permissions::empty());
+        let mut listing = Listing::default();
+        for entry in opened.and_then(Dir::new).ok()?.flatten() {
+            let name = entry.file_name().to_bytes();
+            match (name, entry.file_type()) {
+                (b"." | b"..", _) => {}
+                (b".git", _) if directory.is_empty() => {}
+                (name, kind) if name.eq_ignore_ascii_case(b".git") => {
+                    listing.waits.extend(self.waits_in(inside(directory, name), kind));
+                    listing.is_repository = true;
+                }
+                (name, FileType::Directory) => listing.below.push(inside(directory, name)),
+                (name, kind) if is_waited_for(name, kind) => listing.waits.push(inside(directory, name)),
+                (name, FileType::RegularFile | FileType::Symlink) => listing.files.push(inside(directory, name)),
+                _ => {}
+            }
+        }
+        Some(listing)
+    }
+
+    /// What keeps a look at the repository of a nested checkout from coming to an end: files of it, or all it is known by.
+    fn waits_in(&self, git: BString, kind: FileType) -> Vec<BString> {
+        let found = waits(&self.place(git.as_bstr()));
+        match kind {
+            FileType::Directory => {
+                let names = found.iter().filter_map(|place| place.strip_prefix(&self.root).ok());
+                names.map(|name| BString::from(name.as_os_str().as_bytes())).collect()
+            }
+            _ if found.is_empty() => Vec::new(),
+            _ => vec![git],
+        }
+    }
+}
+
+/// The files that would be waited for when a repository is looked at by its `.git`.
+pub(super) fn waits(git: &Path) -> Vec<PathBuf> {
+    let is_special = |place: &Path| place.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir());
+    if is_special(git) {
+        return vec![git.to_owned()];
+    }
+    let dir = match git.is_dir() {
+        true => git.to_owned(),
+        false => {
+            let line =
+                git.canonicalize().and_then(|git| beneath::read(&git, FEW_LINES)).ok().flatten().unwrap_or_default();
+            let Some(target) = line.strip_prefix(b"gitdir:") else { return Vec::new() };
+            git.with_file_name(std::ffi::OsStr::from_bytes(target.trim_ascii()))
+        }
+    };
+    let mut found: Vec<PathBuf> =
+        REPOSITORY.iter().map(|name| dir.join(name)).filter(|file| is_special(file)).collect();
+    // HEAD may name a file of its own.
+    let head = beneath::read(&dir.join("HEAD"), FEW_LINES).ok().flatten().unwrap_or_default();
+    let named = head.strip_prefix(b"ref:").map(|name| dir.join(std::ffi::OsStr::from_bytes(name.trim_ascii())));
+    found.extend(named.filter(|file| is_special(file)));
+    found
+}
+
+/// A path in a directory, which is empty for the root.
+fn inside(directory: &BStr, name: &[u8]) -> BString {
+    match directory.is_empty() {
+        true => name.into(),
+        false => [directory.as_bytes(), b"/", name].concat().into(),
+    }
+}
