@@ -617,3 +617,28 @@ fn a_link_to_somebody_else_s_git_directory_is_not_followed() {
     fs::write(root.join(".git"), format!("gitdir: {own}\n")).unwrap();
     assert_eq!(Worktree::open(&repo, &root).unwrap().git_dir(), Path::new(&own), "nobody else claims it");
 }
+
+#[test]
+fn pipes_are_cleared_out_of_a_worktree_and_named_in_the_user_s_checkout() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    let pipe = |at: &Path| {
+        rustix::fs::mkfifoat(rustix::fs::CWD, at, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    };
+    fs::create_dir(root.join("d")).unwrap();
+    fs::write(root.join("d/new"), "new").unwrap();
+    pipe(&root.join("d/.gitignore"));
+    pipe(&root.join(".gitattributes"));
+    let scan = worktree.scan_paths(&["d/new".into()]).unwrap();
+    let written = worktree.commit_tree(&scan, &mut repo.writer(), &Limits::default()).unwrap();
+    assert_eq!(names(&written.paths), ["d/new"]);
+    assert_eq!(written.warnings.len(), 2, "{:?}", written.warnings);
+    assert!(!root.join("d/.gitignore").exists() && !root.join(".gitattributes").exists());
+    let mut own = Worktree::open(&repo, &sandbox.path("repo")).unwrap();
+    pipe(&sandbox.path("repo/.gitignore"));
+    let error = own.scan().unwrap_err().to_string();
+    assert!(error.contains("`.gitignore`") && error.contains("move it away"), "{error}");
+    assert!(sandbox.path("repo/.gitignore").exists(), "it is the user's");
+}
