@@ -5,6 +5,8 @@
 //! that could make the reader wait is opened; what is written takes the place of what was there, whatever that was; and
 //! what is removed is removed where it lies, also where it lies too deep for any path.
 
+mod remove;
+
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -12,10 +14,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fchmod, fstat, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
-/// How many directories are open at once while a tree is removed. What lies deeper is moved up first.
+pub use remove::remove_all;
+use remove::{remove_at, unlink};
+
+/// How many directories are open at once, one in the other. What lies deeper is moved up before it is removed.
 const DEEPEST: usize = 48;
 
 /// How often another name is tried when one is taken.
@@ -199,18 +204,6 @@ pub fn read(place: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     }
 }
 
-/// Removes a file, a link or a directory with all in it, also where directories were made read-only and where it is
-/// deeper than any path is long. What is not there is no error.
-pub fn remove_all(place: &Path) -> io::Result<()> {
-    let (Some(above), Some(name)) = (place.parent(), place.file_name()) else {
-        return Err(io::ErrorKind::InvalidInput.into());
-    };
-    match Beneath::at(above) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        above => remove_at(&above?.root, name),
-    }
-}
-
 /// What a thing is, in words.
 pub fn said(kind: FileType) -> &'static str {
     match kind {
@@ -256,93 +249,6 @@ fn create_beside(dir: &OwnedFd, name: &OsStr) -> io::Result<(File, OsString)> {
     }
 }
 
-fn remove_at(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    let removed = match kind_at(dir, name)? {
-        None => return Ok(()),
-        Some(FileType::Directory) => {
-            empty(dir, name)?;
-            return unlink(dir, name, AtFlags::REMOVEDIR);
-        }
-        Some(_) => unlinkat(dir, name, AtFlags::empty()),
-    };
-    match removed {
-        Err(Errno::ACCESS | Errno::PERM) => {
-            make_writable(dir);
-            unlink(dir, name, AtFlags::empty())
-        }
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-fn unlink(dir: &OwnedFd, name: &OsStr, flags: AtFlags) -> io::Result<()> {
-    match unlinkat(dir, name, flags) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(errno) => Err(errno.into()),
-    }
-}
-
-/// Best effort: what stays unwritable shows when something in it is removed.
-fn make_writable(dir: &OwnedFd) {
-    if let Ok(found) = fstat(dir)
-        && found.st_mode & 0o700 != 0o700
-    {
-        let _ = fchmod(dir, Mode::from_raw_mode(found.st_mode | 0o700));
-    }
-}
-
-/// Opens a directory whose content is to go.
-fn open_to_empty(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
-    let opened = match open_directory(dir, name) {
-        Err(Errno::ACCESS) => {
-            // It is known to be a directory, and whoever could put a link there is gone.
-            rustix::fs::chmodat(dir, name, Mode::from_raw_mode(0o700), AtFlags::empty())?;
-            open_directory(dir, name)?
-        }
-        opened => opened?,
-    };
-    make_writable(&opened);
-    Ok(opened)
-}
-
-/// Removes all that is in a directory. What lies very deep is moved to its top, and goes in another round.
-fn empty(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
-    let top = open_to_empty(dir, name)?;
-    while !entries(&top)?.is_empty() {
-        empty_below(&top, &top, 0)?;
-    }
-    Ok(())
-}
-
-fn empty_below(dir: &OwnedFd, top: &OwnedFd, depth: usize) -> io::Result<()> {
-    for (name, kind) in entries(dir)? {
-        if kind != FileType::Directory {
-            unlink(dir, &name, AtFlags::empty())?;
-            continue;
-        }
-        let below = open_to_empty(dir, &name)?;
-        if depth == DEEPEST {
-            lift(dir, &name, top)?;
-            continue;
-        }
-        empty_below(&below, top, depth + 1)?;
-        unlink(dir, &name, AtFlags::REMOVEDIR)?;
-    }
-    Ok(())
-}
-
-/// Moves a directory to the top of the tree that goes.
-fn lift(dir: &OwnedFd, name: &OsStr, top: &OwnedFd) -> io::Result<()> {
-    let mut tries = TRIES;
-    loop {
-        tries -= 1;
-        match renameat(dir, name, top, format!("{:016x}", fastrand::u64(..))) {
-            Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) if tries > 0 => {}
-            moved => return Ok(moved?),
-        }
-    }
-}
-
 fn entries(dir: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
     let mut all = Vec::new();
     for entry in Dir::read_from(dir)? {
@@ -363,7 +269,7 @@ fn entries(dir: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -422,28 +328,5 @@ mod tests {
         }
         assert_eq!(fs::read_to_string(out.join("f")).unwrap(), "mine");
         assert_eq!(fs::read_dir(&out).unwrap().count(), 1);
-    }
-
-    #[test]
-    fn a_tree_is_removed_however_deep_it_is_and_whoever_may_write_in_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let root = Beneath::at(dir.path()).unwrap().root;
-        let mut at = root.try_clone().unwrap();
-        let name = OsStr::new("dddddddddddddddddddd");
-        for depth in 0..400 {
-            mkdirat(&at, name, Mode::from_raw_mode(0o700)).unwrap();
-            let below = open_directory(&at, name).unwrap();
-            drop(create_beside(&below, name).unwrap());
-            if depth % 7 == 3 {
-                fchmod(&at, Mode::from_raw_mode(0o500)).unwrap();
-            }
-            at = below;
-        }
-        fs::create_dir(dir.path().join("shut")).unwrap();
-        fs::set_permissions(dir.path().join("shut"), fs::Permissions::from_mode(0o000)).unwrap();
-        remove_all(&dir.path().join(name)).unwrap();
-        remove_all(&dir.path().join("shut")).unwrap();
-        remove_all(&dir.path().join("none/none")).unwrap();
-        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     }
 }
