@@ -163,3 +163,41 @@ impl Way<'_> {
         self.preset.gateway.args.iter().filter_map(|word| values.fill(word)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_home_is_not_made_through_links_its_agent_has_left() {
+        let dir = tempfile::tempdir().unwrap();
+        let (home, mine) = (dir.path().join("home"), dir.path().join("mine"));
+        fs::create_dir(&home).unwrap();
+        fs::create_dir(&mine).unwrap();
+        let endpoint = Endpoint {
+            base_url: String::new(),
+            root_url: String::new(),
+            address: String::new(),
+            key: String::new(),
+            port: 9,
+        };
+        let environment = Environment::default();
+        let mut preset = Preset::of("claude").unwrap().clone();
+        preset.gateway.directories = vec!["kept/dir".into()];
+        preset.gateway.files = [("settings/file".to_owned(), "ours".to_owned())].into();
+        let way = Way { preset: &preset, environment: &environment, home: &home, model: None, endpoint: &endpoint };
+        for name in [".local", "kept", "settings"] {
+            symlink(&mine, home.join(name)).unwrap();
+            let refused = way.make_home().unwrap_err().to_string();
+            assert!(refused.contains(&format!("`{name}` on the way is a link")), "{refused}");
+            fs::remove_file(home.join(name)).unwrap();
+        }
+        assert_eq!(fs::read_dir(&mine).unwrap().count(), 0);
+        way.make_home().unwrap();
+        assert_eq!(fs::read_to_string(home.join("settings/file")).unwrap(), "ours");
+        assert!(home.join("kept/dir").is_dir() && home.join(".local/share").is_dir());
+    }
+}
