@@ -120,10 +120,15 @@ impl TestEnv {
         path
     }
 
-    /// Writes an executable file.
+    /// Writes an executable file. Another process does: one that was written by this one is busy as long as a child that
+    /// another test has just begun to start still has it open.
+    #[expect(clippy::disallowed_methods, reason = "a program nobody in this process has had open")]
     pub fn write_program(&self, path: impl AsRef<Path>, content: &str) -> PathBuf {
-        let path = self.write(path, content);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a file of the test's own");
+        let path = self.root.join(path);
+        let text = self.write(path.with_extension("text"), content);
+        let made = Command::new("install").args(["-m", "755"]).args([&text, &path]).status();
+        assert!(made.expect("install is there").success());
+        fs::remove_file(text).expect("a file of the test's own");
         path
     }
 

@@ -59,6 +59,18 @@ impl Sandbox {
         fs::write(path, content).unwrap();
     }
 
+    /// Writes a program. Another process does: one that was written by this one is busy as long as a child that another test
+    /// has just begun to start still has it open.
+    #[expect(clippy::disallowed_methods, reason = "a program nobody in this process has had open")]
+    fn write_program(&self, path: &str, content: impl AsRef<[u8]>) -> PathBuf {
+        let (text, program) = (format!("{path}.text"), self.path(path));
+        self.write(&text, content);
+        let made = Command::new("install").args(["-m", "755"]).args([self.path(&text), program.clone()]).status();
+        assert!(made.unwrap().success());
+        fs::remove_file(self.path(&text)).unwrap();
+        program
+    }
+
     fn commit(&self, dir: &str, message: &str) {
         self.git(dir, &["add", "-A"]);
         self.git(dir, &["commit", "-q", "--allow-empty", "-m", message]);

@@ -1,7 +1,6 @@
 //! What git's filters make of files, compared with git itself.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 
 use pleach::git::{Held, Worktree};
 
@@ -35,9 +34,7 @@ done
 "#;
 
 fn script(sandbox: &Sandbox, name: &str, text: &str) -> String {
-    sandbox.write(name, text);
-    fs::set_permissions(sandbox.path(name), fs::Permissions::from_mode(0o755)).unwrap();
-    format!("'{}'", sandbox.path(name).display())
+    format!("'{}'", sandbox.write_program(name, text).display())
 }
 
 #[test]

@@ -110,8 +110,7 @@ impl World {
             self.sandbox.path("repo").display(),
             self.sandbox.path("count").display(),
         );
-        self.sandbox.write("bin/git", wrapper);
-        fs::set_permissions(self.sandbox.path("bin/git"), fs::Permissions::from_mode(0o755)).unwrap();
+        self.sandbox.write_program("bin/git", wrapper);
         let path = format!("{}:{path}", self.sandbox.path("bin").display());
         let variables = variables.into_iter().filter(|(name, _)| *name != "PATH").chain([("PATH", path)]);
         let environment = Environment::from_pairs(variables);
@@ -597,10 +596,9 @@ fn hooks_of_the_user_never_run() {
         "update",
     ];
     for hook in hooks {
-        let path = world.sandbox.path(&format!("repo/.git/hooks/{hook}"));
-        fs::write(&path, format!("#!/bin/sh\necho {hook} >>'{}'\nexit 1\n", world.sandbox.path("ran").display()))
-            .unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        let ran = world.sandbox.path("ran");
+        let script = format!("#!/bin/sh\necho {hook} >>'{}'\nexit 1\n", ran.display());
+        world.sandbox.write_program(&format!("repo/.git/hooks/{hook}"), script);
     }
     world.land().unwrap();
     world.assert_landed_in("repo");

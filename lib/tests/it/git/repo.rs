@@ -84,8 +84,7 @@ fn a_git_that_is_missing_or_too_old_is_named() {
     let with_path = |path: &str| Environment::from_pairs([("PATH", path), ("HOME", "/nonexistent")]);
     let error = Repo::discover(&sandbox.path("repo"), &with_path("/nonexistent")).unwrap_err();
     assert!(matches!(error, Error::GitMissing { .. }), "{error}");
-    sandbox.write("bin/git", "#!/bin/sh\necho git version 2.37.9\n");
-    fs::set_permissions(sandbox.path("bin/git"), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    sandbox.write_program("bin/git", "#!/bin/sh\necho git version 2.37.9\n");
     let error = Repo::discover(&sandbox.path("repo"), &with_path(sandbox.path("bin").to_str().unwrap())).unwrap_err();
     assert_eq!(
         error.to_string(),
