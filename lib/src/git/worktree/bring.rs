@@ -30,7 +30,7 @@ impl Worktree {
             found => found?,
         };
         match git_dir {
-            Some(git_dir) if is_whole(&git_dir, rules) || !is_admin(repo, &git_dir) => Self::open(repo, path),
+            Some(git_dir) if is_whole(&git_dir) || !is_admin(repo, &git_dir) => Self::open(repo, path),
             Some(git_dir) => mend(repo, path, Some(&git_dir), commit, rules),
             // Somebody may be at work there, for a repository that uses the same place.
             None if is_directory && is_another_s(path) => Err(Error::LinkReplaced { path: path.to_owned() }),
@@ -52,9 +52,8 @@ fn is_another_s(path: &Path) -> bool {
 }
 
 /// Whether a git directory has what tells the files of its worktree apart.
-fn is_whole(git_dir: &Path, rules: &[String]) -> bool {
-    let has = |name: &str| git_dir.join(name).exists();
-    has_head(git_dir) && has("index") && (rules.is_empty() || has("info/sparse-checkout"))
+fn is_whole(git_dir: &Path) -> bool {
+    has_head(git_dir) && git_dir.join("index").exists()
 }
 
 /// Gives files a git directory: that of a worktree made for this, because git alone knows all that belongs in one. The
