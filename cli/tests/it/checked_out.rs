@@ -31,6 +31,21 @@ impl Three {
         self.env.start(&dot, &[])
     }
 
+    /// Its branch is checked out, with a file of the user's where the second command's belongs; the third is killed.
+    fn killed_with_its_branch_back() -> Self {
+        let three = Self::new();
+        let mut run = three.start();
+        let held = three.gates[0].reached(&mut run);
+        three.env.git(&["switch", "--quiet", &three.env.branch()]);
+        three.env.write("repo/two", "mine\n");
+        three.gates[0].open(held);
+        let held = three.gates[1].reached(&mut run);
+        run.signal("KILL");
+        drop(held);
+        run.end().expect(137);
+        three
+    }
+
     fn assert_checkout_is_the_branch(&self) {
         let env = &self.env;
         assert_eq!(env.git(&["symbolic-ref", "--short", "HEAD"]), env.branch());
@@ -128,6 +143,18 @@ fn a_branch_that_stays_back_to_the_end_says_how_to_bring_it() {
 }
 
 #[test]
+fn resume_brings_the_branch_of_a_session_that_has_ended() {
+    let three = Three::killed_with_its_branch_back();
+    let env = &three.env;
+    three.gates[1].stay_open();
+    env.resume(&[]).expect(0);
+    fs::remove_file(env.root().join("repo/two")).unwrap();
+    let over = env.resume(&[]).expect(2);
+    assert!(over.stderr.contains("has ended: done"), "{over}");
+    three.assert_checkout_is_the_branch();
+}
+
+#[test]
 fn what_a_branch_lacks_is_merged_by_its_commit() {
     let three = Three::new();
     let env = &three.env;
@@ -159,17 +186,8 @@ fn what_a_branch_lacks_is_merged_by_its_commit() {
 
 #[test]
 fn resume_overwrites_nothing_either() {
-    let three = Three::new();
+    let three = Three::killed_with_its_branch_back();
     let env = &three.env;
-    let mut run = three.start();
-    let held = three.gates[0].reached(&mut run);
-    env.git(&["switch", "--quiet", &env.branch()]);
-    env.write("repo/two", "mine\n");
-    three.gates[0].open(held);
-    let held = three.gates[1].reached(&mut run);
-    run.signal("KILL");
-    drop(held);
-    run.end().expect(137);
     three.gates[1].stay_open();
     let ran = env.resume(&[]).expect(0);
     assert!(ran.stderr.contains("cannot follow"), "{ran}");
@@ -179,17 +197,8 @@ fn resume_overwrites_nothing_either() {
 
 #[test]
 fn resume_brings_a_branch_forward_that_stayed_back() {
-    let three = Three::new();
+    let three = Three::killed_with_its_branch_back();
     let env = &three.env;
-    let mut run = three.start();
-    let held = three.gates[0].reached(&mut run);
-    env.git(&["switch", "--quiet", &env.branch()]);
-    env.write("repo/two", "mine\n");
-    three.gates[0].open(held);
-    let held = three.gates[1].reached(&mut run);
-    run.signal("KILL");
-    drop(held);
-    run.end().expect(137);
     fs::remove_file(env.root().join("repo/two")).unwrap();
     three.gates[1].stay_open();
     env.resume(&[]).expect(0);
