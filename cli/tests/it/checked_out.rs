@@ -41,8 +41,9 @@ impl Three {
         three.gates[0].open(held);
         let held = three.gates[1].reached(&mut run);
         run.signal("KILL");
-        drop(held);
         run.end().expect(137);
+        three.env.assert_no_process_left();
+        drop(held);
         three
     }
 
