@@ -157,10 +157,7 @@ fn an_interrupted_agent_takes_its_session_up_again() {
     env.write("script", format!("load\n{steps}\nloaded\nask b 2\nsay Done."));
     let mut run = env.start(&graph("one", ONE), &[]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     assert_eq!(env.story().all("AgentTurn").len(), 1);
     env.resume(&[]).expect(0);
     assert_eq!(methods(&env)[3..], ["initialize", "session/load", "session/prompt"]);
@@ -183,9 +180,7 @@ fn an_interrupted_agent_without_a_memory_starts_over() {
     env.write("script", format!("say One.\nask a 1\nsay Two.\nask b 1\nshell {}\nsay Done.", gate.command()));
     let mut run = env.start(&graph("one", ONE), &[]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    drop(held);
+    run.kill(held);
     gate.stay_open();
     env.resume(&[]).expect(0);
     assert_eq!(methods(&env)[3..], ["initialize", "session/new", "session/prompt"]);
@@ -376,10 +371,7 @@ fn an_agent_behind_the_gateway_goes_on_after_a_kill() {
         env.write("script.yaml", THREE_TURNS.replace("echo two > hello.txt", &gate.command()));
         let mut run = env.start(&by_worker(), &[]);
         let held = gate.reached(&mut run);
-        run.signal("KILL");
-        assert_eq!(run.end().code, 137);
-        drop(held);
-        env.assert_no_process_left();
+        run.kill(held);
         gate.stay_open();
         if !opening.is_empty() {
             env.write("script", format!("{}\nloaded\nwrite resumed yes\nsay Gone on.", env.read("script")));

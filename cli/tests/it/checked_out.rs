@@ -40,10 +40,7 @@ impl Three {
         three.env.write("repo/two", "mine\n");
         three.gates[0].open(held);
         let held = three.gates[1].reached(&mut run);
-        run.signal("KILL");
-        run.end().expect(137);
-        three.env.assert_no_process_left();
-        drop(held);
+        run.kill(held);
         three
     }
 

@@ -356,11 +356,8 @@ fn programs_in_caches_cannot_be_written() {
     }
 }
 
-#[test]
-fn the_network_of_agents_is_closed_and_that_of_tools_open() {
-    if skip("the_network_of_agents_is_closed_and_that_of_tools_open", 4) {
-        return;
-    }
+/// A port on which everybody who comes is told hello.
+fn greets() -> u16 {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -368,6 +365,15 @@ fn the_network_of_agents_is_closed_and_that_of_tools_open() {
             let _ = stream.and_then(|mut stream| std::io::Write::write_all(&mut stream, b"hello"));
         }
     });
+    port
+}
+
+#[test]
+fn the_network_of_agents_is_closed_and_that_of_tools_open() {
+    if skip("the_network_of_agents_is_closed_and_that_of_tools_open", 4) {
+        return;
+    }
+    let port = greets();
     let connect =
         format!("bash -c 'exec 3<> /dev/tcp/127.0.0.1/{port} && cat <&3 > said'; test -s said || echo closed > said");
     let said = |ran: Ran, world: &World| {
@@ -394,14 +400,7 @@ fn no_other_protocol_leads_past_the_closed_network() {
     if skip("no_other_protocol_leads_past_the_closed_network", 4) {
         return;
     }
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port();
-    // Says hello to every one that comes; that it came is what counts.
-    std::thread::spawn(move || {
-        for stream in listener.incoming() {
-            let _ = stream.and_then(|mut stream| std::io::Write::write_all(&mut stream, b"hello"));
-        }
-    });
+    let port = greets();
     let ways = [
         format!("s = socket.socket(2, 1, 262); s.connect((\"127.0.0.1\", {port}))"),
         format!("s = socket.socket(); s.sendto(b\"x\", 0x20000000, (\"127.0.0.1\", {port}))"),

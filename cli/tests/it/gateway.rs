@@ -335,10 +335,7 @@ fn killed_and_resumed(first: &str) -> TestEnv {
     env.write("script.yaml", with_gate(&gate, first));
     let mut run = env.start(&one("Work"), &[]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     gate.stay_open();
     env.resume(&[]).expect(0);
     env

@@ -356,10 +356,7 @@ fn matrix_checkpoint_and_resume_give_the_same_result() {
     let session = env.session();
     let mut run = env.spawn(&["-y", "resume", &session]);
     let held = third.reached(&mut run);
-    run.signal("KILL");
-    run.end().expect(128 + 9);
-    env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     third.stay_open();
     let ran = env.resume(&[]).expect(0);
     assert!(ran.stderr.contains("kept at refs/pleach/keep/"), "what the killed node wrote is kept: {ran}");

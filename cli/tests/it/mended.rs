@@ -56,9 +56,7 @@ fn a_kill_with_a_broken_copy_costs_no_work() {
         let first = tool("first", "echo 1 > one");
         let mut run = env.start(&graph("broken", &format!("{first}{then} start -> first -> then -> exit")), &[]);
         let held = gate.reached(&mut run);
-        run.signal("KILL");
-        run.end().expect(137);
-        drop(held);
+        run.kill(held);
         gate.stay_open();
         let before = env.git(&["rev-parse", "HEAD", "refs/heads/main"]);
         let ran = env.resume(&[]).expect(0);
@@ -98,9 +96,7 @@ fn what_lies_where_the_copy_was_is_kept_or_put_aside() {
         let gate = Gate::new(&env, "first");
         let mut run = env.start(&graph("one", &(tool("work", &gate.command()) + "start -> work -> exit")), &[]);
         let held = gate.reached(&mut run);
-        run.signal("KILL");
-        run.end().expect(137);
-        drop(held);
+        run.kill(held);
         gate.stay_open();
         env.assert_no_process_left();
         let worktree = env.worktree();
@@ -190,9 +186,7 @@ fn a_task_goes_on_after_a_kill_with_a_broken_copy() {
         garden.agent(&format!("{}; {WRITES}", broken(&garden.env, &gate, breaks)), APPROVES);
         let mut run = garden.env.spawn(&["-y", "gardener"]);
         let held = gate.reached(&mut run);
-        run.signal("KILL");
-        run.end().expect(137);
-        drop(held);
+        run.kill(held);
         gate.stay_open();
         let ran = garden.gardener(&[]).expect(0);
         assert_eq!(garden.completed(), ["T001", "T002"], "{breaks}: {ran}");

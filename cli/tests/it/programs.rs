@@ -59,10 +59,7 @@ fn a_program_killed_in_its_run_starts_over() {
     env.configure(&format!("agent: \"command:{}\"\n", program.display()));
     let mut run = env.start(&graph("one", "code [prompt=\"Work\"] start -> code -> exit"), &[]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     gate.stay_open();
     env.resume(&[]).expect(0);
     assert_eq!(env.files(), ["README.md", "whole"]);

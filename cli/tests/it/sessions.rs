@@ -337,6 +337,16 @@ impl Running<'_> {
         assert!(done.success(), "{kill}");
     }
 
+    /// Kills pleach while a command waits at a gate. That is let go only when it is dead: it would go on otherwise.
+    #[track_caller]
+    pub fn kill(self, held: impl Into<Option<Held>>) {
+        let (env, held) = (self.env, held.into());
+        self.signal("KILL");
+        self.end().expect(137);
+        env.assert_no_process_left();
+        drop(held);
+    }
+
     /// Presses Ctrl-C and waits until pleach has taken notice.
     #[track_caller]
     pub fn stop(&mut self) {

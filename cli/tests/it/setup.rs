@@ -64,9 +64,8 @@ fn a_kill_and_a_resume_leave_the_setup_as_it_was() {
         graph("two", &(tool("first", "echo 1 > one") + &tool("second", &second) + "start -> first -> second -> exit"));
     let mut run = env.start(&dot, &[]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end().expect(137);
-    gate.open(held);
+    run.kill(held);
+    gate.stay_open();
     let ran = env.resume(&[]).expect(0);
     assert_eq!(env.committed("seen"), "1\n2\ns");
     let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();

@@ -379,10 +379,7 @@ fn doctor_names_sessions_that_were_killed() {
     let held = gate.reached(&mut run);
     let told = bare.doctor(&[]);
     assert!(told.contains("1 session, 1 of them running now"), "{told}");
-    run.signal("KILL");
-    run.end();
-    env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     let told = bare.doctor(&[]);
     assert!(told.contains("warn   sessions    [SID] was killed while it ran"), "{told}");
     assert!(told.contains("fix: `pleach resume [SID]` goes on, `pleach rm [SID]` removes it"), "{told}");
@@ -413,10 +410,7 @@ fn temporary_files_of_killed_runs_are_removed() {
         let held = gate.reached(&mut run);
         let told = bare.doctor(&[]);
         assert!(!told.contains("temporary files"), "those of a run that lives are its own: {told}");
-        run.signal("KILL");
-        run.end();
-        drop(held);
-        env.assert_no_process_left();
+        run.kill(held);
         scratch()
     };
     let left = kill();

@@ -402,11 +402,7 @@ fn what_an_agent_had_half_done_is_kept() {
     env.write("agent.sh", AGENT.replace("    mkdir -p src\n", &half));
     let mut run = env.spawn(ALL);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    // The agent goes on where it is let go before it is killed.
-    env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     check(&env, "the kill");
     gate.stay_open();
     comes_to(&env, &ALONE, "the kill");

@@ -435,10 +435,7 @@ fn a_run_that_was_killed_is_taken_up_where_it_was() {
     let gate = Gate::new(&env, "second");
     let mut run: Running<'_> = env.start(&three(&gate), &[]);
     let held: Held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end().expect(128 + 9);
-    env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     gate.stay_open();
     env.resume(&[]).expect(0);
     assert_complete(&env);
@@ -483,9 +480,7 @@ fn what_is_excluded_is_not_in_worktrees_and_stays_in_every_commit() {
     );
     let mut run = env.start(&dot, &[]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    drop(held);
+    run.kill(held);
     gate.stay_open();
     env.resume(&[]).expect(0);
     assert_eq!(env.committed("seen"), ".git\nREADME.md\nseen");

@@ -105,10 +105,7 @@ fn old_code_is_laid_on_again_after_a_kill() {
     garden.agent(&format!("echo half > half; {}", gate.command()), APPROVES);
     let mut run = garden.env.spawn(&["-y", "gardener", "--max-retries", "1", "--retry-failed"]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    garden.env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     garden.agent("echo 1 > mended", APPROVES);
     garden.gardener(&["--max-retries", "1", "--retry-failed"]).expect(0);
     assert_eq!(garden.files("main"), ["README.md", "mended", "task-tree.json", "try1"]);
@@ -281,10 +278,7 @@ fn a_killed_run_skips_what_is_complete_and_works_what_is_ready_next() {
     garden.agent(&format!("{WRITES}; test $task != T002 || {{ {}; }}", gate.command()), APPROVES);
     let mut run = garden.env.spawn(&["-y", "gardener"]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end().expect(137);
-    garden.env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     assert_eq!(garden.completed(), ["T001"]);
     let done = garden.env.git(&["rev-parse", "main"]);
     gate.stay_open();
@@ -302,10 +296,7 @@ fn attempts_are_counted_on_after_a_kill() {
     garden.agent(&format!("test $n = 1 && echo 1 > one || {{ echo 2 > half; {}; }}", gate.command()), APPROVES);
     let mut run = garden.env.spawn(&["-y", "gardener"]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    garden.env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     gate.stay_open();
     garden.agent("ls > \"$W/tmp/seen\"; echo 1 > mended", APPROVES);
     garden.gardener(&[]).expect(0);
@@ -326,10 +317,7 @@ fn a_killed_run_goes_on_behind_its_newest_step() {
     garden.agent(WRITES, &format!("{}; echo APPROVED", gate.command()));
     let mut run = garden.env.spawn(&["-y", "gardener"]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    garden.env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     gate.stay_open();
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.times_asked("T001", "implement"), 1);
@@ -344,10 +332,7 @@ fn code_somebody_puts_behind_the_tests_is_tested_and_reviewed() {
     garden.agent(&format!("rm -f broken; {WRITES}"), &format!("{}; echo APPROVED", gate.command()));
     let mut run = garden.env.spawn(&["-y", "gardener"]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    garden.env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     gate.stay_open();
     assert_eq!(garden.told("pleach/tasks/main/T001"), ["T001 implement-pass", "T001 test-pass"]);
     let copy = garden.env.root().join("by-hand");
@@ -381,10 +366,7 @@ fn a_task_whose_record_is_lost_goes_on_from_its_branch() {
     garden.agent(&format!("test $n = 1 && echo 1 > one || {}", gate.command()), APPROVES);
     let mut run = garden.env.spawn(&["-y", "gardener"]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    garden.env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     gate.stay_open();
     for name in garden.refs("refs/pleach/") {
         garden.env.git(&["update-ref", "-d", &name]);
@@ -402,10 +384,7 @@ fn killed_in_the_third(garden: &Garden) {
     garden.agent(&format!("echo $n > try$n; test $n -le 2 || {}", gate.command()), APPROVES);
     let mut run = garden.env.spawn(&["-y", "gardener"]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    garden.env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     garden.agent(TRIES, APPROVES);
 }
 

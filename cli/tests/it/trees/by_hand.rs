@@ -148,10 +148,7 @@ fn killed_in_the_second_review_it_goes_on_there_with_the_attempts_it_had() {
         garden.agent(WRITES, &format!("{}; echo APPROVED", gate.command()));
         let mut run = garden.env.spawn(&["-y", "gardener"]);
         let held = gate.reached(&mut run);
-        run.signal("KILL");
-        run.end();
-        garden.env.assert_no_process_left();
-        drop(held);
+        run.kill(held);
         gate.stay_open();
         if !with_record {
             garden.refs("refs/pleach/").iter().for_each(|name| drop(garden.env.git(&["update-ref", "-d", name])));

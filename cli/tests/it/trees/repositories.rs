@@ -84,10 +84,7 @@ fn a_fresh_run_does_not_go_on_with_what_was_cut_off() {
     garden.agent("echo old > old", &format!("{}; echo APPROVED", gate.command()));
     let mut run = garden.env.spawn(&["-y", "gardener"]);
     let held = gate.reached(&mut run);
-    run.signal("KILL");
-    run.end();
-    garden.env.assert_no_process_left();
-    drop(held);
+    run.kill(held);
     garden.agent(WRITES, APPROVES);
     garden.gardener(&["--fresh"]).expect(0);
     assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
