@@ -46,19 +46,18 @@ impl Session {
         let ended = self.run_attempt(observe).await?;
         tokio::task::block_in_place(|| {
             self.settle(observe)?;
-            self.catch_up()
-        })?;
-        Ok(ended)
+            self.catch_up()?;
+            // Packing is only housekeeping: when it fails, the loose objects stay and nothing is lost.
+            let _ = self.recorder.finish();
+            Ok(ended)
+        })
     }
 
     /// Runs an attempt at a task. Its last node's end is written with the task's last step, which comes right after it.
     pub(super) async fn run_attempt(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {
         self.unseen.iter().for_each(&mut *observe);
         self.unseen.clear();
-        let result = self.run_loop(observe).await;
-        // Packing is only housekeeping: when it fails, the loose objects stay and nothing is lost.
-        let _ = tokio::task::block_in_place(|| self.recorder.finish());
-        result
+        self.run_loop(observe).await
     }
 
     async fn run_loop(&mut self, observe: Observer<'_>) -> Result<Ended, Error> {

@@ -5,10 +5,10 @@ use super::repo::Repo;
 use crate::ids::CommitId;
 
 impl Repo {
-    /// Packs the loose objects that are reachable from `tip`; their loose copies stay. What `packed` reaches was
-    /// packed before and is not walked again, so that the cost follows what is new. Deltas are not searched for:
-    /// records differ too much for that to pay.
-    pub fn pack_loose(&self, tip: CommitId, packed: Option<CommitId>) -> Result<(), Error> {
+    /// Packs the loose objects that are reachable from `tips` and not from `before`; their loose copies stay. What
+    /// `before` reaches is not walked, so that the cost follows what is new. Deltas are not searched for: records
+    /// differ too much for that to pay.
+    pub fn pack_loose(&self, tips: &[CommitId], before: &[CommitId]) -> Result<(), Error> {
         let common = self.common_dir();
         let program = &self.shared.program;
         let prefix = common.join("objects/pack/pack");
@@ -17,8 +17,10 @@ impl Repo {
                 .map(std::ffi::OsStr::new)
                 .into();
         args.push(prefix.as_os_str());
-        let without = packed.map(|packed| format!("^{packed}\n")).unwrap_or_default();
-        program.run_with_stdin(common, args, format!("{tip}\n{without}").as_bytes())?.success().map(drop)
+        let with = tips.iter().map(|tip| format!("{tip}\n"));
+        let without = before.iter().map(|before| format!("^{before}\n"));
+        let list: String = with.chain(without).collect();
+        program.run_with_stdin(common, args, list.as_bytes())?.success().map(drop)
     }
 
     /// Removes what a git that ran in bounds could not remove itself: working names of objects that have their own.

@@ -2,18 +2,13 @@
 
 use serde_json::Value;
 
+use super::unpacked::Unpacked;
 use super::{Error, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message};
 use crate::event::Recorded;
 use crate::git::{BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId};
 use crate::redact::Redactor;
 use crate::trailer::Message;
-
-/// So many loose objects of a chain are packed together.
-const PACK_ABOVE: usize = 2_000;
-
-/// Fewer are not worth a pack of their own when a run pauses or ends.
-const PACK_AT_LEAST: usize = 100;
 
 /// One transition of a session.
 #[derive(Debug, Default)]
@@ -45,10 +40,8 @@ pub struct Recorder {
     tip: Option<CommitId>,
     first: Option<CommitId>,
     messages: u64,
-    /// Objects written since they were last packed, as far as this recorder knows.
-    loose: usize,
-    /// The record up to which this recorder has packed everything.
-    packed: Option<CommitId>,
+    /// What it has written since it was last packed.
+    unpacked: Unpacked,
 }
 
 impl Recorder {
@@ -63,8 +56,7 @@ impl Recorder {
             tip: None,
             first: None,
             messages: 0,
-            loose: 0,
-            packed: None,
+            unpacked: Unpacked::default(),
         }
     }
 
@@ -76,7 +68,9 @@ impl Recorder {
         redactor: Redactor,
         (first, tip, messages): (CommitId, CommitId, u64),
     ) -> Self {
-        Self { tip: Some(tip), first: Some(first), messages, ..Self::create(repo, session, context, redactor) }
+        // A session begins on what was there before it. Not to know that costs a longer walk, and nothing else.
+        let unpacked = Unpacked::after(repo.commit(first).map(|first| first.parents).unwrap_or_default());
+        Self { tip: Some(tip), first: Some(first), messages, unpacked, ..Self::create(repo, session, context, redactor) }
     }
 
     /// Lets every record name the task its session works on, so that who looks for those need not read the others.
@@ -126,15 +120,17 @@ impl Recorder {
             at,
             message: message.write().into_bytes(),
         })?;
-        self.loose += writer.pending();
+        let objects = writer.pending();
         writer.flush()?;
         self.repo.swap(&self.reference(), self.tip, commit, "pleach: record").map_err(|error| self.refused(error))?;
-        self.tip = Some(commit);
-        self.first.get_or_insert(commit);
-        self.messages += batch.messages.len() as u64;
-        if self.loose > PACK_ABOVE {
-            self.pack()?;
+        if self.first.is_none() {
+            self.first = Some(commit);
+            self.unpacked = Unpacked::after(batch.work.clone());
         }
+        self.unpacked.grow(objects, self.tip, commit);
+        self.tip = Some(commit);
+        self.messages += batch.messages.len() as u64;
+        self.unpacked.pack_many(&self.repo)?;
         Ok(commit)
     }
 
@@ -163,22 +159,12 @@ impl Recorder {
 
     /// Packs what this recorder has written, if it is worth it. For the moments a run pauses or ends.
     pub fn finish(&mut self) -> Result<(), Error> {
-        if self.loose >= PACK_AT_LEAST {
-            self.pack()?;
-        }
-        match self.packed {
-            Some(_) => Ok(self.repo.prune_packed()?),
-            None => Ok(()),
-        }
+        self.unpacked.finish(&self.repo)
     }
 
-    fn pack(&mut self) -> Result<(), Error> {
-        self.loose = 0;
-        if let Some(tip) = self.tip {
-            self.repo.pack_loose(tip, self.packed)?;
-            self.packed = Some(tip);
-        }
-        Ok(())
+    /// What this recorder leaves to be packed with what others write.
+    pub fn into_unpacked(self) -> Unpacked {
+        self.unpacked
     }
 
     /// An event as it is written, without secrets.

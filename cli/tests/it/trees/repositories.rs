@@ -190,3 +190,23 @@ fn an_agent_in_the_user_s_checkout_is_noticed() {
     assert!(ran.stderr.contains("README.md"), "{ran}");
     garden.assert_in_order();
 }
+
+#[test]
+fn what_a_run_has_written_is_packed_when_it_ends() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003", "T004"]));
+    let counts = || {
+        let counts = garden.env.git(&["count-objects", "-v"]);
+        let count = |key: &str| counts.lines().find_map(|line| line.strip_prefix(key)?.parse::<usize>().ok());
+        (count("count: ").unwrap(), count("in-pack: ").unwrap())
+    };
+    let (before, packed) = counts();
+    assert_eq!(packed, 0);
+    garden.gardener(&[]).expect(0);
+    let (after, packed) = counts();
+    assert!(packed >= 100, "{packed} objects of four tasks are packed");
+    // The user's own stay as they were.
+    assert!((before..before + 10).contains(&after), "{before} loose objects before, {after} now");
+    garden.env.git(&["fsck", "--strict", "--no-dangling"]);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("4 of 4 tasks done"), "{ran}");
+}

@@ -20,6 +20,7 @@ use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::Progress;
+use crate::record::Unpacked;
 use crate::schedule::{Blocked, Limits, Next, Schedule};
 use crate::step::Step;
 use crate::workspace::{Lock, branch_key, branch_ref, phase_branches, task_branches};
@@ -152,6 +153,8 @@ pub struct TreeRun<'p> {
     pub(super) document: Option<BlobId>,
     /// What the sessions of the run have spent, once somebody had to know.
     pub(super) spending: Option<Spending>,
+    /// What the sessions of the run have written since it was last packed.
+    pub(super) unpacked: Unpacked,
     /// This run was opened.
     opened: bool,
     lock: Lock,
@@ -167,6 +170,7 @@ pub struct Parked {
     gated: BTreeMap<TaskId, TreeId>,
     chosen: Option<TaskId>,
     unfinished: BTreeMap<TaskId, SessionId>,
+    unpacked: Unpacked,
     opened: bool,
     lock: Lock,
 }
@@ -194,6 +198,7 @@ impl<'p> TreeRun<'p> {
             gated: BTreeMap::new(),
             chosen: None,
             unfinished: BTreeMap::new(),
+            unpacked: Unpacked::default(),
             opened: false,
             lock,
         };
@@ -212,6 +217,7 @@ impl<'p> TreeRun<'p> {
             gated: self.gated,
             chosen: self.chosen,
             unfinished: self.unfinished,
+            unpacked: self.unpacked,
             opened: self.opened,
             lock: self.lock,
         }
@@ -229,6 +235,13 @@ impl<'p> TreeRun<'p> {
 
     /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
     pub async fn run(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
+        let ended = self.run_loop(notes).await;
+        // Only housekeeping: when it fails, the loose objects stay and nothing is lost.
+        let _ = tokio::task::block_in_place(|| self.unpacked.finish(&self.repo));
+        ended
+    }
+
+    async fn run_loop(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
         if !self.opened && (self.plan.fresh || !is_begun(&self.progress, &self.plan.tree)) {
             self.start(notes)?;
         }
@@ -237,6 +250,7 @@ impl<'p> TreeRun<'p> {
                 return Ok(TreeEnded::Paused(Pause::interrupted()));
             }
             self.look_again()?;
+            let _ = tokio::task::block_in_place(|| self.unpacked.pack_many(&self.repo));
             if was_edited(&self.repo, self.plan, &mut self.stamp) {
                 return Ok(TreeEnded::Edited);
             }
@@ -355,6 +369,7 @@ impl Parked {
             stamp: plan.stamp,
             document: None,
             spending: None,
+            unpacked: self.unpacked,
             opened: self.opened,
             lock: self.lock,
         })

@@ -43,7 +43,9 @@ impl TreeRun<'_> {
             let spent = (session.task().id.clone(), session.state.spent.total);
             spending.insert(session.id.clone(), spent);
         }
-        self.seat = Some(session.leave());
+        let (seat, unpacked) = session.leave();
+        self.seat = Some(seat);
+        self.unpacked.take(unpacked);
     }
 
     fn read_spending(&self) -> Result<Spending, Error> {

@@ -31,22 +31,22 @@ fn objects(sandbox: &Sandbox) -> (Vec<usize>, usize) {
 }
 
 #[test]
-fn packing_takes_what_is_new_and_leaves_nothing_loose() {
+fn packing_takes_what_is_new_and_leaves_nothing_of_it_loose() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
     let first = loose_commit(&repo, &[base], 1);
-    let second = loose_commit(&repo, &[first], 2);
-    repo.pack_loose(second, None).unwrap();
+    let (second, beside) = (loose_commit(&repo, &[first], 2), loose_commit(&repo, &[base], 4));
+    repo.pack_loose(&[second, beside], &[base]).unwrap();
     repo.prune_packed().unwrap();
     let (packs, loose) = objects(&sandbox);
-    // Six objects of the two records; of the start a commit, two trees and three files.
-    assert_eq!((packs, loose), (vec![12], 0));
+    // Nine objects of the three records. A commit, two trees and three files are the user's.
+    assert_eq!((packs, loose), (vec![9], 6));
 
     let third = loose_commit(&repo, &[second], 3);
-    repo.pack_loose(third, Some(second)).unwrap();
+    repo.pack_loose(&[third], &[second, beside]).unwrap();
     repo.prune_packed().unwrap();
-    assert_eq!(objects(&sandbox), (vec![12, 3], 0));
+    assert_eq!(objects(&sandbox), (vec![9, 3], 6));
 
     repo.swap("refs/pleach/sessions/abcdefgh/main", None, third, "test").unwrap();
     assert_eq!(sandbox.git("repo", &["fsck", "--strict", "--no-dangling"]), "");
