@@ -75,11 +75,10 @@ fn what_for(summary: &Summary) -> String {
 /// One word for a session; for one of a task that has ended, what became of the task's steps.
 fn word(summary: &Summary) -> &'static str {
     let Some(task) = &summary.state.task else { return summary.standing().word() };
-    let is_open = summary.standing() != Standing::Cancelled;
-    match (&task.landed, task.status.as_deref()) {
-        (Some(_), _) => "landed",
-        (None, Some("complete" | "failed")) if is_open => "waits to land",
-        _ => summary.standing().word(),
+    match &task.landed {
+        Some(_) => "landed",
+        None if task.is_decided() && summary.standing() != Standing::Cancelled => "waits to land",
+        None => summary.standing().word(),
     }
 }
 

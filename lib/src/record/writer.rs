@@ -70,7 +70,13 @@ impl Recorder {
     ) -> Self {
         // A session begins on what was there before it. Not to know that costs a longer walk, and nothing else.
         let unpacked = Unpacked::after(repo.commit(first).map(|first| first.parents).unwrap_or_default());
-        Self { tip: Some(tip), first: Some(first), messages, unpacked, ..Self::create(repo, session, context, redactor) }
+        Self {
+            tip: Some(tip),
+            first: Some(first),
+            messages,
+            unpacked,
+            ..Self::create(repo, session, context, redactor)
+        }
     }
 
     /// Lets every record name the task its session works on, so that who looks for those need not read the others.

@@ -76,6 +76,11 @@ impl TaskWork {
             landed: None,
         }
     }
+
+    /// Whether it is complete or given up, so that nothing is left but to land.
+    pub fn is_decided(&self) -> bool {
+        matches!(self.status.as_deref(), Some("complete" | "failed"))
+    }
 }
 
 impl State {

@@ -64,6 +64,25 @@ fn a_file_in_the_way_leaves_the_work_on_its_branch_and_the_next_run_lands_it() {
 }
 
 #[test]
+fn work_that_the_user_takes_by_hand_has_landed() {
+    for merge in [&["--ff-only"][..], &["--no-ff", "-m", "Take it"]] {
+        let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+        garden.env.write("repo/T001.txt", "mine\n");
+        garden.gardener(&[]).expect(5);
+        let session = garden.env.session();
+        std::fs::remove_file(garden.env.root().join("repo/T001.txt")).unwrap();
+        garden.env.git(&[&["merge", "--quiet"], merge, &["pleach/tasks/main/T001"]].concat());
+        let status = garden.env.pleach(&["status"]).expect(0);
+        assert!(status.stdout.contains("1 of 2 tasks done") && !status.stdout.contains("waits to land"), "{status}");
+        garden.gardener(&[]).expect(0);
+        assert_eq!(garden.times_asked("T001", "implement"), 1, "what is done is not done again");
+        let status = garden.env.pleach(&["status"]).expect(0);
+        assert!(!status.stdout.contains("waits to land"), "{status}");
+        garden.env.pleach(&["rm", &session]).expect(0);
+    }
+}
+
+#[test]
 fn work_is_rebuilt_on_what_the_user_committed_meanwhile() {
     let test = "unit: ls; echo ran >> \"$HOME/ran\"";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));

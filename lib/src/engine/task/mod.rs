@@ -256,7 +256,7 @@ impl Session {
 
     /// Whether the task is complete or given up, as far as its branch is concerned.
     pub fn is_decided(&self) -> bool {
-        matches!(self.task_work().status.as_deref(), Some("complete" | "failed"))
+        self.task_work().is_decided()
     }
 
     /// Where the target stood that is about to move, or has.

@@ -163,7 +163,18 @@ impl Summary {
         let history = read(repo, id, &ContextId::main())?;
         let in_use = used_before || Lock::is_held(common, &lock);
         let pipeline = recorded_pipeline(&history.started)?;
-        let state = recorded_state(&history, &pipeline)?;
+        let mut state = recorded_state(&history, &pipeline)?;
+        // The user may have merged what waits; the next run over the tree records that.
+        let (work, is_open) = (only(&state.work), state.phase != Phase::Cancelled);
+        if let (Some(task), Some(work)) = (&mut state.task, work)
+            && is_open
+            && task.is_decided()
+            && task.landed.is_none()
+            && let Some(target) = repo.reference(&branch_ref(&task.of.target))?
+            && repo.is_ancestor(work, target)?
+        {
+            task.landed = Some(work);
+        }
         let summary = Self {
             session: id.clone(),
             started: history.started.clone(),
