@@ -98,7 +98,7 @@ fn refuse(removal: &Removal) -> Result<(), Failure> {
         format!("merge it with `git merge {what}`, or `pleach rm --force {id}`, which keeps it under refs/pleach/keep/")
     };
     let hint = match first {
-        Obstacle::Unmerged { .. } | Obstacle::OnNoBranch { .. } if removal.task.is_some() => format!(
+        Obstacle::Unmerged { .. } | Obstacle::OnNoBranch { .. } if removal.goes_on => format!(
             "`pleach gardener` goes on with the task and lands it; `pleach rm --force {id}` keeps its commits under \
              refs/pleach/keep/"
         ),

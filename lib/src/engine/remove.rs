@@ -6,11 +6,11 @@
 use std::path::{Path, PathBuf};
 
 use super::locks::Locks;
-use super::view::{Summary, session_worktrees};
+use super::view::{Standing, Summary, session_worktrees};
 use super::{Error, RUN_DIR, Session};
 use crate::beneath;
 use crate::git::{self, Limits, Listed, Move, Repo, SwapError, TreeId, Worktree, Writer};
-use crate::ids::{BranchName, CommitId, RepoPath, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, context_ref};
 use crate::text::shorten;
 use crate::workspace::{self, KEEP, Scratch, agent_home, branch_ref};
@@ -159,8 +159,8 @@ pub(super) struct Keep {
 pub struct Removal {
     /// The session.
     pub session: SessionId,
-    /// The task it works on, in a tree. Its working copy belongs to all tasks of the target and stays.
-    pub task: Option<TaskId>,
+    /// A run over a tree would go on with it: it works on a task and was not called off.
+    pub goes_on: bool,
     /// What speaks against it.
     pub obstacles: Vec<Obstacle>,
     repo: Repo,
@@ -206,7 +206,7 @@ impl Session {
         let session = id.clone();
         Ok(Removal {
             session,
-            task: summary.started.task.map(|task| task.id),
+            goes_on: summary.started.task.is_some() && summary.standing() != Standing::Cancelled,
             obstacles,
             repo: repo.clone(),
             keeps,

@@ -176,6 +176,17 @@ fn of_a_task_that_is_skipped_nothing_lands() {
 }
 
 #[test]
+fn rm_says_how_to_get_the_work_of_a_session() {
+    let garden = waiting();
+    let session = garden.env.session();
+    let refused = garden.env.pleach(&["rm", &session]).expect(1);
+    assert!(refused.stderr.contains("`pleach gardener` goes on with the task"), "{refused}");
+    garden.env.pleach(&["skip", "T001"]).expect(0);
+    let refused = garden.env.pleach(&["rm", &session]).expect(1);
+    assert!(refused.stderr.contains(&format!("merge it with `git merge {BRANCH}`")), "nobody goes on: {refused}");
+}
+
+#[test]
 fn a_task_that_is_reset_is_done_anew_without_what_was_put_there() {
     let garden = waiting();
     commit_on_branch(&garden, "backdoor");
