@@ -45,14 +45,17 @@ pub struct Kept {
     pub message: Vec<u8>,
 }
 
-/// Decides by its message whether a commit is kept.
-pub type Keep<'a> = &'a dyn Fn(&[u8]) -> bool;
+/// Decides something about a commit by its message.
+pub type Judge<'a> = &'a dyn Fn(&[u8]) -> bool;
+
+/// Which commits are kept, and of which merges only the first parent is passed.
+pub type Look<'a> = (Judge<'a>, Judge<'a>);
 
 impl Repo {
     /// All commits `tip` has in its history, itself included, oldest first.
-    pub fn history(&self, tip: CommitId, keep: Keep<'_>) -> Result<Vec<Passed>, Error> {
+    pub fn history(&self, tip: CommitId, look: Look<'_>) -> Result<Vec<Passed>, Error> {
         let reader = Reader::new(self)?;
-        reader.pass(to_gix(tip), &|_| true, keep)
+        reader.pass(to_gix(tip), &|_| true, look)
     }
 
     /// Message and date of one commit.
@@ -62,11 +65,11 @@ impl Repo {
 
     /// The commits only one of two has in its history, each oldest first. Takes time with what sets them apart, not
     /// with what they share.
-    pub fn apart(&self, one: CommitId, two: CommitId, keep: Keep<'_>) -> Result<[Vec<Passed>; 2], Error> {
+    pub fn apart(&self, one: CommitId, two: CommitId, look: Look<'_>) -> Result<[Vec<Passed>; 2], Error> {
         let reader = Reader::new(self)?;
         let tips = [to_gix(one), to_gix(two)];
         let sides = reader.paint(tips)?;
-        let only = |tip: ObjectId, side: u8| reader.pass(tip, &|id| sides.get(id) == Some(&side), keep);
+        let only = |tip: ObjectId, side: u8| reader.pass(tip, &|id| sides.get(id) == Some(&side), look);
         Ok([only(tips[0], ONE)?, only(tips[1], TWO)?])
     }
 }
@@ -103,7 +106,12 @@ impl Reader {
     }
 
     /// The commits below `tip` that are `inside`, down the first parent first; each comes when all its parents have.
-    fn pass(&self, tip: ObjectId, inside: &dyn Fn(&ObjectId) -> bool, keep: Keep<'_>) -> Result<Vec<Passed>, Error> {
+    fn pass(
+        &self,
+        tip: ObjectId,
+        inside: &dyn Fn(&ObjectId) -> bool,
+        (keep, first_alone): Look<'_>,
+    ) -> Result<Vec<Passed>, Error> {
         let mut passed: Vec<Passed> = Vec::new();
         // Where a commit was passed; none while its parents are still being looked at.
         let mut places: HashMap<ObjectId, Option<usize>> = HashMap::default();
@@ -112,8 +120,12 @@ impl Reader {
         loop {
             if let Some(id) = next.take() {
                 places.insert(id, None);
-                let take =
-                    |commit: &gix::objs::CommitRef<'_>, parents| (keep(commit.message).then(|| kept(commit)), parents);
+                let take = |commit: &gix::objs::CommitRef<'_>, mut parents: Vec<ObjectId>| {
+                    if parents.len() > 1 && first_alone(commit.message) {
+                        parents.truncate(1);
+                    }
+                    (keep(commit.message).then(|| kept(commit)), parents)
+                };
                 let (kept, parents) = self.read(id, take)?;
                 descent.push(Descent { id, parents, at: 0, kept });
             }

@@ -32,7 +32,7 @@ mod writer;
 
 pub use diff::{Change, ChangeKind, FileStat};
 pub use error::{Error, OLDEST_GIT, Unsupported};
-pub use history::{Keep, Kept, Parent, Passed};
+pub use history::{Judge, Kept, Look, Parent, Passed};
 pub use id::{BlobId, TreeId};
 pub use land::LandError;
 pub use merge::{Conflict, MergeError};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::step_cache;
-use super::step_scan::{Runs, Scan, Scope, gather, is_candidate, limit};
+use super::step_scan::{Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
 use crate::git::{self, Parent, Passed, Repo};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{Chain, OpenBranch, Place, Progress, fold, print};
@@ -116,7 +116,7 @@ impl Reader {
 
     /// Reads the whole history.
     fn begin(&mut self, tip: CommitId) -> Result<Scan, Error> {
-        let commits = self.repo.history(tip, &self.keep())?;
+        let commits = self.repo.history(tip, (&self.keep(), &is_turn))?;
         let nothing = &mut |_| Ok::<_, Error>(Runs::default());
         let mut gathered = gather(&commits, &Place::Target, self.target.as_str(), nothing)?;
         let scope = if gathered.has_older_form { self.scope(tip)? } else { Scope::Unneeded };
@@ -133,7 +133,9 @@ impl Reader {
         let mut older_form = scan.scope != Scope::Unneeded;
         if tip != scan.tip {
             // What is cached may name a commit that is gone.
-            let Ok([new, gone]) = self.repo.apart(tip, scan.tip, &self.keep()) else { return Ok(None) };
+            let Ok([new, gone]) = self.repo.apart(tip, scan.tip, (&self.keep(), &is_turn)) else {
+                return Ok(None);
+            };
             if !gone.is_empty() || !goes_on_from(&new, scan.tip) {
                 return Ok(None);
             }
@@ -210,7 +212,7 @@ impl Reader {
 
     /// The steps of a branch that the target does not have; none if there are none.
     fn chain(&self, scan: &Scan, branch: OpenBranch) -> Result<Option<Chain>, Error> {
-        let [beside, own] = self.repo.apart(scan.tip, branch.tip, &self.keep())?;
+        let [beside, own] = self.repo.apart(scan.tip, branch.tip, (&self.keep(), &is_turn))?;
         let beside: BTreeSet<CommitId> = beside.iter().map(|commit| commit.id).collect();
         let outside: BTreeSet<CommitId> = own.iter().flat_map(|commit| &commit.parents).filter_map(outside).collect();
         let shared: Runs = Arc::new(scan.runs.difference(&beside).copied().collect());

@@ -10,7 +10,7 @@ use crate::git::{Kept, Parent, Passed};
 use crate::ids::CommitId;
 use crate::progress::{Found, Place, Seen, print};
 use crate::step::{Step, StepKind};
-use crate::trailer::Message;
+use crate::trailer::{Message, TurnFacts};
 
 /// The starts of runs a commit has in its history.
 pub type Runs = Arc<BTreeSet<CommitId>>;
@@ -55,6 +55,12 @@ pub fn is_candidate(message: &[u8], target: &str) -> bool {
     let Some(rest) = message.trim_ascii_start().strip_prefix(b"task(") else { return false };
     let named = rest.strip_prefix(target.as_bytes()).is_some_and(|rest| rest.starts_with(b"@"));
     named || rest.iter().find(|byte| !is_id(**byte)) == Some(&b')')
+}
+
+/// Whether a message is that of a turn. What such a commit was made on is its first parent; the other is what an agent
+/// committed itself, and whatever that says, it is no step.
+pub fn is_turn(message: &[u8]) -> bool {
+    TurnFacts::read(&Message::read(&String::from_utf8_lossy(message))).is_some()
 }
 
 fn is_id(byte: u8) -> bool {
