@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::config::{Commits as ConfigCommits, Config, Isolation};
+use pleach::engine::tree::progress::named_base;
 use pleach::engine::tree::{TASK_PIPELINE, TaskPipeline, TreePlan};
 use pleach::event::Commits;
 use pleach::ids::{BranchName, TaskId};
@@ -19,7 +20,7 @@ use super::run::Worked;
 use crate::answers::AnswerArgs;
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
-use crate::failure::of_git;
+use crate::failure::{of_git, of_tree};
 use crate::pipeline_file::{PipelineFile, known};
 use crate::session::Place;
 use crate::settings::{self, Search, Settings};
@@ -125,6 +126,9 @@ pub fn make(
             .hint("`pleach status` lists the tasks"));
     }
     let base_branch = base_branch(config)?;
+    if let Some(base) = &base_branch {
+        named_base(&place.repo, base).map_err(|error| of_tree(&error.into()))?;
+    }
     let own = own_directory(&file);
     let root = place.repo.workdir();
     let pipeline = default_pipeline(globals, config)?;

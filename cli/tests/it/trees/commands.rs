@@ -327,3 +327,23 @@ fn a_step_tells_the_number_of_attempts_there_are_now() {
     assert!(ran.stderr.contains("attempt 1 of 1"), "{ran}");
     assert!(garden.newest("main", "T001 implement-fail").subject.ends_with("(failed, attempt 1/1)"), "{ran}");
 }
+
+#[test]
+fn a_base_branch_that_is_not_there_is_refused_at_once() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.switch_to_new("feature");
+    let tip = garden.env.git(&["rev-parse", "feature"]);
+    for more in [&["--base-branch", "nope"][..], &["--base-branch", "nope", "--fresh", "--dry-run"]] {
+        let ran = garden.gardener(more).expect(2);
+        assert!(ran.stderr.contains("there is no base branch `nope`"), "{ran}");
+        assert!(ran.stderr.contains("name one with `--base-branch`"), "{ran}");
+    }
+    garden.configure("tree: {base_branch: nope}\n");
+    garden.gardener(&[]).expect(2);
+    assert_eq!(garden.times_asked("T001", "implement"), 0);
+    assert_eq!(garden.env.git(&["rev-parse", "feature"]), tip);
+    // Where only the remote has it, that is the one.
+    garden.env.git(&["update-ref", "refs/remotes/origin/develop", "main"]);
+    garden.gardener(&["--base-branch", "develop"]).expect(0);
+    garden.gardener(&["--base-branch", "main"]).expect(0);
+}

@@ -56,6 +56,19 @@ pub fn read(
     Reader::new(repo, target, prefix, base).read(tree)
 }
 
+/// Where the base branch somebody has named stands.
+pub fn named_base(repo: &Repo, name: &BranchName) -> Result<CommitId, Error> {
+    find_base(repo, name)?.ok_or_else(|| Error::NoBase(name.clone()))
+}
+
+/// Where a base branch stands; in a clone that has no such branch, where the remote's stood.
+fn find_base(repo: &Repo, name: &BranchName) -> Result<Option<CommitId>, Error> {
+    Ok(match repo.reference(&branch_ref(name))? {
+        Some(tip) => Some(tip),
+        None => repo.reference(&format!("refs/remotes/origin/{name}"))?,
+    })
+}
+
 impl Reader {
     /// A reader that has not looked yet.
     pub fn new(repo: &Repo, target: &BranchName, prefix: &str, base: Option<&BranchName>) -> Self {
@@ -167,20 +180,13 @@ impl Reader {
         Ok(self.repo.merge_base(tip, base)?.map_or(Scope::All, Scope::After))
     }
 
-    /// The base branch and where it stands; in a clone that has no such branch, where the remote's stood.
+    /// The base branch and where it stands.
     fn base(&self) -> Result<Option<(BranchName, CommitId)>, Error> {
-        let find = |name: &BranchName| -> Result<Option<CommitId>, Error> {
-            Ok(match self.repo.reference(&branch_ref(name))? {
-                Some(tip) => Some(tip),
-                None => self.repo.reference(&format!("refs/remotes/origin/{name}"))?,
-            })
-        };
         if let Some(name) = &self.base {
-            let tip = find(name)?.ok_or_else(|| Error::NoBase(name.clone()))?;
-            return Ok(Some((name.clone(), tip)));
+            return Ok(Some((name.clone(), named_base(&self.repo, name)?)));
         }
         for name in USUAL_BASES.iter().filter_map(|name| BranchName::new(*name).ok()) {
-            if let Some(tip) = find(&name)? {
+            if let Some(tip) = find_base(&self.repo, &name)? {
                 return Ok(Some((name, tip)));
             }
         }
