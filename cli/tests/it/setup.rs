@@ -117,6 +117,54 @@ fn a_node_that_must_not_write_gives_the_setup_back() {
 }
 
 #[test]
+fn a_node_that_must_not_write_gives_back_what_it_only_removes_or_reverts() {
+    let setups_work = "cat lock made/new > seen; test ! -e gone";
+    for (command, named) in [
+        ("rm made/new", "`made/new`"),
+        ("git checkout -q lock", "`lock`"),
+        ("git checkout -q gone", "`gone`"),
+        ("rm -r made; mkdir -p made/new", "`made/new`"),
+        ("git checkout -q .; git clean -qfd", "`gone`, `lock`, `made/new`"),
+    ] {
+        let env = world();
+        let check = format!(" check [shape=parallelogram, write=false, tool_command=\"{command}\"]\n");
+        let dot = graph("two", &(check + &tool("work", setups_work) + "start -> check -> work -> exit"));
+        let ran = env.run(&dot, &[]).expect(0);
+        let said = format!("`check` must not write; its changes ({named}) were undone\n");
+        assert_eq!(ran.stderr.matches("must not write").count(), 1, "{ran}");
+        assert!(ran.stderr.contains(&said), "{said}{ran}");
+        assert_eq!(env.committed("seen"), "1\n2\ns");
+        assert_eq!(kept(&env), "", "there was nothing no commit has: {ran}");
+    }
+}
+
+#[test]
+fn what_somebody_else_has_made_of_the_setup_is_not_blamed_on_a_node_that_must_not_write() {
+    let env = world();
+    let check = " check [shape=parallelogram, write=false, tool_command=\"true\"]\n";
+    let dot = graph(
+        "three",
+        &(tool("work", "rm made/new; git checkout -q lock")
+            + check
+            + &tool("look", "cat lock > seen; test ! -e made/new")
+            + "start -> work -> check -> look -> exit"),
+    );
+    let ran = env.run(&dot, &[]).expect(0);
+    assert!(!ran.stderr.contains("must not write"), "{ran}");
+    assert_eq!(env.committed("seen"), "1");
+}
+
+#[test]
+fn the_next_task_finds_the_setup_that_one_before_it_has_removed() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+    garden.configure("worktrees: {setup: 'echo s > made'}\n");
+    garden.agent("cat made > \"$task.txt\"; rm made; echo Done.", APPROVES);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(!ran.stderr.contains("must not write"), "{ran}");
+    assert_eq!([garden.file("main", "T001.txt"), garden.file("main", "T002.txt")], ["s", "s"]);
+}
+
+#[test]
 fn the_tasks_of_a_tree_share_a_setup_that_never_lands() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     garden.configure("worktrees: {setup: 'echo s > made; echo 2 >> README.md'}\n");

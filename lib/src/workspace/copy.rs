@@ -44,6 +44,8 @@ pub struct WorkingCopy {
     settled: bool,
     /// The files that were left out of the newest commits.
     held: Held,
+    /// What of the setup was no more before the running node.
+    undone_before: BTreeSet<RepoPath>,
 }
 
 /// The commits a working copy stands at.
@@ -99,6 +101,8 @@ pub struct Change {
 pub struct Undone {
     /// The ref they were saved under, and their paths, if there were any.
     pub kept: Option<(String, Vec<RepoPath>)>,
+    /// What it removed or reverted of what the setup has made. There is nothing of that to save.
+    pub given_back: Vec<RepoPath>,
     /// Files it changed or removed that were in no commit before: what they were cannot be brought back.
     pub lost: Vec<RepoPath>,
 }
@@ -133,8 +137,21 @@ impl WorkingCopy {
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
         let held = Held::read(worktree.git_dir(), &session);
-        let (seen, behind, settled) = (None, None, false);
-        Ok(Self { repo, name, branch, session, worktree, carries, at, watch, seen, behind, settled, held })
+        Ok(Self {
+            repo,
+            name,
+            branch,
+            session,
+            worktree,
+            carries,
+            at,
+            watch,
+            seen: None,
+            behind: None,
+            settled: false,
+            held,
+            undone_before: BTreeSet::new(),
+        })
     }
 
     /// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
@@ -147,7 +164,7 @@ impl WorkingCopy {
         // The next task mostly begins where the one before it has ended: nothing has to be written then.
         let head = Some(Head { commit: at.base, branch: None });
         let is_there = kept.is_none() && at.base == at.tip && at.base == self.at.base && at.tip == self.at.tip;
-        let is_there = is_there && self.worktree.agent_head()? == head;
+        let is_there = is_there && self.worktree.agent_head()? == head && self.worktree.undone_setup()?.is_empty();
         (self.session, self.branch, self.at) = (session, branch, at);
         self.held.retain(&self.session, &BTreeSet::new())?;
         // Between two sessions the target may have moved, by us.
@@ -375,16 +392,27 @@ impl WorkingCopy {
         self.take(commit, tree)
     }
 
+    /// Notes what is no more of the setup before a node that must not write, so that it is not taken for that node's doing.
+    pub fn note_setup(&mut self) -> Result<(), Error> {
+        self.undone_before = self.worktree.undone_setup()?;
+        Ok(())
+    }
+
     /// Undoes what a node that must not write has written, after saving it. What was held back before it stays.
     pub fn undo(&mut self, node: &NodeId) -> Result<Undone, Error> {
         let spared = self.spared()?;
         let kept = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?;
-        if kept.is_some() {
+        let undone = self.worktree.undone_setup()?;
+        let mut given_back: Vec<RepoPath> = undone.difference(&self.undone_before).cloned().collect();
+        let mut lost: Vec<RepoPath> =
+            self.held.files().keys().filter(|path| !spared.contains(*path)).cloned().collect();
+        if kept.is_some() || !given_back.is_empty() {
             self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
+            let still_undone = self.worktree.undone_setup()?;
+            lost.extend(given_back.extract_if(.., |path| still_undone.contains(path)));
         }
-        let lost = self.held.files().keys().filter(|path| !spared.contains(*path)).cloned().collect();
         self.held.retain(&self.session, &spared)?;
-        Ok(Undone { kept, lost })
+        Ok(Undone { kept, given_back, lost })
     }
 
     /// What was held back and is as it was then.

@@ -185,6 +185,9 @@ impl Worker {
     /// Carries out work that can reach beyond the working copy.
     async fn watched(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
         self.scratch = block(|| self.engine.scratch())?;
+        if self.node.write == WritePolicy::Never {
+            block(|| self.copy.note_setup())?;
+        }
         if self.is_kept_out(&work) {
             self.copy.forget_look();
             let before = block(|| self.copy.look_near())?;
@@ -265,10 +268,13 @@ impl Worker {
                 "`{node}` must not write, and changed what no commit has: {lost} cannot be brought back"
             ));
         }
-        if let Some((kept, paths)) = undone.kept {
+        if undone.kept.is_some() || !undone.given_back.is_empty() {
+            let (kept, paths) = undone.kept.unzip();
+            let paths = [paths.unwrap_or_default(), undone.given_back].concat();
             let listed = listed(&paths);
             let listed = if listed.is_empty() { "its commits".to_owned() } else { format!("its changes ({listed})") };
-            warnings.push(format!("`{node}` must not write; {listed} were undone and kept at {kept}"));
+            let kept = kept.map(|name| format!(" and kept at {name}")).unwrap_or_default();
+            warnings.push(format!("`{node}` must not write; {listed} were undone{kept}"));
         }
         block(|| self.copy.check_branch())?;
         Ok(outcome)

@@ -64,7 +64,14 @@ impl Worktree {
             }
         }
         // A directory that stood in the place of one of these is gone by now, if all in it was new.
-        begun.extend(self.begun_and_gone());
+        for path in self.undone_setup()? {
+            let path = BStr::new(path.as_bytes());
+            match self.begun_with(path) {
+                Some(Some(made)) => begun.push((path.to_owned(), made)),
+                Some(None) => self.remove_new(&beneath, path)?,
+                None => {}
+            }
+        }
         done.written = wanted.iter().map(|(path, _)| RepoPath::new(path.to_vec())).collect();
         for (path, known) in wanted.iter().chain(&begun) {
             self.clear_way(&beneath, path.as_bstr())?;
@@ -85,6 +92,7 @@ impl Worktree {
         self.cache.apply(written);
         // These are what the worktree begins with, and in no tree.
         self.check_out(&begun)?;
+        self.cache.forget_stats(begun.iter().map(|(path, _)| path));
         Ok(done)
     }
 

@@ -1,7 +1,7 @@
 //! What a worktree begins with: what its setup has made of the files of the tree before anybody worked there. That is no
 //! change of anybody's, until somebody changes it again. It is kept beside the worktree's index, and goes with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
@@ -183,14 +183,34 @@ impl Worktree {
         }
     }
 
-    /// The files of the setup that somebody has removed since and that are in no tree, or left out of it.
-    pub(super) fn begun_and_gone(&self) -> Vec<(BString, Known)> {
-        let is_gone = |path: &BStr| !self.leads_to(path) || self.place(path).symlink_metadata().is_err();
-        let new = self.begun.iter().filter(|(path, made)| {
-            let is_unseen = made.of.is_none() || self.cache.is_skipped(path.as_bstr());
-            is_unseen && made.is != Is::Gone && is_gone(path.as_bstr())
-        });
-        new.filter_map(|(path, _)| Some((path.clone(), self.begun_with(path.as_bstr())??))).collect()
+    /// What of the setup is no more, and no scan tells of: new files of it that are removed, and files of the tree that
+    /// are again as the tree has them.
+    pub fn undone_setup(&self) -> Result<BTreeSet<RepoPath>, Error> {
+        let mut undone = BTreeSet::new();
+        let mut filters = None;
+        for path in self.begun.keys() {
+            let Some(made) = self.begun_at(path.as_bstr()) else { continue };
+            let stat = gix::index::fs::Metadata::from_path_no_follow(&self.place(path.as_bstr())).ok();
+            let stat = stat.as_ref().and_then(|metadata| Stat::from_fs(metadata).ok());
+            if made.is != Is::Gone && stat.is_some() && made.stat == stat && self.leads_to(path.as_bstr()) {
+                continue;
+            }
+            let filters = match &mut filters {
+                Some(filters) => filters,
+                None => filters.insert(Filters::new(self)?),
+            };
+            let is = match self.read(path.as_bstr(), filters, &mut self.repo.writer(), &Limits::default())? {
+                Found::File(known) => Is::File(known.into()),
+                Found::Gone | Found::Same => Is::Gone,
+                Found::Held(_) => continue,
+            };
+            let left_out = self.cache.is_skipped(path.as_bstr());
+            let of_tree = made.of.filter(|_| !left_out).map_or(Is::Gone, Is::File);
+            if is != made.is && is == of_tree {
+                undone.insert(RepoPath::new(path.to_vec()));
+            }
+        }
+        Ok(undone)
     }
 }
 
