@@ -1,7 +1,7 @@
 //! What settings and flags make of a tree: a plan.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
@@ -9,7 +9,8 @@ use pleach::config::{Commits as ConfigCommits, Config, Isolation};
 use pleach::engine::tree::progress::named_base;
 use pleach::engine::tree::{TASK_PIPELINE, TaskPipeline, TreePlan};
 use pleach::event::Commits;
-use pleach::ids::{BranchName, TaskId};
+use pleach::git::EntryKind;
+use pleach::ids::{BranchName, RepoPath, TaskId};
 use pleach::plan::pipeline::HandlerKind;
 use pleach::plan::tree::{TestCommand, TestKind};
 use pleach::plan::{self, lint, print};
@@ -219,11 +220,40 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
         true => absolute(dir).zip(root).and_then(|(dir, root)| dir.strip_prefix(root).map(Path::to_owned).ok()),
         false => Some(dir.to_owned()),
     };
-    let text = below.filter(|dir| !dir.as_os_str().is_empty()).and_then(|dir| dir.to_str().map(str::to_owned));
+    let plain = |dir: PathBuf| -> Option<String> {
+        let parts = dir.components().filter(|part| *part != Component::CurDir).map(|part| match part {
+            Component::Normal(name) => name.to_str().filter(|name| !name.eq_ignore_ascii_case(".git")),
+            _ => None,
+        });
+        Some(parts.collect::<Option<Vec<_>>>()?.join("/"))
+    };
+    let text = below.and_then(plain).filter(|dir| !dir.is_empty());
     text.map(Some).ok_or_else(|| {
+        let flag = key.replace('_', "-");
         Failure::new(Exit::Usage, format!("`tree.{key}` must be a directory inside the repository"))
-            .hint(format!("`{}` is not", dir.display()))
+            .hint(format!("`{}` is not; name another with `--{flag} DIR`", dir.display()))
     })
+}
+
+/// Refuses a plan whose logs or reports would be committed where the target has something else.
+pub fn check_room(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
+    let tip = place.repo.head().map_err(|error| of_git(&error))?.commit;
+    let tree = place.repo.tree_of(tip).map_err(|error| of_git(&error))?;
+    for (what, dir, key) in [("logs", &plan.logs, "log_dir"), ("reports", &plan.reports, "report_dir")] {
+        let found = place.repo.no_directory(tree, &RepoPath::from(dir.as_str())).map_err(|error| of_git(&error))?;
+        let Some(found) = found.filter(|_| plan.commit_logs) else { continue };
+        let kind = match found.kind {
+            EntryKind::Link => "a link",
+            EntryKind::Submodule => "a submodule",
+            _ => "a file",
+        };
+        let message = format!("{what} cannot go to `{dir}`: `{}` is {kind} on `{}`", found.path, plan.target);
+        return Err(Failure::new(Exit::Usage, message).hint(format!(
+            "name another directory with `--{} DIR` or `tree.{key}` in pleach.yaml, or have `tree.commit_logs: false` there",
+            key.replace('_', "-")
+        )));
+    }
+    Ok(())
 }
 
 fn default_pipeline(globals: &Globals, config: &Config) -> Result<TaskPipeline, Failure> {

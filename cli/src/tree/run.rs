@@ -13,7 +13,7 @@ use pleach::progress::Progress;
 use pleach::step::shown_name;
 
 use super::find::{find, read};
-use super::plan::{TreeArgs, load_settings, make};
+use super::plan::{TreeArgs, check_room, load_settings, make};
 use super::show::Shown;
 use crate::commands::Globals;
 use crate::commands::run::{agent_nodes, any_alone, block_on, check_answers, warn_of_dirty_files};
@@ -56,6 +56,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
     let place = Place::find(&dir, target_repo, &settings)?;
     let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
     let mut plan = make(globals, args, worked, &settings, &place, file)?;
+    check_room(&plan, &place)?;
     check_answers(&pipelines(&plan).collect::<Vec<_>>(), &answers)?;
     if args.dry_run {
         return dry_run(globals, &place, &plan);

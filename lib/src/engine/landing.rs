@@ -92,13 +92,11 @@ fn kept(repo: &Repo, step: TreeId, into: TreeId, logs: &[RepoPath]) -> Result<Ve
 
 /// Whether a file can be put at a path without taking away another: all above it are directories, and so is not it.
 fn has_room(repo: &Repo, tree: TreeId, path: &RepoPath) -> Result<bool, git::Error> {
-    let bytes = path.as_bytes();
-    let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
-    for end in slashes {
-        let above = repo.tree_entry(tree, &RepoPath::new(&bytes[..end]))?;
-        if above.is_some_and(|entry| entry.kind != EntryKind::Directory) {
-            return Ok(false);
-        }
+    let above = path.as_bytes().iter().rposition(|byte| *byte == b'/');
+    if let Some(end) = above
+        && repo.no_directory(tree, &RepoPath::new(&path.as_bytes()[..end]))?.is_some()
+    {
+        return Ok(false);
     }
     Ok(repo.tree_entry(tree, path)?.is_none_or(|entry| entry.kind != EntryKind::Directory))
 }

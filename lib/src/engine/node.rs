@@ -295,7 +295,7 @@ impl Session {
             if let Some(response) = response {
                 self.responses.insert(node.id.clone(), response);
             }
-            warnings.extend(self.take_warnings());
+            warnings.extend(self.last_warnings(node, &decision.route, &mut ending)?);
             let executed = NodeExecution {
                 node_id: visit.node.clone(),
                 visit: visit.visit,
@@ -315,6 +315,16 @@ impl Session {
             }
             self.fold_end(node, &decision.outcome, &decision.route, ending)
         })
+    }
+
+    /// What a person should know beside what the worker has said.
+    fn last_warnings(&mut self, node: &Node, route: &Route, ending: &mut Ending) -> Result<Vec<String>, Error> {
+        let mut warnings = self.take_warnings();
+        // A node that is tried again makes no step.
+        if *route != Route::Retry {
+            warnings.extend(self.warn_of_log(node, ending.step.as_ref(), ending.change.as_mut())?);
+        }
+        Ok(warnings)
     }
 
     /// Folds the end of a node. It is written with the start of the next one, or when there is none.

@@ -149,6 +149,19 @@ impl Repo {
         }))
     }
 
+    /// What a tree has in the place of a directory, or of one on the way to it, that is none itself.
+    pub fn no_directory(&self, tree: TreeId, dir: &RepoPath) -> Result<Option<TreeEntry>, Error> {
+        let bytes = dir.as_bytes();
+        let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+        for end in slashes.chain([bytes.len()]) {
+            match self.tree_entry(tree, &RepoPath::new(&bytes[..end]))? {
+                Some(TreeEntry { kind: EntryKind::Directory, .. }) => {}
+                other => return Ok(other),
+            }
+        }
+        Ok(None)
+    }
+
     /// The entries directly in a tree, in git's order.
     pub fn tree_entries(&self, tree: TreeId) -> Result<Vec<TreeEntry>, Error> {
         let repo = self.local();

@@ -559,20 +559,31 @@ impl WorkingCopy {
         (self.at.base, self.at.tip, self.at.branch) = (commit, commit, commit);
     }
 
-    /// Writes a file of pleach's own, which is about to be committed. A place an agent's link leads away from is left
-    /// alone: the file is in the commit, and the next reset puts it where it belongs.
+    /// What is in the place of a directory of pleach's own, or of one on the way to it, and is none itself: in `tree`, or
+    /// only on disk, where git may ignore it or be unable to hold it.
+    pub fn no_directory(&self, tree: TreeId, dir: &str) -> Result<Option<PathBuf>, Error> {
+        if let Some(entry) = self.repo.no_directory(tree, &RepoPath::from(dir))? {
+            return Ok(Some(PathBuf::from(OsStr::from_bytes(entry.path.as_bytes()))));
+        }
+        let (root, mut above) = (self.worktree.root(), Path::new(dir).ancestors().collect::<Vec<_>>());
+        above.retain(|dir| !dir.as_os_str().is_empty());
+        let found = Beneath::at(root).and_then(|beneath| {
+            for dir in above.iter().rev() {
+                match beneath.kind(dir)? {
+                    Some(FileType::Directory) => {}
+                    other => return Ok(other.map(|_| root.join(dir))),
+                }
+            }
+            Ok(None)
+        });
+        found.map_err(|source| Error::Io { doing: "look at", path: root.join(dir), source })
+    }
+
+    /// Writes a file of pleach's own, which is about to be committed.
     pub fn put(&mut self, path: &RepoPath, bytes: &[u8]) -> Result<(), Error> {
         let (root, inside) = (self.worktree.root(), Path::new(OsStr::from_bytes(path.as_bytes())));
-        let written = Beneath::at(root).and_then(|root| {
-            let is_led_away = |dir: &Path| matches!(root.kind(dir), Ok(Some(FileType::Symlink)));
-            match inside.ancestors().filter(|dir| !dir.as_os_str().is_empty()).any(is_led_away) {
-                true => Ok(false),
-                false => root.put(inside, bytes).map(|()| true),
-            }
-        });
-        let place = || root.join(inside);
-        self.settled &= written.map_err(|source| Error::Io { doing: "write", path: place(), source })?;
-        Ok(())
+        let written = Beneath::at(root).and_then(|root| root.put(inside, bytes));
+        written.map_err(|source| Error::Io { doing: "write", path: root.join(inside), source })
     }
 
     /// Makes `commit`, which is recorded, the base and the files of the working copy.

@@ -12,6 +12,7 @@ mod order;
 mod output;
 mod phases;
 mod pipelines;
+mod places;
 mod questions;
 mod read_only;
 mod repositories;

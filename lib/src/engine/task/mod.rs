@@ -25,8 +25,8 @@ use crate::state::{Phase, TaskWork, Visit};
 use crate::step::{Attempt, Counts, report};
 use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
 
-pub(super) use step::code_of;
 pub use step::{StepReport, TaskReport};
+pub(super) use step::{code_of, in_the_record};
 
 /// The file of a session's first record that holds the tree as it was run.
 pub(super) const TREE_FILE: &str = "task-tree.json";
@@ -289,9 +289,13 @@ impl Session {
         })
     }
 
-    /// A path for a report that nothing on the branch has.
-    pub fn free_report(&self, path: &str) -> Result<String, Error> {
-        self.free_path(path, self.working().tree()?)
+    /// A path for a report that nothing on the branch has; or what is in the place of the directory of reports.
+    pub fn free_report(&self, dir: &str, file: &str) -> Result<Result<String, PathBuf>, Error> {
+        let tree = self.working().tree()?;
+        Ok(match self.no_directory(tree, dir)? {
+            Some(found) => Err(found),
+            None => Ok(self.free_path(&format!("{dir}/{file}"), tree)?),
+        })
     }
 
     /// The ref of the session's record.

@@ -12,8 +12,10 @@ use crate::record::Batch;
 use crate::step::prompt::{self};
 use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
 use crate::trailer::{Message, attribution};
+use crate::workspace::Change;
 use jiff::Timestamp;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 
 /// How much of what a failed step said is kept for the next attempt, in characters.
 const FEEDBACK: usize = 8_000;
@@ -183,7 +185,7 @@ impl Session {
         let told = if report.broke_off { &StepKind::Implement } else { &kind };
         let feedback = (!passed).then(|| feedback(told, &report.said));
         if report.logged {
-            let named = if job.commit_logs {
+            let named = if job.commit_logs && self.no_directory(tree, &job.logs)?.is_none() {
                 let path = format!("{}/{}", job.logs, report::log_file(&job.task.id, name, at));
                 let path = self.free_path(&path, tree)?;
                 files.push((RepoPath::from(path.as_str()), report.said));
@@ -284,6 +286,35 @@ impl Session {
         Ok((finished, tree))
     }
 
+    /// What keeps a directory of logs or reports from being one. What is somebody else's there stays, and the session's
+    /// record alone has what would be in it.
+    pub(in crate::engine) fn no_directory(&self, tree: TreeId, dir: &str) -> Result<Option<PathBuf>, Error> {
+        Ok(self.working().no_directory(tree, dir)?)
+    }
+
+    /// What a person should know of the log a node's end is about to leave.
+    pub(in crate::engine) fn warn_of_log(
+        &self,
+        node: &Node,
+        report: Option<&StepReport>,
+        change: Option<&mut Change>,
+    ) -> Result<Option<String>, Error> {
+        let Some(job) = self.job.as_ref().filter(|job| job.commit_logs) else { return Ok(None) };
+        if node.step.is_none() || !report.is_some_and(|report| report.logged) {
+            return Ok(None);
+        }
+        let tree = match change {
+            Some(change) => {
+                // It is looked into below.
+                change.writer.flush()?;
+                change.tree
+            }
+            None => self.working().tree()?,
+        };
+        let found = self.no_directory(tree, &job.logs)?;
+        Ok(found.map(|found| in_the_record(&format!("the log of `{}`", node.id), &found)))
+    }
+
     /// A path nothing in the tree has: two steps can end in the same second.
     pub(in crate::engine) fn free_path(&self, path: &str, tree: TreeId) -> Result<String, Error> {
         let (stem, extension) = path.rsplit_once('.').unwrap_or((path, "log"));
@@ -295,6 +326,11 @@ impl Session {
         }
         Ok(free)
     }
+}
+
+/// Says that something is in the session's record alone.
+pub(in crate::engine) fn in_the_record(what: &str, found: &Path) -> String {
+    format!("{what} is in the session's record alone: `{}` is no directory", found.display())
 }
 
 /// A tree without the logs and reports that came since `base`, by which attempts are compared.

@@ -7,7 +7,7 @@ use super::run::{TreeEnded, TreeRun, target_tip};
 use super::{Error, Note, Notes};
 use crate::clock;
 use crate::config::OnExceeded;
-use crate::engine::task::{TaskJob, TaskReport};
+use crate::engine::task::{TaskJob, TaskReport, in_the_record};
 use crate::engine::{Ended, Pause, Session};
 use crate::event::{AttemptStarted, Outcome, PauseReason};
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId, TaskId};
@@ -184,12 +184,16 @@ impl TreeRun<'_> {
             session: Some(session.id.clone()),
             finished: clock::now(),
         };
-        let (named, report) = if job.commit_logs {
-            let path = session.free_report(&format!("{}/{}", job.reports, report.file()))?;
-            let file = RepoPath::from(path.as_str());
-            (path, TaskReport::Committed(file, report.json()))
-        } else {
-            (session.record_name(), TaskReport::Recorded(report.value()))
+        let place = job.commit_logs.then(|| session.free_report(&job.reports, &report.file())).transpose()?;
+        if let Some(Err(found)) = &place {
+            notes(Note::Said(in_the_record(&format!("the report of {}", job.task.id), found)));
+        }
+        let (named, report) = match place {
+            Some(Ok(path)) => {
+                let file = RepoPath::from(path.as_str());
+                (path, TaskReport::Committed(file, report.json()))
+            }
+            _ => (session.record_name(), TaskReport::Recorded(report.value())),
         };
         let facts = Step {
             report: Some(named.clone()),
