@@ -309,6 +309,22 @@ fn a_target_that_was_set_back_before_the_run_gets_the_work_all_the_same() {
 }
 
 #[test]
+fn what_the_user_took_off_the_target_does_not_come_back_with_the_work() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("bad", "a mistake\n");
+    let waiting = Waiting::new(&garden, WRITES);
+    // The start of the run and the mistake below it.
+    garden.env.git(&["reset", "--quiet", "--hard", "HEAD~2"]);
+    waiting.go_on().expect(0);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "task-tree.json"]);
+    assert_eq!(garden.env.git(&["log", "--format=%s", "main", "--", "bad"]), "", "nor does its history");
+    assert_eq!(garden.completed(), ["T001"]);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("1 of 1 task done"), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
 fn hooks_of_the_user_do_not_run() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     for hook in ["post-merge", "pre-merge-commit", "post-checkout", "reference-transaction", "post-commit"] {

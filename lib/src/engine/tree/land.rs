@@ -77,7 +77,10 @@ impl TreeRun<'_> {
         let complete = session.state.task.as_ref().and_then(|task| task.status.as_deref()) == Some("complete");
         let tip = self.landing_tip(task).ok().filter(|_| complete && self.plan.tree.is_leaf(task));
         Ok(match tip {
-            Some(tip) if self.repo.is_ancestor(tip, below)? => Some(tip),
+            // One that was set back does not get again what was taken off it.
+            Some(tip) if self.repo.is_ancestor(session.task().base, tip)? && self.repo.is_ancestor(tip, below)? => {
+                Some(tip)
+            }
             _ => None,
         })
     }
