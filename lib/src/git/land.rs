@@ -41,7 +41,9 @@ pub enum LandError {
         now: CommitId,
     },
     /// It does not exist any more.
-    #[error("`{target}` was deleted; make it again with `git branch {target} {from}` and run again")]
+    #[error(
+        "`{target}` was deleted; make it again with `git branch {target} {from}`, go to it with `git switch {target}`, and run again"
+    )]
     Gone {
         /// The branch.
         target: BranchName,

@@ -92,11 +92,7 @@ impl TreeRun<'_> {
         loop {
             let tip = match self.landing_tip(&task) {
                 Err(Error::NoTarget(target)) => {
-                    let why = format!(
-                        "`{target}` was deleted; make it again with `git branch {target} {}` and run again",
-                        self.seen
-                    );
-                    return self.refuse(&task, why);
+                    return self.refuse(&task, LandError::Gone { target, from: self.seen }.to_string());
                 }
                 other => other?,
             };
