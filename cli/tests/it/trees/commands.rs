@@ -32,6 +32,29 @@ fn a_tree_that_is_done_stays_as_it_is() {
 }
 
 #[test]
+fn a_task_that_was_done_before_is_all_that_is_said_to_be_done() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.garden(&[]).expect(0);
+    let ran = garden.garden(&["--task", "T001"]).expect(0);
+    assert_eq!(ran.stdout, "done: T001\n");
+    let ran = garden.garden(&["--task", "T001", "--json"]).expect(0);
+    let last: Value = serde_json::from_str(ran.stdout.lines().last().unwrap()).unwrap();
+    assert_eq!(last, serde_json::json!({"ended": "done", "task": "T001"}));
+    assert_eq!(garden.completed(), ["T001"]);
+}
+
+#[test]
+fn the_task_that_was_asked_for_is_worked_behind_one_that_waits_to_land() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    garden.env.write("repo/T001.txt", "mine\n");
+    garden.garden(&[]).expect(5);
+    std::fs::remove_file(garden.env.root().join("repo/T001.txt")).unwrap();
+    let ran = garden.garden(&["--task", "T003"]).expect(0);
+    assert_eq!(ran.stdout, "done: T003\n");
+    assert_eq!(garden.completed(), ["T001", "T003"]);
+}
+
+#[test]
 fn a_task_that_is_not_ready_says_what_it_waits_for() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     let ran = garden.garden(&["--task", "T002"]).expect(1);

@@ -143,7 +143,7 @@ pub struct TreeRun<'p> {
     pub(super) schedule: Schedule<'p>,
     /// What the tests of each phase last passed on, in this run.
     pub(super) gated: BTreeMap<TaskId, TreeId>,
-    /// The one task that was worked, where one was asked for.
+    /// The one task that is worked: the one that was asked for, or the first that was done where any one was.
     chosen: Option<TaskId>,
     /// Sessions of tasks that have not landed, from runs before this one.
     pub(super) unfinished: BTreeMap<TaskId, SessionId>,
@@ -196,7 +196,7 @@ impl<'p> TreeRun<'p> {
             reader,
             seat: Some(seat),
             gated: BTreeMap::new(),
-            chosen: None,
+            chosen: plan.limits.only.clone(),
             unfinished: BTreeMap::new(),
             unpacked: Unpacked::default(),
             opened: false,
@@ -257,10 +257,7 @@ impl<'p> TreeRun<'p> {
             let next = self.next();
             let worked = match next {
                 Next::Done => {
-                    return Ok(match (self.plan.one, self.chosen.take()) {
-                        (true, Some(task)) => TreeEnded::TaskDone(task),
-                        _ => TreeEnded::Done,
-                    });
+                    return Ok(self.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone));
                 }
                 Next::Failed(task) => {
                     let why = self.progress.task(&task).why_failed().map(|why| format!(": {why}")).unwrap_or_default();
@@ -324,8 +321,7 @@ impl<'p> TreeRun<'p> {
     pub(super) fn read_again(&mut self) -> Result<(), Error> {
         self.seen = target_tip(&self.repo, &self.plan.target)?;
         self.progress = tokio::task::block_in_place(|| self.reader.read(&self.plan.path))?;
-        let only = self.chosen.clone().or_else(|| self.plan.limits.only.clone());
-        let limits = Limits { only, ..self.plan.limits.clone() };
+        let limits = Limits { only: self.chosen.clone(), ..self.plan.limits.clone() };
         self.schedule = Schedule::new(&self.plan.tree, &self.progress, limits);
         Ok(())
     }
@@ -352,8 +348,8 @@ impl Parked {
     pub fn go_on(mut self, plan: &TreePlan) -> Result<TreeRun<'_>, Error> {
         let seen = target_tip(&self.repo, &plan.target)?;
         let progress = self.reader.read(&plan.path)?;
-        let only = self.chosen.clone().or_else(|| plan.limits.only.clone());
-        let schedule = Schedule::new(&plan.tree, &progress, Limits { only, ..plan.limits.clone() });
+        let limits = Limits { only: self.chosen.clone(), ..plan.limits.clone() };
+        let schedule = Schedule::new(&plan.tree, &progress, limits);
         Ok(TreeRun {
             engine: self.engine,
             repo: self.repo,
