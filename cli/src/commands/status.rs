@@ -21,6 +21,7 @@ use crate::render::{Out, session as show, spent};
 use crate::session::Place;
 use crate::sessions;
 use crate::tree::look::{Ground, Grown, Withered};
+use crate::tree::plan::target;
 use crate::tree::watch::{Picture, watch};
 
 /// Show the task trees of this branch and the sessions of this repository, or one task or session.
@@ -47,11 +48,10 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     let settings = load_settings(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &settings)?;
     let repo = place.repo.clone();
-    let branch = repo.head().ok().and_then(|head| head.branch);
-    let ground = match branch {
-        Some(target) => Some(Ground::on(globals, settings, place, target)?),
-        None if args.tree.is_some() => Some(Ground::find(globals)?),
-        None => None,
+    let ground = match target(&place) {
+        Ok(target) => Some(Ground::on(globals, settings, place, target)?),
+        Err(none) if args.tree.is_some() => return Err(none),
+        Err(_) => None,
     };
     match &args.id {
         Some(given) => picked(globals, &args, &repo, ground.as_ref(), given)?,

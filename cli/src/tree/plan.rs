@@ -15,6 +15,7 @@ use pleach::plan::pipeline::HandlerKind;
 use pleach::plan::tree::{TestCommand, TestKind};
 use pleach::plan::{self, lint, print};
 use pleach::schedule::Limits;
+use pleach::workspace::target_of;
 
 use super::find::TreeFile;
 use super::run::Worked;
@@ -189,13 +190,20 @@ pub fn base_branch(config: &Config) -> Result<Option<BranchName>, Failure> {
     name.map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }
 
-/// The branch tasks land on: the one that is checked out.
+/// The branch tasks land on: the one that is checked out. The branches of tasks and phases are on their way to another.
 pub fn target(place: &Place) -> Result<BranchName, Failure> {
     let head = place.repo.head().map_err(|error| of_git(&error))?;
-    head.branch.ok_or_else(|| {
+    let branch = head.branch.ok_or_else(|| {
         Failure::new(Exit::Usage, "HEAD is detached, so there is no branch the tasks could land on")
             .hint("check a branch out with `git switch BRANCH`, or make one with `git switch -c NAME`")
-    })
+    })?;
+    match target_of(&place.branch_prefix, &branch) {
+        None => Ok(branch),
+        Some(target) => {
+            let message = format!("`{branch}` is checked out, where pleach gathers what lands on `{target}`");
+            Err(Failure::new(Exit::Usage, message).hint(format!("go back with `git switch {target}` and run again")))
+        }
+    }
 }
 
 /// The directory beside the tree, or the usual one when the tree is not committed.

@@ -17,7 +17,7 @@ pub use keep::{KEEP, save as keep};
 pub use lock::{Holder, Lock, LockError};
 pub use names::{
     agent_home, agent_homes, branch_key, branch_of_key, branch_ref, default_worktree_base, new_session_id,
-    phase_branch, phase_branches, repo_name, session_branch, task_branch, task_branches,
+    phase_branch, phase_branches, repo_name, session_branch, target_of, task_branch, task_branches,
 };
 pub use scratch::{Left, Scratch};
 pub use settings::WorktreeSettings;

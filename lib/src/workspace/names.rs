@@ -52,6 +52,14 @@ pub fn phase_branches(prefix: &str, target: &BranchName) -> String {
     format!("{prefix}phase/{}/", branch_key(target))
 }
 
+/// The target a task's or phase's branch is kept for; none for every other branch.
+pub fn target_of(prefix: &str, branch: &BranchName) -> Option<BranchName> {
+    let own = branch.as_str().strip_prefix(prefix)?;
+    let (key, id) = own.strip_prefix("tasks/").or_else(|| own.strip_prefix("phase/"))?.split_once('/')?;
+    TaskId::new(id).ok()?;
+    branch_of_key(key)
+}
+
 /// A repository's name when the configuration gives none: its directory's.
 pub fn repo_name(git_dir: &Path, workdir: Option<&Path>) -> RepoName {
     let named = workdir.and_then(Path::file_name).or_else(|| match git_dir.file_name() {
@@ -115,6 +123,15 @@ mod tests {
             assert_eq!(branch_of_key(key), Some(target.clone()));
             assert_eq!(task_branch("pleach/", &target, &task).unwrap(), format!("pleach/tasks/{key}/T001").as_str());
             assert_eq!(phase_branch("pleach/", &target, &task).unwrap(), format!("pleach/phase/{key}/T001").as_str());
+            for own in [task_branch("a/b-", &target, &task).unwrap(), phase_branch("a/b-", &target, &task).unwrap()] {
+                assert_eq!(target_of("a/b-", &own), Some(target.clone()), "{own}");
+                assert_eq!(target_of("pleach/", &own), None, "{own}");
+            }
+        }
+        for other in
+            ["main", "pleach/tasks/main", "pleach/tasks/abcd2345", "pleach/tasks/50%/T001", "pleach/phase/x/a/b"]
+        {
+            assert_eq!(target_of("pleach/", &BranchName::new(other).unwrap()), None, "{other}");
         }
         for nobody in ["a/b", "50%", "%2f", "%41"] {
             assert_eq!(branch_of_key(nobody), None, "{nobody}");

@@ -199,3 +199,43 @@ fn a_task_that_is_reset_is_done_anew_without_what_was_put_there() {
     let kept = garden.refs("refs/pleach/keep/");
     assert!(kept.iter().any(|name| garden.env.git(&["rev-parse", name]) == tip), "{kept:?}");
 }
+
+#[test]
+fn no_task_lands_on_a_branch_of_pleachs_own() {
+    let garden = waiting();
+    clear(&garden);
+    garden.env.git(&["switch", "--quiet", BRANCH]);
+    let tip = garden.env.git(&["rev-parse", "HEAD"]);
+    let commands: [&[&str]; 6] = [
+        &["-y", "gardener"],
+        &["-y", "garden"],
+        &["gardener", "--dry-run"],
+        &["skip", "T001"],
+        &["reset", "T001"],
+        &["status", "--tree", "task-tree.json"],
+    ];
+    for command in commands {
+        let ran = garden.env.pleach(command).expect(2);
+        assert!(ran.stderr.contains(&format!("`{BRANCH}`")) && ran.stderr.contains("`git switch main`"), "{ran}");
+    }
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(!status.stdout.contains(&format!("on {BRANCH}")), "it is the target of nothing: {status}");
+    assert_eq!(garden.env.git(&["rev-parse", "HEAD"]), tip);
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
+fn the_target_of_a_task_branch_is_named_whatever_it_is_called() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.configure("workspace: {repos: {repo: {path: repo, branch_prefix: bots/}}}\n");
+    garden.switch_to_new("feature/100%");
+    garden.garden(&[]).expect(0);
+    garden.env.git(&["switch", "--quiet", "bots/tasks/feature%2F100%25/T001"]);
+    let ran = garden.gardener(&[]).expect(2);
+    assert!(ran.stderr.contains("`git switch feature/100%`"), "{ran}");
+    // Nothing but the names of such branches is special.
+    garden.switch_to_new("bots/tasks/other");
+    garden.gardener(&[]).expect(0);
+}

@@ -156,7 +156,9 @@ fn work_that_conflicts_waits_on_its_branch() {
     garden.commit("README.md", "user\n");
     let ran = waiting.go_on().expect(5);
     assert!(ran.stdout.contains("README.md") && ran.stdout.contains("pleach/tasks/main/T001"), "{ran}");
-    assert!(ran.stdout.contains("pleach reset T001"), "{ran}");
+    let by_hand =
+        "(`git switch pleach/tasks/main/T001`, `git merge main`), go back with `git switch main`, and run again";
+    assert!(ran.stdout.contains(by_hand) && ran.stdout.contains("pleach reset T001"), "{ran}");
     assert_eq!(garden.file("main", "README.md"), "user");
     assert_eq!(garden.file("pleach/tasks/main/T001", "README.md"), "agent");
     assert_eq!(garden.told("main"), [""; 0]);

@@ -94,12 +94,15 @@ fn a_conflict_at_the_merge_of_a_phase_leaves_its_branch() {
     assert!(ran.stdout.contains("README.md") && ran.stdout.contains("pleach/phase/main/phase1"), "{ran}");
     assert_eq!(garden.file("main", "README.md"), "user");
     assert_eq!(garden.file("pleach/phase/main/phase1", "README.md"), "agent");
-    let side = garden.env.root().join("side");
-    let place = side.to_str().unwrap();
-    garden.env.git(&["worktree", "add", "--quiet", place, "pleach/phase/main/phase1"]);
-    garden.env.git_in(&side, &["merge", "--quiet", "-s", "ours", "-m", "Merge by hand", "main"]);
-    garden.env.git(&["worktree", "remove", place]);
+    let by_hand =
+        "(`git switch pleach/phase/main/phase1`, `git merge main`), go back with `git switch main`, and run again";
+    assert!(ran.stdout.contains(by_hand), "{ran}");
+    garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
+    garden.env.git(&["merge", "--quiet", "-s", "ours", "-m", "Merge by hand", "main"]);
     garden.agent(WRITES, APPROVES);
+    let ran = garden.gardener(&PHASE).expect(2);
+    assert!(ran.stderr.contains("pleach/phase/main/phase1") && ran.stderr.contains("`git switch main`"), "{ran}");
+    garden.env.git(&["switch", "--quiet", "main"]);
     garden.gardener(&PHASE).expect(0);
     assert_eq!(garden.file("main", "README.md"), "agent");
     assert_eq!(garden.completed(), ["T001", "T002"]);

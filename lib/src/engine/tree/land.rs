@@ -115,8 +115,9 @@ impl TreeRun<'_> {
                 Ok(built) => built,
                 Err(RebuildError::Git(error)) => return Err(error.into()),
                 Err(error @ RebuildError::Conflict { .. }) => {
+                    let by_hand = self.merged_by_hand(&on, &self.branch_of(&task)?);
                     let why = format!(
-                        "{error}; merge `{on}` into it by hand, or `pleach reset {task}` to have it done again on what is there now"
+                        "{error}; {by_hand}; or `pleach reset {task}` to have it done again on what is there now"
                     );
                     return self.refuse(&task, why);
                 }
@@ -329,6 +330,14 @@ impl TreeRun<'_> {
         Ok(Tried::Refused(Refusal { task: task.clone(), finished: true, branch: self.branch_of(task)?, why }))
     }
 
+    /// How somebody merges a branch into one of pleach's own. Nothing can be run there, so the way leads back.
+    fn merged_by_hand(&self, from: &BranchName, into: &BranchName) -> String {
+        format!(
+            "merge `{from}` into `{into}` by hand (`git switch {into}`, `git merge {from}`), go back with `git switch {}`, and run again",
+            self.plan.target
+        )
+    }
+
     /// Keeps what a task's branch stands at before it is built anew elsewhere.
     fn keep_branch(&self, session: &Session) -> Result<(), Error> {
         self.keep(&session.task().id, session.task_tip())?;
@@ -355,10 +364,7 @@ impl TreeRun<'_> {
             Err(MergeError::Git(error)) => return Err(error.into()),
             Err(MergeError::Conflict(conflict)) => {
                 let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
-                let why = format!(
-                    "{conflict}; merge `{}` into `{branch}` by hand (in a checkout of `{branch}`), and run again",
-                    self.plan.target
-                );
+                let why = format!("{conflict}; {}", self.merged_by_hand(&self.plan.target, &branch));
                 return Err(Error::Refused(Refusal { task: phase.clone(), finished: true, branch, why }));
             }
         };
