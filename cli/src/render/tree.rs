@@ -23,6 +23,11 @@ const NAME: usize = 50;
 pub fn next_words(next: &Next) -> String {
     match next {
         Next::Land(task) => format!("land {task}, which is finished"),
+        Next::Settle { task, branch } => {
+            format!(
+                "nothing before you take or drop what is finished on `{branch}`: {task} is not in the tree any more"
+            )
+        }
         Next::Gate(gate) => format!("run the tests of {gate}"),
         Next::MergePhase(phase) => format!("merge {phase}"),
         Next::Work { task, attempt, .. } => format!("work {task}, attempt {} of {}", attempt.number, attempt.of),
@@ -273,6 +278,7 @@ pub fn withered_json(tree: &Withered) -> Value {
 fn next_json(next: &Next) -> Value {
     let (is, task) = match next {
         Next::Land(task) => ("land", Some(task)),
+        Next::Settle { task, .. } => ("settle", Some(task)),
         Next::Gate(task) => ("gate", Some(task)),
         Next::MergePhase(task) => ("merge_phase", Some(task)),
         Next::Work { task, .. } => ("work", Some(task)),

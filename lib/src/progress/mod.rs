@@ -229,6 +229,22 @@ impl Progress {
         self.tasks.get(id).unwrap_or(&self.pending)
     }
 
+    /// A task or phase that is not in the tree and has finished work on its branch, which nothing would land.
+    pub fn stray(&self, tree: &TaskTree) -> Option<(&TaskId, &BranchName)> {
+        let is_finished = |state: &TaskState, on: &Place| {
+            state.status == Status::Complete && state.newest().is_some_and(|found| found.on == *on)
+        };
+        self.open.iter().find_map(|branch| {
+            let (id, is_in_tree) = match &branch.place {
+                Place::Task(id) => (id, tree.is_leaf(id)),
+                Place::Phase(id) => (id, tree.node(id).is_some_and(|node| !node.is_leaf())),
+                Place::Target => return None,
+            };
+            let is_stray = !is_in_tree && self.tasks.values().any(|state| is_finished(state, &branch.place));
+            is_stray.then_some((id, &branch.name))
+        })
+    }
+
     /// All tasks and phases that have steps, by id.
     pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
         self.tasks.iter()

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::standing::{GateState, LEVELS, Level, Standing};
 use super::{Blocked, Limits, Next, Reason, Wait, Why};
 use crate::config::Isolation;
-use crate::ids::TaskId;
+use crate::ids::{BranchName, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
 use crate::progress::Progress;
 use crate::step::Attempt;
@@ -40,6 +40,8 @@ pub struct Schedule<'t> {
     ready: BTreeSet<usize>,
     /// Leaves that have ended on their own branch, by position.
     waiting: BTreeSet<(usize, usize)>,
+    /// Finished work the tree does not have any more.
+    stray: Option<(TaskId, BranchName)>,
     /// Gates to run, the red ones first.
     due: BTreeSet<(bool, usize)>,
     /// Phases to merge.
@@ -57,7 +59,8 @@ impl<'t> Schedule<'t> {
     pub fn new(tree: &'t TaskTree, progress: &Progress, limits: Limits) -> Self {
         let standing = |id: &TaskId| Standing::of(progress.task(id));
         let gate = |id: &TaskId| GateState::of(&progress.gate(id, tree.leaves_below(id)));
-        Self::build(tree, limits, &standing, &gate)
+        let stray = progress.stray(tree).map(|(task, branch)| (task.clone(), branch.clone()));
+        Self { stray, ..Self::build(tree, limits, &standing, &gate) }
     }
 
     /// Takes in the new steps of a task, a gate or, once it is merged, a phase.
@@ -96,6 +99,9 @@ impl<'t> Schedule<'t> {
         }
         if let Some((_, leaf)) = self.waiting.first() {
             return Next::Land(id(*leaf));
+        }
+        if let Some((task, branch)) = self.stray.clone() {
+            return Next::Settle { task, branch };
         }
         if let Some((fresh, gate)) = self.due.first()
             && (!fresh || self.limits.only.is_none())
@@ -204,6 +210,7 @@ impl<'t> Schedule<'t> {
             order,
             ready: BTreeSet::new(),
             waiting: BTreeSet::new(),
+            stray: None,
             due: BTreeSet::new(),
             merges: BTreeSet::new(),
             failed_before: BTreeSet::new(),

@@ -13,7 +13,7 @@ mod waits;
 use std::fmt;
 
 use crate::config::Isolation;
-use crate::ids::TaskId;
+use crate::ids::{BranchName, TaskId};
 use crate::plan::tree::TaskTree;
 use crate::progress::Progress;
 use crate::step::Attempt;
@@ -47,6 +47,14 @@ impl Default for Limits {
 pub enum Next {
     /// Land a task that has ended on its own branch, complete or failed. Nothing else starts before.
     Land(TaskId),
+    /// Nothing, before somebody takes or drops the finished work on a branch: its task or phase is not in the tree any
+    /// more.
+    Settle {
+        /// The task or phase.
+        task: TaskId,
+        /// Its branch.
+        branch: BranchName,
+    },
     /// Run the tests of an inner node, all of whose leaves are done.
     Gate(TaskId),
     /// Merge the branch of a phase into the target: its leaves are done and its gates green.

@@ -584,7 +584,7 @@ fn act(world: &mut World, tree: &TaskTree, next: &Next, random: &mut fastrand::R
             world.merge(phase);
             phase
         }
-        Next::Done | Next::Failed(_) | Next::GateRed(_) | Next::Stalled(_) => return None,
+        Next::Done | Next::Failed(_) | Next::GateRed(_) | Next::Stalled(_) | Next::Settle { .. } => return None,
     };
     Some(task.clone())
 }

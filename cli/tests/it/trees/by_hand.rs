@@ -239,3 +239,31 @@ fn the_target_of_a_task_branch_is_named_whatever_it_is_called() {
     garden.switch_to_new("bots/tasks/other");
     garden.gardener(&[]).expect(0);
 }
+
+#[test]
+fn a_task_taken_out_of_the_tree_is_not_forgotten() {
+    for take in [true, false] {
+        let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+        garden.env.write("repo/T001.txt", "mine\n");
+        garden.gardener(&[]).expect(5);
+        let session = garden.env.session();
+        clear(&garden);
+        garden.plant(&Tree::of(&["T002"]));
+        let status = garden.env.pleach(&["status"]).expect(0);
+        assert!(status.stdout.contains(&format!("take or drop what is finished on `{BRANCH}`")), "{status}");
+        let ran = garden.gardener(&[]).expect(5);
+        assert!(ran.stdout.starts_with(&format!("waiting: T001 is finished on `{BRANCH}`")), "{ran}");
+        assert!(ran.stdout.contains(&format!("take it with `git merge {BRANCH}`")), "{ran}");
+        assert!(ran.stdout.contains(&format!("drop it with `pleach rm --force {session}`")), "{ran}");
+        assert_eq!(garden.times_asked("T002", "implement"), 0, "nothing starts before that is settled");
+        match take {
+            true => drop(garden.env.git(&["merge", "--quiet", "-m", "Take it", BRANCH])),
+            false => drop(garden.env.pleach(&["rm", "--force", &session]).expect(0)),
+        }
+        garden.gardener(&[]).expect(0);
+        assert_eq!(garden.file("main", "T002.txt"), "T002 1");
+        assert_eq!(garden.files("main").contains(&"T001.txt".to_owned()), take);
+        let status = garden.env.pleach(&["status"]).expect(0);
+        assert!(!status.stdout.contains("waits to land"), "{status}");
+    }
+}

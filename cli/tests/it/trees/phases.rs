@@ -134,6 +134,24 @@ fn a_fresh_run_does_not_build_on_what_an_earlier_one_left_on_a_phase() {
 }
 
 #[test]
+fn a_phase_taken_out_of_the_tree_is_not_forgotten() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]));
+    garden.garden(&PHASE).expect(0);
+    garden.plant(&Tree::default().phase("phase2", &["T003"]));
+    let ran = garden.gardener(&PHASE).expect(5);
+    assert!(ran.stdout.starts_with("waiting: phase1 is finished on `pleach/phase/main/phase1`"), "{ran}");
+    assert!(ran.stdout.contains("`git branch -D pleach/phase/main/phase1`"), "{ran}");
+    let phase = garden.env.git(&["rev-parse", "pleach/phase/main/phase1"]);
+    garden.env.git(&["branch", "--quiet", "-D", "pleach/phase/main/phase1"]);
+    let ran = garden.gardener(&PHASE).expect(5);
+    let session = garden.env.session();
+    assert!(ran.stdout.contains(&format!("`pleach rm --force {session}`")), "its task is still there: {ran}");
+    garden.env.git(&["merge", "--quiet", "-m", "Take it", &phase]);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T003"]);
+}
+
+#[test]
 fn phases_follow_the_dependencies_of_their_tasks() {
     let tree = Tree::default().phase("late", &["A1", "A2: B1"]).phase("early", &["B1"]);
     let garden = Garden::new(&tree);

@@ -330,6 +330,22 @@ impl TreeRun<'_> {
         Ok(Tried::Refused(Refusal { task: task.clone(), finished: true, branch: self.branch_of(task)?, why }))
     }
 
+    /// Says that work waits which the tree does not have any more: without its task nothing can test or land it.
+    pub(super) fn unsettled(&self, task: TaskId, branch: BranchName) -> Result<Refusal, Error> {
+        let of_task = branch == self.branch_of(&task)?;
+        let session = self.progress.task(&task).session.as_ref().filter(|_| of_task);
+        let recorded = session.filter(|id| History::newest(&self.repo, id, &ContextId::main()).is_ok());
+        let drop = match recorded {
+            Some(id) => format!("pleach rm --force {id}"),
+            None => format!("git branch -D {branch}"),
+        };
+        let why = format!(
+            "{task} is not in `{}` any more; take it with `git merge {branch}`, or drop it with `{drop}`, and run again",
+            self.plan.path
+        );
+        Ok(Refusal { task, finished: true, branch, why })
+    }
+
     /// How somebody merges a branch into one of pleach's own. Nothing can be run there, so the way leads back.
     fn merged_by_hand(&self, from: &BranchName, into: &BranchName) -> String {
         format!(

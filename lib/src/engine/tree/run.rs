@@ -265,6 +265,7 @@ impl<'p> TreeRun<'p> {
                 }
                 Next::Stalled(blocked) => return Ok(TreeEnded::Stalled(blocked)),
                 Next::GateRed(gate) => return Ok(TreeEnded::GateRed(gate)),
+                Next::Settle { task, branch } => return Ok(TreeEnded::Refused(self.unsettled(task, branch)?)),
                 Next::Land(task) => self.land_waiting(&task, notes).await,
                 Next::Gate(gate) => self.gate(&gate, notes).await,
                 Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
