@@ -167,7 +167,7 @@ pub struct Removal {
     keeps: Vec<Keep>,
     worktrees: Vec<PathBuf>,
     home: Option<PathBuf>,
-    branch: Option<(BranchName, CommitId, bool)>,
+    branch: Option<BranchState>,
     /// The main one last.
     records: Vec<(String, CommitId)>,
     tip: CommitId,
@@ -195,7 +195,8 @@ impl Session {
         }
         let is_unmerged =
             |obstacle: &Obstacle| matches!(obstacle, Obstacle::Unmerged { .. } | Obstacle::OnNoBranch { .. });
-        let unmerged = obstacles.iter().any(is_unmerged);
+        // Nobody need insist on the removal of what has landed, but a branch may have lost it since.
+        let unmerged = obstacles.iter().any(is_unmerged) || has_lost_landed(repo, &summary, branch.as_ref())?;
         if unmerged && keeps.is_empty() {
             keeps.extend(unmerged_commits(repo, &summary)?);
         }
@@ -319,11 +320,13 @@ impl Keep {
 
 /// The session branch, where it stands, and whether it is the session's own: it is when it stands at a commit of the
 /// session's history.
+type BranchState = (BranchName, CommitId, bool);
+
 fn branch_state(
     repo: &Repo,
     summary: &Summary,
     obstacles: &mut Vec<Obstacle>,
-) -> Result<Option<(BranchName, CommitId, bool)>, RemoveError> {
+) -> Result<Option<BranchState>, RemoveError> {
     let (Some((_, branch)), Some(tip)) = (summary.branch(), summary.work()) else { return Ok(None) };
     let name = branch_ref(branch);
     let state = match repo.reference(&name)? {
@@ -338,13 +341,9 @@ fn branch_state(
     if let (Some((branch, at, false)), None) = (&state, task) {
         obstacles.push(Obstacle::BranchMoved { branch: branch.clone(), to: *at });
     }
-    // A branch that stays keeps what is on it.
-    let goes = state.as_ref().is_some_and(|(_, _, own)| *own).then_some(name.as_str());
-    // A task that is complete and has landed may have been built anew on the way; one that failed has left its code behind.
-    let landed = task.is_some_and(|task| task.landed.is_some() && task.status.as_deref() == Some("complete"));
     // The session of a task may begin with the steps of another one.
     let has_work = summary.base() != Some(tip) || task.is_some();
-    if has_work && !landed && !is_merged(repo, summary, tip, goes)? {
+    if has_work && landed(summary).is_none() && !is_merged(repo, summary, tip, state.as_ref())? {
         let branch = branch.clone();
         let has_it = match &state {
             Some((_, at, _)) => repo.is_ancestor(tip, *at)?,
@@ -358,6 +357,20 @@ fn branch_state(
     Ok(state)
 }
 
+/// Where a task that is complete has landed. It may have been built anew on the way; one that failed has left its code
+/// behind.
+fn landed(summary: &Summary) -> Option<CommitId> {
+    let task = summary.state.task.as_deref().filter(|task| task.status.as_deref() == Some("complete"));
+    task.and_then(|task| task.landed)
+}
+
+fn has_lost_landed(repo: &Repo, summary: &Summary, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
+    match landed(summary) {
+        Some(landed) => Ok(!is_merged(repo, summary, landed, branch)?),
+        None => Ok(false),
+    }
+}
+
 fn refuse_checked_out(repo: &Repo, id: &SessionId, branch: &BranchName, name: &str) -> Result<(), RemoveError> {
     let own = session_worktrees(repo, id)?;
     let elsewhere = |listed: &Listed| listed.branch.as_deref() == Some(name) && !own.contains(listed);
@@ -367,15 +380,17 @@ fn refuse_checked_out(repo: &Repo, id: &SessionId, branch: &BranchName, name: &s
     }
 }
 
-/// Whether a commit is on the branch the session was started on, at HEAD, or on any branch but the one that goes.
-fn is_merged(repo: &Repo, summary: &Summary, tip: CommitId, goes: Option<&str>) -> Result<bool, RemoveError> {
+/// Whether a commit is on the branch the session was started on, at HEAD, or on any branch but the session's that goes.
+fn is_merged(repo: &Repo, summary: &Summary, tip: CommitId, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
+    // A branch that stays keeps what is on it.
+    let goes = branch.filter(|(_, _, own)| *own).map(|(branch, ..)| branch_ref(branch));
     let target = match &summary.started.target {
         Some(target) => repo.reference(&branch_ref(target))?,
         None => None,
     };
     let head = repo.head().ok().filter(|head| head.branch.is_none()).map(|head| head.commit);
     let branches = repo.references("refs/heads/")?;
-    let others = branches.into_iter().filter(|(name, _)| Some(name.as_str()) != goes).map(|(_, at)| at);
+    let others = branches.into_iter().filter(|(name, _)| Some(name) != goes.as_ref()).map(|(_, at)| at);
     for at in target.into_iter().chain(head).chain(others) {
         if repo.is_ancestor(tip, at)? {
             return Ok(true);

@@ -267,3 +267,18 @@ fn a_task_taken_out_of_the_tree_is_not_forgotten() {
         assert!(!status.stdout.contains("waits to land"), "{status}");
     }
 }
+
+#[test]
+fn rm_keeps_what_has_landed_where_no_branch_has_it_any_more() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let before = garden.env.git(&["rev-parse", "main"]);
+    garden.gardener(&[]).expect(0);
+    let landed = garden.env.git(&["rev-parse", "main"]);
+    let session = garden.env.session();
+    garden.env.git(&["reset", "--quiet", "--hard", &before]);
+    let removed = garden.env.pleach(&["rm", &session]).expect(0);
+    assert!(removed.stdout.contains("kept the unmerged commits"), "{removed}");
+    let kept = garden.refs("refs/pleach/keep/");
+    assert_eq!(kept.len(), 1, "{kept:?}");
+    garden.env.git(&["merge-base", "--is-ancestor", &landed, &kept[0]]);
+}
