@@ -91,25 +91,36 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
 
 /// What the user must insist on.
 fn refuse(removal: &Removal) -> Result<(), Failure> {
-    let id = &removal.session;
-    let Some(first) = removal.obstacles.first() else { return Ok(()) };
+    if removal.obstacles.is_empty() {
+        return Ok(());
+    }
     let all: Vec<String> = removal.obstacles.iter().map(ToString::to_string).collect();
-    let merge = |what: String| {
-        format!("merge it with `git merge {what}`, or `pleach rm --force {id}`, which keeps it under refs/pleach/keep/")
-    };
-    let hint = match first {
-        Obstacle::Unmerged { .. } | Obstacle::OnNoBranch { .. } if removal.goes_on => format!(
-            "`pleach gardener` goes on with the task and lands it; `pleach rm --force {id}` keeps its commits under \
-             refs/pleach/keep/"
-        ),
-        Obstacle::Unmerged { branch, .. } => merge(branch.to_string()),
-        Obstacle::OnNoBranch { tip, .. } => merge(tip.short()),
-        Obstacle::BranchMoved { .. } => {
-            format!("`pleach rm --force {id}` removes the session and leaves the branch")
+    let message = format!("session {} was not removed: {}", removal.session, all.join("; "));
+    Err(Failure::new(Exit::WorkFailed, message).hint(way_out(removal)))
+}
+
+/// How the user gets on, with all that stands in the way: nothing is promised that insisting would not keep.
+fn way_out(removal: &Removal) -> String {
+    let id = &removal.session;
+    let any = |is: fn(&Obstacle) -> bool| removal.obstacles.iter().any(is);
+    let unmerged = removal.obstacles.iter().find_map(|obstacle| match obstacle {
+        Obstacle::Unmerged { branch, .. } => Some(branch.to_string()),
+        Obstacle::OnNoBranch { tip, .. } => Some(tip.short()),
+        Obstacle::BranchMoved { .. } | Obstacle::Unsaved { .. } => None,
+    });
+    let keeps = unmerged.as_ref().map(|_| "keeps the commits under refs/pleach/keep/");
+    let leaves = any(|obstacle| matches!(obstacle, Obstacle::BranchMoved { .. })).then_some("leaves the branch");
+    let does: Vec<&str> = keeps.into_iter().chain(leaves).collect();
+    let which = if does.is_empty() { String::new() } else { format!(", which {}", does.join(" and ")) };
+    let force = format!("`pleach rm --force {id}`{which}");
+    match unmerged {
+        _ if any(|obstacle| matches!(obstacle, Obstacle::Unsaved { .. })) => {
+            format!("copy what you need of what cannot be saved, then {force}")
         }
-        Obstacle::Unsaved { .. } => format!("copy what you need, then `pleach rm --force {id}`"),
-    };
-    Err(Failure::new(Exit::WorkFailed, format!("session {id} was not removed: {}", all.join("; "))).hint(hint))
+        Some(_) if removal.goes_on => format!("`pleach gardener` goes on with the task and lands it; or {force}"),
+        Some(what) => format!("merge it with `git merge {what}`, or {force}"),
+        None => format!("`pleach rm --force {id}` removes the session and leaves the branch"),
+    }
 }
 
 fn failure(error: &RemoveError) -> Failure {

@@ -74,7 +74,7 @@ fn unmerged_work_is_refused_and_with_force_kept() {
     exit: 1
     --- stderr
     error: session [SID] was not removed: branch `pleach/make/[SID]` is not merged: [SHA] is on no other branch
-    hint: merge it with `git merge pleach/make/[SID]`, or `pleach rm --force [SID]`, which keeps it under refs/pleach/keep/
+    hint: merge it with `git merge pleach/make/[SID]`, or `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/
     ");
     assert_eq!(refs(&env), all);
     insta::assert_snapshot!(env.pleach(&["rm", &sid, "--force", "--dry-run"]), @"
@@ -230,6 +230,40 @@ fn a_repository_inside_the_working_copy_is_not_lost_unasked() {
     assert!(refused.stderr.contains("nested` cannot be saved and would be lost"), "{refused}");
     assert!(nested.exists());
     env.pleach(&["rm", &sid, "--force"]).expect(0);
+}
+
+#[test]
+fn the_hint_of_a_refusal_promises_nothing_that_force_would_not_keep() {
+    let env = made();
+    let sid = env.session();
+    let nested = copy(&env, &sid).join("nested");
+    fs::create_dir(&nested).unwrap();
+    env.git_in(&nested, &["init", "--quiet"]);
+    fs::write(nested.join("file"), "x").unwrap();
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
+    exit: 1
+    --- stderr
+    error: session [SID] was not removed: branch `pleach/make/[SID]` is not merged: [SHA] is on no other branch; `[TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main/nested` cannot be saved and would be lost: it is a repository of its own
+    hint: copy what you need of what cannot be saved, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/
+    ");
+    // Somebody has moved the branch as well, so that what was committed is in the record alone.
+    let other = env.git(&["commit-tree", "main^{tree}", "-m", "another"]);
+    env.git(&["update-ref", &format!("refs/heads/pleach/make/{sid}"), &other]);
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
+    exit: 1
+    --- stderr
+    error: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded; branch `pleach/make/[SID]` does not have the session's newest commit: [SHA] is on no branch; `[TEMP]/state/pleach/worktrees/repo-[HASH]/[SID]/main/nested` cannot be saved and would be lost: it is a repository of its own
+    hint: copy what you need of what cannot be saved, then `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/ and leaves the branch
+    ");
+    fs::remove_dir_all(&nested).unwrap();
+    insta::assert_snapshot!(env.pleach(&["rm", &sid]), @"
+    exit: 1
+    --- stderr
+    error: session [SID] was not removed: branch `pleach/make/[SID]` was moved to [SHA], which no turn of the session recorded; branch `pleach/make/[SID]` does not have the session's newest commit: [SHA] is on no branch
+    hint: merge it with `git merge [SHA]`, or `pleach rm --force [SID]`, which keeps the commits under refs/pleach/keep/ and leaves the branch
+    ");
+    env.pleach(&["rm", &sid, "--force"]).expect(0);
+    assert_eq!(env.git(&["show", &format!("refs/pleach/keep/{sid}-1:one.txt")]), "one");
 }
 
 #[test]
