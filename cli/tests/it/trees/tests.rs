@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 
 use super::garden::{APPROVES, Garden, Tree, WRITES};
+use crate::sessions::Gate;
 
 fn counts(garden: &Garden, status: &str) -> [Option<String>; 3] {
     let step = garden.newest("main", status);
@@ -125,10 +126,22 @@ fn a_test_that_takes_too_long_is_killed_with_all_it_started() {
     let test = json!([{"type": "unit", "timeout": 1,
         "command": "echo before; test -e mended && exit 0; (sleep 600; echo never) & echo $! > \"$HOME/pid\"; wait"}]);
     let garden = Garden::new(&Tree::of(&["T001"]).with("T001", "test_commands", test));
-    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
-    let begun = Instant::now();
-    garden.gardener(&[]).expect(0);
-    assert!(begun.elapsed() < Duration::from_secs(60));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("test $n = 1 && echo 1 > one || {{ {}; echo 1 > mended; }}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    // While pleach goes on, which would end all of it at its own end anyway.
+    let started = garden.env.read("home/pid");
+    assert!(started.trim().parse::<u32>().is_ok(), "{started}");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let left = || garden.env.processes().into_iter().filter(|(_, line)| line.contains("sleep 600")).collect::<Vec<_>>();
+    while !left().is_empty() {
+        assert!(Instant::now() < deadline, "outlives the test that started it: {:?}", left());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(held);
+    run.end().expect(0);
+    garden.assert_in_order();
     let red = garden.newest("main", "T001 test-fail");
     assert!(red.body.contains("before"), "output up to the kill is kept: {}", red.body);
     let log = garden.file("main", red.trailer("Arborist-Test-Log").unwrap());
