@@ -67,6 +67,11 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
+/// Whether trees cannot be shown because no branch is checked out.
+fn is_detached(repo: &Repo) -> bool {
+    repo.head().is_ok_and(|head| head.branch.is_none())
+}
+
 /// The task or the session an id names.
 fn picked(
     globals: &Globals,
@@ -87,6 +92,9 @@ fn picked(
         return inspect::show(globals, ground, &grown, &task);
     }
     let found = sessions::resolve(repo, given).map_err(|failure| match trees.is_empty() {
+        true if is_detached(repo) => failure.hint(
+            "HEAD is detached, so no task is known; `git switch BRANCH` first; `pleach status` lists the sessions",
+        ),
         true => failure,
         false => Failure { message: failure.message.replace("no session", "no task and no session"), ..failure },
     })?;
@@ -133,6 +141,10 @@ fn all(globals: &Globals, args: &StatusArgs, repo: &Repo, ground: Option<&Ground
         "landed_sessions": landed,
     });
     picture.text = text(&trees, &withered, (&open, landed), worked.map(|holder| holder.text));
+    if is_detached(repo) {
+        let why = "HEAD is detached, so no tree is shown; `git switch BRANCH` first to see those of a branch.";
+        picture.text.insert_str(0, &format!("{why}\n\n"));
+    }
     Ok(picture)
 }
 

@@ -104,6 +104,29 @@ fn what_is_in_the_way_of_a_tree_is_said() {
 }
 
 #[test]
+fn on_a_detached_head_it_is_said_why_no_tree_is_shown() {
+    let env = world(TREE, AGENT);
+    env.git(&["switch", "--quiet", "--detach"]);
+    insta::assert_snapshot!(env.pleach(&["status"]), @"
+    exit: 0
+    --- stdout
+    HEAD is detached, so no tree is shown; `git switch BRANCH` first to see those of a branch.
+
+    There is no session in this repository yet; `pleach run FILE.dot` starts one.
+    ");
+    insta::assert_snapshot!(env.pleach(&["status", "T001"]), @"
+    exit: 2
+    --- stderr
+    error: there is no session `T001` in this repository
+    hint: HEAD is detached, so no task is known; `git switch BRANCH` first; `pleach status` lists the sessions
+    ");
+    assert_eq!(env.pleach(&["--json", "status"]).expect(0).json()["target"], Value::Null);
+    env.git(&["switch", "--quiet", "main"]);
+    let ran = env.pleach(&["status"]).expect(0);
+    assert!(!ran.stdout.contains("detached"), "{ran}");
+}
+
+#[test]
 fn the_trees_of_a_branch_are_found_wherever_they_are() {
     let env = world(TREE, AGENT);
     env.git(&["mv", "task-tree.json", "elsewhere.json"]);
