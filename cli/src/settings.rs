@@ -121,16 +121,25 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
 
 /// All mistakes of a configuration as one failure, files named as seen from `dir`.
 pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
+    let named = errors.iter().cloned().map(|mut error| {
+        error.place.file = error.place.file.map(|file| shortened(&file, dir));
+        error
+    });
+    let mut errors: Vec<ConfigError> = named.collect();
+    // Among several, what mends one stands below its place.
+    let own = match errors.as_mut_slice() {
+        [only] => only.hint.take(),
+        _ => None,
+    };
     let mut message = match errors.len() {
         1 => String::new(),
         count => format!("{count} mistakes in the configuration\n"),
     };
-    for error in errors {
-        let mut error = error.clone();
-        error.place.file = error.place.file.map(|file| shortened(&file, dir));
+    errors.iter().for_each(|error| {
         let _ = writeln!(message, "{error}");
-    }
-    Failure::new(Exit::Usage, message.trim_end())
+    });
+    let hint = own.unwrap_or_else(|| "docs/configuration.md says what every setting takes".to_owned());
+    Failure::new(Exit::Usage, message.trim_end()).hint(hint)
 }
 
 /// A path as seen from a directory, when it lies in it.

@@ -192,7 +192,9 @@ fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failur
     let written = options.open(output).and_then(|mut file| file.write_all(tree.write().as_bytes()));
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => taken(output),
-        _ => Failure::new(Exit::Environment, format!("cannot write `{}`", output.display())).because(&error),
+        _ => Failure::new(Exit::Environment, format!("cannot write `{}`", output.display()))
+            .because(&error)
+            .hint("-o names another file, in a directory that exists and can be written to"),
     })
 }
 

@@ -206,6 +206,7 @@ fn all_mistakes_are_told_at_once() {
     pleach.yaml:2:21: `tree.max_retries` takes a whole number, not text
      2 | tree: {max_retries: no}
        |                     ^^
+    hint: docs/configuration.md says what every setting takes
     "#);
     assert!(env.pleach(&["config", "--json"]).expect(2).json()["error"]["message"].as_str().unwrap().contains("agnet"));
 }

@@ -26,6 +26,30 @@ fn errors_say_how_to_mend_them_on_the_second_line() {
 }
 
 #[test]
+fn settings_and_places_that_cannot_be_used_are_told_with_what_can() {
+    let env = TestEnv::with_repo();
+    insta::assert_snapshot!(env.pleach(&["gardener", "--max-retries", "0"]), @"
+    exit: 2
+    --- stderr
+    error: --max-retries: a task needs at least one attempt
+    hint: Give a number from 1 up.
+    ");
+    insta::assert_snapshot!(env.pleach(&["gardener", "--isolation", "some"]), @"
+    exit: 2
+    --- stderr
+    error: --isolation: `tree.isolation` cannot be `some`
+    hint: It is one of: none, phase, task.
+    ");
+    env.write("spec/plan.md", "## Phase 1: One\n- [ ] T001 Begin\n");
+    insta::assert_snapshot!(env.pleach(&["build", "--no-ai", "--spec-dir", "../spec", "-o", "../nowhere/x.json"]), @"
+    exit: 7
+    --- stderr
+    error: cannot write `[TEMP]/repo/../nowhere/x.json`: No such file or directory (os error 2)
+    hint: -o names another file, in a directory that exists and can be written to
+    ");
+}
+
+#[test]
 fn with_json_an_error_is_an_object_on_stdout_too() {
     let env = TestEnv::new();
     let failed = env.pleach(&["--json", "-C", "nowhere", "completions", "bash"]).expect(2);

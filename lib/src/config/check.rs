@@ -126,7 +126,8 @@ fn repos(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
 
 fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     if config.tree.max_retries == 0 {
-        reading.fail(place(tree, &["tree", "max_retries"]), "a task needs at least one attempt");
+        let hint = Some("Give a number from 1 up.".to_owned());
+        reading.report(place(tree, &["tree", "max_retries"]), "a task needs at least one attempt", hint);
     }
     if config.tree.test_timeout == 0 {
         reading.fail(place(tree, &["tree", "test_timeout"]), "a test needs at least one second");

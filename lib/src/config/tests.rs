@@ -416,6 +416,7 @@ providers: {openai: {settings: {api_base: example.com}}}
     /p/pleach.yaml:11:21: a task needs at least one attempt
      11 | tree: {max_retries: 0, test_timeout: 0}
         |                     ^
+    Give a number from 1 up.
 
     /p/pleach.yaml:11:38: a test needs at least one second
      11 | tree: {max_retries: 0, test_timeout: 0}
