@@ -104,14 +104,15 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
         let mut parked = run.park();
         let ended = loop {
             let mut run = parked.go_on(&plan).map_err(|error| of_tree(&error))?;
-            let ended = run.run(&mut |note| shown.note(note)).await;
-            match ended.map_err(failed)? {
-                TreeEnded::Edited => parked = run.park(),
+            let ended = run.run(&mut |note| shown.note(&plan, note)).await;
+            let progress = match ended.map_err(failed)? {
+                TreeEnded::Edited => run.progress().clone(),
                 ended => break ended,
-            }
+            };
+            parked = run.park();
             match read_again(&plan)? {
                 Some(newer) => {
-                    shown.edited(&plan, &newer);
+                    shown.edited(&plan, &newer, &progress);
                     plan = newer;
                 }
                 None => plan.stamp = Stamp::of(&plan.file),

@@ -8,7 +8,7 @@ use pleach::engine::Pause;
 use pleach::engine::tree::{Note, TreeEnded, TreePlan};
 use pleach::event::{Event, Recorded};
 use pleach::ids::{SessionId, TaskId};
-use pleach::progress::{Progress, Status};
+use pleach::progress::Progress;
 use pleach::step::shown_name;
 use pleach::text::{counted, listed};
 use serde_json::json;
@@ -17,7 +17,7 @@ use crate::answers::answering;
 use crate::commands::Globals;
 use crate::exit::Failure;
 use crate::render::Out;
-use crate::render::tree::renamed;
+use crate::render::tree::{done, renamed};
 
 /// Shows a run over a tree.
 #[derive(Debug)]
@@ -55,11 +55,7 @@ impl Shown {
 
     /// Says what is worked, and where; and what has changed in the tree since it was last worked.
     pub fn begin(&mut self, plan: &TreePlan, progress: &Progress, changes: &[String]) {
-        let done = |task: &&TaskId| progress.task(task).status == Status::Complete && progress.task(task).landed;
-        self.done = plan.tree.order().iter().filter(done).count();
-        if let Some(bar) = &self.bar {
-            bar.set_position(self.done as u64);
-        }
+        self.count(plan, progress);
         self.line(format!(
             "working `{}` on branch `{}`: {} of {} done",
             plan.path,
@@ -78,11 +74,17 @@ impl Shown {
     }
 
     /// Says what was changed in the tree while it is worked.
-    pub fn edited(&mut self, plan: &TreePlan, newer: &TreePlan) {
+    pub fn edited(&mut self, plan: &TreePlan, newer: &TreePlan, progress: &Progress) {
         self.say_edited(newer, &plan.tree.difference(&newer.tree), "and is gone on with as it is now");
-        self.all = newer.tree.order().len();
+        self.count(newer, progress);
+    }
+
+    /// Counts what there is and what is done of it.
+    fn count(&mut self, plan: &TreePlan, progress: &Progress) {
+        (self.all, self.done) = (plan.tree.order().len(), done(progress, &plan.tree));
         if let Some(bar) = &self.bar {
             bar.set_length(self.all as u64);
+            bar.set_position(self.done as u64);
         }
     }
 
@@ -93,8 +95,8 @@ impl Shown {
         }
     }
 
-    /// Takes one note.
-    pub fn note(&mut self, note: Note<'_>) {
+    /// Takes one note of a run over a plan.
+    pub fn note(&mut self, plan: &TreePlan, note: Note<'_>) {
         match note {
             Note::RunStarted(commit) => self.detail(format!("run started ({})", commit.short())),
             Note::Began { task, name, attempt, session, resumed } => {
@@ -106,10 +108,9 @@ impl Shown {
                 self.line(format!("▸ {task} {name} {how} (session {session}{attempt})"));
             }
             Note::Event { session, event } => self.event(session, event),
-            Note::Landed { task, commit, on } => {
-                self.done += 1;
-                if let Some(bar) = &self.bar {
-                    bar.set_position(self.done.min(self.all) as u64);
+            Note::Landed { task, commit, on, progress } => {
+                if self.live {
+                    self.count(plan, progress);
                 }
                 self.line(format!("  {task} landed on {on} ({})", commit.short()));
             }
@@ -130,7 +131,7 @@ impl Shown {
         }
         if self.live && self.bar.is_none() {
             self.bar = Some(bar(self.all));
-            self.bar.iter().for_each(|bar| bar.set_position(self.done.min(self.all) as u64));
+            self.bar.iter().for_each(|bar| bar.set_position(self.done as u64));
         }
         match &recorded.event {
             // A person types at this terminal now: nothing may be drawn over the question.

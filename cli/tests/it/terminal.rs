@@ -29,7 +29,8 @@ impl Terminal {
         // Without a shell in between, which would take Ctrl-C for itself as well.
         let line = format!("exec '{}' {args}", env!("CARGO_BIN_EXE_pleach"));
         let mut script = env.program("script", &env.repo_path());
-        script.args(["-q", "-e", "-f", "-c", &line, "/dev/null"]);
+        // One that can draw; nothing is drawn where the kind of terminal is not known.
+        script.env("TERM", "xterm").args(["-q", "-e", "-f", "-c", &line, "/dev/null"]);
         let mut child = match script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
             Ok(child) => child,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
@@ -138,6 +139,19 @@ fn a_gate_of_a_task_is_asked_at_the_terminal() {
     assert!(!asked.contains('\u{1b}'), "nothing is drawn over the question: {asked:?}");
     assert!(shown.contains("Keep it?: Yes, all (console)"), "{shown}");
     assert_eq!(garden.completed(), ["T001"]);
+}
+
+#[test]
+fn the_bar_of_a_tree_counts_the_tasks_that_are_done() {
+    let tree = Tree::default().phase("p1", &["T001"]).tests("p1", &["integration: true"]);
+    let garden = Garden::new(&tree.phase("p2", &["T002: T001", "T003: T002"]).tests("T002", &["unit: false"]));
+    let Some(terminal) = Terminal::open(&garden.env, "-y gardener --max-retries 1") else { return };
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 1, "{shown}");
+    assert!(shown.contains("p1 landed on main") && shown.contains("T002 landed on main"), "{shown}");
+    let bars = |done: usize| shown.matches(&format!("] {done}/3 ")).count();
+    assert!(bars(0) > 0 && bars(1) > 0, "{shown}");
+    assert_eq!((bars(2), bars(3)), (0, 0), "neither the tests of a phase nor a failed task are done: {shown}");
 }
 
 #[test]

@@ -299,7 +299,7 @@ impl TreeRun<'_> {
             self.read_again()?;
         }
         self.schedule.update(&self.progress, &task);
-        notes(Note::Landed { task: &task, commit, on });
+        notes(Note::Landed { task: &task, commit, on, progress: &self.progress });
         let stays = tokio::task::block_in_place(|| session.leave_branch())?;
         session.take_warnings().into_iter().chain(stays).for_each(|warning| notes(Note::Said(warning)));
         if self.plan.delete_branches {
@@ -436,7 +436,8 @@ impl TreeRun<'_> {
                 Ok(()) => {
                     self.read_again()?;
                     self.schedule.update(&self.progress, phase);
-                    notes(Note::Landed { task: phase, commit, on: &self.plan.target });
+                    let (on, progress) = (&self.plan.target, &self.progress);
+                    notes(Note::Landed { task: phase, commit, on, progress });
                     return Ok(Worked::GoOn);
                 }
                 Err(LandError::Moved { .. }) => continue,

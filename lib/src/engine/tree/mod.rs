@@ -26,6 +26,7 @@ use crate::engine;
 use crate::event::Recorded;
 use crate::git::{self, LandError};
 use crate::ids::{BranchName, CommitId, InvalidId, SessionId, TaskId};
+use crate::progress::Progress;
 use crate::record;
 use crate::step::Attempt;
 use crate::workspace::LockError;
@@ -69,6 +70,8 @@ pub enum Note<'a> {
         commit: CommitId,
         /// The branch it landed on: the target, or its phase's.
         on: &'a BranchName,
+        /// What has become of all tasks now.
+        progress: &'a Progress,
     },
     /// Something a person should know.
     Said(String),
