@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use clap::Args;
 use pleach::agent::BoxFuture;
 use pleach::engine::{Answer, Given, Interviewer, NoChoice, Question};
-use pleach::ids::NodeId;
 use pleach::process::Cancel;
 use serde_json::Value;
 use tokio::sync::Mutex;
@@ -78,31 +77,6 @@ impl AnswerArgs {
     }
 }
 
-/// The command line that was given, with an answer to a gate in the place of those it had: to be run again. What would
-/// begin the work anew is left out.
-pub fn answering(line: &[String], gate: &NodeId) -> String {
-    let mut words = vec!["pleach".to_owned()];
-    let mut given = line.iter();
-    while let Some(word) = given.next() {
-        match word.as_str() {
-            "--answer" => drop(given.next()),
-            "--fresh" => {}
-            word if word.starts_with("--answer=") => {}
-            word => words.push(shell_word(word)),
-        }
-    }
-    format!("{} --answer {gate}=CHOICE", words.join(" "))
-}
-
-/// A word as a shell reads it back.
-fn shell_word(word: &str) -> String {
-    let harmless = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
-    match !word.is_empty() && word.chars().all(harmless) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
-}
-
 fn read_given(answer: &Value) -> Option<Given> {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match answer {
@@ -153,17 +127,4 @@ fn read_lines() -> UnboundedReceiver<String> {
         let _ = typed.map(|line| sender.send(line)).all(|sent| sent.is_ok());
     });
     lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_command_line_is_given_again_with_one_answer() {
-        let line = ["-y", "gardener", "--fresh", "--answer", "a=b", "--answer=c=d", "--test-command", "it's = all"];
-        let gate = "gate".parse().expect("an id");
-        let again = answering(&line.map(str::to_owned), &gate);
-        assert_eq!(again, r"pleach -y gardener --test-command 'it'\''s = all' --answer gate=CHOICE");
-    }
 }

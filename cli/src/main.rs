@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod answers;
 mod commands;
 mod exit;

@@ -18,6 +18,7 @@ use pleach::text::counted;
 use pleach::workspace::Scratch;
 use serde_json::json;
 
+use crate::again::about;
 use crate::answers::Answers;
 use crate::commands::Globals;
 use crate::commands::run::block_on;
@@ -213,8 +214,9 @@ fn tell(globals: &Globals, args: &BuildArgs, output: &Path, tree: &TaskTree) -> 
     let within = if phases == 0 { String::new() } else { format!(" in {}", counted(phases, "phase")) };
     out.line(format!("wrote {shown}: {}{within}", counted(tasks, "task")))?;
     if globals.verbosity >= 0 {
-        out.line(format!("look:    pleach status --tree {shown}"))?;
-        out.line(format!("work:    pleach gardener --tree {shown}"))?;
+        for (what, command) in [("look", "status"), ("work", "gardener")] {
+            out.line(format!("{what}:    {}", about(globals, &globals.dir, command, Some(output))))?;
+        }
     }
     Ok(Exit::Done)
 }

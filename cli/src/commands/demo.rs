@@ -86,7 +86,9 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
 
 /// Works the tree, and shows what has become of it.
 fn work_tree(globals: &Globals, dir: &Path) -> Result<Exit, Failure> {
-    let globals = Globals { dir: dir.to_owned(), config: Some(dir.join("pleach.yaml")), ..globals.clone() };
+    // As if it had been typed.
+    let line = ["-C", &dir.display().to_string(), "gardener"].map(str::to_owned).into();
+    let globals = Globals { dir: dir.to_owned(), config: Some(dir.join("pleach.yaml")), line, ..globals.clone() };
     let mut out = Out::new();
     if !globals.json {
         out.line("\nAnd now a tree of tasks:\n")?;

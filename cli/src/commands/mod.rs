@@ -109,6 +109,8 @@ struct GlobalArgs {
 pub struct Globals {
     /// The directory to work in, absolute: `-C`, or where pleach was started.
     pub dir: PathBuf,
+    /// The directory pleach was started in: where the commands it prints are typed.
+    pub here: PathBuf,
     /// Results as JSON.
     pub json: bool,
     /// Every question is answered with yes.
@@ -131,7 +133,7 @@ impl Globals {
                 .hint("change to a directory that exists, or give one with -C")
         })?;
         let dir = match args.dir {
-            None => here,
+            None => here.clone(),
             Some(dir) => here.join(&dir).canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
                 Failure::new(Exit::Usage, format!("`{}` is not a directory", dir.display()))
                     .hint("-C takes a directory that exists")
@@ -141,7 +143,7 @@ impl Globals {
         pleach::git::crash::install(&environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
         let verbosity = if args.quiet { -1 } else { i8::try_from(args.verbose).unwrap_or(i8::MAX) };
         let config = args.config.map(|file| dir.join(file));
-        Ok(Self { dir, json: args.json, yes: args.yes, verbosity, config, environment, line })
+        Ok(Self { dir, here, json: args.json, yes: args.yes, verbosity, config, environment, line })
     }
 
     /// A path the user gave, as seen from the directory pleach works in.

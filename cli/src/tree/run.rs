@@ -121,7 +121,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
         shown.finish();
         Ok(ended)
     })?;
-    shown.ended(globals, &plan, &ended)?;
+    shown.ended(globals, &dir, &plan, &ended)?;
     Ok(exit(&ended))
 }
 

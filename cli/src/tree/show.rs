@@ -1,6 +1,7 @@
 //! How a run over a tree is shown while it goes on, and what is said of it at its end.
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use pleach::config::OnExceeded;
@@ -13,7 +14,7 @@ use pleach::step::shown_name;
 use pleach::text::{counted, listed};
 use serde_json::json;
 
-use crate::answers::answering;
+use crate::again::{about, again, answering, retrying};
 use crate::commands::Globals;
 use crate::exit::Failure;
 use crate::render::Out;
@@ -161,28 +162,30 @@ impl Shown {
         }
     }
 
-    /// Says how the run ended, and how to go on.
-    pub fn ended(&self, globals: &Globals, plan: &TreePlan, ended: &TreeEnded) -> Result<(), Failure> {
+    /// Says how the run in a directory ended, and how to go on.
+    pub fn ended(&self, globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded) -> Result<(), Failure> {
         if self.json {
             return Out::new().json(&ended_json(globals, ended));
         }
         let mut out = Out::new();
+        let about = |command: &str| about(globals, dir, command, Some(&plan.file));
         match ended {
             TreeEnded::Done => out.line(format!("done: every task of `{}` is complete", plan.path)),
             TreeEnded::TaskDone(task) => out.line(format!("done: {task}")),
             TreeEnded::Failed { task, reason } => {
                 out.line(format!("failed: {task}: {reason}"))?;
-                out.line(format!("look:    pleach inspect {task}"))?;
-                out.line("again:   pleach gardener --retry-failed")
+                out.line(format!("look:    {}", about(&format!("inspect {task}"))))?;
+                out.line(format!("again:   {}", retrying(globals)))
             }
             TreeEnded::CalledOff(task) => {
                 out.line(format!("cancelled: {task}: its session was called off"))?;
-                out.line("again:   pleach gardener")
+                out.line(format!("again:   {}", again(globals)))
             }
             TreeEnded::GateRed(gate) => {
                 out.line(format!("failed: the tests of {gate} fail on `{}`", plan.target))?;
-                out.line(format!("look:    pleach inspect {gate}"))?;
-                out.line("go on:   mend it by hand and run again, or reopen a task with `pleach reset TASK`")
+                out.line(format!("look:    {}", about(&format!("inspect {gate}"))))?;
+                let reset = about("reset TASK");
+                out.line(format!("go on:   mend it by hand and run again, or reopen a task with `{reset}`"))
             }
             TreeEnded::Stalled(blocked) => {
                 out.line("stalled: nothing can start")?;
@@ -194,10 +197,13 @@ impl Shown {
                 let gate = &question.node;
                 out.line(format!("paused: {task}waits for an answer at `{gate}`"))?;
                 out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
-                out.line(format!("answer:  {}", answering(&globals.line, gate)))
+                out.line(format!("answer:  {}", answering(globals, gate)))
             }
             TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(format!("paused: {why}")),
-            TreeEnded::Paused(_) => out.line("paused: run the same command again to go on"),
+            TreeEnded::Paused(_) => {
+                out.line("paused: nothing recorded is lost")?;
+                out.line(format!("go on:   {}", again(globals)))
+            }
             TreeEnded::Refused(refusal) => {
                 let (task, branch) = (&refusal.task, &refusal.branch);
                 out.line(match refusal.finished {
@@ -264,7 +270,7 @@ fn ended_json(globals: &Globals, ended: &TreeEnded) -> serde_json::Value {
             let choices: Vec<&str> = question.choices.iter().map(|choice| choice.label.as_str()).collect();
             json!({
                 "ended": "paused", "gate": question.node, "question": question.text, "choices": choices,
-                "answer": answering(&globals.line, &question.node),
+                "answer": answering(globals, &question.node),
             })
         }
         TreeEnded::Paused(_) | TreeEnded::Edited => json!({"ended": "paused"}),

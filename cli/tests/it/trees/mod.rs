@@ -7,6 +7,7 @@ mod built_in;
 mod by_hand;
 mod commands;
 mod environment;
+mod going_on;
 mod landing;
 mod order;
 mod output;

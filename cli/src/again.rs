@@ -1,0 +1,111 @@
+//! Command lines to go on with. Each works as it is printed, from where pleach was started.
+
+use std::path::Path;
+
+use pleach::ids::NodeId;
+
+use crate::commands::Globals;
+use crate::settings::shortened;
+
+/// The command line that was given, to be run again. What would begin the work anew is left out.
+pub fn again(globals: &Globals) -> String {
+    with(globals.line.iter().map(String::as_str), None)
+}
+
+/// As [`again`], for tasks that failed.
+pub fn retrying(globals: &Globals) -> String {
+    const RETRY: &str = "--retry-failed";
+    with(globals.line.iter().map(String::as_str).filter(|word| *word != RETRY), Some(RETRY))
+}
+
+/// As [`again`], with an answer to a gate in the place of those it had.
+pub fn answering(globals: &Globals, gate: &NodeId) -> String {
+    let mut words = Vec::new();
+    let mut given = globals.line.iter().map(String::as_str);
+    while let Some(word) = given.next() {
+        match word {
+            "--answer" => drop(given.next()),
+            word if word.starts_with("--answer=") => {}
+            word => words.push(word),
+        }
+    }
+    with(words.into_iter(), Some(&format!("--answer {gate}=CHOICE")))
+}
+
+fn with<'a>(line: impl Iterator<Item = &'a str>, more: Option<&str>) -> String {
+    let given = line.filter(|word| *word != "--fresh").map(shell_word);
+    let words = std::iter::once("pleach".to_owned()).chain(given).chain(more.map(str::to_owned));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// Another command about what was worked in a directory, and about this tree there.
+pub fn about(globals: &Globals, dir: &Path, command: &str, tree: Option<&Path>) -> String {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let word = |path: &Path| shell_word(&path.display().to_string());
+    let (dir, here) = (real(dir), real(&globals.here));
+    let mut line = "pleach".to_owned();
+    if dir != here {
+        line.push_str(&format!(" -C {}", word(&shortened(&dir, &here))));
+    }
+    if let Some(config) = &globals.config {
+        line.push_str(&format!(" --config {}", word(&shortened(config, &dir))));
+    }
+    line.push_str(&format!(" {command}"));
+    if let Some(tree) = tree {
+        line.push_str(&format!(" --tree {}", word(&shortened(&real(tree), &dir))));
+    }
+    line
+}
+
+/// A word as a shell reads it back.
+fn shell_word(word: &str) -> String {
+    let harmless = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(harmless) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pleach::config::Environment;
+
+    fn given(line: &[&str]) -> Globals {
+        Globals {
+            dir: "/nowhere/it's".into(),
+            here: "/nowhere".into(),
+            json: false,
+            yes: false,
+            verbosity: 0,
+            config: Some("/nowhere/own.yaml".into()),
+            environment: Environment::from_pairs(std::iter::empty::<(&str, &str)>()),
+            line: line.iter().map(|&word| word.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn a_command_line_is_given_again_with_one_answer() {
+        let line = ["-y", "gardener", "--fresh", "--answer", "a=b", "--answer=c=d", "--test-command", "it's = all"];
+        let (globals, gate) = (given(&line), "gate".parse().expect("an id"));
+        let expected = r"pleach -y gardener --test-command 'it'\''s = all' --answer gate=CHOICE";
+        assert_eq!(answering(&globals, &gate), expected);
+    }
+
+    #[test]
+    fn a_command_line_is_given_again_without_beginning_anew() {
+        let globals = given(&["gardener", "--retry-failed", "--fresh", "--answer", "a=b"]);
+        assert_eq!(again(&globals), "pleach gardener --retry-failed --answer a=b");
+        assert_eq!(retrying(&globals), "pleach gardener --answer a=b --retry-failed");
+    }
+
+    #[test]
+    fn another_command_finds_the_same_place() {
+        let globals = given(&[]);
+        let tree = Path::new("/nowhere/it's/specs/tree.json");
+        let look = about(&globals, &globals.dir, "inspect T001", Some(tree));
+        let expected = r"pleach -C 'it'\''s' --config /nowhere/own.yaml inspect T001 --tree specs/tree.json";
+        assert_eq!(look, expected);
+        assert_eq!(about(&globals, &globals.here, "status", None), "pleach --config own.yaml status");
+    }
+}

@@ -1,0 +1,81 @@
+//! The commands a run ends with: each works as it is printed, from where the run was started.
+
+use std::path::Path;
+
+use super::garden::{APPROVES, Garden, Tree};
+use crate::support::Ran;
+
+/// Two trees with the same tasks, and an agent whose work fails every test.
+fn alike(tree: &Tree) -> Garden {
+    let garden = Garden::new(tree);
+    garden.env.git(&["rm", "--quiet", "task-tree.json"]);
+    for place in ["specs/a", "specs/b"] {
+        garden.commit(&format!("{place}/task-tree.json"), &tree.json());
+    }
+    garden.agent("echo \"$n\" > \"$task\"", APPROVES);
+    let bin = garden.env.root().join("bin");
+    std::fs::create_dir_all(&bin).unwrap();
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_pleach"), bin.join("pleach")).unwrap();
+    garden
+}
+
+/// Types a command line at a shell.
+#[track_caller]
+fn type_in(garden: &Garden, dir: &Path, line: &str) -> Ran {
+    let mut shell = garden.env.program("sh", dir);
+    garden.env.finish(shell.args(["-c", line]).output().expect("a shell can be started"))
+}
+
+/// What is printed behind a word.
+#[track_caller]
+fn told<'a>(ran: &'a Ran, word: &str) -> &'a str {
+    let line = ran.stdout.lines().find_map(|line| line.strip_prefix(word)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no `{word}`: {ran}")).trim()
+}
+
+#[test]
+fn a_failed_task_is_looked_at_and_tried_again_by_what_is_printed() {
+    let failing = Tree::of(&["T001"]).tests("T001", &["unit: false"]);
+    for (inside, line) in [
+        (true, "pleach -y gardener --fresh --tree specs/a/task-tree.json --max-retries 1"),
+        (true, "pleach -y garden --tree=specs/a/task-tree.json --max-retries 1 --task T001"),
+        (false, "pleach -C repo gardener -y --tree specs/a/task-tree.json --max-retries 1"),
+        (false, "pleach -y gardener --target-repo ./repo --tree repo/specs/a/task-tree.json --max-retries 1"),
+        (false, "pleach -y -C repo/specs gardener --target-repo .. --tree a/task-tree.json --max-retries 1"),
+    ] {
+        let garden = alike(&failing);
+        let dir = if inside { garden.env.repo_path() } else { garden.env.root().to_owned() };
+        let ran = type_in(&garden, &dir, line).expect(1);
+        let look = type_in(&garden, &dir, told(&ran, "look")).expect(0);
+        assert!(look.stdout.contains("failed after 1 attempt"), "{line}: {look}");
+        assert_eq!(garden.times_asked("T001", "implement"), 1);
+        let again = type_in(&garden, &dir, told(&ran, "again")).expect(1);
+        assert_eq!(garden.times_asked("T001", "implement"), 2, "{line}: {again}");
+        assert_eq!(told(&again, "again"), told(&ran, "again"), "once is enough");
+    }
+}
+
+#[test]
+fn a_red_phase_is_looked_at_and_reopened_by_what_is_printed() {
+    let garden = alike(&Tree::default().phase("p1", &["T001"]).tests("p1", &["integration: false"]));
+    let root = garden.env.root();
+    let ran = type_in(&garden, root, "pleach -C repo gardener -y --tree specs/b/task-tree.json").expect(1);
+    let look = type_in(&garden, root, told(&ran, "look")).expect(0);
+    assert!(look.stdout.contains("p1"), "{look}");
+    let reset = told(&ran, "go on").split('`').nth(1).expect("a command").replace("TASK", "T001");
+    let reset = type_in(&garden, root, &reset).expect(0);
+    assert!(reset.stdout.contains("reset: T001"), "{reset}");
+}
+
+#[test]
+fn an_interrupted_run_that_began_anew_is_not_begun_anew_by_what_is_printed() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = crate::sessions::Gate::new(&garden.env, "agent");
+    garden.agent(&gate.command(), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener", "--fresh"]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    drop(held);
+    let ran = run.end().expect(3);
+    assert_eq!(told(&ran, "go on"), "pleach -y gardener", "{ran}");
+}
