@@ -129,8 +129,7 @@ impl Failure {
         if self.exit == Exit::Done {
             return;
         }
-        // Nobody is left to tell when the streams themselves are gone.
-        let _ = anstream::stderr().write_all(self.text().as_bytes());
+        say!("{}", self.text());
         if json {
             self.report_json();
         }
@@ -150,9 +149,9 @@ impl Failure {
     fn text(&self) -> String {
         let red = anstyle::AnsiColor::Red.on_default().bold();
         let cyan = anstyle::AnsiColor::Cyan.on_default().bold();
-        let mut text = format!("{red}error:{red:#} {}\n", self.sentence());
+        let mut text = format!("{red}error:{red:#} {}", self.sentence());
         if let Some(hint) = &self.hint {
-            let _ = writeln!(text, "{cyan}hint:{cyan:#} {hint}");
+            let _ = write!(text, "\n{cyan}hint:{cyan:#} {hint}");
         }
         text
     }
@@ -187,7 +186,7 @@ mod tests {
         let failure = Failure::new(Exit::Environment, "cannot write").because(&missing).hint("put it out");
         assert_eq!(
             anstream::adapter::strip_str(&failure.text()).to_string(),
-            "error: cannot write: disk on fire\nhint: put it out\n"
+            "error: cannot write: disk on fire\nhint: put it out"
         );
         assert_eq!(
             failure.json(),

@@ -2,6 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod say;
+
 mod again;
 mod answers;
 mod commands;

@@ -133,8 +133,8 @@ pub fn say_protection(globals: &Globals, protection: &Chosen, alone: bool) {
     }
     SAID.call_once(|| match protection {
         Chosen::Off => {}
-        Chosen::On(policy) => anstream::eprintln!("sandbox: {}", policy.in_words(alone)),
-        Chosen::Nothing(missing) => anstream::eprintln!(
+        Chosen::On(policy) => say!("sandbox: {}", policy.in_words(alone)),
+        Chosen::Nothing(missing) => say!(
             "warning: no sandbox keeps agents in their worktree: {missing}; what they change elsewhere is only named"
         ),
     });
@@ -157,14 +157,14 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
         return;
     }
     for agent in engine.agents.introduce(nodes, &engine.cancel).await {
-        anstream::eprintln!("{agent}");
+        say!("{agent}");
     }
 }
 
 /// Says which agents no budget can hold, because they do not tell what they spend.
 pub fn say_unheld(unheld: impl IntoIterator<Item = Unheld>) {
     for agent in unheld {
-        anstream::eprintln!("warning: {agent}");
+        say!("warning: {agent}");
     }
 }
 
@@ -352,12 +352,10 @@ pub fn stop_on_signals(canceller: Canceller) -> std::io::Result<()> {
                 canceller.kill();
             } else if off {
                 canceller.call_off();
-                anstream::eprintln!("called off with `pleach cancel`; stopping after the turn in flight");
+                say!("called off with `pleach cancel`; stopping after the turn in flight");
             } else {
                 canceller.stop();
-                anstream::eprintln!(
-                    "stopping after the turn in flight; once more to kill it (nothing recorded is lost)"
-                );
+                say!("stopping after the turn in flight; once more to kill it (nothing recorded is lost)");
             }
             stopped = true;
             called_off |= off;

@@ -33,6 +33,7 @@
 //! stop REASON          answers the task for this reason; `end_turn` if the steps end before
 //! ```
 
+#![expect(clippy::disallowed_macros, reason = "its streams are pipes of the pleach that runs it")]
 #![expect(clippy::disallowed_methods, reason = "an agent is a program of its own, outside pleach's doors")]
 
 #[path = "language.rs"]

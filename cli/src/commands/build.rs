@@ -139,7 +139,7 @@ fn by_agent(
         .map_err(|error| Failure::new(Exit::Environment, "cannot make a directory for the planner").because(&error))?;
     let model = args.model.as_deref().or_else(|| config.tree.steps.get("implement")?.model.as_deref());
     if globals.verbosity >= 0 {
-        anstream::eprintln!("{} plans from {}", agent.kind(), counted(files.len(), "file"));
+        say!("{} plans from {}", agent.kind(), counted(files.len(), "file"));
     }
     let limits = Limits { budget: config.budget.clone(), ..Limits::default() };
     if limits.is_set() && !agent.tells_spending() {
@@ -152,7 +152,7 @@ fn by_agent(
         let timeout = config.tree.runner_timeout.map(Duration::from_secs);
         let sandbox = engine.sandbox.as_ref();
         let mut purse = Purse::new(&engine.budget, repo, &engine.redactor);
-        let mut warn = |text: String| anstream::eprintln!("warning: {text}");
+        let mut warn = |text: String| say!("warning: {text}");
         let planner = Planner { agent: &*agent, dir: scratch.path(), model, timeout, sandbox, cancel: &cancel };
         planner.plan(files, &mut purse, &mut warn).await.map_err(|error| failure(&error))
     })

@@ -53,7 +53,7 @@ pub fn call_off(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration)
     let cancelled = Session::call_off(repo, &redactor, id, grace, &mut |holder| {
         if globals.verbosity >= 0 {
             let more = if interrupted { "killing the agents of" } else { "interrupting" };
-            anstream::eprintln!("{more} {}", holder.text);
+            say!("{more} {}", holder.text);
         }
         interrupted = true;
     });

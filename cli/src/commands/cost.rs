@@ -59,7 +59,7 @@ pub fn run(globals: &Globals, args: CostArgs) -> Result<Exit, Failure> {
     let by = args.by.map_or(usual, By::from);
     let read = costs(&repo, session.as_ref(), by).map_err(|error| of_record(&error))?;
     for (id, error) in read.unreadable {
-        anstream::eprintln!("warning: session {id} is left out: {}", of_engine(&error.into()).sentence());
+        say!("warning: session {id} is left out: {}", of_engine(&error.into()).sentence());
     }
     let mut out = Out::new();
     if globals.json {

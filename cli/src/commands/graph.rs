@@ -74,7 +74,7 @@ fn read(globals: &Globals, name: &Path) -> Result<Pipeline, Failure> {
     let source = Source::new(&file.name, &file.source);
     let mut errors = diagnostics.iter().filter(|found| found.is_error()).peekable();
     let valid = errors.peek().is_none();
-    errors.for_each(|error| anstream::eprintln!("{}\n", source.show(error)));
+    errors.for_each(|error| say!("{}\n", source.show(error)));
     pipeline.filter(|_| valid).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("`{}` cannot be drawn", file.name)).hint("mend the errors above")
     })

@@ -70,8 +70,8 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
     if globals.json {
         out.json(&found.json(&proposal, &text, written))?;
     } else if globals.verbosity >= 0 {
-        anstream::eprintln!("wrote {}", root.join(PROJECT_FILES[0]).display());
-        anstream::eprintln!("next: `pleach doctor` looks whether all is well, `pleach config` shows every setting");
+        say!("wrote {}", root.join(PROJECT_FILES[0]).display());
+        say!("next: `pleach doctor` looks whether all is well, `pleach config` shows every setting");
     }
     Ok(Exit::Done)
 }

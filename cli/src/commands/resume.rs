@@ -60,7 +60,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         say_simulated();
     }
     check_agents(&pipeline, &built.engine.agents)?;
-    outwait_orphans(&place.repo, Copy::OfSession(&id), |text| anstream::eprintln!("{text}"));
+    outwait_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.canceller, async {
         introduce(globals, &built.engine, agent_nodes(&pipeline)).await;
         say_unheld(built.engine.unheld([&pipeline]));
@@ -68,7 +68,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
             Session::resume(built.engine, place.repo, &id).await.map_err(|error| of_engine(&error))?;
         say_protection(globals, &built.protection, alone);
         if let Some(kept) = kept {
-            anstream::eprintln!("what the last run left uncommitted is kept at {kept}");
+            say!("what the last run left uncommitted is kept at {kept}");
         }
         see_through(globals, session).await
     })

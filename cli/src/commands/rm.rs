@@ -59,14 +59,14 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     for removal in removals {
         let session = removal.session.clone();
         for lost in removal.obstacles.iter().filter(|found| matches!(found, Obstacle::Unsaved { .. })) {
-            anstream::eprintln!("warning: {session}: {lost}");
+            say!("warning: {session}: {lost}");
         }
         let mut steps = Vec::new();
         let mut tell = |step: &Step| {
             let line = format!("{session}: {}", text(step, args.dry_run));
             steps.push(value(step));
             if globals.json {
-                anstream::eprintln!("{line}");
+                say!("{line}");
                 return Ok(());
             }
             out.line(line)

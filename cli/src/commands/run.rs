@@ -139,12 +139,12 @@ pub fn any_alone(pipeline: &Pipeline, agents: &Roster) -> bool {
 
 /// Said before everything else and again at the end.
 pub fn say_simulated() {
-    anstream::eprintln!("warning: {SIMULATED}");
+    say!("warning: {SIMULATED}");
 }
 
 fn warn_of_unused_inputs(source: &str, inputs: &BTreeMap<String, String>) {
     for key in inputs.keys().filter(|key| !source.contains(key.as_str())) {
-        anstream::eprintln!("warning: the pipeline does not use the input `{key}`");
+        say!("warning: the pipeline does not use the input `{key}`");
     }
 }
 
@@ -163,7 +163,7 @@ pub fn runnable(
     let source = Source::new(&file.name, &file.source);
     let least = if globals.verbosity > 0 { Severity::Note } else { Severity::Warning };
     for found in found.iter().filter(|found| found.is_error() || (globals.verbosity >= 0 && found.severity <= least)) {
-        anstream::eprintln!("{}\n", source.show(found));
+        say!("{}\n", source.show(found));
     }
     pipeline.filter(|_| errors == 0).ok_or_else(|| {
         let message = format!("`{}` cannot be run: {}", file.name, counted(errors, "error"));
@@ -239,7 +239,7 @@ pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failu
         return Ok(());
     }
     let names = listed(changes.keys().map(|path| format!("`{path}`")), 5);
-    anstream::eprintln!("warning: not committed, so agents do not see it: {names}");
+    say!("warning: not committed, so agents do not see it: {names}");
     Ok(())
 }
 

@@ -170,7 +170,7 @@ impl Progress {
     fn line(&self, text: String) {
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => anstream::eprintln!("{text}"),
+            None => say!("{text}"),
         }
     }
 
@@ -187,7 +187,7 @@ impl Progress {
         let text = format!("{yellow}warning:{yellow:#} {text}");
         match &self.bar {
             Some(bar) => bar.println(text),
-            None => anstream::eprintln!("{text}"),
+            None => say!("{text}"),
         }
     }
 

@@ -73,7 +73,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
         let file = match read(&plan.file, &place.repo) {
             Ok(file) => file,
             Err(unreadable) => {
-                anstream::eprintln!("warning: {}; going on with the tree as it was", unreadable.sentence());
+                say!("warning: {}; going on with the tree as it was", unreadable.sentence());
                 return Ok(None);
             }
         };
@@ -87,7 +87,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
         let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
         built.engine.agents.of(node).map_err(cannot)?;
     }
-    outwait_orphans(&repo, Copy::OfTasks(&plan.target), |text| anstream::eprintln!("{text}"));
+    outwait_orphans(&repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     let ended = block_on(built.canceller, async {
         introduce(globals, &built.engine, &workers).await;
         let place = repo.clone();

@@ -240,8 +240,8 @@ impl Shown {
 
     fn say(&self, text: String) {
         match &self.bar {
-            Some(bar) => bar.suspend(|| anstream::eprintln!("{text}")),
-            None => anstream::eprintln!("{text}"),
+            Some(bar) => bar.suspend(|| say!("{text}")),
+            None => say!("{text}"),
         }
     }
 }

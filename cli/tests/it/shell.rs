@@ -2,7 +2,9 @@
 
 use std::process::Stdio;
 
-use crate::support::{Checkout, TestEnv};
+use crate::sessions::{graph, tool};
+use crate::support::{Checkout, Ran, TestEnv};
+use crate::trees::garden::{Garden, Tree};
 
 #[test]
 fn usage_errors_exit_with_two() {
@@ -69,6 +71,33 @@ fn a_reader_that_stops_reading_is_no_error() {
     let output = env.command(&["completions", "bash"]).stdout(writer).output().expect("pleach can be started");
     let ran = env.finish(output).expect(0);
     assert_eq!(ran.stderr, "");
+}
+
+/// Runs `pleach` with a stderr that takes nothing, as on a disk that is full.
+#[track_caller]
+fn without_stderr(env: &TestEnv, args: &[&str]) -> Ran {
+    let full = std::fs::File::options().write(true).open("/dev/full").expect("a device every Linux has");
+    let output = env.command(args).stdout(Stdio::piped()).stderr(full).output().expect("pleach can be started");
+    env.finish(output)
+}
+
+#[test]
+fn progress_that_cannot_be_written_is_dropped_and_the_work_goes_on() {
+    let env = TestEnv::with_repo();
+    env.pipeline(&graph("makes", &(tool("make", "echo made > log") + "start -> make -> exit")));
+    let ran = without_stderr(&env, &["-y", "run", "../pipeline.dot"]).expect(0);
+    assert!(ran.stdout.contains("done: session"), "{ran}");
+    assert_eq!(env.committed("log"), "made");
+    without_stderr(&env, &["-y", "run", "nowhere.dot"]).expect(2);
+    without_stderr(&env, &["-y", "init"]).expect(0);
+
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e T001.txt"]));
+    garden.env.write("repo/untracked", "so that something is warned of");
+    without_stderr(&garden.env, &["-y", "-v", "gardener"]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    garden.plant(&Tree::of(&["T001", "T002"]).tests("T002", &["unit: false"]));
+    without_stderr(&garden.env, &["-y", "gardener", "--max-retries", "1"]).expect(1);
+    assert!(garden.told("main").contains(&"T002 failed".to_owned()));
 }
 
 #[test]
