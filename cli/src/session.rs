@@ -21,6 +21,7 @@ use pleach::process::{self, Cancel, Canceller, Spawner};
 use pleach::text::counted;
 use pleach::workspace::{WorkingCopy, WorktreeSettings, repo_name};
 
+use crate::again::about;
 use crate::answers::{Answers, Console};
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
@@ -219,10 +220,11 @@ pub async fn see_through(globals: &Globals, mut session: Session) -> Result<Exit
             let id = &session.id;
             let resume = match &error {
                 Error::UnknownAnswer { node, .. } | Error::AmbiguousAnswer { node, .. } => {
-                    format!("pleach resume {id} --answer {node}=CHOICE")
+                    format!("resume {id} --answer {node}=CHOICE")
                 }
-                _ => format!("pleach resume {id}"),
+                _ => format!("resume {id}"),
             };
+            let resume = about(globals, &globals.dir, &resume, None);
             let first = failure.hint.clone().map(|hint| format!("{hint}; ")).unwrap_or_default();
             return Err(failure.hint(format!("{first}nothing recorded is lost, `{resume}` goes on")));
         }
@@ -267,6 +269,7 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
         return Ok(());
     }
     let Some(branch) = session.started.branches.values().next() else { return Ok(()) };
+    let about = |command: String| about(globals, &globals.dir, &command, None);
     match ended {
         Ended::Completed if session.state.work == session.state.base => match held_back(session) {
             Some(held) => out.line(format!("no file was committed: {held}")),
@@ -276,20 +279,20 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
             held_back(session).iter().try_for_each(|held| out.line(held))?;
             out.line(format!("branch:  {branch}"))?;
             bring(session, &mut out)?;
-            out.line(format!("look:    pleach diff {id}"))?;
+            out.line(format!("look:    {}", about(format!("diff {id}"))))?;
             out.line(format!("merge:   {}", merge_command(session, branch)?))
         }
         Ended::Failed { .. } | Ended::Cancelled => {
             out.line(format!("branch:  {branch}"))?;
             bring(session, &mut out)?;
-            out.line(format!("look:    pleach status {id}"))
+            out.line(format!("look:    {}", about(format!("status {id}"))))
         }
         Ended::Paused(Pause { question: Some(question), .. }) => {
             let node = &question.node;
             out.line(format!("`{node}` asks: {} ({})", question.text, question.choices_in_words()))?;
-            out.line(format!("answer:  pleach resume {id} --answer {node}=CHOICE"))
+            out.line(format!("answer:  {}", about(format!("resume {id} --answer {node}=CHOICE"))))
         }
-        Ended::Paused(_) => out.line(format!("go on:   pleach resume {id}")),
+        Ended::Paused(_) => out.line(format!("go on:   {}", about(format!("resume {id}")))),
     }
 }
 

@@ -9,6 +9,7 @@ use pleach::git::Repo;
 use pleach::ids::SessionId;
 use serde_json::json;
 
+use crate::again::about;
 use crate::commands::Globals;
 use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
@@ -40,7 +41,8 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
     } else {
         out.line(format!("cancelled: session {id}"))?;
         if globals.verbosity >= 0 {
-            out.line(format!("look:    pleach status {id}\nremove:  pleach rm {id}"))?;
+            let about = |command: &str| about(globals, &globals.dir, &format!("{command} {id}"), None);
+            out.line(format!("look:    {}\nremove:  {}", about("status"), about("rm")))?;
         }
     }
     Ok(Exit::Done)

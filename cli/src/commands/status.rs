@@ -1,6 +1,6 @@
 //! `pleach status`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::clock;
@@ -12,6 +12,7 @@ use pleach::step::shown_name;
 use pleach::text::counted;
 use serde_json::{Value, json};
 
+use crate::again::about;
 use crate::commands::run::load_settings;
 use crate::commands::{Globals, inspect};
 use crate::exit::{Exit, Failure};
@@ -189,13 +190,14 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
         let mut document = show::summary_json(summary);
         document["branch_at"] = json!(summary.branch_at(repo).map_err(|error| of_engine(&error))?);
         document["worktrees"] = json!(copies);
-        document["go_on"] = go_on(summary).map_or(Value::Null, Value::String);
+        document["go_on"] = go_on(globals, repo, summary).map_or(Value::Null, Value::String);
         document["turns"] = json!(view.turns());
         document["checkpoints"] = json!(view.checkpoints());
         return out.json(&document);
     }
     let missing = summary.missing_on_branch(repo).map_err(|error| of_engine(&error))?;
-    out.line(show::fields(&details(summary, missing, &standing_of_branch(summary, missing, repo)?, copies)))?;
+    let go_on = go_on(globals, repo, summary);
+    out.line(show::fields(&details(summary, go_on, missing, &standing_of_branch(summary, missing, repo)?, copies)))?;
     if view.timeline().is_empty() {
         return Ok(());
     }
@@ -205,6 +207,7 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
 
 fn details(
     summary: &Summary,
+    go_on: Option<String>,
     missing: Option<CommitId>,
     stands: &str,
     copies: Vec<String>,
@@ -223,7 +226,7 @@ fn details(
         (_, Some(node)) => format!(" at `{node}`"),
     };
     fields.push(("standing", format!("{}{at}", show::standing(&summary.standing()))));
-    fields.extend(go_on(summary).map(|command| ("go on", command)));
+    fields.extend(go_on.map(|command| ("go on", command)));
     fields.extend(merge(summary, missing).map(|command| ("merge", command)));
     if let Some((_, branch)) = summary.branch() {
         fields.push(("branch", format!("{branch}{stands}")));
@@ -258,22 +261,21 @@ fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
 }
 
 /// The command that goes on with a session that can go on.
-fn go_on(summary: &Summary) -> Option<String> {
+fn go_on(globals: &Globals, repo: &Repo, summary: &Summary) -> Option<String> {
     let id = &summary.session;
-    if let (Some(task), Some(of)) = (&summary.state.task, &summary.started.task) {
-        let over = task.landed.is_some() || summary.standing() == Standing::Cancelled || summary.in_use;
-        let answer = match (summary.standing(), summary.node()) {
-            (Standing::Paused { reason: PauseReason::WaitsForPerson, .. }, Some(node)) => {
-                format!(" --answer {node}=CHOICE")
-            }
-            _ => String::new(),
-        };
-        return (!over).then(|| format!("pleach gardener --tree {}{answer}", of.tree));
-    }
-    match (summary.standing(), summary.node()) {
+    let answer = match (summary.standing(), summary.node()) {
         (Standing::Paused { reason: PauseReason::WaitsForPerson, .. }, Some(node)) => {
-            Some(format!("pleach resume {id} --answer {node}=CHOICE"))
+            format!(" --answer {node}=CHOICE")
         }
-        (standing, _) => standing.can_resume().then(|| format!("pleach resume {id}")),
-    }
+        _ => String::new(),
+    };
+    let (command, tree) = match (&summary.state.task, &summary.started.task) {
+        (Some(task), Some(of)) => {
+            let over = task.landed.is_some() || summary.standing() == Standing::Cancelled || summary.in_use;
+            let tree = repo.workdir().unwrap_or(Path::new("")).join(&of.tree);
+            ((!over).then(|| "gardener".to_owned())?, Some(tree))
+        }
+        _ => (summary.standing().can_resume().then(|| format!("resume {id}"))?, None),
+    };
+    Some(about(globals, &globals.dir, &command, tree.as_deref()) + &answer)
 }

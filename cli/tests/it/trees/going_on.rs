@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::garden::{APPROVES, Garden, Tree};
+use crate::sessions::graph;
 use crate::support::Ran;
 
 /// Two trees with the same tasks, and an agent whose work fails every test.
@@ -78,4 +79,27 @@ fn an_interrupted_run_that_began_anew_is_not_begun_anew_by_what_is_printed() {
     drop(held);
     let ran = run.end().expect(3);
     assert_eq!(told(&ran, "go on"), "pleach -y gardener", "{ran}");
+}
+
+#[test]
+fn a_session_is_looked_at_and_gone_on_with_by_what_is_printed() {
+    let garden = alike(&Tree::of(&["T001"]));
+    let (env, root) = (&garden.env, garden.env.root());
+    let gate = "gate [shape=hexagon] start -> gate  gate -> exit [label=Yes]  gate -> exit [label=No]";
+    env.pipeline(&graph("asks", gate));
+    let ran = type_in(&garden, root, "pleach -y -C repo run ../pipeline.dot").expect(4);
+    let status = type_in(&garden, root, &format!("pleach -C repo status {}", env.session())).expect(0);
+    let answer = told(&ran, "answer");
+    assert!(status.stdout.contains(&format!(" {answer}\n")), "{status}");
+    type_in(&garden, root, &format!("{} -y", answer.replace("CHOICE", "Yes"))).expect(0);
+
+    garden.commit(
+        "asks.dot",
+        "digraph asks { start [shape=Mdiamond] done [shape=Msquare] implement [step=implement]
+        gate [shape=hexagon] start -> implement -> gate  gate -> done [label=Yes]  gate -> done [label=No] }",
+    );
+    type_in(&garden, root, "pleach -y -C repo gardener --tree specs/b/task-tree.json --pipeline asks.dot").expect(4);
+    let task = env.sessions().into_iter().nth(1).expect("the session of the task");
+    let status = type_in(&garden, &env.repo_path().join("specs"), &format!("pleach --json status {task}")).expect(0);
+    assert_eq!(status.json()["go_on"], "pleach gardener --tree b/task-tree.json --answer gate=CHOICE");
 }
