@@ -190,6 +190,20 @@ fn a_pipe_nobody_writes_to_is_not_waited_for() {
     }
 }
 
+#[test]
+fn a_file_git_reads_that_would_fill_the_memory_is_not_read() {
+    for plant in [
+        "truncate -s 1G .gitignore",
+        "mkdir -p new; truncate -s 1G new/.gitignore .gitattributes; echo x > new/x",
+        "echo x > .gitignore; git init -q nested; truncate -s 1G nested/.git/HEAD; mkdir new; truncate -s 1G new/.gitmodules",
+    ] {
+        let world = World::new();
+        let ran = world.tool(&format!("ulimit -f unlimited; {plant}; echo 1 > one")).expect(0);
+        assert!(ran.stderr.contains("was no file git could have read; it is removed"), "{plant}: {ran}");
+        assert_eq!(world.env.committed("one"), "1", "{plant}: {ran}");
+    }
+}
+
 /// A directory below 300 others.
 const DEEP: &str = "mkdir -p deep; (cd deep; for i in $(seq 300); do mkdir dddddddddddddddddddd; cd dddddddddddddddddddd; done; \
                     echo hi > f)";

@@ -44,8 +44,13 @@ impl Beneath {
 
     /// What there is at a path; none if there is nothing, also where a directory on the way is none.
     pub fn kind(&self, inside: impl AsRef<Path>) -> io::Result<Option<FileType>> {
+        Ok(self.look(inside)?.map(|(kind, _)| kind))
+    }
+
+    /// What is there, and how large it is; none if there is nothing.
+    pub fn look(&self, inside: impl AsRef<Path>) -> io::Result<Option<(FileType, u64)>> {
         let Some((dir, name)) = self.way(inside.as_ref(), false)? else { return Ok(None) };
-        kind_at(&dir, &name)
+        look_at(&dir, &name)
     }
 
     /// Opens a regular file to read; none if there is nothing. Anything else is an error that says what it is.
@@ -222,8 +227,12 @@ fn no_file(kind: FileType) -> io::Error {
 }
 
 fn kind_at(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<FileType>> {
+    Ok(look_at(dir, name)?.map(|(kind, _)| kind))
+}
+
+fn look_at(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<(FileType, u64)>> {
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(found) => Ok(Some(FileType::from_raw_mode(found.st_mode))),
+        Ok(found) => Ok(Some((FileType::from_raw_mode(found.st_mode), u64::try_from(found.st_size).unwrap_or(0)))),
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(errno.into()),
     }

@@ -268,7 +268,7 @@ fn warnings(scan: &Scan, held_back: &[HeldBack], unfiltered: &[(BString, BString
     let nested = scan.nested.iter().map(|path| format!("`{path}` is a repository of its own and is not committed"));
     let moved = scan.submodules.iter().map(|path| format!("submodule `{path}` moved; its link is left alone"));
     let cleared = scan.cleared.iter().take(SHOWN);
-    let cleared = cleared.map(|path| format!("`{path}` was no file, and git would have waited for it; it is removed"));
+    let cleared = cleared.map(|path| format!("`{path}` was no file git could have read; it is removed"));
     let name = |path: &RepoPath| shorten(&path.to_string(), LONGEST_NAME);
     let held = held_back.iter().take(SHOWN);
     let held = held.map(|held| format!("`{}` is not committed: {}", name(&held.path), held.reason));

@@ -70,14 +70,14 @@ impl Worktree {
                 (b"." | b"..", _) => {}
                 (_, FileType::Unknown) => return None,
                 (name, _) if name.eq_ignore_ascii_case(b".git") => return None,
-                (name, kind @ (FileType::Directory | FileType::RegularFile | FileType::Symlink)) => {
+                (name, kind) => {
                     let path = BString::from([path.as_bytes(), b"/", name].concat());
-                    inside.push(Stranger { path, is_directory: kind.is_dir() });
+                    if is_waited_for(name, kind, || self.size(path.as_bstr())) {
+                        waits.push(path);
+                    } else if matches!(kind, FileType::Directory | FileType::RegularFile | FileType::Symlink) {
+                        inside.push(Stranger { path, is_directory: kind.is_dir() });
+                    }
                 }
-                (name, kind) if is_waited_for(name, kind) => {
-                    waits.push([path.as_bytes(), b"/", name].concat().into());
-                }
-                _ => {}
             }
         }
         Some(inside)

@@ -1,6 +1,6 @@
 //! What an agent can put into a worktree that no look at its files gets past: pipes and sockets in the place of files git
-//! reads by their names, which would be waited for, and directories too deep for any path. The former hold nothing and are
-//! removed, the latter are held back.
+//! reads by their names, which would be waited for, such files that fill the memory, and directories too deep for any
+//! path. The former are removed, the latter are held back.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
@@ -22,15 +22,22 @@ const RULES: [&[u8]; 3] = [b".gitattributes", b".gitignore", b".gitmodules"];
 /// The files of a repository that are read to know that it is one, and where it stands.
 const REPOSITORY: [&str; 5] = ["HEAD", "commondir", "config", "config.worktree", "packed-refs"];
 
+/// No rules are longer, and git itself reads none that are.
+const LONGEST: u64 = 100 << 20;
+
 /// The longest path the system takes, with the end of it.
 const PATH_MAX: usize = 4096;
 
 /// Room for the name of a file git looks for in a directory.
 const ROOM: usize = 24;
 
-/// Whether something is neither a file nor a link nor a directory, under a name git reads: opening it would wait.
-pub(super) fn is_waited_for(name: &[u8], kind: FileType) -> bool {
-    RULES.contains(&name) && is_special(kind)
+/// Whether something has a name git reads, and to read it would wait or take all the memory there is.
+pub(super) fn is_waited_for(name: &[u8], kind: FileType, size: impl FnOnce() -> u64) -> bool {
+    RULES.contains(&name) && is_endless(kind, size)
+}
+
+fn is_endless(kind: FileType, size: impl FnOnce() -> u64) -> bool {
+    is_special(kind) || kind == FileType::RegularFile && size() > LONGEST
 }
 
 fn is_special(kind: FileType) -> bool {
@@ -52,12 +59,12 @@ impl Worktree {
         self.root.as_os_str().len() + path.len() + ROOM > PATH_MAX
     }
 
-    /// Removes things that hold nothing and would be waited for.
+    /// Removes what cannot be read.
     pub(super) fn clear_waits(&self, paths: Vec<BString>, scan: &mut Scan) -> Result<(), Error> {
         let Some(first) = paths.first() else { return Ok(()) };
         // In the user's own checkout it is the user's.
         if !self.is_agents {
-            let detail = "it is no file, and would be waited for; move it away".into();
+            let detail = "it is no file, or far too large; move it away".into();
             return Err(Error::Library { doing: format!("read `{first}`"), detail });
         }
         let beneath = Beneath::at(&self.root).at("open", &self.root)?;
@@ -78,8 +85,9 @@ impl Worktree {
         for directory in directories.into_iter().filter(|directory| !self.is_too_deep(directory)) {
             for name in RULES {
                 let path = inside(directory, name);
-                let kind = beneath.kind(gix::path::from_bstr(path.as_bstr()).unwrap_or_default());
-                if kind.at("look at", &self.place(path.as_bstr()))?.is_some_and(is_special) {
+                let found = beneath.look(gix::path::from_bstr(path.as_bstr()).unwrap_or_default());
+                let found = found.at("look at", &self.place(path.as_bstr()))?;
+                if found.is_some_and(|(kind, size)| is_endless(kind, || size)) {
                     waits.push(path);
                 }
             }
@@ -144,12 +152,19 @@ impl Worktree {
                     listing.is_repository = true;
                 }
                 (name, FileType::Directory) => listing.below.push(inside(directory, name)),
-                (name, kind) if is_waited_for(name, kind) => listing.waits.push(inside(directory, name)),
+                (name, kind) if is_waited_for(name, kind, || self.size(inside(directory, name).as_bstr())) => {
+                    listing.waits.push(inside(directory, name));
+                }
                 (name, FileType::RegularFile | FileType::Symlink) => listing.files.push(inside(directory, name)),
                 _ => {}
             }
         }
         Some(listing)
+    }
+
+    /// The size of a file, nothing where there is none.
+    pub(super) fn size(&self, path: &BStr) -> u64 {
+        self.place(path).symlink_metadata().map_or(0, |found| found.len())
     }
 
     /// What keeps a look at the repository of a nested checkout from coming to an end: files of it, or all it is known by.
@@ -166,9 +181,11 @@ impl Worktree {
     }
 }
 
-/// The files that would be waited for when a repository is looked at by its `.git`.
+/// The files that would be waited for, or take all memory, when a repository is looked at by its `.git`.
 pub(super) fn waits(git: &Path) -> Vec<PathBuf> {
-    let is_special = |place: &Path| place.metadata().is_ok_and(|found| !found.is_file() && !found.is_dir());
+    let is_special = |place: &Path| {
+        place.metadata().is_ok_and(|found| !found.is_dir() && (!found.is_file() || found.len() > LONGEST))
+    };
     if is_special(git) {
         return vec![git.to_owned()];
     }

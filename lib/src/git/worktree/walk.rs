@@ -277,11 +277,9 @@ impl Walk<'_> {
         if name == b"." || name == b".." || is_root && name == b".git" {
             return;
         }
+        let look = || dir.fd().and_then(|dir| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW));
         let kind = match entry.file_type() {
-            FileType::Unknown => dir
-                .fd()
-                .and_then(|dir| rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW))
-                .map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),
+            FileType::Unknown => look().map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.st_mode)),
             kind => kind,
         };
         let is_directory = kind.is_dir();
@@ -289,7 +287,7 @@ impl Walk<'_> {
             let above = if is_root { &b""[..] } else { &self.path(directory.entries.start)[..directory.rest] };
             BString::from([above, name].concat())
         };
-        if is_waited_for(name, kind) {
+        if is_waited_for(name, kind, || look().map_or(0, |found| found.st_size as u64)) {
             walked.waits.push(path());
         }
         let known = |is_directory: bool| {
