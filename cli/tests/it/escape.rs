@@ -62,7 +62,7 @@ impl World {
 }
 
 /// Whether the kernel can hold agents; else it is said that nothing is tested.
-fn skip(test: &str, least: u32) -> bool {
+pub fn skip(test: &str, least: u32) -> bool {
     let has = pleach::process::sandbox::available().landlock_abi.unwrap_or_default();
     if has < least {
         let has = if has == 0 { "no Landlock".to_owned() } else { format!("version {has}") };

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::escape::skip;
 use crate::sessions::{graph, tool};
 use crate::support::{Checkout, Ran, TestEnv};
 
@@ -246,5 +247,50 @@ fn what_a_killed_run_has_left_planted_keeps_nobody_from_going_on() {
         world.pleach(&["status"]).expect(0);
         world.pleach(&["resume", &sid, "-y"]).expect(0);
         world.pleach(&["rm", "--force", &sid]).expect(0);
+    }
+}
+
+/// What sets the bounds, one after the other, as far as the machine has it.
+fn walls() -> Vec<&'static str> {
+    let has = pleach::process::sandbox::available();
+    let bubblewrap = has.bubblewrap.is_some_and(|program| pleach::process::sandbox::bubblewrap_works(&program).is_ok());
+    ["landlock:9,seccomp"].into_iter().chain(bubblewrap.then_some("bubblewrap,seccomp")).collect()
+}
+
+#[test]
+fn a_link_in_a_cache_opens_nothing_to_the_next_run() {
+    if skip("a_link_in_a_cache_opens_nothing_to_the_next_run", 3) {
+        return;
+    }
+    for wall in walls() {
+        let world = World::new();
+        let root = world.env.root();
+        // The user's own links lead on.
+        fs::remove_dir(root.join("cache")).unwrap();
+        fs::create_dir(root.join("disk")).unwrap();
+        std::os::unix::fs::symlink("disk", root.join("cache")).unwrap();
+        world.env.write("cache/pip/index", "");
+        let lock = world.env.write("home/.gradle/wrapper/dists/gradle-9/1a/gradle-9.zip.lck", "");
+        let (pip, real) = (root.join("cache/pip"), root.join("disk/pip"));
+        let settings =
+            format!("sandbox: {{network: open, rw: [{0}/mine, {1}/way/proj]}}\n", pip.display(), real.display());
+        world.env.write("config/pleach/config.yaml", settings);
+        let run = |command: &str| {
+            let node = tool("work", command);
+            world.env.write("planted.dot", graph("planted", &(node + "start -> work -> exit")));
+            let mut run = world.env.command(&["-y", "run", "../planted.dot"]);
+            world.env.finish(run.env("PLEACH_SANDBOX_BY", wall).output().unwrap()).expect(0)
+        };
+        let plant = "D=wrapper/dists/a/b; mkdir -p $D && ln -s ~ $D/x.lck && ln -s ~ mine && ln -s ~ way";
+        run(&format!("(cd {} && {plant}) && echo lock > {}", pip.display(), lock.display()));
+        assert!(fs::symlink_metadata(real.join("mine")).unwrap().is_symlink());
+        assert_eq!(fs::read_to_string(&lock).unwrap(), "lock\n", "a lock of what is downloaded is taken");
+        let ran = run(&format!(
+            "echo evil > ~/mine; echo evil > ~/new; rm ~/proj/*/notes; echo 1 > ~/proj/new; echo kept > {}/kept",
+            pip.display()
+        ));
+        world.assert_untouched(&ran);
+        assert!(!root.join("home/new").exists(), "{wall}: {ran}");
+        assert_eq!(world.env.read("disk/pip/kept"), "kept\n", "{wall}: {ran}");
     }
 }

@@ -2,6 +2,9 @@
 //! caches: what is run from them or changes what is run, like programs and settings, stays out. So do those whose files
 //! are linked into what is installed already: to write to them is to write there.
 
+use std::fs::Metadata;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::config::Environment;
@@ -36,8 +39,8 @@ const LINKED: [(&str, Default, &str); 3] = [
     ("npm_config_store_dir", Data("pnpm/store"), "pnpm"),
 ];
 
-/// A wrapper opens the locks of what it has downloaded whenever it is run.
-const WRAPPED: (&str, &str) = ("wrapper/dists", "lck");
+/// A part that is files: a wrapper opens the locks of what it has downloaded whenever it is run.
+const LOCKS: &str = "wrapper/dists/*/*/*.lck";
 
 const KEPT: [Kept; 21] = [
     kept(
@@ -58,8 +61,12 @@ const KEPT: [Kept; 21] = [
     kept(&["GOMODCACHE"], Home("go/pkg/mod"), &[]),
     kept(&["GOPATH"], Home("go"), &["pkg/mod", "pkg/sumdb"]),
     kept(&["GOCACHE"], Cache("go-build"), &[]),
-    kept(&["GRADLE_USER_HOME"], Home(".gradle"), &[".tmp", "caches", "daemon", "native", "notifications", "workers"]),
-    kept(&[], Home(".m2"), &["repository"]),
+    kept(
+        &["GRADLE_USER_HOME"],
+        Home(".gradle"),
+        &[".tmp", "caches", "daemon", "native", "notifications", "workers", LOCKS],
+    ),
+    kept(&[], Home(".m2"), &["repository", LOCKS]),
     kept(&["NUGET_PACKAGES"], Home(".nuget/packages"), &[]),
     kept(&["COMPOSER_CACHE_DIR"], Cache("composer"), &[]),
     kept(&["BUNDLE_USER_CACHE"], Home(".bundle/cache"), &[]),
@@ -90,10 +97,14 @@ pub(super) fn find(environment: &Environment) -> Vec<PathBuf> {
     for Kept { variables, default, parts } in KEPT {
         let set = variables.iter().find_map(|name| absolute(environment, name));
         let Some(dir) = set.or_else(|| default.place(environment)) else { continue };
-        found.extend(locks(&dir.join(WRAPPED.0)));
-        match parts {
-            [] => found.push(dir),
-            parts => found.extend(parts.iter().map(|part| dir.join(part))),
+        if parts.is_empty() {
+            found.push(dir.clone());
+        }
+        for part in parts {
+            match *part {
+                LOCKS => found.extend(locks(&dir)),
+                part => found.push(dir.join(part)),
+            }
         }
     }
     found.retain(|path| path.exists());
@@ -102,11 +113,27 @@ pub(super) fn find(environment: &Environment) -> Vec<PathBuf> {
     found
 }
 
-/// The locks of what a wrapper has downloaded, each in a directory of its version and one of its address.
-fn locks(dists: &Path) -> Vec<PathBuf> {
-    let entries = |dir: PathBuf| std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    let files = entries(dists.to_owned()).flat_map(entries).flat_map(entries);
-    files.filter(|file| file.extension().is_some_and(|extension| extension == WRAPPED.1)).collect()
+/// The files [`LOCKS`] stands for. What a link leads to is none of them, nor is a file that is elsewhere as well.
+fn locks(dir: &Path) -> Vec<PathBuf> {
+    let names = LOCKS.split('/');
+    let mut found = vec![dir.to_owned()];
+    for name in names {
+        found = match name.strip_prefix('*') {
+            None => found.into_iter().map(|dir| dir.join(name)).collect(),
+            Some(ending) => found.iter().flat_map(|dir| entries(dir, ending)).collect(),
+        };
+        found.retain(|path| {
+            let is_own = |kind: Metadata| kind.is_dir() || (kind.is_file() && kind.nlink() == 1);
+            path.symlink_metadata().is_ok_and(is_own)
+        });
+    }
+    found.retain(|path| path.is_file());
+    found
+}
+
+fn entries(dir: &Path, ending: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|path| path.as_os_str().as_bytes().ends_with(ending.as_bytes())).collect()
 }
 
 /// The caches that are there and are not shared, unless they are among `open`: their variables, and names for those of
@@ -148,9 +175,22 @@ mod tests {
         ] {
             std::fs::create_dir_all(at(path)).unwrap();
         }
-        for file in ["h/.cargo/.package-cache", "h/.gradle/wrapper/dists/gradle-9/1a/gradle-9.zip.lck"] {
+        for dir in ["c/pip/wrapper/dists/a/b", "h/.m2/wrapper/dists/a/b"] {
+            std::fs::create_dir_all(at(dir)).unwrap();
+        }
+        for file in [
+            "h/.cargo/.package-cache",
+            "h/.gradle/wrapper/dists/gradle-9/1a/gradle-9.zip.lck",
+            "h/.gradle/wrapper/dists/gradle-9/1a/linked",
+            "h/.m2/wrapper/dists/a/b/maven.zip.lck",
+            "c/pip/wrapper/dists/a/b/x.lck",
+        ] {
             std::fs::write(at(file), "").unwrap();
         }
+        let wrapped = at("h/.gradle/wrapper/dists/gradle-9");
+        std::fs::hard_link(wrapped.join("1a/linked"), wrapped.join("1a/hard.lck")).unwrap();
+        std::os::unix::fs::symlink(at("h"), wrapped.join("1a/link.lck")).unwrap();
+        std::os::unix::fs::symlink(at("h/.m2/wrapper/dists/a/b"), wrapped.join("2b")).unwrap();
         let environment = Environment::from_pairs([
             ("HOME", at("h")),
             ("XDG_CACHE_HOME", at("c")),
@@ -165,6 +205,7 @@ mod tests {
             "h/.cargo/registry",
             "h/.gradle/wrapper/dists/gradle-9/1a/gradle-9.zip.lck",
             "h/.m2/repository",
+            "h/.m2/wrapper/dists/a/b/maven.zip.lck",
             "h/.npm/_cacache",
         ];
         assert_eq!(find(&environment), expected.map(at));

@@ -11,6 +11,7 @@ mod filter;
 mod landlock;
 mod policy;
 mod privileges;
+mod sound;
 mod words;
 
 use std::ffi::OsString;
@@ -43,7 +44,8 @@ const DEVICES: [&str; 9] = [
     "/dev/zero",
 ];
 
-/// The bounds of a command. Paths that do not exist are left out when the command starts.
+/// The bounds of a command. Paths that do not exist are left out when the command starts, and so are those that lie where
+/// the command may write anyhow: a link there would lead on.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sandbox {
     /// What can set the bounds. A command whose bounds nothing can set is not started.
@@ -183,8 +185,10 @@ pub(super) fn spawn(
     prepare: impl FnOnce(&[OsString]) -> io::Result<Command> + Send,
 ) -> Result<Child, NotStarted> {
     match sandbox.by.wall(&sandbox.connect) {
-        Some(Wall::Landlock(abi)) => landlock::spawn(sandbox, abi, || prepare(argv)),
+        Some(Wall::Landlock(abi)) => landlock::spawn(&sound::only(sandbox, &DEVICES), abi, || prepare(argv)),
         Some(Wall::Bubblewrap(program)) => {
+            // It makes devices of its own.
+            let sandbox = &sound::only(sandbox, &[]);
             // It sets the filter itself, as it must make namespaces before.
             let filter = sandbox.limits_connections().then(filter::file).transpose().map_err(NotStarted::Unbound)?;
             let argv = bubblewrap::argv(program, sandbox, privileges::kept().as_deref(), filter.as_ref(), argv);
