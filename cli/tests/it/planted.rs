@@ -294,3 +294,43 @@ fn a_link_in_a_cache_opens_nothing_to_the_next_run() {
         assert_eq!(world.env.read("disk/pip/kept"), "kept\n", "{wall}: {ran}");
     }
 }
+
+#[test]
+fn a_link_in_an_agent_s_home_opens_nothing_to_it_and_leads_pleach_nowhere() {
+    if skip("a_link_in_an_agent_s_home_opens_nothing_to_it_and_leads_pleach_nowhere", 3) {
+        return;
+    }
+    for (plant, works_on) in [
+        ("rm -rf tmp history; ln -s ~ tmp; ln -s ~/proj history", true),
+        ("rm -rf ../.gemini; ln -s ~/proj ../.gemini", false),
+        ("rm -rf ../../outside; ln -s ~/proj ../../outside", false),
+    ] {
+        let world = World::new();
+        world.env.write("home/.gemini/settings.json", "mine");
+        world.env.write("home/.agents/notes", "mine");
+        world.env.write_program(
+            "bin/gemini",
+            &format!(
+                "#!/bin/sh\ncase \"$1\" in --version) echo 1.0; exit;; esac\ncat > asked\n\
+                 if grep -q First asked; then (cd \"$GEMINI_CLI_HOME/.gemini\" && {plant}; ls -l . .. > planted)\n\
+                 else echo evil > ~/mine; echo evil > ~/new; rm ~/proj/*/notes; echo 1 > two; fi\n\
+                 echo '{{\"type\":\"init\",\"session_id\":\"s\",\"model\":\"m\"}}'\n\
+                 echo '{{\"type\":\"message\",\"role\":\"assistant\",\"content\":\"Done.\"}}'\n\
+                 echo '{{\"type\":\"result\",\"status\":\"success\",\"stats\":{{}}}}'\n"
+            ),
+        );
+        world.env.configure("agent: gemini\nagents: {gemini: {turns: node}}\n");
+        let body = "one [prompt=\"First\"] two [prompt=\"Second\"] start -> one -> two -> exit";
+        world.env.write("planted.dot", graph("planted", body));
+        let ran = world.pleach(&["run", "../planted.dot", "-y"]);
+        world.assert_untouched(&ran);
+        assert!(!world.env.root().join("home/new").exists(), "{plant}: {ran}");
+        assert_eq!(ran.code == 0, works_on, "{plant}: {ran}");
+        if works_on {
+            assert_eq!(world.env.committed("two"), "1", "{plant}: {ran}");
+        } else {
+            let said = format!("{}{}", ran.stdout, ran.stderr);
+            assert!(said.contains("on the way is a link"), "{plant}: {ran}");
+        }
+    }
+}

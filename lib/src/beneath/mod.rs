@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, symlinkat, unlinkat};
 use rustix::io::Errno;
 
 pub use remove::remove_all;
@@ -138,6 +138,17 @@ impl Beneath {
         match self.way(&inside.as_ref().join("x"), true)? {
             Some(_) => Ok(()),
             None => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    /// Makes a link in a place where nothing is, with the directories it needs. What is there stays.
+    pub fn link(&self, inside: impl AsRef<Path>, target: &Path) -> io::Result<()> {
+        let Some((dir, name)) = self.way(inside.as_ref(), true)? else {
+            return Err(io::ErrorKind::NotADirectory.into());
+        };
+        match symlinkat(target, &dir, &name) {
+            Ok(()) | Err(Errno::EXIST) => Ok(()),
+            Err(errno) => Err(errno.into()),
         }
     }
 
@@ -328,6 +339,7 @@ mod tests {
         assert!(beneath.read("way/f", 100).unwrap().is_none() && beneath.kind("way/f").unwrap().is_none());
         beneath.remove("way/f").unwrap();
         assert!(beneath.write("way/g", b"x").unwrap_err().to_string().contains("`way` on the way is a link"));
+        assert!(beneath.link("way/g", &out).unwrap_err().to_string().contains("`way` on the way is a link"));
         assert!(beneath.read("link", 100).unwrap_err().to_string().contains("it is a link"));
         assert!(beneath.read("pipe", 100).unwrap_err().to_string().contains("it is a named pipe"));
         assert!(beneath.read("long", 4).is_err() && beneath.read("long", 5).unwrap().is_some());

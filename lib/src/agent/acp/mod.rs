@@ -200,18 +200,16 @@ impl AcpAgent {
         if let Some(route) = &self.route {
             return self.drive(route, job, turns, cancel).await;
         }
-        let (mut writes, mut variables) = (Vec::new(), Variables::new());
+        let mut variables = Variables::new();
         if let Some((preset, environment)) = &self.known {
             variables = preset.move_apart(environment, &job.home)?;
-            writes = [preset.kept_outside(environment, &job.home), preset.logins_in(environment)].concat();
         }
-        if job.sandbox.is_some() {
-            // What is not there cannot be opened to it. The files among them it makes beside the directories.
-            let missing = writes.iter().filter(|kept| kept.extension().is_none() && !kept.exists());
-            missing.for_each(|kept| drop(std::fs::create_dir_all(kept)));
-        }
-        // It speaks to its model by itself.
-        job.sandbox = job.sandbox.map(|bounds| Arc::new(bounds.with_network().with_write(writes)));
+        job.sandbox = job.sandbox.map(|bounds| {
+            let open = self.known.as_ref().map(|(preset, environment)| preset.open_outside(environment));
+            let writes = open.into_iter().flatten().chain([job.home.clone()]);
+            // It speaks to its model by itself.
+            Arc::new(bounds.with_network().with_write(writes))
+        });
         let ask = self.ask(&job);
         let command = self.command(job, variables, Vec::new());
         let talked = pipes::talk(&self.spawner, command, Client::new(ask), Told::Turns(turns), cancel).await;

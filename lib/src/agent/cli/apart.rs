@@ -2,20 +2,19 @@
 //! there could run another time, outside of every sandbox. They find their settings and their login by links.
 
 use std::ffi::OsString;
-use std::io::{Error, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt as _, symlink};
+use std::io::Error;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use super::preset::{Preset, place};
 use super::route::{self, Variables};
 use super::template::Values;
 use crate::agent::AgentError;
+use crate::beneath::Beneath;
 use crate::config::Environment;
 
-/// It lies in the home the session has for agents, beside what one behind the gateway has there.
-fn apart(home: &Path) -> PathBuf {
-    home.join("outside")
-}
+/// Its name in the home the session has for agents, beside what one behind the gateway has there.
+const OUTSIDE: &str = "outside";
 
 impl Preset {
     fn is_apart(&self) -> bool {
@@ -25,9 +24,20 @@ impl Preset {
     /// Where it keeps what it writes for itself outside the gateway. `home` is what the session has for agents.
     pub(in crate::agent) fn kept_outside(&self, environment: &Environment, home: &Path) -> Vec<PathBuf> {
         match self.is_apart() {
-            true => self.keeps.iter().map(|kept| apart(home).join(kept)).collect(),
+            true => self.keeps.iter().map(|kept| home.join(OUTSIDE).join(kept)).collect(),
             false => self.kept_in(environment),
         }
+    }
+
+    /// What must be opened to it outside the gateway, beside the home the session has for agents and all in it.
+    pub(in crate::agent) fn open_outside(&self, environment: &Environment) -> Vec<PathBuf> {
+        let kept = if self.is_apart() { Vec::new() } else { self.kept_in(environment) };
+        // Only what is there can be let through, and the agent could not make it. Without it the agent has no
+        // conversation to go on with, and works all the same. The files among them it makes beside the directories.
+        let missing = kept.iter().filter(|kept| kept.extension().is_none());
+        missing.for_each(|kept| drop(std::fs::create_dir_all(kept)));
+        // A login that is renewed must be written down, or the old one is all that is left, and is not valid.
+        [kept, self.logins_in(environment)].concat()
     }
 
     /// Makes the home it has outside the gateway, where that is not the user's, and gives the variables that lead there.
@@ -35,10 +45,10 @@ impl Preset {
         if !self.is_apart() {
             return Ok(Variables::new());
         }
-        let home = apart(home);
-        self.link(environment, &home).map_err(|error| {
+        self.link(environment, home).map_err(|error| {
             AgentError::Transient(format!("cannot make a home for `{}` in {}: {error}", self.program, home.display()))
         })?;
+        let home = home.join(OUTSIDE);
         let mut values = Values::default();
         values.set("home", Some(home.display().to_string()));
         let own = self.apart.env.iter().filter_map(|(name, value)| Some((name, values.fill(value)?)));
@@ -46,19 +56,18 @@ impl Preset {
         Ok(route::tools(environment, |below| below.starts_with(".cache")).into_iter().chain(own).collect())
     }
 
+    /// The agent can write in all of `home`, and may have been here before: what is there is left, what is made stays
+    /// below.
     fn link(&self, environment: &Environment, home: &Path) -> Result<(), Error> {
-        let make = |dir: &Path| std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-        make(home)?;
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home)?;
+        let (home, own) = (Beneath::at(home)?, Path::new(OUTSIDE));
+        home.make_directory(own)?;
         for below in &self.apart.links {
-            let link = home.join(below);
             let Some(target) = place(below, environment).filter(|target| target.exists()) else { continue };
-            link.parent().map_or(Ok(()), make)?;
-            match symlink(target, &link) {
-                // From before, or of the agent's own by now.
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                made => made?,
-            }
+            home.link(own.join(below), &target)?;
         }
+        // Without them it works all the same.
+        self.keeps.iter().for_each(|kept| drop(home.make_directory(own.join(kept))));
         Ok(())
     }
 }
@@ -86,6 +95,8 @@ mod tests {
         }
         assert!(!at("s/outside/.gemini/projects.json").exists());
         assert_eq!(gemini.kept_outside(&environment, &at("s"))[0], at("s/outside/.gemini/tmp"));
+        assert!(at("s/outside/.gemini/tmp").is_dir());
+        assert_eq!(gemini.open_outside(&environment), gemini.logins_in(&environment), "the rest lies in its home");
         let claude = Preset::of("claude").unwrap();
         assert_eq!(claude.move_apart(&environment, &at("t")).unwrap(), []);
         assert!(!at("t").exists());

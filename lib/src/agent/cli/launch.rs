@@ -178,14 +178,8 @@ impl CliAgent {
         Some(Arc::new(match endpoint {
             Some(endpoint) => sandbox.through(endpoint.port).with_write([job.home.clone()]),
             None => {
-                let kept = self.preset.kept_outside(&self.environment, &job.home);
-                // Only what is there can be let through, and the agent could not make it. Without it the agent has no
-                // conversation to go on with, and works all the same.
-                let missing = kept.iter().filter(|kept| kept.extension().is_none());
-                missing.for_each(|kept| drop(std::fs::create_dir_all(kept)));
-                // A login that is renewed must be written down, or the old one is all that is left, and is not valid.
-                let logins = self.preset.logins_in(&self.environment);
-                sandbox.with_network().with_write(kept.into_iter().chain(logins).chain([job.home.clone()]))
+                let open = self.preset.open_outside(&self.environment);
+                sandbox.with_network().with_write(open.into_iter().chain([job.home.clone()]))
             }
         }))
     }
