@@ -425,6 +425,67 @@ fn no_other_protocol_leads_past_the_closed_network() {
     assert_eq!(why.matches("PermissionError").count(), 3, "{why}");
 }
 
+/// Tries to change how the processes around it run, and itself: each line says what came of one way. `$1` is the
+/// supervisor.
+const OTHERS: &str = r#"
+import os, resource, sys
+guard = int(sys.argv[1])
+pleach = int(open(f"/proc/{guard}/stat").read().rsplit(")", 1)[1].split()[1])
+idle, least = os.sched_param(0), (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+def way(name, tried):
+    try: tried(); print(name, "done")
+    except PermissionError as error: print(name, "refused", error.errno)
+    except Exception as error: print(name, error)
+way("read", lambda: resource.prlimit(guard, resource.RLIMIT_NOFILE))
+way("nice", lambda: os.nice(1))
+way("own priority", lambda: os.setpriority(os.PRIO_PROCESS, 0, 5))
+way("own scheduler", lambda: os.sched_setscheduler(0, os.SCHED_BATCH, idle))
+way("own processors", lambda: os.sched_setaffinity(os.getpid(), os.sched_getaffinity(0)))
+way("own limit", lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)))
+for name, pid in ("guard", guard), ("pleach", pleach):
+    way(name + " files", lambda: resource.prlimit(pid, resource.RLIMIT_NOFILE, (0, 0) if name == "guard" else least))
+    way(name + " core", lambda: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)))
+    way(name + " priority", lambda: os.setpriority(os.PRIO_PROCESS, pid, 1))
+    way(name + " scheduler", lambda: os.sched_setscheduler(pid, os.SCHED_IDLE, idle))
+way("group", lambda: os.setpriority(os.PRIO_PGRP, guard, 1))
+way("user", lambda: os.setpriority(os.PRIO_USER, 54321, 1))
+"#;
+
+#[test]
+fn nothing_bound_changes_how_the_processes_around_it_run() {
+    let others: String = ["guard", "pleach"]
+        .map(|name| {
+            ["files", "core", "priority", "scheduler"].map(|what| format!("{name} {what} refused 1\n")).concat()
+        })
+        .concat();
+    let own = ["read", "nice", "own priority", "own scheduler", "own processors", "own limit"];
+    let expected = own.map(|own| format!("{own} done\n")).concat() + &others + "group refused 1\nuser refused 1";
+    if skip("nothing_bound_changes_how_the_processes_around_it_run", 4) {
+        return;
+    }
+    for run in [World::tool, World::agent, World::program] {
+        let world = World::new();
+        let script = world.env.write("others.py", OTHERS);
+        // A daemon that lives on if its guard can find nothing any more.
+        let command = format!(
+            "(setsid sh -c \"trap '' TERM HUP; echo > '$PWD/stays'; sleep 60\" > /dev/null 2>&1 < /dev/null &)\n\
+             for i in $(seq 1000); do test -e stays && break; sleep 0.01; done\n\
+             ulimit -n 100 && nice true && python3 {} $PPID > said 2> why; true",
+            script.display()
+        );
+        let ran = run(&world, &command).expect(0);
+        world.assert_untouched(&ran);
+        if world.env.committed("why").contains("python3: ") {
+            let _ = writeln!(
+                std::io::stderr(),
+                "SKIPPED nothing_bound_changes_how_the_processes_around_it_run: there is no python3 to try the ways with"
+            );
+            return;
+        }
+        assert_eq!(world.env.committed("said"), expected, "{}", world.env.committed("why"));
+    }
+}
+
 #[test]
 fn what_is_listed_can_be_written_and_what_is_not_listed_not_read() {
     if skip("what_is_listed_can_be_written_and_what_is_not_listed_not_read", 3) {

@@ -1,6 +1,11 @@
-//! What a command is kept from by a filter of its system calls where its connections are limited. Landlock looks at
-//! connections of TCP alone; whatever else carries data off the machine must not be made at all. Everything is refused
-//! with the error Landlock has.
+//! What a command is kept from by a filter of its system calls, which neither Landlock nor bubblewrap looks at.
+//!
+//! Always: to change how other processes run. Who may signal nobody outside could still take its guard's descriptors, or
+//! pleach's time, by limits and priorities that are set from afar. A command may do all that to itself. It is refused with
+//! the error the kernel has for processes of others.
+//!
+//! And where its connections are limited: Landlock looks at connections of TCP alone; whatever else carries data off the
+//! machine must not be made at all. That is refused with the error Landlock has.
 
 use std::fs::File;
 use std::io;
@@ -9,22 +14,22 @@ use std::io;
 #[cfg(target_os = "linux")]
 pub(super) fn available() -> bool {
     // A thread of its own is filtered, and ends with it.
-    std::thread::Builder::new().spawn(|| apply().is_ok()).is_ok_and(|tried| tried.join().unwrap_or_default())
+    std::thread::Builder::new().spawn(|| apply(true).is_ok()).is_ok_and(|tried| tried.join().unwrap_or_default())
 }
 
-/// Filters the system calls of this thread and of all it starts.
+/// Filters the system calls of this thread and of all it starts. `limited`: so are its connections.
 #[cfg(target_os = "linux")]
-pub(super) fn apply() -> io::Result<()> {
-    seccompiler::apply_filter(&linux::program()?).map_err(linux::failed)
+pub(super) fn apply(limited: bool) -> io::Result<()> {
+    seccompiler::apply_filter(&linux::program(limited)?).map_err(linux::failed)
 }
 
 /// The filter as a file that is open in programs that are started, for one that sets it itself.
 #[cfg(target_os = "linux")]
-pub(super) fn file() -> io::Result<File> {
+pub(super) fn file(limited: bool) -> io::Result<File> {
     use std::io::{Seek as _, Write as _};
 
     let mut file = File::from(rustix::fs::memfd_create("filter", rustix::fs::MemfdFlags::empty())?);
-    for seccompiler::sock_filter { code, jt, jf, k } in linux::program()? {
+    for seccompiler::sock_filter { code, jt, jf, k } in linux::program(limited)? {
         file.write_all(&code.to_ne_bytes())?;
         file.write_all(&[jt, jf])?;
         file.write_all(&k.to_ne_bytes())?;
@@ -39,12 +44,12 @@ pub(super) fn available() -> bool {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn apply() -> io::Result<()> {
+pub(super) fn apply(_limited: bool) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn file() -> io::Result<File> {
+pub(super) fn file(_limited: bool) -> io::Result<File> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
@@ -66,47 +71,124 @@ mod linux {
     #[cfg(target_arch = "x86_64")]
     const SHORT_POINTERS: u32 = 0x4000_0000;
 
+    /// All processes of a user, for the calls that set priorities.
+    const PRIO_USER: i32 = 2;
+    const IOPRIO_WHO_USER: i32 = 3;
+
     pub(super) fn failed(error: impl std::fmt::Display) -> io::Error {
         io::Error::other(format!("system calls cannot be filtered: {error}"))
     }
 
-    /// Refuses what is listed and lets everything else pass. Programs of another architecture than this one are ended:
-    /// their calls have other numbers, and one that gets nothing but errors may not even end by itself.
-    pub(super) fn program() -> io::Result<BpfProgram> {
-        let target = TargetArch::try_from(std::env::consts::ARCH).map_err(failed)?;
-        let refused = SeccompAction::Errno(libc::EACCES as u32);
-        let filter =
-            SeccompFilter::new(refused_calls().map_err(failed)?, SeccompAction::Allow, refused.clone(), target);
-        let program = BpfProgram::try_from(filter.map_err(failed)?).map_err(failed)?;
+    /// How many steps look at the architecture, the last of which ends a program of another one.
+    const ARCHITECTURE: usize = 3;
+
+    /// The numbers of the calls by which one process changes how another runs.
+    #[derive(Clone, Copy)]
+    struct Others {
+        prlimit: i64,
+        setpriority: i64,
+        sched_setscheduler: i64,
+        sched_setattr: i64,
+        ioprio_set: i64,
+    }
+
+    const OTHERS: Others = Others {
+        prlimit: libc::SYS_prlimit64,
+        setpriority: libc::SYS_setpriority,
+        sched_setscheduler: libc::SYS_sched_setscheduler,
+        sched_setattr: libc::SYS_sched_setattr,
+        ioprio_set: libc::SYS_ioprio_set,
+    };
+
+    /// The same for programs of the architecture with short words that runs here as well, if there is one.
+    #[cfg(target_arch = "x86_64")]
+    const SHORT_OTHERS: Option<Others> =
+        Some(Others { prlimit: 340, setpriority: 97, sched_setscheduler: 156, sched_setattr: 351, ioprio_set: 289 });
+    #[cfg(target_arch = "aarch64")]
+    const SHORT_OTHERS: Option<Others> =
+        Some(Others { prlimit: 369, setpriority: 97, sched_setscheduler: 156, sched_setattr: 380, ioprio_set: 314 });
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    const SHORT_OTHERS: Option<Others> = None;
+
+    /// Refuses what is listed and lets everything else pass. Where connections are limited, programs of another
+    /// architecture than this one are ended: their calls have other numbers, and one that gets nothing but errors may not
+    /// even end by itself.
+    pub(super) fn program(limited: bool) -> io::Result<BpfProgram> {
+        let mut program = compile(of_others(OTHERS), libc::EPERM)?;
         #[cfg(target_arch = "x86_64")]
-        let program = without_short_pointers(program, refused.into());
+        refuse_short_pointers(&mut program);
+        if limited {
+            // What was not refused goes on to the end, where the next one begins. None of its calls is in both.
+            program.pop();
+            program.extend(compile(of_connections(), libc::EACCES)?);
+        } else if let Some(others) = SHORT_OTHERS {
+            // Instead of being ended, another architecture has its own steps behind all these.
+            let away = u32::try_from(program.len() - ARCHITECTURE).map_err(failed)?;
+            program[ARCHITECTURE - 1] = step(libc::BPF_JMP | libc::BPF_JA, 0, away);
+            program.extend(compile(of_others(others), libc::EPERM)?.split_off(ARCHITECTURE));
+        }
         Ok(program)
     }
 
-    /// The same program, which refuses first what programs with short pointers call.
-    #[cfg(target_arch = "x86_64")]
-    fn without_short_pointers(mut program: BpfProgram, refused: u32) -> BpfProgram {
-        let step = |code: u32, jf: u8, k: u32| seccompiler::sock_filter { code: code as u16, jt: 0, jf, k };
-        let number = step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0);
-        let short = step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, SHORT_POINTERS);
-        let refuse = step(libc::BPF_RET | libc::BPF_K, 0, refused);
-        // After the three steps that look at the architecture.
-        program.splice(3..3, [number, short, refuse]);
-        program
+    type Rules = Vec<SeccompRule>;
+    type Calls = Result<BTreeMap<i64, Rules>, seccompiler::BackendError>;
+
+    /// The program that refuses these calls with an error.
+    fn compile(calls: Calls, error: i32) -> io::Result<BpfProgram> {
+        let target = TargetArch::try_from(std::env::consts::ARCH).map_err(failed)?;
+        let refused = SeccompAction::Errno(error.unsigned_abs());
+        let filter = SeccompFilter::new(calls.map_err(failed)?, SeccompAction::Allow, refused, target);
+        BpfProgram::try_from(filter.map_err(failed)?).map_err(failed)
     }
 
-    type Rules = Vec<SeccompRule>;
+    fn step(code: u32, jf: u8, k: u32) -> seccompiler::sock_filter {
+        seccompiler::sock_filter { code: code as u16, jt: 0, jf, k }
+    }
 
-    /// The calls that are refused, each with the arguments that make it so.
-    fn refused_calls() -> Result<BTreeMap<i64, Rules>, seccompiler::BackendError> {
-        let is = |argument: u8, value: i32| condition(argument, SeccompCmpOp::Eq, value);
-        let is_not = |argument: u8, value: i32| condition(argument, SeccompCmpOp::Ne, value);
+    /// Lets the program first refuse what programs with short pointers call.
+    #[cfg(target_arch = "x86_64")]
+    fn refuse_short_pointers(program: &mut BpfProgram) {
+        let number = step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0);
+        let short = step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 1, SHORT_POINTERS);
+        let refused = SeccompAction::Errno(libc::EACCES.unsigned_abs());
+        let refuse = step(libc::BPF_RET | libc::BPF_K, 0, refused.into());
+        program.splice(ARCHITECTURE..ARCHITECTURE, [number, short, refuse]);
+    }
+
+    fn is(argument: u8, value: i32) -> Condition {
+        condition(argument, SeccompCmpOp::Eq, value)
+    }
+
+    fn is_not(argument: u8, value: i32) -> Condition {
+        condition(argument, SeccompCmpOp::Ne, value)
+    }
+
+    fn rule(conditions: Vec<Condition>) -> Result<SeccompRule, seccompiler::BackendError> {
+        SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
+    }
+
+    /// The calls that change how another process runs: where they name one, or all of a user's. Which threads are its own
+    /// no filter can know, so what programs do to those, and what costs others little, stays: to choose processors. What
+    /// reaches into the memory or the descriptors of another is kept from those outside as debugging is.
+    fn of_others(calls: Others) -> Calls {
+        // To read limits is no harm. The new ones are behind a pointer, which is as wide as the machine has it.
+        let given = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0);
+        // A kind of processes, and which of that kind; none is the own.
+        let kinds = |user: i32| Ok(vec![rule(vec![is_not(1, 0)])?, rule(vec![is(0, user)])?]);
+        Ok(BTreeMap::from([
+            (calls.prlimit, vec![rule(vec![is_not(0, 0), given])?]),
+            (calls.setpriority, kinds(PRIO_USER)?),
+            (calls.ioprio_set, kinds(IOPRIO_WHO_USER)?),
+            // Nobody is raised without privileges. A thread that is given the usual way is none that starves.
+            (calls.sched_setscheduler, vec![rule(vec![is_not(0, 0), is_not(1, libc::SCHED_OTHER)])?]),
+            (calls.sched_setattr, vec![rule(vec![is_not(0, 0)])?]),
+        ]))
+    }
+
+    /// The calls by which connections are made past the limits, each with the arguments that make it so.
+    fn of_connections() -> Calls {
         let has = |argument: u8, bits: i32| condition(argument, SeccompCmpOp::MaskedEq(bits as u64), bits);
         let lacks = |argument: u8, bits: i32| condition(argument, SeccompCmpOp::MaskedEq(bits as u64), 0);
-        let rule = |conditions: Vec<Result<SeccompCondition, _>>| {
-            SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
-        };
-
         // Of the families that leave the machine only these two, and of them TCP alone. The others that stay speak to
         // processes here and to the kernel.
         let kept = [libc::AF_UNIX, libc::AF_NETLINK, libc::AF_INET, libc::AF_INET6];
@@ -135,12 +217,83 @@ mod linux {
         ]))
     }
 
+    type Condition = Result<SeccompCondition, seccompiler::BackendError>;
+
     /// The kernel takes these arguments as 32 bits, whatever the others are.
-    fn condition(
-        argument: u8,
-        operator: SeccompCmpOp,
-        value: i32,
-    ) -> Result<SeccompCondition, seccompiler::BackendError> {
+    fn condition(argument: u8, operator: SeccompCmpOp, value: i32) -> Condition {
         SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value as u64)
+    }
+}
+
+#[cfg(all(test, target_os = "linux", target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    const HERE: u32 = 0xc000_003e;
+    const SHORT_WORDS: u32 = 0x4000_0003;
+    const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
+    const ENDED: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+    const REFUSED: u32 = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    const NO_WAY_OUT: u32 = libc::SECCOMP_RET_ERRNO | libc::EACCES as u32;
+
+    /// What the kernel would answer to a call.
+    fn answer(limited: bool, arch: u32, call: u32, arguments: &[u64]) -> u32 {
+        let program = linux::program(limited).unwrap();
+        let mut data = [call.to_le_bytes(), arch.to_le_bytes(), [0; 4], [0; 4]].concat();
+        data.extend(arguments.iter().flat_map(|argument| argument.to_le_bytes()));
+        data.resize(64, 0);
+        let (mut at, mut word) = (0, 0);
+        loop {
+            let seccompiler::sock_filter { code, jt, jf, k } = program[at];
+            let code = u32::from(code);
+            at += 1;
+            let mut jump = |holds: bool| at += usize::from(if holds { jt } else { jf });
+            match (code & 0x07, code & 0xf0) {
+                (libc::BPF_LD, _) => word = u32::from_le_bytes(data[k as usize..][..4].try_into().unwrap()),
+                (libc::BPF_ALU, libc::BPF_AND) => word &= k,
+                (libc::BPF_JMP, libc::BPF_JA) => at += k as usize,
+                (libc::BPF_JMP, libc::BPF_JEQ) => jump(word == k),
+                (libc::BPF_JMP, libc::BPF_JGE) => jump(word >= k),
+                (libc::BPF_JMP, libc::BPF_JGT) => jump(word > k),
+                (libc::BPF_RET, _) => return k,
+                _ => panic!("what is {code:#x}?"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_changes_how_it_runs_itself_and_nobody_else() {
+        // The numbers of a call here and with short words.
+        let (prlimit, setpriority, scheduler) = ((302, 340), (141, 97), (144, 156));
+        let (attributes, ioprio, unlisted) = ((314, 351), (251, 289), (39, 20));
+        let table: [((u32, u32), &[u64], u32); 16] = [
+            (prlimit, &[0, 7, 0x1000, 0], ALLOWED),
+            (prlimit, &[5, 7, 0, 0x1000], ALLOWED),
+            (prlimit, &[5, 7, 0x1000, 0], REFUSED),
+            (prlimit, &[5, 7, 0x1_0000_0000, 0], REFUSED),
+            (prlimit, &[0xffff_ffff_0000_0000, 7, 0x1000, 0], ALLOWED),
+            (setpriority, &[0, 0, 19], ALLOWED),
+            (setpriority, &[1, 0, 19], ALLOWED),
+            (setpriority, &[0, 5, 19], REFUSED),
+            (setpriority, &[2, 0, 19], REFUSED),
+            (scheduler, &[0, 5], ALLOWED),
+            (scheduler, &[5, 0], ALLOWED),
+            (scheduler, &[5, 5], REFUSED),
+            (attributes, &[5], REFUSED),
+            (ioprio, &[1, 0], ALLOWED),
+            (ioprio, &[3, 0], REFUSED),
+            (unlisted, &[5, 5, 5], ALLOWED),
+        ];
+        for ((here, short), arguments, expected) in table {
+            for limited in [false, true] {
+                assert_eq!(answer(limited, HERE, here, arguments), expected, "{here} {arguments:?}");
+                assert_eq!(answer(limited, HERE, here | 0x4000_0000, arguments), NO_WAY_OUT, "{here} {arguments:?}");
+            }
+            assert_eq!(answer(false, SHORT_WORDS, short, arguments), expected, "{short} {arguments:?}");
+            assert_eq!(answer(true, SHORT_WORDS, short, arguments), ENDED, "{short} {arguments:?}");
+        }
+        let datagrams = [libc::AF_INET as u64, libc::SOCK_DGRAM as u64];
+        assert_eq!(answer(true, HERE, 41, &datagrams), NO_WAY_OUT);
+        assert_eq!(answer(false, HERE, 41, &datagrams), ALLOWED);
     }
 }

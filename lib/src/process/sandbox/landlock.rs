@@ -31,8 +31,8 @@ pub(super) fn spawn(
         restrict(sandbox, abi).map_err(NotStarted::Unbound)?;
         #[cfg(target_os = "linux")]
         super::privileges::give_up().map_err(NotStarted::Unbound)?;
-        if sandbox.limits_connections() {
-            super::filter::apply().map_err(NotStarted::Unbound)?;
+        if sandbox.by.filters {
+            super::filter::apply(sandbox.limits_connections()).map_err(NotStarted::Unbound)?;
         }
         command.spawn().map_err(NotStarted::Program)
     };

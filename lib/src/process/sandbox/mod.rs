@@ -2,8 +2,8 @@
 //! bound by the same, and nothing it does lifts it.
 //!
 //! The supervisor sets the bounds and is not bound itself: by Landlock, where the kernel has it, in the thread that
-//! starts the command, which costs no further process; else by bubblewrap, a program of its own. Where connections are
-//! limited, a filter of system calls refuses what neither looks at.
+//! starts the command, which costs no further process; else by bubblewrap, a program of its own. A filter of system calls
+//! refuses what neither looks at.
 
 mod bubblewrap;
 mod caches;
@@ -78,7 +78,7 @@ pub struct Availability {
     /// The program bubblewrap, if it is installed. That it is there does not say that it may be used:
     /// [`bubblewrap_works`] tries.
     pub bubblewrap: Option<PathBuf>,
-    /// Whether system calls can be filtered, without which no network is closed.
+    /// Whether system calls can be filtered, without which no network is closed and other processes can be slowed down.
     pub filters: bool,
 }
 
@@ -190,7 +190,8 @@ pub(super) fn spawn(
             // It makes devices of its own.
             let sandbox = &sound::only(sandbox, &[]);
             // It sets the filter itself, as it must make namespaces before.
-            let filter = sandbox.limits_connections().then(filter::file).transpose().map_err(NotStarted::Unbound)?;
+            let filter = sandbox.by.filters.then(|| filter::file(sandbox.limits_connections())).transpose();
+            let filter = filter.map_err(NotStarted::Unbound)?;
             let argv = bubblewrap::argv(program, sandbox, privileges::kept().as_deref(), filter.as_ref(), argv);
             let child = prepare(&argv).and_then(|mut command| command.spawn());
             child.map_err(NotStarted::Unbound)
