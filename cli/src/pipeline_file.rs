@@ -7,6 +7,7 @@ use std::path::Path;
 use pleach::config::{Config, ProviderName};
 use pleach::plan::lint::Known;
 use pleach::plan::{Inputs, files_named};
+use pleach::regular;
 use pleach::text::listed;
 
 use crate::exit::{Exit, Failure};
@@ -32,8 +33,7 @@ impl PipelineFile {
         })?;
         let dir = parent(path);
         let named = files_named(&source).into_iter();
-        let files =
-            named.filter_map(|file| fs::read_to_string(dir.join(&file)).ok().map(|text| (file, text))).collect();
+        let files = named.filter_map(|file| regular::read(&dir.join(&file)).ok().map(|text| (file, text))).collect();
         Ok(Self { name: name.display().to_string(), source, files })
     }
 

@@ -187,7 +187,7 @@ pub fn providers(settings: &Settings, config: &Config, spawner: &Spawner) -> Res
             Failure::new(Exit::Usage, format!("cannot use the script `{}`: {why}", file.display()))
                 .hint("docs/scripted-provider.md shows how a script is written")
         };
-        let text = std::fs::read_to_string(file).map_err(|error| unusable(error.to_string()))?;
+        let text = pleach::regular::read(file).map_err(|error| unusable(error.to_string()))?;
         Script::parse(&text).map_err(|error| unusable(error.to_string()))
     });
     Ok(Providers::new(config, &settings.environment, spawner, script.transpose()?))

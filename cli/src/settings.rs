@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pleach::config::{self, ConfigError, Environment, Layer, Level, Resolved};
 use pleach::redact::Redactor;
+use pleach::regular;
 
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
@@ -81,15 +82,17 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
         layers.push(Layer::file(level, file, text));
     };
     if let Some(file) = user_config(&environment)
-        && let Some(text) = read(&file)?
+        && let Some(text) = read(&file, regular::read)?
     {
         add(Level::User, file, text);
     }
     if let Some((file, text)) = find(&search.from, &[".arborist/config.json"])? {
         add(Level::Arborist, file, text);
     }
+    // What the user names may well be a pipe.
+    let named = |file: &Path| std::fs::read_to_string(file);
     let project = match &search.config {
-        Some(file) => Some((file.clone(), read(file)?.ok_or_else(|| no_such_file(file))?)),
+        Some(file) => Some((file.clone(), read(file, named)?.ok_or_else(|| no_such_file(file))?)),
         None => find(&search.from, &PROJECT_FILES)?,
     };
     let mut errors = Vec::new();
@@ -97,7 +100,7 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
     if let Some((file, text)) = project {
         let dotenv = file.with_file_name(".env");
         add(Level::Project, file, text);
-        if let Some(text) = read(&dotenv)? {
+        if let Some(text) = read(&dotenv, regular::read)? {
             match config::parse_dotenv(&text, &dotenv) {
                 Ok(entries) => variables = entries,
                 Err(mut wrong) => errors.append(&mut wrong),
@@ -152,7 +155,7 @@ fn find(dir: &Path, names: &[&str]) -> Result<Option<(PathBuf, String)>, Failure
     for above in dir.ancestors() {
         for name in names {
             let file = above.join(name);
-            if let Some(text) = read(&file)? {
+            if let Some(text) = read(&file, regular::read)? {
                 return Ok(Some((file, text)));
             }
         }
@@ -161,8 +164,8 @@ fn find(dir: &Path, names: &[&str]) -> Result<Option<(PathBuf, String)>, Failure
 }
 
 /// The text of a file, none when there is no such file.
-fn read(file: &Path) -> Result<Option<String>, Failure> {
-    match std::fs::read_to_string(file) {
+fn read(file: &Path, how: fn(&Path) -> std::io::Result<String>) -> Result<Option<String>, Failure> {
+    match how(file) {
         Ok(text) => Ok(Some(text)),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
         Err(error) if error.kind() == ErrorKind::IsADirectory => Ok(None),

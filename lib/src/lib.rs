@@ -20,6 +20,7 @@ pub mod process;
 pub mod progress;
 pub mod record;
 pub mod redact;
+pub mod regular;
 pub mod route;
 pub mod schedule;
 pub mod state;

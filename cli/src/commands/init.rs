@@ -8,6 +8,7 @@ use clap::Args;
 use pleach::config::{self, Environment, Layer, Level, ProviderName};
 use pleach::git::Repo;
 use pleach::process::Spawner;
+use pleach::regular;
 use serde_json::{Value, json};
 
 use crate::commands::Globals;
@@ -104,8 +105,14 @@ fn files(root: &Path) -> Result<Files, Failure> {
     let mut files = Files::new();
     for entry in std::fs::read_dir(root).map_err(unreadable)? {
         let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
-        let text = project::READ.contains(&name.as_str()).then(|| std::fs::read_to_string(root.join(&name)).ok());
-        files.insert(name, text.flatten().unwrap_or_default());
+        let text = match project::READ.contains(&name.as_str()) {
+            true => regular::read(&root.join(&name)).unwrap_or_else(|error| {
+                anstream::eprintln!("warning: `{name}` is not looked at: {error}");
+                String::new()
+            }),
+            false => String::new(),
+        };
+        files.insert(name, text);
     }
     Ok(files)
 }

@@ -46,7 +46,7 @@ pub fn find(asked: Option<&Path>, dir: &Path, repo: &Repo) -> Result<TreeFile, F
 /// Reads the tree of a file.
 pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
     let stamp = Stamp::of(place);
-    let text = fs::read_to_string(place).map_err(|error| {
+    let text = pleach::regular::read(place).map_err(|error| {
         Failure::new(Exit::Usage, format!("cannot read the tree `{}`", place.display()))
             .because(&error)
             .hint("give the path of a task-tree.json with --tree; `pleach build` makes one from markdown")

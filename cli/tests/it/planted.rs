@@ -334,3 +334,36 @@ fn a_link_in_an_agent_s_home_opens_nothing_to_it_and_leads_pleach_nowhere() {
         }
     }
 }
+
+#[test]
+fn a_pipe_among_the_files_of_a_project_is_not_waited_for() {
+    let files = [
+        ("Makefile", 0),
+        ("package.json", 0),
+        ("Cargo.toml", 0),
+        ("pyproject.toml", 0),
+        ("requirements.txt", 0),
+        ("go.mod", 0),
+        (".gitignore", 0),
+        ("pleach.yaml", 7),
+        ("orchestra.yaml", 7),
+        (".arborist/config.json", 7),
+        (".env", 7),
+    ];
+    for (file, code) in files {
+        let world = World::new();
+        if file == ".env" {
+            world.env.write("repo/pleach.yaml", "agent: simulation\n");
+        }
+        let pipe = world.env.repo_path().join(file);
+        fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+        world.env.program("mkfifo", &world.env.repo_path()).arg(&pipe).output().unwrap();
+        let commands: &[&[&str]] = if code == 0 { &[&["init", "-y"]] } else { &[&["config"], &["status"]] };
+        for command in commands {
+            let ran = world.pleach(command).expect(code);
+            let named = ran.stderr.contains(file) && ran.stderr.contains("a named pipe, not a file");
+            assert!(named, "{file}: {ran}");
+        }
+        world.pleach(&["doctor"]);
+    }
+}

@@ -7,7 +7,7 @@ use crate::repository::{code, files, quoted, read, root, sources, test_names};
 
 /// The modules of the library. Each may import from those before it and from no other. What comes before `clock` is
 /// pure: it does not even know what time it is.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 25] = [
     "text",
     "ids",
     "redact",
@@ -23,6 +23,7 @@ const ORDER: [&str; 24] = [
     "route",
     "clock",
     "beneath",
+    "regular",
     "process",
     "git",
     "record",
@@ -222,6 +223,7 @@ fn the_root_of_the_library_offers_these_modules() {
     pub mod progress;
     pub mod record;
     pub mod redact;
+    pub mod regular;
     pub mod route;
     pub mod schedule;
     pub mod state;
