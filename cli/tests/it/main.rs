@@ -21,6 +21,7 @@ mod matrix;
 mod mended;
 mod orchestra;
 mod planted;
+mod pretended;
 mod programs;
 mod providers;
 mod real_agents;

@@ -2,11 +2,11 @@
 //! without overwriting what is not committed there, the branch stays: the record has everything, and the branch comes
 //! after with the next move.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::{Error, Session};
-use crate::git::{self, LandError, Repo, SwapError};
+use crate::git::{self, LandError, SwapError};
 use crate::ids::{BranchName, CommitId};
 use crate::text::listed;
 use crate::workspace::{self, BranchNews, WorkingCopy, branch_ref};
@@ -128,7 +128,7 @@ impl Session {
             return Ok(());
         }
         let branch = self.branch().clone();
-        let Some(checkout) = self.checkout_of(&branch)? else {
+        let Some(checkout) = self.repo.checkouts_of(&branch)?.into_iter().next() else {
             let swapped = self.repo.swap(&branch_ref(&branch), Some(from), to, why);
             swapped.map_err(|error| match error {
                 SwapError::Stale { actual, .. } => moved(&branch, actual, from),
@@ -149,11 +149,6 @@ impl Session {
                 Ok(())
             }
         }
-    }
-
-    fn checkout_of(&self, branch: &BranchName) -> Result<Option<PathBuf>, Error> {
-        let name = self.started.branches.keys().next().expect("every session has a branch");
-        Ok(checkout_beside(&self.repo, branch, || self.copy_path(name))?)
     }
 
     fn stay_behind(&mut self, behind: Behind) {
@@ -181,22 +176,6 @@ impl Session {
     pub fn take_warnings(&mut self) -> Vec<String> {
         std::mem::take(&mut self.warnings)
     }
-}
-
-/// The checkout that has a branch and is not pleach's own working copy, where HEAD is detached again by itself.
-pub(super) fn checkout_beside(
-    repo: &Repo,
-    branch: &BranchName,
-    own: impl FnOnce() -> PathBuf,
-) -> Result<Option<PathBuf>, git::Error> {
-    let all = repo.checkouts_of(branch)?;
-    if all.is_empty() {
-        return Ok(None);
-    }
-    let own = own();
-    let own = own.canonicalize().unwrap_or(own);
-    let is_own = |path: &Path| path.canonicalize().is_ok_and(|path| path == own);
-    Ok(all.into_iter().find(|path| !is_own(path)))
 }
 
 fn moved(branch: &BranchName, now: Option<CommitId>, tip: CommitId) -> Error {

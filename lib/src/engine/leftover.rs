@@ -69,7 +69,7 @@ impl Session {
                 && !Lock::is_held(common, &worktree_lock_name(session))
         };
         let mut found = Vec::new();
-        for listed in Worktree::list(repo)?.into_iter().skip(1) {
+        for listed in Worktree::linked(repo)? {
             let Some(session) = session_of(&listed, places).filter(&gone) else { continue };
             let path = listed.path;
             found.push(match path.is_dir() {
@@ -133,7 +133,7 @@ fn remove_worktree(
     path: &Path,
     copied_in: &[RepoPath],
 ) -> Result<Option<String>, RemoveError> {
-    let listed = Worktree::list(repo)?.into_iter().find(|listed| listed.path == path);
+    let listed = Worktree::linked(repo)?.into_iter().find(|listed| listed.path == path);
     if let Some(why) = listed.as_ref().and_then(|listed| listed.locked.clone()) {
         return Err(RemoveError::WorktreeLocked { path: path.to_owned(), why });
     }
@@ -164,12 +164,13 @@ fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, RemoveError> {
     Ok(false)
 }
 
-/// The session a working copy was made for: `{base}/{session}/{name}`, with no branch checked out.
+/// The session a working copy was made for: `{base}/{session}/{name}`. Nobody but pleach makes some
+/// there, unless they check a branch out.
 fn session_of(listed: &Listed, places: &Places) -> Option<SessionId> {
     let above = listed.path.parent()?;
     let base = above.parent()?;
     let ours = places.worktrees.iter().any(|ours| same_place(ours, base));
-    above.file_name()?.to_str()?.parse().ok().filter(|_| ours && listed.branch.is_none())
+    above.file_name()?.to_str()?.parse().ok().filter(|_| ours && (listed.is_own || listed.branch.is_none()))
 }
 
 fn same_place(one: &Path, other: &Path) -> bool {
@@ -201,10 +202,11 @@ mod tests {
         let places = Places { state_dir: "/s".into(), worktrees: vec!["/base".into()], copied_in: Vec::new() };
         let listed = |path: &str, branch: Option<&str>| Listed {
             path: path.into(),
+            git_dir: PathBuf::new(),
             head: None,
             branch: branch.map(str::to_owned),
             locked: None,
-            prunable: None,
+            is_own: false,
         };
         assert!(session_of(&listed("/base/abcdefgh/main", None), &places).is_some());
         for (path, branch) in

@@ -9,7 +9,7 @@ use super::locks::Locks;
 use super::view::{Standing, Summary, session_worktrees};
 use super::{Error, RUN_DIR, Session};
 use crate::beneath;
-use crate::git::{self, Limits, Listed, Move, Repo, SwapError, TreeId, Worktree, Writer};
+use crate::git::{self, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, context_ref};
 use crate::text::shorten;
@@ -331,7 +331,7 @@ fn branch_state(
     let name = branch_ref(branch);
     let state = match repo.reference(&name)? {
         Some(at) => {
-            refuse_checked_out(repo, &summary.session, branch, &name)?;
+            refuse_checked_out(repo, branch)?;
             Some((branch.clone(), at, repo.is_ancestor(at, tip)?))
         }
         None => None,
@@ -371,11 +371,9 @@ fn has_lost_landed(repo: &Repo, summary: &Summary, branch: Option<&BranchState>)
     }
 }
 
-fn refuse_checked_out(repo: &Repo, id: &SessionId, branch: &BranchName, name: &str) -> Result<(), RemoveError> {
-    let own = session_worktrees(repo, id)?;
-    let elsewhere = |listed: &Listed| listed.branch.as_deref() == Some(name) && !own.contains(listed);
-    match Worktree::list(repo)?.into_iter().find(elsewhere) {
-        Some(listed) => Err(RemoveError::CheckedOut { branch: branch.clone(), path: listed.path }),
+fn refuse_checked_out(repo: &Repo, branch: &BranchName) -> Result<(), RemoveError> {
+    match repo.checkouts_of(branch)?.into_iter().next() {
+        Some(path) => Err(RemoveError::CheckedOut { branch: branch.clone(), path }),
         None => Ok(()),
     }
 }

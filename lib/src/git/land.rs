@@ -13,7 +13,7 @@ use super::open::Durability;
 use super::program::Finished;
 use super::refs::{SwapError, lock_path};
 use super::repo::Repo;
-use super::worktree::linked_git_dir;
+use super::worktree::{Worktree, git_dirs, linked_git_dir};
 use crate::beneath::{Beneath, FEW_LINES};
 use crate::ids::{BranchName, CommitId, RepoPath};
 
@@ -303,24 +303,17 @@ impl Landing<'_> {
     /// A rebase of the target, in any checkout. HEAD is detached meanwhile, and at its end the rebase expects the
     /// branch where it was.
     fn rebase(&self) -> Result<Option<String>, Error> {
-        let common = self.repo.common_dir();
-        let linked = common.join("worktrees");
-        let mut git_dirs = vec![common.to_owned()];
-        match std::fs::read_dir(&linked) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-            entries => {
-                for entry in entries.at("list", &linked)? {
-                    git_dirs.push(entry.at("list", &linked)?.path());
-                }
-            }
-        }
         const HOLDERS: [&str; 3] = ["rebase-merge/head-name", "rebase-apply/head-name", "rebase-merge/update-refs"];
-        // Some are agents' to write.
         let names_it = |dir: &Path, holder: &str| {
             let text = Beneath::at(dir).and_then(|dir| dir.read(holder, FEW_LINES)).ok().flatten();
             text.is_some_and(|text| text.split(|byte| *byte == b'\n').any(|line| line == self.name.as_bytes()))
         };
-        let is_rebased = git_dirs.iter().any(|dir| HOLDERS.iter().any(|holder| names_it(dir, holder)));
+        let has_it = |dir: &Path| HOLDERS.iter().any(|holder| names_it(dir, holder));
+        let mut is_rebased = has_it(self.repo.common_dir());
+        for git_dir in git_dirs(self.repo.common_dir())?.into_iter().filter(|dir| has_it(dir)) {
+            // What agents begin in their own is nobody's affair.
+            is_rebased |= !Worktree::is_own(self.repo, &git_dir)?;
+        }
         Ok(is_rebased
             .then(|| "a rebase of it is in progress; end it with `git rebase --continue` or `--abort`".to_owned()))
     }

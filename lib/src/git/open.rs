@@ -7,12 +7,11 @@ use std::sync::{Arc, Mutex};
 
 use gix::bstr::{BString, ByteSlice as _};
 
-use super::checkouts::Seen;
+use super::checkouts::Settings;
 use super::error::{Error, LibraryContext as _, Unsupported};
 use super::handles::Recent;
 use super::program::Program;
 use super::repo::Repo;
-use super::worktree::Listed;
 use crate::config::Environment;
 
 /// Whether writes are forced to disk before they count.
@@ -37,8 +36,8 @@ pub(super) struct Shared {
     pub version: String,
     /// The configuration all handles are opened with, as `key=value`.
     pub config: Vec<BString>,
-    /// The checkouts git knew of, and what that was read from.
-    pub checkouts: Mutex<Option<(Seen, Vec<Listed>)>>,
+    /// Whether the repository is bare, and by which settings.
+    pub is_bare: Mutex<Option<(Settings, bool)>>,
 }
 
 impl Repo {
@@ -70,7 +69,7 @@ impl Repo {
             program,
             version,
             config,
-            checkouts: Mutex::default(),
+            is_bare: Mutex::default(),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
         match repo.local().head().doing("read HEAD")?.id() {

@@ -1,7 +1,7 @@
 //! Where work on a task begins: in the session an earlier run left, or in a new one with what is there already.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::changed::unlooked_at;
@@ -9,8 +9,7 @@ use super::run::{Refusal, TaskPipeline, TreeRun, target_tip};
 use super::work::start_after;
 use super::{Error, GATE_PIPELINE, Note, Notes};
 use crate::clock;
-use crate::engine::branch::checkout_beside;
-use crate::engine::task::{TaskJob, TaskStart, code_of, shared_copy};
+use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Session, StartRequest};
 use crate::event::{AttemptStarted, TaskOf};
 use crate::git::{BlobId, CommitSpec, MergeError, Person, Repo, SwapError};
@@ -292,7 +291,7 @@ impl TreeRun<'_> {
         let mut laid = None;
         if !self.repo.is_ancestor(tip, base)? {
             // It would stay where it is, and so what is done now would be on no branch.
-            if let Some(checkout) = checkout_beside(&self.repo, &branch, || self.copy_path())? {
+            if let Some(checkout) = self.repo.checkouts_of(&branch)?.into_iter().next() {
                 return Err(begins_anew(task, branch, &checkout));
             }
             let kept = self.keep(task, tip)?;
@@ -344,12 +343,6 @@ impl TreeRun<'_> {
             return Err(begins_anew(task, on, &checkout));
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
-    }
-
-    /// Where the tasks are worked.
-    fn copy_path(&self) -> PathBuf {
-        let base = self.engine.worktree_base(&self.repo, &self.plan.repo_name);
-        base.join(shared_copy(&self.plan.target))
     }
 
     /// A commit with the files of an earlier budget on another base; none when they do not fit.

@@ -5,13 +5,13 @@ use crate::ids::SessionId;
 use crate::record::{self, History};
 use crate::text::listed;
 
-/// The working copies of a session that git knows of: `{base}/{session}/{name}`.
+/// The working copies of a session: `{base}/{session}/{name}`.
 pub fn session_worktrees(repo: &Repo, id: &SessionId) -> Result<Vec<Listed>, git::Error> {
     let of_session = |listed: &Listed| {
         let parent = listed.path.parent().and_then(|parent| parent.file_name());
-        parent.is_some_and(|name| name == id.as_str())
+        parent.is_some_and(|name| name == id.as_str()) && (listed.is_own || listed.is_tied())
     };
-    Ok(Worktree::list(repo)?.into_iter().filter(of_session).collect())
+    Ok(Worktree::linked(repo)?.into_iter().filter(of_session).collect())
 }
 
 /// A text that names no session, or more than one.

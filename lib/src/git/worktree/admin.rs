@@ -6,33 +6,20 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use super::Worktree;
-use super::bring::{Making, is_free};
+use super::bring::{Making, is_free, is_whole};
 use super::cache::Cache;
+use super::listed::{claimed, git_dirs};
+use super::note::Note;
 use super::odd;
 use super::restore::remove_directory;
 use super::rules::Rules;
 use crate::beneath::{self, Beneath, FEW_LINES};
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
-use crate::git::id::{TreeId, from_gix};
+use crate::git::id::TreeId;
 use crate::git::open::open_with;
 use crate::git::repo::{Repo, head_of};
 use crate::ids::CommitId;
-
-/// A worktree git knows of.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
-    /// Where its files are, or were.
-    pub path: PathBuf,
-    /// Where its HEAD is.
-    pub head: Option<CommitId>,
-    /// The full name of the branch it has checked out.
-    pub branch: Option<String>,
-    /// Why it is locked, if it is.
-    pub locked: Option<String>,
-    /// Why git would forget it, if it would: usually its files are gone.
-    pub prunable: Option<String>,
-}
 
 impl Worktree {
     /// Makes a new worktree at `path` with the files of `commit` and a detached HEAD.
@@ -63,9 +50,12 @@ impl Worktree {
         odd::clear_pipes(common)?;
         crash::point(Kind::HeadUpdate, When::Before);
         program.run(common, args)?.success()?;
+        // Nobody else has written to what git has just made.
+        let made = linked_git_dir(path)?.ok_or_else(|| Error::NotARepository { path: path.to_owned() })?;
+        Note::take(common, &made, &path.canonicalize().at("open the worktree", path)?)?;
         drop(alone);
         if !rules.is_empty() {
-            check_out_some(repo, path, rules)?;
+            check_out_some(repo, path, &made, rules)?;
         }
         crash::point(Kind::HeadUpdate, When::After);
         // Files and index are equally new, so git would read them all at every status until this is done once. It
@@ -137,12 +127,14 @@ impl Worktree {
 
     /// Removes a worktree with all its files, whatever state it is in. Save what is in it first.
     pub fn remove(repo: &Repo, path: &Path) -> Result<(), Error> {
-        let admin = admin_dir(repo, path)?;
+        let mut admin = admin_dir(repo, path)?;
         if path.symlink_metadata().is_ok() {
             remove_directory(path)?;
         }
-        if let Some(admin) = admin {
-            remove_directory(&admin)?;
+        while let Some(found) = admin {
+            remove_directory(&found)?;
+            Note::forget(repo.common_dir(), &found)?;
+            admin = admin_dir(repo, path)?;
         }
         Making::forget(path)
     }
@@ -151,13 +143,6 @@ impl Worktree {
     pub fn prune(repo: &Repo) -> Result<(), Error> {
         odd::clear_pipes(repo.common_dir())?;
         repo.shared.program.run(repo.common_dir(), ["worktree", "prune"])?.success().map(drop)
-    }
-
-    /// All worktrees git knows of, the main one first.
-    pub fn list(repo: &Repo) -> Result<Vec<Listed>, Error> {
-        odd::clear_pipes(repo.common_dir())?;
-        let list = repo.shared.program.run(repo.common_dir(), ["worktree", "list", "--porcelain", "-z"])?.success()?;
-        Ok(parse_list(&list))
     }
 }
 
@@ -176,9 +161,8 @@ fn one_at_a_time(common: &Path) -> Result<File, Error> {
 
 /// Checks out what the rules of a sparse checkout leave. The setting goes to this one command: the repository's own
 /// settings are the user's, and what is left out is known by the index from here on.
-fn check_out_some(repo: &Repo, path: &Path, rules: &[String]) -> Result<(), Error> {
-    let admin = admin_dir(repo, path)?.ok_or(Error::NotARepository { path: path.to_owned() })?;
-    Rules::begin(&admin, rules)?;
+fn check_out_some(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String]) -> Result<(), Error> {
+    Rules::begin(git_dir, rules)?;
     let settings = ["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false"];
     let args = settings.into_iter().chain(["read-tree", "-m", "-u", "HEAD"]);
     repo.shared.program.run(path, args)?.success().map(drop)
@@ -273,92 +257,35 @@ pub(super) fn own_git_dir(repo: &Repo, root: &Path) -> Result<PathBuf, Error> {
     match linked_git_dir(root)? {
         None => Err(Error::NotARepository { path: root.to_owned() }),
         Some(_) if is_main => Ok(link),
-        // The repository's own word was changed as well. What nobody else claims is the worktree's.
-        Some(named) if is_claimed_by_nobody(repo, &named) => Ok(named),
         Some(_) => Err(Error::LinkReplaced { path: root.to_owned() }),
     }
 }
 
-/// Whether a directory is one of those the repository keeps of its worktrees, and there is no other worktree it is for.
-fn is_claimed_by_nobody(repo: &Repo, git_dir: &Path) -> bool {
-    let above = git_dir.canonicalize().ok().and_then(|dir| Some(dir.parent()?.to_owned()));
-    let is_kept = above.is_some_and(|above| same_file(&above, &repo.common_dir().join("worktrees")));
-    let claim = beneath::read(&git_dir.join("gitdir"), FEW_LINES).ok().flatten();
-    let is_claimed = claim.is_some_and(|line| git_dir.join(path_of(&line)).exists());
-    is_kept && !is_claimed
-}
-
-/// The directory in which the repository keeps what belongs to the worktree at `path`.
-fn admin_dir(repo: &Repo, path: &Path) -> Result<Option<PathBuf>, Error> {
-    let all = repo.common_dir().join("worktrees");
-    let wanted = path.join(".git");
-    let entries = match std::fs::read_dir(&all) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        entries => entries.at("list", &all)?,
-    };
-    for entry in entries {
-        let admin = entry.at("list", &all)?.path();
-        let Ok(Some(link)) = beneath::read(&admin.join("gitdir"), FEW_LINES) else { continue };
-        let link = admin.join(path_of(&link));
-        let parents = (link.parent().map(Path::canonicalize), wanted.parent().map(Path::canonicalize));
-        if link == wanted || matches!(parents, (Some(Ok(a)), Some(Ok(b))) if a == b) {
-            return Ok(Some(admin));
+/// The directory in which the repository keeps what belongs to the worktree at `path`. Of pleach's own worktrees it knows
+/// by notes; what others say of theirs counts only where there is none, or where its worktree was moved away.
+pub(super) fn admin_dir(repo: &Repo, path: &Path) -> Result<Option<PathBuf>, Error> {
+    let common = repo.common_dir();
+    let is_there = |root: &Path| root == path || same_file(root, path);
+    let (mut noted, mut others) = (Vec::new(), Vec::new());
+    for git_dir in git_dirs(common)? {
+        match Note::of(common, &git_dir)? {
+            Some(note) if is_there(&note.root) => noted.push(git_dir),
+            Some(note) if note.root.symlink_metadata().is_ok() => {}
+            _ => others.push(git_dir),
         }
     }
-    Ok(None)
+    // Who was killed while one took the place of another has left both.
+    let whole = noted.iter().position(|git_dir| is_whole(git_dir)).unwrap_or_default();
+    let mut noted = noted.into_iter().skip(whole);
+    let claims = |git_dir: &PathBuf| claimed(git_dir).is_some_and(|root| is_there(&root));
+    Ok(noted.next().or_else(|| others.into_iter().find(claims)))
 }
 
-fn path_of(line: &[u8]) -> PathBuf {
+pub(super) fn path_of(line: &[u8]) -> PathBuf {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     PathBuf::from(std::ffi::OsString::from_vec(line.to_vec()))
 }
 
-fn same_file(one: &Path, two: &Path) -> bool {
+pub(super) fn same_file(one: &Path, two: &Path) -> bool {
     matches!((one.canonicalize(), two.canonicalize()), (Ok(one), Ok(two)) if one == two)
-}
-
-/// Blocks of `KEY [VALUE] NUL`, each closed by an empty entry.
-fn parse_list(list: &[u8]) -> Vec<Listed> {
-    let mut all: Vec<Listed> = Vec::new();
-    for line in list.split(|byte| *byte == 0).filter(|line| !line.is_empty()) {
-        let (key, value) = match line.iter().position(|byte| *byte == b' ') {
-            Some(end) => (&line[..end], &line[end + 1..]),
-            None => (line, &b""[..]),
-        };
-        let text = || String::from_utf8_lossy(value).into_owned();
-        match (key, all.last_mut()) {
-            (b"worktree", _) => all.push(Listed {
-                path: PathBuf::from(OsStr::from_bytes(value)),
-                head: None,
-                branch: None,
-                locked: None,
-                prunable: None,
-            }),
-            (b"HEAD", Some(last)) => last.head = gix::ObjectId::from_hex(value).ok().map(|id| from_gix(&id)),
-            (b"branch", Some(last)) => last.branch = Some(text()),
-            (b"locked", Some(last)) => last.locked = Some(text()),
-            (b"prunable", Some(last)) => last.prunable = Some(text()),
-            _ => {}
-        }
-    }
-    all
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_of_worktrees_are_read() {
-        let id = "0123456789abcdef0123456789abcdef01234567";
-        let list = format!(
-            "worktree /a b\0HEAD {id}\0branch refs/heads/main\0\0worktree /x\ny\0HEAD {id}\0detached\0locked\0prunable gone\0\0"
-        );
-        let all = parse_list(list.as_bytes());
-        assert_eq!(all.len(), 2);
-        assert_eq!((all[0].path.to_str(), all[0].branch.as_deref()), (Some("/a b"), Some("refs/heads/main")));
-        assert_eq!(all[1].path.to_str(), Some("/x\ny"));
-        assert_eq!(all[1].head, Some(id.parse().unwrap()));
-        assert_eq!((all[1].locked.as_deref(), all[1].prunable.as_deref()), (Some(""), Some("gone")));
-    }
 }

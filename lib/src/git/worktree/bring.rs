@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::Worktree;
 use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, tie};
+use super::note::Note;
 use super::restore::remove_directory;
 use crate::beneath::{self, Beneath, FEW_LINES};
 use crate::git::error::{Error, IoContext as _};
@@ -30,7 +31,11 @@ impl Worktree {
             found => found?,
         };
         match git_dir {
-            Some(git_dir) if is_whole(&git_dir) || !is_admin(repo, &git_dir) => Self::open(repo, path),
+            Some(git_dir) if is_whole(&git_dir) || !is_admin(repo, &git_dir) => {
+                let worktree = Self::open(repo, path)?;
+                worktree.note()?;
+                Ok(worktree)
+            }
             Some(git_dir) => mend(repo, path, Some(&git_dir), commit, rules),
             // Somebody may be at work there, for a repository that uses the same place.
             None if is_directory && is_another_s(path) => Err(Error::LinkReplaced { path: path.to_owned() }),
@@ -46,13 +51,22 @@ impl Worktree {
     }
 }
 
+impl Worktree {
+    /// Takes note of a worktree that is pleach's own where that was lost: it was moved, or brought back from a copy.
+    fn note(&self) -> Result<(), Error> {
+        let common = self.repo.common_dir();
+        let is_noted = Note::of(common, &self.git_dir)?.is_some_and(|note| note.root == self.root);
+        if self.is_agents && !is_noted { Note::take(common, &self.git_dir, &self.root) } else { Ok(()) }
+    }
+}
+
 /// Whether a worktree belongs to a repository that says so itself.
 fn is_another_s(path: &Path) -> bool {
     linked_git_dir(path).is_ok_and(|named| named.is_some_and(|named| leads_to(&named, path)))
 }
 
 /// Whether a git directory has what tells the files of its worktree apart.
-fn is_whole(git_dir: &Path) -> bool {
+pub(super) fn is_whole(git_dir: &Path) -> bool {
     has_head(git_dir) && git_dir.join("index").exists()
 }
 
@@ -77,8 +91,10 @@ fn mend(
         }
     }
     tie(repo, &root, &git_dir)?;
+    Note::take(repo.common_dir(), &git_dir, &root)?;
     if let Some(broken) = broken {
         remove_directory(broken)?;
+        Note::forget(repo.common_dir(), broken)?;
     }
     remove_directory(&other)?;
     Worktree::open(repo, path)

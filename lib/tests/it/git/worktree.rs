@@ -602,20 +602,54 @@ fn a_link_to_somebody_else_s_git_directory_is_not_followed() {
     let git = sandbox.path("repo/.git").canonicalize().unwrap();
     for (link, is_known) in [("", true), ("/worktrees/second", true), ("", false), ("/worktrees/second", false)] {
         fs::write(root.join(".git"), format!("gitdir: {}{link}\n", git.display())).unwrap();
-        if is_known {
-            let worktree = Worktree::open(&repo, &root).unwrap();
-            assert_eq!(worktree.git_dir(), Path::new(&own), "by what the repository knows");
-        } else {
+        if !is_known {
             // Its own git directory says nothing of it either.
             fs::write(Path::new(&own).join("gitdir"), "/nowhere/.git\n").unwrap();
-            assert!(matches!(Worktree::open(&repo, &root), Err(Error::LinkReplaced { .. })), "{link}");
         }
+        let worktree = Worktree::open(&repo, &root).unwrap();
+        assert_eq!(worktree.git_dir(), Path::new(&own), "by what pleach knows");
         assert_eq!(sandbox.git("repo", &["symbolic-ref", "HEAD"]), "refs/heads/main");
         let second = fs::read_to_string(git.join("worktrees/second/gitdir")).unwrap();
         assert_eq!(second.trim_end(), sandbox.path("second/.git").canonicalize().unwrap().to_str().unwrap());
     }
-    fs::write(root.join(".git"), format!("gitdir: {own}\n")).unwrap();
-    assert_eq!(Worktree::open(&repo, &root).unwrap().git_dir(), Path::new(&own), "nobody else claims it");
+}
+
+#[test]
+fn what_the_git_directory_of_a_worktree_says_makes_it_nobody_s_checkout() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let worktree = sandbox.worktree(&repo);
+    let (root, own) = (worktree.root().to_owned(), worktree.git_dir().to_owned());
+    for name in ["second", "one"] {
+        sandbox.git("repo", &["branch", name]);
+    }
+    sandbox.git("repo", &["worktree", "add", "-q", "../second", "second"]);
+    sandbox.git("repo", &["worktree", "add", "-q", "../one", "one"]);
+    let place = |name: &str| sandbox.path(name).canonicalize().unwrap();
+    let on = |name: &str| repo.checkouts_of(&pleach::ids::BranchName::new(name).unwrap()).unwrap();
+    let fake = root.join("fake");
+    fs::create_dir(&fake).unwrap();
+    fs::write(fake.join(".git"), format!("gitdir: {}\n", own.display())).unwrap();
+    for claims in [root.join(".git"), fake.join(".git"), place("repo").join(".git"), place("second").join(".git")] {
+        fs::write(own.join("gitdir"), format!("{}\n", claims.display())).unwrap();
+        for branch in ["main", "second", "one"] {
+            fs::write(own.join("HEAD"), format!("ref: refs/heads/{branch}\n")).unwrap();
+            let checkout = if branch == "main" { "repo" } else { branch };
+            assert_eq!(on(branch), [place(checkout)], "{branch}, {}", claims.display());
+        }
+        let listed = Worktree::linked(&repo).unwrap().into_iter().filter(|listed| listed.is_own);
+        assert_eq!(listed.map(|listed| listed.path).collect::<Vec<_>>(), std::slice::from_ref(&root));
+    }
+    // A worktree whose files belong elsewhere is none.
+    fs::write(place("second").join(".git"), format!("gitdir: {}\n", place("repo/.git").display())).unwrap();
+    assert_eq!(on("second"), [] as [PathBuf; 0]);
+    // The user's own may have the name of one of pleach's that is gone.
+    sandbox.git("repo", &["worktree", "remove", "--force", place("one").to_str().unwrap()]);
+    let name = own.file_name().unwrap().to_str().unwrap();
+    fs::remove_dir_all(&own).unwrap();
+    sandbox.git("repo", &["worktree", "add", "-q", &format!("../{name}"), "one"]);
+    assert!(own.exists(), "it has its name");
+    assert_eq!(on("one"), [place(name)]);
 }
 
 #[test]

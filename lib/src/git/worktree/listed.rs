@@ -1,0 +1,147 @@
+//! The worktrees there are. Read here and not by git, which believes whatever an agent has written into the git directory
+//! of its own.
+
+use std::path::{Path, PathBuf};
+
+use super::Worktree;
+use super::admin::{linked_git_dir, path_of, same_file};
+use super::note::Note;
+use crate::beneath::{self, FEW_LINES};
+use crate::git::error::{Error, IoContext as _};
+use crate::git::id::from_gix;
+use crate::git::repo::Repo;
+use crate::ids::CommitId;
+
+/// A worktree of the repository.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listed {
+    /// Where its files are, or were.
+    pub path: PathBuf,
+    /// Where git keeps what belongs to it alone.
+    pub git_dir: PathBuf,
+    /// The commit its HEAD is at.
+    pub head: Option<CommitId>,
+    /// The full name of the branch its HEAD names.
+    pub branch: Option<String>,
+    /// Why it is locked, if it is.
+    pub locked: Option<String>,
+    /// It was made by pleach for agents. They can write all that is said of it here but for its path.
+    pub is_own: bool,
+}
+
+impl Listed {
+    /// Whether its files and the repository say of each other that they belong together.
+    pub fn is_tied(&self) -> bool {
+        let named = linked_git_dir(&self.path).ok().flatten();
+        named.is_some_and(|named| same_file(&named, &self.git_dir))
+    }
+}
+
+impl Worktree {
+    /// All worktrees, the main one first.
+    pub fn list(repo: &Repo) -> Result<Vec<Listed>, Error> {
+        let mut all = vec![main(repo)?];
+        all.extend(Self::linked(repo)?);
+        Ok(all)
+    }
+
+    /// All but the main one, by the names the repository has for them.
+    pub fn linked(repo: &Repo) -> Result<Vec<Listed>, Error> {
+        let all = git_dirs(repo.common_dir())?.into_iter();
+        all.filter_map(|git_dir| linked_at(repo, git_dir).transpose()).collect()
+    }
+
+    /// Those of which this is the branch their HEAD names.
+    pub(in crate::git) fn list_on(repo: &Repo, branch: &str) -> Result<Vec<Listed>, Error> {
+        let is_on = |git_dir: &Path| Stands::of(git_dir).is_some_and(|at| at == Stands::On(branch.to_owned()));
+        let common = repo.common_dir();
+        // Mostly none does, and nothing else is looked at.
+        let mut all = if is_on(common) { vec![main(repo)?] } else { Vec::new() };
+        let linked = git_dirs(common)?.into_iter().filter(|git_dir| is_on(git_dir));
+        for found in linked.map(|git_dir| linked_at(repo, git_dir)) {
+            all.extend(found?);
+        }
+        Ok(all)
+    }
+
+    /// Whether a worktree's git directory is of one that was made by pleach for agents.
+    pub(in crate::git) fn is_own(repo: &Repo, git_dir: &Path) -> Result<bool, Error> {
+        Ok(Note::of(repo.common_dir(), git_dir)?.is_some())
+    }
+}
+
+/// What the repository knows of one worktree; none if it is none.
+fn linked_at(repo: &Repo, git_dir: PathBuf) -> Result<Option<Listed>, Error> {
+    let (path, is_own) = match Note::of(repo.common_dir(), &git_dir)? {
+        Some(note) => (note.root, true),
+        None => match claimed(&git_dir) {
+            Some(path) => (path, false),
+            None => return Ok(None),
+        },
+    };
+    let (head, branch) = read_head(repo, &git_dir);
+    let reason = beneath::read(&git_dir.join("locked"), FEW_LINES).ok().flatten();
+    let locked = reason.map(|reason| String::from_utf8_lossy(&reason).trim_end().to_owned());
+    Ok(Some(Listed { path, git_dir, head, branch, locked, is_own }))
+}
+
+/// The directories the repository keeps of its worktrees, in order.
+pub(in crate::git) fn git_dirs(common: &Path) -> Result<Vec<PathBuf>, Error> {
+    let all = common.join("worktrees");
+    let entries = match std::fs::read_dir(&all) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.at("list", &all)?,
+    };
+    let mut found = entries.map(|entry| Ok(entry.at("list", &all)?.path())).collect::<Result<Vec<_>, Error>>()?;
+    found.sort();
+    Ok(found)
+}
+
+/// Where the files of a worktree are, as its git directory has it.
+pub(super) fn claimed(git_dir: &Path) -> Option<PathBuf> {
+    let line = beneath::read(&git_dir.join("gitdir"), FEW_LINES).ok().flatten()?;
+    git_dir.join(path_of(&line)).parent().map(Path::to_owned)
+}
+
+/// A bare repository has no files, and so no branch is checked out.
+fn main(repo: &Repo) -> Result<Listed, Error> {
+    let common = repo.common_dir();
+    let above = common.parent().filter(|_| common.ends_with(".git"));
+    let (head, branch) = read_head(repo, common);
+    let branch = match branch {
+        Some(branch) if !repo.has_no_files()? => Some(branch),
+        _ => None,
+    };
+    let path = above.unwrap_or(common).to_owned();
+    Ok(Listed { path, git_dir: common.to_owned(), head, branch, locked: None, is_own: false })
+}
+
+fn read_head(repo: &Repo, git_dir: &Path) -> (Option<CommitId>, Option<String>) {
+    match Stands::of(git_dir) {
+        Some(Stands::On(branch)) => (repo.reference(&branch).ok().flatten(), Some(branch)),
+        Some(Stands::At(commit)) => (Some(commit), None),
+        None => (None, None),
+    }
+}
+
+/// What a HEAD says.
+#[derive(PartialEq)]
+enum Stands {
+    On(String),
+    At(CommitId),
+}
+
+impl Stands {
+    fn of(git_dir: &Path) -> Option<Self> {
+        let head = git_dir.join("HEAD");
+        // In its oldest form it is a link to the branch.
+        if let Ok(target) = std::fs::read_link(&head) {
+            return Some(Self::On(target.to_string_lossy().into_owned()));
+        }
+        let text = beneath::read(&head, FEW_LINES).ok().flatten()?;
+        match text.strip_prefix(b"ref:") {
+            Some(name) => Some(Self::On(String::from_utf8_lossy(name.trim_ascii()).into_owned())),
+            None => gix::ObjectId::from_hex(text.trim_ascii_end()).ok().map(|id| Self::At(from_gix(&id))),
+        }
+    }
+}
