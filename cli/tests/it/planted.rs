@@ -101,6 +101,28 @@ fn a_link_in_the_worktree_s_git_directory_leads_nowhere() {
 }
 
 #[test]
+fn a_head_that_names_nothing_is_put_back() {
+    for plant in [
+        ": > $G/HEAD",
+        "echo 'ref: refs/heads/../../x' > $G/HEAD",
+        "echo 'ref: x y' > $G/HEAD",
+        "echo 1111111111111111111111111111111111111111 > $G/HEAD",
+        "git rev-parse HEAD^{tree} > $G/HEAD",
+        "head -c 300 /dev/urandom > $G/HEAD",
+        "mkdir -p $G/refs/worktree; echo x > $G/refs/worktree/x; echo 'ref: refs/worktree/x' > $G/HEAD",
+    ] {
+        let world = World::new();
+        let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
+        world.assert_untouched(&ran);
+        assert!(ran.stdout.contains("/HEAD (it named no commit)"), "{plant}: what was planted is named: {ran}");
+        assert_eq!(world.env.committed("one"), "1", "{plant}");
+        let (worktree, branch) = (world.env.worktree(), world.env.branch());
+        assert_eq!(world.env.git_in(&worktree, &["rev-parse", "HEAD"]), world.env.git(&["rev-parse", &branch]));
+        assert_eq!(world.env.git_in(&worktree, &["status", "--porcelain"]), "", "{plant}");
+    }
+}
+
+#[test]
 fn a_link_in_the_worktree_is_not_written_through() {
     let world = World::new();
     world.env.write("repo/proj/bisect/notes", "theirs\n");
@@ -233,6 +255,9 @@ fn what_a_killed_run_has_left_planted_keeps_nobody_from_going_on() {
     for plant in [
         "rm $G/gitdir; mkfifo $G/gitdir",
         "rm $G/HEAD; mkfifo $G/HEAD",
+        ": > $G/HEAD",
+        "echo 'ref: refs/heads/../../x' > $G/HEAD",
+        "echo 1111111111111111111111111111111111111111 > $G/HEAD",
         "mkfifo .gitignore; rm .git; mkfifo .git",
         DEEP,
     ] {

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use super::Worktree;
 use super::bring::{Making, is_free, is_whole};
 use super::cache::Cache;
+use super::head::{nonsense, standing};
 use super::listed::{claimed, git_dirs};
 use super::note::Note;
 use super::odd;
@@ -18,7 +19,7 @@ use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
 use crate::git::open::open_with;
-use crate::git::repo::{Repo, head_of};
+use crate::git::repo::{Head, Repo};
 use crate::ids::CommitId;
 
 impl Worktree {
@@ -78,7 +79,7 @@ impl Worktree {
             found => found.at("open the git directory", &git_dir)?,
         };
         let is_agents = is_admin(repo, &git_dir) && !repo.workdir().is_some_and(|own| same_file(own, &root));
-        let cleared = if is_agents { odd::clear(&git_dir)? } else { Vec::new() };
+        let mut cleared = if is_agents { odd::clear(&git_dir)? } else { Vec::new() };
         tie(repo, &root, &git_dir)?;
         put_head(repo, &git_dir)?;
         let handle = open_with(&git_dir, repo.shared.config.clone())?;
@@ -89,10 +90,15 @@ impl Worktree {
             handle.set_workdir(root.clone()).doing("open the worktree")?;
         }
         if same_file(handle.common_dir(), repo.common_dir()) {
-            let head = match head_of(&handle) {
+            let head = match standing(&handle) {
+                Ok(Some(head)) => head,
                 // An agent was about to begin a history of its own.
-                Err(Error::NoSuchRevision { .. }) => repo.head()?,
-                head => head?,
+                Ok(None) => repo.head()?,
+                Err(_) if is_agents => {
+                    cleared.push(nonsense(&git_dir.join("HEAD")));
+                    write_head(repo, &git_dir)?
+                }
+                Err(error) => return Err(error),
             };
             let mut worktree = Self {
                 repo: repo.clone(),
@@ -208,16 +214,18 @@ pub(super) fn leads_to(git_dir: &Path, root: &Path) -> bool {
     found == root.join(".git") || git_dir.join(found).parent().is_some_and(|above| same_file(above, root))
 }
 
-/// Gives a worktree whose HEAD is gone or says nothing one that stands where the repository's own does, so that it can be opened.
+/// Gives a worktree whose HEAD is gone or says nothing another one, so that it can be opened.
 fn put_head(repo: &Repo, git_dir: &Path) -> Result<(), Error> {
-    let head = git_dir.join("HEAD");
-    match has_head(git_dir) {
-        true => Ok(()),
-        false => {
-            let line = format!("{}\n", repo.head()?.commit);
-            Beneath::at(git_dir).and_then(|dir| dir.write("HEAD", line.as_bytes())).at("write", &head)
-        }
-    }
+    if has_head(git_dir) { Ok(()) } else { write_head(repo, git_dir).map(drop) }
+}
+
+/// Writes a HEAD that stands where the repository's own does.
+fn write_head(repo: &Repo, git_dir: &Path) -> Result<Head, Error> {
+    let head = Head { branch: None, ..repo.head()? };
+    let line = format!("{}\n", head.commit);
+    let written = Beneath::at(git_dir).and_then(|dir| dir.write("HEAD", line.as_bytes()));
+    written.at("write", &git_dir.join("HEAD"))?;
+    Ok(head)
 }
 
 /// Whether a git directory has a HEAD of the form git gives it.

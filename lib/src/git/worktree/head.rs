@@ -1,6 +1,7 @@
 //! HEAD and index of a worktree: where the agent put them, and bringing them to where they belong.
 
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
 
 use gix::refs::Target;
 use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
@@ -42,6 +43,24 @@ const STATE: [&str; 18] = [
 /// The same, as directories.
 const STATE_DIRECTORIES: [&str; 5] = ["rebase-apply", "rebase-merge", "sequencer", "refs/bisect", "refs/rewritten"];
 
+/// Where a HEAD is that an agent can write to; none if at no commit yet. An error means that it names no commit there is,
+/// and nothing that could come to be one.
+pub(super) fn standing(handle: &gix::Repository) -> Result<Option<Head>, Error> {
+    match head_of(handle) {
+        Err(Error::NoSuchRevision { .. }) => Ok(None),
+        head => {
+            let head = head?;
+            handle.find_commit(to_gix(head.commit)).doing("read the commit of HEAD")?;
+            Ok(Some(head))
+        }
+    }
+}
+
+/// How a HEAD is named that had to be put back.
+pub(super) fn nonsense(head: &Path) -> String {
+    format!("{} (it named no commit)", head.display())
+}
+
 impl Worktree {
     /// Where the agent's HEAD is, none if it names no commit (an orphan branch) or is gone. A branch means that the agent
     /// checked one out.
@@ -50,11 +69,21 @@ impl Worktree {
         if !self.git_dir.join("HEAD").exists() {
             return Ok(None);
         }
-        match head_of(&self.handle) {
-            Ok(head) => Ok(Some(head)),
-            Err(Error::NoSuchRevision { .. }) => Ok(None),
-            Err(error) => Err(error),
+        match standing(&self.handle) {
+            // Somebody is at it right now. The next look removes it, and names it.
+            Err(_) if self.is_agents => Ok(None),
+            head => head,
         }
+    }
+
+    /// Removes a HEAD that names nothing a HEAD can, and says which. It comes back with the next commit it belongs to.
+    pub(super) fn clear_head(&self) -> Result<Option<String>, Error> {
+        let head = self.git_dir.join("HEAD");
+        if !head.exists() || standing(&self.handle).is_ok() {
+            return Ok(None);
+        }
+        Beneath::at(&self.git_dir).and_then(|dir| dir.remove("HEAD")).at("remove", &head)?;
+        Ok(Some(nonsense(&head)))
     }
 
     /// Brings HEAD and index to `commit`, at the end of a node. The files are not touched: they are the commit's.

@@ -26,7 +26,9 @@ impl Worktree {
     /// mind what it was.
     pub(super) fn clear_odd(&self) -> Result<(), Error> {
         if self.is_agents {
-            self.cleared.borrow_mut().extend(clear(&self.git_dir)?);
+            let mut cleared = self.cleared.borrow_mut();
+            cleared.extend(clear(&self.git_dir)?);
+            cleared.extend(self.clear_head()?);
         }
         Ok(())
     }
