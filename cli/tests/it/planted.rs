@@ -123,6 +123,46 @@ fn a_head_that_names_nothing_is_put_back() {
 }
 
 #[test]
+fn settings_of_the_worktree_s_own_are_put_back() {
+    for (own, plant) in [
+        (false, "printf '[core]\\n fsmonitor = touch ran; false\\n' > $G/config.worktree"),
+        (true, "printf '[core]\\n fsmonitor = touch ran; false\\n' > $G/config.worktree"),
+        (true, "rm $G/config.worktree"),
+        (true, "ln -sf ~/mine $G/config.worktree"),
+    ] {
+        for is_killed in [false, true] {
+            let world = World::new();
+            world.env.git(&["config", "extensions.worktreeConfig", "true"]);
+            if own {
+                world.env.git(&["config", "--worktree", "x.y", "mine"]);
+            }
+            let before = Checkout::of(&world.env, &world.env.repo_path());
+            let ran = if is_killed {
+                world.env.unbound();
+                let then = "kill -9 $(cat ~/pid); exec sleep 60";
+                let command = format!("{G}; test -e ~/again && exit 0; touch ~/again; {plant}; {then}");
+                world.env.write("planted.dot", graph("planted", &(tool("work", &command) + "start -> work -> exit")));
+                let line = format!("echo $$ > ~/pid; exec '{}' run ../planted.dot -y", env!("CARGO_BIN_EXE_pleach"));
+                world.env.program("bash", &world.env.repo_path()).args(["-c", &line]).output().unwrap();
+                world.pleach(&["resume", &world.env.session(), "-y"]).expect(0)
+            } else {
+                world.tool(&format!("{plant}; echo 1 > one")).expect(1)
+            };
+            before.assert_unchanged(&world.env, &world.env.repo_path());
+            let said = if is_killed { &ran.stderr } else { &ran.stdout };
+            assert!(said.contains("worktrees/main/config.worktree"), "{plant}: it is named: {ran}");
+            let worktree = world.env.worktree();
+            assert_eq!(world.env.git_in(&worktree, &["status", "--porcelain"]), "", "{plant}: {ran}");
+            let settings = world.env.repo_path().join(".git/worktrees/main/config.worktree");
+            assert_eq!(settings.exists(), own, "{plant}: {ran}");
+            if own {
+                assert_eq!(world.env.git_in(&worktree, &["config", "x.y"]), "mine");
+            }
+        }
+    }
+}
+
+#[test]
 fn a_link_in_the_worktree_is_not_written_through() {
     let world = World::new();
     world.env.write("repo/proj/bisect/notes", "theirs\n");

@@ -147,6 +147,12 @@ impl Session {
         let rules = self.engine.worktrees.left_out();
         let mut worktree =
             tokio::task::block_in_place(|| Worktree::bring(&self.repo, &path, at.base, &rules, belongs))?;
+        let odd = worktree.take_cleared();
+        if !odd.is_empty() {
+            let odd = listed(odd, NAMED);
+            self.warnings
+                .push(format!("changed where no agent should write before this run, and put back or removed: {odd}"));
+        }
         worktree.exclude(&self.engine.worktrees.never_commit());
         let is_set_up = Worktree::is_set_up(worktree.git_dir());
         let carries = self.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);

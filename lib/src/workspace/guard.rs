@@ -20,7 +20,7 @@ const LOOKUPS: [&str; 3] =
     ["objects/info/commit-graph", "objects/info/commit-graphs/commit-graph-chain", "objects/pack/multi-pack-index"];
 
 /// The same, in the directory git keeps of a working copy alone.
-const OWN_CONTROL_FILES: [&str; 3] = ["commondir", "config.worktree", "gitdir"];
+const OWN_CONTROL_FILES: [&str; 2] = ["commondir", "gitdir"];
 
 /// What one of these has at most: settings of git's are the longest.
 const LONGEST: u64 = 16 * 1024 * 1024;
@@ -42,7 +42,7 @@ pub struct Guard {
     refs: BTreeMap<String, CommitId>,
     checkout: BTreeMap<RepoPath, String>,
     lookups: BTreeMap<&'static str, String>,
-    /// What had no place in the git directory of the copy, and was removed since the look before.
+    /// What had no place in the git directory of the copy, and was removed or put back since the look before.
     odd: Vec<String>,
 }
 

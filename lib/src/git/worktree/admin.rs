@@ -80,6 +80,10 @@ impl Worktree {
         };
         let is_agents = is_admin(repo, &git_dir) && !repo.workdir().is_some_and(|own| same_file(own, &root));
         let mut cleared = if is_agents { odd::clear(&git_dir)? } else { Vec::new() };
+        let note = if is_agents { Note::of(repo.common_dir(), &git_dir)? } else { None };
+        if let Some(note) = &note {
+            cleared.extend(note.put_settings_back(&git_dir)?);
+        }
         tie(repo, &root, &git_dir)?;
         put_head(repo, &git_dir)?;
         let handle = open_with(&git_dir, repo.shared.config.clone())?;
@@ -113,6 +117,7 @@ impl Worktree {
                 put_aside: Vec::new(),
                 rules: Rules::default(),
                 is_agents,
+                note,
                 cleared: cleared.into(),
             };
             worktree.load(worktree.tree)?;

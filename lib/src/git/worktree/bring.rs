@@ -32,7 +32,7 @@ impl Worktree {
         };
         match git_dir {
             Some(git_dir) if is_whole(&git_dir) || !is_admin(repo, &git_dir) => {
-                let worktree = Self::open(repo, path)?;
+                let mut worktree = Self::open(repo, path)?;
                 worktree.note()?;
                 Ok(worktree)
             }
@@ -53,10 +53,21 @@ impl Worktree {
 
 impl Worktree {
     /// Takes note of a worktree that is pleach's own where that was lost: it was moved, or brought back from a copy.
-    fn note(&self) -> Result<(), Error> {
+    fn note(&mut self) -> Result<(), Error> {
         let common = self.repo.common_dir();
-        let is_noted = Note::of(common, &self.git_dir)?.is_some_and(|note| note.root == self.root);
-        if self.is_agents && !is_noted { Note::take(common, &self.git_dir, &self.root) } else { Ok(()) }
+        match &mut self.note {
+            Some(note) if note.root == self.root => return Ok(()),
+            Some(note) => {
+                note.root.clone_from(&self.root);
+                note.write(common, &self.git_dir)?;
+            }
+            None if self.is_agents => {
+                Note::take(common, &self.git_dir, &self.root)?;
+                self.note = Note::of(common, &self.git_dir)?;
+            }
+            None => {}
+        }
+        Ok(())
     }
 }
 

@@ -48,6 +48,7 @@ use super::repo::{Repo, head_of};
 use crate::ids::RepoPath;
 use cache::{Cache, Known};
 use files::Staged;
+use note::Note;
 use rules::Rules;
 
 /// A checkout with a detached HEAD, opened before the agent starts and held while it works.
@@ -72,6 +73,8 @@ pub struct Worktree {
     put_aside: Vec<PathBuf>,
     /// It was made for agents, which can write to its git directory.
     is_agents: bool,
+    /// What is known of it that no agent can change.
+    note: Option<Note>,
     /// What had no place there.
     cleared: RefCell<Vec<String>>,
 }

@@ -10,6 +10,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use super::odd::LONGEST;
+use crate::beneath::Beneath;
 use crate::git::error::{Error, IoContext as _};
 
 /// What is noted of a worktree.
@@ -17,22 +19,28 @@ use crate::git::error::{Error, IoContext as _};
 pub(super) struct Note {
     /// Where its files are.
     pub root: PathBuf,
+    /// The settings of git's that hold in it alone, as git has made it: none, or copied from the user's checkout.
+    pub settings: Option<Vec<u8>>,
 }
 
 impl Note {
     /// Takes note of the git directory of a worktree, before any agent works there.
     pub fn take(common: &Path, git_dir: &Path, root: &Path) -> Result<(), Error> {
+        Self { root: root.to_owned(), settings: settings(git_dir)? }.write(common, git_dir)
+    }
+
+    /// Puts the note where it is found by the name of the git directory.
+    pub fn write(&self, common: &Path, git_dir: &Path) -> Result<(), Error> {
         let all = notes(common);
         std::fs::create_dir_all(&all).at("create", &all)?;
         sweep(common)?;
-        let note = Self { root: root.to_owned() };
         let place = place(common, git_dir);
         // No worktree's: git gives none a name that begins with a dot.
         let mut new = OsString::from(".");
         new.extend([git_dir.file_name().unwrap_or_default(), OsStr::new(&format!(".{}", std::process::id()))]);
         let new = all.join(new);
         let written = File::create(&new).and_then(|mut file| {
-            file.write_all(&note.text(&born(git_dir)?))?;
+            file.write_all(&self.text(&born(git_dir)?))?;
             file.sync_all()
         });
         written.and_then(|()| std::fs::rename(&new, &place)).at("write", &place)
@@ -60,15 +68,45 @@ impl Note {
         }
     }
 
-    /// `BORN NUL ROOT`
+    /// Puts the settings back that an agent has changed, and says which. They may name programs, which the next git that
+    /// is run in the worktree would start, whoever runs it.
+    pub fn put_settings_back(&self, git_dir: &Path) -> Result<Option<String>, Error> {
+        let place = git_dir.join(SETTINGS);
+        if settings(git_dir).is_ok_and(|found| found == self.settings) {
+            return Ok(None);
+        }
+        let dir = match Beneath::at(git_dir) {
+            // It is made anew by what comes next.
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            dir => dir.at("open", git_dir)?,
+        };
+        match &self.settings {
+            Some(settings) => dir.put(SETTINGS, settings).at("write", &place)?,
+            None => dir.remove(SETTINGS).at("remove", &place)?,
+        }
+        Ok(Some(format!("{} (it is put back)", place.display())))
+    }
+
+    /// `BORN NUL ROOT`, and `NUL SETTINGS` if there are some.
     fn text(&self, born: &str) -> Vec<u8> {
-        [born.as_bytes(), self.root.as_os_str().as_bytes()].join(&0)
+        let parts = [born.as_bytes(), self.root.as_os_str().as_bytes()].into_iter();
+        parts.chain(self.settings.as_deref()).collect::<Vec<_>>().join(&0)
     }
 
     fn read(text: &[u8], born: &str) -> Option<Self> {
-        let root = text.strip_prefix(born.as_bytes())?.strip_prefix(b"\0")?;
-        Some(Self { root: PathBuf::from(OsStr::from_bytes(root)) })
+        let text = text.strip_prefix(born.as_bytes())?.strip_prefix(b"\0")?;
+        let mut parts = text.splitn(2, |byte| *byte == 0);
+        let root = PathBuf::from(OsStr::from_bytes(parts.next()?));
+        Some(Self { root, settings: parts.next().map(<[u8]>::to_vec) })
     }
+}
+
+/// The file of a worktree's own settings.
+const SETTINGS: &str = "config.worktree";
+
+fn settings(git_dir: &Path) -> Result<Option<Vec<u8>>, Error> {
+    let read = Beneath::at(git_dir).and_then(|dir| dir.read(SETTINGS, LONGEST));
+    read.at("read", &git_dir.join(SETTINGS))
 }
 
 /// What tells a directory from another one that has its name later: somebody may remove a worktree of pleach's with git, and
@@ -115,7 +153,7 @@ mod tests {
         std::fs::create_dir_all(&admin).unwrap();
         assert_eq!(Note::of(common, &admin).unwrap(), None);
         Note::take(common, &admin, root).unwrap();
-        let note = Note { root: root.to_owned() };
+        let note = Note { root: root.to_owned(), settings: None };
         assert_eq!(Note::of(common, &admin).unwrap(), Some(note.clone()));
         std::fs::write(admin.join("HEAD"), "x").unwrap();
         assert_eq!(Note::of(common, &admin).unwrap(), Some(note), "whatever is written there");
@@ -129,5 +167,23 @@ mod tests {
         Note::take(common, &other, root).unwrap();
         let left: Vec<_> = std::fs::read_dir(notes(common)).unwrap().map(|note| note.unwrap().file_name()).collect();
         assert_eq!(left, ["other"], "nothing is left of those that are gone");
+    }
+
+    #[test]
+    fn settings_are_what_they_were() {
+        let dir = tempfile::tempdir().unwrap();
+        let (common, admin) = (dir.path(), dir.path().join("worktrees/main"));
+        std::fs::create_dir_all(&admin).unwrap();
+        let place = admin.join(SETTINGS);
+        for settings in [None, Some(&b""[..]), Some(b"[core]\n\tsparseCheckout = true\0\n")] {
+            let _ = std::fs::remove_file(&place);
+            settings.map(|settings| std::fs::write(&place, settings)).transpose().unwrap();
+            Note::take(common, &admin, common).unwrap();
+            let note = Note::of(common, &admin).unwrap().unwrap();
+            assert_eq!(note.put_settings_back(&admin).unwrap(), None);
+            std::fs::write(&place, "[alias]\n").unwrap();
+            assert!(note.put_settings_back(&admin).unwrap().is_some());
+            assert_eq!(std::fs::read(&place).ok().as_deref(), settings);
+        }
     }
 }

@@ -22,13 +22,16 @@ const MODULES: [&str; 1] = ["modules"];
 pub(super) const LONGEST: u64 = 256 * 1024 * 1024;
 
 impl Worktree {
-    /// Removes what has no place in the worktree's git directory, before anything is read or written there, and keeps in
-    /// mind what it was.
+    /// Removes what has no place in the worktree's git directory and puts back what has to be as it was, before anything is
+    /// read or written there, and keeps in mind what it was.
     pub(super) fn clear_odd(&self) -> Result<(), Error> {
         if self.is_agents {
             let mut cleared = self.cleared.borrow_mut();
             cleared.extend(clear(&self.git_dir)?);
             cleared.extend(self.clear_head()?);
+            if let Some(note) = &self.note {
+                cleared.extend(note.put_settings_back(&self.git_dir)?);
+            }
         }
         Ok(())
     }
