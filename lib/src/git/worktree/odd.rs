@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 
 use super::Worktree;
-use crate::beneath::{Beneath, said};
+use super::note::Note;
+use crate::beneath::{Beneath, FEW_LINES, said};
 use crate::git::error::{Error, IoContext as _};
 
 /// What is a file if it is there.
@@ -67,7 +68,7 @@ pub(super) fn clear(git_dir: &Path) -> Result<Vec<String>, Error> {
     Ok(named)
 }
 
-/// Removes what would make git wait for ever when it looks at its worktrees, whoever they belong to.
+/// Removes what would make git wait for ever when it looks at its worktrees, whoever they belong to, or give up.
 pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
     let all = common.join("worktrees");
     let entries = match std::fs::read_dir(&all) {
@@ -87,6 +88,12 @@ pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
             if waits {
                 beneath.remove(&path).at("remove", &place)?;
             }
+        }
+        // git does without it, but not with one that says nothing. One of the user's may be about to be written.
+        let says_nothing =
+            beneath.read("commondir", FEW_LINES).is_ok_and(|said| said.is_some_and(|said| said.is_empty()));
+        if says_nothing && Note::of(common, &admin)?.is_some() {
+            beneath.remove("commondir").at("remove", &admin)?;
         }
     }
     Ok(())
