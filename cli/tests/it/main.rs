@@ -12,6 +12,7 @@ mod config;
 mod crash;
 mod escape;
 mod fake_agent;
+mod forged;
 mod gateway;
 mod graph;
 mod human;

@@ -154,7 +154,7 @@ impl Session {
                 .push(format!("changed where no agent should write before this run, and put back or removed: {odd}"));
         }
         worktree.exclude(&self.engine.worktrees.never_commit());
-        let is_set_up = Worktree::is_set_up(worktree.git_dir());
+        let is_set_up = worktree.is_set_up();
         let carries = self.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);
         let mut copy =
             WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (carries, at))?;

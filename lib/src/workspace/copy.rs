@@ -136,7 +136,7 @@ impl WorkingCopy {
         (carries, at): (Commits, Position),
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
-        let held = Held::read(worktree.git_dir(), &session);
+        let held = Held::read(worktree.notes(), &session)?;
         Ok(Self {
             repo,
             name,

@@ -1,35 +1,32 @@
 //! Files of a working copy that are in no commit though they are new or changed: too large, too many, or no files git can
-//! hold. They stay where they are from node to node. What they looked like is noted beside the index, so that what a node
+//! hold. They stay where they are from node to node. What they looked like is noted of the copy, so that what a node
 //! does to them later can be told from what it found.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
 
 use super::Error;
-use crate::beneath::{self, Beneath};
-use crate::git::{HeldBack, Seen};
+use crate::git::{HeldBack, Notes, Seen};
 use crate::ids::{RepoPath, SessionId};
 
-/// The file in a working copy's git directory that has them.
-const FILE: &str = "pleach-held-back";
+/// The note that has them.
+const NOTE: &str = "held-back";
 
 /// What it has at most.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Held {
-    file: PathBuf,
+    notes: Notes,
     files: BTreeMap<RepoPath, Seen>,
 }
 
 impl Held {
     /// What is held back of a session's work. What was of another's is not known any more: it is that session's work, and
     /// nobody has to leave it alone.
-    pub fn read(git_dir: &Path, session: &SessionId) -> Self {
-        let file = git_dir.join(FILE);
-        let text = beneath::read(&file, LONGEST).ok().flatten().unwrap_or_default();
+    pub fn read(notes: &Notes, session: &SessionId) -> Result<Self, Error> {
+        let text = notes.read(NOTE, LONGEST)?.unwrap_or_default();
         let files = text.strip_prefix(head(session).as_slice()).map(read).unwrap_or_default();
-        Self { file, files }
+        Ok(Self { notes: notes.clone(), files })
     }
 
     pub fn files(&self) -> &BTreeMap<RepoPath, Seen> {
@@ -57,9 +54,7 @@ impl Held {
         let lines =
             files.iter().flat_map(|(path, seen)| [format!("{seen} ").as_bytes(), path.as_bytes(), b"\0"].concat());
         let text: Vec<u8> = head(session).into_iter().chain(lines).collect();
-        let dir = self.file.parent().expect("it has a name in a directory");
-        let written = Beneath::at(dir).and_then(|dir| dir.write(FILE, &text));
-        written.map_err(|source| Error::Io { doing: "write", path: self.file.clone(), source })?;
+        self.notes.write(NOTE, &text)?;
         self.files = files;
         Ok(())
     }
@@ -85,22 +80,23 @@ mod tests {
     #[test]
     fn what_is_held_back_is_known_to_its_own_session_alone() {
         let dir = tempfile::tempdir().unwrap();
+        let notes = Notes::of(dir.path(), std::path::Path::new("main"));
         let [own, other] = ["aaaaaaaa", "bbbbbbbb"].map(|id| SessionId::new(id).unwrap());
         let held = |path: &[u8]| HeldBack {
             path: RepoPath::new(path),
             reason: crate::git::Held::TooLarge(1),
             seen: Seen::read("100644:1:2:3:4"),
         };
-        let mut files = Held::read(dir.path(), &own);
+        let mut files = Held::read(&notes, &own).unwrap();
         assert!(files.files().is_empty());
         files.extend(&own, vec![held(b"a b\nc"), held(b"\xff")], true).unwrap();
         files.extend(&own, vec![held(b"more")], false).unwrap();
-        assert_eq!(Held::read(dir.path(), &own).files(), files.files());
+        assert_eq!(Held::read(&notes, &own).unwrap().files(), files.files());
         assert_eq!(files.files().len(), 3);
-        assert!(Held::read(dir.path(), &other).files().is_empty());
+        assert!(Held::read(&notes, &other).unwrap().files().is_empty());
         files.retain(&own, &BTreeSet::from([RepoPath::new(&b"more"[..])])).unwrap();
-        assert_eq!(Held::read(dir.path(), &own).files().len(), 1);
+        assert_eq!(Held::read(&notes, &own).unwrap().files().len(), 1);
         files.extend(&own, Vec::new(), true).unwrap();
-        assert!(Held::read(dir.path(), &own).files().is_empty());
+        assert!(Held::read(&notes, &own).unwrap().files().is_empty());
     }
 }

@@ -11,6 +11,7 @@ use super::cache::Cache;
 use super::head::{nonsense, standing};
 use super::listed::{claimed, git_dirs};
 use super::note::Note;
+use super::notes::Notes;
 use super::odd;
 use super::restore::remove_directory;
 use super::rules::Rules;
@@ -53,6 +54,10 @@ impl Worktree {
         program.run(common, args)?.success()?;
         // Nobody else has written to what git has just made.
         let made = linked_git_dir(path)?.ok_or_else(|| Error::NotARepository { path: path.to_owned() })?;
+        Notes::sweep(common)?;
+        // A worktree before it may have had its name.
+        let notes = Notes::of(common, &made);
+        notes.forget()?;
         Note::take(common, &made, &path.canonicalize().at("open the worktree", path)?)?;
         drop(alone);
         if !rules.is_empty() {
@@ -62,6 +67,9 @@ impl Worktree {
         // Files and index are equally new, so git would read them all at every status until this is done once. It
         // reports files that differ by its exit code; a scan shows them anyway.
         program.run(path, ["update-index", "-q", "--refresh"])?;
+        Rules::note(&made, &notes)?;
+        let index = made.join("index");
+        notes.wrote_index(&index.metadata().at("read", &index)?)?;
         making.end()?;
         Self::open(repo, path)
     }
@@ -104,14 +112,16 @@ impl Worktree {
                 }
                 Err(error) => return Err(error),
             };
+            let notes = Notes::of(repo.common_dir(), &git_dir);
             let mut worktree = Self {
                 repo: repo.clone(),
                 cache: Cache::empty(&handle),
                 tree: repo.tree_of(head.commit)?,
                 handle,
                 root,
-                begun: Self::read_begun(&git_dir),
+                begun: Self::read_begun(&notes)?,
                 git_dir,
+                notes,
                 staged: None,
                 excluded: Vec::new(),
                 put_aside: Vec::new(),
@@ -129,8 +139,10 @@ impl Worktree {
 
     /// Reads the stats of the worktree's own index for the files of `tree`.
     pub(super) fn load(&mut self, tree: TreeId) -> Result<(), Error> {
-        self.rules = Rules::read(&self.repo, &self.git_dir, self.ignores_case()?)?;
-        self.cache = Cache::read(&self.handle, tree, &self.git_dir.join("index"), &self.rules)?;
+        let (index, notes) = (self.git_dir.join("index"), self.is_agents.then_some(&self.notes));
+        self.rules = Rules::read(&self.repo, &self.git_dir, notes, self.ignores_case()?)?;
+        let trusted = notes.is_none_or(|notes| notes.is_own_index(&index));
+        self.cache = Cache::read(&self.handle, tree, &index, trusted, &self.rules)?;
         self.tree = tree;
         self.staged = None;
         Ok(())
@@ -144,7 +156,7 @@ impl Worktree {
         }
         while let Some(found) = admin {
             remove_directory(&found)?;
-            Note::forget(repo.common_dir(), &found)?;
+            Notes::of(repo.common_dir(), &found).forget()?;
             admin = admin_dir(repo, path)?;
         }
         Making::forget(path)

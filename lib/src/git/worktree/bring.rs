@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::Worktree;
 use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, tie};
 use super::note::Note;
 use super::restore::remove_directory;
+use super::{Notes, Worktree};
 use crate::beneath::{self, Beneath, FEW_LINES};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::repo::Repo;
@@ -105,7 +105,7 @@ fn mend(
     Note::take(repo.common_dir(), &git_dir, &root)?;
     if let Some(broken) = broken {
         remove_directory(broken)?;
-        Note::forget(repo.common_dir(), broken)?;
+        Notes::of(repo.common_dir(), broken).forget()?;
     }
     remove_directory(&other)?;
     Worktree::open(repo, path)

@@ -38,11 +38,18 @@ impl Cache {
     /// A cache for `tree`, with the stats `from` has for the same content. What the rules leave out is marked, but for what
     /// came to be there all the same as `from` has it.
     pub fn build(handle: &gix::Repository, tree: TreeId, from: &State, rules: &Rules) -> Result<Self, Error> {
-        Self::with_stats(index_of(handle, tree)?, from, rules)
+        Self::with_stats(index_of(handle, tree)?, from, true, rules)
     }
 
-    /// The same with the stats of the worktree's own index, read meanwhile; without any when it is missing or damaged.
-    pub fn read(handle: &gix::Repository, tree: TreeId, own: &Path, rules: &Rules) -> Result<Self, Error> {
+    /// The same with the stats of the worktree's own index, read meanwhile; without any when it is missing or damaged, or
+    /// not `trusted`: whoever writes an index can say of a changed file that it is unchanged.
+    pub fn read(
+        handle: &gix::Repository,
+        tree: TreeId,
+        own: &Path,
+        trusted: bool,
+        rules: &Rules,
+    ) -> Result<Self, Error> {
         let hash = handle.object_hash();
         let (index, from) = std::thread::scope(|scope| {
             let from = scope.spawn(move || {
@@ -52,10 +59,10 @@ impl Cache {
             let index = index_of(handle, tree);
             (index, from.join().unwrap_or_else(|_| State::new(hash)))
         });
-        Self::with_stats(index?, &from, rules)
+        Self::with_stats(index?, &from, trusted, rules)
     }
 
-    fn with_stats(mut index: File, from: &State, rules: &Rules) -> Result<Self, Error> {
+    fn with_stats(mut index: File, from: &State, trusted: bool, rules: &Rules) -> Result<Self, Error> {
         // Entries as new as the source itself may have changed without their stat showing it; they are looked at.
         index.set_timestamp(from.timestamp());
         rules.mark(&mut index)?;
@@ -65,7 +72,7 @@ impl Cache {
             let path = entry.path_in(paths);
             while old.next_if(|known| known.path(from) < path).is_some() {}
             while let Some(known) = old.next_if(|known| known.path(from) == path) {
-                if known.stage_raw() == 0 && known.id == entry.id && known.mode == entry.mode {
+                if trusted && known.stage_raw() == 0 && known.id == entry.id && known.mode == entry.mode {
                     entry.stat = known.stat;
                 }
                 // One that was never on disk has no stat: that its mark is gone does not say that it was made.

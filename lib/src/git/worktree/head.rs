@@ -144,6 +144,7 @@ impl Worktree {
         crash::point(Kind::IndexUpdate, When::After);
         let metadata = path.metadata().at("read", &path)?;
         index.set_timestamp(filetime::FileTime::from_last_modification_time(&metadata));
+        self.notes.wrote_index(&metadata)?;
         self.staged = None;
         Ok(())
     }
@@ -157,7 +158,7 @@ impl Worktree {
         index.set_path(&path);
         index.write(self.repo.index_options()).doing("write the index of a worktree")?;
         crash::point(Kind::IndexUpdate, When::After);
-        Ok(())
+        self.notes.wrote_index(&path.metadata().at("read", &path)?)
     }
 
     /// Removes what git left of an operation that was not finished.

@@ -13,6 +13,7 @@ mod filters;
 mod head;
 mod listed;
 mod note;
+mod notes;
 mod odd;
 mod own;
 mod restore;
@@ -35,6 +36,7 @@ pub(super) use admin::linked_git_dir;
 pub use files::{Held, HeldBack, Limits, Written};
 pub use listed::Listed;
 pub(super) use listed::git_dirs;
+pub use notes::Notes;
 pub use restore::Restored;
 pub(crate) use restore::remove_directory;
 pub use scan::Scan;
@@ -58,6 +60,8 @@ pub struct Worktree {
     handle: gix::Repository,
     root: PathBuf,
     git_dir: PathBuf,
+    /// What pleach notes of it.
+    notes: Notes,
     cache: Cache,
     /// The tree the cache describes: what the files were when they were last recorded.
     tree: TreeId,
@@ -94,6 +98,11 @@ impl Worktree {
     /// The worktree's own git directory.
     pub fn git_dir(&self) -> &Path {
         &self.git_dir
+    }
+
+    /// What pleach notes of it, where no agent can write.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// The tree the files are compared with: the last one that was recorded.

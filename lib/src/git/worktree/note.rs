@@ -2,14 +2,14 @@
 //! say anything; but it can neither rename nor replace that directory, nor write beside it. So pleach keeps a note of each,
 //! by its name, where no agent can write, and believes that instead.
 
-use std::ffi::{OsStr, OsString};
-use std::fs::File;
-use std::io::{ErrorKind, Write as _};
+use std::ffi::OsStr;
+use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
+use super::notes::Notes;
 use super::odd::LONGEST;
 use crate::beneath::Beneath;
 use crate::git::error::{Error, IoContext as _};
@@ -31,40 +31,16 @@ impl Note {
 
     /// Puts the note where it is found by the name of the git directory.
     pub fn write(&self, common: &Path, git_dir: &Path) -> Result<(), Error> {
-        let all = notes(common);
-        std::fs::create_dir_all(&all).at("create", &all)?;
-        sweep(common)?;
-        let place = place(common, git_dir);
-        // No worktree's: git gives none a name that begins with a dot.
-        let mut new = OsString::from(".");
-        new.extend([git_dir.file_name().unwrap_or_default(), OsStr::new(&format!(".{}", std::process::id()))]);
-        let new = all.join(new);
-        let written = File::create(&new).and_then(|mut file| {
-            file.write_all(&self.text(&born(git_dir)?))?;
-            file.sync_all()
-        });
-        written.and_then(|()| std::fs::rename(&new, &place)).at("write", &place)
+        let born = born(git_dir).at("look at", git_dir)?;
+        Notes::of(common, git_dir).write_durably(OWN, &self.text(&born))
     }
 
     /// The note of a git directory; none when it is not one that pleach has made.
     pub fn of(common: &Path, git_dir: &Path) -> Result<Option<Self>, Error> {
-        let place = place(common, git_dir);
-        let text = match std::fs::read(&place) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            text => text.at("read", &place)?,
-        };
+        let Some(text) = Notes::of(common, git_dir).read(OWN, 2 * LONGEST)? else { return Ok(None) };
         match born(git_dir) {
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             born => Ok(Self::read(&text, &born.at("look at", git_dir)?)),
-        }
-    }
-
-    /// Removes the note of a git directory that is gone.
-    pub fn forget(common: &Path, git_dir: &Path) -> Result<(), Error> {
-        let place = place(common, git_dir);
-        match std::fs::remove_file(&place) {
-            Err(error) if error.kind() != ErrorKind::NotFound => Err(error).at("remove", &place),
-            _ => Ok(()),
         }
     }
 
@@ -101,6 +77,9 @@ impl Note {
     }
 }
 
+/// What the note is called among what is noted of a worktree.
+const OWN: &str = "own";
+
 /// The file of a worktree's own settings.
 const SETTINGS: &str = "config.worktree";
 
@@ -118,27 +97,6 @@ fn born(dir: &Path) -> std::io::Result<String> {
         Some(time) => format!("born {}", time.as_nanos()),
         None => format!("inode {}", data.ino()),
     })
-}
-
-fn notes(common: &Path) -> PathBuf {
-    common.join("pleach/worktrees")
-}
-
-fn place(common: &Path, git_dir: &Path) -> PathBuf {
-    notes(common).join(git_dir.file_name().unwrap_or_default())
-}
-
-/// Removes the notes of worktrees that somebody else has removed.
-fn sweep(common: &Path) -> Result<(), Error> {
-    let all = notes(common);
-    for entry in std::fs::read_dir(&all).at("list", &all)? {
-        let name = entry.at("list", &all)?.file_name();
-        let is_note = !name.as_bytes().starts_with(b".");
-        if is_note && common.join("worktrees").join(&name).symlink_metadata().is_err() {
-            Note::forget(common, Path::new(&name))?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -165,8 +123,9 @@ mod tests {
         let other = common.join("worktrees/other");
         std::fs::create_dir_all(&other).unwrap();
         Note::take(common, &other, root).unwrap();
-        let left: Vec<_> = std::fs::read_dir(notes(common)).unwrap().map(|note| note.unwrap().file_name()).collect();
-        assert_eq!(left, ["other"], "nothing is left of those that are gone");
+        Notes::sweep(common).unwrap();
+        let has = |git_dir: &Path| Notes::of(common, git_dir).has(OWN);
+        assert!(has(&other) && !has(&admin), "nothing is left of those that are gone");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Which files of a tree are left out of a worktree: by the sparse checkout the user has made of the repository, and by what
-//! pleach is told to leave out. Both are rules in the file git keeps for them, and are held from when it was read: no
-//! agent changes them while it works. The marks in an index only say which files came to be there all the same.
+//! pleach is told to leave out. Both are rules in the file git keeps for them. An agent can write there, so they are noted
+//! as well, and read from the note. The marks in an index only say which files came to be there all the same.
 
 use std::path::Path;
 
@@ -9,9 +9,9 @@ use gix::glob::pattern::Case;
 use gix::index::State;
 use gix::index::entry::{Flags, Mode};
 
-use super::Worktree;
 use super::cache::Known;
 use super::odd::LONGEST;
+use super::{Notes, Worktree};
 use crate::beneath::Beneath;
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::repo::Repo;
@@ -19,6 +19,9 @@ use crate::ids::CommitId;
 
 /// The file in a worktree's git directory that has the rules.
 const FILE: &str = "info/sparse-checkout";
+
+/// The note of them.
+const NOTE: &str = "sparse-checkout";
 
 /// The line between the repository's own rules and those that pleach adds.
 const ADDED: &[u8] = b"# pleach leaves out\n";
@@ -37,10 +40,11 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// The rules as they are kept.
-    pub fn read(repo: &Repo, git_dir: &Path, ignore_case: bool) -> Result<Self, Error> {
-        let path = git_dir.join(FILE);
-        let Some(text) = Beneath::at(git_dir).and_then(|dir| dir.read(FILE, LONGEST)).at("read", &path)? else {
+    /// The rules as they are noted, or as git has them where nothing is.
+    pub fn read(repo: &Repo, git_dir: &Path, notes: Option<&Notes>, ignore_case: bool) -> Result<Self, Error> {
+        let noted = notes.map(|notes| notes.read(NOTE, LONGEST)).transpose()?.flatten();
+        let kept = noted.map_or_else(|| of_git(git_dir), |noted| Ok(Some(noted)))?;
+        let Some(text) = kept.filter(|text| !text.is_empty()) else {
             return Ok(Self { ignore_case, ..Self::default() });
         };
         let (own, added) = split(&text);
@@ -51,10 +55,14 @@ impl Rules {
     /// Writes the first rules of a worktree git has just made. A repository with a sparse checkout of its own has its rules
     /// there already.
     pub fn begin(git_dir: &Path, rules: &[String]) -> Result<(), Error> {
-        let own = Beneath::at(git_dir).and_then(|dir| dir.read(FILE, LONGEST)).at("read", &git_dir.join(FILE))?;
-        let own = own.filter(|own| !own.is_empty());
+        let own = of_git(git_dir)?.filter(|own| !own.is_empty());
         let rules = Self { own: own.map(|own| (own.into(), false)), added: lines(rules), ignore_case: false };
         rules.write(git_dir)
+    }
+
+    /// Notes the rules of a worktree git has just made.
+    pub fn note(git_dir: &Path, notes: &Notes) -> Result<(), Error> {
+        notes.write(NOTE, &of_git(git_dir)?.unwrap_or_default())
     }
 
     fn write(&self, git_dir: &Path) -> Result<(), Error> {
@@ -120,6 +128,7 @@ impl Worktree {
         // In this order, being cut short anywhere makes no file look as if somebody had removed it.
         self.reset_to(base, self.tree)?;
         self.rules.write(&self.git_dir)?;
+        Rules::note(&self.git_dir, &self.notes)?;
         let beneath = Beneath::at(&self.root).at("open", &self.root)?;
         for path in self.cache.left_out().difference(&before).filter(|path| !scan.candidates.contains(*path)) {
             match self.cache.known(path.as_bstr()) {
@@ -134,6 +143,11 @@ impl Worktree {
     pub(super) fn ignores_case(&self) -> Result<bool, Error> {
         Ok(self.handle.filesystem_options().doing("read git settings")?.ignore_case)
     }
+}
+
+/// The rules as git has them.
+fn of_git(git_dir: &Path) -> Result<Option<Vec<u8>>, Error> {
+    Beneath::at(git_dir).and_then(|dir| dir.read(FILE, LONGEST)).at("read", &git_dir.join(FILE))
 }
 
 /// The rules of the repository, and those that pleach has added.

@@ -1,8 +1,7 @@
 //! What a worktree begins with: what its setup has made of the files of the tree before anybody worked there. That is no
-//! change of anybody's, until somebody changes it again. It is kept beside the worktree's index, and goes with it.
+//! change of anybody's, until somebody changes it again. It is noted of the worktree, and goes with it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::entry::{Mode, Stat};
@@ -12,13 +11,12 @@ use super::files::Found;
 use super::filters::Filters;
 use super::odd::LONGEST;
 use super::scan::parents;
-use super::{Limits, Scan, Seen, Worktree};
-use crate::beneath::{self, Beneath};
-use crate::git::error::{Error, IoContext as _};
+use super::{Limits, Notes, Scan, Seen, Worktree};
+use crate::git::error::Error;
 use crate::ids::RepoPath;
 
-/// The file in a worktree's git directory that says it is set up, and what that has changed.
-const FILE: &str = "pleach-set-up";
+/// The note that says a worktree is set up, and what that has changed.
+const NOTE: &str = "set-up";
 
 /// Files beyond these are not brought back once somebody has changed or removed them.
 const MOST_FILES: usize = 5_000;
@@ -59,9 +57,9 @@ impl From<Known> for Object {
 }
 
 impl Worktree {
-    /// Whether a worktree with this git directory is set up.
-    pub fn is_set_up(git_dir: &Path) -> bool {
-        git_dir.join(FILE).exists()
+    /// Whether the worktree is set up.
+    pub fn is_set_up(&self) -> bool {
+        self.notes.has(NOTE)
     }
 
     /// Takes all that differs from the tree now for what the worktree begins with, and says that it is set up. Returns
@@ -97,15 +95,13 @@ impl Worktree {
         }
         drop(filters);
         kept.flush()?;
-        let file = self.git_dir.join(FILE);
-        Beneath::at(&self.git_dir).and_then(|dir| dir.write(FILE, &write(&self.begun))).at("write", &file)?;
+        self.notes.write(NOTE, &write(&self.begun))?;
         Ok(self.begun.iter().map(|(path, made)| (RepoPath::new(path.to_vec()), made.of.is_some())).collect())
     }
 
     /// What a worktree has begun with; nothing where it was not set up, or so long ago that it was not noted.
-    pub(super) fn read_begun(git_dir: &Path) -> Begun {
-        let kept = beneath::read(&git_dir.join(FILE), LONGEST).ok().flatten();
-        kept.map(|text| read(&text)).unwrap_or_default()
+    pub(super) fn read_begun(notes: &Notes) -> Result<Begun, Error> {
+        Ok(notes.read(NOTE, LONGEST)?.map(|text| read(&text)).unwrap_or_default())
     }
 
     /// Takes out of a scan what is still as the setup has made it.
