@@ -195,10 +195,11 @@ fn a_worktree_that_is_made_to_be_the_user_s_checkout_fails_its_node() {
 }
 
 #[test]
-fn what_git_looks_up_among_the_objects_is_named_when_it_changes() {
+fn what_git_looks_up_among_the_objects_is_named_and_taken_away() {
     let world = World::new();
     let ran = world.tool(&format!("{REPO}; echo x > \"$R/.git/objects/info/commit-graph\"; echo 1 > one")).expect(0);
     assert!(ran.stderr.contains("`objects/info/commit-graph` of the repository"), "{ran}");
+    assert!(!world.env.repo_path().join(".git/objects/info/commit-graph").exists(), "git would believe it: {ran}");
 }
 
 #[test]

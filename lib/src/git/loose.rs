@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use gix::objs::Kind as ObjectKind;
+use gix::odb::pack::{Bundle, cache};
 use gix::zlib::stream::deflate::{Compress, FlushCompress};
 
 use super::crash::{self, Kind, When};
@@ -38,7 +39,8 @@ static SLOW: AtomicBool = AtomicBool::new(false);
 
 /// Writes objects into the store of `repo` that it does not have whole.
 pub(super) fn write(repo: &gix::Repository, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
-    let mut store = Store { repo, root: repo.objects.store_ref().path(), directories: BTreeSet::new(), deflate: None };
+    let root = repo.objects.store_ref().path();
+    let mut store = Store { repo, root, directories: BTreeSet::new(), deflate: None, packs: None };
     for round in objects.chunks(ROUND) {
         store.write_round(round, durability)?;
     }
@@ -71,6 +73,8 @@ struct Store<'r> {
     directories: BTreeSet<PathBuf>,
     /// Made for the first object and used for all: its tables are far larger than most objects.
     deflate: Option<Compress>,
+    /// Its packs, opened for the first object that may be in one.
+    packs: Option<Vec<Bundle>>,
 }
 
 impl Store<'_> {
@@ -79,7 +83,7 @@ impl Store<'_> {
         let mut files = Vec::new();
         for (id, kind, bytes) in objects {
             let path = loose_path(self.root, id);
-            let file = match existing(self.repo, &path, id, *kind, bytes)? {
+            let file = match self.existing(&path, id, *kind, bytes)? {
                 Existing::Packed => continue,
                 // It may have come from a git that did not wait for the disk.
                 Existing::Loose => File::open(&path).at("open", &path)?,
@@ -99,6 +103,33 @@ impl Store<'_> {
             crash::point(Kind::ObjectWrite, When::After);
         }
         Ok(())
+    }
+
+    /// Whether the repository itself has the object already, whole. A file is looked at: the library takes any of the right
+    /// name for the object, and takes objects from other repositories, which may be gone tomorrow.
+    fn existing(&mut self, path: &Path, id: &gix::ObjectId, kind: ObjectKind, bytes: &[u8]) -> Result<Existing, Error> {
+        match std::fs::read(path) {
+            Ok(file) if is_whole(&file, kind, bytes) => Ok(Existing::Loose),
+            Ok(_) => Ok(Existing::None),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("read", path),
+            Err(_) if self.repo.objects.exists_without_refresh(id) && self.is_packed(id, kind, bytes)? => {
+                Ok(Existing::Packed)
+            }
+            Err(_) => Ok(Existing::None),
+        }
+    }
+
+    /// Whether a pack of the repository's own has exactly this object.
+    fn is_packed(&mut self, id: &gix::ObjectId, kind: ObjectKind, bytes: &[u8]) -> Result<bool, Error> {
+        let packs = match &mut self.packs {
+            Some(packs) => packs,
+            None => self.packs.insert(own_packs(self.root, id.kind())?),
+        };
+        let (mut found, mut inflate) = (Vec::new(), gix::zlib::Inflate::default());
+        Ok(packs.iter().any(|pack| {
+            let object = pack.find(id, &mut found, &mut inflate, &mut cache::Never);
+            object.is_ok_and(|object| object.is_some_and(|(object, _)| object.kind == kind && object.data == bytes))
+        }))
     }
 
     /// Writes the content of an object beside its place.
@@ -130,24 +161,6 @@ enum Existing {
     Packed,
 }
 
-/// Whether the repository has the object already, whole. A loose file is looked at itself: the library takes any file
-/// of the right name for the object.
-fn existing(
-    repo: &gix::Repository,
-    path: &Path,
-    id: &gix::ObjectId,
-    kind: ObjectKind,
-    bytes: &[u8],
-) -> Result<Existing, Error> {
-    match std::fs::read(path) {
-        Ok(file) if is_whole(&file, kind, bytes) => Ok(Existing::Loose),
-        Ok(_) => Ok(Existing::None),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("read", path),
-        Err(_) if repo.objects.exists_without_refresh(id) => Ok(Existing::Packed),
-        Err(_) => Ok(Existing::None),
-    }
-}
-
 /// Whether a loose file holds exactly this object, to the last byte of its checksum.
 fn is_whole(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
     let expected = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
@@ -156,6 +169,23 @@ fn is_whole(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
         Ok((gix::zlib::Status::StreamEnd, _, length)) => found[..length] == expected,
         _ => false,
     }
+}
+
+/// The packs in an object directory that can be read.
+fn own_packs(root: &Path, hash: gix::hash::Kind) -> Result<Vec<Bundle>, Error> {
+    let dir = root.join("pack");
+    let entries = match std::fs::read_dir(&dir) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.at("list", &dir)?,
+    };
+    let mut packs = Vec::new();
+    for entry in entries {
+        let path = entry.at("list", &dir)?.path();
+        if path.extension().is_some_and(|extension| extension == "idx") {
+            packs.extend(Bundle::at(path, hash).ok());
+        }
+    }
+    Ok(packs)
 }
 
 fn loose_path(root: &Path, id: &gix::ObjectId) -> PathBuf {

@@ -10,6 +10,7 @@ use gix::bstr::{BString, ByteSlice as _};
 use super::checkouts::Settings;
 use super::error::{Error, LibraryContext as _, Unsupported};
 use super::handles::Recent;
+use super::lookups::Packs;
 use super::program::Program;
 use super::repo::Repo;
 use crate::config::Environment;
@@ -38,6 +39,8 @@ pub(super) struct Shared {
     pub config: Vec<BString>,
     /// Whether the repository is bare, and by which settings.
     pub is_bare: Mutex<Option<(Settings, bool)>>,
+    /// The packs there were, and when that was read.
+    pub packs: Packs,
 }
 
 impl Repo {
@@ -70,6 +73,7 @@ impl Repo {
             version,
             config,
             is_bare: Mutex::default(),
+            packs: Packs::default(),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
         match repo.local().head().doing("read HEAD")?.id() {

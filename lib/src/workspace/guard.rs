@@ -6,18 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use crate::beneath::Beneath;
-use crate::git::{Repo, Worktree};
+use crate::git::{Planted, Repo, Worktree};
 use crate::ids::{CommitId, RepoPath};
 
 /// Files below the git directory that change what git does.
 const CONTROL_FILES: [&str; 4] = ["config", "config.worktree", "info/attributes", "info/exclude"];
-
-/// The file by which a repository takes objects from elsewhere.
-const ALTERNATES: &str = "objects/info/alternates";
-
-/// What git keeps among the objects to find them sooner, and believes. git itself writes it now and then.
-const LOOKUPS: [&str; 3] =
-    ["objects/info/commit-graph", "objects/info/commit-graphs/commit-graph-chain", "objects/pack/multi-pack-index"];
 
 /// The same, in the directory git keeps of a working copy alone.
 const OWN_CONTROL_FILES: [&str; 2] = ["commondir", "gitdir"];
@@ -41,7 +34,6 @@ pub struct Guard {
     control: BTreeMap<PathBuf, Vec<u8>>,
     refs: BTreeMap<String, CommitId>,
     checkout: BTreeMap<RepoPath, String>,
-    lookups: BTreeMap<&'static str, String>,
     /// What had no place in the git directory of the copy, and was removed or put back since the look before.
     odd: Vec<String>,
 }
@@ -67,21 +59,19 @@ impl Watch {
     /// there are more of them with every task.
     pub fn look(&mut self, copy: &Worktree, own: &str, kept: &str) -> Result<Guard, Error> {
         let common = self.repo.common_dir();
-        let Guard { mut control, lookups, odd, .. } = self.look_near(copy)?;
+        let Guard { mut control, odd, .. } = self.look_near(copy)?;
         for name in CONTROL_FILES {
             read_file(&common.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
         let mut refs = self.repo.references_without(&["refs/pleach/", own])?;
         refs.extend(self.repo.references(kept)?);
-        Ok(Guard { control, refs, checkout: self.changes()?, lookups, odd })
+        Ok(Guard { control, refs, checkout: self.changes()?, odd })
     }
 
-    /// Looks only at what also a bound agent can write: it works in its own copy, and adds objects.
+    /// Looks only at what also a bound agent can write in its own copy.
     pub fn look_near(&self, copy: &Worktree) -> Result<Guard, Error> {
         let mut control = BTreeMap::new();
-        let common = self.repo.common_dir();
-        read_file(&common.join(ALTERNATES), &mut control)?;
         for name in OWN_CONTROL_FILES {
             read_own(copy.git_dir(), name, &mut control);
         }
@@ -89,9 +79,8 @@ impl Watch {
         if !copy.root().join(".git").symlink_metadata().is_ok_and(|link| link.is_dir()) {
             read_own(copy.root(), ".git", &mut control);
         }
-        let lookups = LOOKUPS.into_iter().map(|name| (name, mark(&common.join(name)))).collect();
         let odd = copy.take_cleared();
-        Ok(Guard { control, refs: BTreeMap::new(), checkout: BTreeMap::new(), lookups, odd })
+        Ok(Guard { control, refs: BTreeMap::new(), checkout: BTreeMap::new(), odd })
     }
 
     /// From the next look on, the user's checkout is compared with where it stands then: what has landed there is no
@@ -124,6 +113,14 @@ fn mark(file: &Path) -> String {
     }
 }
 
+impl Trespass {
+    /// Takes what was found among the objects.
+    pub fn add(&mut self, planted: Planted) {
+        self.control.extend(planted.control);
+        self.foreign.extend(planted.foreign);
+    }
+}
+
 impl Guard {
     /// Refs under `prefix` that are not in `after` as they were, with what they were.
     pub fn lost(&self, after: &Self, prefix: &str) -> Vec<(String, CommitId)> {
@@ -138,9 +135,7 @@ impl Guard {
         let refs = changed(&self.refs, &after.refs).filter(|name| !name.starts_with(kept));
         let refs = refs.map(|name| format!("ref `{name}`"));
         let files = changed(&self.checkout, &after.checkout).map(|path| format!("`{path}` in your checkout"));
-        let lookups = changed(&self.lookups, &after.lookups);
-        let lookups = lookups.map(|name| format!("`{name}` of the repository (git does without it if you delete it)"));
-        Trespass { control, foreign: files.chain(refs).chain(lookups).collect() }
+        Trespass { control, foreign: files.chain(refs).collect() }
     }
 }
 

@@ -188,12 +188,15 @@ impl Worker {
         if self.node.write == WritePolicy::Never {
             block(|| self.copy.note_setup())?;
         }
+        block(|| self.copy.watch_objects())?;
         if self.is_kept_out(&work) {
             self.copy.forget_look();
             let before = block(|| self.copy.look_near())?;
             let result = self.carry_out(work, end).await;
+            let planted = block(|| self.copy.unwatch_objects())?;
             let after = block(|| self.copy.look_near())?;
-            let trespass = before.compare(&after, "");
+            let mut trespass = before.compare(&after, "");
+            trespass.add(planted);
             self.name_foreign(&trespass.foreign, &mut end.warnings);
             self.tie(&mut end.warnings)?;
             return changed_settings(trespass.control, result);
@@ -307,8 +310,10 @@ impl Worker {
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, Stopped> {
         let (own, kept) = self.own_refs();
+        let planted = block(|| self.copy.unwatch_objects())?;
         let after = block(|| self.copy.look(&own, &kept))?;
         let mut trespass = before.compare(&after, &kept);
+        trespass.add(planted);
         for (name, id) in before.lost(&after, &kept) {
             // Saved work stays saved, whoever removed the ref.
             let now = block(|| Ok(self.copy.repo.reference(&name)?))?;

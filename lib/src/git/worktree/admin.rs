@@ -19,6 +19,7 @@ use crate::beneath::{self, Beneath, FEW_LINES};
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
+use crate::git::lookups::Lookups;
 use crate::git::open::open_with;
 use crate::git::repo::{Head, Repo};
 use crate::ids::CommitId;
@@ -156,7 +157,12 @@ impl Worktree {
         }
         while let Some(found) = admin {
             remove_directory(&found)?;
-            Notes::of(repo.common_dir(), &found).forget()?;
+            let notes = Notes::of(repo.common_dir(), &found);
+            // Nobody comes back who would notice what was planted before a kill.
+            if let Some(mut before) = Lookups::noted(&notes)? {
+                repo.put_back(&mut before)?;
+            }
+            notes.forget()?;
             admin = admin_dir(repo, path)?;
         }
         Making::forget(path)

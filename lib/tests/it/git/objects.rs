@@ -113,6 +113,29 @@ fn objects_that_are_packed_are_not_written_again() {
     assert!(left.is_empty(), "{left:?}");
 }
 
+#[test]
+fn objects_that_are_elsewhere_are_written() {
+    let sandbox = Sandbox::new();
+    let elsewhere = sandbox.path("repo/elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    fs::rename(sandbox.path("repo/.git/objects"), elsewhere.join("objects")).unwrap();
+    fs::create_dir_all(sandbox.path("repo/.git/objects/info")).unwrap();
+    let line = format!("{}\n", elsewhere.join("objects").display());
+    fs::write(sandbox.path("repo/.git/objects/info/alternates"), line).unwrap();
+    for packed in [false, true] {
+        if packed {
+            sandbox.git("repo", &["repack", "-adq"]);
+        }
+        let repo = sandbox.open("repo");
+        let mut writer = repo.writer();
+        let blob = writer.blob(b"a\n").unwrap();
+        assert_eq!(repo.blob(blob).unwrap(), b"a\n", "it is found");
+        writer.flush().unwrap();
+        assert_eq!(loose(&sandbox, &blob.to_string()).exists(), !packed, "its own pack is its own");
+        let _ = fs::remove_file(loose(&sandbox, &blob.to_string()));
+    }
+}
+
 fn walk(dir: PathBuf) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(dir).unwrap() {
