@@ -32,6 +32,11 @@
 //!                      words. Answers are streams, or `whole`. Its tools are Write, Bash, and Task, which is helpers side
 //!                      by side; the next call follows at once. A call that is refused ends the agent with 1
 //! begin LANGUAGE TEXT  asks a model for TEXT, does what it says, and leaves the conversation there
+//! say LANGUAGE TEXT [JSON]
+//!                      says TEXT to a model that has no tools, in one conversation from step to step; JSON is laid over
+//!                      the request. A call that is refused ends the agent with 1
+//! leave LANGUAGE TEXT [JSON]
+//!                      the same, and hangs up with the last word of a streamed answer, whatever comes after it
 //! exit CODE            ends with CODE
 //! crash                ends by SIGABRT
 //! if CONDITION         does the steps up to `else` or `end` if CONDITION holds; may be nested
@@ -51,7 +56,10 @@
 mod language;
 #[path = "model.rs"]
 mod model;
+#[path = "plain.rs"]
+mod plain;
 
+use std::cell::RefCell;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -59,6 +67,8 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
+
+use serde_json::Value;
 
 const BAD_SCRIPT: u8 = 64;
 const STEP_FAILED: u8 = 70;
@@ -84,7 +94,8 @@ fn main() -> ExitCode {
     if let Err(e) = io::stdin().read_to_end(&mut prompt) {
         return complain(STEP_FAILED, &format!("cannot read the prompt: {e}"));
     }
-    let agent = Agent { prompt: String::from_utf8_lossy(&prompt).into_owned(), args };
+    let prompt = String::from_utf8_lossy(&prompt).into_owned();
+    let agent = Agent { prompt, args, said: RefCell::default() };
     match agent.play(&steps) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Stop::Exit(code)) => ExitCode::from(code),
@@ -114,6 +125,7 @@ fn arity(name: &str) -> Option<std::ops::RangeInclusive<usize>> {
             1..=1
         }
         "converse" => 1..=2,
+        "say" | "leave" => 2..=3,
         "ignore-term" | "hang" | "crash" => 0..=0,
         "git" => 1..=usize::MAX,
         "if" => 2..=3,
@@ -206,6 +218,8 @@ enum Stop {
 struct Agent {
     prompt: String,
     args: Vec<String>,
+    /// The conversation without tools.
+    said: RefCell<Vec<Value>>,
 }
 
 impl Agent {
@@ -226,13 +240,16 @@ impl Agent {
                 }
                 ["converse", language, ref manner @ ..] => {
                     let model = model::Model::of(language, manner.first().copied()).map_err(failed)?;
-                    match model.converse(&self.prompt) {
-                        Ok(said) => act(&["print", &said]).map_err(failed)?,
-                        Err(why) => {
-                            let _ = writeln!(io::stderr(), "fake-agent: {why}");
-                            return Err(Stop::Exit(1));
-                        }
-                    }
+                    let said = model.converse(&self.prompt).map_err(refused)?;
+                    act(&["print", &said]).map_err(failed)?;
+                }
+                [how @ ("say" | "leave"), language, text, ref more @ ..] => {
+                    let model = model::Model::of(language, None).map_err(failed)?;
+                    let more = more.first().map_or(Ok(Value::Null), |more| serde_json::from_str(more));
+                    let more = more.map_err(|error| failed(error.to_string()))?;
+                    let said = plain::say(&model, &mut self.said.borrow_mut(), text, &more, how == "leave")
+                        .map_err(refused)?;
+                    act(&["print", &said]).map_err(failed)?;
                 }
                 _ => act(&words).map_err(failed)?,
             }
@@ -290,6 +307,12 @@ impl Agent {
             Err(_) => std::env::var_os(name).map(|value| value.to_string_lossy().into_owned()).unwrap_or_default(),
         }
     }
+}
+
+/// A model that says no ends the agent.
+fn refused(why: String) -> Stop {
+    let _ = writeln!(io::stderr(), "fake-agent: {why}");
+    Stop::Exit(1)
 }
 
 fn number<T: std::str::FromStr>(text: &str) -> Result<T, String> {

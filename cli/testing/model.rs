@@ -13,7 +13,7 @@ use crate::language::{Answer, Call, Language, Said, text};
 pub struct Model {
     base: String,
     key: String,
-    language: Language,
+    pub language: Language,
     streamed: bool,
 }
 
@@ -68,15 +68,15 @@ impl Model {
         let body = self.language.request(messages, &tools, self.streamed);
         let mut stream = self.post(self.language.path(self.streamed), &body)?;
         if self.streamed {
-            return self.read_stream(stream);
+            return self.read_stream(stream, false);
         }
         let mut reply = String::new();
         stream.read_to_string(&mut reply).map_err(|error| error.to_string())?;
         self.language.read(&serde_json::from_str(&reply).map_err(|error| format!("{error}: {reply}"))?)
     }
 
-    /// Reads a streamed answer up to its last word, and not until the stream ends.
-    fn read_stream(&self, mut stream: TcpStream) -> Result<Said, String> {
+    /// Reads a streamed answer up to its last event, and not until the stream ends; who is `hasty`, to its last word.
+    pub fn read_stream(&self, mut stream: TcpStream, hasty: bool) -> Result<Said, String> {
         let mut got = Vec::new();
         let mut body = self.language.nothing();
         loop {
@@ -92,14 +92,14 @@ impl Model {
             let event: Vec<u8> = got.drain(..end + 2).collect();
             let event = String::from_utf8_lossy(&event).into_owned();
             let Some(data) = event.lines().find_map(|line| line.strip_prefix("data: ")) else { continue };
-            if self.language.take(data, &mut body)? {
+            if self.language.take(data, &mut body)? || hasty && data.contains("\"finish_reason\":\"") {
                 return self.language.read(&body);
             }
         }
     }
 
     /// Posts a body and gives the stream of the answer's, if it is one.
-    fn post(&self, path: &str, body: &Value) -> Result<TcpStream, String> {
+    pub fn post(&self, path: &str, body: &Value) -> Result<TcpStream, String> {
         let rest = self.base.strip_prefix("http://").ok_or("the server is not on this machine")?;
         let (host, base) =
             rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));

@@ -361,3 +361,41 @@ fn what_comes_out_differently_the_second_time_is_named() {
     let told = warnings.iter().find(|warning| warning.contains("answered from the record")).expect("a warning");
     assert!(told.contains("`one.txt`") && !told.contains("same.txt"), "{told}");
 }
+
+#[test]
+fn a_program_without_tools_goes_on_after_a_kill() {
+    let server = Server::start(|seen, _| {
+        let asked = seen.body["messages"].as_array().map_or(0, Vec::len);
+        let message = Message::assistant(format!("Answer {}.", asked.div_ceil(2)));
+        let usage = Usage { input: 1, ..Usage::default() };
+        let reply = Response { message, usage, model: "m-1".into(), stop: Stop::End, extra: Default::default() };
+        let events = Format::Chat.stream_reply(&Format::Chat.encode_reply(&reply));
+        Play::Stream(events.iter().map(|event| event.to_text()).collect())
+    });
+    let settings = format!("{{api_base: '{}', api_key_command: echo {KEY}}}", server.url());
+    let env = world("chat", "compatible", &format!("providers: {{compatible: {{settings: {settings}}}}}"));
+    let gate = Gate::new(&env, "fourth");
+    let mut play = String::new();
+    for n in 1..=8 {
+        play += &format!("say chat \"Question {n}\"\nwrite n{n}.txt {n}\n");
+        if n == 4 {
+            play += &format!("shell \"{}\"\n", gate.command());
+        }
+    }
+    env.write("play", play + "write finished.txt done\n");
+    let mut run = env.start(&one("Work"), &[]);
+    let held = gate.reached(&mut run);
+    run.kill(held);
+    gate.stay_open();
+    assert_eq!(server.seen().len(), 4);
+    env.resume(&[]).expect(0);
+    assert_eq!((env.committed("n8.txt").as_str(), env.committed("finished.txt").as_str()), ("8", "done"));
+    assert_eq!(server.seen().len(), 9, "only the call that was not recorded is made again");
+    let story = env.story();
+    let turns = story.all("AgentTurn");
+    let spent: Vec<u64> = turns.iter().filter_map(|turn| turn["token_usage"]["input"].as_u64()).collect();
+    assert_eq!(spent, [1, 1, 1, 0, 0, 0, 1, 1, 1, 1, 1], "three turns, the same again for nothing, five more");
+    let last = turns.iter().position(|turn| turn["is_last"] == true);
+    assert_eq!(last, Some(turns.len() - 1), "a program's last turn is the one it ended after");
+    env.assert_no_process_left();
+}

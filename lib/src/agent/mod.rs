@@ -73,6 +73,8 @@ pub struct Job {
     pub history: Vec<Message>,
     /// The history already holds this task: the job was interrupted and goes on.
     pub continues: bool,
+    /// The history ends with the answer to this task: nothing is left to do.
+    pub answered: bool,
     /// Variables to set or remove for whatever the agent starts.
     pub env: Vec<(OsString, Option<OsString>)>,
     /// How long the whole job may take.
@@ -118,6 +120,7 @@ impl Job {
             tools: true,
             history: Vec::new(),
             continues: false,
+            answered: false,
             env: Vec::new(),
             timeout: None,
             home: status_file.with_file_name("home"),
@@ -140,8 +143,8 @@ impl Job {
 
     /// What came of the job where nothing has to be done for it: it was answered already, or nobody wants it any more.
     fn settled(&self, cancel: &Cancel) -> Option<Result<Reply, AgentError>> {
-        if let Some(text) = self.answered() {
-            return Some(Ok(Reply { text, end: End::Done }));
+        if let Some(reply) = self.answer() {
+            return Some(Ok(reply));
         }
         if cancel.is_killed() {
             return Some(Err(AgentError::Cancelled));
@@ -150,9 +153,9 @@ impl Job {
     }
 
     /// The answer the history already holds, if the job was interrupted after it.
-    fn answered(&self) -> Option<String> {
-        let last = self.history.last().filter(|last| self.continues && last.is_answer())?;
-        Some(last.text())
+    fn answer(&self) -> Option<Reply> {
+        let last = self.history.last().filter(|_| self.answered)?;
+        Some(Reply { text: last.text(), end: End::Done })
     }
 }
 

@@ -19,8 +19,8 @@ impl Agent for Simulated {
 
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
         Box::pin(async move {
-            if let Some(text) = job.answered() {
-                return Ok(Reply { text, end: End::Done });
+            if let Some(reply) = job.answer() {
+                return Ok(reply);
             }
             if cancel.is_killed() {
                 return Err(AgentError::Cancelled);

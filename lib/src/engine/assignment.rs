@@ -48,6 +48,8 @@ pub struct AgentWork {
     pub history: Vec<Message>,
     /// The history holds the prompt already: the node was interrupted.
     pub continues: bool,
+    /// It was interrupted after its answer: nothing is left to do.
+    pub answered: bool,
     /// What the agent said it needs to go on with the conversation.
     pub resume: Option<Value>,
     /// What is on record, when the node starts over with an agent that is answered from it.
@@ -156,6 +158,7 @@ impl Session {
 
     fn agent_work(&mut self, node: &Node, conversation: &Conversation) -> Result<AgentWork, Error> {
         let agent = self.agent_of(node)?;
+        let answered = self.is_answered(node);
         let interrupted = std::mem::take(&mut self.interrupted);
         let continues = !interrupted.is_empty();
         let mut history = match &conversation.thread {
@@ -172,7 +175,7 @@ impl Session {
         let starts_over = !continues && self.state.has_turns();
         let resume = self.state.agent_state(conversation.thread.as_deref()).filter(|_| !starts_over).cloned();
         let prompt = self.prompt(node, conversation.fidelity)?;
-        Ok(AgentWork { agent, prompt, history, continues, resume, recorded: self.recorded.take() })
+        Ok(AgentWork { agent, prompt, history, continues, answered, resume, recorded: self.recorded.take() })
     }
 
     /// Gives up the conversation of a node that starts over. Its agent may be answered from it once more.

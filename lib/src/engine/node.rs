@@ -154,9 +154,19 @@ impl Session {
         }
     }
 
+    /// Whether the interrupted node has its answer already, so that nothing more is done or spent on it. An agent that is
+    /// its messages ends with an answer. A program may answer in the middle of its work: its last word is what it had said
+    /// when it had ended.
+    pub(super) fn is_answered(&self, node: &Node) -> bool {
+        let Position::Running { turns, .. } = &self.state.position else { return false };
+        let Ok(agent) = self.engine.agents.of(node) else { return false };
+        let ended = turns.last().is_some_and(|turn| turn.is_last && turn.messages.is_some());
+        (ended || agent.can_continue()) && self.interrupted.last().is_some_and(Message::is_answer)
+    }
+
     /// An agent that keeps no state in its messages cannot go on in the middle.
     pub(super) fn must_start_over(&self, node: &Node) -> bool {
-        let answered = self.interrupted.last().is_some_and(Message::is_answer);
+        let answered = self.is_answered(node);
         let has_turns = matches!(&self.state.position, Position::Running { turns, .. } if !turns.is_empty());
         let begun = node.handler == HandlerKind::Codergen && has_turns && !answered;
         let must = |agent: Arc<dyn Agent>| {

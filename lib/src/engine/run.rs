@@ -17,7 +17,6 @@ use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
 use crate::git::Repo;
 use crate::ids::NodeId;
-use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
 use crate::route::{self, Action};
@@ -99,11 +98,6 @@ impl Session {
         node.handler == HandlerKind::Codergen && !self.engine.handlers.contains_key(node.handler.as_str())
     }
 
-    /// Whether the interrupted node has its answer already, so that nothing more is spent on it.
-    fn is_answered(&self, continues: bool) -> bool {
-        continues && self.interrupted.last().is_some_and(Message::is_answer)
-    }
-
     fn ended(&self) -> Option<Ended> {
         match &self.state.phase {
             Phase::Completed => Some(Ended::Completed),
@@ -158,7 +152,7 @@ impl Session {
             false => Allowance::default(),
         };
         let over = self.over_budget(&node, &allowance, observe)?;
-        if let Some(over) = over.clone().filter(|_| !self.is_answered(continues)) {
+        if let Some(over) = over.clone().filter(|_| !(continues && self.is_answered(&node))) {
             return tokio::task::block_in_place(|| self.end_over_budget(&node, over, observe));
         }
         let order = self.order(over);

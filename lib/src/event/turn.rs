@@ -105,6 +105,9 @@ pub struct AgentTurn {
     pub boundary: String,
     /// What the agent needs to go on after this turn.
     pub agent_state_ref: Option<Value>,
+    /// Whether nothing of the agent ran any more when it was recorded: only then its answer is its last.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_last: bool,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

@@ -38,7 +38,13 @@ impl State {
             Event::AgentTurn(data) => {
                 let agent_state = data.agent_state_ref.clone().filter(|state| state.get("agent").is_some());
                 let by = Some((data.agent.clone(), data.model.clone()));
-                let turn = TurnMark { turn: data.turn.clone(), messages: data.messages, agent_state, by };
+                let turn = TurnMark {
+                    turn: data.turn.clone(),
+                    messages: data.messages,
+                    agent_state,
+                    by,
+                    is_last: data.is_last,
+                };
                 let pass = (data.visit, data.attempt);
                 let taken = self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref());
                 taken.map(|()| self.spent.add(recorded.at, data))
@@ -47,7 +53,7 @@ impl State {
             Event::PriceUnknown(data) => self.must_run().map(|()| self.price_unknown.extend([data.model.clone()])),
             Event::ToolExecution(data) => {
                 let messages = data.output.map(|number| MessageRange { first: number, last: number });
-                let turn = TurnMark { turn: data.turn.clone(), messages, agent_state: None, by: None };
+                let turn = TurnMark { turn: data.turn.clone(), messages, agent_state: None, by: None, is_last: false };
                 let pass = (data.visit, data.attempt);
                 self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref())
             }

@@ -72,6 +72,9 @@ pub struct TurnMark {
     /// The agent's kind and model; none of a command.
     #[serde(default)]
     pub by: Option<(String, String)>,
+    /// Whether nothing of its agent ran any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_last: bool,
 }
 
 /// Where the run stands.

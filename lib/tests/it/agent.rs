@@ -670,7 +670,7 @@ async fn an_answer_already_given_is_given_again() {
     let agents: [&dyn Agent; 3] =
         [&program("touch ran"), &builtin("      - tools: [{write_file: {file_path: ran, content: x}}]\n"), &Simulated];
     for agent in agents {
-        let done = run(agent, Job { history: history.clone(), continues: true, ..site.job() }).await;
+        let done = run(agent, Job { history: history.clone(), continues: true, answered: true, ..site.job() }).await;
         assert_eq!(*done.reply(), Reply { text: "the answer".into(), end: End::Done }, "{}", agent.kind());
         assert!(done.turns.is_empty());
     }

@@ -204,6 +204,7 @@ impl Session {
             commit_message: Some(subject(paths.len())),
             boundary: "exact".into(),
             agent_state_ref: None,
+            is_last: false,
             extra: Default::default(),
         };
         let branch = self.copy.branch.clone();

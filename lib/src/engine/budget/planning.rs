@@ -75,6 +75,7 @@ impl<'a> Purse<'a> {
             commit_message: None,
             boundary: if turn.exact { "exact" } else { "inferred" }.to_owned(),
             agent_state_ref: None,
+            is_last: turn.is_last,
             extra: Default::default(),
         };
         let amount = Amount::of_turn(&event);

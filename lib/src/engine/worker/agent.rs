@@ -139,6 +139,7 @@ impl Worker {
             tools: self.node.tools,
             history: spoken.messages.clone(),
             continues,
+            answered: continues && work.answered,
             env: self.environment(&model, &status_file),
             timeout: self.node.timeout,
             status_file: status_file.clone(),
@@ -327,6 +328,7 @@ impl Worker {
             commit_message: change.message.clone(),
             boundary: boundary.to_owned(),
             agent_state_ref: turn.state_ref,
+            is_last: turn.is_last,
             extra: Default::default(),
         };
         let messages = turn.messages.iter().map(|message| {

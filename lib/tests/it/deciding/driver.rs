@@ -278,6 +278,7 @@ impl Play {
             commit_message: None,
             boundary: "exact".into(),
             agent_state_ref: None,
+            is_last: false,
             extra: Default::default(),
         }
     }

@@ -41,7 +41,7 @@ fn map<V>(pairs: impl IntoIterator<Item = (&'static str, V)>) -> std::collection
 }
 
 pub fn every_event() -> Vec<Recorded> {
-    let events = [session(), nodes(), turns(), checkpoints(), tasks(), money()].concat();
+    let events = [session(), nodes(), turns(), checkpoints(), tasks(), money(), marks()].concat();
     let begin: jiff::Timestamp = "2026-11-15T01:02:03.450Z".parse().unwrap();
     let at = |index: usize| begin + jiff::SignedDuration::from_millis(i64::try_from(index).unwrap() * 25);
     events.into_iter().enumerate().map(|(index, event)| Recorded { at: at(index), event }).collect()
@@ -177,6 +177,7 @@ fn turns() -> Vec<Event> {
         commit_message: Some("Add a greeting\n\nThe reader is greeted.".into()),
         boundary: "exact".into(),
         agent_state_ref: Some(json!({"messages": {"first": 1, "last": 5}})),
+        is_last: false,
         extra: Default::default(),
     };
     let least = AgentTurn {
@@ -323,4 +324,9 @@ fn money() -> Vec<Event> {
         PriceUnknown { model: "small".into(), text: "its price is not known".into(), extra: Default::default() }.into(),
         paused.into(),
     ]
+}
+
+fn marks() -> Vec<Event> {
+    let Event::AgentTurn(turn) = turns().swap_remove(1) else { unreachable!("an agent's turn") };
+    vec![AgentTurn { is_last: true, ..turn }.into()]
 }

@@ -32,6 +32,7 @@ fn turn(planner: u64, number: u64) -> AgentTurn {
         commit_message: None,
         boundary: "exact".into(),
         agent_state_ref: None,
+        is_last: false,
         extra: Default::default(),
     }
 }
