@@ -185,6 +185,8 @@ pub struct Turn {
     pub usage: Usage,
     /// What it cost in dollars, where that is known.
     pub cost_usd: Option<f64>,
+    /// Whether some of that is estimated, where the provider did not say.
+    pub estimated: bool,
     /// Model calls beside those of the conversation, such as for a title.
     pub side_calls: Vec<SideCall>,
     /// The model, as the agent names it.

@@ -18,6 +18,9 @@ pub struct SideCall {
     pub token_usage: Usage,
     /// What it cost in dollars, where that is known.
     pub cost_usd: Option<f64>,
+    /// Whether some of it is estimated, where the provider did not say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
 }
 
 /// See [`super::Event::BudgetExceeded`]. Recorded once for each limit and its value.

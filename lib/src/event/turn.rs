@@ -91,6 +91,9 @@ pub struct AgentTurn {
     pub token_usage: Usage,
     /// What it cost in dollars, where that is known.
     pub cost_usd: Option<f64>,
+    /// Whether some of it is estimated, where the provider did not say.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub estimated: bool,
     /// Model calls beside the agent's own, such as the one for the commit's message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub side_calls: Vec<SideCall>,

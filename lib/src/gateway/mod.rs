@@ -15,6 +15,7 @@
 //! pure. `serve` and `relay` move the bytes, without waiting for more of them than they have.
 
 mod body;
+mod estimate;
 mod path;
 mod refusal;
 mod relay;
@@ -89,6 +90,8 @@ pub struct Spent {
     pub usage: Usage,
     /// In dollars, where the price is known.
     pub cost_usd: Option<f64>,
+    /// Whether some of it is estimated, where the provider did not say.
+    pub estimated: bool,
 }
 
 /// One model call that is over, with what its tools answered.
@@ -108,6 +111,8 @@ pub struct Exchange {
     pub usage: Usage,
     /// What it cost in dollars, where the price is known.
     pub cost_usd: Option<f64>,
+    /// Whether some of that is estimated, where the provider did not say.
+    pub estimated: bool,
 }
 
 /// A model call that is held until its gate is opened.
@@ -189,7 +194,7 @@ impl Shared {
     }
 
     fn spent(&self, model: &str, usage: Usage) -> Spent {
-        Spent { usage, cost_usd: self.upstream.cost(model, &usage) }
+        Spent { usage, cost_usd: self.upstream.cost(model, &usage), estimated: false }
     }
 }
 

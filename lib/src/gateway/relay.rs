@@ -5,6 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 
+use super::estimate::{Length, taken};
 use super::talk::ASIDE;
 use super::watch::{Heard, Watcher};
 use super::{Shared, Spent};
@@ -21,13 +22,27 @@ pub(super) struct Flight {
     model: String,
     /// What was counted when the answer was whole.
     told: Option<Spent>,
+    /// How long it is; none as long as it has gone to no provider, or where it costs nothing.
+    length: Option<Length>,
     over: bool,
 }
 
 impl Flight {
     pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, model: String) -> Self {
         shared.flights.send_modify(|flights| *flights += 1);
-        Self { shared, number, model, told: None, over: false }
+        Self { shared, number, model, told: None, length: None, over: false }
+    }
+
+    /// The call goes to a provider, with a request of so many bytes.
+    pub(super) fn sends(&mut self, bytes: usize) {
+        self.length = Some(Length { sent: bytes as u64, received: 0 });
+    }
+
+    /// So many bytes of words have come back.
+    fn received(&mut self, bytes: u64) {
+        if let Some(length) = &mut self.length {
+            length.received = bytes;
+        }
     }
 
     /// The answer is whole. The client may ask its next question from now on, or leave, so this is told at once; and
@@ -50,16 +65,19 @@ impl Flight {
         if std::mem::replace(&mut self.over, true) {
             return;
         }
-        let spent = match &heard {
-            Heard::Whole(response) => self.spent(response),
-            Heard::Counted(usage, _) | Heard::Cut(usage, _) => self.shared.spent(&self.model, *usage),
-            Heard::Refused(..) => Spent::default(),
-        };
         let model = match &heard {
             Heard::Whole(response) if !response.model.is_empty() => response.model.clone(),
             _ => self.model.clone(),
         };
+        let (usage, estimated) = taken(&heard, self.length);
+        let spent = match heard {
+            Heard::Refused(..) => Spent::default(),
+            _ => Spent { estimated, ..self.shared.spent(&model, usage) },
+        };
         let mut talks = self.shared.talks();
+        if estimated {
+            talks.estimated(&model);
+        }
         match self.number {
             Some(number) => talks.landed(number, heard, spent, self.told),
             None => talks.spend(ASIDE, &model, spent),
@@ -123,6 +141,7 @@ impl Relay {
 
     fn finish(&mut self, ended: bool) {
         if let Some(watcher) = self.watcher.take() {
+            self.flight.received(watcher.received());
             self.flight.land(watcher.finish(ended));
         }
     }

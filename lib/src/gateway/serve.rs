@@ -69,7 +69,8 @@ pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -
         }
         Err(error) => return Ok(refused(Some(format), StatusCode::BAD_REQUEST, &error.to_string())),
     };
-    let asked = Asked { shared, parts, body };
+    let length = body.len();
+    let asked = Asked { shared, parts, body, length };
     Ok(match target {
         Target::Aside(aside) => asked.aside(aside).await,
         Target::Call(call) => asked.call(call).await,
@@ -108,20 +109,30 @@ struct Asked {
     shared: Arc<Shared>,
     parts: Parts,
     body: Bytes,
+    /// How long the body is, unpacked where it could be.
+    length: usize,
+}
+
+/// A request that makes no turn.
+enum Unfit {
+    /// Nobody can read it, for this reason. The provider may.
+    Unread(String),
+    /// It is not passed on, for this reason.
+    Refused(String),
 }
 
 impl Asked {
     /// Something around model calls: it is passed on and takes part in nothing. What costs something is held as well.
     async fn aside(self, aside: Aside) -> Answered {
         let Aside { mut format, path, kind } = aside;
-        let flight = match kind {
+        let mut flight = match kind {
             AsideKind::Count | AsideKind::Models => Flight::new(Arc::clone(&self.shared), None, String::new()),
             AsideKind::Other => match self.arrive_beside(self.model()).opened(format, Shape::Whole).await {
                 ControlFlow::Continue(flight) => flight,
                 ControlFlow::Break(answered) => return answered,
             },
         };
-        let Self { shared, parts, body } = self;
+        let Self { shared, parts, body, length } = self;
         let remote = match &shared.upstream {
             Upstream::Script(_) => return json_reply(StatusCode::OK, &scripted::aside(format, kind, body.len())),
             Upstream::Remote(remote) => remote.clone(),
@@ -130,8 +141,11 @@ impl Asked {
         if kind == AsideKind::Models && !remote.speaks(format) && remote.speaks(Format::Anthropic) {
             format = Format::Anthropic;
         }
+        if kind == AsideKind::Other {
+            flight.sends(length);
+        }
         let call = Passed { method: parts.method, path, headers: parts.headers, body, format };
-        pass(&remote, call, flight).await
+        pass(&remote, call, flight, false).await
     }
 
     /// The model the body names, if it can be read.
@@ -145,7 +159,8 @@ impl Asked {
         let read = self.read(&call);
         let (request, shape) = match read {
             Ok(read) => read,
-            Err(why) => {
+            Err(Unfit::Refused(why)) => return refused(Some(call.format), StatusCode::BAD_REQUEST, &why),
+            Err(Unfit::Unread(why)) => {
                 // Nobody knows what it says; the provider will.
                 let text = format!("a request of the agent could not be read and made no turn: {why}");
                 self.shared.talks().warn(text);
@@ -173,17 +188,27 @@ impl Asked {
     }
 
     /// Reads the request, and how its answer is to come.
-    fn read(&mut self, call: &Call) -> Result<(Request, Shape), String> {
+    fn read(&mut self, call: &Call) -> Result<(Request, Shape), Unfit> {
+        let unread = |error: serde_json::Error| Unfit::Unread(error.to_string());
         let packing = Packing::of(&self.parts.headers);
         let text = match packing {
             Packing::None => std::borrow::Cow::Borrowed(&self.body[..]),
-            packing => unpack(&packing, &self.body, LONGEST)?.into(),
+            packing => unpack(&packing, &self.body, LONGEST).map_err(Unfit::Unread)?.into(),
         };
-        let mut json: Value = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
-        let streams = json.get("stream").is_some_and(|stream| stream == true);
-        let shape = call.shape.unwrap_or(if streams { Shape::Events } else { Shape::Whole });
+        self.length = text.len();
+        let mut json: Value = serde_json::from_slice(&text).map_err(unread)?;
+        let shape = match call.shape {
+            Some(shape) => shape,
+            None if flag(&json, "stream")? => Shape::Events,
+            None => Shape::Whole,
+        };
+        if call.format == Format::Responses && flag(&json, "background")? {
+            let why = "pleach passes on no `background` responses: nobody would be told what they cost; ask without";
+            return Err(Unfit::Refused(why.to_owned()));
+        }
         // Without this nobody would know what a streamed answer of this language cost.
-        if call.format == Format::Chat && streams && json.pointer("/stream_options/include_usage").is_none() {
+        let asks = |json: &Value| json.pointer("/stream_options/include_usage") == Some(&Value::Bool(true));
+        if call.format == Format::Chat && shape == Shape::Events && !asks(&json) {
             if let Some(body) = json.as_object_mut() {
                 let options = body.entry("stream_options").or_insert_with(|| json!({}));
                 if !options.is_object() {
@@ -194,7 +219,8 @@ impl Asked {
             self.body = json.to_string().into();
             self.parts.headers.remove(CONTENT_ENCODING);
         }
-        let mut request = call.format.decode_request(json).map_err(|error| error.to_string())?;
+        let decoded = call.format.decode_request(json);
+        let mut request = decoded.map_err(|error| Unfit::Unread(error.to_string()))?;
         if let Some(model) = &call.model {
             request.model.clone_from(model);
         }
@@ -232,7 +258,7 @@ impl Asked {
         Held { flight, gate, tries }
     }
 
-    async fn forward(self, call: Call, flight: Flight) -> Answered {
+    async fn forward(self, call: Call, mut flight: Flight) -> Answered {
         let format = call.format;
         let remote = match &self.shared.upstream {
             Upstream::Remote(remote) => remote.clone(),
@@ -249,9 +275,19 @@ impl Asked {
             );
             return refuse(format, &text, flight);
         }
+        flight.sends(self.length);
         let Self { parts, body, .. } = self;
         let call = Passed { method: parts.method, path: call.path, headers: parts.headers, body, format };
-        pass(&remote, call, flight).await
+        pass(&remote, call, flight, true).await
+    }
+}
+
+/// Whether a switch of a request is on. What servers might take for on or off is not guessed at.
+fn flag(body: &Value, name: &str) -> Result<bool, Unfit> {
+    match body.get(name) {
+        None | Some(Value::Null) => Ok(false),
+        Some(Value::Bool(is_on)) => Ok(*is_on),
+        Some(_) => Err(Unfit::Refused(format!("`{name}` must be true or false"))),
     }
 }
 
@@ -280,12 +316,12 @@ fn session(headers: &HeaderMap) -> Option<String> {
     SESSIONS.iter().find_map(|name| Some(headers.get(*name)?.to_str().ok()?.to_owned()))
 }
 
-/// Passes a call on; its answer goes back as it comes.
-async fn pass(remote: &Remote, call: Passed, mut flight: Flight) -> Answered {
+/// Passes a call on; its answer goes back as it comes. `is_words` says that the answer is made of tokens.
+async fn pass(remote: &Remote, call: Passed, mut flight: Flight, is_words: bool) -> Answered {
     let format = call.format;
     match remote.pass(&call, &Cancel::never()).await {
         Ok(answer) => {
-            let watcher = Watcher::new(format, answer.status, &answer.headers);
+            let watcher = Watcher::new(format, answer.status, &answer.headers, is_words);
             let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);
             let headers = passed_on(&answer.headers);
             let mut reply = HttpResponse::new(Reply::Relay(Box::new(Relay::new(answer, watcher, flight))));

@@ -39,6 +39,8 @@ pub(super) struct Talks {
     /// What was spent outside of exchanges that are told.
     aside: Vec<SideCall>,
     warnings: Vec<String>,
+    /// Whether the user knows that calls were estimated.
+    estimates: bool,
 }
 
 /// One conversation.

@@ -4,6 +4,7 @@
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value, json};
 
+use super::estimate::words;
 use super::unpack::{Packing, Unpacker};
 use crate::event::Usage;
 use crate::llm::Response;
@@ -42,6 +43,10 @@ pub(super) struct Watcher {
     unpacker: Unpacker,
     ear: Ear,
     kept: usize,
+    /// How many bytes have come, packed as they may be.
+    came: usize,
+    /// Whether what is said is made of tokens: a vector is not.
+    is_words: bool,
     /// How many bytes are still to come, where that was said before.
     missing: Option<usize>,
 }
@@ -65,8 +70,8 @@ struct Events {
 }
 
 impl Watcher {
-    /// For an answer that begins like this.
-    pub(super) fn new(format: Format, status: u16, headers: &HeaderMap) -> Self {
+    /// For an answer that begins like this. `is_words` says that it is made of tokens: a vector is not.
+    pub(super) fn new(format: Format, status: u16, headers: &HeaderMap, is_words: bool) -> Self {
         let kind = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let ear = match status {
             200..=299 if kind.starts_with("text/event-stream") => Ear::Events(Box::new(Events {
@@ -79,12 +84,21 @@ impl Watcher {
             status => Ear::Refusal(status, Vec::new()),
         };
         let length = headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse().ok());
-        Self { format, unpacker: Unpacker::new(&Packing::of(headers)), ear, kept: 0, missing: length }
+        Self {
+            format,
+            unpacker: Unpacker::new(&Packing::of(headers)),
+            ear,
+            kept: 0,
+            came: 0,
+            is_words,
+            missing: length,
+        }
     }
 
     /// Listens to the next bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
-        let Self { format, unpacker, ear, kept, missing } = self;
+        let Self { format, unpacker, ear, kept, missing, came, .. } = self;
+        *came += bytes.len();
         unpacker.push(bytes, LONGEST, &mut |piece| ear.push(*format, piece, kept));
         *missing = missing.map(|missing| missing.saturating_sub(bytes.len()));
     }
@@ -110,6 +124,19 @@ impl Watcher {
                 self.format.decode_reply(body).ok()
             }
             _ => None,
+        }
+    }
+
+    /// How many bytes of words have come; of what cannot be read, how many at all.
+    pub(super) fn received(&self) -> u64 {
+        let assembler = match &self.ear {
+            Ear::Events(events) => events.assembler.clone(),
+            Ear::Body(_) | Ear::Refusal(..) | Ear::Deaf(_) => None,
+        };
+        match assembler {
+            _ if !self.is_words => 0,
+            Some(assembler) => words(&assembler.so_far()),
+            None => self.kept.max(self.came) as u64,
         }
     }
 
@@ -312,7 +339,7 @@ mod tests {
                 ("application/json", None, body.clone().into_bytes()),
                 ("application/json", Some("gzip"), gzip(body.as_bytes())),
             ] {
-                let mut watcher = Watcher::new(format, 200, &headers(kind, packed));
+                let mut watcher = Watcher::new(format, 200, &headers(kind, packed), true);
                 bytes.chunks(13).for_each(|piece| watcher.push(piece));
                 let Heard::Whole(heard) = watcher.finish(true) else { panic!("{format:?} {kind} {packed:?}") };
                 assert_eq!((heard.message.text().as_str(), heard.usage), ("Hello.", USAGE), "{format:?} {kind}");
@@ -320,7 +347,7 @@ mod tests {
             }
         }
         let list = format!("[{}]", Format::Gemini.encode_reply(&response("Hello.")));
-        let mut watcher = Watcher::new(Format::Gemini, 200, &headers("application/json", None));
+        let mut watcher = Watcher::new(Format::Gemini, 200, &headers("application/json", None), true);
         watcher.push(list.as_bytes());
         assert!(matches!(watcher.finish(true), Heard::Whole(_)));
     }
@@ -329,7 +356,7 @@ mod tests {
     fn an_answer_is_done_with_its_last_words_and_not_before() {
         for format in ALL {
             let stream = streamed(format, "Hello.");
-            let mut watcher = Watcher::new(format, 200, &headers("text/event-stream", None));
+            let mut watcher = Watcher::new(format, 200, &headers("text/event-stream", None), true);
             let half = stream.len() / 2;
             watcher.push(&stream.as_bytes()[..half]);
             assert!(!watcher.is_done(), "{format:?}");
@@ -342,14 +369,14 @@ mod tests {
     #[test]
     fn what_breaks_off_counts_what_was_counted() {
         let stream = streamed(Format::Anthropic, "Hello.");
-        let mut watcher = Watcher::new(Format::Anthropic, 200, &headers("text/event-stream", None));
+        let mut watcher = Watcher::new(Format::Anthropic, 200, &headers("text/event-stream", None), true);
         watcher.push(&stream.as_bytes()[..stream.len() / 2]);
         let Heard::Cut(usage, _) = watcher.finish(false) else { panic!("it is not whole") };
         assert_eq!((usage.input, usage.cache_read, usage.output), (100, 50, 1));
-        let mut watcher = Watcher::new(Format::Chat, 429, &headers("application/json", None));
+        let mut watcher = Watcher::new(Format::Chat, 429, &headers("application/json", None), true);
         watcher.push(br#"{"error":{"message":"slow down"}}"#);
         assert_eq!(watcher.finish(true), Heard::Refused(429, "slow down".into()));
-        let mut watcher = Watcher::new(Format::Chat, 200, &headers("application/json", Some("br")));
+        let mut watcher = Watcher::new(Format::Chat, 200, &headers("application/json", Some("br")), true);
         watcher.push(b"????");
         assert!(matches!(watcher.finish(true), Heard::Counted(_, why) if why.contains("`br`")));
     }
@@ -358,7 +385,7 @@ mod tests {
     fn of_a_very_long_answer_only_the_tokens_are_kept() {
         let word = "x".repeat(100_000);
         for format in ALL {
-            let mut watcher = Watcher::new(format, 200, &headers("text/event-stream", None));
+            let mut watcher = Watcher::new(format, 200, &headers("text/event-stream", None), true);
             let stream = streamed(format, &word);
             // The words come again and again.
             let at = stream.find("xxx").unwrap();

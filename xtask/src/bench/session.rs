@@ -198,6 +198,7 @@ impl Session {
             files_written: [(repo.clone(), paths.to_vec())].into(),
             token_usage: Default::default(),
             cost_usd: None,
+            estimated: false,
             side_calls: Vec::new(),
             git_sha: Some(Snapshot::from([(repo.clone(), commit)])),
             agent_head: None,

@@ -4,6 +4,9 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use pleach::event::Usage;
+use pleach::llm::wire::Format;
+use pleach::llm::{Message, Response, Stop};
 use serde_json::{Value, json};
 
 use super::spent;
@@ -172,4 +175,96 @@ fn two_programs_of_two_processes_share_the_limit_of_a_day() {
     assert!(third.stdout.contains("of this day (UTC)"), "{third}");
     assert_eq!(server.seen().len(), calls, "the day is over for everybody");
     env.assert_no_process_left();
+}
+
+/// How a model of the tests ends its streamed answers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Ending {
+    /// It says what they took, if it is asked to.
+    Told,
+    /// It never says what they took.
+    Untold,
+    /// It goes on for ever after its last word.
+    Open,
+}
+
+/// A program without tools that goes on for eight calls, each with a long question, and a model that answers it.
+fn talkative(ending: Ending, step: &str, limit: u64) -> (TestEnv, Server) {
+    let server = Server::start(move |seen, _| {
+        let message = Message::assistant("An answer.");
+        let usage = Usage { input: 1000, output: 100, ..Usage::default() };
+        let reply = Response { message, usage, model: "m-1".into(), stop: Stop::End, extra: Default::default() };
+        let events = Format::Chat.stream_reply(&Format::Chat.encode_reply(&reply));
+        let told = ending == Ending::Told && seen.body["stream_options"]["include_usage"] == true;
+        let pieces = events.iter().map(|event| event.to_text());
+        let pieces: Vec<String> = match told {
+            true => pieces.collect(),
+            false => pieces.filter(|piece| !piece.contains("prompt_tokens")).collect(),
+        };
+        match ending {
+            Ending::Open => Play::Stall(pieces.into_iter().filter(|piece| !piece.contains("[DONE]")).collect()),
+            Ending::Told | Ending::Untold => Play::Stream(pieces),
+        }
+    });
+    let env = TestEnv::with_repo();
+    let question = "word ".repeat(800);
+    let ask = |number: usize| step.replace("TEXT", &format!("\"{number}: {question}\"")) + "\n";
+    let program = json!([fake_agent::path(), env.write("play", (1..=8).map(ask).collect::<String>())]);
+    env.configure(&format!(
+        "agents: {{worker: {{command: {program}, turns: gateway, provider: compatible}}}}\nsandbox: {{mode: off}}\n\
+         budget: {{tokens: {limit}}}\nproviders:\n  compatible:\n    settings: {{api_base: '{}', api_key_command: echo k}}\n",
+        server.url()
+    ));
+    (env, server)
+}
+
+#[test]
+fn a_program_cannot_keep_to_itself_what_its_calls_take() {
+    for options in [json!({"include_usage": false}), json!({"include_usage": 0}), json!([]), json!(null)] {
+        let more = json!({"stream_options": options}).to_string().replace('"', "\\\"");
+        let (env, server) = talkative(Ending::Told, &format!("say chat TEXT \"{more}\""), 2000);
+        let ran = env.run(&work("one"), &[]).expect(1);
+        assert!(ran.stdout.contains("2200 of 2000 tokens"), "{options}: {ran}");
+        assert_eq!(server.seen().len(), 2, "{options}");
+        let story = env.story();
+        assert_eq!(tokens(&story), 2200, "{options}: exactly as told");
+        assert!(story.all("AgentTurn").iter().all(|turn| turn.get("estimated").is_none()), "{options}");
+    }
+}
+
+#[test]
+fn what_nobody_counts_counts_by_its_length() {
+    for (ending, step) in [(Ending::Untold, "say chat TEXT"), (Ending::Open, "leave chat TEXT")] {
+        let (env, server) = talkative(ending, step, 2500);
+        let ran = env.run(&work("one"), &[]).expect(1);
+        assert!(ran.stdout.contains("of 2500 tokens (`budget.tokens`)"), "{ending:?}: {ran}");
+        // The end of a call that is hung up on may be noticed only after the next one has come.
+        let most = if ending == Ending::Open { 3 } else { 2 };
+        let calls = server.seen().len();
+        assert!((2..=most).contains(&calls), "{ending:?}: {calls} calls: {ran}");
+        let story = env.story();
+        let turns = story.all("AgentTurn");
+        let marked = |turn: &&&Value| turn["estimated"] == true || turn["side_calls"][0]["estimated"] == true;
+        assert!(turns.iter().any(|turn| marked(&turn)), "{ending:?}: {turns:?}");
+        let warnings = story.warnings();
+        let told = warnings.iter().filter(|warning| warning.contains("count by their length")).count();
+        assert_eq!(told, 1, "{ending:?}: {warnings:?}");
+    }
+}
+
+#[test]
+fn what_cannot_be_counted_is_refused() {
+    for (language, more, word) in [
+        ("chat", json!({"stream": 1}), "`stream` must be true or false"),
+        ("chat", json!({"stream": "true"}), "`stream` must be true or false"),
+        ("responses", json!({"background": true}), "`background`"),
+        ("responses", json!({"background": 1}), "`background` must be true or false"),
+    ] {
+        let more = more.to_string().replace('"', "\\\"");
+        let (env, server) = talkative(Ending::Told, &format!("say {language} TEXT \"{more}\""), 2000);
+        env.run(&work("one"), &[]).expect(1);
+        assert_eq!(server.seen().len(), 0, "{more}");
+        let reason = env.story().node("work")["outcome"]["failure_reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains("400") && reason.contains(word), "{more}: {reason}");
+    }
 }

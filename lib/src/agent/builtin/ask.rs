@@ -95,6 +95,7 @@ impl Asker<'_> {
             provider: self.provider.name().to_owned(),
             token_usage: *usage,
             cost_usd: self.provider.cost(model, usage),
+            estimated: false,
         }
     }
 

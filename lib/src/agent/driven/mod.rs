@@ -276,7 +276,7 @@ impl<'a> Log<'a> {
 
     /// The turn an exchange makes.
     fn turn(&mut self, exchange: Exchange) -> Turn {
-        let Exchange { talk, opening, response, results, model, usage, cost_usd } = exchange;
+        let Exchange { talk, opening, response, results, model, usage, cost_usd, estimated } = exchange;
         self.answered = true;
         let answer = response.map(|response| response.message);
         let said = answer.as_ref().map(Message::text).unwrap_or_default();
@@ -297,6 +297,7 @@ impl<'a> Log<'a> {
             tool_calls,
             usage,
             cost_usd,
+            estimated,
             model,
             provider: self.provider.to_owned(),
             intent,

@@ -69,6 +69,7 @@ impl<'a> Purse<'a> {
             files_written: Default::default(),
             token_usage: turn.usage,
             cost_usd: turn.cost_usd,
+            estimated: turn.estimated,
             side_calls: turn.side_calls.clone(),
             git_sha: None,
             agent_head: None,

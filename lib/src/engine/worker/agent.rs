@@ -322,6 +322,7 @@ impl Worker {
             files_written: self.files(&change),
             token_usage: turn.usage,
             cost_usd: turn.cost_usd,
+            estimated: turn.estimated,
             side_calls: turn.side_calls,
             git_sha: self.snapshot(change.commit),
             agent_head: self.snapshot(change.agent_head),
@@ -358,6 +359,7 @@ impl Worker {
                 provider: scribe.provider().to_owned(),
                 token_usage: written.usage,
                 cost_usd: written.cost_usd,
+                estimated: false,
             });
         }
         if let Some(why) = written.fallback {

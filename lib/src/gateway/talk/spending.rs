@@ -32,9 +32,9 @@ impl Talks {
         let same = |call: &&mut SideCall| call.purpose == purpose && call.model == model;
         match self.aside.iter_mut().find(same) {
             Some(call) => {
-                let mut sum = Spent { usage: call.token_usage, cost_usd: call.cost_usd };
+                let mut sum = Spent { usage: call.token_usage, cost_usd: call.cost_usd, estimated: call.estimated };
                 sum += spent;
-                (call.token_usage, call.cost_usd) = (sum.usage, sum.cost_usd);
+                (call.token_usage, call.cost_usd, call.estimated) = (sum.usage, sum.cost_usd, sum.estimated);
             }
             None => self.aside.push(SideCall {
                 purpose: purpose.to_owned(),
@@ -42,6 +42,7 @@ impl Talks {
                 provider: String::new(),
                 token_usage: spent.usage,
                 cost_usd: spent.cost_usd,
+                estimated: spent.estimated,
             }),
         }
     }
@@ -50,6 +51,15 @@ impl Talks {
     pub(in crate::gateway) fn warn(&mut self, text: String) {
         if !self.warnings.contains(&text) {
             self.warnings.push(text);
+        }
+    }
+
+    /// The provider has not said what a call of this model took, and it was estimated. The user hears of it once.
+    pub(in crate::gateway) fn estimated(&mut self, model: &str) {
+        if !std::mem::replace(&mut self.estimates, true) {
+            self.warn(format!(
+                "the provider did not say how many tokens a call of `{model}` took; such calls count by their length"
+            ));
         }
     }
 
@@ -64,6 +74,7 @@ impl Talks {
 impl std::ops::AddAssign for Spent {
     fn add_assign(&mut self, other: Self) {
         self.usage += other.usage;
+        self.estimated |= other.estimated;
         if let Some(cost) = other.cost_usd {
             *self.cost_usd.get_or_insert_default() += cost;
         }
@@ -84,6 +95,6 @@ impl std::ops::Sub for Spent {
             reasoning: now.reasoning.saturating_sub(then.reasoning),
         };
         let cost_usd = self.cost_usd.map(|cost| (cost - before.cost_usd.unwrap_or_default()).max(0.0));
-        Self { usage, cost_usd }
+        Self { usage, cost_usd, estimated: self.estimated }
     }
 }

@@ -64,6 +64,7 @@ impl Talks {
             model: model.unwrap_or_else(|| known.model.clone()),
             usage: spent.usage,
             cost_usd: spent.cost_usd,
+            estimated: spent.estimated,
         };
         (Some(exchange), opening)
     }

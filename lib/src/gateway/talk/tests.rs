@@ -33,7 +33,7 @@ fn response(message: Message) -> Response {
 }
 
 fn spent() -> Spent {
-    Spent { usage: CALL, cost_usd: Some(0.5) }
+    Spent { usage: CALL, cost_usd: Some(0.5), estimated: false }
 }
 
 fn answer(talks: &mut Talks, flight: u64, message: Message) {

@@ -171,6 +171,7 @@ fn turns() -> Vec<Event> {
         files_written: [(repo(), vec![RepoPath::from("hello.txt"), RepoPath::new(&b"caf\xe9.txt"[..])])].into(),
         token_usage: Usage { input: 812, cache_read: 4096, cache_write: 7, output: 64, reasoning: 12 },
         cost_usd: Some(0.1),
+        estimated: false,
         side_calls: Vec::new(),
         git_sha: Some(at(4)),
         agent_head: Some(at(5)),
@@ -301,6 +302,7 @@ fn money() -> Vec<Event> {
         provider: "anthropic".into(),
         token_usage: Usage { input: 300, output: 20, ..Usage::default() },
         cost_usd: None,
+        estimated: false,
     };
     let exceeded = BudgetExceeded {
         limit: "budget.usd".into(),
@@ -328,5 +330,5 @@ fn money() -> Vec<Event> {
 
 fn marks() -> Vec<Event> {
     let Event::AgentTurn(turn) = turns().swap_remove(1) else { unreachable!("an agent's turn") };
-    vec![AgentTurn { is_last: true, ..turn }.into()]
+    vec![AgentTurn { is_last: true, ..turn.clone() }.into(), AgentTurn { estimated: true, ..turn }.into()]
 }

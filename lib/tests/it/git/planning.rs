@@ -26,6 +26,7 @@ fn turn(planner: u64, number: u64) -> AgentTurn {
         files_written: Default::default(),
         token_usage: Usage { input: planner, output: number, ..Usage::default() },
         cost_usd: None,
+        estimated: false,
         side_calls: Vec::new(),
         git_sha: None,
         agent_head: None,

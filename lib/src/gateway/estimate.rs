@@ -1,0 +1,84 @@
+//! What a call took where nobody says: a limit holds also what a provider leaves uncounted, and what a client does not
+//! wait to hear counted.
+
+use serde_json::Value;
+
+use super::watch::Heard;
+use crate::event::Usage;
+
+/// How many bytes count as a token.
+const BYTES: u64 = 4;
+
+/// The length of a call that went to a provider.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Length {
+    /// What was sent, in bytes.
+    pub sent: u64,
+    /// What was received, in bytes, where that is made of tokens.
+    pub received: u64,
+}
+
+/// What a call took, and whether that had to be estimated. What the provider counted stands; an answer that broke off was
+/// counted at its beginning at most.
+pub(super) fn taken(heard: &Heard, length: Option<Length>) -> (Usage, bool) {
+    let (told, is_cut) = match heard {
+        Heard::Whole(response) => (response.usage, false),
+        Heard::Counted(usage, _) => (*usage, false),
+        Heard::Cut(usage, _) => (*usage, true),
+        Heard::Refused(..) => return (Usage::default(), false),
+    };
+    let Some(Length { sent, received }) = length.filter(|_| is_cut || told.total() == 0) else { return (told, false) };
+    let mut usage = told;
+    if told.total() == told.output {
+        usage.input = sent.div_ceil(BYTES);
+    }
+    usage.output = told.output.max(received.div_ceil(BYTES));
+    (usage, usage != told)
+}
+
+/// How many bytes of words are in a body: what frames them costs nothing.
+pub(super) fn words(body: &Value) -> u64 {
+    match body {
+        Value::String(text) => text.len() as u64,
+        Value::Array(items) => items.iter().map(words).sum(),
+        Value::Object(fields) => fields.values().map(words).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::llm::{Message, Response, Stop};
+
+    const LENGTH: Option<Length> = Some(Length { sent: 4000, received: 41 });
+
+    fn whole(usage: Usage) -> Heard {
+        let message = Message::assistant("Hello.");
+        let response = Response { message, usage, model: "m".into(), stop: Stop::End, extra: Default::default() };
+        Heard::Whole(Box::new(response))
+    }
+
+    fn usage(input: u64, output: u64) -> Usage {
+        Usage { input, output, ..Usage::default() }
+    }
+
+    #[test]
+    fn what_is_told_stands_and_what_is_not_is_estimated() {
+        assert_eq!(taken(&whole(usage(7, 1)), LENGTH), (usage(7, 1), false));
+        assert_eq!(taken(&whole(usage(0, 0)), LENGTH), (usage(1000, 11), true));
+        assert_eq!(taken(&whole(usage(0, 0)), None), (usage(0, 0), false), "it went to nobody");
+        let cut = |told| Heard::Cut(told, "the client hung up".into());
+        assert_eq!(taken(&cut(usage(7, 1)), LENGTH), (usage(7, 11), true), "the beginning was counted");
+        assert_eq!(taken(&cut(usage(7, 20)), LENGTH), (usage(7, 20), false));
+        assert_eq!(taken(&cut(usage(0, 0)), LENGTH), (usage(1000, 11), true));
+        assert_eq!(taken(&Heard::Refused(429, "no".into()), LENGTH), (usage(0, 0), false));
+    }
+
+    #[test]
+    fn words_are_counted_without_what_frames_them() {
+        assert_eq!(words(&json!({"content": [{"text": "four"}, {"text": "more"}], "index": 12, "stop": null})), 8);
+    }
+}
