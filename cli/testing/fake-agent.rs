@@ -37,6 +37,9 @@
 //!                      the request. A call that is refused ends the agent with 1
 //! leave LANGUAGE TEXT [JSON]
 //!                      the same, and hangs up with the last word of a streamed answer, whatever comes after it
+//! swamp LANGUAGE COUNT MEGABYTES
+//!                      begins as many calls of that length, sends all but the last bytes of each, as far as they are
+//!                      taken, and leaves them open
 //! exit CODE            ends with CODE
 //! crash                ends by SIGABRT
 //! if CONDITION         does the steps up to `else` or `end` if CONDITION holds; may be nested
@@ -126,6 +129,7 @@ fn arity(name: &str) -> Option<std::ops::RangeInclusive<usize>> {
         }
         "converse" => 1..=2,
         "say" | "leave" => 2..=3,
+        "swamp" => 3..=3,
         "ignore-term" | "hang" | "crash" => 0..=0,
         "git" => 1..=usize::MAX,
         "if" => 2..=3,
@@ -232,6 +236,11 @@ impl Agent {
                 ["if", ref condition @ ..] => {
                     let holds = self.holds(condition).map_err(failed)?;
                     self.play(&step.branches[usize::from(!holds)])?;
+                }
+                ["swamp", language, count, megabytes] => {
+                    let model = model::Model::of(language, None).map_err(failed)?;
+                    let (count, megabytes) = (number(count).map_err(failed)?, number(megabytes).map_err(failed)?);
+                    plain::swamp(&model, count, megabytes).map_err(failed)?;
                 }
                 ["exit", code] => return Err(Stop::Exit(number(code).map_err(failed)?)),
                 ["begin", language, task] => {

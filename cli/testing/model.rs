@@ -12,7 +12,7 @@ use crate::language::{Answer, Call, Language, Said, text};
 /// How one kind of server is talked to.
 pub struct Model {
     base: String,
-    key: String,
+    pub key: String,
     pub language: Language,
     streamed: bool,
 }
@@ -98,16 +98,22 @@ impl Model {
         }
     }
 
-    /// Posts a body and gives the stream of the answer's, if it is one.
-    pub fn post(&self, path: &str, body: &Value) -> Result<TcpStream, String> {
+    /// The host of the server, and a path on it.
+    pub fn place(&self, path: &str) -> Result<(String, String), String> {
         let rest = self.base.strip_prefix("http://").ok_or("the server is not on this machine")?;
         let (host, base) =
             rest.split_once('/').map_or((rest, String::new()), |(host, path)| (host, format!("/{path}")));
-        let mut stream = TcpStream::connect(host).map_err(|error| format!("{host}: {error}"))?;
+        Ok((host.to_owned(), format!("{base}{path}")))
+    }
+
+    /// Posts a body and gives the stream of the answer's, if it is one.
+    pub fn post(&self, path: &str, body: &Value) -> Result<TcpStream, String> {
+        let (host, path) = self.place(path)?;
+        let mut stream = TcpStream::connect(&host).map_err(|error| format!("{host}: {error}"))?;
         let body = body.to_string();
         // In this version of the protocol, the body is what comes until the end.
         let head = format!(
-            "POST {base}{path} HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\nx-api-key: {0}\r\n\
+            "POST {path} HTTP/1.0\r\nhost: {host}\r\ncontent-type: application/json\r\nx-api-key: {0}\r\n\
              x-goog-api-key: {0}\r\nauthorization: Bearer {0}\r\ncontent-length: {1}\r\n\r\n",
             self.key,
             body.len()

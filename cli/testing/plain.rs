@@ -1,5 +1,9 @@
 //! Talking to a model without tools.
 
+use std::io::{self, Write as _};
+use std::net::TcpStream;
+use std::time::Duration;
+
 use serde_json::Value;
 
 use crate::model::Model;
@@ -16,4 +20,29 @@ pub fn say(model: &Model, said: &mut Vec<Value>, text: &str, more: &Value, hasty
     let answer = model.read_stream(stream, hasty)?;
     said.extend(answer.repeated);
     Ok(answer.text)
+}
+
+/// Begins calls of that length, sends them but for their ends as far as they are taken, and leaves them open.
+pub fn swamp(model: &Model, count: usize, megabytes: usize) -> Result<(), String> {
+    let megabyte = vec![b' '; 1 << 20];
+    let (host, path) = model.place(model.language.path(true))?;
+    let begin = || -> io::Result<()> {
+        let mut stream = TcpStream::connect(&host)?;
+        stream.set_write_timeout(Some(Duration::from_secs(1)))?;
+        let (key, length) = (&model.key, megabytes << 20);
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\n\
+             content-length: {length}\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes())?;
+        // It ends when nothing more is taken.
+        let _ = (1..megabytes).all(|_| stream.write_all(&megabyte).is_ok());
+        std::mem::forget(stream);
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let calls: Vec<_> = (0..count).map(|_| scope.spawn(begin)).collect();
+        calls.into_iter().try_for_each(|call| call.join().expect("calls do not panic"))
+    })
+    .map_err(|error| error.to_string())
 }

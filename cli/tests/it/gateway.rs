@@ -362,8 +362,8 @@ fn what_comes_out_differently_the_second_time_is_named() {
     assert!(told.contains("`one.txt`") && !told.contains("same.txt"), "{told}");
 }
 
-#[test]
-fn a_program_without_tools_goes_on_after_a_kill() {
+/// A model that answers in words alone, and a world whose agent talks to it.
+fn answering() -> (TestEnv, Server) {
     let server = Server::start(|seen, _| {
         let asked = seen.body["messages"].as_array().map_or(0, Vec::len);
         let message = Message::assistant(format!("Answer {}.", asked.div_ceil(2)));
@@ -374,6 +374,12 @@ fn a_program_without_tools_goes_on_after_a_kill() {
     });
     let settings = format!("{{api_base: '{}', api_key_command: echo {KEY}}}", server.url());
     let env = world("chat", "compatible", &format!("providers: {{compatible: {{settings: {settings}}}}}"));
+    (env, server)
+}
+
+#[test]
+fn a_program_without_tools_goes_on_after_a_kill() {
+    let (env, server) = answering();
     let gate = Gate::new(&env, "fourth");
     let mut play = String::new();
     for n in 1..=8 {
@@ -398,4 +404,21 @@ fn a_program_without_tools_goes_on_after_a_kill() {
     let last = turns.iter().position(|turn| turn["is_last"] == true);
     assert_eq!(last, Some(turns.len() - 1), "a program's last turn is the one it ended after");
     env.assert_no_process_left();
+}
+
+#[test]
+fn requests_that_do_not_come_take_a_bounded_part_of_memory() {
+    let (env, server) = answering();
+    let gate = Gate::new(&env, "swamped");
+    let play = format!("swamp chat 6 127\nsay chat \"Question\"\nshell \"{}\"\n", gate.command());
+    env.write("play", play);
+    let mut run = env.start(&one("Work"), &[]);
+    let held = gate.reached(&mut run);
+    assert_eq!(server.seen().len(), 1, "an ordinary request is not held up by them");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", run.id())).expect("pleach runs");
+    let most = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("how much memory it had at most");
+    let most: u64 = most.trim().trim_end_matches(" kB").parse().expect("a number");
+    assert!(most < 350 << 10, "{most} kB for six requests of 127 MB");
+    gate.open(held);
+    run.end().expect(0);
 }

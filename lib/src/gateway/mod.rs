@@ -11,11 +11,13 @@
 //!   ◀──stream── gateway ◀──stream── provider, script or record
 //! ```
 //!
-//! `path` reads what a client wants, `talk` which conversation that belongs to, `watch` what is answered; they are
-//! pure. `serve` and `relay` move the bytes, without waiting for more of them than they have.
+//! `path` reads what a client wants, `talk` which conversation that belongs to, `watch` what is answered, `estimate` what it
+//! took where nobody says; they are pure. `intake` takes requests in, `serve` and `relay` move the bytes, without waiting for
+//! more of them than they have.
 
 mod body;
 mod estimate;
+mod intake;
 mod path;
 mod refusal;
 mod relay;
@@ -43,6 +45,7 @@ use tokio::sync::watch::Sender as Counter;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
+use self::intake::Room;
 use self::talk::Talks;
 use crate::event::{SideCall, Usage};
 use crate::llm::wire::Format;
@@ -178,6 +181,8 @@ struct Shared {
     facts: Facts,
     arrivals: mpsc::UnboundedSender<Arrival>,
     talks: Mutex<Talks>,
+    /// Where requests are held.
+    room: Room,
     /// How many calls are on their way.
     flights: Counter<usize>,
     /// Why nothing is let through any more.
@@ -210,6 +215,7 @@ impl Gateway {
             facts,
             arrivals,
             talks: Mutex::default(),
+            room: Room::default(),
             flights: Counter::new(0),
             closed: Mutex::default(),
         });

@@ -5,7 +5,6 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, MutexGuard};
 
 use bytes::Bytes;
-use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::http::request::Parts;
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::body::Reply;
+use super::intake::{LONGEST, Place, Refusal};
 use super::path::{Aside, AsideKind, Call, Shape, Target, target};
 use super::relay::{Flight, Relay};
 use super::scripted::{self, Scripted};
@@ -24,9 +24,6 @@ use super::{Arrival, Gate, Shared, Upstream, refusal};
 use crate::llm::wire::Format;
 use crate::llm::{HttpError, PassError, Passed, Remote, Request, Response, passed_on};
 use crate::process::Cancel;
-
-/// The longest request that is taken in, packed or not.
-const LONGEST: usize = 128 << 20;
 
 /// Headers by which clients name their conversation.
 const SESSIONS: [&str; 6] =
@@ -61,16 +58,13 @@ pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -
     if let Some(reason) = shared.closed() {
         return Ok(refused(Some(format), StatusCode::BAD_REQUEST, &reason));
     }
-    let body = match Limited::new(body, LONGEST).collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-            let text = format!("the request is longer than {} MB", LONGEST >> 20);
-            return Ok(refused(Some(format), StatusCode::PAYLOAD_TOO_LARGE, &text));
-        }
-        Err(error) => return Ok(refused(Some(format), StatusCode::BAD_REQUEST, &error.to_string())),
+    let is_packed = Packing::of(&parts.headers) != Packing::None;
+    let (body, place) = match shared.room.take_in(body, is_packed).await {
+        Ok(taken) => taken,
+        Err(refusal) => return Ok(not_taken(format, &refusal)),
     };
     let length = body.len();
-    let asked = Asked { shared, parts, body, length };
+    let asked = Asked { shared, parts, body, length, place };
     Ok(match target {
         Target::Aside(aside) => asked.aside(aside).await,
         Target::Call(call) => asked.call(call).await,
@@ -111,6 +105,8 @@ struct Asked {
     body: Bytes,
     /// How long the body is, unpacked where it could be.
     length: usize,
+    /// Where it is held meanwhile.
+    place: Place,
 }
 
 /// A request that makes no turn.
@@ -119,6 +115,8 @@ enum Unfit {
     Unread(String),
     /// It is not passed on, for this reason.
     Refused(String),
+    /// There is no room for what is packed in it.
+    NoRoom(Refusal),
 }
 
 impl Asked {
@@ -132,7 +130,7 @@ impl Asked {
                 ControlFlow::Break(answered) => return answered,
             },
         };
-        let Self { shared, parts, body, length } = self;
+        let Self { shared, parts, body, length, place: _place } = self;
         let remote = match &shared.upstream {
             Upstream::Script(_) => return json_reply(StatusCode::OK, &scripted::aside(format, kind, body.len())),
             Upstream::Remote(remote) => remote.clone(),
@@ -156,10 +154,11 @@ impl Asked {
 
     /// A call of a model.
     async fn call(mut self, call: Call) -> Answered {
-        let read = self.read(&call);
+        let read = self.read(&call).await;
         let (request, shape) = match read {
             Ok(read) => read,
             Err(Unfit::Refused(why)) => return refused(Some(call.format), StatusCode::BAD_REQUEST, &why),
+            Err(Unfit::NoRoom(refusal)) => return not_taken(call.format, &refusal),
             Err(Unfit::Unread(why)) => {
                 // Nobody knows what it says; the provider will.
                 let text = format!("a request of the agent could not be read and made no turn: {why}");
@@ -188,13 +187,9 @@ impl Asked {
     }
 
     /// Reads the request, and how its answer is to come.
-    fn read(&mut self, call: &Call) -> Result<(Request, Shape), Unfit> {
+    async fn read(&mut self, call: &Call) -> Result<(Request, Shape), Unfit> {
         let unread = |error: serde_json::Error| Unfit::Unread(error.to_string());
-        let packing = Packing::of(&self.parts.headers);
-        let text = match packing {
-            Packing::None => std::borrow::Cow::Borrowed(&self.body[..]),
-            packing => unpack(&packing, &self.body, LONGEST).map_err(Unfit::Unread)?.into(),
-        };
+        let text = self.unpacked().await?;
         self.length = text.len();
         let mut json: Value = serde_json::from_slice(&text).map_err(unread)?;
         let shape = match call.shape {
@@ -225,6 +220,23 @@ impl Asked {
             request.model.clone_from(model);
         }
         Ok((request, shape))
+    }
+
+    /// The body as it can be read.
+    async fn unpacked(&mut self) -> Result<Bytes, Unfit> {
+        let packing = Packing::of(&self.parts.headers);
+        if packing == Packing::None {
+            return Ok(self.body.clone());
+        }
+        let room = |place: &Place| place.size().saturating_sub(self.body.len());
+        let mut text = unpack(&packing, &self.body, room(&self.place));
+        if text.is_err() && self.place.size() < LONGEST {
+            self.shared.room.move_on(&mut self.place).await.map_err(Unfit::NoRoom)?;
+            text = unpack(&packing, &self.body, room(&self.place));
+        }
+        let text = text.map_err(Unfit::Unread)?;
+        self.place.shrink(self.body.len() + text.len());
+        Ok(text.into())
     }
 
     /// Lets the request arrive at whoever records.
@@ -276,7 +288,8 @@ impl Asked {
             return refuse(format, &text, flight);
         }
         flight.sends(self.length);
-        let Self { parts, body, .. } = self;
+        // It is held until the provider has answered.
+        let Self { parts, body, place: _place, .. } = self;
         let call = Passed { method: parts.method, path: call.path, headers: parts.headers, body, format };
         pass(&remote, call, flight, true).await
     }
@@ -371,6 +384,15 @@ fn scripted_reply(format: Format, shape: Shape, said: Scripted, mut flight: Flig
             reply
         }
     }
+}
+
+/// A request that is not taken in.
+fn not_taken(format: Format, refusal: &Refusal) -> Answered {
+    let mut reply = refused(Some(format), refusal.status, &refusal.why);
+    if refusal.status == StatusCode::SERVICE_UNAVAILABLE {
+        reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    reply
 }
 
 fn refuse(format: Format, reason: &str, mut flight: Flight) -> Answered {
