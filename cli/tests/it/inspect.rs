@@ -349,8 +349,9 @@ fn unknown_sessions_are_told_with_what_there_is() {
     error: `[TEMP]` is not in a git repository
     hint: run `git init` there, or name a repository with `-C DIR`
     ");
+    // No id has a 9.
     for command in
-        [&["status", ""][..], &["turns", "x"], &["show", "x"], &["export", "x", "y"], &["cancel", "x"], &["rm", "x"]]
+        [&["status", ""][..], &["turns", "9"], &["show", "9"], &["export", "9", "y"], &["cancel", "9"], &["rm", "9"]]
     {
         env.pleach(command).expect(2);
     }

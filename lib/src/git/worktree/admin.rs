@@ -10,9 +10,9 @@ use super::bring::{Making, is_free, is_whole};
 use super::cache::Cache;
 use super::head::{nonsense, standing};
 use super::listed::{claimed, git_dirs};
-use super::note::Note;
 use super::notes::Notes;
 use super::odd;
+use super::origin::Origin;
 use super::restore::remove_directory;
 use super::rules::Rules;
 use crate::beneath::{self, Beneath, FEW_LINES};
@@ -59,7 +59,7 @@ impl Worktree {
         // A worktree before it may have had its name.
         let notes = Notes::of(common, &made);
         notes.forget()?;
-        Note::take(common, &made, &path.canonicalize().at("open the worktree", path)?)?;
+        Origin::take(common, &made, &path.canonicalize().at("open the worktree", path)?)?;
         drop(alone);
         if !rules.is_empty() {
             check_out_some(repo, path, &made, rules)?;
@@ -89,9 +89,9 @@ impl Worktree {
         };
         let is_agents = is_admin(repo, &git_dir) && !repo.workdir().is_some_and(|own| same_file(own, &root));
         let mut cleared = if is_agents { odd::clear(&git_dir)? } else { Vec::new() };
-        let note = if is_agents { Note::of(repo.common_dir(), &git_dir)? } else { None };
-        if let Some(note) = &note {
-            cleared.extend(note.put_settings_back(&git_dir)?);
+        let origin = if is_agents { Origin::of(repo.common_dir(), &git_dir)? } else { None };
+        if let Some(origin) = &origin {
+            cleared.extend(origin.put_settings_back(&git_dir)?);
         }
         tie(repo, &root, &git_dir)?;
         put_head(repo, &git_dir)?;
@@ -128,7 +128,7 @@ impl Worktree {
                 put_aside: Vec::new(),
                 rules: Rules::default(),
                 is_agents,
-                note,
+                origin,
                 cleared: cleared.into(),
             };
             worktree.load(worktree.tree)?;
@@ -299,9 +299,9 @@ pub(super) fn admin_dir(repo: &Repo, path: &Path) -> Result<Option<PathBuf>, Err
     let is_there = |root: &Path| root == path || same_file(root, path);
     let (mut noted, mut others) = (Vec::new(), Vec::new());
     for git_dir in git_dirs(common)? {
-        match Note::of(common, &git_dir)? {
-            Some(note) if is_there(&note.root) => noted.push(git_dir),
-            Some(note) if note.root.symlink_metadata().is_ok() => {}
+        match Origin::of(common, &git_dir)? {
+            Some(origin) if is_there(&origin.root) => noted.push(git_dir),
+            Some(origin) if origin.root.symlink_metadata().is_ok() => {}
             _ => others.push(git_dir),
         }
     }

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, tie};
-use super::note::Note;
+use super::origin::Origin;
 use super::restore::remove_directory;
 use super::{Notes, Worktree};
 use crate::beneath::{self, Beneath, FEW_LINES};
@@ -33,7 +33,7 @@ impl Worktree {
         match git_dir {
             Some(git_dir) if is_whole(&git_dir) || !is_admin(repo, &git_dir) => {
                 let mut worktree = Self::open(repo, path)?;
-                worktree.note()?;
+                worktree.note_origin()?;
                 Ok(worktree)
             }
             Some(git_dir) => mend(repo, path, Some(&git_dir), commit, rules),
@@ -53,17 +53,17 @@ impl Worktree {
 
 impl Worktree {
     /// Takes note of a worktree that is pleach's own where that was lost: it was moved, or brought back from a copy.
-    fn note(&mut self) -> Result<(), Error> {
+    fn note_origin(&mut self) -> Result<(), Error> {
         let common = self.repo.common_dir();
-        match &mut self.note {
-            Some(note) if note.root == self.root => return Ok(()),
-            Some(note) => {
-                note.root.clone_from(&self.root);
-                note.write(common, &self.git_dir)?;
+        match &mut self.origin {
+            Some(origin) if origin.root == self.root => return Ok(()),
+            Some(origin) => {
+                origin.root.clone_from(&self.root);
+                origin.write(common, &self.git_dir)?;
             }
             None if self.is_agents => {
-                Note::take(common, &self.git_dir, &self.root)?;
-                self.note = Note::of(common, &self.git_dir)?;
+                Origin::take(common, &self.git_dir, &self.root)?;
+                self.origin = Origin::of(common, &self.git_dir)?;
             }
             None => {}
         }
@@ -102,7 +102,7 @@ fn mend(
         }
     }
     tie(repo, &root, &git_dir)?;
-    Note::take(repo.common_dir(), &git_dir, &root)?;
+    Origin::take(repo.common_dir(), &git_dir, &root)?;
     if let Some(broken) = broken {
         remove_directory(broken)?;
         Notes::of(repo.common_dir(), broken).forget()?;

@@ -10,7 +10,7 @@ use super::Worktree;
 use super::admin::{linked_git_dir, tie};
 use super::bring::put_aside;
 use super::cache::Cache;
-use super::note::Note;
+use super::origin::Origin;
 use crate::beneath::Beneath;
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
@@ -184,11 +184,11 @@ impl Worktree {
     pub fn restore_link(&mut self) -> Result<(), Error> {
         self.clear_odd()?;
         tie(&self.repo, &self.root, &self.git_dir)?;
-        if let Some(note) = &self.note
-            && Note::of(self.repo.common_dir(), &self.git_dir)?.is_none()
+        if let Some(origin) = &self.origin
+            && Origin::of(self.repo.common_dir(), &self.git_dir)?.is_none()
         {
             // An agent without bounds has removed the directory, and this is another.
-            note.write(self.repo.common_dir(), &self.git_dir)?;
+            origin.write(self.repo.common_dir(), &self.git_dir)?;
         }
         let link = self.root.join(".git");
         if link == self.git_dir {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Worktree;
 use super::admin::{linked_git_dir, path_of, same_file};
-use super::note::Note;
+use super::origin::Origin;
 use crate::beneath::{self, FEW_LINES};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::id::from_gix;
@@ -66,14 +66,14 @@ impl Worktree {
 
     /// Whether a worktree's git directory is of one that was made by pleach for agents.
     pub(in crate::git) fn is_own(repo: &Repo, git_dir: &Path) -> Result<bool, Error> {
-        Ok(Note::of(repo.common_dir(), git_dir)?.is_some())
+        Ok(Origin::of(repo.common_dir(), git_dir)?.is_some())
     }
 }
 
 /// What the repository knows of one worktree; none if it is none.
 fn linked_at(repo: &Repo, git_dir: PathBuf) -> Result<Option<Listed>, Error> {
-    let (path, is_own) = match Note::of(repo.common_dir(), &git_dir)? {
-        Some(note) => (note.root, true),
+    let (path, is_own) = match Origin::of(repo.common_dir(), &git_dir)? {
+        Some(origin) => (origin.root, true),
         None => match claimed(&git_dir) {
             Some(path) => (path, false),
             None => return Ok(None),

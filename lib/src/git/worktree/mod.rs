@@ -12,9 +12,9 @@ mod files;
 mod filters;
 mod head;
 mod listed;
-mod note;
 mod notes;
 mod odd;
+mod origin;
 mod own;
 mod restore;
 mod rules;
@@ -51,7 +51,7 @@ use super::repo::{Repo, head_of};
 use crate::ids::RepoPath;
 use cache::{Cache, Known};
 use files::Staged;
-use note::Note;
+use origin::Origin;
 use rules::Rules;
 
 /// A checkout with a detached HEAD, opened before the agent starts and held while it works.
@@ -79,7 +79,7 @@ pub struct Worktree {
     /// It was made for agents, which can write to its git directory.
     is_agents: bool,
     /// What is known of it that no agent can change.
-    note: Option<Note>,
+    origin: Option<Origin>,
     /// What had no place there.
     cleared: RefCell<Vec<String>>,
 }

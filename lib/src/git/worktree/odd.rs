@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FileType;
 
 use super::Worktree;
-use super::note::Note;
+use super::origin::Origin;
 use crate::beneath::{Beneath, FEW_LINES, said};
 use crate::git::error::{Error, IoContext as _};
 
@@ -30,8 +30,8 @@ impl Worktree {
             let mut cleared = self.cleared.borrow_mut();
             cleared.extend(clear(&self.git_dir)?);
             cleared.extend(self.clear_head()?);
-            if let Some(note) = &self.note {
-                cleared.extend(note.put_settings_back(&self.git_dir)?);
+            if let Some(origin) = &self.origin {
+                cleared.extend(origin.put_settings_back(&self.git_dir)?);
             }
         }
         Ok(())
@@ -92,7 +92,7 @@ pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
         // git does without it, but not with one that says nothing. One of the user's may be about to be written.
         let says_nothing =
             beneath.read("commondir", FEW_LINES).is_ok_and(|said| said.is_some_and(|said| said.is_empty()));
-        if says_nothing && Note::of(common, &admin)?.is_some() {
+        if says_nothing && Origin::of(common, &admin)?.is_some() {
             beneath.remove("commondir").at("remove", &admin)?;
         }
     }
