@@ -189,9 +189,16 @@ impl Asked {
     /// Reads the request, and how its answer is to come.
     async fn read(&mut self, call: &Call) -> Result<(Request, Shape), Unfit> {
         let unread = |error: serde_json::Error| Unfit::Unread(error.to_string());
-        let text = self.unpacked().await?;
+        // It may ask for an answer nobody would be told the cost of.
+        let blind = |unfit: Unfit| match unfit {
+            Unfit::Unread(why) if call.format == Format::Responses => {
+                Unfit::Refused(format!("pleach passes on no request for a response that it cannot read: {why}"))
+            }
+            unfit => unfit,
+        };
+        let text = self.unpacked().await.map_err(blind)?;
         self.length = text.len();
-        let mut json: Value = serde_json::from_slice(&text).map_err(unread)?;
+        let mut json: Value = serde_json::from_slice(&text).map_err(unread).map_err(blind)?;
         let shape = match call.shape {
             Some(shape) => shape,
             None if flag(&json, "stream")? => Shape::Events,

@@ -406,6 +406,20 @@ async fn what_cannot_be_read_is_passed_on_with_a_warning() {
 }
 
 #[tokio::test]
+async fn a_response_that_may_be_asked_for_in_the_background_is_refused() {
+    let server = Server::start(|_, _| Play::Drop);
+    let (gateway, _arrivals) = open(&server, ProviderName::Openai).await;
+    let url = format!("{}/responses", gateway.base_url(Format::Responses));
+    let unread = br#"{"model": "m-1", "background": true, "input": "x", "metadata": {"x": "\ud800"}}"#;
+    for (headers, ask) in [(&[][..], &unread[..]), (&[("content-encoding", "br")], b"{}")] {
+        let got = Client::connect(&url).await.ask(&url, headers, ask).await.unwrap();
+        let said = String::from_utf8_lossy(&got.body).into_owned();
+        assert!(got.status == 400 && said.contains("cannot read"), "{} {said}", got.status);
+    }
+    assert!(server.seen().is_empty());
+}
+
+#[tokio::test]
 async fn an_agent_of_another_language_is_told_so() {
     let server = Server::start(|_, _| Play::Drop);
     let (gateway, arrivals) = open(&server, ProviderName::Openai).await;
