@@ -75,13 +75,20 @@ fn an_agent_that_says_it_has_the_target_keeps_nobody_from_landing() {
 
 #[test]
 fn an_agent_that_takes_its_worktree_apart_keeps_nobody_from_beginning() {
-    let env = TestEnv::with_repo();
-    let gate = Gate::new(&env, "agent");
-    let command = format!("{PLACES}; : > $A/commondir; {}", gate.command());
-    let mut agent = env.start(&graph("agent", &(tool("work", &command) + "start -> work -> exit")), &[]);
-    let waits = gate.reached(&mut agent);
-    agent.kill(waits);
-    env.run(&graph("other", &(tool("work", "echo 1 > one") + "start -> work -> exit")), &[]).expect(0);
+    for plant in [
+        ": > $A/commondir",
+        "rm $A/commondir; mkdir $A/commondir",
+        "rm $A/commondir; ln -s ../../refs $A/commondir",
+        "truncate -s 1G $A/commondir",
+    ] {
+        let env = TestEnv::with_repo();
+        let gate = Gate::new(&env, "agent");
+        let command = format!("{PLACES}; {plant}; {}", gate.command());
+        let mut agent = env.start(&graph("agent", &(tool("work", &command) + "start -> work -> exit")), &[]);
+        let waits = gate.reached(&mut agent);
+        agent.kill(waits);
+        env.run(&graph("other", &(tool("work", "echo 1 > one") + "start -> work -> exit")), &[]).expect(0);
+    }
 }
 
 #[test]

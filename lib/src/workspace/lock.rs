@@ -6,6 +6,13 @@ use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often somebody who only looks is waited for.
+const LOOKS: u32 = 1_000;
+
+/// How long at a time.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 /// A held lock. Dropped, it is free again, unless a process it was handed to is still alive.
 #[derive(Debug, Clone)]
@@ -43,14 +50,16 @@ impl Lock {
         if let Some(dir) = path.parent() {
             std::fs::create_dir_all(dir).map_err(failed)?;
         }
+        let mut looks = 0;
         loop {
             let open = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
             let mut file = open.map_err(failed)?;
             match file.try_lock() {
                 Ok(()) => {}
-                // Somebody only looks whether it is held, which takes no time.
-                Err(TryLockError::WouldBlock) if file.try_lock_shared().is_ok() => {
-                    std::thread::yield_now();
+                // Somebody only looks whether it is held, which takes no time; an agent may look for ever.
+                Err(TryLockError::WouldBlock) if file.try_lock_shared().is_ok() && looks < LOOKS => {
+                    looks += 1;
+                    std::thread::sleep(BETWEEN_LOOKS);
                     continue;
                 }
                 Err(TryLockError::WouldBlock) => {

@@ -89,10 +89,12 @@ pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
                 beneath.remove(&path).at("remove", &place)?;
             }
         }
-        // git does without it, but not with one that says nothing. One of the user's may be about to be written.
-        let says_nothing =
-            beneath.read("commondir", FEW_LINES).is_ok_and(|said| said.is_some_and(|said| said.is_empty()));
-        if says_nothing && Origin::of(common, &admin)?.is_some() {
+        // git does without it, but not with one it cannot read, or that says nothing. The user's are the user's.
+        let is_read = match beneath.read("commondir", FEW_LINES) {
+            Ok(said) => said.is_none_or(|said| !said.is_empty()),
+            Err(_) => false,
+        };
+        if !is_read && Origin::of(common, &admin)?.is_some() {
             beneath.remove("commondir").at("remove", &admin)?;
         }
     }
