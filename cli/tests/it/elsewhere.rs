@@ -70,6 +70,45 @@ fn objects_from_elsewhere_are_found_after_a_kill() {
 }
 
 #[test]
+fn where_the_user_takes_objects_from_since_a_kill_is_left_alone() {
+    for last in ["rm", "resume"] {
+        let env = TestEnv::with_repo();
+        let gate = Gate::new(&env, "working");
+        let mut run = env.start(&graph("killed", &(tool("work", &gate.command()) + "start -> work -> exit")), &[]);
+        let held = gate.reached(&mut run);
+        run.kill(held);
+        gate.stay_open();
+        // All the user has lies in a pool now.
+        let pool = env.root().join("pool.git");
+        env.git(&["clone", "--quiet", "--bare", ".", pool.to_str().unwrap()]);
+        fs::write(alternates(&env), format!("{}\n", pool.join("objects").display())).unwrap();
+        env.git(&["repack", "-q", "-a", "-d", "-l"]);
+        env.git(&["prune-packed", "-q"]);
+        match last {
+            "rm" => env.pleach(&["rm", "--force", &env.session()]).expect(0),
+            _ => env.resume(&[]).expect(0),
+        };
+        assert_eq!(env.git(&["fsck", "--no-dangling", "--connectivity-only"]), "");
+        env.git(&["log", "-1"]);
+    }
+}
+
+#[test]
+fn a_pack_that_gives_one_file_for_another_is_taken_away() {
+    let env = TestEnv::with_repo();
+    let plant = "P=$(git rev-parse --path-format=absolute --git-common-dir)/objects/pack; \
+        git rev-list --objects HEAD | cut -c1-40 | git pack-objects -q --stdout > p.pack; git index-pack p.pack > p.txt; \
+        at=$((1032 + 24 * $(git show-index < p.idx | wc -l))); chmod u+w p.idx; \
+        for n in 0 1; do dd if=p.idx of=p.$n bs=1 skip=$((at + 4 * n)) count=4 status=none; done; \
+        for n in 0 1; do dd if=p.$n of=p.idx bs=1 seek=$((at + 4 - 4 * n)) conv=notrunc status=none; done; \
+        for end in pack idx; do cp p.$end $P/pack-3333333333333333333333333333333333333333.$end; done; rm -f p.*; echo 1 > one";
+    let ran = env.run(&graph("lies", &(tool("work", plant) + "start -> work -> exit")), &[]).expect(0);
+    assert!(ran.stderr.contains("(no sound pack; it was removed)"), "{ran}");
+    env.git(&["fsck", "--no-dangling"]);
+    assert_eq!(env.committed("one"), "1");
+}
+
+#[test]
 fn what_is_no_pack_is_taken_away_and_a_pack_stays() {
     let env = TestEnv::with_repo();
     let [empty, junk, whole] = ["0", "1", "2"].map(|digit| digit.repeat(40));

@@ -3,11 +3,13 @@
 //! taken away again before pleach commits anything, also by one who finds it after a kill.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use gix::bstr::ByteSlice as _;
 use gix::odb::pack::Bundle;
 
 use super::error::{Error, IoContext as _};
@@ -19,7 +21,12 @@ use crate::beneath::{Beneath, FEW_LINES};
 const ALTERNATES: &str = "info/alternates";
 
 /// What git keeps among the objects to find them sooner, and does without. git itself writes it now and then.
-const CACHES: [&str; 3] = ["info/commit-graph", "info/commit-graphs/commit-graph-chain", "pack/multi-pack-index"];
+const CACHES: [&str; 4] = [
+    "info/commit-graph",
+    "info/commit-graphs/commit-graph-chain",
+    "pack/multi-pack-index",
+    "pack/multi-pack-index.d/multi-pack-index-chain",
+];
 
 /// The note of what git looks up.
 const NOTE: &str = "lookups";
@@ -41,18 +48,31 @@ pub(super) struct Packs(Mutex<Option<(Print, Arc<BTreeSet<String>>)>>);
 /// The state of what git looks up.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lookups {
-    alternates: Alternates,
+    /// None after a kill: what has become of it since may be the user's doing.
+    alternates: Option<Alternates>,
     caches: BTreeMap<&'static str, Print>,
     /// The indices of packs.
     packs: Arc<BTreeSet<String>>,
 }
 
+/// Where else there are objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Alternates {
-    None,
-    Some(Vec<u8>),
+    /// A line for each place.
+    Lines(Vec<Vec<u8>>),
     /// No file pleach reads: a link, or too long.
     Odd(String),
+}
+
+impl Default for Alternates {
+    fn default() -> Self {
+        Self::Lines(Vec::new())
+    }
+}
+
+/// What somebody has made of it, and what it should say again; none where that is for the user to decide.
+struct Changed {
+    content: Option<Vec<u8>>,
 }
 
 /// What tells a file from what somebody makes of it.
@@ -67,7 +87,7 @@ pub(super) struct Print {
 /// What was changed of it, in words.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Planted {
-    /// What leads to objects that may be gone tomorrow. It was put back.
+    /// What leads to objects that may be gone tomorrow.
     pub control: Vec<String>,
     /// What may have come from the user's own git.
     pub foreign: Vec<String>,
@@ -90,36 +110,37 @@ impl Repo {
     /// What git looks up among the objects, as it is now.
     pub fn lookups(&self) -> Result<Lookups, Error> {
         let objects = self.common_dir().join("objects");
-        let alternates = match Beneath::at(&objects).and_then(|objects| objects.read(ALTERNATES, FEW_LINES)) {
-            Ok(None) => Alternates::None,
-            // A repository that is gone is for others to notice.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Alternates::None,
-            Ok(Some(bytes)) => Alternates::Some(bytes),
-            Err(error) => Alternates::Odd(error.to_string()),
-        };
+        let alternates = Some(Alternates::read(&objects));
         let print = |name: &'static str| (name, Print::of(objects.join(name).symlink_metadata().ok().as_ref()));
         let packs = self.shared.packs.list(&objects.join(PACKS))?;
         Ok(Lookups { alternates, caches: CACHES.into_iter().map(print).collect(), packs })
     }
 
     /// Puts back what was changed since. What git keeps to find objects sooner goes where an agent may have written it,
-    /// and so does what came as an index of a pack and is none.
-    pub fn put_back(&self, before: &mut Lookups) -> Result<Planted, Error> {
+    /// and so does what came as an index of a pack and is none. Objects from elsewhere are left alone but where they
+    /// would come from `agents`, directories agents can write: the user's history may need any other.
+    pub fn put_back(&self, before: &mut Lookups, agents: &[&Path]) -> Result<Planted, Error> {
         let (now, mut planted) = (self.lookups()?, Planted::default());
         let objects = self.common_dir().join("objects");
         if now == *before || !objects.exists() {
             return Ok(planted);
         }
         let beneath = Beneath::at(&objects).at("open", &objects)?;
-        if now.alternates != before.alternates {
+        let found = now.alternates.unwrap_or_default();
+        if let Some(change) = found.change(before.alternates.as_ref(), &objects, agents) {
             let place = objects.join(ALTERNATES);
-            let done = match &before.alternates {
-                Alternates::None => beneath.remove(ALTERNATES).map(|()| "was put back"),
-                Alternates::Some(bytes) => beneath.write(ALTERNATES, bytes).map(|()| "was put back"),
-                Alternates::Odd(_) => Ok("was changed"),
+            let done = match change.content {
+                None => "was changed",
+                Some(content) if content.is_empty() => {
+                    beneath.remove(ALTERNATES).at("remove", &place)?;
+                    "was put back"
+                }
+                Some(content) => {
+                    beneath.write(ALTERNATES, &content).at("write", &place)?;
+                    "was put back"
+                }
             };
-            let done = done.at("write", &place)?;
-            planted.control.push(format!("{} ({done}{})", place.display(), now.alternates.said()));
+            planted.control.push(format!("{} ({done}{})", place.display(), found.said()));
             self.look_again();
         }
         for name in CACHES {
@@ -141,14 +162,20 @@ impl Repo {
         for name in now.packs.difference(&before.packs) {
             let inside = Path::new(PACKS).join(name);
             let place = objects.join(&inside);
-            if !is_whole(&place) {
+            if !is_whole(&place) || !self.is_verified(&place)? {
                 beneath.remove(&inside).at("remove", &place)?;
-                let named = format!("`objects/{}` of the repository (no whole pack; it was removed)", inside.display());
+                let named = format!("`objects/{}` of the repository (no sound pack; it was removed)", inside.display());
                 planted.foreign.push(named);
             }
         }
         before.packs = self.shared.packs.list(&objects.join(PACKS))?;
         Ok(planted)
+    }
+
+    /// Whether the index of a pack says where its objects are. git believes it, and would give the user one file for another.
+    fn is_verified(&self, index: &Path) -> Result<bool, Error> {
+        let args = [OsStr::new("verify-pack"), OsStr::new("--"), index.as_os_str()];
+        Ok(self.shared.program.run(self.common_dir(), args)?.code == Some(0))
     }
 
     /// Forgets which objects there are elsewhere: what is held open was opened when there were more.
@@ -196,13 +223,66 @@ fn is_whole(index: &Path) -> bool {
 }
 
 impl Alternates {
+    fn read(objects: &Path) -> Self {
+        match Beneath::at(objects).and_then(|objects| objects.read(ALTERNATES, FEW_LINES)) {
+            Ok(None) => Self::default(),
+            // A repository that is gone is for others to notice.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Self::default(),
+            Ok(Some(bytes)) => {
+                let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+                Self::Lines(lines.map(<[u8]>::to_vec).collect())
+            }
+            Err(error) => Self::Odd(error.to_string()),
+        }
+    }
+
+    /// How it differs from what it was, if that is known. What leads to a place of agents goes and is not missed; what else
+    /// was there while nobody but agents worked comes back; what else is new is told.
+    fn change(&self, before: Option<&Self>, objects: &Path, agents: &[&Path]) -> Option<Changed> {
+        let is_agents = |line: &&Vec<u8>| leads_into(line, objects, agents);
+        let (now, before) = match (self, before) {
+            (now, Some(before)) if now == before => return None,
+            (Self::Lines(now), Some(Self::Lines(before))) => (now, Some(before)),
+            (Self::Lines(now), None) => (now, None),
+            (_, None) => return None,
+            _ => return Some(Changed { content: None }),
+        };
+        let planted = now.iter().any(|line| is_agents(&line));
+        let missing: Vec<&Vec<u8>> =
+            before.into_iter().flatten().filter(|line| !now.contains(line) && !is_agents(line)).collect();
+        let is_new = |line: &Vec<u8>| before.is_some_and(|before| !before.contains(line)) && !is_agents(&line);
+        if !planted && missing.is_empty() {
+            return now.iter().any(is_new).then_some(Changed { content: None });
+        }
+        let lines = now.iter().filter(|line| !is_agents(line)).chain(missing);
+        Some(Changed { content: Some(lines.flat_map(|line| [line, &b"\n"[..]].concat()).collect()) })
+    }
+
     fn said(&self) -> String {
         match self {
-            Self::None => String::new(),
-            Self::Some(bytes) => format!("; it said `{}`", String::from_utf8_lossy(bytes).trim_end().escape_debug()),
+            Self::Lines(lines) if lines.is_empty() => String::new(),
+            Self::Lines(lines) => {
+                format!("; it said `{}`", String::from_utf8_lossy(&lines.join(&b'\n')).escape_debug())
+            }
             Self::Odd(what) => format!("; {what}"),
         }
     }
+}
+
+/// Whether a line names a place in one of some directories, or among the objects themselves.
+fn leads_into(line: &[u8], objects: &Path, agents: &[&Path]) -> bool {
+    let line = line.as_bstr();
+    let named = match line.first() {
+        Some(b'#') => return false,
+        Some(b'"') => gix::quote::ansi_c::undo(line).map_or(line.into(), |(named, _)| named),
+        _ => line.into(),
+    };
+    let named = objects.join(gix::path::from_bstr(named).unwrap_or_default());
+    let plain = |path: &Path| gix::path::normalize(path.into(), objects).map(|path| path.into_owned());
+    // What is not there is told by its words alone.
+    let real = |path: &Path| path.canonicalize().ok().or_else(|| plain(path)).unwrap_or_else(|| path.to_owned());
+    let inside = |place: &Path| agents.iter().chain([&objects]).any(|dir| place.starts_with(real(dir)));
+    inside(&real(&named))
 }
 
 impl Print {
@@ -243,12 +323,7 @@ impl Lookups {
         }
         text.push_str(&format!("{}\n", self.packs.len()));
         self.packs.iter().for_each(|name| text.push_str(&format!("{name}\n")));
-        let (kind, rest) = match &self.alternates {
-            Alternates::None => ("-\n", &b""[..]),
-            Alternates::Some(bytes) => ("+\n", &bytes[..]),
-            Alternates::Odd(what) => ("?\n", what.as_bytes()),
-        };
-        [text.as_bytes(), kind.as_bytes(), rest].concat()
+        text.into_bytes()
     }
 
     /// Reads a note; none if it is none.
@@ -269,13 +344,7 @@ impl Lookups {
         }
         let count: usize = line()?.parse().ok()?;
         let packs = (0..count).map(|_| line().map(str::to_owned)).collect::<Option<BTreeSet<String>>>()?;
-        let alternates = match line()? {
-            "-" => Alternates::None,
-            "+" => Alternates::Some(rest.to_owned()),
-            "?" => Alternates::Odd(String::from_utf8_lossy(rest).into_owned()),
-            _ => return None,
-        };
-        Some(Self { alternates, caches, packs: packs.into() })
+        Some(Self { alternates: None, caches, packs: packs.into() })
     }
 }
 
@@ -286,14 +355,30 @@ mod tests {
     #[test]
     fn a_note_is_read_as_it_was_written() {
         let print = Print { file: Some((1, 2)), content: (3, -4, 5) };
-        let caches: BTreeMap<_, _> = CACHES.into_iter().zip([print, Print::default(), Print::default()]).collect();
-        let all = [Alternates::None, Alternates::Some(b"/a\n\xff\n".to_vec()), Alternates::Odd("it is a link".into())];
-        for alternates in all {
-            let packs = Arc::new(BTreeSet::from(["pack-1.idx".to_owned(), "pack-2.idx".to_owned()]));
-            let lookups = Lookups { alternates, caches: caches.clone(), packs };
-            assert_eq!(Lookups::read(&lookups.write()), Some(lookups));
-        }
+        let caches = [print].into_iter().chain(std::iter::repeat_with(Print::default));
+        let caches: BTreeMap<_, _> = CACHES.into_iter().zip(caches).collect();
+        let packs = Arc::new(BTreeSet::from(["pack-1.idx".to_owned(), "pack-2.idx".to_owned()]));
+        let lookups = Lookups { alternates: None, caches, packs };
+        assert_eq!(Lookups::read(&lookups.write()), Some(lookups));
         assert_eq!(Lookups::read(b""), None);
         assert_eq!(Lookups::read(b"1 2 3\n"), None);
+    }
+
+    #[test]
+    fn of_objects_elsewhere_only_an_agent_s_are_taken_away() {
+        let lines = |text: &str| Alternates::Lines(text.lines().map(|line| line.as_bytes().to_vec()).collect());
+        let (objects, agents) = (Path::new("/repo/objects"), [Path::new("/copy")]);
+        let change = |before: Option<&str>, now: &str| {
+            let changed = lines(now).change(before.map(lines).as_ref(), objects, &agents);
+            changed.map(|changed| changed.content.map(|content| String::from_utf8(content).unwrap()))
+        };
+        assert_eq!(change(Some("/pool\n"), "/pool\n"), None);
+        assert_eq!(change(Some(""), "/copy/o\n"), Some(Some(String::new())));
+        assert_eq!(change(Some("/pool"), "/pool\n../../copy/o\nsub"), Some(Some("/pool\n".to_owned())));
+        assert_eq!(change(Some("/pool"), ""), Some(Some("/pool\n".to_owned())), "an agent has taken it away");
+        assert_eq!(change(Some("/copy/o\n"), ""), None, "another one's, which is put back already");
+        assert_eq!(change(Some(""), "/pool\n"), Some(None), "the user may need it by now");
+        assert_eq!(change(None, "/pool\n"), None, "after a kill");
+        assert_eq!(change(None, "/pool\n/copy/o\n"), Some(Some("/pool\n".to_owned())));
     }
 }

@@ -212,7 +212,7 @@ impl WorkingCopy {
     /// Puts back what has changed of it since, so that nothing is committed that counts on it.
     fn put_back(&mut self) -> Result<(), Error> {
         let Some(before) = &mut self.lookups else { return Ok(()) };
-        let planted = self.repo.put_back(before)?;
+        let planted = self.repo.put_back(before, &[self.worktree.root()])?;
         if !planted.control.is_empty() {
             self.worktree.look_again();
         }

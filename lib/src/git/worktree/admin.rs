@@ -4,6 +4,9 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::io::Errno;
 
 use super::Worktree;
 use super::bring::{Making, is_free, is_whole};
@@ -23,6 +26,12 @@ use crate::git::lookups::Lookups;
 use crate::git::open::open_with;
 use crate::git::repo::{Head, Repo};
 use crate::ids::CommitId;
+
+/// How long others are waited for who make a worktree of the same repository: a large one takes its time.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How often that is looked at.
+const POLL: Duration = Duration::from_millis(10);
 
 impl Worktree {
     /// Makes a new worktree at `path` with the files of `commit` and a detached HEAD.
@@ -156,13 +165,11 @@ impl Worktree {
             remove_directory(path)?;
         }
         while let Some(found) = admin {
-            remove_directory(&found)?;
-            let notes = Notes::of(repo.common_dir(), &found);
             // Nobody comes back who would notice what was planted before a kill.
-            if let Some(mut before) = Lookups::noted(&notes)? {
-                repo.put_back(&mut before)?;
+            if let Some(mut before) = Lookups::noted(&Notes::of(repo.common_dir(), &found))? {
+                repo.put_back(&mut before, &[path])?;
             }
-            notes.forget()?;
+            remove_admin(repo, &found)?;
             admin = admin_dir(repo, path)?;
         }
         Making::forget(path)
@@ -175,6 +182,13 @@ impl Worktree {
     }
 }
 
+/// Removes the git directory of a worktree with what is noted of it. The next worktree may get its name at once.
+pub(super) fn remove_admin(repo: &Repo, admin: &Path) -> Result<(), Error> {
+    let _alone = one_at_a_time(repo.common_dir())?;
+    remove_directory(admin)?;
+    Notes::of(repo.common_dir(), admin).forget()
+}
+
 /// Waits until no other pleach makes a worktree of this repository: two gits that do trip over each other's halves. Holds
 /// until it is dropped, or its process ends.
 fn one_at_a_time(common: &Path) -> Result<File, Error> {
@@ -182,10 +196,19 @@ fn one_at_a_time(common: &Path) -> Result<File, Error> {
     std::fs::create_dir_all(&dir).at("create", &dir)?;
     let path = dir.join("worktrees.lock");
     let file = File::options().create(true).append(true).open(&path).at("open", &path)?;
-    rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
-        .map_err(std::io::Error::from)
-        .at("lock", &path)?;
-    Ok(file)
+    let begun = Instant::now();
+    loop {
+        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => std::thread::sleep(POLL),
+            // An agent can hold it as well: it need only be able to read it.
+            Err(Errno::WOULDBLOCK) => {
+                let detail = format!("another process holds `{}`; end it and run again", path.display());
+                return Err(Error::Library { doing: "make or remove a worktree".into(), detail });
+            }
+            Err(error) => return Err(std::io::Error::from(error)).at("lock", &path),
+        }
+    }
 }
 
 /// Checks out what the rules of a sparse checkout leave. The setting goes to this one command: the repository's own

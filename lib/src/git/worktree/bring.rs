@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, tie};
+use super::Worktree;
+use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, remove_admin, tie};
 use super::origin::Origin;
 use super::restore::remove_directory;
-use super::{Notes, Worktree};
 use crate::beneath::{self, Beneath, FEW_LINES};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::repo::Repo;
@@ -104,8 +104,7 @@ fn mend(
     tie(repo, &root, &git_dir)?;
     Origin::take(repo.common_dir(), &git_dir, &root)?;
     if let Some(broken) = broken {
-        remove_directory(broken)?;
-        Notes::of(repo.common_dir(), broken).forget()?;
+        remove_admin(repo, broken)?;
     }
     remove_directory(&other)?;
     Worktree::open(repo, path)
