@@ -43,7 +43,11 @@ const SHORTEST: u64 = 8 + 256 * 4 + 2 * 20;
 /// The indices of packs there are, and what their directory was when they were listed: it is not listed again before it
 /// has changed.
 #[derive(Debug, Default)]
-pub(super) struct Packs(Mutex<Option<(Print, Arc<BTreeSet<String>>)>>);
+pub(super) struct Packs {
+    listed: Mutex<Option<(Print, Arc<BTreeSet<String>>)>>,
+    /// Those this process has made, which need not be looked into.
+    own: Mutex<BTreeSet<String>>,
+}
 
 /// The state of what git looks up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,9 +74,13 @@ impl Default for Alternates {
     }
 }
 
-/// What somebody has made of it, and what it should say again; none where that is for the user to decide.
-struct Changed {
-    content: Option<Vec<u8>>,
+/// What becomes of it where somebody has changed it.
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    /// It says this again.
+    PutBack(Vec<u8>),
+    /// The user decides: pleach cannot read it, or what is new there is no agent's.
+    Left,
 }
 
 /// What tells a file from what somebody makes of it.
@@ -127,16 +135,16 @@ impl Repo {
         }
         let beneath = Beneath::at(&objects).at("open", &objects)?;
         let found = now.alternates.unwrap_or_default();
-        if let Some(change) = found.change(before.alternates.as_ref(), &objects, agents) {
+        if let Some(fate) = found.fate(before.alternates.as_ref(), &objects, agents) {
             let place = objects.join(ALTERNATES);
-            let done = match change.content {
-                None => "was changed",
-                Some(content) if content.is_empty() => {
-                    beneath.remove(ALTERNATES).at("remove", &place)?;
-                    "was put back"
-                }
-                Some(content) => {
-                    beneath.write(ALTERNATES, &content).at("write", &place)?;
+            let done = match fate {
+                Fate::Left => "was changed",
+                Fate::PutBack(content) => {
+                    match content.is_empty() {
+                        true => beneath.remove(ALTERNATES),
+                        false => beneath.write(ALTERNATES, &content),
+                    }
+                    .at("write", &place)?;
                     "was put back"
                 }
             };
@@ -162,7 +170,7 @@ impl Repo {
         for name in now.packs.difference(&before.packs) {
             let inside = Path::new(PACKS).join(name);
             let place = objects.join(&inside);
-            if !is_whole(&place) || !self.is_verified(&place)? {
+            if !self.shared.packs.is_own(name) && (!is_whole(&place) || !self.is_verified(&place)?) {
                 beneath.remove(&inside).at("remove", &place)?;
                 let named = format!("`objects/{}` of the repository (no sound pack; it was removed)", inside.display());
                 planted.foreign.push(named);
@@ -192,9 +200,19 @@ pub(super) fn miss(handle: &gix::Repository) {
 }
 
 impl Packs {
+    /// Takes the checksums git has told of packs that were just made, a line each.
+    pub fn made(&self, told: &[u8]) {
+        let names = String::from_utf8_lossy(told).lines().map(|sum| format!("pack-{sum}.idx")).collect::<Vec<_>>();
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).extend(names);
+    }
+
+    fn is_own(&self, name: &str) -> bool {
+        self.own.lock().unwrap_or_else(PoisonError::into_inner).contains(name)
+    }
+
     fn list(&self, dir: &Path) -> Result<Arc<BTreeSet<String>>, Error> {
         let print = Print::of(dir.symlink_metadata().ok().as_ref());
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((before, names)) = &*last
             && *before == print
         {
@@ -236,26 +254,26 @@ impl Alternates {
         }
     }
 
-    /// How it differs from what it was, if that is known. What leads to a place of agents goes and is not missed; what else
+    /// What becomes of it; none where nothing has changed, as far as it is known what it was. What leads to a place of agents goes and is not missed; what else
     /// was there while nobody but agents worked comes back; what else is new is told.
-    fn change(&self, before: Option<&Self>, objects: &Path, agents: &[&Path]) -> Option<Changed> {
+    fn fate(&self, before: Option<&Self>, objects: &Path, agents: &[&Path]) -> Option<Fate> {
         let is_agents = |line: &&Vec<u8>| leads_into(line, objects, agents);
         let (now, before) = match (self, before) {
             (now, Some(before)) if now == before => return None,
             (Self::Lines(now), Some(Self::Lines(before))) => (now, Some(before)),
             (Self::Lines(now), None) => (now, None),
             (_, None) => return None,
-            _ => return Some(Changed { content: None }),
+            _ => return Some(Fate::Left),
         };
         let planted = now.iter().any(|line| is_agents(&line));
         let missing: Vec<&Vec<u8>> =
             before.into_iter().flatten().filter(|line| !now.contains(line) && !is_agents(line)).collect();
         let is_new = |line: &Vec<u8>| before.is_some_and(|before| !before.contains(line)) && !is_agents(&line);
         if !planted && missing.is_empty() {
-            return now.iter().any(is_new).then_some(Changed { content: None });
+            return now.iter().any(is_new).then_some(Fate::Left);
         }
         let lines = now.iter().filter(|line| !is_agents(line)).chain(missing);
-        Some(Changed { content: Some(lines.flat_map(|line| [line, &b"\n"[..]].concat()).collect()) })
+        Some(Fate::PutBack(lines.flat_map(|line| [line, &b"\n"[..]].concat()).collect()))
     }
 
     fn said(&self) -> String {
@@ -368,17 +386,15 @@ mod tests {
     fn of_objects_elsewhere_only_an_agent_s_are_taken_away() {
         let lines = |text: &str| Alternates::Lines(text.lines().map(|line| line.as_bytes().to_vec()).collect());
         let (objects, agents) = (Path::new("/repo/objects"), [Path::new("/copy")]);
-        let change = |before: Option<&str>, now: &str| {
-            let changed = lines(now).change(before.map(lines).as_ref(), objects, &agents);
-            changed.map(|changed| changed.content.map(|content| String::from_utf8(content).unwrap()))
-        };
-        assert_eq!(change(Some("/pool\n"), "/pool\n"), None);
-        assert_eq!(change(Some(""), "/copy/o\n"), Some(Some(String::new())));
-        assert_eq!(change(Some("/pool"), "/pool\n../../copy/o\nsub"), Some(Some("/pool\n".to_owned())));
-        assert_eq!(change(Some("/pool"), ""), Some(Some("/pool\n".to_owned())), "an agent has taken it away");
-        assert_eq!(change(Some("/copy/o\n"), ""), None, "another one's, which is put back already");
-        assert_eq!(change(Some(""), "/pool\n"), Some(None), "the user may need it by now");
-        assert_eq!(change(None, "/pool\n"), None, "after a kill");
-        assert_eq!(change(None, "/pool\n/copy/o\n"), Some(Some("/pool\n".to_owned())));
+        let fate = |before: Option<&str>, now: &str| lines(now).fate(before.map(lines).as_ref(), objects, &agents);
+        let put_back = |text: &str| Some(Fate::PutBack(text.as_bytes().to_vec()));
+        assert_eq!(fate(Some("/pool\n"), "/pool\n"), None);
+        assert_eq!(fate(Some(""), "/copy/o\n"), put_back(""));
+        assert_eq!(fate(Some("/pool"), "/pool\n../../copy/o\nsub"), put_back("/pool\n"));
+        assert_eq!(fate(Some("/pool"), ""), put_back("/pool\n"), "an agent has taken it away");
+        assert_eq!(fate(Some("/copy/o\n"), ""), None, "another one's, which is put back already");
+        assert_eq!(fate(Some(""), "/pool\n"), Some(Fate::Left), "the user may need it by now");
+        assert_eq!(fate(None, "/pool\n"), None, "after a kill");
+        assert_eq!(fate(None, "/pool\n/copy/o\n"), put_back("/pool\n"));
     }
 }

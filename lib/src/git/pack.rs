@@ -20,7 +20,9 @@ impl Repo {
         let with = tips.iter().map(|tip| format!("{tip}\n"));
         let without = before.iter().map(|before| format!("^{before}\n"));
         let list: String = with.chain(without).collect();
-        program.run_with_stdin(common, args, list.as_bytes())?.success().map(drop)
+        let made = program.run_with_stdin(common, args, list.as_bytes())?.success()?;
+        self.shared.packs.made(&made);
+        Ok(())
     }
 
     /// Removes what a git that ran in bounds could not remove itself: working names of objects that have their own.
