@@ -40,6 +40,18 @@ impl World {
         self.pleach(&["run", "../planted.dot", "-y"])
     }
 
+    /// A run that one tool kills, resumed. The tool is not bound, or it could not.
+    #[track_caller]
+    fn killed(&self, command: &str) -> Ran {
+        self.env.unbound();
+        let then = "kill -9 $(cat ~/pid); exec sleep 60";
+        let command = format!("{G}; test -e ~/again && exit 0; touch ~/again; {command}; {then}");
+        self.env.write("planted.dot", graph("planted", &(tool("work", &command) + "start -> work -> exit")));
+        let line = format!("echo $$ > ~/pid; exec '{}' run ../planted.dot -y", env!("CARGO_BIN_EXE_pleach"));
+        self.env.program("bash", &self.env.repo_path()).args(["-c", &line]).output().unwrap();
+        self.pleach(&["resume", &self.env.session(), "-y"])
+    }
+
     /// Runs pleach, which must come to an end.
     #[track_caller]
     fn pleach(&self, args: &[&str]) -> Ran {
@@ -110,16 +122,40 @@ fn a_head_that_names_nothing_is_put_back() {
         "git rev-parse HEAD^{tree} > $G/HEAD",
         "head -c 300 /dev/urandom > $G/HEAD",
         "mkdir -p $G/refs/worktree; echo x > $G/refs/worktree/x; echo 'ref: refs/worktree/x' > $G/HEAD",
+        // Commits there are, on parents, directories or files there are not.
+        "C=$(git cat-file commit HEAD | sed 's/^author/parent 1111111111111111111111111111111111111111\\n&/' \
+            | git hash-object -t commit -w --stdin --literally); echo $C > $G/HEAD",
+        "C=$(git cat-file commit HEAD | sed 's/^tree .*/tree 1111111111111111111111111111111111111111/' \
+            | git hash-object -t commit -w --stdin --literally); echo $C > $G/HEAD",
+        "T=$(printf '100644 blob 1111111111111111111111111111111111111111\\tx\\n' | git mktree --missing); \
+            C=$(git commit-tree $T -p HEAD -m Broken); echo $C > $G/HEAD",
     ] {
         let world = World::new();
         let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
         world.assert_untouched(&ran);
-        assert!(ran.stdout.contains("/HEAD (it named no commit)"), "{plant}: what was planted is named: {ran}");
+        assert!(
+            ran.stdout.contains("/HEAD (it named no commit that is all there)"),
+            "{plant}: what was planted is named: {ran}"
+        );
         assert_eq!(world.env.committed("one"), "1", "{plant}");
         let (worktree, branch) = (world.env.worktree(), world.env.branch());
         assert_eq!(world.env.git_in(&worktree, &["rev-parse", "HEAD"]), world.env.git(&["rev-parse", &branch]));
         assert_eq!(world.env.git_in(&worktree, &["status", "--porcelain"]), "", "{plant}");
+        world.env.git(&["fsck", "--connectivity-only", "--no-dangling"]);
+        world.pleach(&["rm", "--force", &world.env.session()]).expect(0);
     }
+}
+
+#[test]
+fn a_head_that_is_not_all_there_is_put_back_after_a_kill() {
+    let world = World::new();
+    let plant = "C=$(git cat-file commit HEAD | sed 's/^author/parent 1111111111111111111111111111111111111111\\n&/' \
+        | git hash-object -t commit -w --stdin --literally); echo $C > $G/HEAD; echo 1 > one";
+    let ran = world.killed(plant).expect(0);
+    assert!(ran.stderr.contains("/HEAD (it named no commit that is all there)"), "{ran}");
+    assert_eq!(world.env.git_in(&world.env.worktree(), &["status", "--porcelain"]), "", "{ran}");
+    world.env.git(&["fsck", "--connectivity-only", "--no-dangling"]);
+    world.pleach(&["rm", "--force", &world.env.session()]).expect(0);
 }
 
 #[test]
@@ -138,13 +174,7 @@ fn settings_of_the_worktree_s_own_are_put_back() {
             }
             let before = Checkout::of(&world.env, &world.env.repo_path());
             let ran = if is_killed {
-                world.env.unbound();
-                let then = "kill -9 $(cat ~/pid); exec sleep 60";
-                let command = format!("{G}; test -e ~/again && exit 0; touch ~/again; {plant}; {then}");
-                world.env.write("planted.dot", graph("planted", &(tool("work", &command) + "start -> work -> exit")));
-                let line = format!("echo $$ > ~/pid; exec '{}' run ../planted.dot -y", env!("CARGO_BIN_EXE_pleach"));
-                world.env.program("bash", &world.env.repo_path()).args(["-c", &line]).output().unwrap();
-                world.pleach(&["resume", &world.env.session(), "-y"]).expect(0)
+                world.killed(plant).expect(0)
             } else {
                 world.tool(&format!("{plant}; echo 1 > one")).expect(1)
             };

@@ -28,6 +28,7 @@ mod pack;
 mod program;
 mod refs;
 mod repo;
+mod whole;
 mod worktree;
 mod writer;
 

@@ -13,6 +13,7 @@ use super::handles::Recent;
 use super::lookups::Packs;
 use super::program::Program;
 use super::repo::Repo;
+use super::whole::Whole;
 use crate::config::Environment;
 
 /// Whether writes are forced to disk before they count.
@@ -41,6 +42,8 @@ pub(super) struct Shared {
     pub is_bare: Mutex<Option<(Settings, bool)>>,
     /// The packs there were, and when that was read.
     pub packs: Packs,
+    /// The commits that need not be looked into again.
+    pub whole: Whole,
 }
 
 impl Repo {
@@ -74,6 +77,7 @@ impl Repo {
             config,
             is_bare: Mutex::default(),
             packs: Packs::default(),
+            whole: Whole::default(),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
         match repo.local().head().doing("read HEAD")?.id() {

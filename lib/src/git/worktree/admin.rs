@@ -62,6 +62,7 @@ impl Worktree {
         odd::clear_pipes(common)?;
         crash::point(Kind::HeadUpdate, When::Before);
         program.run(common, args)?.success()?;
+        repo.shared.whole.add(commit);
         // Nobody else has written to what git has just made.
         let made = linked_git_dir(path)?.ok_or_else(|| Error::NotARepository { path: path.to_owned() })?;
         Notes::sweep(common)?;
@@ -112,7 +113,7 @@ impl Worktree {
             handle.set_workdir(root.clone()).doing("open the worktree")?;
         }
         if same_file(handle.common_dir(), repo.common_dir()) {
-            let head = match standing(&handle) {
+            let head = match standing(repo, &handle, is_agents) {
                 Ok(Some(head)) => head,
                 // An agent was about to begin a history of its own.
                 Ok(None) => repo.head()?,

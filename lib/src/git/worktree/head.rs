@@ -16,7 +16,7 @@ use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::{TreeId, to_gix};
 use crate::git::refs::{full_name, lock_path, release_when_stale};
-use crate::git::repo::{Head, head_of};
+use crate::git::repo::{Head, Repo, head_of};
 use crate::ids::CommitId;
 
 /// What git leaves in a worktree's git directory while a merge, rebase, cherry-pick, revert or bisect is under way.
@@ -44,22 +44,25 @@ const STATE: [&str; 18] = [
 /// The same, as directories.
 const STATE_DIRECTORIES: [&str; 5] = ["rebase-apply", "rebase-merge", "sequencer", "refs/bisect", "refs/rewritten"];
 
-/// Where a HEAD is that an agent can write to; none if at no commit yet. An error means that it names no commit there is,
-/// and nothing that could come to be one.
-pub(super) fn standing(handle: &gix::Repository) -> Result<Option<Head>, Error> {
-    match head_of(handle) {
-        Err(Error::NoSuchRevision { .. }) => Ok(None),
-        head => {
-            let head = head?;
-            handle.find_commit(to_gix(head.commit)).doing("read the commit of HEAD")?;
-            Ok(Some(head))
-        }
+/// Where a HEAD is that an agent can write to; none if at no commit yet. An error means that it names no commit all of
+/// which is there, and nothing that could come to be one; the user's own is taken to be whole.
+pub(super) fn standing(repo: &Repo, handle: &gix::Repository, is_agents: bool) -> Result<Option<Head>, Error> {
+    let head = match head_of(handle) {
+        Err(Error::NoSuchRevision { .. }) => return Ok(None),
+        head => head?,
+    };
+    let id = to_gix(head.commit);
+    handle.find_commit(id).doing("read the commit of HEAD")?;
+    if !is_agents || repo.is_whole(head.commit)? {
+        Ok(Some(head))
+    } else {
+        Err(Error::object("commit", &id, "what it names is not there"))
     }
 }
 
 /// How a HEAD is named that had to be put back.
 pub(super) fn nonsense(head: &Path) -> String {
-    format!("{} (it named no commit)", head.display())
+    format!("{} (it named no commit that is all there)", head.display())
 }
 
 impl Worktree {
@@ -70,7 +73,7 @@ impl Worktree {
         if !self.git_dir.join("HEAD").exists() {
             return Ok(None);
         }
-        match standing(&self.handle) {
+        match standing(&self.repo, &self.handle, self.is_agents) {
             // Somebody is at it right now. The next look removes it, and names it.
             Err(_) if self.is_agents => Ok(None),
             head => head,
@@ -80,7 +83,7 @@ impl Worktree {
     /// Removes a HEAD that names nothing a HEAD can, and says which. It comes back with the next commit it belongs to.
     pub(super) fn clear_head(&self) -> Result<Option<String>, Error> {
         let head = self.git_dir.join("HEAD");
-        if !head.exists() || standing(&self.handle).is_ok() {
+        if !head.exists() || standing(&self.repo, &self.handle, self.is_agents).is_ok() {
             return Ok(None);
         }
         Beneath::at(&self.git_dir).and_then(|dir| dir.remove("HEAD")).at("remove", &head)?;
@@ -130,6 +133,7 @@ impl Worktree {
         };
         self.handle.edit_references_as([edit], Some(signature.to_ref(&mut time))).doing("move HEAD of a worktree")?;
         crash::point(Kind::HeadUpdate, When::After);
+        self.repo.shared.whole.add(commit);
         Ok(())
     }
 
