@@ -25,7 +25,10 @@ pub fn run(world: &World, tasks: usize) -> Result<Vec<Mark>, Box<dyn Error>> {
     for dir in ["logs", "reports"] {
         std::fs::create_dir(repo.join(dir))?;
     }
-    let mark = |calls| Ok::<_, Box<dyn Error>>(Mark { at: Instant::now(), cpu: cpu::of_children()?, git_calls: calls });
+    let mark = |git_calls| {
+        let cpu = cpu::of_children()?;
+        Ok::<_, Box<dyn Error>>(Mark { at: Instant::now(), cpu, git_calls, packs: 0 })
+    };
     let mut marks = vec![mark(0)?];
     for number in 1..=tasks {
         task(world, &repo, &format!("T{number:04}"))?;

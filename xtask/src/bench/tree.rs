@@ -40,6 +40,8 @@ pub struct Mark {
     pub at: Instant,
     pub cpu: Duration,
     pub git_calls: usize,
+    /// The packs of the repository.
+    pub packs: usize,
 }
 
 /// How a tree is worked.
@@ -64,13 +66,25 @@ pub struct Cost {
 impl Cost {
     /// Of the tasks between two marks.
     fn between(marks: &[Mark]) -> Self {
-        let (first, last) = (marks[0], marks[marks.len() - 1]);
-        let tasks = (marks.len() - 1).max(1) as f64;
-        Self {
-            wall: (last.at - first.at).as_secs_f64() * 1e3 / tasks,
-            cpu: (last.cpu - first.cpu).as_secs_f64() * 1e3 / tasks,
-            git: (last.git_calls - first.git_calls) as f64 / tasks,
+        Self::of(marks.windows(2))
+    }
+
+    /// The same without tasks that set off a pack: those pay for dozens of others.
+    fn without_packs(marks: &[Mark]) -> Self {
+        Self::of(marks.windows(2).filter(|ends| ends[0].packs == ends[1].packs))
+    }
+
+    /// The mean of tasks, each from the mark before it to its own.
+    fn of<'m>(tasks: impl Iterator<Item = &'m [Mark]>) -> Self {
+        let (mut wall, mut cpu, mut git, mut number) = (0.0, 0.0, 0.0, 0.0_f64);
+        for ends in tasks {
+            wall += (ends[1].at - ends[0].at).as_secs_f64() * 1e3;
+            cpu += (ends[1].cpu - ends[0].cpu).as_secs_f64() * 1e3;
+            git += (ends[1].git_calls - ends[0].git_calls) as f64;
+            number += 1.0;
         }
+        let number = number.max(1.0);
+        Self { wall: wall / number, cpu: cpu / number, git: git / number }
     }
 
     /// Without what the task's own commands take.
@@ -79,10 +93,12 @@ impl Cost {
     }
 }
 
-/// The whole of a run, and its ends.
+/// The whole of a run, and its ends without packing.
 #[derive(Debug, Clone, Copy)]
 struct Costs {
     all: Cost,
+    /// What packing has added to it, spread over all tasks.
+    packing: f64,
     first: Cost,
     last: Cost,
 }
@@ -92,17 +108,19 @@ impl Costs {
     /// there once, however many tasks follow.
     fn of(marks: &[Mark]) -> Self {
         let end = END.min(marks.len() - 2);
+        let all = Cost::between(marks);
         Self {
-            all: Cost::between(marks),
-            first: Cost::between(&marks[1..=1 + end]),
-            last: Cost::between(&marks[marks.len() - 1 - end..]),
+            all,
+            packing: all.cpu - Cost::without_packs(marks).cpu,
+            first: Cost::without_packs(&marks[1..=1 + end]),
+            last: Cost::without_packs(&marks[marks.len() - 1 - end..]),
         }
     }
 
     fn print(&self, name: &str) {
-        let Self { all, first, last } = self;
+        let Self { all, packing, first, last } = self;
         println!(
-            "{name:<34} {:>8.1} {:>8.1} {:>8.1} {:>9.1} {:>8.1} {:>8.2}",
+            "{name:<34} {:>8.1} {packing:>8.1} {:>8.1} {:>8.1} {:>9.1} {:>8.1} {:>8.2}",
             all.cpu, first.cpu, last.cpu, all.wall, last.wall, all.git
         );
     }
@@ -115,7 +133,10 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
     let [agent_cost, test_cost] = commands(&world, pleach, &agent)?;
     println!("repository of {FILES} files; milliseconds and git processes per task; loads: {}", load()?);
     println!("an agent's program alone {agent_cost:.1} ms of CPU, a test `true` alone {test_cost:.1} ms");
-    println!("{:<34} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8}", "", "CPU", "first 10", "last 10", "wall", "last 10", "git");
+    println!(
+        "{:<34} {:>8} {:>8} {:>8} {:>8} {:>9} {:>8} {:>8}",
+        "", "CPU", "packing", "first 10", "last 10", "wall", "last 10", "git"
+    );
     let mut verdicts = Verdicts::default();
     for tasks in options.trees.iter().copied() {
         let by_hand = Costs::of(&porcelain::run(&world, tasks)?);
@@ -124,8 +145,8 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
             let whole = Costs::of(&garden(&world, pleach, tasks, Kind { test, ..Kind::default() })?);
             let kind = if test { ", with a test" } else { ", without tests" };
             whole.print(&format!("{tasks} tasks{kind}"));
-            let bare =
-                Costs { all: whole.all.without(own), first: whole.first.without(own), last: whole.last.without(own) };
+            let (all, first, last) = (whole.all.without(own), whole.first.without(own), whole.last.without(own));
+            let bare = Costs { all, first, last, ..whole };
             bare.print("  without its commands");
             if tasks == options.judged(JUDGED) {
                 judge(&mut verdicts, kind, &bare, &by_hand);
@@ -186,10 +207,11 @@ fn garden(world: &World, pleach: &Path, tasks: usize, kind: Kind) -> Result<Vec<
     let begun = Instant::now();
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let id = child.id().to_string();
-    let mut marks = vec![Mark { at: begun, cpu: Duration::ZERO, git_calls: calls }];
+    let mut marks = vec![Mark { at: begun, cpu: Duration::ZERO, git_calls: calls, packs: packs(&repo)? }];
     for line in BufReader::new(child.stderr.take().expect("a piped output")).lines() {
         if line?.contains(" landed on ") {
-            marks.push(Mark { at: Instant::now(), cpu: cpu::of(&id)?, git_calls: world.git_calls() });
+            let cpu = cpu::of(&id)?;
+            marks.push(Mark { at: Instant::now(), cpu, git_calls: world.git_calls(), packs: packs(&repo)? });
         }
     }
     let status = child.wait()?;
@@ -200,6 +222,13 @@ fn garden(world: &World, pleach: &Path, tasks: usize, kind: Kind) -> Result<Vec<
     std::fs::remove_dir_all(world.root().join("state"))?;
     std::fs::create_dir(world.root().join("state"))?;
     Ok(marks)
+}
+
+/// The packs of a repository.
+fn packs(repo: &Path) -> Result<usize, Box<dyn Error>> {
+    let entries = std::fs::read_dir(repo.join(".git/objects/pack"))?;
+    let names = entries.map(|entry| entry.map(|entry| entry.path())).collect::<Result<Vec<_>, _>>()?;
+    Ok(names.iter().filter(|path| path.extension().is_some_and(|ending| ending == "pack")).count())
 }
 
 /// Phases of tasks that do not depend on each other.
