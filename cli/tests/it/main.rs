@@ -10,7 +10,6 @@ mod checkout;
 mod cli_agents;
 mod config;
 mod crash;
-mod elsewhere;
 mod escape;
 mod fake_agent;
 mod forged;

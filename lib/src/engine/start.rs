@@ -158,7 +158,6 @@ impl Session {
         let carries = self.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);
         let mut copy =
             WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (carries, at))?;
-        self.warnings.extend(copy.left_planted());
         copy.hear(self.branch_news());
         let kept = tokio::task::block_in_place(|| {
             let kept = copy.recover()?;

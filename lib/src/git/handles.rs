@@ -39,11 +39,6 @@ impl Recent {
         handle.objects.set_object_cache(move || Box::new(recent.clone()));
     }
 
-    /// Forgets all of them: they may have come from where they are no more.
-    pub fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = MemoryCappedHashmap::new(MEMORY);
-    }
-
     pub fn keep<'a>(&self, objects: impl Iterator<Item = (&'a gix::ObjectId, ObjectKind, &'a [u8])>) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         for (id, kind, bytes) in objects {

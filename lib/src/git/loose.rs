@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -108,7 +108,7 @@ impl Store<'_> {
     /// Whether the repository itself has the object already, whole. A file is looked at: the library takes any of the right
     /// name for the object, and takes objects from other repositories, which may be gone tomorrow.
     fn existing(&mut self, path: &Path, id: &gix::ObjectId, kind: ObjectKind, bytes: &[u8]) -> Result<Existing, Error> {
-        match std::fs::read(path) {
+        match read_short(path, 2 * bytes.len() + 1024) {
             Ok(file) if is_whole(&file, kind, bytes) => Ok(Existing::Loose),
             Ok(_) => Ok(Existing::None),
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("read", path),
@@ -161,6 +161,19 @@ enum Existing {
     Packed,
 }
 
+/// The content of a file of at most `limit` bytes; of any other nothing, which is no object. What does not compress grows
+/// by little, but an agent can have made a file of any size.
+fn read_short(path: &Path, limit: usize) -> std::io::Result<Vec<u8>> {
+    let wait_for_nobody = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let mut file = OpenOptions::new().read(true).custom_flags(wait_for_nobody).open(path)?;
+    let metadata = file.metadata()?;
+    let mut content = Vec::new();
+    if metadata.is_file() && metadata.len() <= limit as u64 {
+        file.read_to_end(&mut content)?;
+    }
+    Ok(content)
+}
+
 /// Whether a loose file holds exactly this object, to the last byte of its checksum.
 fn is_whole(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
     let expected = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
@@ -188,7 +201,7 @@ fn own_packs(root: &Path, hash: gix::hash::Kind) -> Result<Vec<Bundle>, Error> {
     Ok(packs)
 }
 
-fn loose_path(root: &Path, id: &gix::ObjectId) -> PathBuf {
+pub(super) fn loose_path(root: &Path, id: &gix::ObjectId) -> PathBuf {
     let hex = id.to_hex().to_string();
     root.join(&hex[..2]).join(&hex[2..])
 }

@@ -10,7 +10,6 @@ use gix::bstr::{BString, ByteSlice as _};
 use super::checkouts::Settings;
 use super::error::{Error, LibraryContext as _, Unsupported};
 use super::handles::Recent;
-use super::lookups::Packs;
 use super::program::Program;
 use super::repo::Repo;
 use super::whole::Whole;
@@ -40,8 +39,6 @@ pub(super) struct Shared {
     pub config: Vec<BString>,
     /// Whether the repository is bare, and by which settings.
     pub is_bare: Mutex<Option<(Settings, bool)>>,
-    /// The packs there were, and when that was read.
-    pub packs: Packs,
     /// The commits that need not be looked into again.
     pub whole: Whole,
 }
@@ -76,7 +73,6 @@ impl Repo {
             version,
             config,
             is_bare: Mutex::default(),
-            packs: Packs::default(),
             whole: Whole::default(),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };

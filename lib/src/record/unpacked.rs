@@ -1,7 +1,7 @@
 //! Loose objects that wait to be packed together.
 
 use super::Error;
-use crate::git::Repo;
+use crate::git::{Pack, Repo};
 use crate::ids::CommitId;
 
 /// So many are packed while the run goes on.
@@ -18,8 +18,8 @@ pub struct Unpacked {
     tips: Vec<CommitId>,
     /// What leads to everything that was there before, or is packed.
     before: Vec<CommitId>,
-    /// A pack was made, and the loose copies of what it holds are still there.
-    packed: bool,
+    /// The packs that were made, as long as the loose copies of what they hold are still there.
+    packs: Vec<Pack>,
 }
 
 impl Unpacked {
@@ -42,7 +42,7 @@ impl Unpacked {
         }
         self.objects += chain.objects;
         self.tips.extend(chain.tips);
-        self.packed |= chain.packed;
+        self.packs.extend(chain.packs);
     }
 
     /// Packs it if there is much of it. The loose copies stay: a file system that has just lost thousands of files is
@@ -56,19 +56,15 @@ impl Unpacked {
         if self.objects >= FEW {
             self.pack(repo)?;
         }
-        if self.packed {
-            repo.prune_packed()?;
-            self.packed = false;
-        }
-        Ok(())
+        // Whatever comes of it, it is not tried again.
+        Ok(repo.drop_loose(&std::mem::take(&mut self.packs))?)
     }
 
     fn pack(&mut self, repo: &Repo) -> Result<(), Error> {
         // Whatever comes of it, it is not tried again with the next object.
         self.objects = 0;
-        repo.pack_loose(&self.tips, &self.before)?;
+        self.packs.extend(repo.pack_loose(&self.tips, &self.before)?);
         self.before = std::mem::take(&mut self.tips);
-        self.packed = true;
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ use super::names::branch_ref;
 use super::{Error, keep};
 use crate::beneath::Beneath;
 use crate::event::Commits;
-use crate::git::{CommitSpec, Head, Limits, Lookups, Person, Planted, Repo, TreeId, Worktree, Writer};
+use crate::git::{CommitSpec, Head, Limits, Person, Repo, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
 use crate::trailer::{Message, TurnFacts};
 
@@ -38,10 +38,6 @@ pub struct WorkingCopy {
     watch: Watch,
     /// What was seen when the last node ended, which is what the next one begins with.
     seen: Option<Guard>,
-    /// What git looks up among the objects, from before the node that runs.
-    lookups: Option<Lookups>,
-    /// What was found changed of it since.
-    planted: Planted,
     /// Where the branch was left while a checkout that has it cannot follow.
     behind: Option<CommitId>,
     /// A scan has found nothing but what is recorded, and nobody else has run in it since.
@@ -141,9 +137,9 @@ impl WorkingCopy {
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
         let held = Held::read(worktree.notes(), &session)?;
-        let lookups = Lookups::noted(worktree.notes())?;
-        let (seen, behind, settled, planted) = (None, None, false, Planted::default());
-        let mut copy = Self {
+        let (seen, behind, settled) = (None, None, false);
+        let undone_before = BTreeSet::new();
+        Ok(Self {
             repo,
             name,
             branch,
@@ -153,17 +149,11 @@ impl WorkingCopy {
             at,
             watch,
             seen,
-            lookups,
-            planted,
             behind,
             settled,
             held,
-            undone_before: BTreeSet::new(),
-        };
-        // Only a kill leaves a note behind. What comes later is the user's, until somebody works again.
-        copy.put_back()?;
-        Lookups::forget(copy.worktree.notes())?;
-        Ok(copy)
+            undone_before,
+        })
     }
 
     /// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
@@ -199,39 +189,6 @@ impl WorkingCopy {
     pub fn look_near(&self) -> Result<Guard, Error> {
         self.worktree.tie_again()?;
         self.watch.look_near(&self.worktree)
-    }
-
-    /// Notes what git looks up among the objects, where no agent can write, before somebody works who can add objects.
-    pub fn watch_objects(&mut self) -> Result<(), Error> {
-        let lookups = self.repo.lookups()?;
-        lookups.note(self.worktree.notes())?;
-        self.lookups = Some(lookups);
-        Ok(())
-    }
-
-    /// Puts back what has changed of it since, so that nothing is committed that counts on it.
-    fn put_back(&mut self) -> Result<(), Error> {
-        let Some(before) = &mut self.lookups else { return Ok(()) };
-        let planted = self.repo.put_back(before, &[self.worktree.root()])?;
-        if !planted.control.is_empty() {
-            self.worktree.look_again();
-        }
-        self.planted.extend(planted);
-        Ok(())
-    }
-
-    /// The same once nobody works any more. Returns what was changed, also before a kill.
-    pub fn unwatch_objects(&mut self) -> Result<Planted, Error> {
-        self.put_back()?;
-        self.lookups = None;
-        Lookups::forget(self.worktree.notes())?;
-        Ok(std::mem::take(&mut self.planted))
-    }
-
-    /// What a run that was killed has left changed of it, in words. It is put back, and fails the node that goes on.
-    pub fn left_planted(&self) -> Option<String> {
-        let all: Vec<&str> = self.planted.control.iter().chain(&self.planted.foreign).map(String::as_str).collect();
-        (!all.is_empty()).then(|| format!("changed while the run before was cut short: {}", all.join(", ")))
     }
 
     /// The same before a node that may write: what was seen at the end of the one right before it, or a new look.
@@ -294,7 +251,6 @@ impl WorkingCopy {
 
     /// What changed, without a commit of it yet.
     pub fn changed(&mut self, candidates: Option<&[PathBuf]>) -> Result<Change, Error> {
-        self.put_back()?;
         let (agent_head, branch) = self.agent_commits()?;
         if agent_head.is_some() {
             self.repo.sweep();
@@ -547,7 +503,6 @@ impl WorkingCopy {
         reason: &str,
         spared: &BTreeSet<RepoPath>,
     ) -> Result<Option<(String, Vec<RepoPath>)>, Error> {
-        self.put_back()?;
         let mut writer = self.repo.writer();
         let mut scan = self.worktree.scan()?;
         self.worktree.spare(&mut scan, spared);

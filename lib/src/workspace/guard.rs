@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::Error;
 use crate::beneath::Beneath;
-use crate::git::{Planted, Repo, Worktree};
+use crate::git::{Repo, Worktree};
 use crate::ids::{CommitId, RepoPath};
 
 /// Files below the git directory that change what git does.
@@ -110,14 +110,6 @@ fn mark(file: &Path) -> String {
     match file.symlink_metadata() {
         Ok(data) => format!("{} {} {}.{}", data.mode(), data.size(), data.mtime(), data.mtime_nsec()),
         Err(_) => "gone".to_owned(),
-    }
-}
-
-impl Trespass {
-    /// Takes what was found among the objects.
-    pub fn add(&mut self, planted: Planted) {
-        self.control.extend(planted.control);
-        self.foreign.extend(planted.foreign);
     }
 }
 

@@ -25,7 +25,8 @@ impl Ground {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
         fs::write(dir.path().join("out/file"), "mine\n").unwrap();
-        fs::write(dir.path().join("store/old"), "old\n").unwrap();
+        fs::create_dir(dir.path().join("store/aa")).unwrap();
+        fs::write(dir.path().join("store/aa/old"), "old\n").unwrap();
         Self { dir, by }
     }
 
@@ -130,15 +131,30 @@ async fn bubblewrap_lets_nothing_out() {
 async fn what_is_added_to_a_store_cannot_be_taken_away() {
     let Some(by) = landlock(3, "what_is_added_to_a_store_cannot_be_taken_away") else { return };
     let ground = Ground::new(by);
-    let script = "mkdir ../store/aa && echo new > ../store/aa/tmp && ln ../store/aa/tmp ../store/aa/new";
-    assert_eq!(ground.run(script, ground.sandbox()).await.exit, Exit::Code(0));
-    for refused in
-        ["rm ../store/old", "rm -rf ../store", "mv ../store/old ../store/older", "truncate -s 0 ../store/old"]
-    {
-        assert_ne!(ground.run(refused, ground.sandbox()).await.exit, Exit::Code(0), "{refused}");
+    for fan in ["aa", "00", "ff"] {
+        let script = format!("cd ../store/{fan} && echo new > tmp && ln tmp new");
+        assert_eq!(ground.run(&script, ground.sandbox()).await.exit, Exit::Code(0), "{fan}");
+        assert_eq!(fs::read_to_string(ground.path("store").join(fan).join("new")).unwrap(), "new\n");
     }
-    assert_eq!(fs::read_to_string(ground.path("store/old")).unwrap(), "old\n");
-    assert_eq!(fs::read_to_string(ground.path("store/aa/new")).unwrap(), "new\n");
+    for refused in [
+        "rm aa/old",
+        "rm -rf .",
+        "mv aa/old aa/older",
+        "mv aa/old ff/old",
+        "truncate -s 0 aa/old",
+        "mkdir aa/new",
+        "ln -s old aa/link",
+        "mkfifo aa/pipe",
+        "mkdir new",
+        "echo > new",
+        "mv aa ab",
+        "rmdir 00",
+    ] {
+        let script = format!("cd ../store && {refused}");
+        assert_ne!(ground.run(&script, ground.sandbox()).await.exit, Exit::Code(0), "{refused}");
+    }
+    assert_eq!(fs::read_to_string(ground.path("store/aa/old")).unwrap(), "old\n");
+    assert_eq!(fs::read_dir(ground.path("store")).unwrap().count(), 256);
 }
 
 #[tokio::test]
@@ -148,7 +164,7 @@ async fn what_is_not_to_be_read_is_not_read() {
     let system = ["/bin", "/lib", "/lib64", "/usr", "/etc", "/dev", "/proc"].map(PathBuf::from);
     let sandbox = Sandbox { read: Some(system.to_vec()), ..ground.sandbox() };
     assert_ne!(ground.run("cat ../out/file", sandbox.clone()).await.exit, Exit::Code(0));
-    let output = ground.run("echo 1 > file && cat file && ls ../store && cat ../store/old", sandbox).await;
+    let output = ground.run("echo 1 > file && cat file && ls ../store/aa && cat ../store/aa/old", sandbox).await;
     assert_eq!(output.stdout.to_text(), "1\nold\nold\n", "{}", output.stderr.to_text());
 }
 

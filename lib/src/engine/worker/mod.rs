@@ -188,15 +188,12 @@ impl Worker {
         if self.node.write == WritePolicy::Never {
             block(|| self.copy.note_setup())?;
         }
-        block(|| self.copy.watch_objects())?;
         if self.is_kept_out(&work) {
             self.copy.forget_look();
             let before = block(|| self.copy.look_near())?;
             let result = self.carry_out(work, end).await;
-            let planted = block(|| self.copy.unwatch_objects())?;
             let after = block(|| self.copy.look_near())?;
-            let mut trespass = before.compare(&after, "");
-            trespass.add(planted);
+            let trespass = before.compare(&after, "");
             self.name_foreign(&trespass.foreign, &mut end.warnings);
             self.tie(&mut end.warnings)?;
             return changed_settings(trespass.control, result);
@@ -310,10 +307,8 @@ impl Worker {
         warnings: &mut Vec<String>,
     ) -> Result<Outcome, Stopped> {
         let (own, kept) = self.own_refs();
-        let planted = block(|| self.copy.unwatch_objects())?;
         let after = block(|| self.copy.look(&own, &kept))?;
         let mut trespass = before.compare(&after, &kept);
-        trespass.add(planted);
         for (name, id) in before.lost(&after, &kept) {
             // Saved work stays saved, whoever removed the ref.
             let now = block(|| Ok(self.copy.repo.reference(&name)?))?;

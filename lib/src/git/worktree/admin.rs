@@ -22,7 +22,6 @@ use crate::beneath::{self, Beneath, FEW_LINES};
 use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
-use crate::git::lookups::Lookups;
 use crate::git::open::open_with;
 use crate::git::repo::{Head, Repo};
 use crate::ids::CommitId;
@@ -166,10 +165,6 @@ impl Worktree {
             remove_directory(path)?;
         }
         while let Some(found) = admin {
-            // Nobody comes back who would notice what was planted before a kill.
-            if let Some(mut before) = Lookups::noted(&Notes::of(repo.common_dir(), &found))? {
-                repo.put_back(&mut before, &[path])?;
-            }
             remove_admin(repo, &found)?;
             admin = admin_dir(repo, path)?;
         }

@@ -45,7 +45,6 @@ pub use seen::Seen;
 use super::diff::{Change, ChangeKind};
 use super::error::Error;
 use super::id::TreeId;
-use super::lookups::miss;
 use super::object::EntryKind;
 use super::repo::{Repo, head_of};
 use crate::ids::RepoPath;
@@ -114,11 +113,6 @@ impl Worktree {
     /// Names files, or directories with all in them, that are never committed unless they are tracked.
     pub fn exclude(&mut self, paths: &[RepoPath]) {
         self.excluded = paths.iter().map(|path| BString::from(path.as_bytes())).collect();
-    }
-
-    /// Looks anew for where objects are: some may be there no more.
-    pub fn look_again(&self) {
-        miss(&self.handle);
     }
 
     /// Puts back what ties the worktree to its repository, where an agent has removed it. What leads elsewhere is left.

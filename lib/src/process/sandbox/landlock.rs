@@ -1,6 +1,10 @@
 //! Bounds by the kernel, for a thread and all it starts.
 
 use std::io;
+#[cfg(target_os = "linux")]
+use std::os::fd::OwnedFd;
+#[cfg(target_os = "linux")]
+use std::path::Path;
 use std::process::{Child, Command};
 
 use super::{NotStarted, Sandbox};
@@ -47,8 +51,8 @@ pub(super) fn spawn(
 #[cfg(target_os = "linux")]
 fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
     use landlock::{
-        ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, Ruleset, RulesetAttr, RulesetCreatedAttr,
-        RulesetStatus, Scope, make_bitflags, path_beneath_rules,
+        ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset, RulesetAttr,
+        RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags, path_beneath_rules,
     };
 
     use super::{Connect, DEVICES, SIGNALS};
@@ -60,7 +64,7 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
     let reading = if sandbox.read.is_some() { AccessFs::from_read(version) } else { Default::default() };
     // Who could make devices could write to the disk below the files.
     let write = reading | (writing & !make_bitflags!(AccessFs::{MakeBlock | MakeChar}));
-    let add = reading | make_bitflags!(AccessFs::{WriteFile | MakeReg | MakeDir});
+    let add = reading | make_bitflags!(AccessFs::{WriteFile | MakeReg});
 
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -80,9 +84,14 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
         .create()
         .and_then(|ruleset| ruleset.add_rules(path_beneath_rules(DEVICES, write)))
         .and_then(|ruleset| ruleset.add_rules(path_beneath_rules(&sandbox.write, write)))
-        .and_then(|ruleset| ruleset.add_rules(path_beneath_rules(&sandbox.add, add)))
         .map_err(failed)?;
+    for objects in &sandbox.add {
+        for fan in fans(objects)? {
+            ruleset = ruleset.add_rule(PathBeneath::new(fan, add)).map_err(failed)?;
+        }
+    }
     if let Some(read) = &sandbox.read {
+        let read = read.iter().chain(&sandbox.add);
         ruleset = ruleset.add_rules(path_beneath_rules(read, reading)).map_err(failed)?;
     }
     for port in ports {
@@ -92,6 +101,29 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
         RulesetStatus::FullyEnforced => Ok(()),
         other => Err(io::Error::other(format!("Landlock is not in force: {other:?}"))),
     }
+}
+
+/// The directories single objects lie in, by the first byte of their ids, made where they are missing. Beside them lies
+/// what git believes of all objects: packs, their indices, and where else there are objects.
+#[cfg(target_os = "linux")]
+fn fans(objects: &Path) -> io::Result<Vec<OwnedFd>> {
+    use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
+    use rustix::io::Errno;
+
+    const FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+    let objects = open(objects, FLAGS, Mode::empty())?;
+    let fan = |first: u8| {
+        let name = format!("{first:02x}");
+        let found = openat(&objects, &name, FLAGS | OFlags::NOFOLLOW, Mode::empty());
+        match found {
+            Err(Errno::NOENT) => match mkdirat(&objects, &name, Mode::from_raw_mode(0o777)) {
+                Ok(()) | Err(Errno::EXIST) => openat(&objects, &name, FLAGS | OFlags::NOFOLLOW, Mode::empty()),
+                Err(error) => Err(error),
+            },
+            found => found,
+        }
+    };
+    Ok((0..=u8::MAX).map(fan).collect::<Result<_, _>>()?)
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -52,7 +52,8 @@ pub struct Sandbox {
     pub by: Availability,
     /// Files and directories that may be written, with all in them.
     pub write: Vec<PathBuf>,
-    /// Directories in which files may be made, while none may be removed: the objects of a repository.
+    /// Directories of objects, of repositories: single objects may be added, while none may be removed, and nothing else
+    /// may be written that git would believe.
     pub add: Vec<PathBuf>,
     /// What may be read beside what may be written; everything if not given.
     pub read: Option<Vec<PathBuf>>,
