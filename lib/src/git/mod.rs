@@ -20,6 +20,7 @@ mod history;
 mod id;
 mod land;
 mod loose;
+mod loose_ref;
 mod merge;
 mod object;
 mod open;

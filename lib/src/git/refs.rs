@@ -14,12 +14,13 @@ use gix::refs::{FullName, Target};
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _, LibraryContext as _, explain};
 use super::id::{from_gix, to_gix};
+use super::loose_ref;
 use super::open::Durability;
 use super::repo::Repo;
 use crate::ids::CommitId;
 
 /// How long a ref that someone else is writing is waited for.
-const PATIENCE: Duration = Duration::from_secs(2);
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 impl From<SwapError> for Error {
     fn from(error: SwapError) -> Self {
@@ -179,17 +180,22 @@ impl Repo {
     /// Moves several refs; if one is not where it must be, none moves.
     pub fn swap_all(&self, moves: &[Move], why: &str) -> Result<(), SwapError> {
         let repo = self.local();
+        if let [step] = moves
+            && loose_ref::swap(repo.common_dir(), step, self.durability)?
+        {
+            return self.sync_refs(&[(repo.common_dir().join(&step.name), false)]);
+        }
         for step in moves.iter().filter(|step| step.old.is_none()) {
             refuse_clash(&repo, &step.name)?;
         }
         let edits = moves.iter().map(|step| edit(step, why)).collect::<Result<Vec<_>, _>>()?;
-        let paths: Vec<PathBuf> = moves.iter().map(|step| repo.common_dir().join(&step.name)).collect();
-        let is_new: Vec<bool> = paths.iter().map(|path| !path.exists()).collect();
+        let paths = moves.iter().map(|step| repo.common_dir().join(&step.name));
+        let paths: Vec<(PathBuf, bool)> = paths.map(|path| (path.clone(), !path.exists())).collect();
         let fail = gix::lock::acquire::Fail::AfterDurationWithBackoff(PATIENCE);
         let transaction =
             repo.refs.transaction().prepare(edits, fail, fail).map_err(|error| classify(&error, moves, &repo))?;
         if self.durability == Durability::Fsync {
-            for path in &paths {
+            for (path, _) in &paths {
                 sync_if_there(&lock_path(path)).map_err(SwapError::Other)?;
             }
         }
@@ -204,12 +210,18 @@ impl Repo {
             .commit(signature.to_ref(&mut time))
             .map_err(|error| SwapError::Other(Error::library("move a ref", error)))?;
         crash::point(Kind::RefSwap, When::After);
+        self.sync_refs(&paths)?;
+        refuse_equal(&done, moves)
+    }
+
+    /// Makes refs durable where they lie, each with whether it is new.
+    fn sync_refs(&self, paths: &[(PathBuf, bool)]) -> Result<(), SwapError> {
         if self.durability == Durability::Fsync {
-            for (path, is_new) in paths.iter().zip(is_new) {
-                sync_directories(path, &repo.common_dir().join("refs"), is_new).map_err(SwapError::Other)?;
+            for (path, is_new) in paths {
+                sync_directories(path, &self.common_dir().join("refs"), *is_new)?;
             }
         }
-        refuse_equal(&done, moves)
+        Ok(())
     }
 
     /// Removes the lock file a killed pleach left on a ref; true if there was one. Only for refs no other process

@@ -1,0 +1,61 @@
+//! Moving a ref that has a file of its own and no log, as records do with every turn. The library would lock the packed
+//! refs with each, though nothing of them changes; git itself takes the ref's own lock alone, and so does this.
+
+use std::io::Write as _;
+use std::path::Path;
+
+use gix::lock::acquire::Fail;
+
+use super::crash::{self, Kind, When};
+use super::error::{Error, IoContext as _};
+use super::id::from_gix;
+use super::open::Durability;
+use super::refs::{Move, PATIENCE, SwapError, lock_path};
+use crate::ids::CommitId;
+
+/// Moves a ref below the git directory `common`; false, with nothing done, where it is not one of these.
+pub(super) fn swap(common: &Path, step: &Move, durability: Durability) -> Result<bool, SwapError> {
+    let (Some(old), Some(new)) = (step.old, step.new) else { return Ok(false) };
+    let path = common.join(&step.name);
+    if common.join("logs").join(&step.name).exists() || !path.is_file() {
+        return Ok(false);
+    }
+    let patience = Fail::AfterDurationWithBackoff(PATIENCE);
+    let mut lock =
+        gix::lock::File::acquire_to_update_resource(&path, patience, None, 0).map_err(|error| match error {
+            error if error.is_retryable() => SwapError::Locked { name: step.name.clone(), lock: lock_path(&path) },
+            error => SwapError::Other(Error::library("lock a ref", error)),
+        })?;
+    // Only now nobody else moves it.
+    match read(&path)? {
+        Some(actual) if actual == old => {}
+        Some(actual) => return Err(SwapError::Stale { name: step.name.clone(), actual: Some(actual) }),
+        // Packed a moment ago, or no plain ref.
+        None => return Ok(false),
+    }
+    let permissions = path.metadata().at("look at", &path)?.permissions();
+    lock.with_mut(|file| {
+        file.write_all(format!("{new}\n").as_bytes())?;
+        // Those who share the repository go on sharing it.
+        if file.metadata()?.permissions() != permissions {
+            file.set_permissions(permissions)?;
+        }
+        if durability == Durability::Fsync { file.sync_all() } else { Ok(()) }
+    })
+    .at("write", &path)?;
+    crash::point(Kind::RefSwap, When::Before);
+    lock.commit().map_err(|error| error.error).at("move", &path)?;
+    crash::point(Kind::RefSwap, When::After);
+    Ok(true)
+}
+
+/// The commit a ref's file names; none if it is gone, or names something else.
+fn read(path: &Path) -> Result<Option<CommitId>, Error> {
+    match std::fs::read(path) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        content => {
+            let content = content.at("read", path)?;
+            Ok(gix::ObjectId::from_hex(content.trim_ascii_end()).ok().map(|id| from_gix(&id)))
+        }
+    }
+}
