@@ -62,6 +62,14 @@ fn streams(what: &str, stderr: &str, stdout: &str) -> String {
         .join("\n\n")
 }
 
+/// What is said of an attempt that leaves files out of its commits, before `what`.
+pub fn left_out(what: &str, files: &[String]) -> String {
+    let mut lines = vec![format!("{what}: files would be missing where the task lands")];
+    lines.extend(files.iter().cloned());
+    lines.push("Remove them or make them smaller or fewer; add what can be made again to .gitignore.".to_owned());
+    lines.join("\n")
+}
+
 /// The body of a completed task.
 pub fn complete(attempts: u32, report: Option<&str>) -> String {
     let report = report.map_or_else(String::new, |path| format!(" Report: {path}"));

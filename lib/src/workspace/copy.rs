@@ -226,6 +226,19 @@ impl WorkingCopy {
         self.held.files().len()
     }
 
+    /// What of it is not committed and not ignored either as it is now, in words.
+    pub fn left_out(&mut self) -> Result<Vec<String>, Error> {
+        if self.held.files().is_empty() {
+            return Ok(Vec::new());
+        }
+        // A turn that is known to have written little does not look whether something is still there.
+        let scan = self.worktree.scan()?;
+        let written = self.worktree.commit_tree(&scan, &mut self.repo.writer(), &Limits::default())?;
+        let left_out = written.held_in_words();
+        self.held.extend(&self.session, written.held_back, true)?;
+        Ok(left_out)
+    }
+
     /// The commits it stands at.
     pub fn at(&self) -> Position {
         self.at

@@ -276,6 +276,12 @@ impl Session {
         Some(Attempt { number: attempt.number, of: of.max(attempt.number) })
     }
 
+    /// What of the work is not committed and not ignored either, in words.
+    pub fn left_out(&mut self) -> Result<Vec<String>, Error> {
+        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        Ok(tokio::task::block_in_place(|| copy.left_out())?)
+    }
+
     /// What the newest test step counted.
     pub fn last_counts(&self) -> Option<Counts> {
         let of = |key: &str| {

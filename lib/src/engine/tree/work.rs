@@ -121,7 +121,14 @@ impl TreeRun<'_> {
                     return Ok(Some(TreeEnded::Paused(pause)));
                 }
                 Ended::Cancelled => return Ok(Some(TreeEnded::CalledOff(job.task.id.clone()))),
-                Ended::Completed => self.complete(session, job, notes)?,
+                Ended::Completed => match session.left_out()? {
+                    files if files.is_empty() => self.complete(session, job, notes)?,
+                    files => {
+                        let why = text::left_out("the task is not complete", &files);
+                        session.fail_attempt(&why, &mut observer(&session.id.clone(), notes))?;
+                        self.next_or_fail(session, notes)?;
+                    }
+                },
                 Ended::Failed { reason } => {
                     if !attempt_has_result(session) {
                         session.fail_attempt(&reason, &mut observer(&session.id.clone(), notes))?;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::cancel::NodeCancel;
 use super::command::CommandRun;
-use super::{Gathered, StepReport, Stopped, Worker};
+use super::{Gathered, StepReport, Stopped, Worker, block};
 use crate::event::{Outcome, PauseReason};
 use crate::plan::tree::{TestCommand, TestKind};
 use crate::process::{Cancel, Command, Exit, Limits};
@@ -14,8 +14,12 @@ use crate::step::{Counts, RanTest, TestFacts, counts, report, text};
 /// The limit on what is kept of a test's output, per stream.
 const OUTPUT_KEPT: usize = 4 * 1024 * 1024;
 
+/// How a command ended that was not started.
+const DID_NOT_RUN: &str = "did not run";
+
 impl Worker {
-    /// Runs the setup, the tests and, whatever happened, the teardown of a task.
+    /// Runs the setup, the tests and, whatever happened, the teardown of a task. What is tested is what is committed: with
+    /// files beside it that are not, nothing is run.
     pub(super) async fn tests(
         &mut self,
         commands: Vec<TestCommand>,
@@ -23,6 +27,10 @@ impl Worker {
         end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         let begun = Instant::now();
+        let left_out = block(|| self.copy.left_out())?;
+        if !left_out.is_empty() {
+            return self.tested(vec![not_run(&commands, &left_out)], begun, end);
+        }
         let mut ran: Vec<RanTest> = Vec::new();
         let mut stopped = None;
         let (teardown, tests): (Vec<_>, Vec<_>) =
@@ -64,6 +72,11 @@ impl Worker {
                 false => Err(why),
             };
         }
+        self.tested(ran, begun, end)
+    }
+
+    /// What is told of the commands of a test step.
+    fn tested(&mut self, ran: Vec<RanTest>, begun: Instant, end: &mut Gathered) -> Result<Outcome, Stopped> {
         let failed: Vec<&RanTest> = ran.iter().filter(|ran| !ran.passed && ran.kind != TestKind::Teardown).collect();
         let outcome = match failed.first() {
             None => Outcome::success(),
@@ -108,7 +121,7 @@ impl Worker {
             // A command that cannot be started at all has failed, and this is what it said.
             Err(error) => {
                 let said = (String::new(), error.to_string());
-                return Ok(ran("did not run".to_owned(), false, said, Duration::ZERO));
+                return Ok(ran(DID_NOT_RUN.to_owned(), false, said, Duration::ZERO));
             }
         };
         let passed = output.exit == Exit::Code(0);
@@ -125,6 +138,22 @@ impl Worker {
             add_line(&mut stderr, &format!("[{exit}]"));
         }
         Ok(ran(exit, passed, (stdout, stderr), output.duration))
+    }
+}
+
+/// The first of some tests as one that was not run, because the files it would see are not those that land.
+fn not_run(commands: &[TestCommand], left_out: &[String]) -> RanTest {
+    let is_test = |test: &&TestCommand| !matches!(test.kind, TestKind::Setup | TestKind::Teardown);
+    let test = commands.iter().find(is_test).or(commands.first());
+    RanTest {
+        kind: test.map_or(TestKind::Unit, |test| test.kind),
+        command: test.map(|test| test.command.clone()).unwrap_or_default(),
+        framework: None,
+        exit: DID_NOT_RUN.to_owned(),
+        passed: false,
+        stdout: String::new(),
+        stderr: text::left_out("the tests were not run", left_out),
+        runtime: Duration::ZERO,
     }
 }
 

@@ -94,6 +94,16 @@ pub struct Written {
     pub warnings: Vec<String>,
 }
 
+impl Written {
+    /// What is held back, in words.
+    pub fn held_in_words(&self) -> Vec<String> {
+        in_words(&self.held_back).collect()
+    }
+}
+
+/// How many files of a kind a warning names.
+const SHOWN: usize = 5;
+
 /// What becomes known about the files once the tree is recorded.
 pub(super) struct Staged {
     pub tree: TreeId,
@@ -263,19 +273,22 @@ fn is_absent(error: &std::io::Error) -> bool {
 }
 
 fn warnings(scan: &Scan, held_back: &[HeldBack], unfiltered: &[(BString, BString)]) -> Vec<String> {
-    const SHOWN: usize = 5;
-    const LONGEST_NAME: usize = 160;
     let nested = scan.nested.iter().map(|path| format!("`{path}` is a repository of its own and is not committed"));
     let moved = scan.submodules.iter().map(|path| format!("submodule `{path}` moved; its link is left alone"));
     let cleared = scan.cleared.iter().take(SHOWN);
     let cleared = cleared.map(|path| format!("`{path}` was no file git could have read; it is removed"));
-    let name = |path: &RepoPath| shorten(&path.to_string(), LONGEST_NAME);
-    let held = held_back.iter().take(SHOWN);
-    let held = held.map(|held| format!("`{}` is not committed: {}", name(&held.path), held.reason));
-    let rest = held_back.len().saturating_sub(SHOWN);
-    let more = (rest > 0).then(|| format!("{rest} more files are not committed"));
     let raw = unfiltered.iter().take(SHOWN).map(|(path, filter)| {
         format!("`{path}` is committed as it is: git's filter `{filter}`, which it asks for, is not installed")
     });
-    nested.chain(moved).chain(cleared).chain(held).chain(more).chain(raw).collect()
+    nested.chain(moved).chain(cleared).chain(in_words(held_back)).chain(raw).collect()
+}
+
+/// Which files are held back and why, one line each, and how many more.
+fn in_words(held_back: &[HeldBack]) -> impl Iterator<Item = String> {
+    const LONGEST_NAME: usize = 160;
+    let name = |path: &RepoPath| shorten(&path.to_string(), LONGEST_NAME);
+    let held = held_back.iter().take(SHOWN);
+    let held = held.map(move |held| format!("`{}` is not committed: {}", name(&held.path), held.reason));
+    let rest = held_back.len().saturating_sub(SHOWN);
+    held.chain((rest > 0).then(|| format!("{rest} more files are not committed")))
 }
