@@ -23,6 +23,9 @@ pub struct Attempt {
     /// It has failed, and a step says so.
     #[serde(default)]
     pub has_failed: bool,
+    /// Its newest test step has passed.
+    #[serde(default)]
+    pub tested: bool,
 }
 
 /// How an attempt ended that did not succeed.
@@ -98,7 +101,7 @@ impl State {
         }
         self.on_task(|task| {
             let &AttemptStarted { retry, number, of, code, laid, .. } = data;
-            task.attempt = Some(Attempt { retry, number, of, code, laid, has_failed: false });
+            task.attempt = Some(Attempt { retry, number, of, code, laid, has_failed: false, tested: false });
             task.feedback.extend(data.feedback.iter().cloned());
         })?;
         self.restart();
@@ -121,6 +124,7 @@ impl State {
             task.feedback.extend(data.feedback.clone());
             if data.step == "test" {
                 task.tested = data.trailers.clone();
+                task.attempt.iter_mut().for_each(|attempt| attempt.tested = !data.failed_attempt());
             }
             if data.failed_attempt() {
                 task.attempt.iter_mut().for_each(|attempt| attempt.has_failed = true);

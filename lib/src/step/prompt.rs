@@ -1,7 +1,7 @@
 //! What an agent is asked: to implement a task, to review what was done, to give a verdict that can be read.
 
 use super::{Feedback, FeedbackKind, text};
-use crate::plan::tree::{TaskNode, TestCommand, TestKind};
+use crate::plan::tree::{TaskNode, TestCommand};
 use crate::step::counts;
 
 /// How much of what earlier attempts left behind the next one is told, in characters.
@@ -33,7 +33,7 @@ const NAMES: usize = 50;
 pub fn implement(task: &TaskNode, feedback: &[Feedback], tests: &[TestCommand], bounds: Bounds) -> String {
     let mut prompt = opening("Implement task", task);
     prompt.push_str("\nWork in the current directory. Make all necessary file changes.\n");
-    let mut checks = tests.iter().filter(|test| !matches!(test.kind, TestKind::Setup | TestKind::Teardown)).peekable();
+    let mut checks = tests.iter().filter(|test| test.kind.is_test()).peekable();
     if checks.peek().is_some() {
         prompt.push_str("\nThe work is checked with:\n");
         for test in checks {

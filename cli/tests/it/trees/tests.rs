@@ -207,3 +207,52 @@ fn a_task_is_not_complete_while_files_of_it_are_not_committed() {
     assert!(body.contains("the task is not complete") && body.contains("`model.bin` is not committed"), "{body}");
     assert!(!garden.files("main").contains(&"T001".to_owned()));
 }
+
+#[test]
+fn only_what_has_passed_a_test_is_tested() {
+    const BARE: &str = "digraph bare { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]
+        review [step=review]; start -> implement -> review -> done }";
+    const OWN: &str = "digraph own { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]
+        test [shape=parallelogram, step=test, tool_command=\"echo '4 passed'\"]; start -> implement -> test -> done }";
+    let plain = || Tree::of(&["T001"]);
+    let no_test = || plain().tests("T001", &["setup: echo ready", "teardown: echo swept"]);
+    for (tree, more, is_tested, why) in [
+        (plain(), &["--test-command", "exit 1", "--pipeline", "bare.dot"][..], false, "no step tests"),
+        (plain(), &["--pipeline", "own.dot"], true, "the pipeline has a test of its own"),
+        (no_test(), &[], false, "a setup is no test"),
+        (no_test(), &["--test-command", "echo for-all"], true, "a setup does not stand for the test for all"),
+    ] {
+        let garden = Garden::new(&tree);
+        garden.commit("bare.dot", BARE);
+        garden.commit("own.dot", OWN);
+        garden.gardener(more).expect(0);
+        let tests = garden.told("main").iter().filter(|told| *told == "T001 test-pass").count();
+        assert_eq!(tests, usize::from(is_tested), "{why}");
+        let done = garden.newest("main", "T001 complete");
+        assert_eq!(done.trailer("Pleach-Tested"), (!is_tested).then_some("none"), "{why}");
+        let report = garden.file("main", done.trailer("Arborist-Report").unwrap());
+        assert!(report.contains(&format!("\"tested\": {is_tested}")), "{why}: {report}");
+        let status = garden.env.pleach(&["status"]).expect(0);
+        assert_eq!(status.stdout.contains("untested"), !is_tested, "{why}: {status}");
+    }
+}
+
+#[test]
+fn a_test_that_passed_before_a_kill_counts() {
+    for loses_record in [false, true] {
+        let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
+        let gate = Gate::new(&garden.env, "review");
+        garden.agent(WRITES, &format!("{}; echo APPROVED", gate.command()));
+        let mut run = garden.env.spawn(&["-y", "gardener"]);
+        let held = gate.reached(&mut run);
+        run.kill(held);
+        gate.stay_open();
+        for name in garden.refs("refs/pleach/").iter().filter(|_| loses_record) {
+            garden.env.git(&["update-ref", "-d", name]);
+        }
+        garden.gardener(&[]).expect(0);
+        let told = ["T001 implement-pass", "T001 test-pass", "T001 review-approved", "T001 complete"];
+        assert_eq!(garden.told("main"), told);
+        assert_eq!(garden.newest("main", "T001 complete").trailer("Pleach-Tested"), None, "{loses_record}");
+    }
+}

@@ -330,9 +330,15 @@ impl<'p> TreeRun<'p> {
     /// What a session has to know of a task.
     pub(super) fn job(&self, task: &TaskNode) -> TaskJob {
         let gate = |test: &&TestCommand| task.is_leaf() || test.kind != TestKind::Unit;
-        let own: Vec<TestCommand> = task.test_commands.iter().filter(gate).cloned().collect();
-        let fallback = self.plan.test.iter().filter(|_| own.is_empty() && task.is_leaf()).cloned();
-        let tests = own.iter().cloned().chain(fallback).collect();
+        let mut tests: Vec<TestCommand> = task.test_commands.iter().filter(gate).cloned().collect();
+        let tested = |tests: &[TestCommand]| tests.iter().any(|test| test.kind.is_test());
+        if !tested(&tests) && task.is_leaf() {
+            tests.extend(self.plan.test.clone());
+        }
+        // Where nothing is tested there is nothing to set up for.
+        if !tested(&tests) {
+            tests.clear();
+        }
         TaskJob {
             task: task.clone(),
             tests,

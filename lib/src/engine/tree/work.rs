@@ -179,6 +179,7 @@ impl TreeRun<'_> {
 
     /// The last step of a task that is done, with its report.
     fn complete(&self, session: &mut Session, job: &TaskJob, notes: Notes<'_>) -> Result<(), Error> {
+        let tested = self.is_tested(session);
         let attempts = session.attempt_number();
         let report = Report {
             task_id: job.task.id.clone(),
@@ -186,7 +187,7 @@ impl TreeRun<'_> {
             retries: attempts.saturating_sub(1),
             name: job.task.name.clone(),
             attempts,
-            tested: !job.tests.is_empty(),
+            tested,
             tests: session.last_counts(),
             session: Some(session.id.clone()),
             finished: clock::now(),
@@ -202,14 +203,20 @@ impl TreeRun<'_> {
             }
             _ => (session.record_name(), TaskReport::Recorded(report.value())),
         };
-        let facts = Step {
-            report: Some(named.clone()),
-            untested: job.tests.is_empty(),
-            ..session.facts(StepKind::Complete, true)
-        };
+        let facts = Step { report: Some(named.clone()), untested: !tested, ..session.facts(StepKind::Complete, true) };
         let body = text::complete(attempts, Some(&named));
         session.end_task(facts, body, None, Some(report), &mut observer(&session.id.clone(), notes))?;
         Ok(())
+    }
+
+    /// Whether a test has passed in the attempt a session is at: one of its own, or one behind which it was begun.
+    fn is_tested(&self, session: &Session) -> bool {
+        let Some(work) = &session.state.task else { return false };
+        let before = self.progress.task(&work.of.id).at_attempt();
+        let behind = before.iter().rposition(|found| Some(found.step.status()) == work.of.status);
+        let behind = behind.filter(|_| work.failed.is_empty()).map_or(&[][..], |last| &before[..=last]);
+        work.attempt.as_ref().is_some_and(|attempt| attempt.tested)
+            || behind.iter().any(|found| found.step.kind == StepKind::Test && found.step.passed)
     }
 
     /// The last step of a task that is given up after so many attempts.

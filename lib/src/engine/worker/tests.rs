@@ -143,8 +143,7 @@ impl Worker {
 
 /// The first of some tests as one that was not run, because the files it would see are not those that land.
 fn not_run(commands: &[TestCommand], left_out: &[String]) -> RanTest {
-    let is_test = |test: &&TestCommand| !matches!(test.kind, TestKind::Setup | TestKind::Teardown);
-    let test = commands.iter().find(is_test).or(commands.first());
+    let test = commands.iter().find(|test| test.kind.is_test());
     RanTest {
         kind: test.map_or(TestKind::Unit, |test| test.kind),
         command: test.map(|test| test.command.clone()).unwrap_or_default(),
@@ -169,8 +168,7 @@ fn add_line(said: &mut String, line: &str) {
 
 /// The kind of the first test, the counts of all tests of that kind, the time of everything.
 fn facts(ran: &[RanTest]) -> TestFacts {
-    let is_test = |ran: &&RanTest| !matches!(ran.kind, TestKind::Setup | TestKind::Teardown);
-    let kind = ran.iter().find(is_test).map_or(TestKind::Unit, |ran| ran.kind);
+    let kind = ran.iter().find(|ran| ran.kind.is_test()).map_or(TestKind::Unit, |ran| ran.kind);
     let counted = ran.iter().filter(|ran| ran.kind == kind);
     let counted =
         counted.filter_map(|ran| counts::parse(ran.framework.as_deref(), &format!("{}\n{}", ran.stdout, ran.stderr)));

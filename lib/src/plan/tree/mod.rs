@@ -113,6 +113,11 @@ impl TestKind {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Unit, Self::Integration, Self::E2e, Self::Setup, Self::Teardown];
 
+    /// Whether it tests anything: what runs before and after tests does not.
+    pub fn is_test(self) -> bool {
+        !matches!(self, Self::Setup | Self::Teardown)
+    }
+
     /// The word for it in trees and trailers.
     pub fn as_str(self) -> &'static str {
         match self {
