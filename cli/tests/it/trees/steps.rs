@@ -93,7 +93,7 @@ fn what_fails_is_told_with_its_attempt_and_its_log() {
     let red = &steps[3];
     assert_eq!(
         red.body,
-        "Test (unit) stderr (last 1000 chars):\nno good\n\nTest (unit) stdout (last 1000 chars):\nsaid"
+        "Test (unit) stderr (last 1000 chars):\nno good\n[exit 1]\n\nTest (unit) stdout (last 1000 chars):\nsaid"
     );
     let order: Vec<&str> = red.trailers.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(
@@ -111,7 +111,7 @@ fn what_fails_is_told_with_its_attempt_and_its_log() {
     );
     let log = red.trailer("Arborist-Test-Log").unwrap();
     assert!(Regex::new(r"^logs/T001_test_\d{8}T\d{6}\.log$").unwrap().is_match(log), "{log}");
-    assert_eq!(garden.file(&red.id, log), "=== unit stdout ===\nsaid\n=== unit stderr ===\nno good");
+    assert_eq!(garden.file(&red.id, log), "=== unit stdout ===\nsaid\n=== unit stderr ===\nno good\n[exit 1]");
     assert_eq!(steps[6].body, "Review:\nThe name is wrong.\nREJECTED: the name");
     let results = [(1, "Arborist-Result"), (3, "Arborist-Test"), (6, "Arborist-Review")];
     let results = results.map(|(step, key)| steps[step].trailer(key).unwrap_or_default());
@@ -190,7 +190,7 @@ fn logs_that_are_not_committed_are_named_by_their_record() {
     assert_eq!(garden.env.pleach(&["logs", "--show", &record]).expect(0).stdout.trim(), "Looks right.\nAPPROVED");
     let red = garden.newest("main", "T001 test-fail");
     let shown = garden.env.pleach(&["logs", "--show", &red.id[..10]]).expect(0);
-    assert_eq!(shown.stdout.trim_end(), "=== unit stdout ===\nthe-output\n=== unit stderr ===", "{shown}");
+    assert_eq!(shown.stdout.trim_end(), "=== unit stdout ===\nthe-output\n=== unit stderr ===\n[exit 1]", "{shown}");
     assert_eq!(logs.stdout.matches("T001  implement-pass").count(), 2, "{logs}");
     let written = garden.newest("main", "T001 implement-pass");
     let shown = garden.env.pleach(&["logs", "--show", &written.id[..10]]).expect(0);

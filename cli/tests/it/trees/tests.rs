@@ -256,3 +256,20 @@ fn a_test_that_passed_before_a_kill_counts() {
         assert_eq!(garden.newest("main", "T001 complete").trailer("Pleach-Tested"), None, "{loses_record}");
     }
 }
+
+#[test]
+fn a_failed_test_says_how_it_ended_whatever_it_printed() {
+    let tests =
+        ["unit: echo fine", "integration: echo output; echo complaint >&2; test -e mended || exit 4", "e2e: echo fine"];
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &tests));
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let red = garden.newest("main", "T001 test-fail");
+    let said = "Test (integration) stderr (last 1000 chars):\ncomplaint\n[exit 4]\n\nTest (integration) stdout";
+    assert!(red.body.contains(said), "{}", red.body);
+    let log = garden.file("main", red.trailer("Arborist-Test-Log").unwrap());
+    for text in [&log, &garden.asked("T001", "implement", 2)] {
+        assert!(text.contains("=== integration stderr ===\ncomplaint\n[exit 4]\n=== e2e stdout ==="), "{text}");
+        assert_eq!(text.matches("[exit").count(), 1, "{text}");
+    }
+}

@@ -125,16 +125,14 @@ impl Worker {
             }
         };
         let passed = output.exit == Exit::Code(0);
-        let exited = matches!(output.exit, Exit::Code(_));
         let exit = match output.exit {
             Exit::Cancelled => return Err(Stopped::Paused(PauseReason::Interrupted)),
             other => other.to_string(),
         };
         let redact = |text: String| self.engine.redactor.text(&text).into_owned();
         let (stdout, mut stderr) = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
-        let said_nothing = stdout.trim().is_empty() && stderr.trim().is_empty();
-        if !passed && (said_nothing || !exited) {
-            // Nobody else would tell the next attempt.
+        if !passed {
+            // Nothing else tells which of several commands failed, and how.
             add_line(&mut stderr, &format!("[{exit}]"));
         }
         Ok(ran(exit, passed, (stdout, stderr), output.duration))
