@@ -426,11 +426,35 @@ fn a_reviewer_that_always_crashes_has_not_approved() {
 fn an_agent_that_takes_too_long_ends_its_attempt() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit(".arborist/config.json", r#"{"timeouts": {"runner_timeout": 5}}"#);
-    garden.agent("echo half > half; test $n = 1 && sleep 600; echo 1 > whole", APPROVES);
+    garden.agent("echo half > half; echo begun; test $n = 1 && sleep 600; echo 1 > whole", APPROVES);
     garden.gardener(&[]).expect(0);
     let told = ["T001 implement-fail", "T001 implement-pass", "T001 review-approved", "T001 complete"];
     assert_eq!(garden.told("main"), told);
     let body = garden.newest("main", "T001 implement-fail").body;
     assert!(body.contains("5s"), "{body}");
-    assert!(garden.asked("T001", "implement", 2).contains("--- Previous runner error ---"));
+    let asked = garden.asked("T001", "implement", 2);
+    assert!(asked.contains("--- Previous runner error ---"), "{asked}");
+    let log = implement_log(&garden, "timed out");
+    for text in [&asked, &log] {
+        assert!(text.contains("=== stdout ===\nbegun\n=== stderr ===\n"), "{text}");
+        assert!(text.contains("timed out after 5s"), "{text}");
+    }
+}
+
+/// The log of the implement step that has landed and says this.
+fn implement_log(garden: &Garden, saying: &str) -> String {
+    let all = garden.env.git(&["ls-tree", "-r", "--name-only", "main", "logs/"]);
+    let mut logs = all.lines().filter(|path| path.contains("_implement_")).map(|path| garden.file("main", path));
+    logs.find(|log| log.contains(saying)).expect("a log that says it")
+}
+
+#[test]
+fn what_an_agent_said_before_it_failed_is_in_its_log() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent("echo \"said $n\"; test $n = 1 && { echo 'no model' >&2; exit 3; }; echo 1 > one", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let log = implement_log(&garden, "said 1");
+    assert!(log.starts_with("=== stdout ===\nsaid 1\n=== stderr ===\n") && log.contains("exit 3: no model"), "{log}");
+    assert!(garden.asked("T001", "implement", 2).contains("said 1"));
+    assert!(garden.newest("main", "T001 implement-fail").body.starts_with("Runner error:\nthe agent"));
 }

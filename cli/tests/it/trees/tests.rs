@@ -273,3 +273,18 @@ fn a_failed_test_says_how_it_ended_whatever_it_printed() {
         assert_eq!(text.matches("[exit").count(), 1, "{text}");
     }
 }
+
+#[test]
+fn what_was_said_before_the_time_of_a_test_step_was_up_is_kept() {
+    const SLOW: &str = r#"digraph slow { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]
+        test [shape=parallelogram, step=test, timeout="2s", tool_command="echo begun; test -e mended || sleep 600"]
+        start -> implement -> test -> done }"#;
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("slow.dot", SLOW);
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    garden.gardener(&["--pipeline", "slow.dot"]).expect(0);
+    let told = ["T001 implement-pass", "T001 test-fail", "T001 implement-pass", "T001 test-pass", "T001 complete"];
+    assert_eq!(garden.told("main"), told);
+    let body = garden.newest("main", "T001 test-fail").body;
+    assert!(body.contains("begun") && body.contains("[timed out after 2s]"), "{body}");
+}

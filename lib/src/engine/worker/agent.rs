@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -52,6 +53,15 @@ struct Spoken {
     state: Option<Value>,
 }
 
+/// What an agent is asked.
+struct Asked {
+    prompt: String,
+    /// The conversation holds the prompt already.
+    continues: bool,
+    /// How long it may take.
+    timeout: Option<Duration>,
+}
+
 /// The last thing an agent said in this visit.
 fn last_words(spoken: &Spoken, work: &AgentWork) -> String {
     let new = spoken.messages.iter().skip(work.history.len());
@@ -71,15 +81,18 @@ impl Worker {
         let status_file = self.status_file()?;
         let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
         let kind = work.agent.kind();
+        let begun = Instant::now();
         let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
-        let mut reply = self.converse(&work, (work.prompt.clone(), work.continues), &mut spoken, cancel, end).await?;
+        let asked = Asked { prompt: work.prompt.clone(), continues: work.continues, timeout: self.node.timeout };
+        let mut reply = self.converse(&work, asked, &mut spoken, cancel, end).await?;
         if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
             && self.verdict_is_missing(text)
         {
             if self.order == Order::Go {
                 // An answer nobody can read is asked for once more.
-                let again = review_again(&work, text);
-                reply = self.converse(&work, (again, false), &mut spoken, cancel, end).await?;
+                let left = self.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
+                let again = Asked { prompt: review_again(&work, text), continues: false, timeout: left };
+                reply = self.converse(&work, again, &mut spoken, cancel, end).await?;
             } else {
                 *how = End::Stopped;
                 end.is_told = true;
@@ -89,10 +102,7 @@ impl Worker {
             Ok(Reply { end: End::Doubtful(why), .. }) => Some(why.clone()),
             _ => None,
         };
-        let crash = match &reply {
-            Err(AgentError::Transient(_) | AgentError::Terminal(_)) => Some(last_words(&spoken, &work)),
-            _ => None,
-        };
+        let crashed = matches!(reply, Err(AgentError::Transient(_) | AgentError::Terminal(_)));
         let spoke_up = self.read_status(&status_file).is_some();
         let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
@@ -111,14 +121,14 @@ impl Worker {
         };
         let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
         let outcome = self.must_write(outcome, wrote || said_why);
-        Ok(self.agent_step(outcome, crash.as_deref(), end))
+        Ok(self.agent_step(outcome, crashed, last_words(&spoken, &work), end))
     }
 
     /// Lets the agent work on one prompt, and takes in its turns. `spoken` is the conversation, before and after.
     async fn converse(
         &mut self,
         work: &AgentWork,
-        (prompt, continues): (String, bool),
+        Asked { prompt, continues, timeout }: Asked,
         spoken: &mut Spoken,
         cancel: &NodeCancel,
         end: &mut Gathered,
@@ -141,7 +151,7 @@ impl Worker {
             continues,
             answered: continues && work.answered,
             env: self.environment(&model, &status_file),
-            timeout: self.node.timeout,
+            timeout,
             status_file: status_file.clone(),
             lock: Some(self.lock.file()),
             sandbox: self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_agent(&self.home))),

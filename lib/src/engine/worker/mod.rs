@@ -214,7 +214,13 @@ impl Worker {
 
     async fn carry_out(&mut self, work: Work, end: &mut Gathered) -> Result<Outcome, Stopped> {
         let engine = Arc::clone(&self.engine);
-        let cancel = NodeCancel::new(&engine.cancel, self.node.timeout.filter(|_| !matches!(work, Work::Human(_))));
+        let timeout = match work {
+            Work::Human(_) => None,
+            // Agents mind the time themselves, and tell what they have said until then; this is for one that does not.
+            Work::Agent(_) => self.node.timeout.map(|timeout| timeout.saturating_add(AGENT_ENDING)),
+            _ => self.node.timeout,
+        };
+        let cancel = NodeCancel::new(&engine.cancel, timeout);
         match work {
             Work::Pass(outcome) => Ok(outcome),
             Work::Wait(duration) => tokio::select! {
@@ -433,6 +439,9 @@ const STATUS_FILE: &str = "status.json";
 
 /// What it has at most.
 const LONGEST_STATUS: u64 = 1024 * 1024;
+
+/// How long an agent whose time is up may take to end.
+const AGENT_ENDING: Duration = Duration::from_secs(10);
 
 /// How many things a message names.
 const NAMED: usize = 10;

@@ -30,14 +30,18 @@ impl Worker {
         end.step = Some(StepReport { body, said, logged: failed, ..StepReport::default() });
     }
 
-    /// The outcome of an agent's step, and what is told of it. `crash` are the last words of an agent that crashed.
-    pub(super) fn agent_step(&self, outcome: Outcome, crash: Option<&str>, end: &mut Gathered) -> Outcome {
+    /// The outcome of an agent's step, and what is told of it. Of an agent that has given no answer, the last words are.
+    pub(super) fn agent_step(
+        &self,
+        outcome: Outcome,
+        crashed: bool,
+        last_words: String,
+        end: &mut Gathered,
+    ) -> Outcome {
         if self.job.is_none() || self.node.step.is_none() {
             return outcome;
         }
-        let crashed = crash.is_some();
-        let last_words = || crash.filter(|_| self.is_review()).unwrap_or_default().to_owned();
-        let answer = end.response.clone().unwrap_or_else(last_words);
+        let answer = end.response.clone().unwrap_or(last_words);
         let answer = self.engine.redactor.text(&answer).into_owned();
         let failure = outcome.failure_reason.clone().unwrap_or_default();
         if !self.is_review() {

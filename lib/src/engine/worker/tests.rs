@@ -8,7 +8,7 @@ use super::command::CommandRun;
 use super::{Gathered, StepReport, Stopped, Worker, block};
 use crate::event::{Outcome, PauseReason};
 use crate::plan::tree::{TestCommand, TestKind};
-use crate::process::{Cancel, Command, Exit, Limits};
+use crate::process::{Cancel, Command, Exit, Limits, Timeout};
 use crate::step::{Counts, RanTest, TestFacts, counts, report, text};
 
 /// The limit on what is kept of a test's output, per stream.
@@ -37,10 +37,10 @@ impl Worker {
             commands.into_iter().partition(|command| command.kind == TestKind::Teardown);
         let (setup, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|command| command.kind == TestKind::Setup);
         for command in setup.iter().chain(&tests) {
-            if command.kind != TestKind::Setup && ran.iter().any(is_failed_setup) {
+            if command.kind != TestKind::Setup && ran.iter().any(is_failed_setup) || cancel.timed_out() {
                 break;
             }
-            match self.test(command, &cancel.cancel).await {
+            match self.test(command, &cancel.cancel, &|| cancel.timed_out()).await {
                 Ok(test) => ran.push(test),
                 Err(why) => {
                     stopped = Some(why);
@@ -58,7 +58,7 @@ impl Worker {
         if !self.engine.cancel.is_killed() {
             let (_canceller, undisturbed) = Cancel::new();
             for command in &teardown {
-                if let Ok(test) = self.test(command, &undisturbed).await {
+                if let Ok(test) = self.test(command, &undisturbed, &|| false).await {
                     if !test.passed {
                         end.warnings.push(format!("the teardown `{}` failed ({})", command.command, test.exit));
                     }
@@ -67,10 +67,7 @@ impl Worker {
             }
         }
         if let Some(why) = stopped {
-            return match cancel.timed_out() {
-                true => Ok(self.within_time(Outcome::success(), cancel)),
-                false => Err(why),
-            };
+            return Err(why);
         }
         self.tested(ran, begun, end)
     }
@@ -99,7 +96,13 @@ impl Worker {
         self.finish_command(run, outcome, end)
     }
 
-    async fn test(&mut self, test: &TestCommand, cancel: &Cancel) -> Result<RanTest, Stopped> {
+    /// Runs one command. When it is called off because the time of the node `is_up`, it has failed.
+    async fn test(
+        &mut self,
+        test: &TestCommand,
+        cancel: &Cancel,
+        is_up: &(dyn Fn() -> bool + Sync),
+    ) -> Result<RanTest, Stopped> {
         let status_file = self.status_file()?;
         let mut command = Command::shell(&test.command, self.copy.path());
         command.env = self.environment("test", &status_file);
@@ -126,6 +129,9 @@ impl Worker {
         };
         let passed = output.exit == Exit::Code(0);
         let exit = match output.exit {
+            Exit::Cancelled if is_up() => {
+                Exit::TimedOut(Timeout::Wall(self.node.timeout.unwrap_or_default())).to_string()
+            }
             Exit::Cancelled => return Err(Stopped::Paused(PauseReason::Interrupted)),
             other => other.to_string(),
         };
