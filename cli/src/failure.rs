@@ -93,6 +93,7 @@ pub fn of_git(error: &git::Error) -> Failure {
         Error::GitMissing { .. }
         | Error::GitTooOld { .. }
         | Error::Object { .. }
+        | Error::Overwritten { .. }
         | Error::LinkReplaced { .. }
         | Error::PlaceTaken { .. }
         | Error::Path { .. } => advised(Exit::Environment, error),

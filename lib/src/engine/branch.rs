@@ -194,6 +194,7 @@ fn reason(refused: &LandError) -> String {
         }
         LandError::Busy { what, .. } => what.clone(),
         LandError::SeveralCheckouts { .. } => "more than one checkout has it".to_owned(),
+        LandError::Overwritten { what, .. } => what.clone(),
         LandError::NotForward { .. } => "the branch begins anew elsewhere".to_owned(),
         other => other.to_string(),
     }

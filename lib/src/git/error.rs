@@ -60,6 +60,16 @@ pub enum Error {
         /// What went wrong.
         detail: String,
     },
+    /// An object that is not what its id says.
+    #[error(
+        "{place} ({id}) was overwritten among the repository's objects and is not what its id says; look at what ran, an agent, a test or a tool"
+    )]
+    Overwritten {
+        /// Its id.
+        id: CommitId,
+        /// What it is, and where.
+        place: String,
+    },
     /// A name that cannot be a ref.
     #[error("`{name}` is not a valid ref name: {detail}")]
     RefName {

@@ -96,6 +96,16 @@ pub enum LandError {
         /// Where it was to go.
         to: CommitId,
     },
+    /// What is to land is not what it was when it was made.
+    #[error("`{target}` does not move to {}: {what}", to.short())]
+    Overwritten {
+        /// The branch.
+        target: BranchName,
+        /// What was overwritten.
+        what: String,
+        /// Where it was to go.
+        to: CommitId,
+    },
     /// Anything else, in git's own words.
     #[error(transparent)]
     Git(#[from] Error),
@@ -103,7 +113,8 @@ pub enum LandError {
 
 impl Repo {
     /// Moves a branch forward, with index and files of the checkout that has it. It must still be at `from`; if it has
-    /// `to` already, there is nothing to do. Waits ten seconds for what is in the way; blocks meanwhile.
+    /// `to` already, there is nothing to do. Nothing moves if an object that is new there is not what its id says. Waits
+    /// ten seconds for what is in the way; blocks meanwhile.
     pub fn fast_forward(&self, target: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
         self.fast_forward_within(target, from, to, PATIENCE)
     }
@@ -119,6 +130,10 @@ impl Repo {
         if !self.is_ancestor(from, to)? {
             return Err(LandError::NotForward { target: target.clone(), from, to });
         }
+        self.check_between(from, to).map_err(|error| match error {
+            Error::Overwritten { .. } => LandError::Overwritten { target: target.clone(), what: error.to_string(), to },
+            error => error.into(),
+        })?;
         let landing = Landing { repo: self, target, name: full_name(target), from, to };
         let begun = Instant::now();
         crash::point(Kind::Landing, When::Before);

@@ -42,6 +42,7 @@ impl Repo {
         if base == ours {
             return Ok(theirs);
         }
+        self.check_merge(base, [ours, theirs])?;
         // Naming the base came later than the oldest git that is supported, so it is given as history. Nothing will
         // point at these commits, and after a power cut nobody asks for them.
         let mut writer = self.clone().with_durability(Durability::None).writer();
@@ -63,6 +64,9 @@ impl Repo {
 
     /// Merges two commits as `git merge` would, without a commit. Histories without a common ancestor are an error.
     pub fn merge_commits(&self, ours: CommitId, theirs: CommitId) -> Result<TreeId, MergeError> {
+        if let Some(base) = self.merge_base(ours, theirs)? {
+            self.check_merge(self.tree_of(base)?, [self.tree_of(ours)?, self.tree_of(theirs)?])?;
+        }
         self.merge_tree(self.tree_of(ours)?, [ours, theirs])
     }
 

@@ -18,6 +18,7 @@ mod error;
 mod handles;
 mod history;
 mod id;
+mod intact;
 mod land;
 mod loose;
 mod loose_ref;

@@ -336,3 +336,31 @@ fn hooks_of_the_user_do_not_run() {
     garden.gardener(&[]).expect(0);
     assert!(!garden.env.root().join("home/hooked").exists());
 }
+
+/// A reviewer that likes a file and puts another content into its object.
+const SWAPS: &str = r#"
+place() { echo "$(git rev-parse --git-common-dir)/objects/$(echo $1 | sed 's:^..:&/:')"; }
+good=$(place $(git hash-object "$task.txt"))
+other=$(place $(seq -s ' backdoor ' 1 99 | git hash-object -w --stdin))
+chmod u+w "$good" && dd if="$other" of="$good" conv=notrunc status=none && echo APPROVED"#;
+
+#[test]
+fn an_object_that_was_overwritten_after_the_tests_does_not_land() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: ! grep backdoor T001.txt"]));
+    garden.agent(WRITES, SWAPS);
+    let ran = garden.gardener(&[]).expect(5);
+    assert!(ran.stdout.contains("the file `T001.txt`") && ran.stdout.contains("was overwritten"), "{ran}");
+    assert!(ran.stdout.contains("pleach reset T001"), "{ran}");
+    assert!(!garden.env.root().join("repo/T001.txt").exists());
+    assert_eq!(garden.told("main"), Vec::<String>::new());
+    assert_eq!(garden.refs("refs/heads/pleach"), ["refs/heads/pleach/tasks/main/T001"]);
+    // Nor by way of a merge, which would give it an id of its own.
+    garden.commit("mine", "by the user\n");
+    let ran = garden.gardener(&[]).expect(5);
+    assert!(ran.stdout.contains("the file `T001.txt`"), "{ran}");
+    assert!(!garden.env.root().join("repo/T001.txt").exists());
+    garden.agent(WRITES, APPROVES);
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.file("main", "T001.txt"), "T001 2");
+}

@@ -351,7 +351,7 @@ impl TreeRun<'_> {
         let tree = |commit| self.repo.tree_of(commit);
         let merged = match self.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
             Ok(merged) => merged,
-            Err(MergeError::Conflict(_)) => return Ok(None),
+            Err(MergeError::Conflict(_) | MergeError::Git(crate::git::Error::Overwritten { .. })) => return Ok(None),
             Err(MergeError::Git(error)) => return Err(error.into()),
         };
         // Only the session's record leads to it, so that it is there when the session goes on after a crash.

@@ -113,6 +113,9 @@ impl TreeRun<'_> {
             }
             let built = match self.build(session, tip) {
                 Ok(built) => built,
+                Err(RebuildError::Git(error @ crate::git::Error::Overwritten { .. })) => {
+                    return self.refuse(&task, done_again(&task, &error));
+                }
                 Err(RebuildError::Git(error)) => return Err(error.into()),
                 Err(error @ RebuildError::Conflict { .. }) => {
                     let by_hand = self.merged_by_hand(&on, &self.branch_of(&task)?);
@@ -163,6 +166,10 @@ impl TreeRun<'_> {
             }
             Err(LandError::Moved { .. }) => Ok(None),
             Err(LandError::Git(error)) => Err(error.into()),
+            Err(error @ LandError::Overwritten { .. }) => {
+                let task = &session.task().id;
+                self.refuse(task, done_again(task, &error)).map(Some)
+            }
             Err(error) => self.refuse(&session.task().id, error.to_string()).map(Some),
         }
     }
@@ -449,4 +456,9 @@ impl TreeRun<'_> {
             }
         }
     }
+}
+
+/// What to do about work that is not any more what it was.
+fn done_again(task: &TaskId, error: &dyn std::error::Error) -> String {
+    format!("{error}; then `pleach reset {task}` to have it done again")
 }

@@ -1,0 +1,206 @@
+//! Whether objects are what their ids say. Whoever may write objects may write into those that are there, and neither git
+//! nor its library looks at that when it reads one. So whatever is about to reach files people work with is read from disk
+//! once more, and hashed: what lands is what was tested and approved.
+//!
+//! Agents write loose objects alone. What is in a pack comes from pleach, or from the user's git.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{BufRead as _, BufReader};
+
+use gix::ObjectId;
+use gix::bstr::BString;
+use gix::objs::Kind;
+use gix::objs::tree::EntryMode;
+use gix::zlib::{Decompress, FlushDecompress, Status};
+
+use super::error::{Error, IoContext as _, explain};
+use super::id::{TreeId, from_gix, to_gix};
+use super::repo::Repo;
+use crate::beneath::Beneath;
+use crate::ids::{CommitId, RepoPath};
+
+/// What a commit or a tree has at most, in bytes: they are held in memory.
+const LARGEST: u64 = 256 * 1024 * 1024;
+
+/// What is inflated at once.
+const PIECE: usize = 64 * 1024;
+
+impl Repo {
+    /// Looks at every object `to` has in its history and `from` has not, each once.
+    pub(super) fn check_between(&self, from: CommitId, to: CommitId) -> Result<(), Error> {
+        let [_, new] = self.apart(from, to, (&|_| false, &|_| false))?;
+        let mut check = Check::new(self)?;
+        for commit in &new {
+            let (tree, parent) = check.commit(to_gix(commit.id))?;
+            let before = parent.map(|parent| check.commit(parent)).transpose()?.map(|(tree, _)| tree);
+            check.difference(before, tree, Sides::New)?;
+        }
+        // Whatever the commits between say, this is what is written to files.
+        let (before, after) = (check.commit(to_gix(from))?.0, check.commit(to_gix(to))?.0);
+        check.difference(Some(before), after, Sides::New)
+    }
+
+    /// Looks at all that a merge of trees reads.
+    pub(super) fn check_merge(&self, base: TreeId, sides: [TreeId; 2]) -> Result<(), Error> {
+        let mut check = Check::new(self)?;
+        sides.into_iter().try_for_each(|side| check.difference(Some(base.to_gix()), side.to_gix(), Sides::Both))
+    }
+}
+
+/// Which files of a difference are looked at.
+#[derive(Clone, Copy, PartialEq)]
+enum Sides {
+    New,
+    Both,
+}
+
+/// The entries of a tree by name.
+type Entries = BTreeMap<BString, (EntryMode, ObjectId)>;
+
+struct Check {
+    /// Without the memory others share: what is on disk counts.
+    repo: gix::Repository,
+    objects: Beneath,
+    /// The commits and files that were looked at.
+    seen: BTreeSet<ObjectId>,
+    /// The trees that were compared; a tree may be in many places.
+    compared: BTreeSet<(Option<ObjectId>, ObjectId)>,
+}
+
+impl Check {
+    fn new(repo: &Repo) -> Result<Self, Error> {
+        let repo = repo.shared.handle.to_thread_local();
+        let root = repo.objects.store_ref().path();
+        let objects = Beneath::at(root).at("open", root)?;
+        Ok(Self { objects, repo, seen: BTreeSet::new(), compared: BTreeSet::new() })
+    }
+
+    /// The tree of a commit, and the first one it was made on.
+    fn commit(&self, id: ObjectId) -> Result<(ObjectId, Option<ObjectId>), Error> {
+        let bytes = self.content(id, Kind::Commit, None)?;
+        let mut parts = gix::objs::CommitRefIter::from_bytes(&bytes, id.kind());
+        let tree = parts.tree_id().map_err(|error| Error::object("commit", &id, error))?;
+        Ok((tree, gix::objs::CommitRefIter::from_bytes(&bytes, id.kind()).parent_ids().next()))
+    }
+
+    /// Looks at all that sets a tree apart from the one before it.
+    fn difference(&mut self, before: Option<ObjectId>, after: ObjectId, sides: Sides) -> Result<(), Error> {
+        let mut open = vec![(before, after, BString::default())];
+        while let Some((before, after, place)) = open.pop() {
+            if before == Some(after) || !self.compared.insert((before, after)) {
+                continue;
+            }
+            let old = before.map(|before| self.tree(before, &place)).transpose()?.unwrap_or_default();
+            for (name, (mode, id)) in self.tree(after, &place)? {
+                let was = old.get(&name).copied();
+                let mut path = place.clone();
+                path.extend_from_slice(if place.is_empty() { b"" } else { b"/" });
+                path.extend_from_slice(&name);
+                if mode.is_tree() {
+                    open.push((was.filter(|(mode, _)| mode.is_tree()).map(|(_, id)| id), id, path));
+                    continue;
+                }
+                let was = was.filter(|(mode, _)| mode.is_blob_or_symlink()).map(|(_, id)| id);
+                if mode.is_blob_or_symlink() && was != Some(id) {
+                    self.file(id, &path)?;
+                    was.filter(|_| sides == Sides::Both).map(|was| self.file(was, &path)).transpose()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn tree(&self, id: ObjectId, place: &BString) -> Result<Entries, Error> {
+        let bytes = self.content(id, Kind::Tree, Some(place))?;
+        let entries = gix::objs::TreeRefIter::from_bytes(&bytes, id.kind());
+        let entries =
+            entries.map(|entry| entry.map(|entry| (entry.filename.to_owned(), (entry.mode, entry.oid.to_owned()))));
+        entries.collect::<Result<_, _>>().map_err(|error| Error::object("tree", &id, error))
+    }
+
+    fn file(&mut self, id: ObjectId, path: &BString) -> Result<(), Error> {
+        if self.seen.insert(id)
+            && let Some(file) = self.loose(id)?
+            && inflate(file, id, Kind::Blob, None).is_none()
+        {
+            return Err(overwritten(id, Kind::Blob, Some(path)));
+        }
+        Ok(())
+    }
+
+    /// A commit or a tree that is what its id says.
+    fn content(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Vec<u8>, Error> {
+        let bytes = match self.loose(id)? {
+            Some(file) => {
+                let mut bytes = Vec::new();
+                inflate(file, id, kind, Some(&mut bytes)).map(|()| bytes)
+            }
+            None => {
+                let name = if kind == Kind::Commit { "commit" } else { "tree" };
+                let found = self.repo.find_object(id).map_err(|error| Error::object(name, &id, explain(&error)))?;
+                let is_sound = gix::objs::compute_hash(id.kind(), kind, &found.data).is_ok_and(|hash| hash == id);
+                is_sound.then(|| found.detach().data)
+            }
+        };
+        bytes.ok_or_else(|| overwritten(id, kind, place))
+    }
+
+    /// The file of an object, none if it is not loose.
+    fn loose(&self, id: ObjectId) -> Result<Option<File>, Error> {
+        let hex = id.to_hex().to_string();
+        let path = format!("{}/{}", &hex[..2], &hex[2..]);
+        self.objects.open(&path).at("open", &self.repo.objects.store_ref().path().join(&path))
+    }
+}
+
+fn overwritten(id: ObjectId, kind: Kind, path: Option<&BString>) -> Error {
+    let place = match (kind, path) {
+        (Kind::Blob, Some(path)) => format!("the file `{}`", RepoPath::new(path.to_vec())),
+        (Kind::Tree, Some(path)) if !path.is_empty() => format!("the directory `{}`", RepoPath::new(path.to_vec())),
+        (Kind::Tree, _) => "the list of files".to_owned(),
+        _ => "a commit".to_owned(),
+    };
+    Error::Overwritten { id: from_gix(&id), place }
+}
+
+/// Reads a loose object to its end and adds its content to `into`. None if it is not the object of this id and kind.
+fn inflate(file: File, id: ObjectId, kind: Kind, mut into: Option<&mut Vec<u8>>) -> Option<()> {
+    let (mut input, mut state, mut piece) = (BufReader::new(file), Decompress::new(), vec![0; PIECE]);
+    let mut hasher = gix::hash::hasher(id.kind());
+    let mut left: Option<u64> = None;
+    loop {
+        let (given, out) = (state.total_in(), state.total_out());
+        let ended = {
+            let bytes = input.fill_buf().ok()?;
+            let flush = if bytes.is_empty() { FlushDecompress::Finish } else { FlushDecompress::None };
+            state.decompress(bytes, &mut piece, flush).ok()? == Status::StreamEnd
+        };
+        let taken = usize::try_from(state.total_in() - given).ok()?;
+        input.consume(taken);
+        let written = &piece[..usize::try_from(state.total_out() - out).ok()?];
+        if taken == 0 && written.is_empty() && !ended {
+            return None;
+        }
+        hasher.update(written);
+        let mut content = written;
+        if left.is_none() && !written.is_empty() {
+            let (found, size, header) = gix::objs::decode::loose_header(written).ok()?;
+            if found != kind || into.is_some() && size > LARGEST {
+                return None;
+            }
+            (left, content) = (Some(size), &written[header..]);
+        }
+        // One that says less than it has would go on for as long as somebody wants.
+        if let Some(left) = &mut left {
+            *left = left.checked_sub(content.len() as u64)?;
+        }
+        if let Some(into) = &mut into {
+            into.extend_from_slice(content);
+        }
+        if ended {
+            let hash = hasher.try_finalize().ok()?;
+            return (left == Some(0) && hash == id).then_some(());
+        }
+    }
+}
