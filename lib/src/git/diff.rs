@@ -1,8 +1,12 @@
 //! What differs between two trees: as values, and as text for people.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
+use gix::bstr::BStr;
+use gix::diff::tree::visit::{self, Action};
+use gix::diff::tree::{Recorder, Visit};
 use gix::objs::tree::EntryMode;
 
 use super::error::Error;
@@ -46,21 +50,36 @@ impl Repo {
         if old == new {
             return Ok(Vec::new());
         }
-        let repo = self.local();
-        let (old_tree, new_tree) = (find_tree(&repo, old)?, find_tree(&repo, new)?);
-        let mut recorder = gix::diff::tree::Recorder::default();
-        let hash = repo.object_hash();
-        gix::diff::tree(
-            gix::objs::TreeRefIter::from_bytes(&old_tree.data, hash),
-            gix::objs::TreeRefIter::from_bytes(&new_tree.data, hash),
-            gix::diff::tree::State::default(),
-            &repo.objects,
-            &mut recorder,
-        )
-        .map_err(|error| Error::Library { doing: format!("compare {old} with {new}"), detail: error.to_string() })?;
+        let mut recorder = Recorder::default();
+        self.compare(Some(old), new, &mut recorder)?;
         let mut changes: Vec<Change> = recorder.records.into_iter().flat_map(change).collect();
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         Ok(changes)
+    }
+
+    /// Whether all paths that differ fit into `room` bytes, each counted with a little beside it. Takes no longer than it
+    /// takes to fill the room: a few trees that name each other often enough have more paths than anybody could list.
+    pub(super) fn differs_within(&self, old: Option<TreeId>, new: TreeId, room: usize) -> Result<bool, Error> {
+        let mut measure = Measure { room: Some(room), lengths: Vec::new(), tracked: VecDeque::new() };
+        let compared = self.compare(old, new, &mut measure);
+        if measure.room.is_none() { Ok(false) } else { compared.map(|()| true) }
+    }
+
+    fn compare(&self, old: Option<TreeId>, new: TreeId, visit: &mut impl Visit) -> Result<(), Error> {
+        let repo = self.local();
+        let (old_tree, new_tree) = (old.map(|old| find_tree(&repo, old)).transpose()?, find_tree(&repo, new)?);
+        let (hash, nothing) = (repo.object_hash(), Vec::new());
+        gix::diff::tree(
+            gix::objs::TreeRefIter::from_bytes(old_tree.as_ref().map_or(&nothing, |old| &old.data), hash),
+            gix::objs::TreeRefIter::from_bytes(&new_tree.data, hash),
+            gix::diff::tree::State::default(),
+            &repo.objects,
+            visit,
+        )
+        .map_err(|error| {
+            let old = old.map_or_else(|| "nothing".to_owned(), |old| old.to_string());
+            Error::Library { doing: format!("compare {old} with {new}"), detail: error.to_string() }
+        })
     }
 
     /// The difference between two trees as a patch for people; `paths` limits it, empty means all.
@@ -90,6 +109,49 @@ impl Repo {
         let args = args.chain([OsStr::new(&old), OsStr::new(&new), OsStr::new("--")]);
         let args = args.chain(paths.iter().map(|path| OsStr::from_bytes(path.as_bytes())));
         self.shared.program.run(self.git_dir(), args)?.success()
+    }
+}
+
+/// What a path that differs takes beside its own length.
+const BESIDE: usize = 128;
+
+/// Adds up the lengths of paths, and gives up once there is no room for them.
+struct Measure {
+    /// What is left, none when there was not enough.
+    room: Option<usize>,
+    /// The lengths of the path at hand and of those above it.
+    lengths: Vec<usize>,
+    /// Those of directories that are looked into later.
+    tracked: VecDeque<usize>,
+}
+
+impl Measure {
+    fn length(&self) -> usize {
+        self.lengths.last().copied().unwrap_or_default()
+    }
+}
+
+impl Visit for Measure {
+    fn pop_front_tracked_path_and_set_current(&mut self) {
+        self.lengths = self.tracked.pop_front().into_iter().collect();
+    }
+
+    fn push_back_tracked_path_component(&mut self, component: &BStr) {
+        self.push_path_component(component);
+        self.tracked.push_back(self.length());
+    }
+
+    fn push_path_component(&mut self, component: &BStr) {
+        self.lengths.push(self.length().saturating_add(component.len()).saturating_add(1));
+    }
+
+    fn pop_path_component(&mut self) {
+        self.lengths.pop();
+    }
+
+    fn visit(&mut self, _: visit::Change) -> Action {
+        self.room = self.room.and_then(|room| room.checked_sub(self.length().saturating_add(BESIDE)));
+        if self.room.is_some() { Action::Continue(()) } else { Action::Break(()) }
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Program {
     place: OsString,
     environment: Environment,
     variables: Vec<(OsString, Option<OsString>)>,
+    /// How long a call may take.
+    limit: Option<Duration>,
 }
 
 /// A call that ended, however it ended.
@@ -58,7 +60,13 @@ impl Program {
     pub fn new(environment: &Environment) -> Self {
         const FIXED: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0")];
         let fixed = FIXED.iter().map(|(name, value)| (OsString::from(name), Some(OsString::from(value))));
-        Self { place: place(environment), environment: environment.clone(), variables: fixed.collect() }
+        Self { place: place(environment), environment: environment.clone(), variables: fixed.collect(), limit: None }
+    }
+
+    /// The same for calls that only read, and that agents could make last for ever: they are killed after this time.
+    pub fn at_most(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
     }
 
     /// The same with one more variable.
@@ -67,7 +75,8 @@ impl Program {
         self
     }
 
-    /// Runs git in `dir` and waits for it. It is never killed: a call that is cut short could leave half a checkout.
+    /// Runs git in `dir` and waits for it. It is never killed, unless it was said how long it may take: a call that is cut
+    /// short could leave half a checkout.
     pub fn run<A: AsRef<OsStr>>(&self, dir: &Path, args: impl IntoIterator<Item = A>) -> Result<Finished, Error> {
         self.run_with_stdin(dir, args, &[])
     }
@@ -92,6 +101,7 @@ impl Program {
             environment: Some(self.environment.clone()),
             env: self.variables.clone(),
             stdin,
+            limit: self.limit,
         };
         let mut tries = 1;
         loop {

@@ -1,10 +1,13 @@
-//! Whether all is there that a commit of an agent counts on. An agent can write commits of any content; one whose
-//! history or files are missing would break whatever is built upon it, for good.
+//! Whether all is there that a commit of an agent counts on, and no more than anybody can read. An agent can write commits
+//! of any content; one whose history or files are missing would break whatever is built upon it, for good, and one that is
+//! small on disk may fill the memory or have more paths than there is time for.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use super::error::Error;
+use super::id::to_gix;
 use super::repo::Repo;
 use crate::ids::CommitId;
 
@@ -23,8 +26,24 @@ impl Whole {
     }
 }
 
+/// What a commit of an agent has at most, in bytes: a message of this length nobody reads.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// How much room the paths take in which a commit of an agent differs from what the user has: about a million.
+const ROOM: usize = 256 * 1024 * 1024;
+
+/// What git may take of memory at once for an object, and how long it may look. It reads commits and trees, no files.
+const MEMORY: &str = "128m";
+const PATIENCE: Duration = Duration::from_secs(120);
+
 impl Repo {
-    /// Whether everything a commit names is there, as far down as no branch or tag has it. Each is looked at once.
+    /// Whether a commit is one that can be read at all: all of it is in memory then.
+    pub(super) fn is_of_a_size(&self, commit: CommitId) -> bool {
+        self.local().find_header(to_gix(commit)).is_ok_and(|header| header.size() <= LARGEST)
+    }
+
+    /// Whether everything a commit names is there, as far down as no branch or tag has it, and its files are not too many.
+    /// Each is looked at once.
     pub(super) fn is_whole(&self, commit: CommitId) -> Result<bool, Error> {
         if self.shared.whole.has(commit) {
             return Ok(true);
@@ -33,15 +52,17 @@ impl Repo {
         // The HEADs of worktrees are what is in question, and agents can write the parts of a commit graph.
         let args = ["-c", "core.commitGraph=false", "rev-list", "--quiet", "--objects", "--ignore-missing"];
         let args = args.into_iter().chain(["--single-worktree", &id, "--not", "--all"]);
-        let ended = self.shared.program.run(self.common_dir(), args)?;
-        match ended.code {
-            Some(0) => {
-                self.shared.whole.add(commit);
-                Ok(true)
-            }
-            // It is all the same what is wrong with it: an object that is not there, or not what it should be.
-            Some(_) => Ok(false),
-            None => Err(ended.failure()),
+        let program = self.shared.program.clone().with_variable("GIT_ALLOC_LIMIT", MEMORY).at_most(PATIENCE);
+        // It is all the same what is wrong with it: an object that is not there, or not what it should be, or one that
+        // git cannot be done with.
+        if program.run(self.common_dir(), args)?.code != Some(0) {
+            return Ok(false);
         }
+        let user_s = self.head().and_then(|head| self.tree_of(head.commit)).ok();
+        let is_whole = self.differs_within(user_s, self.tree_of(commit)?, ROOM)?;
+        if is_whole {
+            self.shared.whole.add(commit);
+        }
+        Ok(is_whole)
     }
 }

@@ -5,6 +5,10 @@ use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::Stdio;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
 
 use super::{Exit, SpawnError, Stdin, env};
 use crate::config::Environment;
@@ -25,6 +29,8 @@ pub struct Blocking {
     pub env: Vec<(OsString, Option<OsString>)>,
     /// What it reads.
     pub stdin: Stdin,
+    /// How long it may take before it is killed with all it has started; none if it is never killed.
+    pub limit: Option<Duration>,
 }
 
 /// What became of a helper program.
@@ -50,8 +56,8 @@ impl BlockingOutput {
     }
 }
 
-/// Runs a helper program to its end and returns all its output. It is never killed, and in its own process group a Ctrl-C
-/// at the terminal does not hit it: what it has begun in a repository it finishes.
+/// Runs a helper program to its end and returns all its output. It is never killed unless it has a limit, and in its own
+/// process group a Ctrl-C at the terminal does not hit it: what it has begun in a repository it finishes.
 pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
     let Blocking { program, cwd, .. } = command;
     if !cwd.is_dir() {
@@ -63,10 +69,21 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
     let lost = |what| move |source| SpawnError::Pipe { what, program: program.clone(), source };
 
     let pipe = child.stdin.take();
+    let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let (done, waited) = mpsc::channel::<()>();
     let (output, fed) = std::thread::scope(|scope| {
+        if let (Some(limit), Some(group)) = (command.limit, group) {
+            scope.spawn(move || {
+                if waited.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+                    // It may have ended in this very moment.
+                    let _ = kill_process_group(group, Signal::KILL);
+                }
+            });
+        }
         // Written beside the reading: a program that answers while it reads would otherwise wait for us as we for it.
         let feeder = pipe.map(|pipe| scope.spawn(move || feed(pipe, &command.stdin)));
         let output = child.wait_with_output();
+        drop(done);
         (output, feeder.map_or(Ok(()), |feeder| feeder.join().unwrap_or(Ok(()))))
     });
     let output = output.map_err(lost("output"))?;

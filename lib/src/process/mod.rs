@@ -16,7 +16,7 @@
 //!
 //! [`Spawner::talk`] does the same for a command that is spoken to while it runs.
 //!
-//! Short helper programs, that is git, go through [`run_blocking`], which never kills.
+//! Short helper programs, that is git, go through [`run_blocking`], which kills only what reads and takes too long.
 
 mod blocking;
 mod cancel;

@@ -571,6 +571,17 @@ fn a_helper_program_gives_code_and_output() {
 }
 
 #[test]
+fn a_helper_program_with_a_limit_is_killed_with_what_it_has_started() {
+    let mut slow = helper("sh", &["-c", "sleep 1000 & sleep 1000"]);
+    slow.limit = Some(Duration::from_millis(200));
+    // Both hold the pipe: while one of them lives, this does not end.
+    assert_eq!(run_blocking(&slow).expect("it runs").exit, Exit::Signal(9));
+    let mut quick = helper("echo", &["done"]);
+    quick.limit = Some(Duration::from_secs(1000));
+    assert!(run_blocking(&quick).expect("it runs").success());
+}
+
+#[test]
 fn a_helper_program_has_its_own_group_and_speaks_english() {
     let output =
         run_blocking(&helper("sh", &["-c", "echo $$; cut -d' ' -f5 /proc/$$/stat; echo $LC_ALL"])).expect("it runs");

@@ -45,24 +45,27 @@ const STATE: [&str; 18] = [
 const STATE_DIRECTORIES: [&str; 5] = ["rebase-apply", "rebase-merge", "sequencer", "refs/bisect", "refs/rewritten"];
 
 /// Where a HEAD is that an agent can write to; none if at no commit yet. An error means that it names no commit all of
-/// which is there, and nothing that could come to be one; the user's own is taken to be whole.
+/// which is there and can be read, and nothing that could come to be one; the user's own is taken to be whole.
 pub(super) fn standing(repo: &Repo, handle: &gix::Repository, is_agents: bool) -> Result<Option<Head>, Error> {
     let head = match head_of(handle) {
         Err(Error::NoSuchRevision { .. }) => return Ok(None),
         head => head?,
     };
     let id = to_gix(head.commit);
+    if is_agents && !repo.is_of_a_size(head.commit) {
+        return Err(Error::object("commit", &id, "it is too large"));
+    }
     handle.find_commit(id).doing("read the commit of HEAD")?;
     if !is_agents || repo.is_whole(head.commit)? {
         Ok(Some(head))
     } else {
-        Err(Error::object("commit", &id, "what it names is not there"))
+        Err(Error::object("commit", &id, "what it names is not there, or too much"))
     }
 }
 
 /// How a HEAD is named that had to be put back.
 pub(super) fn nonsense(head: &Path) -> String {
-    format!("{} (it named no commit that is all there)", head.display())
+    format!("{} (it named no commit that is all there and not too large)", head.display())
 }
 
 impl Worktree {
