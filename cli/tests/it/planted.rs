@@ -204,6 +204,37 @@ fn settings_of_the_worktree_s_own_are_put_back() {
 }
 
 #[test]
+fn a_way_to_the_repository_that_leads_each_process_elsewhere_is_put_back() {
+    // The first leads to the user's repository from where pleach runs, and from the worktree to another one. The second
+    // does the same for whoever runs in the worktree's git directory, and has settings nobody comes to the end of.
+    let elsewhere = "git init --quiet evil; mkdir evil/sub; rm -rf src; ln -s evil/sub src; \
+        git -C evil config core.fsmonitor 'touch ran; false'; printf '/proc/self/cwd/src/../.git\\n' > $G/commondir";
+    let endless = "mkdir $G/src; git init --quiet --bare $G/.git; mkfifo pipe; \
+        git config -f $G/.git/config include.path $PWD/pipe; printf '/proc/self/cwd/src/../.git\\n' > $G/commondir";
+    let gitdir = "printf '/proc/self/cwd/.git\\n' > $G/gitdir";
+    for (plant, is_killed) in [(elsewhere, false), (elsewhere, true), (endless, true), (gitdir, true)] {
+        let world = World::new();
+        world.env.write("repo/src/f", "1\n");
+        world.env.git(&["add", "src"]);
+        world.env.git(&["commit", "--quiet", "-m", "A directory"]);
+        if is_killed {
+            world.env.configure("worktrees: {exclude: [old/]}\n");
+            world.killed(plant).expect(0);
+        } else {
+            let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
+            assert!(ran.stdout.contains("worktrees/main/commondir"), "it is named: {ran}");
+        }
+        let (admin, worktree) = (world.env.repo_path().join(".git/worktrees/main"), world.env.worktree());
+        assert_eq!(fs::read_to_string(admin.join("commondir")).unwrap(), "../..\n", "{plant}");
+        let link = worktree.canonicalize().unwrap().join(".git");
+        assert_eq!(fs::read_to_string(admin.join("gitdir")).unwrap().trim_end(), link.to_str().unwrap(), "{plant}");
+        world.env.git_in(&worktree, &["status", "--porcelain"]);
+        assert!(!worktree.join("ran").exists(), "{plant}");
+        world.pleach(&["rm", "--force", &world.env.session()]).expect(0);
+    }
+}
+
+#[test]
 fn a_link_in_the_worktree_is_not_written_through() {
     let world = World::new();
     world.env.write("repo/proj/bisect/notes", "theirs\n");

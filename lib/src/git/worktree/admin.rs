@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -77,7 +77,7 @@ impl Worktree {
         // Files and index are equally new, so git would read them all at every status until this is done once. It
         // reports files that differ by its exit code; a scan shows them anyway.
         program.run(path, ["update-index", "-q", "--refresh"])?;
-        Rules::note(&made, &notes)?;
+        Rules::note(repo, &made, &notes)?;
         let index = made.join("index");
         notes.wrote_index(&index.metadata().at("read", &index)?)?;
         making.end()?;
@@ -231,16 +231,28 @@ pub(super) fn tie(repo: &Repo, root: &Path, git_dir: &Path) -> Result<(), Error>
     let read = |name: &str| beneath.read(name, FEW_LINES).ok().flatten().map(|line| path_of(&line));
     let write =
         |name: &str, content: &[u8]| beneath.write(name, &[content, b"\n"].concat()).at("write", &git_dir.join(name));
-    // What git writes is known by its words; anything else is followed.
-    let is_common = |found: PathBuf| found == Path::new("../..") || same_file(&git_dir.join(found), common);
-    if !read("commondir").is_some_and(is_common) {
+    // What git writes is known by its words. Anything else may lead one process here and another one elsewhere: by way of
+    // links, and of `/proc/self/cwd`.
+    if read("commondir").as_deref() != Some(Path::new("../..")) {
         write("commondir", b"../..")?;
     }
     let link = root.join(".git");
-    if !leads_to(git_dir, root) {
+    if read("gitdir").is_none_or(|found| spelled_out(&git_dir.join(found)) != link) {
         write("gitdir", link.as_os_str().as_bytes())?;
     }
     Ok(())
+}
+
+/// A path without its `..`, by its words alone.
+fn spelled_out(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
 }
 
 /// Whether a directory is where the repository keeps what belongs to one of its worktrees.

@@ -12,7 +12,7 @@ use gix::index::entry::{Flags, Mode};
 use super::cache::Known;
 use super::odd::LONGEST;
 use super::{Notes, Worktree};
-use crate::beneath::Beneath;
+use crate::beneath::{Beneath, FEW_LINES};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::repo::Repo;
 use crate::ids::CommitId;
@@ -22,6 +22,9 @@ const FILE: &str = "info/sparse-checkout";
 
 /// The note of them.
 const NOTE: &str = "sparse-checkout";
+
+/// The note of what git makes of them.
+const KIND: &str = "sparse-kind";
 
 /// The line between the repository's own rules and those that pleach adds.
 const ADDED: &[u8] = b"# pleach leaves out\n";
@@ -48,7 +51,15 @@ impl Rules {
             return Ok(Self { ignore_case, ..Self::default() });
         };
         let (own, added) = split(&text);
-        let own = kind_of_own(repo, git_dir)?.map(|is_cone| (own.into(), is_cone));
+        let is_cone = match notes {
+            // The user's own checkout.
+            None => kind_of_own(repo, git_dir)?,
+            Some(notes) => match notes.read(KIND, FEW_LINES)? {
+                Some(kind) => (kind != NONE).then(|| kind == CONE),
+                None => kind_in_general(repo),
+            },
+        };
+        let own = is_cone.map(|is_cone| (own.into(), is_cone));
         Ok(Self { own, added: added.into(), ignore_case })
     }
 
@@ -60,9 +71,12 @@ impl Rules {
         rules.write(git_dir)
     }
 
-    /// Notes the rules of a worktree git has just made.
-    pub fn note(git_dir: &Path, notes: &Notes) -> Result<(), Error> {
-        notes.write(NOTE, &of_git(git_dir)?.unwrap_or_default())
+    /// Notes the rules of a worktree git has just made, before any agent works there.
+    pub fn note(repo: &Repo, git_dir: &Path, notes: &Notes) -> Result<(), Error> {
+        let text = of_git(git_dir)?.unwrap_or_default();
+        let kind = if text.is_empty() { None } else { kind_of_own(repo, git_dir)? };
+        notes.write(KIND, kind.map_or(NONE, |is_cone| if is_cone { CONE } else { PATTERNS }))?;
+        notes.write(NOTE, &text)
     }
 
     fn write(&self, git_dir: &Path) -> Result<(), Error> {
@@ -128,7 +142,7 @@ impl Worktree {
         // In this order, being cut short anywhere makes no file look as if somebody had removed it.
         self.reset_to(base, self.tree)?;
         self.rules.write(&self.git_dir)?;
-        Rules::note(&self.git_dir, &self.notes)?;
+        self.notes.write(NOTE, &if self.rules.is_empty() { Vec::new() } else { self.rules.text() })?;
         let beneath = Beneath::at(&self.root).at("open", &self.root)?;
         for path in self.cache.left_out().difference(&before).filter(|path| !scan.candidates.contains(*path)) {
             match self.cache.known(path.as_bstr()) {
@@ -159,8 +173,13 @@ fn lines(rules: &[String]) -> BString {
     rules.iter().map(|rule| format!("{rule}\n")).collect::<String>().into()
 }
 
-/// Whether git takes its rules for a sparse checkout here, and if so, whether by directories. Asked of git: such settings
-/// may be the worktree's own, and they name no programs.
+/// What there can be in the note of the kind.
+const NONE: &[u8] = b"none";
+const CONE: &[u8] = b"cone";
+const PATTERNS: &[u8] = b"patterns";
+
+/// Whether git takes its rules for a sparse checkout here, and if so, whether by directories. Asked of git where no agent
+/// has written: such settings may be the worktree's own.
 fn kind_of_own(repo: &Repo, git_dir: &Path) -> Result<Option<bool>, Error> {
     let args = ["config", "--type=bool", "--get-regexp", "^core\\.sparsecheckout(cone)?$"];
     let found = repo.shared.program.run(git_dir, args)?.stdout;
@@ -169,6 +188,16 @@ fn kind_of_own(repo: &Repo, git_dir: &Path) -> Result<Option<bool>, Error> {
     let setting = |name: &str| found.lines().rev().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let is_sparse = setting("core.sparsecheckout") == Some("true");
     Ok(is_sparse.then(|| setting("core.sparsecheckoutcone") != Some("false")))
+}
+
+/// The same by the settings the repository was opened with.
+fn kind_in_general(repo: &Repo) -> Option<bool> {
+    let setting = |name: &[u8]| {
+        let found = repo.shared.config.iter().rev().find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="));
+        found.and_then(|value| gix::config::Boolean::try_from(value.as_bstr()).ok()).map(|value| value.0)
+    };
+    let is_sparse = setting(b"core.sparsecheckout") == Some(true);
+    is_sparse.then(|| setting(b"core.sparsecheckoutcone") != Some(false))
 }
 
 #[cfg(test)]
