@@ -2,6 +2,8 @@
 //! nobody writes to, trees no path reaches to the end of. pleach is not bound, so it must not be led.
 
 use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -502,5 +504,52 @@ fn a_pipe_among_the_files_of_a_project_is_not_waited_for() {
             assert!(named, "{file}: {ran}");
         }
         world.pleach(&["doctor"]);
+    }
+}
+
+/// A call of pleach that may do no more than its user may, also where that is root.
+fn humbly(env: &TestEnv, args: &[&str]) -> Ran {
+    let pleach = env!("CARGO_BIN_EXE_pleach");
+    let output = if env.root().metadata().expect("a directory of the test's own").uid() == 0 {
+        let without = ["--bounding-set=-all", "--inh-caps=-all", "--", pleach];
+        env.program("setpriv", &env.repo_path()).args(without).args(args).output()
+    } else {
+        env.command(args).output()
+    };
+    env.finish(output.expect("it can be started"))
+}
+
+#[test]
+fn directories_that_nobody_may_look_into_keep_nobody_from_going_on() {
+    let test = "directories_that_nobody_may_look_into_keep_nobody_from_going_on";
+    for (plant, named) in [
+        ("mkdir -p d/e; echo 2 > d/e/two; chmod 000 d/e d", "`d/e`"),
+        ("echo 2 > src/two; chmod 000 src", "`src`"),
+        ("chmod 000 .", "/main (nobody could use it"),
+        (
+            "chmod 000 $G/index $G/HEAD; mkdir $G/zz; chmod 000 $G/zz; chmod 500 $G",
+            "worktrees/main (nobody could use it",
+        ),
+        ("chmod 000 $G", "worktrees/main (nobody could use it"),
+    ] {
+        let world = World::new();
+        if world.env.program("setpriv", &world.env.repo_path()).arg("--version").output().is_err() {
+            // The macros' output is kept back by the test harness, and this must be seen.
+            let _ = writeln!(std::io::stderr(), "SKIPPED {test}: it needs setpriv");
+            return;
+        }
+        world.env.write("repo/src/f", "1\n");
+        world.env.git(&["add", "src"]);
+        world.env.git(&["commit", "--quiet", "-m", "A directory"]);
+        let node = tool("work", &format!("{G}; echo 1 > one; {plant}"));
+        world.env.write("planted.dot", graph("planted", &(node + "start -> work -> exit")));
+        let ran = humbly(&world.env, &["run", "../planted.dot", "-y"]);
+        assert!(ran.stdout.contains(named) || ran.stderr.contains(named), "{plant}: it is named: {ran}");
+        assert_eq!(world.env.committed("one"), "1", "{plant}: {ran}");
+        if plant.contains("two") {
+            assert!(world.env.files().iter().any(|file| file.ends_with("two")), "{plant}: {ran}");
+        }
+        humbly(&world.env, &["rm", "--force", &world.env.session()]).expect(0);
+        assert!(!world.env.repo_path().join(".git/worktrees/main").exists(), "{plant}");
     }
 }

@@ -14,7 +14,9 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, openat, renameat, statat, symlinkat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, chmodat, fstat, mkdirat, openat, renameat, statat, symlinkat, unlinkat,
+};
 use rustix::io::Errno;
 
 pub use remove::remove_all;
@@ -175,6 +177,14 @@ impl Beneath {
         Ok(all)
     }
 
+    /// Gives back the right to read and write a file or a directory to whoever it belongs to. Whether that was taken away.
+    pub fn unlock(&self, inside: impl AsRef<Path>) -> io::Result<bool> {
+        match self.way(inside.as_ref(), false)? {
+            Some((dir, name)) => unlock_at(&dir, &name),
+            None => Ok(false),
+        }
+    }
+
     /// The directory of a path, open, and the name in it. None if there is no such directory, unless it is to be made.
     fn way(&self, inside: &Path, make: bool) -> io::Result<Option<(OwnedFd, OsString)>> {
         let mut names = Vec::new();
@@ -217,6 +227,39 @@ pub fn read(place: &Path, limit: u64) -> io::Result<Option<Vec<u8>>> {
     match Beneath::at(above) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         above => above?.read(name, limit),
+    }
+}
+
+/// The same as [`Beneath::unlock`] for a file or directory in a directory nobody but pleach can put something else in the
+/// place of.
+pub fn unlock(place: &Path) -> io::Result<bool> {
+    let (Some(above), Some(name)) = (place.parent(), place.file_name()) else {
+        return Err(io::ErrorKind::InvalidInput.into());
+    };
+    match Beneath::at(above) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        above => unlock_at(&above?.root, name),
+    }
+}
+
+fn unlock_at(dir: &OwnedFd, name: &OsStr) -> io::Result<bool> {
+    let found = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => return Ok(false),
+        found => found?.st_mode,
+    };
+    let wanted = match FileType::from_raw_mode(found) {
+        FileType::Directory => 0o700,
+        FileType::RegularFile => 0o600,
+        _ => return Ok(false),
+    };
+    if found & wanted == wanted {
+        return Ok(false);
+    }
+    // It is known to be no link, and whoever could put one there is gone.
+    match chmodat(dir, name, Mode::from_raw_mode(found | wanted), AtFlags::empty()) {
+        // It is somebody else's.
+        Err(Errno::PERM | Errno::NOENT) => Ok(false),
+        changed => changed.map(|()| true).map_err(io::Error::from),
     }
 }
 
@@ -295,6 +338,24 @@ mod tests {
 
     fn pipe(at: &Path) {
         rustix::fs::mknodat(rustix::fs::CWD, at, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    }
+
+    #[test]
+    fn what_nobody_may_use_is_given_back_and_no_link_is_followed_to_it() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let dir = tempfile::tempdir().unwrap();
+        let mode = |name: &str| dir.path().join(name).metadata().unwrap().permissions().mode() & 0o777;
+        let shut = |name: &str| fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(0o040)).unwrap();
+        fs::create_dir(dir.path().join("d")).unwrap();
+        fs::write(dir.path().join("f"), "").unwrap();
+        symlink("f", dir.path().join("link")).unwrap();
+        ["d", "f"].into_iter().for_each(shut);
+        let beneath = Beneath::at(dir.path()).unwrap();
+        assert!(!beneath.unlock("link").unwrap() && !beneath.unlock("none").unwrap());
+        assert_eq!((mode("d"), mode("f")), (0o040, 0o040));
+        assert!(beneath.unlock("d").unwrap() && unlock(&dir.path().join("f")).unwrap());
+        assert_eq!((mode("d"), mode("f")), (0o740, 0o640));
+        assert!(!beneath.unlock("d").unwrap(), "once");
     }
 
     #[test]

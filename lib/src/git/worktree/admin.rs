@@ -98,6 +98,9 @@ impl Worktree {
         };
         let is_agents = is_admin(repo, &git_dir) && !repo.workdir().is_some_and(|own| same_file(own, &root));
         let mut cleared = if is_agents { odd::clear(&git_dir)? } else { Vec::new() };
+        if is_agents {
+            cleared.extend(odd::unlock(&root)?);
+        }
         let origin = if is_agents { Origin::of(repo.common_dir(), &git_dir)? } else { None };
         if let Some(origin) = &origin {
             cleared.extend(origin.put_settings_back(&git_dir)?);

@@ -5,10 +5,10 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::Worktree;
 use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, remove_admin, tie};
 use super::origin::Origin;
 use super::restore::remove_directory;
+use super::{Worktree, odd};
 use crate::beneath::{self, Beneath, FEW_LINES};
 use crate::git::error::{Error, IoContext as _};
 use crate::git::repo::Repo;
@@ -30,10 +30,14 @@ impl Worktree {
             Err(Error::NotARepository { .. } | Error::LinkReplaced { .. }) => None,
             found => found?,
         };
+        // One that nobody may look into is whole all the same.
+        let unlocked = git_dir.iter().filter(|git_dir| is_admin(repo, git_dir)).map(|git_dir| odd::clear(git_dir));
+        let unlocked: Vec<String> = unlocked.collect::<Result<Vec<_>, _>>()?.concat();
         match git_dir {
             Some(git_dir) if is_whole(&git_dir) || !is_admin(repo, &git_dir) => {
                 let mut worktree = Self::open(repo, path)?;
                 worktree.note_origin()?;
+                worktree.cleared.get_mut().extend(unlocked);
                 Ok(worktree)
             }
             Some(git_dir) => mend(repo, path, Some(&git_dir), commit, rules),

@@ -277,10 +277,12 @@ fn warnings(scan: &Scan, held_back: &[HeldBack], unfiltered: &[(BString, BString
     let moved = scan.submodules.iter().map(|path| format!("submodule `{path}` moved; its link is left alone"));
     let cleared = scan.cleared.iter().take(SHOWN);
     let cleared = cleared.map(|path| format!("`{path}` was no file git could have read; it is removed"));
+    let unlocked = scan.unlocked.iter().take(SHOWN);
+    let unlocked = unlocked.map(|path| format!("nobody could look into `{path}`; its permissions are put back"));
     let raw = unfiltered.iter().take(SHOWN).map(|(path, filter)| {
         format!("`{path}` is committed as it is: git's filter `{filter}`, which it asks for, is not installed")
     });
-    nested.chain(moved).chain(cleared).chain(in_words(held_back)).chain(raw).collect()
+    nested.chain(moved).chain(cleared).chain(unlocked).chain(in_words(held_back)).chain(raw).collect()
 }
 
 /// Which files are held back and why, one line each, and how many more.

@@ -7,7 +7,7 @@ use rustix::fs::FileType;
 
 use super::Worktree;
 use super::origin::Origin;
-use crate::beneath::{Beneath, FEW_LINES, said};
+use crate::beneath::{self, Beneath, FEW_LINES, said};
 use crate::git::error::{Error, IoContext as _};
 
 /// What is a file if it is there.
@@ -28,6 +28,7 @@ impl Worktree {
     pub(super) fn clear_odd(&self) -> Result<(), Error> {
         if self.is_agents {
             let mut cleared = self.cleared.borrow_mut();
+            cleared.extend(unlock(&self.root)?);
             cleared.extend(clear(&self.git_dir)?);
             cleared.extend(self.clear_head()?);
             if let Some(origin) = &self.origin {
@@ -43,13 +44,27 @@ impl Worktree {
     }
 }
 
+/// Gives back the right to use a directory, and names it if it was taken away.
+pub(super) fn unlock(place: &Path) -> Result<Option<String>, Error> {
+    Ok(beneath::unlock(place).at("open", place)?.then(|| unlocked(place)))
+}
+
+fn unlocked(place: &Path) -> String {
+    format!("{} (nobody could use it; its permissions are put back)", place.display())
+}
+
 /// Removes what has no place in a worktree's git directory, and names it.
 pub(super) fn clear(git_dir: &Path) -> Result<Vec<String>, Error> {
+    let mut named = Vec::from_iter(unlock(git_dir)?);
     let beneath = match Beneath::at(git_dir) {
         // It is made anew by what comes next.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         beneath => beneath.at("open", git_dir)?,
     };
+    for name in DIRECTORIES.iter().chain(&FILES) {
+        let place = git_dir.join(name);
+        named.extend(beneath.unlock(name).at("open", &place)?.then(|| unlocked(&place)));
+    }
     let mut odd = beneath.list(&MODULES).at("list", git_dir)?;
     odd.retain(|(_, kind)| *kind != FileType::RegularFile);
     for (names, wrong) in [(&FILES[..], FileType::Directory), (&DIRECTORIES[..], FileType::RegularFile)] {
@@ -59,7 +74,6 @@ pub(super) fn clear(git_dir: &Path) -> Result<Vec<String>, Error> {
             }
         }
     }
-    let mut named = Vec::new();
     for (path, kind) in odd {
         let place = git_dir.join(&path);
         beneath.remove(&path).at("remove", &place)?;
@@ -77,6 +91,9 @@ pub(super) fn clear_pipes(common: &Path) -> Result<(), Error> {
     };
     for entry in entries {
         let admin = entry.at("list", &all)?.path();
+        if Origin::of(common, &admin)?.is_some() {
+            unlock(&admin)?;
+        }
         // One that is being removed is nobody's any more.
         let Ok(beneath) = Beneath::at(&admin) else { continue };
         for (path, kind) in beneath.list(&MODULES).unwrap_or_default() {

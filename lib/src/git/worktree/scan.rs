@@ -35,6 +35,8 @@ pub struct Scan {
     pub(super) deep: Vec<RepoPath>,
     /// Pipes and sockets that stood where git reads files, and were removed.
     pub(super) cleared: Vec<RepoPath>,
+    /// Directories that nobody could look into, until they were given their permissions back.
+    pub(super) unlocked: Vec<RepoPath>,
 }
 
 impl Scan {
@@ -72,7 +74,7 @@ impl Worktree {
         if untracked.is_none() {
             self.leave_absent(&mut scan);
         }
-        (scan.deep, scan.cleared) = (met.deep, met.cleared);
+        (scan.deep, scan.cleared, scan.unlocked) = (met.deep, met.cleared, met.unlocked);
         scan.nested.extend(met.nested);
         scan.candidates.extend(untracked.unwrap_or_default());
         // The same content under another stat: known, it is not read again at the next scan.

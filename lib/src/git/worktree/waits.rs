@@ -113,9 +113,12 @@ impl Worktree {
             if !directory.is_empty() && is_ignored(directory, Mode::DIR)? {
                 continue;
             }
-            let Some(Listing { waits, mut below, files: mut found, is_repository }) = self.listing(directory) else {
-                continue;
-            };
+            let mut listing = self.listing(directory);
+            if listing.is_none() && self.is_agents && self.unlock(directory)? {
+                scan.unlocked.push(RepoPath::new(directory.to_vec()));
+                listing = self.listing(directory);
+            }
+            let Some(Listing { waits, mut below, files: mut found, is_repository }) = listing else { continue };
             self.clear_waits(waits, scan)?;
             if is_repository && self.cache.below(directory).is_empty() {
                 scan.nested.push(RepoPath::new(directory.to_vec()));
@@ -135,6 +138,13 @@ impl Worktree {
             }
         }
         Ok(Some(new))
+    }
+
+    /// Gives back the right to look into a directory; whether it was taken away.
+    fn unlock(&self, directory: &BStr) -> Result<bool, Error> {
+        let unlocked = Beneath::at(&self.root)
+            .and_then(|root| root.unlock(gix::path::from_bstr(directory).map_err(std::io::Error::other)?));
+        unlocked.at("open", &self.place(directory))
     }
 
     /// What lies directly in a directory; none where it cannot be read, which the library tells of.
