@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pleach::ids::TaskId;
 use pleach::plan::tree::{TaskNode, TaskTree};
-use pleach::progress::{Progress, Status, TaskState};
+use pleach::progress::{Progress, Status, Taken, TaskState};
 use pleach::schedule::{self, Limits, Next};
 use pleach::step::shown_name;
 use pleach::text::{counted, listed, shorten};
@@ -27,6 +27,9 @@ pub fn next_words(next: &Next) -> String {
             format!(
                 "nothing before you take or drop what is finished on `{branch}`: {task} is not in the tree any more"
             )
+        }
+        Next::Yield(Taken { branch, tree, .. }) => {
+            format!("nothing before what `{tree}` has on `{}` is landed or dropped", branch.name)
         }
         Next::Gate(gate) => format!("run the tests of {gate}"),
         Next::MergePhase(phase) => format!("merge {phase}"),
@@ -284,6 +287,7 @@ fn next_json(next: &Next) -> Value {
     let (is, task) = match next {
         Next::Land(task) => ("land", Some(task)),
         Next::Settle { task, .. } => ("settle", Some(task)),
+        Next::Yield(taken) => ("yield", Some(&taken.id)),
         Next::Gate(task) => ("gate", Some(task)),
         Next::MergePhase(task) => ("merge_phase", Some(task)),
         Next::Work { task, .. } => ("work", Some(task)),

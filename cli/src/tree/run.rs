@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
 use pleach::config::supplied;
-use pleach::engine::tree::{Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun};
+use pleach::engine::tree::{Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again};
 use pleach::engine::{Copy, outwait_orphans};
 use pleach::ids::TaskId;
 use pleach::plan;
@@ -200,18 +200,19 @@ fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &T
 
 /// What would be done first, and in which order the rest comes.
 fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
-    // A tree that is begun again has nothing behind it.
-    let progress = match plan.fresh {
-        true => Progress::default(),
-        false => pleach::engine::tree::progress::read(
-            &place.repo,
-            &plan.target,
-            &plan.path,
-            &plan.branch_prefix,
-            plan.base_branch.as_ref(),
-        )
-        .map_err(|error| of_tree(&error.into()))?,
-    };
+    let mut progress = pleach::engine::tree::progress::read(
+        &place.repo,
+        &plan.target,
+        &plan.path,
+        &plan.branch_prefix,
+        plan.base_branch.as_ref(),
+    )
+    .map_err(|error| of_tree(&error.into()))?;
+    if plan.fresh {
+        begun_again(&progress).iter().for_each(|text| say!("warning: {text}"));
+        // A tree that is begun again has nothing behind it.
+        progress = progress.anew();
+    }
     let next = pleach::schedule::next(&plan.tree, &progress, &plan.limits);
     let mut out = Out::new();
     let left: Vec<&TaskId> = plan.tree.order().iter().filter(|task| !progress.task(task).status.is_over()).collect();

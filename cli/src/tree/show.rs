@@ -6,7 +6,7 @@ use std::path::Path;
 use indicatif::{ProgressBar, ProgressStyle};
 use pleach::config::OnExceeded;
 use pleach::engine::Pause;
-use pleach::engine::tree::{Note, TreeEnded, TreePlan};
+use pleach::engine::tree::{Note, Refusal, TreeEnded, TreePlan};
 use pleach::event::{Event, Recorded};
 use pleach::ids::{SessionId, TaskId};
 use pleach::progress::Progress;
@@ -165,7 +165,7 @@ impl Shown {
     /// Says how the run in a directory ended, and how to go on.
     pub fn ended(&self, globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded) -> Result<(), Failure> {
         if self.json {
-            return Out::new().json(&ended_json(globals, ended));
+            return Out::new().json(&ended_json(globals, dir, ended));
         }
         let mut out = Out::new();
         let about = |command: &str| about(globals, dir, command, Some(&plan.file));
@@ -210,7 +210,11 @@ impl Shown {
                     true => format!("waiting: {task} is finished on `{branch}` and could not land"),
                     false => format!("waiting: {task} could not begin on `{branch}`"),
                 })?;
-                out.line(&refusal.why)
+                out.line(&refusal.why)?;
+                match first(globals, dir, refusal) {
+                    Some(command) => out.line(format!("first:   {command}")),
+                    None => Ok(()),
+                }
             }
             TreeEnded::Edited => Ok(()),
         }
@@ -254,7 +258,14 @@ fn bar(all: usize) -> ProgressBar {
     bar
 }
 
-fn ended_json(globals: &Globals, ended: &TreeEnded) -> serde_json::Value {
+/// The command that goes on with another tree, where that comes first.
+fn first(globals: &Globals, dir: &Path, refusal: &Refusal) -> Option<String> {
+    let first = refusal.first.as_ref()?;
+    let command = if first.gathers { "gardener --isolation phase" } else { "gardener" };
+    Some(about(globals, dir, command, Some(&first.file)))
+}
+
+fn ended_json(globals: &Globals, dir: &Path, ended: &TreeEnded) -> serde_json::Value {
     match ended {
         TreeEnded::Done => json!({"ended": "done"}),
         TreeEnded::TaskDone(task) => json!({"ended": "done", "task": task}),
@@ -275,7 +286,12 @@ fn ended_json(globals: &Globals, ended: &TreeEnded) -> serde_json::Value {
         }
         TreeEnded::Paused(_) | TreeEnded::Edited => json!({"ended": "paused"}),
         TreeEnded::Refused(refusal) => {
-            json!({"ended": "refused", "task": refusal.task, "branch": refusal.branch, "reason": refusal.why})
+            let mut json =
+                json!({"ended": "refused", "task": refusal.task, "branch": refusal.branch, "reason": refusal.why});
+            if let Some(command) = first(globals, dir, refusal) {
+                json["first"] = command.into();
+            }
+            json
         }
     }
 }

@@ -4,6 +4,7 @@
 //! up to. Nothing is stored beside the commits: the newest step of a task is its state.
 
 mod fold;
+mod taken;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use crate::plan::tree::{TaskNode, TaskTree};
 use crate::step::{Feedback, Step, StepKind, shown_name, text};
 
 pub use fold::{Chain, fold};
+pub use taken::{Stands, Taken, taken};
 
 /// Where a step commit is.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -217,6 +219,8 @@ pub struct Progress {
     pub run_start: Option<Arc<Found>>,
     /// The branches that are ahead of the target.
     pub open: Vec<OpenBranch>,
+    /// The branches other trees have work on.
+    pub taken: Vec<Taken>,
     tasks: BTreeMap<TaskId, TaskState>,
     /// How many steps were taken in.
     steps: usize,
@@ -227,6 +231,16 @@ impl Progress {
     /// What has become of a task; one without steps is pending.
     pub fn task(&self, id: &TaskId) -> &TaskState {
         self.tasks.get(id).unwrap_or(&self.pending)
+    }
+
+    /// What is left of it when the tree is begun again.
+    pub fn anew(&self) -> Self {
+        Self { taken: self.taken.clone(), ..Self::default() }
+    }
+
+    /// The tasks with steps on their own branch that are not landed, and whether they have ended there, by id.
+    pub fn not_landed(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
+        self.tasks.iter().filter(|(_, state)| !state.landed && !state.steps.is_empty())
     }
 
     /// A task or phase that is not in the tree and has finished work on its branch, which nothing would land.

@@ -7,7 +7,7 @@ use super::{Blocked, Limits, Next, Reason, Wait, Why};
 use crate::config::Isolation;
 use crate::ids::{BranchName, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
-use crate::progress::Progress;
+use crate::progress::{Place, Progress, Stands, Taken};
 use crate::step::Attempt;
 
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub struct Schedule<'t> {
     waiting: BTreeSet<(usize, usize)>,
     /// Finished work the tree does not have any more.
     stray: Option<(TaskId, BranchName)>,
+    /// Branches other trees have work on.
+    taken: Vec<Taken>,
     /// Gates to run, the red ones first.
     due: BTreeSet<(bool, usize)>,
     /// Phases to merge.
@@ -60,7 +62,7 @@ impl<'t> Schedule<'t> {
         let standing = |id: &TaskId| Standing::of(progress.task(id));
         let gate = |id: &TaskId| GateState::of(&progress.gate(id, tree.leaves_below(id)));
         let stray = progress.stray(tree).map(|(task, branch)| (task.clone(), branch.clone()));
-        Self { stray, ..Self::build(tree, limits, &standing, &gate) }
+        Self { stray, taken: progress.taken.clone(), ..Self::build(tree, limits, &standing, &gate) }
     }
 
     /// Takes in the new steps of a task, a gate or, once it is merged, a phase.
@@ -97,6 +99,9 @@ impl<'t> Schedule<'t> {
         if let Some(gate) = self.red {
             return Next::GateRed(id(gate));
         }
+        if let Some(taken) = self.taken.iter().find(|taken| self.needs(taken)) {
+            return Next::Yield(taken.clone());
+        }
         if let Some((_, leaf)) = self.waiting.first() {
             return Next::Land(id(*leaf));
         }
@@ -117,6 +122,25 @@ impl<'t> Schedule<'t> {
         match self.ready.first() {
             Some(position) => self.work(self.order[*position]),
             None => self.end(),
+        }
+    }
+
+    /// Whether a branch another tree goes on with is one that this run would use. That it may not be its next task makes
+    /// no difference: two trees that both begin what they can would end up waiting for each other.
+    fn needs(&self, taken: &Taken) -> bool {
+        let Some(&node) = self.index.get(&taken.id).filter(|_| taken.stands != Stands::Left) else { return false };
+        let item = &self.items[node];
+        match taken.branch.place {
+            Place::Phase(_) => {
+                let gathers = self.limits.isolation == Isolation::Phase && !item.is_leaf;
+                gathers && item.missing[Level::OnTarget as usize] > 0
+            }
+            Place::Task(_) if item.is_leaf => {
+                let open = matches!(item.standing, Standing::Open { .. });
+                item.position.is_some() && (open || self.may_retry(node))
+            }
+            Place::Task(_) => item.gate.is_some_and(|gate| !gate.green),
+            Place::Target => false,
         }
     }
 
@@ -211,6 +235,7 @@ impl<'t> Schedule<'t> {
             ready: BTreeSet::new(),
             waiting: BTreeSet::new(),
             stray: None,
+            taken: Vec::new(),
             due: BTreeSet::new(),
             merges: BTreeSet::new(),
             failed_before: BTreeSet::new(),

@@ -15,7 +15,7 @@ use std::fmt;
 use crate::config::Isolation;
 use crate::ids::{BranchName, TaskId};
 use crate::plan::tree::TaskTree;
-use crate::progress::Progress;
+use crate::progress::{Progress, Taken};
 use crate::step::Attempt;
 
 pub use attempts::{After, Ended, Failure, Reason, after};
@@ -55,6 +55,8 @@ pub enum Next {
         /// Its branch.
         branch: BranchName,
     },
+    /// Nothing, before another tree's work is off a branch that this one needs.
+    Yield(Taken),
     /// Run the tests of an inner node, all of whose leaves are done.
     Gate(TaskId),
     /// Merge the branch of a phase into the target: its leaves are done and its gates green.

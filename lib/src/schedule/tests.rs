@@ -584,7 +584,9 @@ fn act(world: &mut World, tree: &TaskTree, next: &Next, random: &mut fastrand::R
             world.merge(phase);
             phase
         }
-        Next::Done | Next::Failed(_) | Next::GateRed(_) | Next::Stalled(_) | Next::Settle { .. } => return None,
+        Next::Done | Next::Failed(_) | Next::GateRed(_) | Next::Stalled(_) | Next::Settle { .. } | Next::Yield(_) => {
+            return None;
+        }
     };
     Some(task.clone())
 }

@@ -19,3 +19,4 @@ mod read_only;
 mod repositories;
 mod steps;
 mod tests;
+mod two_trees;

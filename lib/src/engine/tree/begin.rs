@@ -17,7 +17,7 @@ use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
-use crate::progress::{Status, TaskState};
+use crate::progress::{Place, Status, TaskState};
 use crate::record::History;
 use crate::state::{Phase, State, TaskWork};
 use crate::step::{Attempt, StepKind};
@@ -268,10 +268,8 @@ impl TreeRun<'_> {
             self.bring_phase(task, notes)?;
         }
         let base = if is_leaf { self.landing_tip(task)? } else { self.gate_base(task)? };
-        let Some(tip) = self.repo.reference(&name)? else {
-            return Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid: None });
-        };
-        if is_leaf && is_open(state) {
+        let tip = self.repo.reference(&name)?;
+        if let Some(tip) = tip.filter(|_| is_leaf && is_open(state)) {
             let task_base = self.repo.merge_base(tip, base)?.unwrap_or(base);
             let (behind, newest) = match self.has_changed_since(state, tip, base)? {
                 true => {
@@ -288,25 +286,74 @@ impl TreeRun<'_> {
         }
         // The branch belongs to work that has ended. It is made anew once the session is recorded; what only it has is
         // kept, by which the session knows that it may be moved.
-        let mut laid = None;
-        if !self.repo.is_ancestor(tip, base)? {
+        let mut kept = None;
+        if let Some(tip) = tip
+            && !self.repo.is_ancestor(tip, base)?
+        {
             // It would stay where it is, and so what is done now would be on no branch.
             if let Some(checkout) = self.repo.checkouts_of(&branch)?.into_iter().next() {
                 return Err(begins_anew(task, branch, &checkout));
             }
-            let kept = self.keep(task, tip)?;
-            if state.status == Status::Failed {
-                laid = self.old_code(task, tip, base)?;
-                notes(Note::Said(match laid {
-                    Some(_) => format!("{task} goes on with the code of its last attempt ({kept})"),
-                    None => format!(
-                        "{task} starts clean: the code of its last attempt does not fit to `{}` any more; it is kept at {kept}",
-                        self.plan.target
-                    ),
-                }));
+            kept = Some((tip, self.keep(task, tip)?));
+        }
+        let laid = self.lay_last_budget(task, base, kept, notes)?;
+        Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid })
+    }
+
+    /// The code a task that failed begins another budget with. Says where it is kept, and where else what the task's
+    /// branch had is.
+    fn lay_last_budget(
+        &self,
+        task: &TaskId,
+        base: CommitId,
+        kept: Option<(CommitId, String)>,
+        notes: Notes<'_>,
+    ) -> Result<Option<CommitId>, Error> {
+        let last = self.last_budget(task, base, kept.as_ref())?;
+        if let Some((_, name)) = kept.filter(|kept| last.as_ref() != Some(kept)) {
+            let branch = self.branch_of(task)?;
+            notes(Note::Said(format!("`{branch}` begins anew; what it had is kept at {name}")));
+        }
+        let Some((tip, name)) = last else { return Ok(None) };
+        let laid = self.old_code(task, tip, base)?;
+        notes(Note::Said(match laid {
+            Some(_) => format!("{task} goes on with the code of its last attempt ({name})"),
+            None => format!(
+                "{task} starts clean: the code of its last attempt does not fit to `{}` any more; it is kept at {name}",
+                self.plan.target
+            ),
+        }));
+        Ok(laid)
+    }
+
+    /// Where the code of a task that failed is kept: what its branch just had, unless that is another tree's by now.
+    /// Whoever removes the branch of such a task has it done without.
+    fn last_budget(
+        &self,
+        task: &TaskId,
+        base: CommitId,
+        kept: Option<&(CommitId, String)>,
+    ) -> Result<Option<(CommitId, String)>, Error> {
+        let state = self.progress.task(task);
+        let Some(newest) = state.newest().filter(|_| state.status == Status::Failed) else { return Ok(None) };
+        if let Some(kept) = kept
+            && self.has_no_step_of_others(kept.0, base)?
+        {
+            return Ok(Some(kept.clone()));
+        }
+        let left = self.left_at(newest)?;
+        Ok(self.kept(task, left)?.map(|name| (left, name)))
+    }
+
+    /// Whether the newest step of a branch is none of another tree.
+    fn has_no_step_of_others(&self, tip: CommitId, base: CommitId) -> Result<bool, Error> {
+        let shared = self.repo.merge_base(tip, base)?.unwrap_or(base);
+        for commit in self.chain(tip, shared)?.into_iter().rev() {
+            if let Some(found) = self.found(commit, Place::Target)? {
+                return Ok(found.step.tree.is_none_or(|tree| tree == self.plan.path));
             }
         }
-        Ok(Beginning { branch, base, task_base: base, after: None, status: None, laid })
+        Ok(true)
     }
 
     /// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged. What a
@@ -323,6 +370,8 @@ impl TreeRun<'_> {
         if let Some(tip) = tip {
             let is_merged = self.repo.is_ancestor(tip, target)?;
             let is_of_run = match &self.progress.run_start {
+                // What another tree left there is no part of it either.
+                _ if self.progress.taken.iter().any(|taken| taken.branch.name == on) => false,
                 Some(run) => self.repo.is_ancestor(run.commit, tip)?,
                 None => true,
             };
@@ -402,7 +451,7 @@ fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) -> Error {
         "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
         checkout.display()
     );
-    Error::Refused(Refusal { task: task.clone(), finished: false, branch, why })
+    Error::Refused(Refusal { task: task.clone(), finished: false, branch, why, first: None })
 }
 
 /// A task whose newest step is on its branch.

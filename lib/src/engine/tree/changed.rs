@@ -25,7 +25,7 @@ impl TreeRun<'_> {
 
     /// The commit of a step as its session made it: one that was changed by hand still says the same. Where the record
     /// is gone or tells of another step, the commit as it is.
-    fn left_at(&self, step: &Found) -> Result<CommitId, Error> {
+    pub(super) fn left_at(&self, step: &Found) -> Result<CommitId, Error> {
         let recorded = step.step.session.as_ref().and_then(|session| {
             let history = History::newest(&self.repo, session, &ContextId::main()).ok()?;
             state_of(&history).ok()?.task

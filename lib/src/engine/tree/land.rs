@@ -1,6 +1,6 @@
 //! Landing: the target moves over the steps of a task that has ended, rebuilt where it has moved meanwhile.
 
-use super::run::{Refusal, TreeEnded, TreeRun, target_tip};
+use super::run::{First, Refusal, TreeEnded, TreeRun, target_tip};
 use super::work::{Worked, observer};
 use super::{Error, Note, Notes};
 use crate::config::Isolation;
@@ -8,8 +8,8 @@ use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::Retest;
 use crate::engine::{Pause, Session};
 use crate::git::{LandError, MergeError, TreeId};
-use crate::ids::{BranchName, CommitId, ContextId, RepoPath, TaskId};
-use crate::progress::{self, Found, Place};
+use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId, TaskId};
+use crate::progress::{self, Found, OpenBranch, Place, Stands, Taken};
 use crate::record::History;
 use crate::step::{Attempt, Step, report};
 use crate::trailer::Message;
@@ -221,7 +221,7 @@ impl TreeRun<'_> {
     }
 
     /// The commits of a branch behind `base`, oldest first; of merges those of the branch itself.
-    fn chain(&self, tip: CommitId, base: CommitId) -> Result<Vec<CommitId>, crate::git::Error> {
+    pub(super) fn chain(&self, tip: CommitId, base: CommitId) -> Result<Vec<CommitId>, crate::git::Error> {
         let mut chain = Vec::new();
         let mut next = Some(tip);
         let mut merged = false;
@@ -334,23 +334,51 @@ impl TreeRun<'_> {
 
     /// Says that work waits.
     fn refuse(&self, task: &TaskId, why: String) -> Result<Tried, Error> {
-        Ok(Tried::Refused(Refusal { task: task.clone(), finished: true, branch: self.branch_of(task)?, why }))
+        Ok(Tried::Refused(Refusal {
+            task: task.clone(),
+            finished: true,
+            branch: self.branch_of(task)?,
+            why,
+            first: None,
+        }))
     }
 
     /// Says that work waits which the tree does not have any more: without its task nothing can test or land it.
     pub(super) fn unsettled(&self, task: TaskId, branch: BranchName) -> Result<Refusal, Error> {
         let of_task = branch == self.branch_of(&task)?;
-        let session = self.progress.task(&task).session.as_ref().filter(|_| of_task);
-        let recorded = session.filter(|id| History::newest(&self.repo, id, &ContextId::main()).is_ok());
-        let drop = match recorded {
-            Some(id) => format!("pleach rm --force {id}"),
-            None => format!("git branch -D {branch}"),
-        };
+        let drop = self.dropped(&branch, self.progress.task(&task).session.clone().filter(|_| of_task));
         let why = format!(
             "{task} is not in `{}` any more; take it with `git merge {branch}`, or drop it with `{drop}`, and run again",
             self.plan.path
         );
-        Ok(Refusal { task, finished: true, branch, why })
+        Ok(Refusal { task, finished: true, branch, why, first: None })
+    }
+
+    /// Says that another tree has a branch this one needs: what is there is that tree's to finish.
+    pub(super) fn taken(&self, taken: Taken) -> Refusal {
+        let Taken { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session } = taken;
+        let has = match (&place, stands) {
+            (Place::Phase(_), _) => format!("has tasks of `{tree}` that are not merged"),
+            (_, Stands::Waiting) => format!("has {task} of `{tree}`, which is finished and waits to land"),
+            _ => format!("has {task} of `{tree}`, which is under way"),
+        };
+        let file = self.repo.workdir().map(|root| root.join(&tree)).filter(|file| file.is_file());
+        let first = match &file {
+            Some(_) => format!("go on with `{tree}` first"),
+            None => format!("put `{tree}` back, which is not there, and go on with it first"),
+        };
+        let why =
+            format!("that branch {has}; {first}, or drop it with `{}`, and run again", self.dropped(&branch, session));
+        let gathers = matches!(place, Place::Phase(_));
+        Refusal { task, finished: false, branch, why, first: file.map(|file| First { file, gathers }) }
+    }
+
+    /// The command that drops what is on a branch, with its session where there is one.
+    fn dropped(&self, branch: &BranchName, session: Option<SessionId>) -> String {
+        match session.filter(|id| History::newest(&self.repo, id, &ContextId::main()).is_ok()) {
+            Some(id) => format!("pleach rm --force {id}"),
+            None => format!("git branch -D {branch}"),
+        }
     }
 
     /// How somebody merges a branch into one of pleach's own. Nothing can be run there, so the way leads back.
@@ -388,7 +416,7 @@ impl TreeRun<'_> {
             Err(MergeError::Conflict(conflict)) => {
                 let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
                 let why = format!("{conflict}; {}", self.merged_by_hand(&self.plan.target, &branch));
-                return Err(Error::Refused(Refusal { task: phase.clone(), finished: true, branch, why }));
+                return Err(Error::Refused(Refusal { task: phase.clone(), finished: true, branch, why, first: None }));
             }
         };
         writer.flush()?;
@@ -450,7 +478,8 @@ impl TreeRun<'_> {
                 Err(LandError::Moved { .. }) => continue,
                 Err(LandError::Git(error)) => return Err(error.into()),
                 Err(error) => {
-                    let refusal = Refusal { task: phase.clone(), finished: true, branch, why: error.to_string() };
+                    let refusal =
+                        Refusal { task: phase.clone(), finished: true, branch, why: error.to_string(), first: None };
                     return Ok(Worked::Ended(TreeEnded::Refused(refusal)));
                 }
             }

@@ -20,7 +20,7 @@ pub use edited::Stamp;
 pub use logs::{Log, logs, report};
 pub use mark::{Mark, Marked, Marking};
 pub use planning::{PlanError, Planner, planner_node};
-pub use run::{Parked, Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, target_lock};
+pub use run::{First, Parked, Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, target_lock};
 
 use crate::engine;
 use crate::event::Recorded;

@@ -8,7 +8,7 @@ use super::step_cache;
 use super::step_scan::{Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
 use crate::git::{self, Parent, Passed, Repo};
 use crate::ids::{BranchName, CommitId, TaskId};
-use crate::progress::{Chain, OpenBranch, Place, Progress, fold, print};
+use crate::progress::{Chain, OpenBranch, Place, Progress, fold, print, taken};
 use crate::step::StepKind;
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
@@ -99,7 +99,8 @@ impl Reader {
     pub fn read(&mut self, tree: &str) -> Result<Progress, Error> {
         let scan = self.look()?;
         let chains = self.chains(&scan)?;
-        let progress = fold(&scan.steps, &chains, tree);
+        let mut progress = fold(&scan.steps, &chains, tree);
+        progress.taken = taken(&scan.steps, &chains, tree);
         self.scan = Some(scan);
         Ok(progress)
     }

@@ -19,9 +19,9 @@ use crate::event::Commits;
 use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
-use crate::progress::Progress;
+use crate::progress::{Progress, TaskState};
 use crate::record::Unpacked;
-use crate::schedule::{Blocked, Limits, Next, Schedule};
+use crate::schedule::{self, Blocked, Limits, Next, Schedule};
 use crate::step::Step;
 use crate::workspace::{Lock, branch_key, branch_ref, phase_branches, task_branches};
 
@@ -127,6 +127,17 @@ pub struct Refusal {
     pub branch: BranchName,
     /// Why it did not, and how to go on.
     pub why: String,
+    /// Another tree that is to be worked first.
+    pub first: Option<First>,
+}
+
+/// A tree that is to be worked before another.
+#[derive(Debug)]
+pub struct First {
+    /// Its file.
+    pub file: PathBuf,
+    /// It gathers its phases.
+    pub gathers: bool,
 }
 
 /// A run over a tree. The one writer of its target's tasks.
@@ -243,6 +254,10 @@ impl<'p> TreeRun<'p> {
 
     async fn run_loop(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
         if !self.opened && (self.plan.fresh || !is_begun(&self.progress, &self.plan.tree)) {
+            if let Next::Yield(taken) = schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
+                return Ok(TreeEnded::Refused(self.taken(taken)));
+            }
+            begun_again(&self.progress).into_iter().for_each(|text| notes(Note::Said(text)));
             self.start(notes)?;
         }
         loop {
@@ -266,6 +281,7 @@ impl<'p> TreeRun<'p> {
                 Next::Stalled(blocked) => return Ok(TreeEnded::Stalled(blocked)),
                 Next::GateRed(gate) => return Ok(TreeEnded::GateRed(gate)),
                 Next::Settle { task, branch } => return Ok(TreeEnded::Refused(self.unsettled(task, branch)?)),
+                Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken))),
                 Next::Land(task) => self.land_waiting(&task, notes).await,
                 Next::Gate(gate) => self.gate(&gate, notes).await,
                 Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
@@ -377,6 +393,15 @@ impl Parked {
             lock: self.lock,
         })
     }
+}
+
+/// What a tree that is begun again leaves behind, in words.
+pub fn begun_again(progress: &Progress) -> Vec<String> {
+    let words = |(task, state): (&TaskId, &TaskState)| {
+        let stands = if state.status.is_over() { "is finished and waits to land" } else { "is under way" };
+        format!("{task} {stands}, and is done again all the same; what its branch has is kept then")
+    };
+    progress.not_landed().map(words).collect()
 }
 
 /// Whether a run over a tree was begun: by its own start, or by the steps of a program that writes none.

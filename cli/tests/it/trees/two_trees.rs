@@ -1,0 +1,203 @@
+//! Trees that share a branch, and have tasks or phases with the same ids.
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+use crate::sessions::Gate;
+
+const A: [&str; 2] = ["--tree", "a/task-tree.json"];
+const B: [&str; 2] = ["--tree", "b/task-tree.json"];
+const BRANCH: &str = "pleach/tasks/main/T001";
+
+/// Two trees with a task T001 each, and the second with one before it.
+fn two() -> Garden {
+    let garden = Garden::new(&Tree::of(&["T009"]));
+    garden.commit("a/task-tree.json", &Tree::of(&["T001"]).json());
+    garden.commit("b/task-tree.json", &Tree::of(&["T000", "T001"]).json());
+    garden
+}
+
+/// Two trees with a task T001 each, of which that of the first waits to land.
+fn waiting() -> (Garden, String) {
+    let garden = two();
+    garden.agent("echo a > T001.txt", APPROVES);
+    garden.env.write("repo/T001.txt", "mine\n");
+    garden.gardener(&A).expect(5);
+    let session = garden.env.session();
+    garden.agent(WRITES, APPROVES);
+    (garden, session)
+}
+
+fn clear(garden: &Garden) {
+    std::fs::remove_file(garden.env.repo_path().join("T001.txt")).unwrap();
+}
+
+#[test]
+fn what_waits_to_land_is_landed_before_another_tree_has_its_branch() {
+    let (garden, session) = waiting();
+    let before = garden.env.git(&["rev-parse", "main"]);
+    for more in [&[][..], &["--fresh"][..], &["--retry-failed"][..]] {
+        let ran = garden.gardener(&[&B[..], more].concat()).expect(5);
+        assert!(ran.stdout.starts_with(&format!("waiting: T001 could not begin on `{BRANCH}`\n")), "{ran}");
+        assert!(ran.stdout.contains("T001 of `a/task-tree.json`, which is finished and waits to land"), "{ran}");
+        assert!(ran.stdout.contains(&format!("drop it with `pleach rm --force {session}`")), "{ran}");
+        assert!(ran.stdout.contains("first:   pleach gardener --tree a/task-tree.json\n"), "{ran}");
+    }
+    assert_eq!(garden.env.git(&["rev-parse", "main"]), before, "no run is begun");
+    assert_eq!(garden.times_asked("T000", "implement"), 0, "no other task either");
+    let status = garden.env.pleach(&[&["status"], &B[..]].concat()).expect(0);
+    let words = format!("next: nothing before what `a/task-tree.json` has on `{BRANCH}` is landed or dropped");
+    assert!(status.stdout.contains(&words), "{status}");
+    let dry = garden.env.pleach(&[&["gardener", "--fresh", "--dry-run"], &B[..]].concat()).expect(0);
+    assert!(dry.stdout.contains(&words), "{dry}");
+
+    clear(&garden);
+    garden.gardener(&A).expect(0);
+    assert_eq!(garden.file("main", "T001.txt"), "a");
+    assert_eq!(garden.times_asked("T001", "implement"), 1, "it was not done again");
+    garden.gardener(&B).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T000", "T001"]);
+}
+
+#[test]
+fn what_another_tree_has_on_a_branch_can_be_dropped() {
+    let (garden, session) = waiting();
+    clear(&garden);
+    garden.env.pleach(&["rm", "--force", &session]).expect(0);
+    garden.gardener(&B).expect(0);
+    assert_eq!(garden.completed(), ["T000", "T001"]);
+
+    // Reset, it is nothing its tree would go on with, and kept when its branch begins anew.
+    let (garden, _) = waiting();
+    clear(&garden);
+    let tip = garden.env.git(&["rev-parse", BRANCH]);
+    garden.env.pleach(&[&["reset", "T001"], &A[..]].concat()).expect(0);
+    let ran = garden.gardener(&B).expect(0);
+    assert!(ran.stderr.contains(&format!("`{BRANCH}` begins anew; what it had is kept at refs/pleach/keep/T001-1")));
+    assert_eq!(garden.env.git(&["rev-parse", "refs/pleach/keep/T001-1"]), tip);
+}
+
+#[test]
+fn a_tree_that_was_moved_is_put_back_or_its_work_dropped() {
+    let (garden, _) = waiting();
+    clear(&garden);
+    garden.env.git(&["mv", "a/task-tree.json", "a/moved.json"]);
+    garden.env.git(&["commit", "--quiet", "-m", "Move it"]);
+    let ran = garden.gardener(&["--tree", "a/moved.json"]).expect(5);
+    assert!(ran.stdout.contains("put `a/task-tree.json` back, which is not there"), "{ran}");
+    assert!(!ran.stdout.contains("first: "), "{ran}");
+}
+
+#[test]
+fn what_was_interrupted_is_gone_on_with_before_another_tree_has_its_branch() {
+    let garden = two();
+    let gate = Gate::new(&garden.env, "review");
+    garden.agent("echo a > T001.txt", &format!("{}; echo APPROVED", gate.command()));
+    let mut run = garden.env.spawn(&[&["-y", "gardener"], &A[..]].concat());
+    let held = gate.reached(&mut run);
+    run.kill(held);
+    garden.agent(WRITES, APPROVES);
+    let ran = garden.gardener(&B).expect(5);
+    assert!(ran.stdout.contains("T001 of `a/task-tree.json`, which is under way"), "{ran}");
+    garden.gardener(&A).expect(0);
+    assert_eq!(garden.file("main", "T001.txt"), "a");
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+    garden.gardener(&B).expect(0);
+}
+
+#[test]
+fn a_task_that_is_done_does_not_need_its_branch_any_more() {
+    let garden = two();
+    garden.commit("b/task-tree.json", &Tree::of(&["T001", "T002"]).json());
+    garden.garden(&B).expect(0);
+    garden.agent("echo a > other.txt", APPROVES);
+    garden.env.write("repo/other.txt", "mine\n");
+    garden.gardener(&A).expect(5);
+    garden.agent(WRITES, APPROVES);
+    garden.gardener(&B).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+    std::fs::remove_file(garden.env.repo_path().join("other.txt")).unwrap();
+    garden.gardener(&A).expect(0);
+    assert_eq!(garden.file("main", "other.txt"), "a");
+}
+
+#[test]
+fn a_failed_task_gets_its_code_back_though_another_tree_had_its_branch() {
+    for delete in [false, true] {
+        let garden = two();
+        garden.configure(&format!("worktrees: {{delete_branches: {delete}}}\n"));
+        garden.commit("a/task-tree.json", &Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]).json());
+        garden.agent("echo half > half", APPROVES);
+        garden.gardener(&[&A[..], &["--max-retries", "1"]].concat()).expect(1);
+        let failed = garden.env.git(&["rev-parse", BRANCH]);
+        garden.agent(WRITES, APPROVES);
+        let ran = garden.gardener(&B).expect(0);
+        let kept = "refs/pleach/keep/T001-1";
+        assert!(ran.stderr.contains(&format!("`{BRANCH}` begins anew; what it had is kept at {kept}")), "{ran}");
+        assert_eq!(garden.env.git(&["rev-parse", kept]), failed);
+        garden.agent("ls; test -e half && echo ok > mended", APPROVES);
+        let ran = garden.gardener(&[&A[..], &["--retry-failed"]].concat()).expect(0);
+        assert!(ran.stderr.contains(&format!("T001 goes on with the code of its last attempt ({kept})")), "{ran}");
+        assert_eq!(garden.file("main", "half"), "half");
+        assert_eq!(garden.file("main", "mended"), "ok");
+    }
+}
+
+#[test]
+fn a_fresh_run_says_what_it_does_again() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.write("repo/T001.txt", "mine\n");
+    garden.gardener(&[]).expect(5);
+    let tip = garden.env.git(&["rev-parse", BRANCH]);
+    clear(&garden);
+    let said = "T001 is finished and waits to land, and is done again all the same";
+    let dry = garden.env.pleach(&["gardener", "--fresh", "--dry-run"]).expect(0);
+    assert!(dry.stderr.contains(said), "{dry}");
+    let ran = garden.gardener(&["--fresh"]).expect(0);
+    assert!(ran.stderr.contains(said), "{ran}");
+    assert!(ran.stderr.contains("what it had is kept at refs/pleach/keep/T001-1"), "{ran}");
+    assert_eq!(garden.env.git(&["rev-parse", "refs/pleach/keep/T001-1"]), tip);
+}
+
+const PHASE: [&str; 2] = ["--isolation", "phase"];
+
+/// Two trees with a phase of the same name, of which the first has a gate that is red.
+fn phases(delete_branches: bool) -> Garden {
+    let garden = Garden::new(&Tree::of(&["T009"]));
+    garden.configure(&format!("worktrees: {{delete_branches: {delete_branches}}}\n"));
+    let a = Tree::default().phase("phase1", &["T001", "T002"]).tests("phase1", &["e2e: false"]);
+    garden.commit("a/task-tree.json", &a.json());
+    garden.commit("b/task-tree.json", &Tree::default().phase("phase1", &["B1", "B2"]).json());
+    garden
+}
+
+#[test]
+fn a_phase_of_one_tree_is_not_gathered_with_that_of_another() {
+    for delete in [false, true] {
+        let garden = phases(delete);
+        garden.garden(&[B, PHASE].concat()).expect(0);
+        let ran = garden.gardener(&[A, PHASE].concat()).expect(5);
+        assert!(ran.stdout.starts_with("waiting: phase1 could not begin on `pleach/phase/main/phase1`\n"), "{ran}");
+        assert!(ran.stdout.contains("has tasks of `b/task-tree.json` that are not merged"), "{ran}");
+        assert!(ran.stdout.contains("first:   pleach gardener --isolation phase --tree b/task-tree.json\n"), "{ran}");
+        assert_eq!(garden.times_asked("T001", "implement"), 0);
+        garden.gardener(&[B, PHASE].concat()).expect(0);
+        assert_eq!(garden.completed(), ["B1", "B2"]);
+        garden.gardener(&[A, PHASE].concat()).expect(1);
+        assert_eq!(garden.completed(), ["B1", "B2"], "nothing lands past its gate");
+        // Whose tasks are merged has no need of the branch.
+        garden.gardener(&[B, PHASE].concat()).expect(0);
+    }
+}
+
+#[test]
+fn what_a_run_that_is_over_left_on_a_phase_goes_with_no_other_tree() {
+    let garden = phases(false);
+    garden.commit("b/task-tree.json", &Tree::of(&["B0"]).phase("phase1", &["B1"]).json());
+    // Both are begun before a task of the first is on the branch, which its next run does not count.
+    garden.garden(&[&B[..], &PHASE, &["--task", "B0"]].concat()).expect(0);
+    garden.garden(&[A, PHASE].concat()).expect(0);
+    garden.garden(&[&A[..], &["--fresh", "--task", "T002"]].concat()).expect(0);
+    let ran = garden.gardener(&[B, PHASE].concat()).expect(0);
+    assert!(ran.stderr.contains("`pleach/phase/main/phase1` begins anew"), "{ran}");
+    assert!(!garden.files("main").contains(&"T001.txt".to_owned()), "{ran}");
+    assert!(garden.files("main").contains(&"B1.txt".to_owned()), "{ran}");
+}

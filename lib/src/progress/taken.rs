@@ -1,0 +1,62 @@
+//! What other trees have on the branches of a target: tasks of two trees may have the same id, and share a branch then.
+
+use std::collections::BTreeSet;
+
+use super::{Chain, OpenBranch, Place, Seen, fold};
+use crate::ids::{SessionId, TaskId};
+
+/// A task's or phase's branch with steps of another tree.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Taken {
+    /// The branch.
+    pub branch: OpenBranch,
+    /// The task or phase it is named after.
+    pub id: TaskId,
+    /// The file of the other tree.
+    pub tree: String,
+    /// What the other tree has there.
+    pub stands: Stands,
+    /// The session of a task.
+    pub session: Option<SessionId>,
+}
+
+/// What a tree has on a branch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stands {
+    /// Steps of a run that does not count any more.
+    Left,
+    /// Work its next run goes on with.
+    UnderWay,
+    /// A finished task its next run lands.
+    Waiting,
+}
+
+/// The branches that have steps of other trees than `tree` which are nowhere else. Of tasks only those that are not over:
+/// the branch of one that is may be used again.
+pub fn taken(target: &[Seen], branches: &[Chain], tree: &str) -> Vec<Taken> {
+    fn names(chain: &Chain) -> impl Iterator<Item = &str> {
+        chain.steps.iter().filter_map(|seen| seen.found.step.tree.as_deref())
+    }
+    let others: BTreeSet<&str> = branches.iter().flat_map(names).filter(|named| *named != tree).collect();
+    let mut taken = Vec::new();
+    for other in others {
+        let progress = fold(target, branches, other);
+        for chain in branches.iter().filter(|chain| names(chain).any(|named| named == other)) {
+            let is_open = progress.open.contains(&chain.branch);
+            let (id, stands, session) = match &chain.branch.place {
+                Place::Task(id) => {
+                    let state = progress.task(id);
+                    if !is_open || state.landed {
+                        continue;
+                    }
+                    let is_over = state.status.is_over();
+                    (id, if is_over { Stands::Waiting } else { Stands::UnderWay }, state.session.clone())
+                }
+                Place::Phase(id) => (id, if is_open { Stands::UnderWay } else { Stands::Left }, None),
+                Place::Target => continue,
+            };
+            taken.push(Taken { branch: chain.branch.clone(), id: id.clone(), tree: other.to_owned(), stands, session });
+        }
+    }
+    taken
+}
