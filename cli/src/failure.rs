@@ -59,8 +59,7 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         Error::Session(error) => of_engine(error),
         Error::Git(error) | Error::Progress(tree::progress::Error::Git(error)) => of_git(error),
         Error::Record(error) => of_record(error),
-        Error::Land(git::LandError::Git(error)) => of_git(error),
-        Error::Land(_) | Error::Refused(_) => advised(Exit::LandingRefused, error),
+        Error::NotMoved(_) | Error::Refused(_) => advised(Exit::LandingRefused, error),
         Error::Progress(_) | Error::NoTarget(_) | Error::NoTask { .. } => advised(Exit::Usage, error),
         Error::Name(_) | Error::Pipeline { .. } => plain(Exit::Usage, error),
     }

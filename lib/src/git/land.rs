@@ -111,6 +111,21 @@ pub enum LandError {
     Git(#[from] Error),
 }
 
+impl LandError {
+    /// Why a commit that changes no file could not land: there is no work that somebody could take by hand.
+    pub fn without_work(&self) -> String {
+        match self {
+            Self::Busy { target, what, .. } => format!("`{target}` cannot move: {what}; then run again"),
+            Self::LocalChanges { target, checkout, paths, .. } => format!(
+                "`{target}` cannot move: `{}` has what is not committed in the way: {}; commit it or move it away and run again",
+                checkout.display(),
+                listed(paths)
+            ),
+            other => other.to_string(),
+        }
+    }
+}
+
 impl Repo {
     /// Moves a branch forward, with index and files of the checkout that has it. It must still be at `from`; if it has
     /// `to` already, there is nothing to do. Nothing moves if an object that is new there is not what its id says. Waits

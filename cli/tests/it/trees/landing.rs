@@ -280,6 +280,19 @@ fn a_merge_under_way_in_the_checkout_is_not_disturbed() {
 }
 
 #[test]
+fn what_is_in_the_way_of_a_run_that_begins_is_said_and_no_work_is_offered() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    for (file, named) in [("index.lock", "index.lock"), ("MERGE_HEAD", "a merge")] {
+        let path = garden.env.write(format!("repo/.git/{file}"), garden.env.git(&["rev-parse", "main"]) + "\n");
+        let ran = garden.env.pleach(&["-y", "gardener"]).expect(5);
+        assert!(ran.stderr.contains(named) && ran.stderr.contains("run again"), "{ran}");
+        assert!(!ran.stderr.contains("take the work"), "there is none: {ran}");
+        std::fs::remove_file(path).unwrap();
+    }
+    garden.gardener(&[]).expect(0);
+}
+
+#[test]
 fn a_target_that_was_rebased_meanwhile_gets_each_step_once() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.env.git(&["branch", "upstream"]);

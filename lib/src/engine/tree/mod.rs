@@ -95,9 +95,9 @@ pub enum Error {
     /// Another run has the target.
     #[error(transparent)]
     Lock(#[from] LockError),
-    /// The target could not be moved.
-    #[error(transparent)]
-    Land(#[from] LandError),
+    /// The target could not be moved over a step that brings no work.
+    #[error("{0}")]
+    NotMoved(String),
     /// The state could not be read.
     #[error(transparent)]
     Progress(#[from] progress::Error),
@@ -128,4 +128,13 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+}
+
+impl From<LandError> for Error {
+    fn from(error: LandError) -> Self {
+        match error {
+            LandError::Git(error) => Self::Git(error),
+            error => Self::NotMoved(error.without_work()),
+        }
+    }
 }
