@@ -61,6 +61,8 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         Error::Record(error) => of_record(error),
         Error::NotMoved(_) | Error::Refused(_) => advised(Exit::LandingRefused, error),
         Error::Progress(_) | Error::NoTarget(_) | Error::NoTask { .. } => advised(Exit::Usage, error),
+        Error::StillOpen { task, .. } => plain(Exit::Environment, error)
+            .hint(format!("`pleach inspect {task}` shows its steps, `pleach skip {task}` takes it as done")),
         Error::Name(_) | Error::Pipeline { .. } => plain(Exit::Usage, error),
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::{Timestamp, ToSpan as _};
+
 use super::{Found, OpenBranch, Place, Progress, Seen, Status, TaskState};
 use crate::ids::CommitId;
 use crate::step::StepKind;
@@ -91,6 +93,7 @@ impl Progress {
         let mut attempt = std::mem::take(&mut state.now);
         for found in steps {
             attempt.apply(state, found);
+            self.not_before = self.not_before.max(next_date(found));
             apply(state, Arc::clone(found));
         }
         state.now = attempt;
@@ -137,6 +140,14 @@ fn merged(line: Vec<Arc<Found>>, steps: Vec<Arc<Found>>, beside: &BTreeSet<Commi
     }
     merged.extend(rest);
     merged
+}
+
+/// The earliest date of a step behind another. What is decided about a task on the target wins against a step of the
+/// same second on a branch, and deciding the same once more in one second would look like a copy.
+fn next_date(found: &Found) -> Timestamp {
+    let decided = found.step.kind == StepKind::Reset || found.step.skipped;
+    let apart = if decided { 1.second() } else { 0.seconds() };
+    found.at.checked_add(apart).unwrap_or(found.at)
 }
 
 fn apply(state: &mut TaskState, found: Arc<Found>) {

@@ -224,6 +224,7 @@ pub struct Progress {
     tasks: BTreeMap<TaskId, TaskState>,
     /// How many steps were taken in.
     steps: usize,
+    not_before: Timestamp,
     pending: TaskState,
 }
 
@@ -235,12 +236,19 @@ impl Progress {
 
     /// What is left of it when the tree is begun again.
     pub fn anew(&self) -> Self {
-        Self { taken: self.taken.clone(), ..Self::default() }
+        Self { taken: self.taken.clone(), not_before: self.not_before, ..Self::default() }
     }
 
     /// The tasks with steps on their own branch that are not landed, and whether they have ended there, by id.
     pub fn not_landed(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
         self.tasks.iter().filter(|(_, state)| !state.landed && !state.steps.is_empty())
+    }
+
+    /// The earliest date a step may have now. Steps of several branches are put in order by their dates, and the clock
+    /// that made the others may be ahead of this one: no step is dated before one it follows, and after what a person
+    /// has decided it is later.
+    pub fn not_before(&self) -> Timestamp {
+        self.not_before
     }
 
     /// A task or phase that is not in the tree and has finished work on its branch, which nothing would land.

@@ -36,6 +36,17 @@ fn a_skipped_task_counts_as_complete() {
 }
 
 #[test]
+fn what_was_decided_last_counts_however_soon_it_follows() {
+    let env = world(TREE, AGENT);
+    for _ in 0..3 {
+        env.pleach(&["skip", "T001"]).expect(0);
+        assert_eq!(status(&env, "T001"), "complete");
+        env.pleach(&["reset", "T001"]).expect(0);
+        assert_eq!(status(&env, "T001"), "pending");
+    }
+}
+
+#[test]
 fn a_task_that_was_reset_is_done_again_and_told_what_the_phase_found() {
     // The phase's tests want a word the first try does not know.
     let tree = TREE.replace("test -f three.txt", "grep better three.txt || { echo 'make it better' >&2; exit 1; }");

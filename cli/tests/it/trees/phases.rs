@@ -293,3 +293,41 @@ fn gates_of_inner_groups_run_from_the_inside_out() {
         assert_eq!(order[..4], ["T001", "group1", "T002", "phase1"], "{isolation}: {order:?}");
     }
 }
+
+/// Dates the newest commit of the checkout otherwise, as a machine with another clock would have.
+fn redate(garden: &Garden, seconds: i64) {
+    let date = format!("--date=@{seconds} +0000");
+    garden.env.git(&["commit", "--quiet", "--amend", "--no-edit", "--allow-empty", &date]);
+}
+
+#[test]
+fn a_task_that_was_reset_by_a_clock_ahead_is_done_again_once() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
+    garden.garden(&PHASE).expect(0);
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    let now: i64 = garden.env.git(&["log", "-1", "--format=%at", "main"]).parse().expect("a date");
+    redate(&garden, now + 300);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    assert_eq!(garden.completed(), ["T001", "T001", "T002"]);
+    // What is decided about another task after that counts too, though this clock says that it was before.
+    garden.env.pleach(&["reset", "T002"]).expect(0);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.times_asked("T002", "implement"), 2);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+}
+
+#[test]
+fn a_task_that_has_landed_and_reads_as_open_is_not_done_again() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
+    garden.garden(&PHASE).expect(0);
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    // No date is later than this one.
+    redate(&garden, jiff::Timestamp::MAX.as_second());
+    let reset = garden.env.git(&["rev-parse", "--short=10", "main"]);
+    let ran = garden.gardener(&PHASE).expect(7);
+    assert!(ran.stderr.contains("T001 has landed and still reads as pending"), "{ran}");
+    assert!(ran.stderr.contains(&reset), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    garden.env.pleach(&["skip", "T001"]).expect(0);
+}

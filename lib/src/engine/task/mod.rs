@@ -9,6 +9,8 @@ mod step;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use super::assignment::Work;
 use super::locks::Locks;
 use super::resume::{Found, read};
@@ -46,6 +48,8 @@ pub struct TaskJob {
     pub commit_logs: bool,
     /// How many attempts a budget has, now. When the session was begun it may have been another number.
     pub attempts: u32,
+    /// The earliest date its steps may have.
+    pub not_before: Timestamp,
 }
 
 impl TaskJob {

@@ -134,9 +134,10 @@ impl Session {
             }
             _ => (self.repo.writer(), self.working().tree()?, if self.carries_turns() { at.tip } else { at.branch }),
         };
-        let (step, tree) = self.make_step(&mut writer, making, (tree, parent), clock::now())?;
-        let (summary, date, commit) = (step.subject.clone(), step.date, step.git_sha);
-        let events = self.fold(vec![step.into()], date)?;
+        let now = clock::now();
+        let (step, tree) = self.make_step(&mut writer, making, (tree, parent), now)?;
+        let (summary, commit) = (step.subject.clone(), step.git_sha);
+        let events = self.fold(vec![step.into()], now)?;
         let batch = Batch { summary, work: vec![commit], events, ..Batch::default() };
         let step = Some((commit, tree));
         self.put_off_end(Unwritten { writer, batch, branch: Some(at.branch), made: None, step });
@@ -153,9 +154,9 @@ impl Session {
         let tree = self.repo.tree_of(built)?;
         let made = self.node_step(&node, false, Some(report), &mut writer, (tree, built))?;
         let (step, tree) = made.expect("a test of a task is a step of it");
-        let (commit, date) = (step.git_sha, step.date);
+        let commit = step.git_sha;
         let batch = Batch { summary: step.subject.clone(), work: vec![commit], ..Batch::default() };
-        self.record(writer, batch, vec![step.into()], date, observe)?;
+        self.record(writer, batch, vec![step.into()], clock::now(), observe)?;
         self.move_branch(old, commit)?;
         let news = self.branch_news();
         let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
@@ -235,7 +236,7 @@ impl Session {
         writer: &mut Writer,
         making: Making,
         (tree, parent): (TreeId, CommitId),
-        date: Timestamp,
+        now: Timestamp,
     ) -> Result<(StepFinished, TreeId), Error> {
         let Making { facts, body, attempt, files, feedback, report, by } = making;
         let code = self.code_of(tree)?;
@@ -256,7 +257,8 @@ impl Session {
             body: redactor.text(&body).into_owned(),
             trailers: facts.trailers().into_iter().chain(by).collect(),
         };
-        let date = to_the_second(date);
+        let not_before = self.job.as_ref().map(|job| job.not_before).unwrap_or_default();
+        let date = to_the_second(now).max(not_before);
         let commit = writer.commit(&CommitSpec {
             tree,
             parents: vec![parent],

@@ -12,7 +12,7 @@ use crate::engine::Session;
 use crate::git::{CommitSpec, LandError, Person, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
-use crate::progress::{Progress, Status, TaskState};
+use crate::progress::{Progress, Status};
 use crate::redact::Redactor;
 use crate::step::{Step, StepKind};
 use crate::trailer::Message;
@@ -83,7 +83,7 @@ impl Marking<'_> {
                 parents: vec![on],
                 author: Person::pleach(),
                 committer: Person::pleach(),
-                at: date(progress.task(task)),
+                at: date(&progress),
                 message: message.write().into_bytes(),
             })?;
             writer.flush()?;
@@ -143,8 +143,7 @@ impl Marking<'_> {
     }
 }
 
-/// Now, to the second; but not before what the task's own branch says, whose clock may have been ahead.
-fn date(state: &TaskState) -> Timestamp {
-    let now = Timestamp::from_second(clock::now().as_second()).unwrap_or_default();
-    state.newest().map_or(now, |found| found.at.max(now))
+/// Now, to the second; but not before the steps it follows, whose clock may have been ahead.
+fn date(progress: &Progress) -> Timestamp {
+    Timestamp::from_second(clock::now().as_second()).unwrap_or_default().max(progress.not_before())
 }

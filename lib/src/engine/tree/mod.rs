@@ -115,6 +115,19 @@ pub enum Error {
         /// What was asked for.
         task: TaskId,
     },
+    /// What a run has done and landed is not read as done.
+    #[error(
+        "{task} has landed and still reads as {status}{}",
+        .because.map(|commit| format!(": {} counts as newer than its steps", commit.short())).unwrap_or_default()
+    )]
+    StillOpen {
+        /// The task.
+        task: TaskId,
+        /// What it reads as.
+        status: &'static str,
+        /// The step that counts as its newest.
+        because: Option<CommitId>,
+    },
     /// A name gives no valid branch.
     #[error(transparent)]
     Name(#[from] InvalidId),

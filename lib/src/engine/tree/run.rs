@@ -22,7 +22,7 @@ use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::{Progress, TaskState};
 use crate::record::Unpacked;
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
-use crate::step::Step;
+use crate::step::{Attempt, Step};
 use crate::workspace::{Lock, branch_key, branch_ref, phase_branches, task_branches};
 
 /// A pipeline a task is worked by.
@@ -156,6 +156,8 @@ pub struct TreeRun<'p> {
     pub(super) gated: BTreeMap<TaskId, TreeId>,
     /// The one task that is worked: the one that was asked for, or the first that was done where any one was.
     chosen: Option<TaskId>,
+    /// What this run has done.
+    done: BTreeMap<TaskId, Did>,
     /// Sessions of tasks that have not landed, from runs before this one.
     pub(super) unfinished: BTreeMap<TaskId, SessionId>,
     /// What the tree's file looked like when it was last looked at.
@@ -180,10 +182,20 @@ pub struct Parked {
     seat: Option<Seat>,
     gated: BTreeMap<TaskId, TreeId>,
     chosen: Option<TaskId>,
+    done: BTreeMap<TaskId, Did>,
     unfinished: BTreeMap<TaskId, SessionId>,
     unpacked: Unpacked,
     opened: bool,
     lock: Lock,
+}
+
+/// A task this run has done.
+#[derive(Debug)]
+struct Did {
+    /// Its newest step before, because of which it was worked.
+    because: Option<CommitId>,
+    /// Where the branch stood that it has landed on.
+    landed: CommitId,
 }
 
 /// The name of the lock a run over a target's tasks holds.
@@ -208,6 +220,7 @@ impl<'p> TreeRun<'p> {
             seat: Some(seat),
             gated: BTreeMap::new(),
             chosen: plan.limits.only.clone(),
+            done: BTreeMap::new(),
             unfinished: BTreeMap::new(),
             unpacked: Unpacked::default(),
             opened: false,
@@ -227,6 +240,7 @@ impl<'p> TreeRun<'p> {
             seat: self.seat,
             gated: self.gated,
             chosen: self.chosen,
+            done: self.done,
             unfinished: self.unfinished,
             unpacked: self.unpacked,
             opened: self.opened,
@@ -285,7 +299,7 @@ impl<'p> TreeRun<'p> {
                 Next::Land(task) => self.land_waiting(&task, notes).await,
                 Next::Gate(gate) => self.gate(&gate, notes).await,
                 Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
-                Next::Work { task, attempt, retry } => self.work(&task, attempt, retry, notes).await,
+                Next::Work { task, attempt, retry } => self.work_once(&task, attempt, retry, notes).await,
                 Next::GiveUp { task, reason, .. } => self.give_up(&task, reason, notes).await,
             };
             let worked = match worked {
@@ -308,6 +322,32 @@ impl<'p> TreeRun<'p> {
                 Worked::Ended(ended) => return Ok(ended),
             }
         }
+    }
+
+    /// Works a task, unless that would be for the same reason as when this run has done it: then its commits are not read
+    /// as they were meant, and doing it once more would help as little.
+    async fn work_once(
+        &mut self,
+        task: &TaskId,
+        attempt: Attempt,
+        retry: u32,
+        notes: Notes<'_>,
+    ) -> Result<Worked, Error> {
+        let state = self.progress.task(task);
+        let because = state.newest().map(|found| found.commit);
+        if let Some(did) = self.done.get(task).filter(|did| did.because == because)
+            && (self.repo.is_ancestor(did.landed, self.landing_tip(task)?)?
+                || self.repo.is_ancestor(did.landed, self.seen)?)
+        {
+            let status = state.status.as_str();
+            return Err(Error::StillOpen { task: task.clone(), status, because });
+        }
+        let worked = self.work(task, attempt, retry, notes).await?;
+        if let Worked::Done(task) = &worked {
+            let landed = self.landing_tip(task)?;
+            self.done.insert(task.clone(), Did { because, landed });
+        }
+        Ok(worked)
     }
 
     /// Opens the run: one commit on the target that changes no file.
@@ -362,6 +402,7 @@ impl<'p> TreeRun<'p> {
             reports: self.plan.reports.clone(),
             commit_logs: self.plan.commit_logs,
             attempts: self.plan.limits.max_retries,
+            not_before: self.progress.not_before(),
         }
     }
 }
@@ -384,6 +425,7 @@ impl Parked {
             schedule,
             gated: self.gated,
             chosen: self.chosen,
+            done: self.done,
             unfinished: self.unfinished,
             stamp: plan.stamp,
             document: None,
