@@ -349,6 +349,53 @@ fn an_agent_whose_files_lie_among_what_it_runs_keeps_them_apart() {
     }
 }
 
+/// As the real one it does nothing where it cannot write beside its settings, and renews its login in place.
+const CODEX: &str = r#"#!/bin/sh
+case "$1" in --version) echo 1.0; exit;; esac
+cat > asked
+D="${CODEX_HOME:-$HOME/.codex}"
+echo {} > "$D/state_5.sqlite" && mkdir -p "$D/.tmp" || { echo "failed to initialize: Permission denied" >&2; exit 1; }
+echo {} > "${CODEX_SQLITE_HOME:-$D}/logs_2.sqlite" || exit 1
+cat "$D/config.toml" > settings; cat "$D/AGENTS.md" > told
+echo held > "$D/auth.lock"; test -f "$D/auth.json" && echo renewed > "$D/auth.json"
+echo hook > "$D/config.toml"; echo hook > "$HOME/.codex/config.toml"; echo x > "$HOME/.codex/hooks.json"
+echo '{"type":"thread.started","thread_id":"t"}'
+echo '{"type":"item.completed","item":{"id":"1","type":"agent_message","text":"Done."}}'
+echo '{"type":"turn.completed","usage":{"input_tokens":1,"output_tokens":1}}'
+"#;
+
+#[test]
+fn codex_works_with_the_user_s_own_login_or_key_in_a_sandbox() {
+    if skip("codex_works_with_the_user_s_own_login_or_key_in_a_sandbox", 3) {
+        return;
+    }
+    for key in [None, Some("CODEX_API_KEY")] {
+        let world = World::new();
+        world.env.write("home/.codex/config.toml", "mine");
+        world.env.write("home/.codex/AGENTS.md", "be kind");
+        if key.is_none() {
+            world.env.write("home/.codex/auth.json", "old");
+        }
+        world.env.write_program("bin/codex", CODEX);
+        world.env.configure("agent: codex\nagents: {codex: {turns: node}}\n");
+        world.env.pipeline(&graph("escape", "code [prompt=\"Work\"] start -> code -> exit"));
+        let mut command = world.env.command(&["-y", "run", "../pipeline.dot"]);
+        command.env("CODEX_SQLITE_HOME", world.env.root().join("home/.codex"));
+        command.envs(key.map(|key| (key, "sk-0123456789")));
+        let ran = world.env.finish(command.output().unwrap()).expect(0);
+        assert_eq!((world.env.committed("settings"), world.env.committed("told")), ("mine".into(), "be kind".into()));
+        let codex = world.env.root().join("home/.codex");
+        assert_eq!(world.env.read("home/.codex/config.toml"), "mine", "{ran}");
+        assert!(!codex.join("hooks.json").exists() && !codex.join("state_5.sqlite").exists(), "{ran}");
+        if key.is_none() {
+            assert_eq!(world.env.read("home/.codex/auth.json"), "renewed\n", "a login that is renewed is kept");
+            assert_eq!(world.env.read("home/.codex/auth.lock"), "held\n", "two never renew it at once");
+        } else {
+            assert!(!codex.join("auth.lock").exists(), "there is no login to renew");
+        }
+    }
+}
+
 #[test]
 fn programs_in_caches_cannot_be_written() {
     if skip("programs_in_caches_cannot_be_written", 3) {

@@ -1,4 +1,5 @@
-//! The real programs, driven through the gateway by a script: no key, no network. They must be installed:
+//! The real programs, driven by a script: through the gateway, and with a key or login of the user's own. No real key, no
+//! network. They must be installed:
 //! `npm install -g @anthropic-ai/claude-code @openai/codex @google/gemini-cli opencode-ai`,
 //! for those of the Agent Client Protocol `@zed-industries/claude-code-acp @zed-industries/codex-acp`, and then
 //! `cargo test -p pleach-cli --test it real_agents:: -- --ignored --test-threads 1 --nocapture`.
@@ -7,6 +8,9 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
+use pleach::gateway::{Facts, Gate, Gateway, Upstream};
+use pleach::llm::Script;
+use pleach::llm::wire::Format;
 use serde_json::{Value, json};
 
 use crate::sessions::graph;
@@ -207,4 +211,111 @@ fn gemini_cli_over_acp_through_the_gateway() {
 fn opencode_over_acp_through_the_gateway() {
     // It talks to a server of its own as well.
     drive_over_acp("opencode acp", "model: mock-model, turns: gateway", "sandbox: {network: open}\n");
+}
+
+/// What agents are answered that reach their model by themselves: a command of the shell is one in every place.
+const COMMANDS: &str = r#"
+scripts:
+  - name: all
+    steps:
+      - {text: Write hello., tools: [{shell: {command: "echo hello > hello.txt"}}], usage: {input: 100, output: 10}}
+      - {text: All is done., usage: {input: 200, output: 20}}
+"#;
+
+/// A server that answers by a script in every language, as long as this is there.
+struct Answers {
+    gateway: Gateway,
+    _runtime: tokio::runtime::Runtime,
+}
+
+impl Answers {
+    fn new() -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let script = Upstream::Script(Script::parse(COMMANDS).unwrap());
+        let (gateway, mut arrivals) = runtime.block_on(Gateway::open(script, Facts::default())).unwrap();
+        runtime.spawn(async move {
+            while let Some(arrival) = arrivals.recv().await {
+                let _ = arrival.answer.send(Gate::Forward);
+            }
+        });
+        Self { gateway, _runtime: runtime }
+    }
+
+    fn at(&self, format: Format) -> String {
+        self.gateway.base_url(format)
+    }
+}
+
+/// Lets an agent work with a key or a login of the user's own in a sandbox, and nothing but that. `prepare` gives it
+/// the address of its model in its own way.
+#[track_caller]
+fn by_itself(agent: &str, turns: &str, prepare: impl FnOnce(&TestEnv, &Answers, &mut Command)) {
+    let program = agent.trim_start_matches("acp:").split(' ').next().unwrap_or_default();
+    let Some(env) = world(program, "any-model") else { return };
+    env.configure(&format!("agents: {{worker: {{runner: '{agent}', turns: {turns}}}}}\n"));
+    env.pipeline(&graph("real", "code [prompt=\"Write a file\", agent=worker] start -> code -> exit"));
+    let answers = Answers::new();
+    let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+    prepare(&env, &answers, &mut command);
+    let ran = env.finish(command.output().expect("pleach can be started")).expect(0);
+    eprintln!("{}", ran.stderr.lines().find(|line| line.starts_with("agent ")).unwrap_or_default());
+    assert!(ran.stderr.contains("sandbox: ") && !ran.stderr.contains("warning:"), "{ran}");
+    assert_eq!(env.committed("hello.txt"), "hello", "{ran}");
+    env.assert_no_process_left();
+}
+
+/// Codex of a user who has logged in with a key, or has nothing but settings.
+fn codex_at(env: &TestEnv, answers: &Answers, has_login: bool) {
+    let address = answers.at(Format::Responses);
+    let provider = "name = \"mine\"\nwire_api = \"responses\"\nrequires_openai_auth = true";
+    let settings = format!(
+        "model = \"gpt-5.4\"\nmodel_provider = \"mine\"\n[model_providers.mine]\n{provider}\nbase_url = \"{address}\"\n"
+    );
+    env.write("home/.codex/config.toml", settings);
+    if has_login {
+        env.write("home/.codex/auth.json", json!({"OPENAI_API_KEY": "sk-0123456789"}).to_string());
+    }
+}
+
+#[test]
+#[ignore = "needs claude on PATH"]
+fn claude_code_with_the_user_s_key() {
+    for turns in ["stream", "hooks", "node"] {
+        by_itself("claude", turns, |_, answers, command| {
+            command.env("ANTHROPIC_API_KEY", "sk-0123456789");
+            command.env("ANTHROPIC_BASE_URL", answers.at(Format::Anthropic));
+        });
+    }
+}
+
+#[test]
+#[ignore = "needs codex on PATH"]
+fn codex_with_the_user_s_login_or_key() {
+    by_itself("codex", "node", |env, answers, _| codex_at(env, answers, true));
+    by_itself("codex", "node", |env, answers, command| {
+        codex_at(env, answers, false);
+        command.env("CODEX_API_KEY", "sk-0123456789");
+    });
+}
+
+#[test]
+#[ignore = "needs gemini on PATH"]
+fn gemini_cli_with_the_user_s_key() {
+    by_itself("gemini", "stream", |env, answers, command| {
+        let settings = json!({"security": {"auth": {"selectedType": "gemini-api-key"}}});
+        env.write("home/.gemini/settings.json", settings.to_string());
+        command.env("GEMINI_API_KEY", "0123456789");
+        command.env("GOOGLE_GEMINI_BASE_URL", answers.at(Format::Gemini));
+    });
+}
+
+#[test]
+#[ignore = "needs opencode on PATH"]
+fn opencode_with_the_user_s_settings() {
+    by_itself("opencode", "stream", |env, answers, _| {
+        let options = json!({"baseURL": answers.at(Format::Chat), "apiKey": "k"});
+        let provider = json!({"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"m": {"name": "m"}}});
+        let settings = json!({"model": "mine/m", "provider": {"mine": provider}});
+        env.write("config/opencode/opencode.json", settings.to_string());
+    });
 }

@@ -6,7 +6,7 @@ use std::io::Error;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-use super::preset::{Preset, place};
+use super::preset::{Preset, place, places};
 use super::route::{self, Variables};
 use super::template::Values;
 use crate::agent::AgentError;
@@ -37,7 +37,7 @@ impl Preset {
         let missing = kept.iter().filter(|kept| kept.extension().is_none());
         missing.for_each(|kept| drop(std::fs::create_dir_all(kept)));
         // A login that is renewed must be written down, or the old one is all that is left, and is not valid.
-        [kept, self.logins_in(environment)].concat()
+        [kept, self.logins_in(environment), places(&self.apart.written, environment)].concat()
     }
 
     /// Makes the home it has outside the gateway, where that is not the user's, and gives the variables that lead there.
@@ -62,6 +62,12 @@ impl Preset {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(home)?;
         let (home, own) = (Beneath::at(home)?, Path::new(OUTSIDE));
         home.make_directory(own)?;
+        if self.logins_in(environment).iter().any(|login| login.exists()) {
+            // Two that renew one login at once lose it. Without the lock it works all the same.
+            let written = places(&self.apart.written, environment);
+            let locks = written.iter().filter(|written| written.extension().is_some_and(|kind| kind == "lock"));
+            locks.for_each(|lock| drop(std::fs::OpenOptions::new().append(true).create(true).open(lock)));
+        }
         for below in &self.apart.links {
             let Some(target) = place(below, environment).filter(|target| target.exists()) else { continue };
             home.link(own.join(below), &target)?;

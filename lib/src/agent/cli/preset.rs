@@ -91,6 +91,10 @@ pub struct Apart {
     pub env: BTreeMap<String, String>,
     /// What of the user's home it finds there by links: its settings and its login.
     pub links: Vec<String>,
+    /// Which of these it writes beside its login: further logins it renews, and the lock by which it takes turns at that
+    /// with others of its kind.
+    #[serde(default)]
+    pub written: Vec<String>,
 }
 
 /// The language a program speaks with its provider.
@@ -288,7 +292,7 @@ impl Preset {
 }
 
 /// Where files and directories of the user's home are.
-fn places(below_home: &[String], environment: &Environment) -> Vec<PathBuf> {
+pub(super) fn places(below_home: &[String], environment: &Environment) -> Vec<PathBuf> {
     below_home.iter().filter_map(|below| place(below, environment)).collect()
 }
 
@@ -327,7 +331,8 @@ mod tests {
         let environment = Environment::from_pairs([("HOME", "/h")]);
         for (name, preset) in TABLE.iter() {
             let kept = preset.kept_outside(&environment, Path::new("/s"));
-            let kept = [kept, preset.logins_in(&environment)].concat();
+            let beside = places(&preset.apart.written, &environment);
+            let kept = [kept, preset.logins_in(&environment), beside].concat();
             for steering in [
                 ".claude.json",
                 ".claude/settings.json",
