@@ -5,6 +5,7 @@ pub mod garden;
 mod attempts;
 mod built_in;
 mod by_hand;
+mod clones;
 mod commands;
 mod environment;
 mod going_on;

@@ -12,14 +12,14 @@ use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Session, StartRequest};
 use crate::event::{AttemptStarted, TaskOf};
-use crate::git::{BlobId, CommitSpec, MergeError, Person, Repo, SwapError};
-use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
+use crate::git::{BlobId, CommitSpec, MergeError, Person, SwapError};
+use crate::ids::{BranchName, CommitId, ContextId, TaskId};
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
 use crate::progress::{Place, Status, TaskState};
 use crate::record::History;
-use crate::state::{Phase, State, TaskWork};
+use crate::state::{State, TaskWork};
 use crate::step::{Attempt, StepKind};
 use crate::workspace::{KEEP, branch_ref};
 
@@ -38,83 +38,7 @@ struct Beginning {
     laid: Option<CommitId>,
 }
 
-/// How the last record of a task begins that has landed.
-const LANDED: &str = "landed on ";
-
-/// Whether a session is one of a task that has landed. Most have, and their last record says so in its first line.
-pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
-    Ok(History::task_summary(repo, id)?.is_some_and(|line| line.starts_with(LANDED)))
-}
-
-/// The session a task was left in, if it has not landed and was not called off.
-pub(super) fn left_in(repo: &Repo, target: &BranchName, tree: &str, task: &TaskId) -> Result<Option<SessionId>, Error> {
-    let open = not_landed(repo, target, tree)?;
-    let goes_on = |history: &History, of: &TaskOf| {
-        Ok(of.id == *task && state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled))
-    };
-    Ok(newest_of_each(open, goes_on)?.remove(task))
-}
-
-/// The records of a tree's sessions that have not landed.
-fn not_landed(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<History>, Error> {
-    let mut open = Vec::new();
-    for id in History::sessions(repo)? {
-        // A session nobody can read is none a run could go on with; its own commands say what is wrong with it.
-        if !matches!(History::task_summary(repo, &id), Ok(Some(line)) if !line.starts_with(LANDED)) {
-            continue;
-        }
-        let Ok(history) = History::newest(repo, &id, &ContextId::main()) else { continue };
-        if history.started.task.as_ref().is_some_and(|task| task.target == *target && task.tree == tree) {
-            open.push(history);
-        }
-    }
-    Ok(open)
-}
-
-/// Of the sessions that pass, the newest of each task.
-fn newest_of_each(
-    open: Vec<History>,
-    passes: impl Fn(&History, &TaskOf) -> Result<bool, Error>,
-) -> Result<BTreeMap<TaskId, SessionId>, Error> {
-    let mut found: BTreeMap<TaskId, (jiff::Timestamp, SessionId)> = BTreeMap::new();
-    for history in open {
-        let Some(task) = &history.started.task else { continue };
-        let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
-        if passes(&history, task)? && newer {
-            found.insert(task.id.clone(), (history.started_at, history.session.clone()));
-        }
-    }
-    Ok(found.into_iter().map(|(task, (_, id))| (task, id)).collect())
-}
-
 impl TreeRun<'_> {
-    /// The sessions of this tree's tasks this run may go on with.
-    pub(super) fn find_unfinished(&self) -> Result<BTreeMap<TaskId, SessionId>, Error> {
-        newest_of_each(not_landed(&self.repo, &self.plan.target, &self.plan.path)?, |history, task| {
-            self.is_unfinished(history, task)
-        })
-    }
-
-    /// Whether a session is one this run may go on with. Where its task has landed, and its process ended before it could
-    /// say so, that is recorded now.
-    fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
-        let Ok(state) = state_of(history) else { return Ok(false) };
-        let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
-        if let (Some((_, to)), Some(seat)) = (work.landing, &self.seat)
-            && self.is_on_target(&task.id, to)?
-        {
-            Session::close_landed(self.engine.clone(), self.repo.clone(), &history.session, seat)?;
-            return Ok(false);
-        }
-        // What was begun before the run that counts is none of this run's.
-        let base = history.started.base.values().next().copied().unwrap_or(task.base);
-        let is_of_run = match &self.progress.run_start {
-            Some(start) => self.repo.is_ancestor(start.commit, base)?,
-            None => true,
-        };
-        Ok(is_of_run && !self.plan.fresh && state.phase != Phase::Cancelled)
-    }
-
     /// The session an earlier run left, if there is one that can go on.
     pub(super) async fn take_up(
         &mut self,
@@ -128,6 +52,7 @@ impl TreeRun<'_> {
         let Some(work) = &state.task else { return Ok(None) };
         if !self.fits(task, &state)? || !self.is_newest(task, &history, work)? {
             Session::put_aside(&self.repo, &self.engine.redactor, &id, self.seat.as_ref())?;
+            self.tell_put_aside(task, &history, &state, notes)?;
             return Ok(None);
         }
         let seat = self.seat.take().expect("the working copy is back when no task is worked");
@@ -138,6 +63,27 @@ impl TreeRun<'_> {
         session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
         tell_began(&session, job, true, notes);
         Ok(Some(session))
+    }
+
+    /// Says that a session is not gone on with, and where what it has done is.
+    fn tell_put_aside(&self, task: &TaskId, history: &History, state: &State, notes: Notes<'_>) -> Result<(), Error> {
+        let (id, branch) = (&history.session, self.branch_of(task)?);
+        let has_steps = state.task.as_ref().is_some_and(|task| task.status.is_some());
+        let done = if has_steps { state.on_branches() } else { state.work.clone() }.into_values().next();
+        let base = history.started.base.values().next().copied();
+        let Some(done) = done.filter(|done| Some(*done) != base) else { return Ok(()) };
+        let why = match self.repo.reference(&branch_ref(&branch))? {
+            // Somebody has built on it, or taken it.
+            Some(at) if self.repo.is_ancestor(done, at)? => return Ok(()),
+            _ if self.is_on_target(task, done)? => return Ok(()),
+            Some(_) => format!("`{branch}` has gone another way"),
+            None => format!("`{branch}` was removed"),
+        };
+        notes(Note::Said(format!(
+            "{task} does not go on with session {id}: {why}; what was done there is {}, which its record keeps",
+            done.short()
+        )));
+        Ok(())
     }
 
     /// Whether a session is still what its task is at. Since it was left, the task may have been reset, skipped or worked
@@ -165,7 +111,7 @@ impl TreeRun<'_> {
     }
 
     /// Whether a commit is on the branch a task lands on, or on the target.
-    fn is_on_target(&self, task: &TaskId, commit: CommitId) -> Result<bool, Error> {
+    pub(super) fn is_on_target(&self, task: &TaskId, commit: CommitId) -> Result<bool, Error> {
         let (on, target) = (self.landing_tip(task)?, target_tip(&self.repo, &self.plan.target)?);
         Ok(self.repo.is_ancestor(commit, on)? || (on != target && self.repo.is_ancestor(commit, target)?))
     }

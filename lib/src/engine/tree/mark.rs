@@ -4,7 +4,7 @@
 use jiff::Timestamp;
 
 use super::Error;
-use super::begin::left_in;
+use super::left::left_in;
 use super::progress::Reader;
 use super::run::{is_begun, run_start, target_lock, target_tip};
 use crate::clock;

@@ -5,6 +5,7 @@ mod begin;
 mod changed;
 mod edited;
 mod land;
+mod left;
 mod logs;
 mod mark;
 mod planning;
@@ -15,8 +16,8 @@ mod step_cache;
 mod step_scan;
 mod work;
 
-pub use begin::has_landed;
 pub use edited::Stamp;
+pub use left::has_landed;
 pub use logs::{Log, logs, report};
 pub use mark::{Mark, Marked, Marking};
 pub use planning::{PlanError, Planner, planner_node};

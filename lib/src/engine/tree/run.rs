@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::edited::{Stamp, was_edited};
+use super::left::bring_branches;
 use super::progress::Reader;
 use super::spending::Spending;
 use super::work::Worked;
@@ -211,6 +212,7 @@ impl<'p> TreeRun<'p> {
         }
         let what = format!("the list of tasks on `{}`", plan.target);
         let lock = Lock::take(repo.common_dir(), &target_lock(&plan.target), &what)?;
+        bring_branches(&repo, &plan.target)?;
         let reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
         let seat = Seat::take(&repo, &plan.target).map_err(Error::from)?;
         let parked = Parked {

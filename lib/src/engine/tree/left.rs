@@ -1,0 +1,118 @@
+//! The sessions runs before this one left: which there are, and which can be gone on with.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Error;
+use super::begin::state_of;
+use super::run::TreeRun;
+use crate::engine::{Session, lock_name};
+use crate::event::TaskOf;
+use crate::git::Repo;
+use crate::ids::{BranchName, ContextId, SessionId, TaskId};
+use crate::record::History;
+use crate::state::Phase;
+use crate::workspace::{Lock, branch_ref};
+
+/// How the last record of a task begins that has landed.
+const LANDED: &str = "landed on ";
+
+/// Whether a session is one of a task that has landed. Most have, and their last record says so in its first line.
+pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
+    Ok(History::task_summary(repo, id)?.is_some_and(|line| line.starts_with(LANDED)))
+}
+
+/// The session a task was left in, if it has not landed and was not called off.
+pub(super) fn left_in(repo: &Repo, target: &BranchName, tree: &str, task: &TaskId) -> Result<Option<SessionId>, Error> {
+    let open = not_landed(repo, target, |_| true)?.into_iter().filter(|history| is_of(history, tree)).collect();
+    let goes_on = |history: &History, of: &TaskOf| {
+        Ok(of.id == *task && state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled))
+    };
+    Ok(newest_of_each(open, goes_on)?.remove(task))
+}
+
+/// Makes the branches of tasks that were worked on in another clone, where only the records were brought here: a record
+/// is the truth, and a branch follows it. One that is missing in a clone where the task was worked on was removed there.
+pub(super) fn bring_branches(repo: &Repo, target: &BranchName) -> Result<(), Error> {
+    let locks: BTreeSet<String> = Lock::names(repo.common_dir())?.into_iter().collect();
+    let mut elsewhere = not_landed(repo, target, |id| !locks.contains(&lock_name(id)))?;
+    // Where a task has several, the newest has the branch.
+    elsewhere.sort_by_key(|history| Reverse(history.started_at));
+    for history in elsewhere {
+        let Ok(state) = state_of(&history) else { continue };
+        let has_steps = state.task.as_ref().is_some_and(|task| task.landed.is_none() && task.status.is_some());
+        let tip = state.on_branches().values().next().copied();
+        let (Some(tip), Some(branch)) = (tip, history.started.branches.values().next()) else { continue };
+        let name = branch_ref(branch);
+        if has_steps && state.phase != Phase::Cancelled && repo.reference(&name)?.is_none() {
+            repo.swap(&name, None, tip, "pleach: as recorded").map_err(crate::git::Error::from)?;
+        }
+    }
+    Ok(())
+}
+
+/// The records of a target's sessions, of those that are wanted, that have not landed.
+fn not_landed(repo: &Repo, target: &BranchName, wanted: impl Fn(&SessionId) -> bool) -> Result<Vec<History>, Error> {
+    let mut open = Vec::new();
+    for id in History::sessions(repo)?.into_iter().filter(wanted) {
+        // A session nobody can read is none a run could go on with; its own commands say what is wrong with it.
+        if !matches!(History::task_summary(repo, &id), Ok(Some(line)) if !line.starts_with(LANDED)) {
+            continue;
+        }
+        let Ok(history) = History::newest(repo, &id, &ContextId::main()) else { continue };
+        if history.started.task.as_ref().is_some_and(|task| task.target == *target) {
+            open.push(history);
+        }
+    }
+    Ok(open)
+}
+
+/// Whether a session works on a task of a tree.
+fn is_of(history: &History, tree: &str) -> bool {
+    history.started.task.as_ref().is_some_and(|task| task.tree == tree)
+}
+
+/// Of the sessions that pass, the newest of each task.
+fn newest_of_each(
+    open: Vec<History>,
+    passes: impl Fn(&History, &TaskOf) -> Result<bool, Error>,
+) -> Result<BTreeMap<TaskId, SessionId>, Error> {
+    let mut found: BTreeMap<TaskId, (jiff::Timestamp, SessionId)> = BTreeMap::new();
+    for history in open {
+        let Some(task) = &history.started.task else { continue };
+        let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
+        if passes(&history, task)? && newer {
+            found.insert(task.id.clone(), (history.started_at, history.session.clone()));
+        }
+    }
+    Ok(found.into_iter().map(|(task, (_, id))| (task, id)).collect())
+}
+
+impl TreeRun<'_> {
+    /// The sessions of this tree's tasks this run may go on with.
+    pub(super) fn find_unfinished(&self) -> Result<BTreeMap<TaskId, SessionId>, Error> {
+        newest_of_each(not_landed(&self.repo, &self.plan.target, |_| true)?, |history, task| {
+            Ok(is_of(history, &self.plan.path) && self.is_unfinished(history, task)?)
+        })
+    }
+
+    /// Whether a session is one this run may go on with. Where its task has landed, and its process ended before it could
+    /// say so, that is recorded now.
+    fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
+        let Ok(state) = state_of(history) else { return Ok(false) };
+        let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
+        if let (Some((_, to)), Some(seat)) = (work.landing, &self.seat)
+            && self.is_on_target(&task.id, to)?
+        {
+            Session::close_landed(self.engine.clone(), self.repo.clone(), &history.session, seat)?;
+            return Ok(false);
+        }
+        // What was begun before the run that counts is none of this run's.
+        let base = history.started.base.values().next().copied().unwrap_or(task.base);
+        let is_of_run = match &self.progress.run_start {
+            Some(start) => self.repo.is_ancestor(start.commit, base)?,
+            None => true,
+        };
+        Ok(is_of_run && !self.plan.fresh && state.phase != Phase::Cancelled)
+    }
+}
