@@ -135,18 +135,23 @@ impl Repo {
         }
     }
 
-    /// What a tree has at a path.
+    /// What a tree has at a path. What lies in a submodule is none of it.
     pub fn tree_entry(&self, tree: TreeId, path: &RepoPath) -> Result<Option<TreeEntry>, Error> {
         let repo = self.local();
-        let root = find_tree(&repo, tree)?;
-        let entry = root
-            .lookup_entry(path.as_bytes().split_str("/"))
-            .map_err(|error| Error::object("tree", &tree.to_gix(), explain(&error)))?;
-        Ok(entry.map(|entry| TreeEntry {
-            path: path.clone(),
-            kind: EntryKind::from_gix(entry.mode()),
-            id: BlobId::from_gix(&entry.object_id()),
-        }))
+        let mut dir = find_tree(&repo, tree)?;
+        let mut parts = path.as_bytes().split_str("/").peekable();
+        while let Some(part) = parts.next() {
+            let Some((mode, id)) = dir.find_entry(part).map(|entry| (entry.mode(), entry.object_id())) else { break };
+            if parts.peek().is_none() {
+                let (kind, id) = (EntryKind::from_gix(mode), BlobId::from_gix(&id));
+                return Ok(Some(TreeEntry { path: path.clone(), kind, id }));
+            }
+            if !mode.is_tree() {
+                break;
+            }
+            dir = find_tree(&repo, TreeId::from_gix(&id))?;
+        }
+        Ok(None)
     }
 
     /// What a tree has in the place of a directory, or of one on the way to it, that is none itself.

@@ -210,3 +210,19 @@ fn what_a_run_has_written_is_packed_when_it_ends() {
     let ran = garden.gardener(&[]).expect(0);
     assert!(ran.stderr.contains("4 of 4 tasks done"), "{ran}");
 }
+
+#[test]
+fn a_tree_in_a_submodule_is_one_that_is_not_committed_here() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.git(&["init", "--quiet", "sub"]);
+    let sub = garden.env.repo_path().join("sub");
+    garden.env.write(sub.join("task-tree.json"), Tree::of(&["S001"]).json());
+    garden.env.git_in(&sub, &["add", "."]);
+    garden.env.git_in(&sub, &["commit", "--quiet", "-m", "Plan"]);
+    garden.env.git(&["-c", "advice.addEmbeddedRepo=false", "add", "sub"]);
+    garden.env.git(&["commit", "--quiet", "-m", "Take it in"]);
+    garden.gardener(&["--tree", "sub/task-tree.json"]).expect(0);
+    let done = garden.newest("main", "S001 complete");
+    assert!(done.trailer("Arborist-Report").is_some_and(|path| path.starts_with("spec/reports/")), "{done:?}");
+    assert_eq!(done.trailer("Pleach-Tree"), Some("sub/task-tree.json"));
+}
