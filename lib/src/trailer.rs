@@ -74,6 +74,11 @@ impl Message {
     }
 }
 
+/// Whether a text stands in a trailer as it is, so that it is read back the same.
+pub fn fits(text: &str) -> bool {
+    one_line(text) == text
+}
+
 /// Text on one line, without control characters. A no-break space stays: names of branches may hold one.
 fn one_line(text: &str) -> String {
     let breaks = |c: char| c == ' ' || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');

@@ -57,6 +57,13 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
         Failure::new(Exit::Usage, message).hint("docs/task-trees.md shows how a tree is written")
     })?;
     let path = shown(place, repo.workdir());
+    if !pleach::trailer::fits(&path) {
+        // Every step names its tree, and what was done would be looked for under another name.
+        let message = format!(
+            "no commit can name the tree {path:?}: spaces at its ends or in a row, tabs and line breaks get lost"
+        );
+        return Err(Failure::new(Exit::Usage, message).hint("rename the file or its directory"));
+    }
     let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
     let head = repo.head().and_then(|head| repo.tree_of(head.commit)).map_err(|error| of_git(&error))?;
     let entry = repo.tree_entry(head, &RepoPath::from(path.as_str())).map_err(|error| of_git(&error))?;

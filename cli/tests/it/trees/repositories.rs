@@ -212,6 +212,23 @@ fn what_a_run_has_written_is_packed_when_it_ends() {
 }
 
 #[test]
+fn a_tree_whose_name_no_commit_can_hold_is_refused() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    for path in ["two  spaces/task-tree.json", " before.json", "behind.json ", "a\ttab.json", "a\nline.json"] {
+        garden.commit(path, &Tree::of(&["T001"]).json());
+        let ran = garden.gardener(&["--tree", path]).expect(2);
+        assert!(ran.stderr.contains("no commit can name the tree"), "{ran}");
+        assert!(ran.stderr.contains("rename the file or its directory"), "{ran}");
+    }
+    assert_eq!(garden.times_asked("T001", "implement"), 0);
+    let odd = "one space/\u{a0}\u{e4}#x: y.json";
+    garden.commit(odd, &Tree::of(&["T001"]).json());
+    garden.gardener(&["--tree", odd]).expect(0);
+    let ran = garden.gardener(&["--tree", odd]).expect(0);
+    assert!(ran.stderr.contains("1 of 1 task done"), "{ran}");
+}
+
+#[test]
 fn a_tree_in_a_submodule_is_one_that_is_not_committed_here() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["init", "--quiet", "sub"]);
