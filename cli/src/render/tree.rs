@@ -152,6 +152,9 @@ impl Shown<'_> {
         let next = self.next();
         let counts = Counts::of(progress, tree.order());
         let mut text = format!("{} on {}: {}\n", self.grown.file.path, self.target, counts.words());
+        if progress.cut_off {
+            text.push_str("  a shallow clone: what was done may be missing; `git fetch --unshallow` brings the rest\n");
+        }
         let groups = self.groups();
         let width = groups.iter().map(|(title, _, _)| title.chars().count()).max().unwrap_or(0);
         for (title, phase, tasks) in &groups {
@@ -259,6 +262,7 @@ impl Shown<'_> {
             .collect();
         json!({
             "tree": self.grown.file.path, "target": self.target, "begun": progress.is_begun(),
+            "cut_off": progress.cut_off,
             "counts": Counts::of(progress, tree.order()).json(), "phases": phases.collect::<Vec<_>>(),
             "tasks": tasks.collect::<Vec<_>>(), "gates": gates, "renamed": renamed, "left_out": tree.left_out(),
             "next": next_json(&next),

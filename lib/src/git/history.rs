@@ -21,6 +21,8 @@ pub struct Passed {
     pub id: CommitId,
     /// The commits it was made on.
     pub parents: Vec<Parent>,
+    /// It was made on commits that a shallow clone has left behind.
+    pub cut_off: bool,
     /// What it says, if the caller wanted to know.
     pub kept: Option<Kept>,
 }
@@ -121,13 +123,14 @@ impl Reader {
             if let Some(id) = next.take() {
                 places.insert(id, None);
                 let take = |commit: &gix::objs::CommitRef<'_>, mut parents: Vec<ObjectId>| {
+                    let cut_off = parents.is_empty() && commit.parents().next().is_some();
                     if parents.len() > 1 && first_alone(commit.message) {
                         parents.truncate(1);
                     }
-                    (keep(commit.message).then(|| kept(commit)), parents)
+                    (keep(commit.message).then(|| kept(commit)), parents, cut_off)
                 };
-                let (kept, parents) = self.read(id, take)?;
-                descent.push(Descent { id, parents, at: 0, kept });
+                let (kept, parents, cut_off) = self.read(id, take)?;
+                descent.push(Descent { id, parents, at: 0, kept, cut_off });
             }
             let Some(last) = descent.last_mut() else { return Ok(passed) };
             while let Some(parent) = last.parents.get(last.at) {
@@ -146,7 +149,8 @@ impl Reader {
                 };
                 let parents = done.parents.iter().map(parent).collect();
                 places.insert(done.id, Some(passed.len()));
-                passed.push(Passed { id: from_gix(&done.id), parents, kept: done.kept });
+                let Descent { id, kept, cut_off, .. } = done;
+                passed.push(Passed { id: from_gix(&id), parents, kept, cut_off });
             }
         }
     }
@@ -186,6 +190,7 @@ struct Descent {
     parents: Vec<ObjectId>,
     at: usize,
     kept: Option<Kept>,
+    cut_off: bool,
 }
 
 fn kept(commit: &gix::objs::CommitRef<'_>) -> Kept {

@@ -221,6 +221,8 @@ pub struct Progress {
     pub open: Vec<OpenBranch>,
     /// The branches other trees have work on.
     pub taken: Vec<Taken>,
+    /// The history is cut off where it could still tell of the run: what was done may be missing.
+    pub cut_off: bool,
     tasks: BTreeMap<TaskId, TaskState>,
     /// How many steps were taken in.
     steps: usize,

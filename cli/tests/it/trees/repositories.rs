@@ -211,6 +211,80 @@ fn what_a_run_has_written_is_packed_when_it_ends() {
     assert!(ran.stderr.contains("4 of 4 tasks done"), "{ran}");
 }
 
+/// Clones the repository, no deeper than this.
+fn clone(garden: &Garden, depth: &str) -> String {
+    let url = format!("file://{}", garden.env.repo_path().display());
+    let clone = garden.env.root().join(format!("clone-{depth}")).display().to_string();
+    garden.env.git(&["clone", "--quiet", "--depth", depth, &url, &clone]);
+    clone
+}
+
+#[test]
+fn a_shallow_clone_does_not_do_again_what_it_does_not_see() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    garden.garden(&[]).expect(0);
+    garden.garden(&[]).expect(0);
+    let at = clone(&garden, "1");
+    let decided = [&["skip", "T003"], &["reset", "T002"]];
+    for args in [&["garden"][..], &["gardener"], &["gardener", "--dry-run"]].into_iter().chain(decided.map(|d| &d[..]))
+    {
+        let ran = garden.env.pleach(&[&["-y", "-C", &at], args].concat()).expect(2);
+        assert!(ran.stderr.contains("`git fetch --unshallow` brings the rest"), "{ran}");
+    }
+    let ran = garden.env.pleach(&["-C", &at, "status"]).expect(0);
+    assert!(ran.stdout.contains("`git fetch --unshallow` brings the rest"), "{ran}");
+    assert_eq!(garden.env.pleach(&["-C", &at, "status", "--json"]).json()["trees"][0]["cut_off"], true);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+    garden.env.git(&["-C", &at, "fetch", "--quiet", "--unshallow"]);
+    let ran = garden.env.pleach(&["-C", &at, "status"]).expect(0);
+    assert!(ran.stdout.contains("2 of 3 tasks done") && !ran.stdout.contains("unshallow"), "{ran}");
+}
+
+#[test]
+fn a_shallow_clone_that_has_the_start_of_the_run_is_deep_enough() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    garden.garden(&[]).expect(0);
+    garden.garden(&[]).expect(0);
+    let depth = garden.env.git(&["rev-list", "--count", "main", "--grep=^Arborist-Step: "]);
+    let at = clone(&garden, &depth);
+    let ran = garden.env.pleach(&["-y", "-C", &at, "gardener"]).expect(0);
+    assert!(ran.stderr.contains("2 of 3 tasks done"), "{ran}");
+    assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T003", "implement")), (1, 1));
+    // One that begins again needs nothing of what was before.
+    let at = clone(&garden, "1");
+    garden.env.pleach(&["-y", "-C", &at, "gardener", "--fresh"]).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+}
+
+#[test]
+fn a_start_of_a_run_beside_what_is_cut_off_says_nothing() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T003"]).phase("phase2", &["T004"]));
+    garden.garden(&["--isolation", "phase"]).expect(0);
+    garden.garden(&["--isolation", "phase"]).expect(0);
+    garden.garden(&["--isolation", "phase"]).expect(0);
+    // The first parent of the merge is the start of the run, and the steps of the phase are cut off beside it.
+    let at = clone(&garden, "3");
+    let ran = garden.env.pleach(&["-y", "-C", &at, "gardener", "--isolation", "phase"]).expect(2);
+    assert!(ran.stderr.contains("`git fetch --unshallow` brings the rest"), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
+fn what_a_shallow_clone_did_not_see_is_seen_once_it_is_there() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.env.pleach(&["skip", "T001"]).expect(0);
+    // More than it takes to have what was read kept.
+    for _ in 0..110 {
+        garden.env.git(&["commit", "--quiet", "--allow-empty", "-m", "Go on"]);
+    }
+    let at = clone(&garden, "105");
+    let ran = garden.env.pleach(&["-C", &at, "status"]).expect(0);
+    assert!(ran.stdout.contains("0 of 2 tasks done"), "{ran}");
+    garden.env.git(&["-C", &at, "fetch", "--quiet", "--unshallow"]);
+    let ran = garden.env.pleach(&["-C", &at, "status"]).expect(0);
+    assert!(ran.stdout.contains("1 of 2 tasks done"), "{ran}");
+}
+
 #[test]
 fn a_tree_whose_name_no_commit_can_hold_is_refused() {
     let garden = Garden::new(&Tree::of(&["T001"]));

@@ -59,7 +59,7 @@ impl Marking<'_> {
     /// What would be written; none when the task is as it is wanted already.
     pub fn prepare(&self, task: &TaskId, mark: Mark) -> Result<Option<Message>, Error> {
         let node = self.node(task)?;
-        Ok(self.message(node, mark, &self.reader().read(self.path)?))
+        Ok(self.message(node, mark, &self.reader().read_whole(self.path)?))
     }
 
     /// Puts it on the target; none when there was nothing to do. The target is taken meanwhile, or this says who has it.
@@ -70,7 +70,7 @@ impl Marking<'_> {
         let mut reader = self.reader();
         loop {
             let tip = target_tip(self.repo, self.target)?;
-            let progress = reader.read(self.path)?;
+            let progress = reader.read_whole(self.path)?;
             let Some(message) = self.message(node, mark, &progress) else { return Ok(None) };
             let mut writer = self.repo.writer();
             // Steps before the start of a run do not count in it.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::step_cache;
-use super::step_scan::{Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
+use super::step_scan::{Cut, Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
 use crate::git::{self, Parent, Passed, Repo};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{Chain, OpenBranch, Place, Progress, fold, print, taken};
@@ -30,6 +30,12 @@ pub enum Error {
     /// The base branch is not there.
     #[error("there is no base branch `{0}`; name one with `--base-branch` or `tree.base_branch` in pleach.yaml")]
     NoBase(BranchName),
+    /// Nobody knows what was done.
+    #[error(
+        "this is a shallow clone, and what was done on `{0}` may lie beyond where its history is cut off; \
+         `git fetch --unshallow` brings the rest"
+    )]
+    CutOff(BranchName),
 }
 
 /// Reads the state of trees on a target. Held, it reads only what is new since it last looked.
@@ -44,8 +50,8 @@ pub struct Reader {
     uncached: usize,
 }
 
-/// What has become of the tree at `tree` on `target`. `prefix` is what pleach's branches begin with, `base` the branch
-/// the target was begun on, which only matters for steps of the older form.
+/// What has become of the tree at `tree` on `target`, as [`Reader::read_whole`] tells it. `prefix` is what pleach's
+/// branches begin with, `base` the branch the target was begun on, which only matters for steps of the older form.
 pub fn read(
     repo: &Repo,
     target: &BranchName,
@@ -53,7 +59,7 @@ pub fn read(
     prefix: &str,
     base: Option<&BranchName>,
 ) -> Result<Progress, Error> {
-    Reader::new(repo, target, prefix, base).read(tree)
+    Reader::new(repo, target, prefix, base).read_whole(tree)
 }
 
 /// Where the base branch somebody has named stands.
@@ -95,12 +101,21 @@ impl Reader {
         Ok(trees)
     }
 
+    /// What has become of a tree by now; an error where the history is cut off, because what is missing would be done
+    /// once more.
+    pub fn read_whole(&mut self, tree: &str) -> Result<Progress, Error> {
+        let progress = self.read(tree)?;
+        if progress.cut_off { Err(Error::CutOff(self.target.clone())) } else { Ok(progress) }
+    }
+
     /// What has become of a tree by now.
     pub fn read(&mut self, tree: &str) -> Result<Progress, Error> {
         let scan = self.look()?;
         let chains = self.chains(&scan)?;
         let mut progress = fold(&scan.steps, &chains, tree);
         progress.taken = taken(&scan.steps, &chains, tree);
+        let start = progress.run_start.as_ref().map(|start| start.commit);
+        progress.cut_off = scan.cut.as_ref().is_some_and(|cut| !start.is_some_and(|start| cut.whole.contains(&start)));
         self.scan = Some(scan);
         Ok(progress)
     }
@@ -117,7 +132,7 @@ impl Reader {
             Some(scan) => scan,
             None => self.begin(tip)?,
         };
-        if self.uncached >= WORTH_CACHING {
+        if self.uncached >= WORTH_CACHING && scan.cut.is_none() {
             step_cache::save(self.repo.common_dir(), &self.target, &scan);
             self.uncached = 0;
         }
@@ -139,11 +154,16 @@ impl Reader {
         }
         self.uncached = commits.len();
         let steps = gathered.steps.into_iter().map(|(_, seen)| seen).collect();
-        Ok(Scan { tip, steps, runs: gathered.runs, scope })
+        let cut = Cut::of(&commits, &gathered.runs);
+        Ok(Scan { tip, steps, runs: gathered.runs, scope, cut })
     }
 
     /// Reads what came since `scan`; none when the target did not simply go on from there.
     fn go_on(&mut self, mut scan: Scan, tip: CommitId) -> Result<Option<Scan>, Error> {
+        if scan.cut.is_some() {
+            // More of it may be there by now.
+            return Ok(None);
+        }
         let mut older_form = scan.scope != Scope::Unneeded;
         if tip != scan.tip {
             // What is cached may name a commit that is gone.

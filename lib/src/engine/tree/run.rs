@@ -413,7 +413,11 @@ impl Parked {
     /// Goes on with a tree.
     pub fn go_on(mut self, plan: &TreePlan) -> Result<TreeRun<'_>, Error> {
         let seen = target_tip(&self.repo, &plan.target)?;
-        let progress = self.reader.read(&plan.path)?;
+        // What was done before does not count in a run that begins again.
+        let progress = match plan.fresh {
+            true => self.reader.read(&plan.path)?,
+            false => self.reader.read_whole(&plan.path)?,
+        };
         let limits = Limits { only: self.chosen.clone(), ..plan.limits.clone() };
         let schedule = Schedule::new(&plan.tree, &progress, limits);
         Ok(TreeRun {

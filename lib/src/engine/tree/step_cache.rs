@@ -14,7 +14,7 @@ use crate::progress::{Found, Place, Seen, print};
 use crate::step::{Counts, Step, StepKind, TestFacts};
 
 /// Changes whenever the layout does, or what is taken from commits.
-const VERSION: &[u8] = b"pleach steps 1\n";
+const VERSION: &[u8] = b"pleach steps 2\n";
 
 /// What is known of a target from before; none if there is no use in it.
 pub fn load(common_dir: &Path, target: &BranchName) -> Option<Scan> {
@@ -214,7 +214,7 @@ impl<'a> Source<'a> {
                 found: Arc::new(self.found()?),
             });
         }
-        Some(Scan { tip, steps, runs, scope })
+        Some(Scan { tip, steps, runs, scope, cut: None })
     }
 
     fn found(&mut self) -> Option<Found> {
@@ -298,7 +298,7 @@ mod tests {
             seen(4, Step::new(task(), StepKind::Custom("lint".parse().unwrap()), false), &[]),
             seen(200, Step::new(task(), StepKind::Reset, true), &[1, 9]),
         ];
-        Scan { tip: commit(9), steps, runs: Arc::new([commit(1)].into()), scope: Scope::After(commit(5)) }
+        Scan { tip: commit(9), steps, runs: Arc::new([commit(1)].into()), scope: Scope::After(commit(5)), cut: None }
     }
 
     #[test]

@@ -26,6 +26,28 @@ pub struct Scan {
     pub runs: Runs,
     /// Where steps of the older form begin to count.
     pub scope: Scope,
+    /// Where the history is cut off, if it is.
+    pub cut: Option<Cut>,
+}
+
+/// A history that a shallow clone has cut off.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cut {
+    /// The starts of runs that have every place where it is cut off below them: all that came since is there.
+    pub whole: BTreeSet<CommitId>,
+}
+
+impl Cut {
+    /// Where a history is cut off; none when it is whole. A start that has one such place beside it tells nothing: what
+    /// a merge brought in may have come after it, and be missing.
+    pub fn of(commits: &[Passed], runs: &Runs) -> Option<Self> {
+        commits.iter().find(|commit| commit.cut_off)?;
+        let is_below = |start: CommitId| {
+            let below = below(commits, start);
+            commits.iter().zip(below).all(|(commit, below)| below || !commit.cut_off)
+        };
+        Some(Self { whole: runs.iter().copied().filter(|start| is_below(*start)).collect() })
+    }
 }
 
 /// Where in a history steps of the older form count.
@@ -129,9 +151,17 @@ fn read(kept: &Kept, on: &Place, target: &str) -> Option<(Step, String, bool)> {
 
 /// Lets steps of the older form count only where the base branch's history does not reach: above `base`.
 pub fn limit(commits: &[Passed], steps: &mut [(usize, Seen)], base: CommitId) {
+    let below = below(commits, base);
+    for (place, seen) in steps {
+        seen.in_scope = !(seen.is_older_form && below[*place]);
+    }
+}
+
+/// Which commits another has in its history, itself included.
+fn below(commits: &[Passed], top: CommitId) -> Vec<bool> {
     let mut below = vec![false; commits.len()];
     for (place, commit) in commits.iter().enumerate().rev() {
-        below[place] |= commit.id == base;
+        below[place] |= commit.id == top;
         if below[place] {
             for parent in &commit.parents {
                 if let Parent::Passed(parent) = parent {
@@ -140,7 +170,5 @@ pub fn limit(commits: &[Passed], steps: &mut [(usize, Seen)], base: CommitId) {
             }
         }
     }
-    for (place, seen) in steps {
-        seen.in_scope = !(seen.is_older_form && below[*place]);
-    }
+    below
 }
