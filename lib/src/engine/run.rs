@@ -272,7 +272,8 @@ impl Session {
     /// The variables of the pipeline, for commands: their shell expands `$goal`, so that no text becomes a command.
     fn variables(&self) -> Vec<(String, String)> {
         let goal = std::iter::once(("goal".to_owned(), self.started.goal.clone()));
-        goal.chain(self.started.inputs.clone()).collect()
+        let inputs = goal.chain(self.started.inputs.clone());
+        inputs.map(|(name, value)| (name, for_environment(&value))).collect()
     }
 
     /// Whether the repository has files the user works on.
@@ -289,4 +290,14 @@ impl Session {
     pub fn working_copy(&self) -> Option<&WorkingCopy> {
         self.copy.as_ref()
     }
+}
+
+/// How long a variable of the environment may be: systems refuse to start a program that has one of 128 KiB.
+const LONGEST_VARIABLE: usize = 100_000;
+
+/// A text as a variable of the environment can hold it: its beginning, and U+FFFD for NUL.
+fn for_environment(text: &str) -> String {
+    let mut text = text.replace('\0', "\u{fffd}");
+    text.truncate(text.floor_char_boundary(LONGEST_VARIABLE));
+    text
 }

@@ -61,3 +61,16 @@ fn a_refused_key_stops_the_run_where_it_is() {
         assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
     }
 }
+
+#[test]
+fn a_description_too_long_for_a_variable_is_cut_there_and_nowhere_else() {
+    let long = "leaf ".repeat(40_000);
+    let tree = Tree::of(&["T001", "T002"])
+        .with("T001", "description", long.clone().into())
+        .tests("T001", &["unit: printf %s \"$task_description\" > \"$HOME/long\""])
+        .with("T002", "description", "a\0b".into());
+    let garden = Garden::new(&tree);
+    garden.gardener(&[]).expect(0);
+    assert!(garden.asked("T001", "implement", 1).contains(long.trim_end()));
+    assert_eq!(garden.env.read("home/long"), long[..100_000]);
+}

@@ -80,3 +80,17 @@ fn an_answer_no_gate_of_a_task_asks_for_is_refused() {
     garden.gardener(&["--pipeline", "asks.dot", "--answer", "gate=Yes"]).expect(0);
     assert_eq!(garden.times_asked("T001", "implement"), 1);
 }
+
+#[test]
+fn what_a_task_is_told_after_its_tree_was_edited_its_commands_are_told_too() {
+    let garden = asking(&["T001"]);
+    let saves = ASKS.replace("\"true\"", "\"printf %s \\\"$task_name: $task_description\\\" > \\\"$HOME/saw\\\"\"");
+    garden.commit("asks.dot", &saves);
+    garden.gardener(&["--pipeline", "asks.dot"]).expect(4);
+    let tree = Tree::of(&["T001"]).with("T001", "name", json!("Prune")).with("T001", "description", json!("Cut it."));
+    garden.plant(&tree);
+    garden.gardener(&["--pipeline", "asks.dot", "--answer", "gate=Yes"]).expect(0);
+    assert_eq!(garden.env.read("home/saw"), "Prune: Cut it.");
+    let lint = garden.newest("main", "T001 lint-pass");
+    assert!(lint.subject.contains("\"Prune\""), "{}", lint.subject);
+}

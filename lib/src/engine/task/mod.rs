@@ -6,6 +6,7 @@
 mod asked;
 mod step;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use jiff::Timestamp;
 
 use super::assignment::Work;
 use super::locks::Locks;
-use super::resume::{Found, read};
+use super::resume::{Found, read, recorded_pipeline};
 use super::worker::Stopped;
 use super::{Engine, Error, Observer, Session, StartRequest};
 use crate::clock;
@@ -56,6 +57,14 @@ impl TaskJob {
     /// Whether a file is a log or a report of a task, and not its work.
     pub fn is_own(&self, path: &RepoPath) -> bool {
         report::is_own(path, &self.logs, &self.reports)
+    }
+
+    /// What its pipeline is told of the task.
+    pub fn inputs(&self) -> BTreeMap<String, String> {
+        let TaskNode { id, name, description, .. } = &self.task;
+        [("task_id", id.as_str()), ("task_name", name), ("task_description", description)]
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .into()
     }
 }
 
@@ -174,7 +183,13 @@ impl Session {
     ) -> Result<(Self, Option<String>), Error> {
         let mut session = tokio::task::block_in_place(|| {
             let locks = Locks::beside(&repo, id, seat.lock.clone())?;
-            let found: Found = read(&repo, id)?;
+            let mut found: Found = read(&repo, id)?;
+            // The tree may have been edited since: what its task is told now, its commands are told too.
+            let started = &mut found.history.started;
+            started.inputs.extend(job.inputs());
+            started.task.iter_mut().for_each(|task| task.name.clone_from(&job.task.name));
+            found.pipeline = recorded_pipeline(started)?;
+            started.goal.clone_from(&found.pipeline.goal);
             Self::open(engine, repo, locks, found)
         })?;
         session.job = Some(job);

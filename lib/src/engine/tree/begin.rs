@@ -131,10 +131,7 @@ impl TreeRun<'_> {
             (Some(name), true) => self.plan.pipelines.get(name).unwrap_or(&self.plan.pipeline).clone(),
             (None, true) => self.plan.pipeline.clone(),
         };
-        let inputs: BTreeMap<String, String> =
-            [("task_id", task.id.as_str()), ("task_name", &task.name), ("task_description", &task.description)]
-                .map(|(key, value)| (key.to_owned(), value.to_owned()))
-                .into();
+        let inputs = job.inputs();
         let pipeline = load(&used, &inputs, &task.id)?;
         let start = start_after(&pipeline, beginning.after.as_ref()).ok_or_else(|| Error::Pipeline {
             path: used.path.clone(),
