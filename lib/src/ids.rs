@@ -145,8 +145,9 @@ text_id!(
 
 text_id!(
     /// A task or a phase of a task tree.
-    TaskId, "task id", "letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end",
-    |text| text.starts_with(|c: char| c.is_ascii_alphanumeric())
+    TaskId, "task id", "at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end",
+    // Branches, logs and reports are named after it, and no file may have a name of more than 255 bytes.
+    |text| text.len() <= 128 && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
         && !text.contains("..") && !text.ends_with('.') && !text.ends_with(".lock")
 );
@@ -388,6 +389,12 @@ mod tests {
         for bad in ["main", "main.", "main.0", "main.07", ".1", "main.x", "main.-1", "main.+1"] {
             assert!(bad.parse::<TurnId>().is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn files_can_be_named_after_tasks() {
+        assert!(TaskId::new("a".repeat(128)).is_ok());
+        assert!(TaskId::new("a".repeat(129)).is_err());
     }
 
     #[test]

@@ -276,13 +276,16 @@ fn from_file(name: &Path, path: &Path, config: &Config) -> Result<TaskPipeline, 
     let file = PipelineFile::read(name, path)?;
     let values = ["task_id", "task_name", "task_description"].map(|key| (key.to_owned(), String::new())).into();
     let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(values), &known(config));
-    if let Some(pipeline) = &pipeline {
-        found.extend(lint::unsupported(pipeline));
-        found.extend(lint::task_pipeline(pipeline));
-    }
-    if let Some(error) = found.iter().find(|found| found.is_error()) {
+    found.extend(pipeline.iter().flat_map(lint::unsupported));
+    // For anything but tasks it may be a good one.
+    let for_tasks = pipeline.iter().flat_map(lint::task_pipeline).map(|found| (found, false));
+    let error = found.into_iter().map(|found| (found, true)).chain(for_tasks).find(|(found, _)| found.is_error());
+    if let Some((error, is_validated)) = error {
         let message = format!("the pipeline `{}` cannot be used for tasks: {}", name.display(), error.message);
-        return Err(Failure::new(Exit::Usage, message).hint(format!("`pleach validate {}` shows more", name.display())));
+        return Err(Failure::new(Exit::Usage, message).hint(match is_validated {
+            true => format!("`pleach validate {}` shows more", name.display()),
+            false => "a task is one pass: no circle, at least one node with `step=`, and each step once".to_owned(),
+        }));
     }
     with_steps(config, file.source, file.name, file.files)
 }

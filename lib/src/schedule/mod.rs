@@ -145,6 +145,11 @@ impl fmt::Display for Why {
 
 impl fmt::Display for Blocked {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let [wait] = &self.waits_for[..]
+            && wait.on == self.task
+        {
+            return write!(f, "{} is {}", self.task, wait.why);
+        }
         write!(f, "{} waits for ", self.task)?;
         for (index, wait) in self.waits_for.iter().enumerate() {
             let between = if index == 0 { "" } else { ", " };

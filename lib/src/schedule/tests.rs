@@ -387,9 +387,9 @@ fn a_chosen_task_is_worked_alone_and_says_what_it_waits_for() {
     let tree = tree(&lines, Some(&["A", "B", "C"]));
     let mut world = World::default();
     assert_eq!(stalled(world.next(&tree, &only("C"))), ["C waits for B (not done)"]);
-    assert_eq!(stalled(world.next(&tree, &only("X"))), ["X waits for X (left out of execution_order)"]);
-    assert_eq!(stalled(world.next(&tree, &only("p"))), ["p waits for p (no task of this tree)"]);
-    assert_eq!(stalled(world.next(&tree, &only("nope"))), ["nope waits for nope (no task of this tree)"]);
+    assert_eq!(stalled(world.next(&tree, &only("X"))), ["X is left out of execution_order"]);
+    assert_eq!(stalled(world.next(&tree, &only("p"))), ["p is no task of this tree"]);
+    assert_eq!(stalled(world.next(&tree, &only("nope"))), ["nope is no task of this tree"]);
     world.complete(&tree, "A");
     assert_eq!(world.next(&tree, &only("A")), Next::Done);
     assert_eq!(world.next(&tree, &only("B")), work("B", 1, 0));

@@ -63,6 +63,7 @@ fn a_pipeline_that_goes_in_circles_is_refused() {
     garden.commit("round.dot", &LINT.replace("test -> done", "test -> implement\n    test -> done"));
     let ran = garden.gardener(&["--pipeline", "round.dot"]).expect(2);
     assert!(ran.stderr.contains("round.dot") && !ran.stderr.contains("back to `done`"), "{ran}");
+    assert!(ran.stderr.contains("hint: a task is one pass: no circle"), "nothing else is wrong with it: {ran}");
     assert_eq!(garden.told("main"), [""; 0]);
     for jump in [
         LINT.replace("step=lint,", "step=lint, retry_target=implement,"),
