@@ -23,6 +23,22 @@ const DIVIDER: &str = "---";
 /// What git takes for the end of a message when a comment line holds nothing else.
 const SCISSORS: &str = "------------------------ >8 ------------------------";
 
+/// How the line begins that `git cherry-pick -x` puts among the trailers.
+const COPIED: &str = "(cherry picked from commit ";
+
+/// A message without what `git cherry-pick -x` has added to it.
+pub fn before_copied(message: &[u8]) -> &[u8] {
+    let mut before = message;
+    loop {
+        let text = before.trim_ascii_end();
+        let last = text.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
+        if !text[last..].starts_with(COPIED.as_bytes()) {
+            return before;
+        }
+        before = &before[..last];
+    }
+}
+
 impl Message {
     /// The message git is given. Subject and trailers are put on one line each; in the body, line ends become `\n`
     /// and NUL, which no commit can hold, becomes U+FFFD. A message without trailers whose body ends in what looks like
@@ -107,7 +123,7 @@ fn undecorated(line: &str) -> &str {
     if ends_message(line) { line.strip_prefix(' ').unwrap_or(line) } else { line }
 }
 
-/// The trailers of a paragraph in which every line is one, or goes on with one.
+/// The trailers of a paragraph in which every line is one, goes on with one, or says where git copied the commit from.
 fn read_block(lines: &[&str]) -> Option<Vec<(String, String)>> {
     let mut trailers: Vec<(String, String)> = Vec::new();
     for line in lines {
@@ -115,6 +131,9 @@ fn read_block(lines: &[&str]) -> Option<Vec<(String, String)>> {
             let (_, value) = trailers.last_mut()?;
             value.push(' ');
             value.push_str(line.trim_ascii());
+            continue;
+        }
+        if line.starts_with(COPIED) {
             continue;
         }
         let (key, value) = line.split_once(':')?;

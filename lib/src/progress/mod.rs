@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
 use crate::step::{Feedback, Step, StepKind, shown_name, text};
+use crate::trailer::before_copied;
 
 pub use fold::{Chain, fold};
 pub use taken::{Stands, Taken, taken};
@@ -59,9 +60,10 @@ pub struct Seen {
     pub in_scope: bool,
 }
 
-/// Tells steps apart, and copies of one step not: message and author date are all that counts. Eight bytes at a time,
-/// because messages hold output.
+/// Tells steps apart, and copies of one step not: message and author date are all that counts, and not what git says of
+/// where it copied them from. Eight bytes at a time, because messages hold output.
 pub fn print(message: &[u8], seconds: i64, offset: i32) -> u64 {
+    let message = before_copied(message);
     let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
     let (words, rest) = message.as_chunks::<8>();
     let hash = words.iter().fold(message.len() as u64, |hash, word| mix(hash, u64::from_le_bytes(*word)));

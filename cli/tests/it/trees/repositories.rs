@@ -317,3 +317,23 @@ fn a_tree_in_a_submodule_is_one_that_is_not_committed_here() {
     assert!(done.trailer("Arborist-Report").is_some_and(|path| path.starts_with("spec/reports/")), "{done:?}");
     assert_eq!(done.trailer("Pleach-Tree"), Some("sub/task-tree.json"));
 }
+
+#[test]
+fn steps_that_were_copied_with_a_note_of_where_from_are_read_and_count_once() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let before = garden.env.git(&["rev-parse", "main"]);
+    garden.garden(&[]).expect(0);
+    let worked = garden.env.git(&["rev-parse", "main"]);
+    garden.env.git(&["reset", "--quiet", "--hard", &before]);
+    garden.commit("mine", "by the user\n");
+    garden.env.git(&["cherry-pick", "-x", "--allow-empty", &format!("{before}..{worked}")]);
+    garden.env.git(&["branch", "--quiet", "-D", "pleach/tasks/main/T001"]);
+    let seen = |env: &crate::support::TestEnv| env.pleach(&["inspect", "T001"]).expect(0).stdout;
+    let once = seen(&garden.env);
+    assert!(once.contains("complete") && once.contains("attempts     1, 1 of this budget"), "{once}");
+    garden.env.git(&["merge", "--quiet", "-s", "ours", "-m", "Both", &worked]);
+    let both = seen(&garden.env);
+    assert!(both.contains("attempts     1, 1 of this budget"), "{both}");
+    garden.env.pleach(&["-y", "gardener"]).expect(0);
+    assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T002", "implement")), (1, 1));
+}
