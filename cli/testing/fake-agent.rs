@@ -37,6 +37,10 @@
 //!                      the request. A call that is refused ends the agent with 1
 //! leave LANGUAGE TEXT [JSON]
 //!                      the same, and hangs up with the last word of a streamed answer, whatever comes after it
+//! abandon LANGUAGE COUNT MILLISECONDS
+//!                      makes as many calls for a whole answer, one after the other, and hangs up on each after a while
+//! burst LANGUAGE COUNT [JSON]
+//!                      makes as many calls at once and waits for their answers; JSON is laid over the requests
 //! swamp LANGUAGE COUNT MEGABYTES
 //!                      begins as many calls of that length, sends all but the last bytes of each, as far as they are
 //!                      taken, and leaves them open
@@ -129,7 +133,8 @@ fn arity(name: &str) -> Option<std::ops::RangeInclusive<usize>> {
         }
         "converse" => 1..=2,
         "say" | "leave" => 2..=3,
-        "swamp" => 3..=3,
+        "abandon" | "swamp" => 3..=3,
+        "burst" => 2..=3,
         "ignore-term" | "hang" | "crash" => 0..=0,
         "git" => 1..=usize::MAX,
         "if" => 2..=3,
@@ -241,6 +246,17 @@ impl Agent {
                     let model = model::Model::of(language, None).map_err(failed)?;
                     let (count, megabytes) = (number(count).map_err(failed)?, number(megabytes).map_err(failed)?);
                     plain::swamp(&model, count, megabytes).map_err(failed)?;
+                }
+                ["abandon", language, count, milliseconds] => {
+                    let model = model::Model::of(language, None).map_err(failed)?;
+                    let patience = Duration::from_millis(number(milliseconds).map_err(failed)?);
+                    plain::abandon(&model, number(count).map_err(failed)?, patience).map_err(failed)?;
+                }
+                ["burst", language, count, ref more @ ..] => {
+                    let model = model::Model::of(language, None).map_err(failed)?;
+                    let more = more.first().map_or(Ok(Value::Null), |more| serde_json::from_str(more));
+                    let more = more.map_err(|error| failed(error.to_string()))?;
+                    plain::burst(&model, number(count).map_err(failed)?, &more).map_err(refused)?;
                 }
                 ["exit", code] => return Err(Stop::Exit(number(code).map_err(failed)?)),
                 ["begin", language, task] => {

@@ -6,6 +6,7 @@ mod gateway;
 mod page;
 mod planner;
 mod programs;
+mod side_by_side;
 mod trees;
 mod unheld;
 

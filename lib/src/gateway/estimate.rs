@@ -1,5 +1,5 @@
-//! What a call took where nobody says: a limit holds also what a provider leaves uncounted, and what a client does not
-//! wait to hear counted.
+//! What a call may take before anybody knows, and what it took where nobody says: a limit holds also calls on their way, and
+//! what a provider leaves uncounted.
 
 use serde_json::Value;
 
@@ -9,6 +9,20 @@ use crate::event::Usage;
 /// How many bytes count as a token.
 const BYTES: u64 = 4;
 
+/// How many tokens an answer may have whose request sets it no bounds: about what models say at most.
+const UNBOUNDED: u64 = 32_000;
+
+/// How many tokens an answer may have. Where the request does not say, it is as many as models usually can, and no fewer
+/// than one has said before.
+pub(super) fn bound(said: Option<u32>, longest: u64) -> u64 {
+    said.map_or_else(|| UNBOUNDED.max(longest), u64::from)
+}
+
+/// How many tokens so many bytes are.
+pub(super) fn tokens(bytes: u64) -> u64 {
+    bytes.div_ceil(BYTES)
+}
+
 /// The length of a call that went to a provider.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Length {
@@ -16,6 +30,9 @@ pub(super) struct Length {
     pub sent: u64,
     /// What was received, in bytes, where that is made of tokens.
     pub received: u64,
+    /// How many tokens an answer in one piece may have: until it is there nobody knows how far it has come, and a
+    /// provider does not stop for a caller who goes.
+    pub unseen: u64,
 }
 
 /// What a call took, and whether that had to be estimated. What the provider counted stands; an answer that broke off was
@@ -27,12 +44,15 @@ pub(super) fn taken(heard: &Heard, length: Option<Length>) -> (Usage, bool) {
         Heard::Cut(usage, _) => (*usage, true),
         Heard::Refused(..) => return (Usage::default(), false),
     };
-    let Some(Length { sent, received }) = length.filter(|_| is_cut || told.total() == 0) else { return (told, false) };
+    let Some(Length { sent, received, unseen }) = length.filter(|_| is_cut || told.total() == 0) else {
+        return (told, false);
+    };
     let mut usage = told;
     if told.total() == told.output {
-        usage.input = sent.div_ceil(BYTES);
+        usage.input = tokens(sent);
     }
-    usage.output = told.output.max(received.div_ceil(BYTES));
+    let said = tokens(received).max(if is_cut { unseen } else { 0 });
+    usage.output = told.output.max(said);
     (usage, usage != told)
 }
 
@@ -53,7 +73,7 @@ mod tests {
     use super::*;
     use crate::llm::{Message, Response, Stop};
 
-    const LENGTH: Option<Length> = Some(Length { sent: 4000, received: 41 });
+    const LENGTH: Option<Length> = Some(Length { sent: 4000, received: 41, unseen: 0 });
 
     fn whole(usage: Usage) -> Heard {
         let message = Message::assistant("Hello.");
@@ -74,7 +94,16 @@ mod tests {
         assert_eq!(taken(&cut(usage(7, 1)), LENGTH), (usage(7, 11), true), "the beginning was counted");
         assert_eq!(taken(&cut(usage(7, 20)), LENGTH), (usage(7, 20), false));
         assert_eq!(taken(&cut(usage(0, 0)), LENGTH), (usage(1000, 11), true));
+        let whole_or_nothing = Some(Length { unseen: 500, ..LENGTH.unwrap() });
+        assert_eq!(taken(&cut(usage(0, 0)), whole_or_nothing), (usage(1000, 500), true), "it may have said all that");
+        assert_eq!(taken(&whole(usage(0, 0)), whole_or_nothing), (usage(1000, 11), true), "all that came is all");
         assert_eq!(taken(&Heard::Refused(429, "no".into()), LENGTH), (usage(0, 0), false));
+    }
+
+    #[test]
+    fn an_answer_without_bounds_may_be_as_long_as_any() {
+        assert_eq!((bound(Some(99), 500), bound(None, 500)), (99, UNBOUNDED));
+        assert_eq!(bound(None, 50_000), 50_000, "a model that says more than others");
     }
 
     #[test]

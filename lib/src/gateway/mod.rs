@@ -41,7 +41,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
-use tokio::sync::watch::Sender as Counter;
+use tokio::sync::watch::{self as told, Sender as Counter};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -130,9 +130,10 @@ pub struct Arrival {
     pub before: Vec<Exchange>,
     /// How often this very request came, from 1.
     pub tries: u32,
-    /// What was spent in the conversations and is in no exchange told up to now: tools may still run, or the agent may
-    /// have gone on without a word about the answer.
-    pub pending: Spent,
+    /// The number of the call.
+    pub number: u64,
+    /// What the call may take.
+    pub at_most: Spent,
     /// What was spent beside the conversations since the last arrival: titles, calls that broke off.
     pub aside: Vec<SideCall>,
     /// What the user should know.
@@ -150,6 +151,20 @@ pub enum Gate {
     Answer(Box<Response>),
     /// It is refused, in these words.
     Refuse(String),
+}
+
+/// What was spent that nobody was told of yet, and what may still be.
+#[derive(Debug)]
+pub struct Owed {
+    /// What was spent in the conversations and is in no exchange told up to now: tools may still run, or the agent may
+    /// have gone on without a word about the answer.
+    pub pending: Spent,
+    /// What the calls that were let through may still take; none when there are no such calls.
+    pub reserved: Option<Spent>,
+    /// What was spent beside the conversations.
+    pub aside: Vec<SideCall>,
+    /// What the user should know.
+    pub warnings: Vec<String>,
 }
 
 /// What was not told when the gateway was closed.
@@ -170,7 +185,7 @@ pub struct Gateway {
     shared: Arc<Shared>,
     accepting: JoinHandle<()>,
     /// Said when everybody is to be hung up on.
-    closing: Option<oneshot::Sender<()>>,
+    closing: Option<told::Sender<()>>,
 }
 
 /// What all connections share.
@@ -185,6 +200,8 @@ struct Shared {
     room: Room,
     /// How many calls are on their way.
     flights: Counter<usize>,
+    /// Closed when everybody is to be hung up on.
+    closing: told::Receiver<()>,
     /// Why nothing is let through any more.
     closed: Mutex<Option<String>>,
 }
@@ -209,6 +226,7 @@ impl Gateway {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let port = listener.local_addr()?.port();
         let (arrivals, receiver) = mpsc::unbounded_channel();
+        let (closing, closed) = told::channel(());
         let shared = Arc::new(Shared {
             secret: secret()?,
             upstream,
@@ -217,9 +235,9 @@ impl Gateway {
             talks: Mutex::default(),
             room: Room::default(),
             flights: Counter::new(0),
+            closing: closed.clone(),
             closed: Mutex::default(),
         });
-        let (closing, closed) = oneshot::channel();
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), closed));
         Ok((Self { port, shared, accepting, closing: Some(closing) }, receiver))
     }
@@ -256,6 +274,28 @@ impl Gateway {
         closed.get_or_insert_with(|| reason.to_owned());
     }
 
+    /// What nobody was told of up to now. What is aside is told with this.
+    pub fn owed(&self) -> Owed {
+        let mut talks = self.shared.talks();
+        let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
+        Owed { pending: talks.pending(), reserved: talks.reserved(), aside, warnings }
+    }
+
+    /// Sets aside what a call may take that is about to be let through, until it is known what it took.
+    pub fn reserve(&self, arrival: &Arrival) {
+        self.shared.talks().reserve(arrival.number, arrival.at_most);
+    }
+
+    /// Whether every call that was let through waits for the agent to read its answer.
+    pub fn is_unread(&self) -> bool {
+        self.shared.talks().is_unread()
+    }
+
+    /// Tells whenever a call has come or gone.
+    pub fn flights(&self) -> told::Receiver<usize> {
+        self.shared.flights.subscribe()
+    }
+
     /// Waits until no call is on its way: what each has cost is known then.
     pub async fn quiet(&self) {
         // The sender lives as long as the gateway.
@@ -268,6 +308,8 @@ impl Gateway {
         drop(self.closing.take());
         // It ends when all connections have, and with them every call on its way.
         let _ = (&mut self.accepting).await;
+        // Calls whose clients had gone end as well.
+        self.quiet().await;
         self.settle()
     }
 
@@ -303,12 +345,12 @@ fn secret() -> io::Result<String> {
 }
 
 /// Takes in connections until `closed` is dropped, and ends when all of them have ended.
-async fn accept(listener: TcpListener, shared: Arc<Shared>, mut closed: oneshot::Receiver<()>) {
+async fn accept(listener: TcpListener, shared: Arc<Shared>, mut closed: told::Receiver<()>) {
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             biased;
-            _ = &mut closed => break,
+            _ = closed.changed() => break,
             accepted = listener.accept() => accepted,
         };
         let Ok((stream, _)) = accepted else {

@@ -1,9 +1,14 @@
 //! An answer on its way from the provider to the client: each piece goes on as it comes, and is listened to in passing.
 
+use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
+use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
 use super::talk::ASIDE;
@@ -12,12 +17,20 @@ use super::{Shared, Spent};
 use crate::event::Usage;
 use crate::llm::{Answer, HttpError, Response};
 
+/// How long an answer is listened to whose client has gone: what it costs is told at its end.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// How long the count is waited for once everything else is said.
+const AFTERTHOUGHT: Duration = Duration::from_secs(2);
+
 /// A call on its way. Whatever becomes of it, its conversation hears of it: at the latest when this is dropped.
 #[derive(Debug)]
 pub(super) struct Flight {
     shared: Arc<Shared>,
     /// What its conversation knows it by; none for calls beside the conversations.
     number: Option<u64>,
+    /// What it is known by while it is on its way; none for what costs nothing.
+    call: Option<Underway>,
     /// The model that was asked.
     model: String,
     /// What was counted when the answer was whole.
@@ -27,15 +40,46 @@ pub(super) struct Flight {
     over: bool,
 }
 
+/// A call that may cost something.
+#[derive(Debug)]
+pub(super) struct Underway {
+    /// Its number.
+    pub number: u64,
+    /// How many tokens its answer may have.
+    pub bound: u64,
+    /// Where it says whether its client is to take the next piece of the answer.
+    pub is_unread: Arc<AtomicBool>,
+}
+
 impl Flight {
-    pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, model: String) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, call: Option<Underway>, model: String) -> Self {
         shared.flights.send_modify(|flights| *flights += 1);
-        Self { shared, number, model, told: None, length: None, over: false }
+        Self { shared, number, call, model, told: None, length: None, over: false }
     }
 
-    /// The call goes to a provider, with a request of so many bytes.
-    pub(super) fn sends(&mut self, bytes: usize) {
-        self.length = Some(Length { sent: bytes as u64, received: 0 });
+    /// The call goes to a provider, with a request of so many bytes. `is_whole` says that its answer comes in one piece.
+    pub(super) fn sends(&mut self, bytes: usize, is_whole: bool) {
+        let unseen = self.call.as_ref().filter(|_| is_whole).map_or(0, |call| call.bound);
+        self.length = Some(Length { sent: bytes as u64, received: 0, unseen });
+    }
+
+    /// Until everybody is hung up on.
+    pub(super) fn closing(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut closing = self.shared.closing.clone();
+        // Nothing is ever said there.
+        async move { while closing.changed().await.is_ok() {} }
+    }
+
+    /// Whether it is for the client to read on.
+    fn set_unread(&self, is_unread: bool) {
+        if let Some(call) = &self.call {
+            call.is_unread.store(is_unread, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the provider has said what it took.
+    fn is_counted(&self) -> bool {
+        self.told.is_some_and(|told| told.usage.total() > 0)
     }
 
     /// So many bytes of words have come back.
@@ -50,13 +94,20 @@ impl Flight {
     fn answered(&mut self, response: Response) {
         let Some(number) = self.number else { return };
         let spent = self.spent(&response);
-        match self.told.replace(spent) {
-            None => self.shared.talks().answered(number, response, spent),
-            Some(before) if before == spent => {}
-            Some(before) => {
-                let heard = Heard::Whole(Box::new(response));
-                self.shared.talks().landed(number, heard, spent, Some(before));
-            }
+        let before = self.told.replace(spent);
+        if before == Some(spent) {
+            return;
+        }
+        let mut talks = self.shared.talks();
+        match before {
+            None => talks.answered(number, response, spent),
+            Some(_) => talks.landed(number, Heard::Whole(Box::new(response)), spent, before),
+        }
+        if self.is_counted() {
+            self.call.iter().for_each(|call| talks.release(call.number));
+            drop(talks);
+            // Somebody may wait for this.
+            self.shared.flights.send_modify(|_| {});
         }
     }
 
@@ -75,9 +126,11 @@ impl Flight {
             _ => Spent { estimated, ..self.shared.spent(&model, usage) },
         };
         let mut talks = self.shared.talks();
-        if estimated {
-            talks.estimated(&model);
+        match estimated {
+            true => talks.estimated(&model),
+            false => talks.learn(usage),
         }
+        self.call.iter().for_each(|call| talks.release(call.number));
         match self.number {
             Some(number) => talks.landed(number, heard, spent, self.told),
             None => talks.spend(ASIDE, &model, spent),
@@ -98,9 +151,13 @@ impl Drop for Flight {
     }
 }
 
-/// An answer on its way.
+/// An answer on its way to its client. It is listened to also when the client has gone.
 #[derive(Debug)]
-pub(super) struct Relay {
+pub(super) struct Relay(Option<Listening>);
+
+/// An answer as it comes.
+#[derive(Debug)]
+struct Listening {
     answer: Answer,
     watcher: Option<Watcher>,
     flight: Flight,
@@ -108,12 +165,33 @@ pub(super) struct Relay {
 
 impl Relay {
     pub(super) fn new(answer: Answer, watcher: Watcher, flight: Flight) -> Self {
-        Self { answer, watcher: Some(watcher), flight }
+        Self(Some(Listening { answer, watcher: Some(watcher), flight }))
     }
 
     /// The next piece; none at the end.
     pub(super) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, HttpError>>> {
-        Poll::Ready(match ready!(self.answer.poll_chunk(context)) {
+        let Some(listening) = &mut self.0 else { return Poll::Ready(None) };
+        let polled = listening.poll(context);
+        listening.flight.set_unread(polled.is_ready());
+        polled
+    }
+}
+
+impl Drop for Relay {
+    /// A client that goes before the end has ordered the answer all the same.
+    fn drop(&mut self) {
+        let Some(mut listening) = self.0.take().filter(Listening::is_owed) else { return };
+        listening.flight.set_unread(false);
+        // Without a runtime everything ends, and what has come until then counts.
+        if let Ok(runtime) = Handle::try_current() {
+            runtime.spawn(async move { listening.hear_out().await });
+        }
+    }
+}
+
+impl Listening {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Bytes, HttpError>>> {
+        self.answer.poll_chunk(context).map(|piece| match piece {
             Ok(Some(piece)) => {
                 self.listen(&piece);
                 Some(Ok(piece))
@@ -139,6 +217,33 @@ impl Relay {
         }
     }
 
+    /// Whether it is still to be heard what the call took.
+    fn is_owed(&self) -> bool {
+        let Some(watcher) = self.watcher.as_ref().filter(|_| self.flight.length.is_some()) else { return false };
+        !(watcher.is_refusal() || watcher.is_done() && self.flight.is_counted())
+    }
+
+    /// Listens on to the end for nobody, to know what the call took.
+    async fn hear_out(&mut self) {
+        let closing = self.flight.closing();
+        tokio::pin!(closing);
+        let mut until = Instant::now() + PATIENCE;
+        while self.is_owed() {
+            if self.watcher.as_ref().is_some_and(Watcher::is_done) {
+                until = until.min(Instant::now() + AFTERTHOUGHT);
+            }
+            let piece = tokio::select! {
+                biased;
+                () = &mut closing => return,
+                () = sleep_until(until) => return,
+                piece = poll_fn(|context| self.poll(context)) => piece,
+            };
+            if !matches!(piece, Some(Ok(_))) {
+                return;
+            }
+        }
+    }
+
     fn finish(&mut self, ended: bool) {
         if let Some(watcher) = self.watcher.take() {
             self.flight.received(watcher.received());
@@ -147,8 +252,8 @@ impl Relay {
     }
 }
 
-impl Drop for Relay {
-    /// The client went before the end; what it has cost by then counts.
+impl Drop for Listening {
+    /// Nobody listens any more; what it has cost by then counts.
     fn drop(&mut self) {
         self.finish(false);
     }

@@ -13,14 +13,16 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::body::Reply;
+use super::estimate::{bound, tokens};
 use super::intake::{LONGEST, Place, Refusal};
 use super::path::{Aside, AsideKind, Call, Shape, Target, target};
-use super::relay::{Flight, Relay};
+use super::relay::{Flight, Relay, Underway};
 use super::scripted::{self, Scripted};
-use super::talk::{Arrived, Talks};
+use super::talk::{Arrived, Talks, named};
 use super::unpack::{Packing, unpack};
 use super::watch::{Heard, Watcher};
 use super::{Arrival, Gate, Shared, Upstream, refusal};
+use crate::event::Usage;
 use crate::llm::wire::Format;
 use crate::llm::{HttpError, PassError, Passed, Remote, Request, Response, passed_on};
 use crate::process::Cancel;
@@ -64,7 +66,7 @@ pub(super) async fn serve(shared: Arc<Shared>, request: HttpRequest<Incoming>) -
         Err(refusal) => return Ok(not_taken(format, &refusal)),
     };
     let length = body.len();
-    let asked = Asked { shared, parts, body, length, place };
+    let asked = Asked { shared, parts, body, length, bound: None, place };
     Ok(match target {
         Target::Aside(aside) => asked.aside(aside).await,
         Target::Call(call) => asked.call(call).await,
@@ -105,6 +107,8 @@ struct Asked {
     body: Bytes,
     /// How long the body is, unpacked where it could be.
     length: usize,
+    /// How many tokens its answer may have, if it says so.
+    bound: Option<u64>,
     /// Where it is held meanwhile.
     place: Place,
 }
@@ -121,16 +125,18 @@ enum Unfit {
 
 impl Asked {
     /// Something around model calls: it is passed on and takes part in nothing. What costs something is held as well.
-    async fn aside(self, aside: Aside) -> Answered {
+    async fn aside(mut self, aside: Aside) -> Answered {
         let Aside { mut format, path, kind } = aside;
+        // Its answer is no words, or a few.
+        self.bound = Some(0);
         let mut flight = match kind {
-            AsideKind::Count | AsideKind::Models => Flight::new(Arc::clone(&self.shared), None, String::new()),
+            AsideKind::Count | AsideKind::Models => Flight::new(Arc::clone(&self.shared), None, None, String::new()),
             AsideKind::Other => match self.arrive_beside(self.model()).opened(format, Shape::Whole).await {
                 ControlFlow::Continue(flight) => flight,
                 ControlFlow::Break(answered) => return answered,
             },
         };
-        let Self { shared, parts, body, length, place: _place } = self;
+        let Self { shared, parts, body, length, place, .. } = self;
         let remote = match &shared.upstream {
             Upstream::Script(_) => return json_reply(StatusCode::OK, &scripted::aside(format, kind, body.len())),
             Upstream::Remote(remote) => remote.clone(),
@@ -140,10 +146,10 @@ impl Asked {
             format = Format::Anthropic;
         }
         if kind == AsideKind::Other {
-            flight.sends(length);
+            flight.sends(length, true);
         }
         let call = Passed { method: parts.method, path, headers: parts.headers, body, format };
-        pass(&remote, call, flight, false).await
+        pass(remote, call, place, flight, false).await
     }
 
     /// The model the body names, if it can be read.
@@ -164,8 +170,9 @@ impl Asked {
                 let text = format!("a request of the agent could not be read and made no turn: {why}");
                 self.shared.talks().warn(text);
                 let held = self.arrive_beside(call.model.clone().unwrap_or_default());
-                return match held.opened(call.format, call.shape.unwrap_or(Shape::Whole)).await {
-                    ControlFlow::Continue(flight) => self.forward(call, flight).await,
+                let shape = call.shape.unwrap_or(Shape::Whole);
+                return match held.opened(call.format, shape).await {
+                    ControlFlow::Continue(flight) => self.forward(call, shape, flight).await,
                     ControlFlow::Break(answered) => answered,
                 };
             }
@@ -178,7 +185,7 @@ impl Asked {
             ControlFlow::Break(answered) => return answered,
         };
         match &self.shared.upstream {
-            Upstream::Remote(_) => self.forward(call, flight).await,
+            Upstream::Remote(_) => self.forward(call, shape, flight).await,
             Upstream::Script(script) => {
                 let said = scripted::call(script, &self.shared.facts, &request, call.format, tries).await;
                 scripted_reply(call.format, shape, said, flight)
@@ -221,11 +228,16 @@ impl Asked {
             self.body = json.to_string().into();
             self.parts.headers.remove(CONTENT_ENCODING);
         }
+        // Some are asked for several answers at once.
+        let count = [json.get("n"), json.pointer("/generationConfig/candidateCount")].into_iter().flatten();
+        let count = count.filter_map(Value::as_u64).max().unwrap_or(1).max(1);
         let decoded = call.format.decode_request(json);
         let mut request = decoded.map_err(|error| Unfit::Unread(error.to_string()))?;
         if let Some(model) = &call.model {
             request.model.clone_from(model);
         }
+        let each = bound(request.max_tokens, self.shared.talks().most().output);
+        self.bound = Some(each.saturating_mul(count));
         Ok((request, shape))
     }
 
@@ -264,20 +276,28 @@ impl Asked {
     fn hold(&self, mut talks: MutexGuard<'_, Talks>, request: &Arc<Request>, arrived: Option<Arrived>) -> Held {
         let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
         let (answer, gate) = oneshot::channel();
-        let (talk, number, before, tries) = match arrived {
+        let (talk, flight, before, tries) = match arrived {
             Some(Arrived { talk, flight, ended, tries }) => (Some(talk), Some(flight), ended, tries),
             None => (None, None, Vec::new(), 1),
         };
-        let pending = talks.pending();
         let request = Arc::clone(request);
-        let flight = Flight::new(Arc::clone(&self.shared), number, request.model.clone());
+        let number = flight.unwrap_or_else(|| talks.number());
+        let most = talks.most();
+        // What a provider keeps from before counts again, and is not sent again.
+        let kept = named(&request).map_or(0, |_| most.input);
+        let output = self.bound.unwrap_or_else(|| bound(None, most.output));
+        let usage = Usage { input: tokens(self.length as u64).max(kept), output, ..Usage::default() };
+        let call = Underway { number, bound: usage.output, is_unread: talks.hold(number) };
+        let flight = Flight::new(Arc::clone(&self.shared), flight, Some(call), request.model.clone());
+        let at_most = self.shared.spent(&request.model, usage);
         // The lock is held, so that they come in the order in which the conversations took them in.
-        let _ = self.shared.arrivals.send(Arrival { talk, request, before, tries, pending, aside, warnings, answer });
+        let arrival = Arrival { talk, request, before, tries, number, at_most, aside, warnings, answer };
+        let _ = self.shared.arrivals.send(arrival);
         drop(talks);
         Held { flight, gate, tries }
     }
 
-    async fn forward(self, call: Call, mut flight: Flight) -> Answered {
+    async fn forward(self, call: Call, shape: Shape, mut flight: Flight) -> Answered {
         let format = call.format;
         let remote = match &self.shared.upstream {
             Upstream::Remote(remote) => remote.clone(),
@@ -294,11 +314,10 @@ impl Asked {
             );
             return refuse(format, &text, flight);
         }
-        flight.sends(self.length);
-        // It is held until the provider has answered.
-        let Self { parts, body, place: _place, .. } = self;
+        flight.sends(self.length, shape != Shape::Events);
+        let Self { parts, body, place, .. } = self;
         let call = Passed { method: parts.method, path: call.path, headers: parts.headers, body, format };
-        pass(&remote, call, flight, true).await
+        pass(remote, call, place, flight, true).await
     }
 }
 
@@ -337,9 +356,28 @@ fn session(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Passes a call on; its answer goes back as it comes. `is_words` says that the answer is made of tokens.
-async fn pass(remote: &Remote, call: Passed, mut flight: Flight, is_words: bool) -> Answered {
+async fn pass(remote: Remote, call: Passed, place: Place, flight: Flight, is_words: bool) -> Answered {
     let format = call.format;
-    match remote.pass(&call, &Cancel::never()).await {
+    // A client that hangs up is not waited for by its provider, and what it has ordered is paid for: it goes on without it.
+    let passing = tokio::spawn(async move {
+        let begun = begun(&remote, &call, flight, is_words).await;
+        // It is held until the provider has answered.
+        drop((call, place));
+        begun
+    });
+    passing.await.unwrap_or_else(|_| refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up"))
+}
+
+/// The beginning of a provider's answer.
+async fn begun(remote: &Remote, call: &Passed, mut flight: Flight, is_words: bool) -> Answered {
+    let format = call.format;
+    let never = Cancel::never();
+    let passed = tokio::select! {
+        biased;
+        () = flight.closing() => return refused(Some(format), StatusCode::BAD_GATEWAY, "the call was given up"),
+        passed = remote.pass(call, &never) => passed,
+    };
+    match passed {
         Ok(answer) => {
             let watcher = Watcher::new(format, answer.status, &answer.headers, is_words);
             let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::BAD_GATEWAY);

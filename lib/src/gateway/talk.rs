@@ -1,6 +1,7 @@
 //! Which conversation a request belongs to, and which exchanges are over. An agent may hold several conversations at
 //! once, its own and those of its helpers; it may ask the same again; it may begin anew with a summary.
-//! `likeness` compares requests and answers, `landing` takes answers in, `telling` tells exchanges, `spending` counts.
+//! `likeness` compares requests and answers, `landing` takes answers in, `telling` tells exchanges, `spending` counts,
+//! `reserving` sets aside what calls on their way may take.
 //!
 //! A request goes on with the conversation whose newest answer is the last one it repeats, or names. That holds whatever
 //! else a client changes in what it sends, and needs no header. Nothing here touches the world.
@@ -10,18 +11,21 @@
 
 mod landing;
 mod likeness;
+mod reserving;
 mod spending;
 mod telling;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use self::likeness::{brings_tools, fingerprint, is_probe, named, same_session, says_the_same, tail};
+use self::likeness::{brings_tools, fingerprint, is_probe, same_session, says_the_same, tail};
+use self::reserving::UnderWay;
 use self::spending::BROKEN_OFF;
 use super::{Exchange, Spent};
-use crate::event::SideCall;
+use crate::event::{SideCall, Usage};
 use crate::llm::{Message, Request, Response, Role};
 
+pub(super) use self::likeness::named;
 pub(super) use self::spending::ASIDE;
 
 /// So many conversations may begin without tools before one that brings some. An agent that begins more of them has none.
@@ -32,6 +36,10 @@ const PRELUDE: usize = 3;
 pub(super) struct Talks {
     talks: Vec<Talk>,
     flights: u64,
+    /// The calls that are on their way, by their numbers.
+    under_way: BTreeMap<u64, UnderWay>,
+    /// The most that a request and an answer had up to now.
+    most: Usage,
     /// Whether the agent has conversations without tools.
     plain: bool,
     /// The models of calls that turned out to be beside the conversations while they were on their way.
@@ -111,8 +119,7 @@ impl Talks {
             None if self.has_tools() || is_probe(request) => return None,
             None => self.plain |= self.talks.len() >= PRELUDE,
         }
-        self.flights += 1;
-        let flight = self.flights;
+        let flight = self.number();
         let mut ended = self.finished(again.or(next));
         let talk = match (again, next) {
             (Some(talk), _) => {

@@ -116,6 +116,11 @@ impl Watcher {
         }
     }
 
+    /// Whether it is a refusal, which costs nothing.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self.ear, Ear::Refusal(..))
+    }
+
     /// What was said up to here, if that is everything.
     pub(super) fn answer(&self) -> Option<Response> {
         match &self.ear {

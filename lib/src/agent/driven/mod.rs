@@ -7,12 +7,13 @@
 
 mod tape;
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use self::tape::Tapes;
 use super::intent::intent_of;
@@ -30,8 +31,13 @@ const STOPPED: &str = "pleach: this run was stopped; do not try again";
 /// What a program is told when it asks after its time.
 const OVER: &str = "pleach: this program's work is over";
 
-/// How long a program that is to end is left its calls that are on their way.
+/// How long a program that is to end is left its calls that are on their way, and those are waited for that one which has
+/// ended has left behind.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long a call waits for others whose answers the program does not read: it may read on only when this one is
+/// answered.
+const DEADLOCK: Duration = Duration::from_secs(20);
 
 /// A program that is going to work behind a gateway.
 #[derive(Debug)]
@@ -128,6 +134,7 @@ impl Driven {
         let Self { gateway, mut arrivals, tapes, state } = self;
         let (canceller, inner) = Cancel::new();
         let mut log = Log { provider: gateway.provider(), tapes, state, ..Log::new(turns) };
+        let mut flights = gateway.flights();
         let running = run(inner);
         tokio::pin!(running);
         let mut killed = false;
@@ -137,10 +144,12 @@ impl Driven {
                 // A turn that is over is recorded before the program's end is looked at.
                 biased;
                 Some(arrival) = arrivals.recv() => {
-                    if log.take(arrival, &gateway).await == Verdict::Stop {
-                        gateway.refuse(STOPPED);
-                        ending.get_or_insert_with(|| Instant::now() + PATIENCE);
-                    }
+                    log.take(arrival).await;
+                }
+                // One call less on its way may leave room for another.
+                Ok(()) = flights.changed(), if !log.waiting.is_empty() => {}
+                () = sleep(DEADLOCK), if !log.waiting.is_empty() => {
+                    log.may_overtake = gateway.is_unread();
                 }
                 // Calls of its helpers that are on their way are paid for: cut off, they would not be counted.
                 () = quiet_until(&gateway, ending), if ending.is_some() && !killed => {
@@ -153,14 +162,25 @@ impl Driven {
                 }
                 ended = &mut running => break ended,
             }
+            // What comes and goes from here on is looked at again.
+            flights.mark_unchanged();
+            if log.let_through(&gateway, &mut arrivals).await == Verdict::Stop {
+                gateway.refuse(STOPPED);
+                ending.get_or_insert_with(|| Instant::now() + PATIENCE);
+            }
         };
         gateway.refuse(OVER);
-        while let Ok(arrival) = arrivals.try_recv() {
-            log.stopped_by = log.stopped_by.or(Some(OVER));
-            log.take(arrival, &gateway).await;
-        }
+        log.stopped_by = log.stopped_by.or(Some(OVER));
+        log.let_through(&gateway, &mut arrivals).await;
         // Who is over need not be stopped.
         let stopped = log.stopped_by == Some(STOPPED);
+        if !killed {
+            // What the program did not wait for is paid for as well.
+            tokio::select! {
+                () = quiet_until(&gateway, Some(Instant::now() + PATIENCE)) => {}
+                () = cancel.killed() => {}
+            }
+        }
         let rest = gateway.close().await;
         log.put_aside(rest.aside, rest.warnings);
         let mut last = None;
@@ -196,6 +216,10 @@ struct Log<'a> {
     asked: bool,
     answered: bool,
     stopped_by: Option<&'static str>,
+    /// Calls that are held, oldest first.
+    waiting: VecDeque<Arrival>,
+    /// Whether the oldest of them is let through beside others for which there is no room with it.
+    may_overtake: bool,
 }
 
 impl<'a> Log<'a> {
@@ -213,14 +237,16 @@ impl<'a> Log<'a> {
             asked: false,
             answered: false,
             stopped_by: None,
+            waiting: VecDeque::new(),
+            may_overtake: false,
         }
     }
 
-    /// Takes in a call: what has ended before it is reported, then it is let through, answered or refused.
-    async fn take(&mut self, arrival: Arrival, gateway: &Gateway) -> Verdict {
+    /// Takes in a call: what has ended before it is reported. Then it is answered from the record, or it waits.
+    async fn take(&mut self, mut arrival: Arrival) {
         self.asked |= arrival.talk.is_some();
-        self.put_aside(arrival.aside, arrival.warnings);
-        for exchange in arrival.before {
+        self.put_aside(std::mem::take(&mut arrival.aside), std::mem::take(&mut arrival.warnings));
+        for exchange in std::mem::take(&mut arrival.before) {
             let turn = self.turn(exchange);
             self.report(turn).await;
         }
@@ -228,27 +254,59 @@ impl<'a> Log<'a> {
             (None, Some(talk)) => self.tapes.answer(talk, &arrival.request, arrival.tries),
             _ => None,
         };
-        self.repeating |= recorded.is_some();
-        if self.stopped_by.is_none() && recorded.is_none() {
-            self.ask_for_more(arrival.pending, gateway).await;
+        match recorded {
+            Some(answer) => {
+                self.repeating = true;
+                // The client may have hung up while its turn was recorded.
+                let _ = arrival.answer.send(Gate::Answer(answer));
+            }
+            None => self.waiting.push_back(arrival),
         }
-        let (gate, verdict) = match self.stopped_by {
-            Some(reason) => (Gate::Refuse(reason.to_owned()), Verdict::Stop),
-            None => (recorded.map_or(Gate::Forward, Gate::Answer), Verdict::Go),
-        };
-        // The client may have hung up while its turn was recorded.
-        let _ = arrival.answer.send(gate);
-        verdict
+    }
+
+    /// Lets calls that wait through, one after the other, as long as there is room for what they may take beside those
+    /// on their way. Who is alone needs no room: only what was spent counts then. At a limit all are refused.
+    async fn let_through(&mut self, gateway: &Gateway, arrivals: &mut mpsc::UnboundedReceiver<Arrival>) -> Verdict {
+        loop {
+            let owed = gateway.owed();
+            self.put_aside(owed.aside, owed.warnings);
+            // What these bring to be reported may be missing from what is owed, or is counted twice.
+            let mut is_old = false;
+            while let Ok(arrival) = arrivals.try_recv() {
+                self.take(arrival).await;
+                is_old = true;
+            }
+            if let Some(reason) = self.stopped_by {
+                for arrival in self.waiting.drain(..) {
+                    let _ = arrival.answer.send(Gate::Refuse(reason.to_owned()));
+                }
+                return Verdict::Stop;
+            }
+            if is_old {
+                continue;
+            }
+            self.waiting.retain(|arrival| !arrival.answer.is_closed());
+            let Some(next) = self.waiting.front() else { return Verdict::Go };
+            let spent = self.aside.iter().map(Amount::of_side).fold(amount(owed.pending), |sum, call| sum + call);
+            if spent != Amount::default() && !self.turns.allow(spent) {
+                self.settle(gateway).await;
+                continue;
+            }
+            let all = owed.reserved.map(|reserved| spent + amount(reserved) + amount(next.at_most));
+            if all.is_some_and(|all| !self.turns.allow(all)) && !self.may_overtake {
+                return Verdict::Go;
+            }
+            if let Some(next) = self.waiting.pop_front() {
+                self.may_overtake = false;
+                gateway.reserve(&next);
+                let _ = next.answer.send(Gate::Forward);
+            }
+        }
     }
 
     /// Where what nobody was told of yet may have used the budget up, it is reported now, whatever still runs: whether one
     /// more call is made is not for the program to decide by ending its turns or not.
-    async fn ask_for_more(&mut self, pending: Spent, gateway: &Gateway) {
-        let own = Amount::of_call(pending.usage, pending.cost_usd);
-        let owed = self.aside.iter().map(Amount::of_side).fold(own, |sum, call| sum + call);
-        if owed == Amount::default() || self.turns.allow(owed) {
-            return;
-        }
+    async fn settle(&mut self, gateway: &Gateway) {
         let rest = gateway.settle();
         self.put_aside(rest.aside, rest.warnings);
         for exchange in rest.exchanges {
@@ -328,6 +386,10 @@ impl<'a> Log<'a> {
         turn.warnings.append(&mut self.warnings);
         turn
     }
+}
+
+fn amount(spent: Spent) -> Amount {
+    Amount::of_call(spent.usage, spent.cost_usd)
 }
 
 /// The tools an answer asked for, and whether they failed.

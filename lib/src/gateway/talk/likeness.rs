@@ -24,7 +24,7 @@ pub(super) fn is_probe(request: &Request) -> bool {
 }
 
 /// The answer a request goes on with, where it names that and does not repeat it.
-pub(super) fn named(request: &Request) -> Option<&str> {
+pub(in crate::gateway) fn named(request: &Request) -> Option<&str> {
     request.extra.get(Format::Responses.name())?.get("previous_response_id")?.as_str()
 }
 

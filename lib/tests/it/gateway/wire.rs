@@ -170,10 +170,10 @@ async fn pieces_go_on_as_they_come() {
     assert_eq!(client.head().await.unwrap().status, 200);
     let piece = client.piece().await.unwrap();
     assert_eq!(String::from_utf8(piece).unwrap(), pieces[0], "though the server has not said all");
-    // The client goes; so does the call.
+    // The client goes; the call goes on until the gateway is closed.
     drop(client);
-    tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
     let rest = gateway.close().await;
+    tokio::task::spawn_blocking(move || server.wait_for_leaving(1)).await.unwrap();
     assert!(rest.exchanges.is_empty());
     let call = &rest.aside[0];
     assert_eq!(

@@ -1,0 +1,123 @@
+//! Programs that make many calls at once, or do not wait for what they asked, are held to their limits all the same.
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use pleach::event::Usage;
+use pleach::llm::wire::Format;
+use pleach::llm::{Message, Response, Stop};
+use serde_json::{Value, json};
+
+use crate::fake_agent;
+use crate::server::{Play, Seen, Server};
+use crate::sessions::{Story, graph};
+use crate::support::TestEnv;
+
+/// What each call of the tests takes.
+const TOKENS: u64 = 1000;
+
+/// The price of a call, in the tests that have one.
+const DOLLARS: f64 = 1.0;
+
+/// A model that says what it took.
+fn answers(seen: &Seen) -> Play {
+    let usage = Usage { input: 900, output: TOKENS - 900, ..Usage::default() };
+    let message = Message::assistant("An answer.");
+    let reply = Response { message, usage, model: "fake".into(), stop: Stop::End, extra: Default::default() };
+    let reply = Format::Chat.encode_reply(&reply);
+    match seen.body["stream"] == true {
+        true => Play::Stream(Format::Chat.stream_reply(&reply).iter().map(|event| event.to_text()).collect()),
+        false => Play::Answer(200, vec![("content-type", "application/json".into())], reply.to_string()),
+    }
+}
+
+/// A model that takes its time.
+fn slow() -> Server {
+    Server::start(|seen, _| {
+        std::thread::sleep(Duration::from_millis(250));
+        answers(seen)
+    })
+}
+
+/// A program that does these steps behind the gateway, with this budget.
+fn program(server: &Server, steps: &str, budget: &str) -> TestEnv {
+    let env = TestEnv::with_repo();
+    let program = json!([fake_agent::path(), env.write("play", steps)]);
+    env.configure(&format!(
+        "agents: {{worker: {{command: {program}, turns: gateway, provider: compatible}}}}\nsandbox: {{mode: off}}\n\
+         budget: {budget}\nproviders:\n  compatible:\n    prices: {{fake: {{input: 1000, output: 1000}}}}\n    \
+         settings: {{api_base: '{}', api_key_command: echo k}}\n",
+        server.url()
+    ));
+    env
+}
+
+fn work() -> String {
+    graph("work", " work [prompt=\"Work\", agent=worker]\n start -> work -> exit")
+}
+
+/// All tokens on record, those beside the turns included.
+fn tokens(story: &Story) -> u64 {
+    let of = |usage: &Value| usage["input"].as_u64().unwrap_or_default() + usage["output"].as_u64().unwrap_or_default();
+    let aside = |turn: &Value| {
+        turn["side_calls"].as_array().into_iter().flatten().map(|call| of(&call["token_usage"])).sum::<u64>()
+    };
+    story.all("AgentTurn").iter().map(|turn| of(&turn["token_usage"]) + aside(turn)).sum()
+}
+
+#[test]
+fn what_nobody_waits_for_is_counted() {
+    let server = slow();
+    let env = program(&server, "abandon chat 40 100\n", "{tokens: 1500}");
+    let ran = env.run(&work(), &[]).expect(1);
+    assert!(ran.stdout.contains("the budget is used up: 2000 of 1500 tokens (`budget.tokens`)"), "{ran}");
+    assert_eq!((server.seen().len(), tokens(&env.story())), (2, 2 * TOKENS), "{ran}");
+    env.assert_no_process_left();
+}
+
+#[test]
+fn what_is_under_way_when_its_program_ends_is_counted() {
+    let server = slow();
+    let env = program(&server, "abandon chat 1 100\n", "{tokens: 9000}");
+    let ran = env.run(&work(), &[]).expect(0);
+    assert_eq!((server.seen().len(), tokens(&env.story())), (1, TOKENS), "{ran}");
+    assert!(env.story().warnings().is_empty(), "nothing had to be estimated: {ran}");
+}
+
+#[test]
+fn a_burst_of_calls_oversteps_a_limit_by_one_call() {
+    let in_dollars = format!("{{usd: {}}}", 1.5 * DOLLARS);
+    for (budget, more, word) in [
+        ("{tokens: 1500}", "", "2000 of 1500 tokens"),
+        ("{tokens: 1500}", r#" "{\"max_tokens\": 64000}""#, "2000 of 1500 tokens"),
+        (in_dollars.as_str(), "", "$2.00 of $1.50"),
+        ("{per_day_tokens: 1500}", "", "2000 of 1500 tokens"),
+    ] {
+        let server = slow();
+        let env = program(&server, &format!("burst chat 60{more}\n"), budget);
+        let ran = env.run(&work(), &[]).expect(1);
+        assert!(ran.stdout.contains(word), "{budget}: {ran}");
+        let story = env.story();
+        assert_eq!((server.seen().len(), tokens(&story)), (2, 2 * TOKENS), "{budget}: {ran}");
+        assert_eq!(story.all("BudgetExceeded").len(), 1, "{budget}");
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
+fn calls_side_by_side_that_fit_into_a_limit_are_made_at_once() {
+    const CALLS: usize = 12;
+    // The second case says how much it may be answered, and fits for that.
+    for (budget, more) in [("{tokens: 1000000}", ""), ("{tokens: 14000}", r#" "{\"max_tokens\": 1000}""#)] {
+        let all = Barrier::new(CALLS);
+        let server = Server::start(move |seen, _| {
+            // None is answered before all have asked.
+            all.wait();
+            answers(seen)
+        });
+        let env = program(&server, &format!("burst chat {CALLS}{more}\n"), budget);
+        let ran = env.run(&work(), &[]).expect(0);
+        assert_eq!(tokens(&env.story()), CALLS as u64 * TOKENS, "{budget}: {ran}");
+        assert!(!ran.stdout.contains("budget"), "{ran}");
+    }
+}

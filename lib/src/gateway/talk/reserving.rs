@@ -1,0 +1,97 @@
+//! What calls on their way may take: it counts as spent until what they took is known, so that no limit is passed by many
+//! at once.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::Talks;
+use crate::event::Usage;
+use crate::gateway::Spent;
+
+/// A call that is on its way.
+#[derive(Debug)]
+pub(super) struct UnderWay {
+    /// What it may take; none as long as it is held.
+    reserved: Option<Spent>,
+    /// Whether its client is to take the next piece of its answer.
+    is_unread: Arc<AtomicBool>,
+}
+
+impl Talks {
+    /// A number for a call.
+    pub(in crate::gateway) fn number(&mut self) -> u64 {
+        self.flights += 1;
+        self.flights
+    }
+
+    /// The most that a request and an answer had up to now.
+    pub(in crate::gateway) fn most(&self) -> Usage {
+        self.most
+    }
+
+    /// A provider has said what a call took.
+    pub(in crate::gateway) fn learn(&mut self, usage: Usage) {
+        self.most.input = self.most.input.max(usage.total().saturating_sub(usage.output));
+        self.most.output = self.most.output.max(usage.output);
+    }
+
+    /// A call is held. Gives where its relay says whether its client is to read.
+    pub(in crate::gateway) fn hold(&mut self, call: u64) -> Arc<AtomicBool> {
+        let is_unread = Arc::new(AtomicBool::new(false));
+        self.under_way.insert(call, UnderWay { reserved: None, is_unread: Arc::clone(&is_unread) });
+        is_unread
+    }
+
+    /// A call is let through, and may take this. One that is over already takes nothing.
+    pub(in crate::gateway) fn reserve(&mut self, call: u64, spent: Spent) {
+        if let Some(known) = self.under_way.get_mut(&call) {
+            known.reserved = Some(spent);
+        }
+    }
+
+    /// What a call took is known.
+    pub(in crate::gateway) fn release(&mut self, call: u64) {
+        self.under_way.remove(&call);
+    }
+
+    /// What the calls that were let through may take; none when there are no such calls.
+    pub(in crate::gateway) fn reserved(&self) -> Option<Spent> {
+        self.under_way.values().filter_map(|call| call.reserved).reduce(|mut sum, call| {
+            sum += call;
+            sum
+        })
+    }
+
+    /// Whether every call that was let through waits for its client to read.
+    pub(in crate::gateway) fn is_unread(&self) -> bool {
+        let mut through = self.under_way.values().filter(|call| call.reserved.is_some());
+        through.all(|call| call.is_unread.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spent(output: u64) -> Spent {
+        Spent { usage: Usage { output, ..Usage::default() }, cost_usd: Some(0.5), estimated: false }
+    }
+
+    #[test]
+    fn what_calls_may_take_is_set_aside_until_they_are_over() {
+        let mut talks = Talks::default();
+        let (one, two) = (talks.number(), talks.number());
+        let reads = [one, two].map(|call| talks.hold(call));
+        assert_eq!(talks.reserved(), None, "nothing is let through");
+        talks.reserve(one, spent(10));
+        talks.reserve(two, spent(5));
+        let both = talks.reserved().unwrap();
+        assert_eq!((both.usage.output, both.cost_usd), (15, Some(1.0)));
+        reads[0].store(true, Ordering::Relaxed);
+        assert!(!talks.is_unread(), "the other goes on");
+        talks.release(two);
+        assert!(talks.is_unread() && talks.reserved() == Some(spent(10)));
+        talks.reserve(two, spent(5));
+        assert_eq!(talks.reserved(), Some(spent(10)), "its client has gone before it was let through");
+    }
+}
