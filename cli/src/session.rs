@@ -256,7 +256,11 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     let spent = spent(&session.state.spent.total);
     let counted = format!("{turns}, {spent}, {took}");
     match ended {
-        Ended::Completed => out.line(format!("done: session {id} ({counted})"))?,
+        Ended::Completed => {
+            out.line(format!("done: session {id} ({counted})"))?;
+            let over = session.overspent().map_err(|error| of_engine(&error))?;
+            over.iter().try_for_each(|over| out.line(over.to_string()))?;
+        }
         Ended::Cancelled => out.line(format!("cancelled: session {id} ({counted})"))?,
         Ended::Failed { reason } => out.line(format!("failed: session {id} ({counted})\n{reason}"))?,
         Ended::Paused(pause) => {

@@ -117,6 +117,13 @@ pub struct Exceeded {
     pub of: f64,
 }
 
+impl Exceeded {
+    /// Whether more was spent than may be.
+    pub fn is_passed(&self) -> bool {
+        self.spent > self.of + ROUNDING
+    }
+}
+
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whose = match &self.limit {

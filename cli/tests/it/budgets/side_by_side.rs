@@ -121,3 +121,16 @@ fn calls_side_by_side_that_fit_into_a_limit_are_made_at_once() {
         assert!(!ran.stdout.contains("budget"), "{ran}");
     }
 }
+
+#[test]
+fn a_run_that_is_done_says_what_it_spent_beyond_its_limit() {
+    for (budget, word) in [("{tokens: 600}", "1000 of 600 tokens"), ("{per_day_usd: 0.5}", "$1.00 of $0.50")] {
+        let server = Server::start(|seen, _| answers(seen));
+        let env = program(&server, "say chat Hello\n", budget);
+        let ran = env.run(&work(), &[]).expect(0);
+        assert!(ran.stdout.contains("done: session ") && ran.stdout.contains(word), "{ran}");
+        let two = " one [prompt=a, agent=worker]\n two [prompt=b, agent=worker]\n start -> one -> two -> exit";
+        let next = env.run(&graph("next", two), &[]).expect(1);
+        assert!(next.stdout.contains("failed: ") && next.stdout.contains(word), "nothing is left for another: {next}");
+    }
+}

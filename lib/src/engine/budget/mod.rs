@@ -182,6 +182,22 @@ impl Session {
         Some(format!("{over}; {again}{day}"))
     }
 
+    /// The widest limit that was passed and not only reached, unless warnings are all that follows: by the last call of an
+    /// agent whose work was done with it.
+    pub fn overspent(&self) -> Result<Option<Exceeded>, Error> {
+        if self.engine.budget.action() == OnExceeded::Warn {
+            return Ok(None);
+        }
+        let mut passed = Vec::new();
+        for node in self.pipeline.nodes() {
+            let allowance = self.allowance(node)?;
+            passed.extend(
+                allowance.limits.exceeded(&node.id, &allowance.account).into_iter().filter(Exceeded::is_passed),
+            );
+        }
+        Ok(passed.into_iter().min_by(|one, other| one.limit.cmp(&other.limit)))
+    }
+
     /// Why a task gets no further attempt, if it has nothing left to spend.
     pub(super) fn task_is_out_of_budget(&self) -> Result<Option<String>, Error> {
         if self.engine.budget.action() != OnExceeded::Stop {
