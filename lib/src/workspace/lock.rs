@@ -65,7 +65,10 @@ impl Lock {
                 Err(TryLockError::WouldBlock) => {
                     let mut holder = String::new();
                     file.read_to_string(&mut holder).map_err(failed)?;
-                    let holder = if holder.is_empty() { "another process".to_owned() } else { holder };
+                    let mut holder = if holder.is_empty() { "another process".to_owned() } else { holder };
+                    if Holder::read(&holder).is_gone(common_dir, name) {
+                        holder = left_by(&holder, &file, &path).map_err(failed)?;
+                    }
                     return Err(LockError::Held { what: what.to_owned(), holder: holder.trim().to_owned() });
                 }
                 Err(TryLockError::Error(error)) => return Err(failed(error)),
@@ -186,6 +189,20 @@ impl Holder {
     }
 }
 
+/// Who holds a lock whose holder has ended: what it had started, or anybody who has opened the file and locked it as well.
+fn left_by(gone: &str, file: &File, path: &Path) -> io::Result<String> {
+    use std::os::unix::fs::MetadataExt;
+    let inode = format!(":{}", file.metadata()?.ino());
+    // `1: FLOCK ADVISORY WRITE PROCESS MAJOR:MINOR:INODE 0 EOF`
+    let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
+    let holder = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>()).find_map(|words| {
+        let is_this = words.get(1) == Some(&"FLOCK") && words.get(5).is_some_and(|place| place.ends_with(&inode));
+        words.get(4).filter(|_| is_this)?.parse::<u32>().ok()
+    });
+    let who = holder.map_or_else(|| "a process".to_owned(), |process| format!("process {process} on {}", host()));
+    Ok(format!("{who}, which keeps `{}` locked; {} has ended", path.display(), gone.trim()))
+}
+
 fn is_same(one: &Metadata, other: &Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
     (one.dev(), one.ino()) == (other.dev(), other.ino())
@@ -218,6 +235,23 @@ mod tests {
         drop(held);
         assert!(!Lock::is_held(dir.path(), "session-x"));
         Lock::take(dir.path(), "session-x", "session x").unwrap();
+    }
+
+    #[test]
+    fn who_has_ended_is_not_said_to_have_it() {
+        let dir = tempfile::tempdir().unwrap();
+        drop(Lock::take(dir.path(), "a", "a").unwrap());
+        let path = dir.path().join("pleach/lock/a");
+        // No process has a number that large.
+        std::fs::write(&path, format!("process 2147483646 on {} since yesterday", host())).unwrap();
+        let locked = File::open(&path).unwrap();
+        locked.lock().unwrap();
+        let error = Lock::take(dir.path(), "a", "it").unwrap_err().to_string();
+        assert!(error.starts_with(&format!("it is in use by process {} on ", std::process::id())), "{error}");
+        assert!(
+            error.contains("pleach/lock/a` locked; process 2147483646 on ") && error.ends_with("has ended"),
+            "{error}"
+        );
     }
 
     #[test]
