@@ -387,7 +387,7 @@ fn an_agent_behind_the_gateway_goes_on_after_a_kill() {
 }
 
 #[test]
-fn an_agent_whose_model_never_answers_has_failed() {
+fn an_agent_whose_model_never_answers_has_not_worked() {
     let server = Server::start(|_, _| Play::Drop);
     let env = behind_gateway("my-acp", "", "turns: gateway, provider: anthropic");
     let settings = env.read("pleach.yaml");
@@ -395,15 +395,15 @@ fn an_agent_whose_model_never_answers_has_failed() {
     let after = after.split_once('\n').expect("a line of its own").1;
     let base = server.url();
     env.configure(&format!("{before}providers: {{anthropic: {{settings: {{api_base: '{base}'}}}}}}\n{after}"));
-    for (steps, says) in [
-        ("attempt anthropic\nattempt anthropic", "no call of its model was answered"),
-        ("attempt anthropic\nsay The model is busy.", "no call of its model was answered"),
-        ("complain nothing", "asked no model and said nothing"),
+    for (steps, code, says) in [
+        ("attempt anthropic\nattempt anthropic", 7, "got no answer of its model: "),
+        ("attempt anthropic\nsay The model is busy.", 7, "got no answer of its model: "),
+        ("complain nothing", 1, "asked no model and said nothing"),
     ] {
         env.write("script", steps);
         env.pipeline(&by_worker());
         let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
-        let ran = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(1);
+        let ran = env.finish(command.env("ANTHROPIC_API_KEY", "k-123456789").output().unwrap()).expect(code);
         assert!(ran.to_string().contains(says), "{steps}: {ran}");
         assert!(!ran.to_string().contains("1 turn"), "{steps}: nothing was said, so there was no turn: {ran}");
     }

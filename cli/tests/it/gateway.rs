@@ -291,16 +291,32 @@ fn every_language_goes_through_to_its_provider_with_exact_turns_and_tokens() {
 }
 
 #[test]
-fn a_refusal_of_the_provider_fails_the_node_with_its_words() {
-    let server = Server::start(|_, _| {
-        let body = json!({"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}});
-        Play::Answer(401, vec![], body.to_string())
-    });
+fn a_provider_that_answers_no_call_pauses_the_run_with_its_words() {
+    let refusals = [
+        (401, "authentication_error", "invalid x-api-key"),
+        (404, "not_found_error", "model: m-1"),
+        (400, "invalid_request_error", "Your credit balance is too low"),
+        (529, "overloaded_error", "Overloaded"),
+    ];
+    for (status, kind, words) in refusals {
+        let server = Server::start(move |_, before| match before {
+            0 => {
+                let body = json!({"type": "error", "error": {"type": kind, "message": words}});
+                Play::Answer(status, vec![], body.to_string())
+            }
+            _ => answer_of("m-1", &[text("Hello.")]),
+        });
+        let providers = format!("providers: {{anthropic: {{settings: {{api_base: '{}'}}}}}}", server.url());
+        let env = world("anthropic", "anthropic", &providers);
+        let ran = run_with_key(&env, &one("Greet")).expect(7);
+        assert!(ran.stderr.contains("`code` cannot go on: ") && ran.stderr.contains(words), "{ran}");
+        let mut resume = env.command(&["-y", "resume", &env.session()]);
+        env.finish(resume.env("ANTHROPIC_API_KEY", KEY).output().expect("pleach can be started")).expect(0);
+    }
+    // What is wrong with the request is the program's.
+    let server = Server::start(|_, _| Play::Answer(400, vec![], "{}".into()));
     let providers = format!("providers: {{anthropic: {{settings: {{api_base: '{}'}}}}}}", server.url());
-    let env = world("anthropic", "anthropic", &providers);
-    run_with_key(&env, &one("Greet")).expect(1);
-    let reason = env.story().node("code")["outcome"]["failure_reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("invalid x-api-key"), "{reason}");
+    run_with_key(&world("anthropic", "anthropic", &providers), &one("Greet")).expect(1);
 }
 
 #[test]

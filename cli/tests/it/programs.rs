@@ -50,6 +50,16 @@ fn a_program_that_fails_is_tried_again_where_the_pipeline_says_so() {
 }
 
 #[test]
+fn a_program_that_cannot_be_started_pauses_the_run() {
+    let env = TestEnv::with_repo();
+    // Where it is looked for is the working copy, so that nobody can know beforehand.
+    env.configure("agent: \"command:./agent-of-the-repository\"\n");
+    let ran = env.run(&graph("one", "code [prompt=\"Work\"] start -> code -> exit"), &[]).expect(7);
+    assert!(ran.stderr.contains("`code` cannot go on: ") && ran.stderr.contains("./agent-of-the-repository"), "{ran}");
+    env.resume(&[]).expect(7);
+}
+
+#[test]
 fn a_program_killed_in_its_run_starts_over() {
     let env = TestEnv::with_repo();
     let gate = Gate::new(&env, "agent");

@@ -241,17 +241,74 @@ fn state_holds(dir: &Path, text: &str) -> bool {
 
 #[test]
 fn a_missing_or_refused_key_is_said_with_what_to_do() {
-    let server = Server::start(|_, _| {
+    let server = Server::start(|seen, _| {
+        if seen.headers["x-api-key"] == KEY {
+            return answer(&[text("Done.")]);
+        }
         let body = json!({"type": "error", "error": {"type": "authentication_error", "message": "invalid x-api-key"}});
         Play::Answer(401, vec![], body.to_string())
     });
     let env = world(&server);
     let missing = env.pleach(&["run", "g.dot", "-y"]).expect(7);
     assert!(missing.stderr.contains("there is no key for anthropic\nhint: set ANTHROPIC_API_KEY"), "{missing}");
-    let refused = run(&env, &["-y"]).expect(1);
-    let said = format!("{}{}", refused.stdout, refused.stderr);
-    assert!(said.contains("does not accept the key (401): invalid x-api-key; check ANTHROPIC_API_KEY"), "{refused}");
+    let with = |key: &str, args: &[&str]| {
+        let mut command = env.command(args);
+        env.finish(command.env("ANTHROPIC_API_KEY", key).output().expect("pleach can be started"))
+    };
+    let refused = with("sk-ant-of-yesterday", &["-y", "run", "g.dot"]).expect(7);
+    let said = "does not accept the key (401): invalid x-api-key\nhint: check ANTHROPIC_API_KEY; ";
+    assert!(refused.stderr.contains(said), "{refused}");
     assert_eq!(server.seen().len(), 1, "a refused key is not tried again");
+    let sid = env.session();
+    assert!(refused.stderr.contains(&format!("`pleach resume {sid}` goes on")), "{refused}");
+    let status = env.pleach(&["status", &sid]).expect(0);
+    assert!(status.stdout.contains("paused: `work` cannot go on: anthropic does not accept the key"), "{status}");
+    with(KEY, &["-y", "resume", &sid]).expect(0);
+}
+
+/// A script whose first answer is this, in every node that talks to a model.
+fn begins_with(answer: &str) -> String {
+    format!("scripts: [{{name: all, steps: [{answer}, {{text: Done.}}]}}]")
+}
+
+const DOWN: &str = "{error: {status: 503, message: no service, retry_after: 1ms}, tries: 99}";
+
+#[test]
+fn a_provider_that_is_down_pauses_the_run_after_the_node_s_own_retries() {
+    let env = TestEnv::with_script(&begins_with(DOWN));
+    let dot = graph("down", "code [prompt=Work, max_retries=1] start -> code -> exit");
+    let ran = env.run(&dot, &[]).expect(7);
+    assert!(ran.stderr.contains("`code` cannot go on: the provider answered 503: no service"), "{ran}");
+    assert_eq!(env.story().all("RetryAt").len(), 1);
+    env.resume(&[]).expect(7);
+    env.script(&begins_with("{text: I work.}"));
+    env.resume(&[]).expect(0);
+
+    // What was done before it went down is not done again.
+    let writes = "{text: I write., tools: [{write_file: {file_path: one, content: x}}]}";
+    let env = TestEnv::with_script(&format!("scripts: [{{name: all, steps: [{writes}, {DOWN}, {{text: Done.}}]}}]"));
+    env.run(&graph("down", "code [prompt=Work] start -> code -> exit"), &[]).expect(7);
+    env.script(&format!("scripts: [{{name: all, steps: [{writes}, {{text: Done.}}]}}]"));
+    env.resume(&[]).expect(0);
+    assert_eq!(env.story().all("AgentTurn").len(), 2);
+}
+
+#[test]
+fn a_run_leads_on_to_somebody_else_where_no_model_answers_but_not_back() {
+    let env = TestEnv::with_script(&begins_with("{error: {status: 401, message: no}}"));
+    let instead = "code [prompt=Work] instead [shape=parallelogram, tool_command=\"echo mine > mine\"] \
+                   start -> code -> exit code -> instead [condition=\"outcome=fail\"] instead -> exit";
+    env.run(&graph("instead", instead), &[]).expect(0);
+    assert_eq!(env.committed("mine"), "mine");
+
+    let script = "scripts: [{name: review, when: {node: review}, steps: [{error: {status: 401, message: no}}]}, \
+                  {name: code, steps: [{text: Done.}]}]";
+    let env = TestEnv::with_script(script);
+    let back = "code [prompt=Work] review [prompt=Look, retry_target=code] start -> code -> review -> exit \
+                review -> code [condition=\"outcome=fail\"]";
+    let ran = env.run(&graph("back", back), &[]).expect(7);
+    assert!(ran.stderr.contains("`review` cannot go on: "), "{ran}");
+    assert_eq!(env.story().all("AgentTurn").len(), 1, "nothing was paid twice");
 }
 
 #[test]
@@ -315,9 +372,8 @@ fn a_server_over_tls_must_be_one_the_machine_trusts() {
     };
     let authority = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data/tls-authority.pem");
     for (host, authority) in [("localhost", None), ("127.0.0.1", Some(authority))] {
-        let refused = run(host, authority).expect(1);
-        let said = format!("{}{}", refused.stdout, refused.stderr);
-        assert!(said.contains(&format!("no safe connection to https://{host}:{port}/v1: ")), "{refused}");
+        let refused = run(host, authority).expect(7);
+        assert!(refused.stderr.contains(&format!("no safe connection to https://{host}:{port}/v1: ")), "{refused}");
         assert!(server.seen().is_empty(), "nothing was sent");
     }
     run("localhost", Some(authority)).expect(0);

@@ -298,6 +298,9 @@ pub enum AgentError {
     /// seen to that.
     #[error("{0}")]
     Environment(String),
+    /// Nobody answered, however often the model was asked. It may work in a while.
+    #[error("{0}")]
+    Unanswered(String),
     /// It took too long.
     #[error("{0}")]
     TimedOut(String),

@@ -256,13 +256,11 @@ impl Session {
             let Finished { copy, result, effect, duration, mut warnings, response, step, cut_short } = finished;
             self.copy = Some(copy);
             let mut broken = self.mend_record()?;
+            let is_stuck = matches!(result, Err(Stopped::Environment(_)));
             let outcome = match result {
                 Ok(outcome) => outcome,
+                Err(Stopped::Environment(outcome)) => *outcome,
                 Err(Stopped::Paused(reason)) => return self.pause(reason, observe),
-                Err(Stopped::Environment(why)) => {
-                    self.pause(PauseReason::Interrupted, observe)?;
-                    return Err(Error::Environment { node: node.id.clone(), why });
-                }
                 Err(Stopped::NoAnswer(answer, why)) => {
                     self.pause(PauseReason::WaitsForPerson, observe)?;
                     let node_id = node.id.clone();
@@ -289,6 +287,12 @@ impl Session {
                 Some(reason) => Decision { outcome, route: Route::Fail { reason }, delay: None },
                 None => route::decide(&self.pipeline, &self.state, visit, outcome, &trees),
             };
+            if is_stuck && !self.leads_on(&decision.route) {
+                let why = decision.outcome.failure_reason.unwrap_or_default();
+                let error = Error::Environment { node: node.id.clone(), why };
+                self.pause_because(PauseReason::Interrupted, Some(error.to_string()), observe)?;
+                return Err(error);
+            }
             // Nothing can be built on a branch that is somebody else's now, so there is nowhere to go from here.
             let branch = match &ending.change {
                 Some(change) => change.branch.clone().map(drop),
@@ -325,6 +329,18 @@ impl Session {
             }
             self.fold_end(node, &decision.outcome, &decision.route, ending)
         })
+    }
+
+    /// Whether a run goes on this way from an agent that could not work: with another try, or to somebody who has not had
+    /// his turn yet. Who has would only be paid again, and an attempt at a task that could not be made is none.
+    fn leads_on(&self, route: &Route) -> bool {
+        match route {
+            Route::Retry => true,
+            Route::Edge { to } | Route::FailureTarget { to } | Route::Restart { to } => {
+                self.started.task.is_none() && self.state.visits(to) == 0
+            }
+            Route::GateRetry { .. } | Route::Complete | Route::Fail { .. } => false,
+        }
     }
 
     /// What a person should know beside what the worker has said.

@@ -257,11 +257,21 @@ impl Session {
 
     /// Records that the run stops here and can be resumed, or not any more when it was called off.
     pub(super) fn pause(&mut self, reason: PauseReason, observe: Observer<'_>) -> Result<(), Error> {
+        let why = self.pause_reason().filter(|_| reason == PauseReason::OverBudget);
+        self.pause_because(reason, why, observe)
+    }
+
+    /// The same, with more to say about why.
+    pub(super) fn pause_because(
+        &mut self,
+        reason: PauseReason,
+        why: Option<String>,
+        observe: Observer<'_>,
+    ) -> Result<(), Error> {
         let (summary, event): (_, Event) = if self.engine.cancel.is_called_off() {
             ("cancel".to_owned(), PipelineCancelled::default().into())
         } else {
             let node_id = self.state.next_node().cloned();
-            let why = self.pause_reason().filter(|_| reason == PauseReason::OverBudget);
             let event = PipelinePaused { reason, node_id, why, extra: Default::default() };
             (format!("pause at {}", self.here()), event.into())
         };

@@ -49,7 +49,7 @@ use self::intake::Room;
 use self::talk::Talks;
 use crate::event::{SideCall, Usage};
 use crate::llm::wire::Format;
-use crate::llm::{Message, Remote, Request, Response, Script};
+use crate::llm::{LlmError, Message, Remote, Request, Response, Script};
 
 /// Who answers what is let through.
 #[derive(Debug, Clone)]
@@ -73,6 +73,14 @@ impl Upstream {
         match self {
             Self::Remote(remote) => remote.cost(model, usage),
             Self::Script(script) => script.cost(model, usage),
+        }
+    }
+
+    /// What it means that it says no.
+    fn refusal(&self, model: &str, status: u16, message: &str) -> LlmError {
+        match self {
+            Self::Remote(remote) => remote.refusal(model, status, message),
+            Self::Script(_) => LlmError::from_status(status, message),
         }
     }
 }
@@ -176,6 +184,8 @@ pub struct Rest {
     pub aside: Vec<SideCall>,
     /// What the user should know.
     pub warnings: Vec<String>,
+    /// Why the newest call in a conversation has no answer, where that is so.
+    pub unanswered: Option<LlmError>,
 }
 
 /// A gateway for one agent at work. Dropped, it hangs up on everybody.
@@ -202,6 +212,8 @@ struct Shared {
     flights: Counter<usize>,
     /// Closed when everybody is to be hung up on.
     closing: told::Receiver<()>,
+    /// Why the newest call in a conversation has no answer.
+    unanswered: Mutex<Option<LlmError>>,
     /// Why nothing is let through any more.
     closed: Mutex<Option<String>>,
 }
@@ -213,6 +225,10 @@ impl Shared {
 
     fn closed(&self) -> Option<String> {
         self.closed.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn unanswered(&self) -> MutexGuard<'_, Option<LlmError>> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn spent(&self, model: &str, usage: Usage) -> Spent {
@@ -236,6 +252,7 @@ impl Gateway {
             room: Room::default(),
             flights: Counter::new(0),
             closing: closed.clone(),
+            unanswered: Mutex::default(),
             closed: Mutex::default(),
         });
         let accepting = tokio::spawn(accept(listener, Arc::clone(&shared), closed));
@@ -318,7 +335,8 @@ impl Gateway {
         let mut talks = self.shared.talks();
         let exchanges = talks.settle();
         let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
-        Rest { exchanges, aside, warnings }
+        drop(talks);
+        Rest { exchanges, aside, warnings, unanswered: self.shared.unanswered().clone() }
     }
 }
 

@@ -15,7 +15,7 @@ use super::talk::ASIDE;
 use super::watch::{Heard, Watcher};
 use super::{Shared, Spent};
 use crate::event::Usage;
-use crate::llm::{Answer, HttpError, Response};
+use crate::llm::{Answer, HttpError, LlmError, Response};
 
 /// How long an answer is listened to whose client has gone: what it costs is told at its end.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -111,10 +111,20 @@ impl Flight {
         }
     }
 
+    /// The provider answers no, or not at all, which means this.
+    pub(super) fn unanswered(&mut self, why: LlmError) {
+        if self.number.is_some() {
+            *self.shared.unanswered() = Some(why);
+        }
+    }
+
     /// Nothing more comes.
     pub(super) fn land(&mut self, heard: Heard) {
         if std::mem::replace(&mut self.over, true) {
             return;
+        }
+        if self.number.is_some() && !matches!(heard, Heard::Refused(..)) {
+            *self.shared.unanswered() = None;
         }
         let model = match &heard {
             Heard::Whole(response) if !response.model.is_empty() => response.model.clone(),
@@ -247,7 +257,12 @@ impl Listening {
     fn finish(&mut self, ended: bool) {
         if let Some(watcher) = self.watcher.take() {
             self.flight.received(watcher.received());
-            self.flight.land(watcher.finish(ended));
+            let heard = watcher.finish(ended);
+            if let Heard::Refused(status, text) = &heard {
+                let why = self.flight.shared.upstream.refusal(&self.flight.model, *status, text);
+                self.flight.unanswered(why);
+            }
+            self.flight.land(heard);
         }
     }
 }

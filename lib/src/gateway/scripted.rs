@@ -65,6 +65,7 @@ fn failed(error: &LlmError, status: Option<u16>) -> Scripted {
     let status = status.unwrap_or(match error.class {
         ErrorClass::Transient | ErrorClass::Cut | ErrorClass::Malformed | ErrorClass::Cancelled => 503,
         ErrorClass::Auth => 401,
+        ErrorClass::Unavailable => 404,
         ErrorClass::ContextLength => 413,
         ErrorClass::Terminal => 400,
     });

@@ -24,7 +24,7 @@ use super::watch::{Heard, Watcher};
 use super::{Arrival, Gate, Shared, Upstream, refusal};
 use crate::event::Usage;
 use crate::llm::wire::Format;
-use crate::llm::{HttpError, PassError, Passed, Remote, Request, Response, passed_on};
+use crate::llm::{HttpError, LlmError, PassError, Passed, Remote, Request, Response, passed_on};
 use crate::process::Cancel;
 
 /// Headers by which clients name their conversation.
@@ -396,6 +396,7 @@ async fn begun(remote: &Remote, call: &Passed, mut flight: Flight, is_words: boo
                 PassError::Http(_) => StatusCode::BAD_GATEWAY,
             };
             let text = remote.told(&error);
+            flight.unanswered(remote.not_passed(&error));
             flight.land(Heard::Refused(status.as_u16(), text.clone()));
             refused(Some(format), status, &text)
         }
@@ -414,6 +415,7 @@ fn scripted_reply(format: Format, shape: Shape, said: Scripted, mut flight: Flig
     match said {
         Scripted::Answer(response) => answer(format, shape, *response, flight),
         Scripted::Fail { status, message, retry_after } => {
+            flight.unanswered(LlmError::from_status(status, &message));
             flight.land(Heard::Refused(status, message.clone()));
             let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
             let mut reply = refused(Some(format), status, &message);

@@ -117,6 +117,9 @@ pub enum ErrorClass {
     Terminal,
     /// The key was refused.
     Auth,
+    /// Nothing is wrong with what was asked: the account is empty, there is no such model or server. It will work once
+    /// somebody has seen to that.
+    Unavailable,
     /// The conversation is longer than the model can take.
     ContextLength,
     /// The answer could not be read.
@@ -165,8 +168,9 @@ impl LlmError {
     pub fn from_status(status: u16, message: &str) -> Self {
         let class = match status {
             401 | 403 => ErrorClass::Auth,
+            402 | 404 => ErrorClass::Unavailable,
             413 => ErrorClass::ContextLength,
-            400 | 404 | 408 | 422 => ErrorClass::Terminal,
+            400 | 408 | 422 => ErrorClass::Terminal,
             _ => ErrorClass::Transient,
         };
         Self::new(class, format!("the provider answered {status}: {message}"))
@@ -222,8 +226,11 @@ mod tests {
         for status in [429, 500, 502, 503, 529, 418] {
             assert_eq!(LlmError::from_status(status, "").class, ErrorClass::Transient, "{status}");
         }
-        for status in [400, 404, 408, 422] {
+        for status in [400, 408, 422] {
             assert_eq!(LlmError::from_status(status, "").class, ErrorClass::Terminal, "{status}");
+        }
+        for status in [402, 404] {
+            assert_eq!(LlmError::from_status(status, "").class, ErrorClass::Unavailable, "{status}");
         }
         assert_eq!(LlmError::from_status(401, "").class, ErrorClass::Auth);
         assert_eq!(LlmError::from_status(403, "").class, ErrorClass::Auth);

@@ -22,7 +22,9 @@ pub struct Ended {
 pub enum Failure {
     /// Tests, by name; without a name where none could be read.
     Tests(BTreeSet<String>),
-    /// Anything else: the agent, the reviewer, a step of the pipeline's own.
+    /// The agent that was to do the work has failed itself.
+    Agent,
+    /// Anything else: the reviewer, a step of the pipeline's own.
     Other,
 }
 
@@ -33,6 +35,8 @@ pub enum Reason {
     OutOfAttempts,
     /// Two attempts in a row changed nothing.
     NothingChanged,
+    /// In two attempts in a row the agent failed, and changed nothing.
+    NothingDone,
     /// Two attempts in a row failed the same tests on the same tree.
     SameFailures,
 }
@@ -42,6 +46,7 @@ impl fmt::Display for Reason {
         f.pad(match self {
             Self::OutOfAttempts => "All attempts of the budget failed.",
             Self::NothingChanged => "Stopped early: two attempts in a row changed nothing.",
+            Self::NothingDone => "Stopped early: in two attempts in a row the agent failed and left nothing.",
             Self::SameFailures => "Stopped early: two attempts in a row failed the same tests on the same files.",
         })
     }
@@ -70,7 +75,12 @@ pub fn after(in_budget: u32, ended: &[Ended], limits: &Limits) -> After {
     } else if same_tests && earlier.after == last.after {
         After::GiveUp(Reason::SameFailures)
     } else if idle(earlier) && idle(last) {
-        After::GiveUp(Reason::NothingChanged)
+        match [earlier, last].map(|attempt| attempt.failure == Failure::Agent) {
+            [true, true] => After::GiveUp(Reason::NothingDone),
+            [false, false] => After::GiveUp(Reason::NothingChanged),
+            // Who failed would have changed something, perhaps.
+            _ => After::Again,
+        }
     } else {
         After::Again
     }
@@ -103,7 +113,11 @@ mod tests {
         check(std::slice::from_ref(&idle), After::Again);
         check(&[idle.clone(), ended(1, 2, Failure::Other)], After::Again);
         check(&[idle.clone(), ended(1, 2, Failure::Other), ended(2, 2, Failure::Other)], After::Again);
-        check(&[ended(0, 1, Failure::Other), idle.clone(), idle], After::GiveUp(Reason::NothingChanged));
+        check(&[ended(0, 1, Failure::Other), idle.clone(), idle.clone()], After::GiveUp(Reason::NothingChanged));
+        let failed = ended(1, 1, Failure::Agent);
+        check(&[failed.clone(), failed.clone()], After::GiveUp(Reason::NothingDone));
+        check(&[failed.clone(), idle.clone()], After::Again);
+        check(&[idle, failed], After::Again);
     }
 
     #[test]

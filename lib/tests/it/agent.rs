@@ -230,13 +230,13 @@ async fn a_busy_provider_is_asked_again_twice() {
         run(&builtin("      - {error: {status: 529, message: busy}, tries: 3}\n      - text: never\n"), site.job())
             .await;
     let text = "the provider answered 529: busy (tried 3 times)";
-    assert_eq!(*done.error(), AgentError::Transient(text.into()));
+    assert_eq!(*done.error(), AgentError::Unanswered(text.into()));
     assert!(done.turns.is_empty());
 
     let done =
         run(&builtin("      - {error: {status: 429, retry_after: 2m}}\n      - text: never\n"), site.job()).await;
     assert!(
-        matches!(done.error(), AgentError::Transient(text) if text.contains("tried 1 times")),
+        matches!(done.error(), AgentError::Unanswered(text) if text.contains("tried 1 times")),
         "{:?}",
         done.error()
     );
@@ -248,12 +248,12 @@ async fn a_busy_provider_is_asked_again_twice() {
 #[tokio::test]
 async fn what_cannot_work_fails_at_once() {
     let site = Site::new();
-    for status in [400, 404, 413] {
+    for status in [400, 413] {
         let done =
             run(&builtin(&format!("      - {{error: {{status: {status}}}}}\n      - text: never\n")), site.job()).await;
         assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains(&status.to_string())), "{status}");
     }
-    for status in [401, 403] {
+    for status in [401, 402, 403, 404] {
         let done = run(&builtin(&format!("      - {{error: {{status: {status}}}}}\n")), site.job()).await;
         assert!(matches!(done.error(), AgentError::Environment(_)), "{status}: {:?}", done.error());
     }

@@ -248,11 +248,11 @@ async fn refusals_are_told_apart_and_never_show_the_key() {
             (401, ErrorClass::Auth, format!("{name} does not accept the key (401): bad")),
             (401, ErrorClass::Auth, format!("check {key}")),
             (403, ErrorClass::Auth, format!("{name} does not let this key use `m-worker` (403): bad")),
-            (404, ErrorClass::Terminal, format!("{name} knows no model `m-worker` at http://127.0.0.1:")),
+            (404, ErrorClass::Unavailable, format!("{name} knows no model `m-worker` at http://127.0.0.1:")),
             (413, ErrorClass::ContextLength, "too long for `m-worker`".into()),
             (429, ErrorClass::Transient, format!("{name} is asked too often (429): bad")),
             (500, ErrorClass::Transient, format!("{name} failed (500): bad")),
-            (302, ErrorClass::Terminal, "not followed".into()),
+            (302, ErrorClass::Unavailable, "not followed".into()),
         ] {
             let server = Server::start(move |_, _| refusal_in(format, status, &format!("bad {KEY}")));
             let error = ask(&provider(&server, name)).await.unwrap_err();
@@ -281,7 +281,7 @@ async fn a_busy_server_is_given_the_time_it_asks_for() {
         let patient = Server::start(|_, _| Play::Answer(429, vec![("retry-after", "61".into())], "{}".into()));
         let (text, _, _) = run(provider(&patient, name), Profile::default(), |_| {}).await;
         let said = format!("{name} is asked too often (429)");
-        assert!(matches!(&text, Err(AgentError::Transient(why)) if why.contains(&said)), "{text:?}");
+        assert!(matches!(&text, Err(AgentError::Unanswered(why)) if why.contains(&said)), "{text:?}");
         assert_eq!(patient.seen().len(), 1, "{name}: more than a minute is not waited for");
     }
 }
@@ -296,7 +296,7 @@ async fn the_built_in_agent_tries_again_what_may_pass_and_nothing_else() {
         ] {
             let down = Server::start(move |_, _| refusal_in(format, status, "no"));
             let (text, turns, _) = run(provider(&down, name), Profile::default(), |_| {}).await;
-            let Err(AgentError::Transient(why)) = text else { panic!("{name} {status}: {text:?}") };
+            let Err(AgentError::Unanswered(why)) = text else { panic!("{name} {status}: {text:?}") };
             assert!(why.contains(&says) && why.contains("tried 3 times"), "{why}");
             assert_eq!((down.seen().len(), turns.len()), (3, 0), "{name} {status}");
         }

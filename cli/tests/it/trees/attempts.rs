@@ -144,6 +144,16 @@ fn two_attempts_that_change_nothing_end_the_task_early() {
 }
 
 #[test]
+fn an_agent_that_fails_twice_is_not_said_to_have_changed_nothing() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent("echo 'no such option' >&2; exit 3", APPROVES);
+    let ran = garden.gardener(&[]).expect(1);
+    let why = "stopped early: in two attempts in a row the agent failed and left nothing";
+    assert!(ran.stdout.contains(&format!("failed: T001: `T001` was given up: {why}\n")), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+}
+
+#[test]
 fn two_failures_of_the_same_tests_on_the_same_files_end_the_task_early() {
     let test = "unit: echo 'FAILED a.py::test_a - no'; false";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));

@@ -28,16 +28,18 @@ fn a_program_that_cannot_be_started_counts_as_no_attempt() {
     assert_eq!(garden.newest("main", "T001 implement-pass").trailer("Arborist-Retry"), Some("0"));
 }
 
-fn script(review: &str) -> String {
+const WRITES: &str = "{text: Write it., tools: [{write_file: {file_path: one, content: \"1\\n\"}}]}";
+
+const DOWN: &str = "{error: {status: 503, message: no service, retry_after: 1ms}, tries: 99}";
+
+fn script(implement: &str, review: &str) -> String {
     format!(
         r#"
 scripts:
   - name: implement
     when: {{node: implement}}
     steps:
-      - text: Write it.
-        tools:
-          - write_file: {{file_path: one, content: "1\n"}}
+      - {implement}
       - text: It is there.
   - name: review
     when: {{node: review}}
@@ -47,16 +49,17 @@ scripts:
     )
 }
 
+/// The key is refused, the account is empty, there is no such model.
 #[test]
 fn a_refused_key_stops_the_run_where_it_is() {
-    for status in [401, 403] {
+    for status in [401, 402, 403, 404] {
         let garden = Garden::new(&Tree::of(&["T001"]));
-        garden.env.script(&script(&format!("error: {{status: {status}, message: no such key}}")));
+        garden.env.script(&script(WRITES, &format!("error: {{status: {status}, message: not with this}}")));
         let ran = garden.gardener(&[]).expect(7);
-        assert!(ran.stderr.contains("no such key"), "{ran}");
+        assert!(ran.stderr.contains("not with this"), "{ran}");
         assert_eq!(garden.told("pleach/tasks/main/T001"), ["T001 implement-pass"]);
         assert_eq!(garden.told("main"), [""; 0]);
-        garden.env.script(&script("text: APPROVED"));
+        garden.env.script(&script(WRITES, "text: APPROVED"));
         garden.gardener(&[]).expect(0);
         assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
     }
@@ -73,4 +76,34 @@ fn a_description_too_long_for_a_variable_is_cut_there_and_nowhere_else() {
     garden.gardener(&[]).expect(0);
     assert!(garden.asked("T001", "implement", 1).contains(long.trim_end()));
     assert_eq!(garden.env.read("home/long"), long[..100_000]);
+}
+
+#[test]
+fn a_provider_that_is_down_costs_no_attempt() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.env.script(&script(DOWN, "text: APPROVED"));
+    let ran = garden.gardener(&[]).expect(7);
+    assert!(ran.stderr.contains("`implement` cannot go on: ") && ran.stderr.contains("503: no service"), "{ran}");
+    assert!(ran.stderr.contains("run the same command again: no attempt was counted"), "{ran}");
+    assert_eq!(garden.told("--branches"), [""; 0]);
+
+    garden.env.script(&script(WRITES, DOWN));
+    garden.gardener(&[]).expect(7);
+    assert_eq!(garden.told("--branches"), ["T001 implement-pass"]);
+
+    garden.env.script(&script(WRITES, "text: APPROVED"));
+    garden.gardener(&[]).expect(0);
+    let done = |task: &str| ["implement-pass", "review-approved", "complete"].map(|step| format!("{task} {step}"));
+    assert_eq!(garden.told("main"), [done("T001"), done("T002")].concat());
+    assert_eq!(garden.newest("main", "T001 review-approved").trailer("Arborist-Retry"), Some("0"));
+}
+
+/// Who has answered before is there: what fails then may well be the task's own doing.
+#[test]
+fn a_provider_that_fails_in_the_middle_of_the_work_is_a_crash() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let crashes = script(WRITES, "text: APPROVED").replace("- text: It is there.", &format!("- {DOWN}"));
+    garden.env.script(&crashes);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert_eq!(garden.told("main"), ["T001 implement-fail", "T001 failed"]);
 }

@@ -9,6 +9,7 @@ use super::client::{Ask, Client, Ended};
 use super::pipes::{self, Told};
 use super::{AcpAgent, KIND, end};
 use crate::agent::cli::{Endpoint, Preset, Way, tools};
+use crate::agent::driven::why_failed;
 use crate::agent::{AgentError, Driven, End, Job, Reply, Seen, Turns, Verdict};
 use crate::config::Environment;
 use crate::gateway::Upstream;
@@ -70,7 +71,7 @@ impl AcpAgent {
                 pipes::talk(&self.spawner, command, Client::new(ask), told, &own).await
             })
             .await;
-        let Seen { ended: talked, last, stopped, said, asked, answered } = seen;
+        let Seen { ended: talked, last, stopped, said, asked, answered, unanswered } = seen;
         let (mut client, ended) = self.ended(talked, cancel)?;
         let ended = if stopped && !cancel.is_killed() { Ended::Cancelled } else { ended };
         let heard = client.last_turn(ended.failed().as_deref());
@@ -83,6 +84,10 @@ impl AcpAgent {
             Ended::Done if !asked && client.words().is_empty() => {
                 Ended::Doubtful(format!("the agent `{}` asked no model and said nothing", self.name()))
             }
+            ended => ended,
+        };
+        let ended = match ended {
+            Ended::Failed(error) => Ended::Failed(why_failed(&self.name(), error, unanswered.as_ref())),
             ended => ended,
         };
         let failed = ended.failed();

@@ -74,11 +74,11 @@ impl Asker<'_> {
                 ErrorClass::Transient => {
                     failures += 1;
                     let Some(pause) = self.pause(failures, error.retry_after) else {
-                        return Err(AgentError::Transient(format!("{} (tried {failures} times)", error.message)));
+                        return Err(AgentError::Unanswered(format!("{} (tried {failures} times)", error.message)));
                     };
                     self.rest(pause, cancel).await?;
                 }
-                ErrorClass::Auth => return Err(AgentError::Environment(error.message)),
+                ErrorClass::Auth | ErrorClass::Unavailable => return Err(AgentError::Environment(error.message)),
                 ErrorClass::Cut => return Err(AgentError::Transient(error.message)),
                 ErrorClass::Terminal | ErrorClass::ContextLength => {
                     return Err(AgentError::Terminal(error.message));

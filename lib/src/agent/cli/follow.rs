@@ -84,7 +84,8 @@ impl Following<'_> {
         for next in reader.finish() {
             self.gathered.hear(next);
         }
-        Ok(Ran { output, gathered: self.gathered, stopped: self.stopped })
+        let (gathered, stopped) = (self.gathered, self.stopped);
+        Ok(Ran { output, gathered, stopped, unanswered: None, in_vain: false })
     }
 
     async fn hear(&mut self, heard: Heard, canceller: &Canceller) {

@@ -68,6 +68,8 @@ impl CliAgent {
         let output = seen.ended.map_err(|error| AgentError::of_spawn(&error))?;
         let (_, mut gathered) = reader.into_inner().unwrap_or_else(PoisonError::into_inner);
         gathered.heard_by_gateway(&seen.said);
-        Ok(Drove { ran: Ran { output, gathered, stopped: seen.stopped }, last: seen.last })
+        let (stopped, in_vain) = (seen.stopped, seen.asked && !seen.answered);
+        let ran = Ran { output, gathered, stopped, unanswered: seen.unanswered, in_vain };
+        Ok(Drove { ran, last: seen.last })
     }
 }

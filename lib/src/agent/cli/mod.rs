@@ -28,10 +28,11 @@ use self::hooks::Listener;
 use self::launch::Start;
 use self::outcome::Ended;
 use self::parser::Reader;
+use super::driven::why_failed;
 use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::config::{Environment, ParserName, TurnMode};
 use crate::gateway::Upstream;
-use crate::llm::{Message, Prices};
+use crate::llm::{LlmError, Message, Prices};
 use crate::process::{Cancel, Output, Spawner};
 
 pub use hooks::hook_main;
@@ -93,6 +94,10 @@ struct Ran {
     output: Output,
     gathered: Gathered,
     stopped: bool,
+    /// Why its model's newest call has no answer, where that is known.
+    unanswered: Option<LlmError>,
+    /// None of its model's calls has one, though there were some.
+    in_vain: bool,
 }
 
 impl CliAgent {
@@ -104,7 +109,7 @@ impl CliAgent {
         if let Some(session) = session.as_deref() {
             let (ran, last) = self.run_once(&job, Some(session), turns, cancel).await?;
             let lost = !ran.gathered.spoke && ran.output.exit.code().is_some_and(|code| code != 0);
-            if !lost {
+            if !lost || ran.unanswered.is_some() {
                 return self.finish(&job, ran, last, Vec::new(), turns).await;
             }
         }
@@ -155,7 +160,7 @@ impl CliAgent {
         warnings: Vec<String>,
         turns: &Turns,
     ) -> Result<Reply, AgentError> {
-        let Ran { output, mut gathered, stopped } = ran;
+        let Ran { output, mut gathered, stopped, unanswered, in_vain } = ran;
         if self.turns == TurnMode::Gateway && stopped && last.is_none() {
             // Its turns are all reported: the last of them is what it was stopped after.
             return Ok(Reply { text: gathered.words(), end: End::Stopped });
@@ -173,6 +178,14 @@ impl CliAgent {
             stopped,
         }
         .judge();
+        let judged = match judged {
+            // That it is done is only its word, and its model has not said any.
+            Ok(End::Done | End::Doubtful(_)) if in_vain && unanswered.is_some() => {
+                Err(AgentError::Transient("no call of its model was answered".to_owned()))
+            }
+            judged => judged,
+        };
+        let judged = judged.map_err(|error| why_failed(&self.preset.program, error, unanswered.as_ref()));
         let failed = match &judged {
             Ok(End::Done | End::Doubtful(_)) => None,
             Ok(End::Limit(why)) => Some(why.clone()),

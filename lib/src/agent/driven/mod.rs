@@ -22,7 +22,7 @@ use crate::budget::Amount;
 use crate::event::{SideCall, ToolCall};
 use crate::gateway::{Arrival, Exchange, Facts, Gate, Gateway, Spent, Upstream};
 use crate::llm::wire::Format;
-use crate::llm::{Message, Part, meta};
+use crate::llm::{ErrorClass, LlmError, Message, Part, meta};
 use crate::process::Cancel;
 
 /// What a program is told when it is to end.
@@ -79,6 +79,22 @@ pub struct Seen<T> {
     pub asked: bool,
     /// Whether its model answered any of that.
     pub answered: bool,
+    /// Why its newest call has no answer, where that is so.
+    pub unanswered: Option<LlmError>,
+}
+
+/// Why a program failed: where its newest call was not answered for reasons outside of the job, that is why, whatever it
+/// made of it.
+pub fn why_failed(program: &str, error: AgentError, unanswered: Option<&LlmError>) -> AgentError {
+    let Some(LlmError { class, message, .. }) = unanswered else { return error };
+    let why = || format!("the agent `{program}` got no answer of its model: {message}");
+    match (&error, class) {
+        (AgentError::Transient(_) | AgentError::Terminal(_), ErrorClass::Auth | ErrorClass::Unavailable) => {
+            AgentError::Environment(why())
+        }
+        (AgentError::Transient(_) | AgentError::Terminal(_), ErrorClass::Transient) => AgentError::Unanswered(why()),
+        _ => error,
+    }
 }
 
 impl Driven {
@@ -191,7 +207,8 @@ impl Driven {
         }
         let last = last.or_else(|| log.remains());
         let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
-        Seen { ended, last, stopped, said: log.said, asked: log.asked, answered: log.answered }
+        let unanswered = rest.unanswered;
+        Seen { ended, last, stopped, said: log.said, asked: log.asked, answered: log.answered, unanswered }
     }
 }
 

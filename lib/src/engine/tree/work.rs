@@ -276,6 +276,7 @@ fn words(why: Reason) -> String {
 fn ended(failed: &crate::state::FailedAttempt) -> schedule::Ended {
     let failure = match failed.status.as_str() {
         "test-fail" => Failure::Tests(failed.failing.iter().cloned().collect()),
+        "implement-fail" => Failure::Agent,
         _ => Failure::Other,
     };
     schedule::Ended { before: failed.before, after: failed.after, failure }

@@ -102,7 +102,8 @@ impl Worker {
             Ok(Reply { end: End::Doubtful(why), .. }) => Some(why.clone()),
             _ => None,
         };
-        let crashed = matches!(reply, Err(AgentError::Transient(_) | AgentError::Terminal(_)));
+        let crashed =
+            matches!(reply, Err(AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Unanswered(_)));
         let spoke_up = self.read_status(&status_file).is_some();
         let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
@@ -121,7 +122,8 @@ impl Worker {
         };
         let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
         let outcome = self.must_write(outcome, wrote || said_why);
-        Ok(self.agent_step(outcome, crashed, last_words(&spoken, &work), end))
+        let outcome = self.agent_step(outcome, crashed, last_words(&spoken, &work), end);
+        if end.is_stuck { Err(Stopped::Environment(Box::new(outcome))) } else { Ok(outcome) }
     }
 
     /// Lets the agent work on one prompt, and takes in its turns. `spoken` is the conversation, before and after.
@@ -175,6 +177,7 @@ impl Worker {
                 // A turn that was reported is recorded before the agent's end is looked at.
                 biased;
                 Some((turn, answer)) = incoming.recv() => {
+                    end.is_answered |= turn.messages.iter().any(|message| message.role == Role::Assistant);
                     spoken.messages.extend(turn.messages.iter().cloned());
                     spoken.state = turn.state_ref.clone().or(spoken.state.take());
                     end.is_over = turn.is_last;
@@ -237,9 +240,15 @@ impl Worker {
             Err(AgentError::Cancelled) if cancel.timed_out() => self.within_time(Outcome::success(), cancel),
             Err(AgentError::Cancelled) => return Err(Stopped::Paused(PauseReason::Interrupted)),
             Err(AgentError::TimedOut(reason)) => Outcome::fail(reason),
-            // An attempt at a task that could not even begin is none; whoever runs it has to see to that.
-            Err(AgentError::Environment(reason)) if self.job.is_some() => return Err(Stopped::Environment(reason)),
-            Err(AgentError::Environment(reason)) => failed(reason, FailureClass::Terminal),
+            Err(AgentError::Environment(reason)) => {
+                end.is_stuck = true;
+                failed(reason, FailureClass::Terminal)
+            }
+            // An attempt at a task in which somebody answered was one, and its next request may be what nobody can answer.
+            Err(AgentError::Unanswered(reason)) => {
+                end.is_stuck = self.job.is_none() || !end.is_answered;
+                failed(reason, FailureClass::Transient)
+            }
             Err(AgentError::Transient(reason)) => failed(reason, FailureClass::Transient),
             Err(AgentError::Terminal(reason)) => failed(reason, FailureClass::Terminal),
         };

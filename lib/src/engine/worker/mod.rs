@@ -94,8 +94,9 @@ pub struct Finished {
 pub enum Stopped {
     /// The run is to pause here.
     Paused(PauseReason),
-    /// Nobody can work before somebody has seen to this.
-    Environment(String),
+    /// The agent could not work, for reasons outside of the job. What it left is this failure, where the run can go on
+    /// with it; else the node has not been worked on, and somebody has to see to those reasons first.
+    Environment(Box<Outcome>),
     /// The gate's answer is none of its choices.
     NoAnswer(String, NoChoice),
     /// The working copy cannot be used.
@@ -158,6 +159,8 @@ impl Worker {
             is_over: false,
             is_told: false,
             cut_short: false,
+            is_answered: false,
+            is_stuck: false,
         };
         let result = match work {
             Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
@@ -458,12 +461,16 @@ struct Gathered {
     is_told: bool,
     /// The agent was told to stop and had not come to its end.
     cut_short: bool,
+    /// A model has answered the agent.
+    is_answered: bool,
+    /// The agent could not work, for reasons outside of the job.
+    is_stuck: bool,
 }
 
 /// Whatever else came of a node: it fails when the repository's own settings were changed.
 fn changed_settings(changed: Vec<String>, result: Result<Outcome, Stopped>) -> Result<Outcome, Stopped> {
     match result {
-        Ok(_) if !changed.is_empty() => {
+        Ok(_) | Err(Stopped::Environment(_)) if !changed.is_empty() => {
             let changed = listed(&changed, NAMED);
             Ok(Outcome::fail(format!("the repository's own settings were changed: {changed}")))
         }

@@ -262,7 +262,7 @@ impl Inner {
         asked.model = remote.model(&request.model).ok_or_else(|| {
             let tier = if request.model.is_empty() { "worker" } else { &request.model };
             let message = format!("{0} has no model `{tier}`; set `providers.{0}.models.{tier}`", self.name);
-            LlmError::new(ErrorClass::Terminal, message)
+            LlmError::new(ErrorClass::Unavailable, message)
         })?;
         asked.max_tokens = asked.max_tokens.or(Some(self.max_tokens));
         for tool in &mut asked.tools {
@@ -446,7 +446,7 @@ impl Inner {
 
 fn failed(error: &HttpError) -> LlmError {
     let class = match error {
-        HttpError::Address { .. } | HttpError::Tls { .. } => ErrorClass::Terminal,
+        HttpError::Address { .. } | HttpError::Tls { .. } => ErrorClass::Unavailable,
         HttpError::Connect { .. } | HttpError::Silent { .. } | HttpError::Broken { .. } => ErrorClass::Transient,
     };
     LlmError::new(class, error.to_string())

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use hyper::Method;
 use hyper::header::{ACCEPT_ENCODING, HeaderMap, HeaderName, HeaderValue};
 
-use super::Remote;
+use super::{Remote, failed};
 use crate::config::ProviderName;
 use crate::llm::LlmError;
 use crate::llm::http::{Answer, HttpError};
@@ -102,6 +102,21 @@ impl Remote {
         }
         let sent = inner.client.call(call.method.clone(), &call.path, &headers, call.body.clone()).await;
         sent.map_err(PassError::Http)
+    }
+
+    /// What it means that the server says no to a call of a model, in words without the key.
+    pub(crate) fn refusal(&self, model: &str, status: u16, message: &str) -> LlmError {
+        let error = self.0.refused(model).by_words(status, message);
+        LlmError { message: self.without_key(error.message), ..error }
+    }
+
+    /// What it means that a call was not passed on, in words without the key.
+    pub(crate) fn not_passed(&self, error: &PassError) -> LlmError {
+        let error = match error {
+            PassError::Key(error) => error.clone(),
+            PassError::Http(error) => failed(error),
+        };
+        LlmError { message: self.without_key(error.message), ..error }
     }
 
     /// What went wrong, in words without the key.

@@ -25,6 +25,12 @@ const TOO_LONG: [&str; 8] = [
     "request_too_large",
 ];
 
+/// Words by which servers say with status 400 that a key is none.
+const BAD_KEY: [&str; 3] = ["api_key_invalid", "api key not valid", "api key expired"];
+
+/// Words by which servers say that there is nothing left to pay with.
+const NO_CREDIT: [&str; 2] = ["insufficient_quota", "credit balance"];
+
 /// What is known about a call when its answer is no.
 pub(super) struct Refused<'a> {
     pub provider: &'a str,
@@ -45,6 +51,7 @@ impl Refused<'_> {
             let text = String::from_utf8_lossy(body);
             (String::new(), shorten(text.trim(), SHOWN))
         });
+        let kind = format!("{kind} {}", reason(&json));
         let mut error = self.judge(status, &kind, &message, headers);
         if error.class == ErrorClass::Transient {
             error.retry_after = retry_after(headers, &json, now);
@@ -66,11 +73,17 @@ impl Refused<'_> {
         self.judge(status, kind, message, &HeaderMap::new())
     }
 
+    /// The error a status stands for, where nothing but its words is known of it.
+    pub(super) fn by_words(&self, status: u16, message: &str) -> LlmError {
+        self.judge(status, "", message, &HeaderMap::new())
+    }
+
     fn judge(&self, status: u16, kind: &str, message: &str, headers: &HeaderMap) -> LlmError {
         let Self { provider, model, address, key_hint, .. } = self;
         let said = if message.is_empty() { String::new() } else { format!(": {message}") };
         let low = format!("{kind} {message}").to_lowercase();
-        let too_long = matches!(status, 400 | 413 | 422) && TOO_LONG.iter().any(|words| low.contains(words));
+        let says = |words: &[&str]| words.iter().any(|words| low.contains(words));
+        let too_long = matches!(status, 400 | 413 | 422) && says(&TOO_LONG);
         let (class, text) = match status {
             _ if too_long || status == 413 => (
                 ErrorClass::ContextLength,
@@ -78,7 +91,9 @@ impl Refused<'_> {
                     "the conversation is too long for `{model}` ({status}){said}; give the node a smaller task or a model with a larger context"
                 ),
             ),
-            401 => (ErrorClass::Auth, format!("{provider} does not accept the key (401){said}; check {key_hint}")),
+            400 | 401 if status == 401 || says(&BAD_KEY) => {
+                (ErrorClass::Auth, format!("{provider} does not accept the key ({status}){said}; check {key_hint}"))
+            }
             403 => (
                 ErrorClass::Auth,
                 format!(
@@ -86,23 +101,23 @@ impl Refused<'_> {
                 ),
             ),
             404 => (
-                ErrorClass::Terminal,
+                ErrorClass::Unavailable,
                 format!(
                     "{provider} knows no model `{model}` at {address} (404){said}; check the node's model, `providers.{provider}.models` and `api_base`"
                 ),
             ),
             // Waiting does not fill an account.
-            402 | 429 if status == 402 || low.contains("insufficient_quota") || low.contains("credit balance") => {
-                (ErrorClass::Terminal, format!("the account at {provider} has no credit left ({status}){said}"))
-            }
-            400 if low.contains("credit balance") => {
-                (ErrorClass::Terminal, format!("the account at {provider} has no credit left (400){said}"))
-            }
+            400 | 402 | 429 if status == 402 || says(&NO_CREDIT) => (
+                ErrorClass::Unavailable,
+                format!(
+                    "the account at {provider} has no credit left ({status}){said}; add some there, or set another key in {key_hint}"
+                ),
+            ),
             429 => (ErrorClass::Transient, format!("{provider} is asked too often (429){said}")),
             300..=399 => {
                 let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or("elsewhere");
                 (
-                    ErrorClass::Terminal,
+                    ErrorClass::Unavailable,
                     format!(
                         "{address} sends callers to {to} ({status}), which is not followed; set `api_base` to the right address"
                     ),
@@ -114,6 +129,12 @@ impl Refused<'_> {
         };
         LlmError::new(class, text)
     }
+}
+
+/// Why a server says no, where it has a word for that beside its message.
+fn reason(body: &Value) -> &str {
+    let details = body.pointer("/error/details").and_then(Value::as_array).into_iter().flatten();
+    details.filter_map(|detail| detail.get("reason")?.as_str()).next().unwrap_or_default()
 }
 
 /// How long the server asks to wait: in its own header, the standard one (seconds or a date), or the body.
@@ -165,7 +186,7 @@ mod tests {
         let cases = [
             (401, body("authentication_error", "invalid x-api-key"), ErrorClass::Auth, "check ANTHROPIC_API_KEY"),
             (403, body("permission_error", "no"), ErrorClass::Auth, "use `m-1` (403): no"),
-            (404, body("not_found_error", "model: m-1"), ErrorClass::Terminal, "knows no model `m-1` at http://h"),
+            (404, body("not_found_error", "model: m-1"), ErrorClass::Unavailable, "knows no model `m-1` at http://h"),
             (
                 400,
                 body("invalid_request_error", "prompt is too long: 9 > 5"),
@@ -176,7 +197,7 @@ mod tests {
             (
                 400,
                 body("invalid_request_error", "Your credit balance is too low"),
-                ErrorClass::Terminal,
+                ErrorClass::Unavailable,
                 "no credit left",
             ),
             (
@@ -190,12 +211,12 @@ mod tests {
             (
                 429,
                 r#"{"error":{"code":"insufficient_quota","message":"pay"}}"#.into(),
-                ErrorClass::Terminal,
+                ErrorClass::Unavailable,
                 "no credit left",
             ),
             (529, body("overloaded_error", "busy"), ErrorClass::Transient, "failed (529): busy"),
             (502, "<html>bad gateway</html>".into(), ErrorClass::Transient, "failed (502): <html>bad"),
-            (307, String::new(), ErrorClass::Terminal, "not followed"),
+            (307, String::new(), ErrorClass::Unavailable, "not followed"),
         ];
         for (status, body, class, text) in cases {
             let error = error(status, &[], &body);
@@ -206,6 +227,17 @@ mod tests {
         let body = br#"{"error":{"message":"This model's maximum context length is 8192 tokens","type":"invalid_request_error","code":"context_length_exceeded"}}"#;
         let error = openai.by_status(400, &HeaderMap::new(), body, Timestamp::UNIX_EPOCH);
         assert_eq!(error.class, ErrorClass::ContextLength, "{error}");
+        let gemini = Refused { provider: "gemini", key_hint: "GEMINI_API_KEY", ..refused(Format::Gemini) };
+        for body in [
+            &br#"{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}"#[..],
+            br#"[{"error":{"code":400,"message":"Renew it.","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}]"#,
+        ] {
+            let error = gemini.by_status(400, &HeaderMap::new(), body, Timestamp::UNIX_EPOCH);
+            assert_eq!(error.class, ErrorClass::Auth, "{error}");
+            assert!(error.message.starts_with("gemini does not accept the key (400): "), "{error}");
+            assert!(error.message.ends_with("; check GEMINI_API_KEY"), "{error}");
+        }
+        assert_eq!(openai.by_words(402, "pay").class, ErrorClass::Unavailable);
         assert_eq!(openai.by_kind("overloaded_error", "x").class, ErrorClass::Transient);
         assert_eq!(openai.by_kind("authentication_error", "x").class, ErrorClass::Auth);
         assert_eq!(openai.by_kind("something new", "x").class, ErrorClass::Transient);

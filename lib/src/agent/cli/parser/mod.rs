@@ -96,7 +96,7 @@ pub enum FailingKind {
     Transient,
     /// It does not.
     Terminal,
-    /// Its key or account is refused.
+    /// Its key or account is refused, or its provider has no such model.
     Refused,
     /// The agent came to a limit it was given.
     Limit,
@@ -108,7 +108,7 @@ impl Failing {
         let why = why.into();
         let kind = match status.or_else(|| status_in(&why)) {
             Some(408 | 409 | 429) => FailingKind::Transient,
-            Some(401 | 403) => FailingKind::Refused,
+            Some(401..=404) => FailingKind::Refused,
             Some(400..=499) => FailingKind::Terminal,
             _ => FailingKind::Transient,
         };
