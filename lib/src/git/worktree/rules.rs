@@ -51,13 +51,10 @@ impl Rules {
             return Ok(Self { ignore_case, ..Self::default() });
         };
         let (own, added) = split(&text);
-        let is_cone = match notes {
-            // The user's own checkout.
+        let is_cone = match notes.map(|notes| notes.read(KIND, FEW_LINES)).transpose()?.flatten() {
+            Some(kind) => (kind != NONE).then(|| kind == CONE),
+            // The user's own checkout, or one that somebody has made with git.
             None => kind_of_own(repo, git_dir)?,
-            Some(notes) => match notes.read(KIND, FEW_LINES)? {
-                Some(kind) => (kind != NONE).then(|| kind == CONE),
-                None => kind_in_general(repo),
-            },
         };
         let own = is_cone.map(|is_cone| (own.into(), is_cone));
         Ok(Self { own, added: added.into(), ignore_case })
@@ -188,16 +185,6 @@ fn kind_of_own(repo: &Repo, git_dir: &Path) -> Result<Option<bool>, Error> {
     let setting = |name: &str| found.lines().rev().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     let is_sparse = setting("core.sparsecheckout") == Some("true");
     Ok(is_sparse.then(|| setting("core.sparsecheckoutcone") != Some("false")))
-}
-
-/// The same by the settings the repository was opened with.
-fn kind_in_general(repo: &Repo) -> Option<bool> {
-    let setting = |name: &[u8]| {
-        let found = repo.shared.config.iter().rev().find_map(|entry| entry.strip_prefix(name)?.strip_prefix(b"="));
-        found.and_then(|value| gix::config::Boolean::try_from(value.as_bstr()).ok()).map(|value| value.0)
-    };
-    let is_sparse = setting(b"core.sparsecheckout") == Some(true);
-    is_sparse.then(|| setting(b"core.sparsecheckoutcone") != Some(false))
 }
 
 #[cfg(test)]
