@@ -438,3 +438,31 @@ fn requests_that_do_not_come_take_a_bounded_part_of_memory() {
     gate.open(held);
     run.end().expect(0);
 }
+
+/// What a run of a program that goes on whatever it is answered failed with.
+fn undone(provider: &str, providers: &str, play: &str) -> String {
+    let env = world("chat", provider, providers);
+    let words = [fake_agent::path().display().to_string(), env.write("play", play).display().to_string()];
+    let program = json!(["sh", "-c", "\"$@\"; true", "sh", words[0], words[1]]);
+    env.configure(&format!(
+        "agents: {{worker: {{command: {program}, turns: gateway, provider: {provider}}}}}\nsandbox: {{mode: off}}\n{providers}\n"
+    ));
+    let ran = env.run(&graph("one", "code [prompt=\"Work\", agent=worker] start -> code -> exit"), &[]).expect(1);
+    ran.stderr
+}
+
+#[test]
+fn a_program_that_speaks_another_language_fails_and_hears_why() {
+    let server = Server::start(|_, _| Play::Drop);
+    let settings = format!("{{api_base: '{}', api_key_command: echo {KEY}}}", server.url());
+    let told = undone("anthropic", &format!("providers: {{anthropic: {{settings: {settings}}}}}"), "say chat Hello\n");
+    let why = "no call of its model was answered: the agent speaks the language of chat, which anthropic does not";
+    assert!(told.contains(why), "{told}");
+    assert!(server.seen().is_empty());
+}
+
+#[test]
+fn a_script_that_is_never_asked_for_its_steps_fails_the_node() {
+    let told = undone("script", "providers: {script: {file: script.yaml}}", "say chat Hello\n");
+    assert!(told.contains("the script was not asked for anything"), "{told}");
+}

@@ -148,6 +148,8 @@ fn claude_code_through_the_gateway() {
 fn codex_through_the_gateway() {
     drive("codex", "gpt-5.4");
     kill_and_resume("codex", "gpt-5.4");
+    // This one's tools are an item of the conversation, and one of them runs code.
+    drive("codex", "gpt-6.1-sol");
 }
 
 #[test]

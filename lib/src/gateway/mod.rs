@@ -51,6 +51,8 @@ use crate::event::{SideCall, Usage};
 use crate::llm::wire::Format;
 use crate::llm::{LlmError, Message, Remote, Request, Response, Script};
 
+pub use self::scripted::is_beside_the_script;
+
 /// Who answers what is let through.
 #[derive(Debug, Clone)]
 pub enum Upstream {
@@ -86,12 +88,22 @@ impl Upstream {
 }
 
 /// What is known of the agent, for a script that answers it.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Facts {
     /// Facts about the call, by the names of [`crate::llm::meta`].
     pub metadata: BTreeMap<String, String>,
     /// Where the agent works: some want whole paths from their model.
     pub cwd: PathBuf,
+    /// Whether it works with tools: a call without any is then something beside its work.
+    pub has_tools: bool,
+    /// How it is told that it was interrupted and is to go on.
+    pub interruptions: &'static [&'static str],
+}
+
+impl Default for Facts {
+    fn default() -> Self {
+        Self { metadata: BTreeMap::new(), cwd: PathBuf::new(), has_tools: true, interruptions: &[] }
+    }
 }
 
 /// What was spent.
@@ -186,6 +198,8 @@ pub struct Rest {
     pub warnings: Vec<String>,
     /// Why the newest call in a conversation has no answer, where that is so.
     pub unanswered: Option<LlmError>,
+    /// The newest refusal of a call: its status, and why.
+    pub refused: Option<(u16, String)>,
 }
 
 /// A gateway for one agent at work. Dropped, it hangs up on everybody.
@@ -285,6 +299,11 @@ impl Gateway {
         self.shared.upstream.name()
     }
 
+    /// Whether a script answers what is let through.
+    pub fn is_scripted(&self) -> bool {
+        matches!(self.shared.upstream, Upstream::Script(_))
+    }
+
     /// Lets nothing through any more, for this reason. What is under way goes on.
     pub fn refuse(&self, reason: &str) {
         let mut closed = self.shared.closed.lock().unwrap_or_else(PoisonError::into_inner);
@@ -335,8 +354,9 @@ impl Gateway {
         let mut talks = self.shared.talks();
         let exchanges = talks.settle();
         let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
+        let refused = talks.refused();
         drop(talks);
-        Rest { exchanges, aside, warnings, unanswered: self.shared.unanswered().clone() }
+        Rest { exchanges, aside, warnings, refused, unanswered: self.shared.unanswered().clone() }
     }
 }
 

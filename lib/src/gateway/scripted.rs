@@ -31,10 +31,11 @@ pub(super) enum Scripted {
 
 /// Asks the script, and waits as long as it says. A script that hangs is waited for until the client goes.
 pub(super) async fn call(script: &Script, facts: &Facts, request: &Request, format: Format, tries: u32) -> Scripted {
-    if request.tools.is_empty() && !request.messages.iter().any(|message| message.tool_calls().next().is_some()) {
+    let acts = |message: &Message| message.tool_calls().next().is_some();
+    if facts.has_tools && request.tools.is_empty() && !request.messages.iter().any(acts) {
         return Scripted::Answer(Box::new(aside_reply(request)));
     }
-    let mut asked = Request { messages: told_apart(&request.messages), ..request.clone() };
+    let mut asked = Request { messages: told_apart(&request.messages, facts.interruptions), ..request.clone() };
     asked.metadata.clone_from(&facts.metadata);
     asked.metadata.insert(meta::TRY.into(), tries.to_string());
     let answer = match script.answer(&asked) {
@@ -73,18 +74,29 @@ fn failed(error: &LlmError, status: Option<u16>) -> Scripted {
 }
 
 /// The conversation with what agents say beside their tools' answers marked as remarks: no task starts there. They put
-/// such things into tags; an agent that was interrupted after its tools is given a task in plain words there.
-fn told_apart(messages: &[Message]) -> Vec<Message> {
+/// such things into tags. Nor does one start where an agent that has its task is told to go on.
+fn told_apart(messages: &[Message], interruptions: &[&str]) -> Vec<Message> {
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
         let beside = all.last().is_some_and(|last| last.role == Role::Tool || last.is_steering());
-        let remark = message.role == Role::User && beside && message.text().trim_start().starts_with('<');
+        let said = message.text();
+        let said = said.trim_start();
+        let goes_on = all.iter().any(Message::is_prompt) && interruptions.iter().any(|words| said.starts_with(words));
+        let remark = message.role == Role::User && (goes_on || beside && said.starts_with('<'));
         all.push(match remark {
             true => Message { content: message.content.clone(), ..Message::steering("") },
             false => message.clone(),
         });
     }
     all
+}
+
+/// What is noted of an answer the script was not asked for.
+const BESIDE: &str = "beside_the_script";
+
+/// Whether the script was not asked for an answer.
+pub fn is_beside_the_script(response: &Response) -> bool {
+    response.extra.contains_key(BESIDE)
 }
 
 /// What is said to a question beside the work, such as one for a title: a short text, or what a schema asks for.
@@ -98,7 +110,7 @@ fn aside_reply(request: &Request) -> Response {
         usage: Usage::default(),
         model: request.model.clone(),
         stop: Stop::End,
-        extra: Default::default(),
+        extra: [(BESIDE.to_owned(), true.into())].into_iter().collect(),
     }
 }
 

@@ -49,6 +49,8 @@ pub(super) struct Talks {
     warnings: Vec<String>,
     /// Whether the user knows that calls were estimated.
     estimates: bool,
+    /// The newest refusal of a call.
+    refused: Option<(u16, String)>,
 }
 
 /// One conversation.
@@ -158,6 +160,11 @@ impl Talks {
             }
         };
         Some(Arrived { talk, flight, ended, tries: self.talks[talk].tries })
+    }
+
+    /// The newest refusal of a call: its status, and why.
+    pub(super) fn refused(&self) -> Option<(u16, String)> {
+        self.refused.clone()
     }
 
     fn has_tools(&self) -> bool {

@@ -115,6 +115,11 @@ impl<'a> Wish<'a> {
         if let Some(tool) = find(tools, &SHELL) {
             return Some(Fitted::Function(&tool.name, run_with(tool, self.command(cwd))));
         }
+        if let Some((tool, shell)) = tools.iter().find_map(|tool| Some((tool, shell_in_code(tool)?))) {
+            let given = json!({"cmd": self.command(cwd)});
+            let code = format!("const ran = await tools.{shell}({given});\ntext(JSON.stringify(ran));\n");
+            return Some(Fitted::Text(&tool.name, code));
+        }
         let tool = tools.iter().find(|tool| tool.name == "apply_patch")?;
         let patch = self.patch(cwd)?;
         if tool.parameters.is_null() {
@@ -201,6 +206,14 @@ fn is_text(tool: &ToolSpec) -> bool {
     kind == Some("custom")
 }
 
+/// The shell that a tool which runs code has for that code, if it is such a tool.
+fn shell_in_code(tool: &ToolSpec) -> Option<&'static str> {
+    const SHELL: &str = "exec_command";
+    let whole = tool.extra.values().find_map(|known| known.get("whole")).filter(|_| is_text(tool))?;
+    let about = whole.get("description")?.as_str()?;
+    about.contains(&format!("tools.{SHELL}(")).then_some(SHELL)
+}
+
 /// The parameters of a tool, wherever its language has them.
 fn properties(tool: &ToolSpec) -> Option<&Map<String, Value>> {
     let schema = match &tool.parameters {
@@ -273,6 +286,20 @@ mod tests {
 ' > 'src/a'";
         assert_eq!((name.as_str(), given), ("exec_command", json!({"cmd": command})));
         assert_eq!(fit(claude(), "todo", &json!({"a": 1})), ("todo".into(), json!({"a": 1})));
+    }
+
+    #[test]
+    fn who_runs_code_is_given_code_that_runs_the_shell() {
+        let about =
+            "Run JavaScript code. All nested tools are on `tools`, for example `await tools.exec_command(...)`.";
+        let whole = json!({"type": "custom", "name": "exec", "description": about});
+        let mut exec = tool("exec", &[]);
+        (exec.parameters, exec.extra) =
+            (Value::Null, Map::from_iter([("responses".to_owned(), json!({"whole": whole}))]));
+        let write = json!({"file_path": "a", "content": "\"x\"\n"});
+        let (name, given) = fitted(vec![exec], Format::Responses, Path::new("/w"), "write_file", write);
+        let code = r#"const ran = await tools.exec_command({"cmd":"printf %s '\"x\"\n' > 'a'"});"#;
+        assert_eq!((name.as_str(), given.as_str().unwrap().lines().next()), ("exec", Some(code)));
     }
 
     #[test]

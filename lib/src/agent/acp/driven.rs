@@ -71,20 +71,18 @@ impl AcpAgent {
                 pipes::talk(&self.spawner, command, Client::new(ask), told, &own).await
             })
             .await;
-        let Seen { ended: talked, last, stopped, said, asked, answered, unanswered } = seen;
+        let undone = seen.undone(&self.name());
+        let Seen { ended: talked, last, stopped, said, asked, unanswered, .. } = seen;
         let (mut client, ended) = self.ended(talked, cancel)?;
         let ended = if stopped && !cancel.is_killed() { Ended::Cancelled } else { ended };
         let heard = client.last_turn(ended.failed().as_deref());
-        // That it is done is only its word, and without an answer of its model it has done nothing of what was asked.
-        let ended = match ended {
-            Ended::Done if asked && !answered => Ended::Failed(AgentError::Transient(format!(
-                "the agent `{}` ended, but no call of its model was answered",
-                self.name()
-            ))),
-            Ended::Done if !asked && client.words().is_empty() => {
+        let ended = match (ended, undone) {
+            // That it is done is only its word.
+            (Ended::Done, Some(undone)) => Ended::Failed(undone),
+            (Ended::Done, None) if !asked && client.words().is_empty() => {
                 Ended::Doubtful(format!("the agent `{}` asked no model and said nothing", self.name()))
             }
-            ended => ended,
+            (ended, _) => ended,
         };
         let ended = match ended {
             Ended::Failed(error) => Ended::Failed(why_failed(&self.name(), error, unanswered.as_ref())),

@@ -40,7 +40,7 @@ use crate::text::{shorten, tail};
 const KIND: &str = "acp";
 
 /// What an agent is told that goes on with a task.
-const INTERRUPTED: &str = "Your work on the task below was interrupted. The working copy holds what has been done so far; \
+pub(super) const INTERRUPTED: &str = "Your work on the task below was interrupted. The working copy holds what has been done so far; \
                            go on until the task is done.";
 
 /// How long an agent may be silent, where the settings do not say. A model may think for long.

@@ -85,7 +85,7 @@ impl Following<'_> {
             self.gathered.hear(next);
         }
         let (gathered, stopped) = (self.gathered, self.stopped);
-        Ok(Ran { output, gathered, stopped, unanswered: None, in_vain: false })
+        Ok(Ran { output, gathered, stopped, undone: None, unanswered: None })
     }
 
     async fn hear(&mut self, heard: Heard, canceller: &Canceller) {

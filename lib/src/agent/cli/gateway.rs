@@ -65,11 +65,11 @@ impl CliAgent {
                 output
             })
             .await;
+        let undone = seen.undone(&self.preset.program);
         let output = seen.ended.map_err(|error| AgentError::of_spawn(&error))?;
         let (_, mut gathered) = reader.into_inner().unwrap_or_else(PoisonError::into_inner);
         gathered.heard_by_gateway(&seen.said);
-        let (stopped, in_vain) = (seen.stopped, seen.asked && !seen.answered);
-        let ran = Ran { output, gathered, stopped, unanswered: seen.unanswered, in_vain };
+        let ran = Ran { output, gathered, stopped: seen.stopped, undone, unanswered: seen.unanswered };
         Ok(Drove { ran, last: seen.last })
     }
 }

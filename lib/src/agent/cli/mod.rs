@@ -36,7 +36,7 @@ use crate::llm::{LlmError, Message, Prices};
 use crate::process::{Cancel, Output, Spawner};
 
 pub use hooks::hook_main;
-pub(super) use launch::epilogue;
+pub(super) use launch::{INTERRUPTED, epilogue};
 pub use preset::Preset;
 pub use probe::{Billed, Introduction, Versions, find_program};
 pub(super) use route::{Endpoint, Variables, Way, tools};
@@ -94,10 +94,10 @@ struct Ran {
     output: Output,
     gathered: Gathered,
     stopped: bool,
+    /// Why it has not done its work, whatever it says.
+    undone: Option<AgentError>,
     /// Why its model's newest call has no answer, where that is known.
     unanswered: Option<LlmError>,
-    /// None of its model's calls has one, though there were some.
-    in_vain: bool,
 }
 
 impl CliAgent {
@@ -160,7 +160,7 @@ impl CliAgent {
         warnings: Vec<String>,
         turns: &Turns,
     ) -> Result<Reply, AgentError> {
-        let Ran { output, mut gathered, stopped, unanswered, in_vain } = ran;
+        let Ran { output, mut gathered, stopped, undone, unanswered } = ran;
         if self.turns == TurnMode::Gateway && stopped && last.is_none() {
             // Its turns are all reported: the last of them is what it was stopped after.
             return Ok(Reply { text: gathered.words(), end: End::Stopped });
@@ -178,12 +178,9 @@ impl CliAgent {
             stopped,
         }
         .judge();
-        let judged = match judged {
-            // That it is done is only its word, and its model has not said any.
-            Ok(End::Done | End::Doubtful(_)) if in_vain && unanswered.is_some() => {
-                Err(AgentError::Transient("no call of its model was answered".to_owned()))
-            }
-            judged => judged,
+        let judged = match (judged, undone) {
+            (Ok(End::Done | End::Doubtful(_)), Some(undone)) => Err(undone),
+            (judged, _) => judged,
         };
         let judged = judged.map_err(|error| why_failed(&self.preset.program, error, unanswered.as_ref()));
         let failed = match &judged {

@@ -20,7 +20,7 @@ use super::intent::intent_of;
 use super::{AgentError, Job, Turn, Turns, Verdict};
 use crate::budget::Amount;
 use crate::event::{SideCall, ToolCall};
-use crate::gateway::{Arrival, Exchange, Facts, Gate, Gateway, Spent, Upstream};
+use crate::gateway::{Arrival, Exchange, Facts, Gate, Gateway, Spent, Upstream, is_beside_the_script};
 use crate::llm::wire::Format;
 use crate::llm::{ErrorClass, LlmError, Message, Part, meta};
 use crate::process::Cancel;
@@ -30,6 +30,9 @@ const STOPPED: &str = "pleach: this run was stopped; do not try again";
 
 /// What a program is told when it asks after its time.
 const OVER: &str = "pleach: this program's work is over";
+
+/// How programs are told that they were interrupted, see `cli` and `acp`.
+const INTERRUPTIONS: [&str; 2] = [super::cli::INTERRUPTED, super::acp::INTERRUPTED];
 
 /// How long a program that is to end is left its calls that are on their way, and those are waited for that one which has
 /// ended has left behind.
@@ -81,6 +84,30 @@ pub struct Seen<T> {
     pub answered: bool,
     /// Why its newest call has no answer, where that is so.
     pub unanswered: Option<LlmError>,
+    /// Whether a script was there for its work, and was asked for none of it.
+    pub unscripted: bool,
+    /// The newest refusal of a call: its status, and why.
+    pub refused: Option<(u16, String)>,
+}
+
+impl<T> Seen<T> {
+    /// Why a program has not done its work, whatever it says: without an answer of its model it has done nothing of what
+    /// was asked.
+    pub fn undone(&self, program: &str) -> Option<AgentError> {
+        let ended = format!("the agent `{program}` ended, but");
+        if self.asked && !self.answered {
+            let why = self.refused.as_ref().map(|(_, why)| format!(": {why}")).unwrap_or_default();
+            let message = format!("{ended} no call of its model was answered{why}");
+            return Some(match self.refused {
+                // It would be refused again.
+                Some((400, _)) => AgentError::Terminal(message),
+                _ => AgentError::Transient(message),
+            });
+        }
+        let why =
+            "the script was not asked for anything: none of its calls brought tools, which is how its work is known";
+        self.unscripted.then(|| AgentError::Terminal(format!("{ended} {why}")))
+    }
 }
 
 /// Why a program failed: where its newest call was not answered for reasons outside of the job, that is why, whatever it
@@ -107,7 +134,7 @@ impl Driven {
             (meta::STATUS_FILE, job.status_file.to_string_lossy().into_owned()),
         ];
         let metadata = metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let facts = Facts { metadata, cwd: job.cwd.clone() };
+        let facts = Facts { metadata, cwd: job.cwd.clone(), has_tools: job.tools, interruptions: &INTERRUPTIONS };
         let opened = Gateway::open(upstream, facts).await;
         let (gateway, arrivals) =
             opened.map_err(|error| AgentError::Transient(format!("cannot open a gateway for the agent: {error}")))?;
@@ -197,7 +224,9 @@ impl Driven {
                 () = cancel.killed() => {}
             }
         }
-        let rest = gateway.close().await;
+        let is_script = gateway.is_scripted();
+        let mut rest = gateway.close().await;
+        let refused = rest.refused.take();
         log.put_aside(rest.aside, rest.warnings);
         let mut last = None;
         for exchange in rest.exchanges {
@@ -207,8 +236,9 @@ impl Driven {
         }
         let last = last.or_else(|| log.remains());
         let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
-        let unanswered = rest.unanswered;
-        Seen { ended, last, stopped, said: log.said, asked: log.asked, answered: log.answered, unanswered }
+        let Log { said, asked, answered, scripted, .. } = log;
+        let (unscripted, unanswered) = (is_script && answered && !scripted, rest.unanswered);
+        Seen { ended, last, stopped, said, asked, answered, unanswered, unscripted, refused }
     }
 }
 
@@ -232,6 +262,8 @@ struct Log<'a> {
     said: String,
     asked: bool,
     answered: bool,
+    /// Whether an answer was none that is given beside a script.
+    scripted: bool,
     stopped_by: Option<&'static str>,
     /// Calls that are held, oldest first.
     waiting: VecDeque<Arrival>,
@@ -253,6 +285,7 @@ impl<'a> Log<'a> {
             said: String::new(),
             asked: false,
             answered: false,
+            scripted: false,
             stopped_by: None,
             waiting: VecDeque::new(),
             may_overtake: false,
@@ -353,6 +386,7 @@ impl<'a> Log<'a> {
     fn turn(&mut self, exchange: Exchange) -> Turn {
         let Exchange { talk, opening, response, results, model, usage, cost_usd, estimated } = exchange;
         self.answered = true;
+        self.scripted |= !response.as_ref().is_some_and(is_beside_the_script);
         let answer = response.map(|response| response.message);
         let said = answer.as_ref().map(Message::text).unwrap_or_default();
         let tool_calls = answer.as_ref().map(|answer| calls(answer, &results)).unwrap_or_default();

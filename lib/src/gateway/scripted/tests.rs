@@ -16,7 +16,8 @@ scripts:
 ";
 
 fn facts() -> Facts {
-    Facts { metadata: [(meta::NODE.to_owned(), "implement".to_owned())].into(), cwd: "/w".into() }
+    let metadata = [(meta::NODE.to_owned(), "implement".to_owned())].into();
+    Facts { metadata, cwd: "/w".into(), interruptions: &["You were interrupted."], ..Facts::default() }
 }
 
 fn request(messages: Vec<Message>) -> Request {
@@ -45,9 +46,29 @@ async fn a_script_answers_with_the_tools_of_the_client() {
     let Scripted::Answer(last) = say(&request(after.clone()), 2).await else { panic!() };
     assert_eq!(last.message.text(), "Done.");
     // A task in plain words begins anew, wherever it stands.
-    let again = [after, vec![Message::user("You were interrupted")]].concat();
+    let again = [after.clone(), vec![Message::user("Another task")]].concat();
     let Scripted::Answer(first) = say(&request(again), 1).await else { panic!() };
     assert_eq!(first.message.text(), "I write.");
+    // Who was interrupted has its task, and goes on with it.
+    let goes_on = [after, vec![Message::user("You were interrupted. Go on.")]].concat();
+    let Scripted::Answer(last) = say(&request(goes_on), 2).await else { panic!() };
+    assert_eq!(last.message.text(), "Done.");
+    let Scripted::Answer(first) = say(&request(vec![Message::user("You were interrupted. Go on.")]), 1).await else {
+        panic!()
+    };
+    assert_eq!(first.message.text(), "I write.", "its conversation is lost");
+}
+
+#[tokio::test]
+async fn a_node_without_tools_is_answered_by_its_script() {
+    let mut plain = request(vec![Message::user("task")]);
+    plain.tools.clear();
+    let without = Facts { has_tools: false, ..facts() };
+    let script = Script::parse(SCRIPT).unwrap();
+    let Scripted::Answer(said) = call(&script, &without, &plain, Format::Chat, 1).await else { panic!() };
+    assert!(said.message.text() == "I write." && !is_beside_the_script(&said));
+    let Scripted::Answer(said) = call(&script, &facts(), &plain, Format::Chat, 1).await else { panic!() };
+    assert!(is_beside_the_script(&said));
 }
 
 #[tokio::test]

@@ -30,6 +30,9 @@ impl Talks {
             }
             return;
         }
+        if let Heard::Refused(status, why) = &heard {
+            self.refused = Some((*status, why.clone()));
+        }
         let beside = self.beside.remove(&flight);
         let Some(talk) = self.flying(flight) else {
             match beside {

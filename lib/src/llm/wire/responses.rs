@@ -29,8 +29,10 @@ pub(super) fn encode_request(request: &Request, stream: bool) -> Value {
     if let Some(most) = request.max_tokens {
         body["max_output_tokens"] = most.into();
     }
-    if !request.tools.is_empty() {
-        body["tools"] = request.tools.iter().map(encode_tool).collect();
+    // Those that an item brought are still in it.
+    let tools: Vec<Value> = request.tools.iter().filter(|tool| !is_brought(tool)).map(encode_tool).collect();
+    if !tools.is_empty() {
+        body["tools"] = tools.into();
     }
     if let Some(effort) = &request.effort {
         let mut reasoning = known.and_then(|known| known.get("reasoning")?.as_object()).cloned().unwrap_or_default();
@@ -57,16 +59,49 @@ pub(super) fn decode_request(body: Value) -> Result<Request, WireError> {
             body.shift_remove("reasoning");
         }
     }
+    let mut brought = Vec::new();
     match body.shift_remove("input") {
         Some(Value::String(text)) => request.messages.push(Message::user(text)),
-        Some(Value::Array(items)) => request.messages = decode_items(items)?,
+        Some(Value::Array(items)) => {
+            brought = items.iter().flat_map(tools_brought).collect();
+            request.messages = decode_items(items)?;
+        }
         _ => return Err(shape("the request has no `input`")),
     }
     for tool in take_list(&mut body, "tools")? {
         request.tools.push(decode_tool(tool)?);
     }
+    request.tools.extend(brought);
     keep(&mut request.extra, FORMAT, body);
     Ok(request)
+}
+
+/// The kind of item that brings tools along.
+const TOOLS: &str = "additional_tools";
+
+/// Where a tool says that an item has brought it.
+const BROUGHT: &str = "brought";
+
+fn is_brought(tool: &ToolSpec) -> bool {
+    kept(&tool.extra, FORMAT).is_some_and(|known| known.contains_key(BROUGHT))
+}
+
+/// The tools an item brings, those of its namespaces among them. The item itself stays in the conversation as it is, so
+/// what is not understood of it is no loss.
+fn tools_brought(item: &Value) -> Vec<ToolSpec> {
+    if item.get("type").is_none_or(|kind| kind != TOOLS) {
+        return Vec::new();
+    }
+    let listed = |of: &Value| of.get("tools").and_then(Value::as_array).cloned().unwrap_or_default();
+    let own = |tool: Value| if tool.get("tools").is_some() { listed(&tool) } else { vec![tool] };
+    let tools = listed(item).into_iter().flat_map(own).filter_map(|tool| decode_tool(tool).ok());
+    let marked = |mut tool: ToolSpec| {
+        let mut known = kept(&tool.extra, FORMAT).cloned().unwrap_or_default();
+        known.insert(BROUGHT.into(), true.into());
+        keep(&mut tool.extra, FORMAT, known);
+        tool
+    };
+    tools.map(marked).collect()
 }
 
 fn encode_tool(tool: &ToolSpec) -> Value {
@@ -251,7 +286,11 @@ fn decode_item(item: Value) -> Result<(Role, Vec<Part>), WireError> {
             (Role::Assistant, vec![Part::Thinking { text, signature: None, extra }])
         }
         other => {
-            let role = if other.ends_with("_output") { Role::Tool } else { Role::Assistant };
+            let role = match other {
+                TOOLS => Role::System,
+                output if output.ends_with("_output") => Role::Tool,
+                _ => Role::Assistant,
+            };
             (role, vec![native(FORMAT, json!({"whole": item}))])
         }
     })

@@ -401,6 +401,29 @@ mod responses {
     }
 
     #[test]
+    fn tools_that_are_an_item_of_the_conversation_are_known() {
+        let exec = json!({"type": "custom", "name": "exec", "description": "Run code", "format": {"type": "grammar"}});
+        let wait = json!({"type": "function", "name": "wait", "strict": false, "parameters": {"type": "object"}});
+        let functions = json!({"type": "namespace", "name": "functions", "description": "", "tools": [exec, wait]});
+        let plain = json!({"type": "function", "name": "plain", "parameters": {"type": "object"}});
+        let item = json!({"type": "additional_tools", "id": "at_1", "role": "developer",
+            "tools": [functions, plain, {"type": "function", "nameless": true}]});
+        let user = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "a"}]});
+        let mut body = json!({"model": "m", "input": [item, user], "tool_choice": "auto"});
+        let names = |body: &Value| {
+            let request = Format::Responses.decode_request(body.clone()).unwrap();
+            assert!(!request.messages.iter().any(|message| message.role == Role::Assistant), "nobody has answered");
+            request.tools.into_iter().map(|tool| tool.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&body), ["exec", "wait", "plain"]);
+        request_survives(Format::Responses, &body);
+        body["tools"] =
+            json!([{"type": "function", "name": "shell", "parameters": {"type": "object"}, "strict": false}]);
+        assert_eq!(names(&body), ["shell", "exec", "wait", "plain"]);
+        request_survives(Format::Responses, &body);
+    }
+
+    #[test]
     fn what_fails_and_what_is_left_out_of_a_stream() {
         let failed = br#"event: response.failed
 data: {"type":"response.failed","response":{"id":"r","status":"failed","error":{"code":"server_error","message":"oops"}}}
