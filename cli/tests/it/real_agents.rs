@@ -198,8 +198,7 @@ fn claude_code_over_acp_through_the_gateway() {
 #[test]
 #[ignore = "needs codex-acp on PATH"]
 fn codex_over_acp_through_the_gateway() {
-    // Codex cannot set bounds of its own below a directory for temporary files.
-    drive_over_acp("codex-acp", "permission_mode: full-access", "");
+    drive_over_acp("codex-acp", "", "");
 }
 
 #[test]
@@ -320,4 +319,10 @@ fn opencode_with_the_user_s_settings() {
         let settings = json!({"model": "mine/m", "provider": {"mine": provider}});
         env.write("config/opencode/opencode.json", settings.to_string());
     });
+}
+
+#[test]
+#[ignore = "needs codex-acp on PATH"]
+fn codex_over_acp_with_the_user_s_login() {
+    by_itself("acp:codex-acp", "stream", |env, answers, _| codex_at(env, answers, true));
 }

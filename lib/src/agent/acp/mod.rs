@@ -178,12 +178,24 @@ impl AcpAgent {
         if self.route.is_some() { "own" } else { "user" }
     }
 
+    /// What it is told where something else holds it, unless the settings say what it may do.
+    fn bounded(&self, job: &Job) -> &[String] {
+        let preset = self.route.as_ref().map(|route| &route.preset).or(self.known.as_ref().map(|(preset, _)| *preset));
+        match preset {
+            Some(preset) if job.sandbox.is_some() && job.tools && self.mode.is_none() => {
+                &preset.permissions.bounded_over_acp
+            }
+            _ => &[],
+        }
+    }
+
     /// The command that starts the agent.
     fn command(&self, mut job: Job, variables: Variables, arguments: Vec<String>) -> Command {
         job.env.extend(self.bounded_env.iter().filter(|_| job.sandbox.is_some()).cloned());
         job.env.extend(self.env.iter().cloned().chain(variables));
         let wall = job.timeout.into_iter().chain(self.timeout).min();
-        let argv = self.argv.iter().cloned().chain(arguments.into_iter().map(OsString::from));
+        let arguments = self.bounded(&job).iter().cloned().chain(arguments);
+        let argv = self.argv.iter().cloned().chain(arguments.map(OsString::from));
         Command {
             env: job.env,
             limits: Limits { wall, idle: Some(self.idle), output: OUTPUT, ..Limits::default() },

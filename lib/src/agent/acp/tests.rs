@@ -1,12 +1,18 @@
 //! The client on what real agents said, and on agents that misbehave.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
+use super::AcpAgent;
 use super::client::{Act, Ask, Client, Ended};
 use super::policy::Policy;
 use super::state::State;
-use crate::agent::{AgentError, Turn};
+use crate::agent::{AgentError, Job, Turn};
+use crate::config::{AgentSettings, Environment};
+use crate::ids::NodeId;
 use crate::llm::Role;
+use crate::process::{Sandbox, Spawner};
 
 const CLAUDE: &str = include_str!("../../../tests/data/acp/acp_claude.jsonl");
 const CODEX: &str = include_str!("../../../tests/data/acp/acp_codex.jsonl");
@@ -456,4 +462,25 @@ fn programs_of_known_agents_are_known_by_their_bare_name() {
     ] {
         assert_eq!(title(program), expected, "{program}");
     }
+}
+
+#[test]
+fn a_known_agent_that_something_else_holds_sets_no_bounds_of_its_own() {
+    let environment = Environment::default();
+    let agent = |program: &str| AcpAgent::new([program], Spawner::new(Vec::new(), &environment)).as_known(&environment);
+    let job = |is_held: bool| {
+        let mut job = Job::new(NodeId::new("n").unwrap(), "Work", "/r", "/s/status.json");
+        job.sandbox = is_held.then(|| Arc::new(Sandbox::default()));
+        job
+    };
+    let words = |agent: &AcpAgent, job: Job| {
+        let argv = agent.command(job, Vec::new(), Vec::new()).argv;
+        argv.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(words(&agent("codex-acp"), job(true)), "codex-acp -c sandbox_mode=danger-full-access");
+    assert_eq!(words(&agent("codex-acp"), job(false)), "codex-acp");
+    assert_eq!(words(&agent("codex-acp"), Job { tools: false, ..job(true) }), "codex-acp");
+    let settings = AgentSettings { permission_mode: Some("read-only".into()), ..AgentSettings::default() };
+    assert_eq!(words(&agent("codex-acp").with_settings(&settings), job(true)), "codex-acp", "the settings say it");
+    assert_eq!(words(&agent("claude-code-acp"), job(true)), "claude-code-acp", "it asks");
 }

@@ -123,6 +123,10 @@ pub struct Permissions {
     pub given: Vec<String>,
     /// Where the node has no tools.
     pub no_tools: Vec<String>,
+    /// In a sandbox where it speaks the Agent Client Protocol, and asks for the rest: no bounds of its own, where these
+    /// cannot be set inside of others.
+    #[serde(default)]
+    pub bounded_over_acp: Vec<String>,
 }
 
 /// How a program is kept to some of its tools.
