@@ -398,6 +398,48 @@ fn any_program_can_be_an_agent_by_a_template() {
 }
 
 #[test]
+fn each_turn_a_program_tells_of_is_a_turn_of_its_own() {
+    let env = TestEnv::with_repo();
+    let turn = |text: &str| format!("echo '{}'\n", json!({"type": "turn", "text": text, "usage": {"input": 10}}));
+    let result = json!({"type": "result", "status": "success", "text": "Both are there."});
+    let script = [
+        OPENING.to_owned(),
+        "echo one > one.txt\n".to_owned(),
+        turn("Add one."),
+        "recorded 1\necho two > two.txt\n".to_owned(),
+        turn("Add two."),
+        format!("recorded 2\necho '{result}'\n"),
+    ];
+    env.write_program("bin/my-agent", &script.concat());
+    env.configure(
+        "agents: {mine: {command: [my-agent], parser: jsonl, turns: stream, timeout: 60}}\nsandbox: {mode: off}\n",
+    );
+    let ran = env.run(&one(", agent=mine"), &[]).expect(0);
+    let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
+    assert_eq!(changed, [vec!["args.txt", "one.txt", "prompt.txt"], vec!["two.txt"]], "{ran}");
+}
+
+#[test]
+fn what_an_agent_has_no_price_for_is_not_free() {
+    let tokens = json!({"input": 5, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}});
+    let finish = json!({"reason": "stop", "tokens": tokens, "cost": 0});
+    let event = |kind: &str, part: &serde_json::Value| {
+        format!("echo '{}'\n", json!({"type": kind, "sessionID": "ses_1", "part": part}))
+    };
+    let script = event("step_start", &json!({})) + &event("text", &json!({"text": "Done."}));
+    let script = script + &event("step_finish", &finish);
+    let cost = |more: &str| {
+        let env = world("opencode", &script);
+        configure(&env, "opencode", more);
+        env.run(&one(""), &[]).expect(0);
+        env.story().all("AgentTurn")[0]["cost_usd"].clone()
+    };
+    assert_eq!(cost("agents: {opencode: {turns: stream}}\n"), json!(null), "nobody knows");
+    let prices = "providers: {compatible: {prices: {mine/m: {input: 1000000, output: 0}}}}\n";
+    assert_eq!(cost(&format!("agents: {{opencode: {{turns: stream, model: mine/m}}}}\n{prices}")), json!(5.0));
+}
+
+#[test]
 fn an_agent_gets_its_own_key_and_no_other_secret() {
     let script = format!("tr '\\0' '\\n' < /proc/$$/environ > env.txt\n{}", say("claude_default", "1,$"));
     let env = world("claude", &script);

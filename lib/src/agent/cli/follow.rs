@@ -10,7 +10,6 @@ use super::parser::{Heard, Reader};
 use super::{CliAgent, Ran};
 use crate::agent::{AgentError, Job, Turns, Verdict};
 use crate::config::TurnMode;
-use crate::event::Usage;
 use crate::process::{Cancel, Canceller, Command, Stream};
 
 /// How long the stream may lag behind a hook that tells of the same tools.
@@ -107,8 +106,8 @@ impl Following<'_> {
 
     /// Reports a turn that is over. On a stop the program is ended: what it does from here on is nobody's wish.
     async fn report(&mut self, canceller: &Canceller) -> Verdict {
-        let prices = &self.agent.settings.prices;
-        let turn = self.gathered.turn(|model, usage: &Usage| prices.cost(model, usage));
+        let Self { agent, job, .. } = self;
+        let turn = self.gathered.turn(|model, usage| agent.price(job, model, usage));
         let turn = self.agent.told(self.job, turn, &self.gathered);
         let verdict = self.turns.report(turn).await;
         if verdict == Verdict::Stop {

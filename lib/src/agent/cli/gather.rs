@@ -29,6 +29,8 @@ pub struct Gathered {
     model: Option<String>,
     /// Whether the model was heard at all.
     pub spoke: bool,
+    /// Whether the stream has said that a turn is over.
+    over: bool,
 }
 
 impl Gathered {
@@ -51,6 +53,7 @@ impl Gathered {
                 self.model = call.model.clone().or(self.model.take());
                 self.calls.push(*call);
             }
+            Heard::TurnOver => self.over = true,
             Heard::Total(total) => self.total = Some(total),
             Heard::Denied(tool) => self.denied.push(tool),
             Heard::Complaint(said) => self.complaint = Some(said),
@@ -66,9 +69,10 @@ impl Gathered {
         }
     }
 
-    /// Whether a call that used tools waits to be reported: a turn has ended. The last words of an agent wait for its end.
+    /// Whether a call that used tools waits to be reported, or one of which the stream says so: a turn has ended. The last
+    /// words of an agent wait for its end.
     pub fn has_turn(&self) -> bool {
-        self.calls.iter().any(|call| !call.tools.is_empty())
+        self.calls.iter().any(|call| self.over || !call.tools.is_empty())
     }
 
     /// Whether these calls of tools were heard of and are over.
@@ -97,6 +101,7 @@ impl Gathered {
     /// A turn of everything that was not reported yet. `price` says what tokens cost where the stream does not.
     pub fn turn(&mut self, price: impl Fn(&str, &Usage) -> Option<f64>) -> Turn {
         let calls = std::mem::take(&mut self.calls);
+        self.over = false;
         let mut turn = Turn { messages: self.prompt.take().into_iter().collect(), ..Turn::default() };
         let mut said = String::new();
         for call in calls {

@@ -31,6 +31,7 @@ use self::parser::Reader;
 use super::driven::why_failed;
 use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::config::{Environment, ParserName, TurnMode};
+use crate::event::Usage;
 use crate::gateway::Upstream;
 use crate::llm::{LlmError, Message, Prices};
 use crate::process::{Cancel, Output, Spawner};
@@ -190,7 +191,7 @@ impl CliAgent {
             Err(error) => Some(error.to_string()),
         };
         let mut text = gathered.words();
-        let heard = gathered.last_turn(failed.as_deref(), |model, usage| self.settings.prices.cost(model, usage));
+        let heard = gathered.last_turn(failed.as_deref(), |model, usage| self.price(job, model, usage));
         let behind_gateway = self.turns == TurnMode::Gateway;
         let mut turn = match last {
             // What went through the gateway is the whole truth.
@@ -248,6 +249,14 @@ impl CliAgent {
         turn.exact = self.turns != TurnMode::Stream;
         turn.state_ref = self.state(gathered);
         turn
+    }
+
+    /// What tokens cost, where there is a price. A stream that names no model speaks of the one that was asked for.
+    fn price(&self, job: &Job, model: &str, usage: &Usage) -> Option<f64> {
+        match model {
+            "" => self.settings.prices.cost(&self.model(job)?, usage),
+            model => self.settings.prices.cost(model, usage),
+        }
     }
 
     /// What the agent needs to go on with its conversation, if that is known.

@@ -34,6 +34,7 @@ impl Jsonl {
             open.answer(&id, content(tool.get("output")), failed);
         }
         open.close(heard);
+        heard.push(Heard::TurnOver);
     }
 }
 

@@ -27,6 +27,8 @@ pub enum Heard {
     Session(String),
     /// A model call has ended, and so have the tools it asked for.
     Call(Box<Call>),
+    /// What was called so far is a turn, whether tools were used or not.
+    TurnOver,
     /// What the run has cost so far, all its calls together.
     Total(Total),
     /// The agent was not allowed to use a tool.

@@ -60,7 +60,9 @@ impl Parse for Opencode {
             "tool_use" => self.tool(part, heard),
             "step_finish" => {
                 self.open.usage = usage(&part["tokens"]);
-                self.open.cost_usd = part.get("cost").and_then(Value::as_f64);
+                // A model it has no price for costs nothing here, which is not so.
+                let cost = part.get("cost").and_then(Value::as_f64);
+                self.open.cost_usd = cost.filter(|cost| *cost > 0.0 || self.open.usage.total() == 0);
                 self.reason = Some(text(part, "reason").to_owned());
                 if self.open.is_empty() {
                     // A step without words or tools has cost something all the same.

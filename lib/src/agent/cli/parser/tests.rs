@@ -39,6 +39,7 @@ fn line(heard: &Heard) -> String {
             let cost = cost_usd.map(|cost| format!(" ${cost:.6}")).unwrap_or_default();
             format!("total {}{all}{cost}", tokens(usage))
         }
+        Heard::TurnOver => "turn over".to_owned(),
         Heard::Denied(tool) => format!("denied {tool}"),
         Heard::Complaint(said) => format!("complaint {said}"),
         Heard::Result(Claim { text, failure: None }) => format!("done {text:?}"),
@@ -315,7 +316,7 @@ fn a_rejected_permission_ends_opencode_and_is_a_denial() {
     assert_snapshot!(show(&hear(Opencode, stream.as_bytes(), Usage::default())), @r#"
     session s
     denied write
-    call - 1+0+0/3(2) $0: "" [write /etc/x FAILED]
+    call - 1+0+0/3(2): "" [write /etc/x FAILED]
     failed Terminal it was not allowed to use `write` and stopped
     "#);
 }
@@ -336,6 +337,7 @@ fn lines_of_pleachs_own_are_read() {
     assert_snapshot!(show(&hear(Jsonl, stream.as_bytes(), Usage::default())), @r#"
     session s1
     call m 5+0+0/2(0) $0.25: "Write it." [write a]
+    turn over
     denied shell
     complaint slow
     failed Transient no luck
