@@ -159,6 +159,9 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
     }
     for agent in engine.agents.introduce(nodes, &engine.cancel).await {
         say!("{agent}");
+        if let Some(outdated) = &agent.outdated {
+            say!("warning: {outdated}");
+        }
     }
 }
 

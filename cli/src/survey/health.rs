@@ -172,6 +172,11 @@ async fn agent(
         let told = introduction.to_string();
         let told = format!("`{key}` is {}", told.strip_prefix("agent ").unwrap_or(&told));
         return match introduction.billed {
+            _ if introduction.outdated.is_some() => {
+                let outdated = introduction.outdated.unwrap_or_default();
+                let (why, how) = outdated.split_once("; ").unwrap_or((&outdated, "update it"));
+                Finding::warn("agent", format!("{told}: {why}"), how)
+            }
             Billed::Unknown(how) => Finding::warn("agent", told.trim_end_matches(&format!(": {how}")), how),
             _ => Finding::ok("agent", told),
         };

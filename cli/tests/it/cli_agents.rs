@@ -415,8 +415,29 @@ fn each_turn_a_program_tells_of_is_a_turn_of_its_own() {
         "agents: {mine: {command: [my-agent], parser: jsonl, turns: stream, timeout: 60}}\nsandbox: {mode: off}\n",
     );
     let ran = env.run(&one(", agent=mine"), &[]).expect(0);
+    assert!(ran.stderr.contains("agent mine (turns: stream), with what it finds itself"), "{ran}");
     let changed: Vec<Vec<String>> = env.commits().iter().map(|commit| env.changed(commit)).collect();
     assert_eq!(changed, [vec!["args.txt", "one.txt", "prompt.txt"], vec!["two.txt"]], "{ran}");
+}
+
+#[test]
+fn a_word_of_a_command_that_nobody_fills_in_is_an_error() {
+    let env = TestEnv::with_repo();
+    env.configure("agents: {mine: {command: [sh, -c, 'cat \"$1\"', sh, '{promt_file}']}}\n");
+    let ran = env.run(&one(", agent=mine"), &[]).expect(2);
+    assert!(ran.stderr.contains("there is no placeholder `{promt_file}`"), "{ran}");
+    assert!(ran.stderr.contains("Write `{prompt_file}`."), "{ran}");
+}
+
+#[test]
+fn an_agent_that_is_too_old_is_warned_of() {
+    let env = TestEnv::with_repo();
+    env.write_program("bin/claude", "#!/bin/sh\ncase \"$1\" in --version) echo '1.0.3 (Claude Code)';; esac\n");
+    configure(&env, "claude", "agents: {claude: {turns: node}}\n");
+    let ran = env.run(&one(""), &[]);
+    assert!(ran.stderr.contains("warning: Claude Code 1.0.3 is older than 2.0.0"), "{ran}");
+    let doctor = env.pleach(&["doctor"]);
+    assert!(format!("{doctor}").contains("1.0.3 is older than"), "{doctor}");
 }
 
 #[test]

@@ -332,8 +332,11 @@ impl Roster {
             prices: given.map(|provider| Prices::new(&provider.prices)).unwrap_or_default(),
             is_command: kind == "command",
         };
+        let is_command = settings.is_command;
+        let own = || name.map_or_else(|| preset.program.clone(), str::to_owned);
         Ok(Arc::new(CliAgent {
             kind,
+            name: if is_command { own() } else { kind.to_owned() },
             preset,
             settings,
             program,

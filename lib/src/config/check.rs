@@ -5,6 +5,7 @@ use super::model::Config;
 use super::node::{Kind, Node, Place};
 use super::read::Reading;
 use crate::ids::BranchName;
+use crate::text::closest;
 
 /// Adds an error for everything in `config` that cannot work; `tree` has the places.
 pub(super) fn check(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
@@ -67,12 +68,48 @@ fn programs(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
             let message = format!("`{variable}` is named like a secret, which does not belong in a configuration file");
             reading.report(place(tree, &["agents", name, "env", variable]), message, Some(hint));
         }
+        let filled = !matches!(agent.runner, Some(AgentChoice::Acp(_))) && name != "acp";
+        for (key, words) in [("command", &agent.command), ("args", &agent.args)].into_iter().filter(|_| filled) {
+            for (strange, meant) in words.iter().filter_map(|word| strange_placeholder(word)) {
+                let hint = match meant {
+                    Some(meant) => format!("Write `{{{meant}}}`."),
+                    None => format!(
+                        "There are {}. Braces that mean themselves need a space inside.",
+                        PLACEHOLDERS.map(|known| format!("`{{{known}}}`")).join(", ")
+                    ),
+                };
+                reading.report(at(key), format!("there is no placeholder `{{{strange}}}`"), Some(hint));
+            }
+        }
         for (key, seconds) in [("timeout", agent.timeout), ("idle_timeout", agent.idle_timeout)] {
             if seconds == Some(0) {
                 reading.fail(at(key), "an agent needs at least one second");
             }
         }
     }
+}
+
+/// What stands in the words of an agent's command for something that is known when it starts.
+const PLACEHOLDERS: [&str; 7] = ["prompt", "prompt_file", "model", "tools", "cwd", "session", "base_url"];
+
+/// The same, for agents that are known.
+const OF_PRESETS: [&str; 4] = ["permissions", "permission_mode", "effort", "hooks"];
+
+/// What a word of a command has in braces and nobody fills in, and what may have been meant. Other braces mean
+/// themselves: those of a shell, of JSON, of a piece of a program.
+fn strange_placeholder(word: &str) -> Option<(&str, Option<&'static str>)> {
+    word.match_indices('{').find_map(|(at, _)| {
+        let (before, after) = (&word[..at], &word[at + 1..]);
+        let (name, rest) = after.split_once('}')?;
+        let is_name = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphabetic() || c == '_' || c == '-');
+        let is_known = PLACEHOLDERS.iter().chain(&OF_PRESETS).any(|known| *known == name);
+        if before.ends_with('$') || !is_name || is_known {
+            return None;
+        }
+        let meant = closest(&name.to_ascii_lowercase().replace('-', "_"), PLACEHOLDERS);
+        let stands_alone = rest.is_empty() && (before.is_empty() || before.ends_with('='));
+        (meant.is_some() || stands_alone).then_some((name, meant))
+    })
 }
 
 fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
@@ -154,6 +191,34 @@ fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
         if provider.settings.timeout == 0 {
             let at = place(tree, &["providers", name, "settings", "timeout"]);
             reading.fail(at, "a call needs at least one second");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placeholder_nobody_fills_in_is_known_from_other_braces() {
+        for (word, strange) in [
+            ("{promt_file}", Some(("promt_file", Some("prompt_file")))),
+            ("--task={prompt-file}", Some(("prompt-file", Some("prompt_file")))),
+            ("x{cdw}/y", Some(("cdw", Some("cwd")))),
+            ("{PROMPT}", Some(("PROMPT", Some("prompt")))),
+            ("{task}", Some(("task", None))),
+            ("--task={task}", Some(("task", None))),
+            ("{prompt}", None),
+            ("x{cwd}/{session}", None),
+            ("{permissions}", None),
+            ("{\"model\": 1}", None),
+            ("echo ${task}", None),
+            ("echo ${promt}", None),
+            ("awk '{print}' a", None),
+            ("{ task }", None),
+            ("{}", None),
+        ] {
+            assert_eq!(strange_placeholder(word), strange, "{word}");
         }
     }
 }

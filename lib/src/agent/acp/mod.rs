@@ -314,7 +314,7 @@ impl Agent for AcpAgent {
 
     fn introduction(&self) -> Option<Introduction> {
         let billed = self.billed.clone()?;
-        Some(Introduction { name: format!("acp:{}", self.name()), version: None, turns: None, billed })
+        Some(Introduction { name: format!("acp:{}", self.name()), version: None, outdated: None, turns: None, billed })
     }
 
     fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {

@@ -81,7 +81,13 @@ impl Agent for Builtin {
             return None;
         }
         let name = format!("builtin ({})", remote.name());
-        Some(Introduction { name, version: None, turns: None, billed: Billed::Pleach(remote.key_name().to_owned()) })
+        Some(Introduction {
+            name,
+            version: None,
+            outdated: None,
+            turns: None,
+            billed: Billed::Pleach(remote.key_name().to_owned()),
+        })
     }
 
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {

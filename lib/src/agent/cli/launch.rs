@@ -238,6 +238,7 @@ mod tests {
         let preset = if is_command { Preset::of_command(&["mine".into()]) } else { Preset::of(kind).unwrap().clone() };
         CliAgent {
             kind,
+            name: kind.to_owned(),
             preset,
             settings: CliSettings { is_command, ..CliSettings::default() },
             program: "/bin/true".into(),

@@ -68,6 +68,8 @@ pub struct CliSettings {
 pub struct CliAgent {
     /// The kind, as records have it.
     pub kind: &'static str,
+    /// What people know it by.
+    pub name: String,
     /// How the program is driven.
     pub preset: Preset,
     /// What the configuration says.
@@ -280,9 +282,17 @@ impl CliAgent {
 
     /// How the agent is introduced before it works.
     pub async fn introduce(&self, cancel: &Cancel) -> Introduction {
+        let (mut version, mut outdated) = (None, None);
+        // What a program of the user's own makes of such a question is not known.
+        if !self.settings.is_command {
+            let said = self.versions.of(&self.program, &self.spawner, cancel).await;
+            outdated = said.as_deref().and_then(|version| self.preset.outdated(version));
+            version = Some(said.unwrap_or_else(|| "of unknown version".to_owned()));
+        }
         Introduction {
-            name: self.kind.to_owned(),
-            version: self.versions.of(&self.program, &self.spawner, cancel).await,
+            name: self.name.clone(),
+            version,
+            outdated,
             turns: Some(self.turns),
             billed: match (self.turns, &self.upstream) {
                 (TurnMode::Gateway, Some(upstream)) => Billed::through_gateway(upstream),

@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use serde::Deserialize;
 
+use super::probe::is_older;
 use crate::config::{AgentSettings, AgentStdin, Environment, ParserName, ProviderName, TurnMode};
 use crate::llm::wire::Format;
 
@@ -22,6 +23,9 @@ pub struct Preset {
     /// variables.
     #[serde(default)]
     pub obeys: Vec<String>,
+    /// The oldest version that does what is asked of it here.
+    #[serde(default)]
+    pub oldest: String,
     /// The command that installs it.
     pub install: String,
     /// How its user logs in.
@@ -234,6 +238,7 @@ impl Preset {
         Self {
             title: program.clone(),
             obeys: Vec::new(),
+            oldest: String::new(),
             install: String::new(),
             log_in: String::new(),
             provider: ProviderName::Compatible,
@@ -287,6 +292,17 @@ impl Preset {
             Language::Chat => Format::Chat,
             Language::Gemini => Format::Gemini,
         }
+    }
+
+    /// What to say of a version that is too old, if it is.
+    pub(super) fn outdated(&self, version: &str) -> Option<String> {
+        let Self { title, oldest, install, .. } = self;
+        let says = || {
+            format!(
+                "{title} {version} is older than {oldest} and may not be understood; `{install}` brings it up to date"
+            )
+        };
+        (!oldest.is_empty() && is_older(version, oldest)).then(says)
     }
 
     /// Whether it can go on with an earlier conversation.

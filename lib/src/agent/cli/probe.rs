@@ -62,6 +62,19 @@ fn version_in(text: &str) -> Option<&str> {
     })
 }
 
+/// Whether a version comes before another, by their numbers.
+pub(super) fn is_older(version: &str, than: &str) -> bool {
+    let numbers = |version: &str| -> Vec<u64> {
+        let number = |part: &str| {
+            part.bytes()
+                .take_while(u8::is_ascii_digit)
+                .fold(0_u64, |sum, digit| sum.saturating_mul(10).saturating_add(u64::from(digit - b'0')))
+        };
+        version.split('.').take(3).map(number).collect()
+    };
+    numbers(version) < numbers(than)
+}
+
 /// Who is billed for what an agent spends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Billed {
@@ -142,8 +155,10 @@ impl fmt::Display for Billed {
 pub struct Introduction {
     /// Its name.
     pub name: String,
-    /// Its version, if it said one.
+    /// Its version in words, if it was asked for one.
     pub version: Option<String>,
+    /// Why that version may not do, if it may not.
+    pub outdated: Option<String>,
     /// How its turns are told apart, where there is more than one way.
     pub turns: Option<TurnMode>,
     /// Who pays.
@@ -152,10 +167,10 @@ pub struct Introduction {
 
 impl fmt::Display for Introduction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, version, turns, billed } = self;
+        let Self { name, version, turns, billed, .. } = self;
         let Some(turns) = turns else { return write!(f, "agent {name}, {billed}") };
-        let version = version.as_deref().unwrap_or("of unknown version");
-        write!(f, "agent {name} {version} (turns: {turns}), {billed}")
+        let version = version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
+        write!(f, "agent {name}{version} (turns: {turns}), {billed}")
     }
 }
 
@@ -175,6 +190,19 @@ mod tests {
         ];
         for (said, version) in cases {
             assert_eq!(version_in(said), version, "{said}");
+        }
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        for (version, than, older) in [
+            ("1.0.3", "2.0.0", true),
+            ("2.0.0", "2.0.0", false),
+            ("2.1.325", "2.1.99", false),
+            ("0.99.1-rc.1", "0.100.0", true),
+            ("1.18", "1.0.0", false),
+        ] {
+            assert_eq!(is_older(version, than), older, "{version} {than}");
         }
     }
 
