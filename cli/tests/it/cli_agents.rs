@@ -461,6 +461,26 @@ fn what_an_agent_has_no_price_for_is_not_free() {
 }
 
 #[test]
+fn work_in_one_turn_is_told_by_words_that_say_what_was_done() {
+    let said = |text: &str| {
+        let content = json!([{"type": "text", "text": text}]);
+        format!(
+            "echo '{}'\n",
+            json!({"type": "assistant", "message": {"id": text, "role": "assistant", "content": content}})
+        )
+    };
+    let result = json!({"type": "result", "subtype": "success", "is_error": false, "result": "done", "usage": {}});
+    let script =
+        format!("echo 1 > a.txt; echo 2 > b.txt\n{}", said("I will write a.txt") + &said("I will write b.txt"));
+    let env = world("claude", &format!("{script}{}echo '{result}'\n", said("done")));
+    configure(&env, "claude", "agents: {claude: {turns: node}}\n");
+    env.run(&one(""), &[]).expect(0);
+    let message = env.git(&["log", "-1", "--format=%B", &env.commits()[0]]);
+    assert_eq!(message.lines().next(), Some("Write a.txt"), "{message}");
+    assert!(message.contains("I will write b.txt."), "{message}");
+}
+
+#[test]
 fn an_agent_gets_its_own_key_and_no_other_secret() {
     let script = format!("tr '\\0' '\\n' < /proc/$$/environ > env.txt\n{}", say("claude_default", "1,$"));
     let env = world("claude", &script);

@@ -21,9 +21,7 @@ const PATHS: usize = 10;
 /// the first line has 1 to 72 characters, no line looks like a trailer, and there are no control characters.
 pub fn commit_message(intent: &str, paths: &[RepoPath]) -> String {
     let words = clean(intent);
-    let order = sentences(&words).find_map(imperative).map(|text| cut_subject(&text));
-    let spoken = order.filter(|text| text.contains(' ') && guard(text) == *text);
-    let subject = spoken.unwrap_or_else(|| subject_of_paths(paths));
+    let subject = spoken(&words).unwrap_or_else(|| subject_of_paths(paths));
     let mut body = Vec::new();
     let plain = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let said_all = plain.trim_end_matches(['.', '!']) == subject;
@@ -35,6 +33,17 @@ pub fn commit_message(intent: &str, paths: &[RepoPath]) -> String {
     }
     let body: Vec<String> = body.iter().map(|paragraph| wrap(paragraph)).filter(|text| !text.is_empty()).collect();
     [subject].into_iter().chain(body).collect::<Vec<_>>().join("\n\n")
+}
+
+/// What words give as a first line, where they say what was done.
+fn spoken(words: &str) -> Option<String> {
+    let order = sentences(words).find_map(imperative).map(|text| cut_subject(&text));
+    order.filter(|text| text.contains(' ') && guard(text) == *text)
+}
+
+/// Whether words say what was done, as a first line must.
+pub(super) fn says_what_was_done(intent: &str) -> bool {
+    spoken(&clean(intent)).is_some()
 }
 
 /// The message of a commit that a command made. The command stands in it as it was written, indented and never wrapped:

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::event::ToolCall;
 
 /// The most characters of an intent.
-const LONGEST: usize = 400;
+pub(super) const LONGEST: usize = 400;
 
 /// From how many characters on the words are enough.
 const ENOUGH: usize = 30;

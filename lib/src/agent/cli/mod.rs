@@ -28,13 +28,16 @@ use self::hooks::Listener;
 use self::launch::Start;
 use self::outcome::Ended;
 use self::parser::Reader;
+use super::commit_message::says_what_was_done;
 use super::driven::why_failed;
+use super::intent::{LONGEST, intent_of};
 use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::config::{Environment, ParserName, TurnMode};
 use crate::event::Usage;
 use crate::gateway::Upstream;
-use crate::llm::{LlmError, Message, Prices};
+use crate::llm::{LlmError, Message, Prices, Role};
 use crate::process::{Cancel, Output, Spawner};
+use crate::text::shorten;
 
 pub use hooks::hook_main;
 pub(super) use launch::{INTERRUPTED, epilogue};
@@ -214,10 +217,9 @@ impl CliAgent {
             }
             turn.messages.truncate(1);
             turn.messages.push(answer);
-            turn.intent = super::intent::intent_of(&text, &[]);
+            turn.intent = intent_of(&text, &[]);
         } else if self.turns == TurnMode::Node && !text.is_empty() {
-            // All of the work is one turn, so it is told by what came of it.
-            turn.intent = super::intent::intent_of(&text, &turn.tool_calls);
+            turn.intent = told_at_once(&text, &turn);
         }
         turn.warnings.extend(warnings);
         if !gathered.denied.is_empty() {
@@ -299,6 +301,22 @@ impl CliAgent {
                 _ => Billed::without_gateway(&self.preset, &self.environment),
             },
         }
+    }
+}
+
+/// What all of an agent's work in one turn was for: what it says came of it, or where that says nothing, what it said on
+/// the way.
+fn told_at_once(last: &str, turn: &Turn) -> String {
+    let at_last = intent_of(last, &turn.tool_calls);
+    if says_what_was_done(&intent_of(last, &[])) {
+        return at_last;
+    }
+    let words = turn.messages.iter().filter(|message| message.role == Role::Assistant).map(Message::text);
+    let steps = words.map(|said| intent_of(&said, &[])).filter(|step| says_what_was_done(step));
+    let closed = |step: String| if step.ends_with(['.', '!', '?']) { step } else { format!("{step}.") };
+    match steps.map(closed).collect::<Vec<_>>().join(" ") {
+        none if none.is_empty() => at_last,
+        steps => shorten(&steps, LONGEST),
     }
 }
 
