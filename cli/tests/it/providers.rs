@@ -312,6 +312,46 @@ fn a_run_leads_on_to_somebody_else_where_no_model_answers_but_not_back() {
 }
 
 #[test]
+fn a_key_whose_server_has_no_address_is_no_missing_key() {
+    let env = TestEnv::with_repo();
+    env.configure("agent: builtin\n");
+    env.pipeline(&graph("one", "work [prompt=Greet] start -> work -> exit"));
+    for others in [&[][..], &[("OPENAI_API_KEY", "sk-of-somebody-else")]] {
+        let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+        command.env("ANTHROPIC_API_KEY", KEY).env("ANTHROPIC_BASE_URL", "nonsense").envs(others.iter().copied());
+        let ran = env.finish(command.output().expect("pleach can be started")).expect(7);
+        let said = "`nonsense` is no address of a server: it begins with neither https:// nor http://\n\
+                    hint: correct ANTHROPIC_BASE_URL";
+        assert!(ran.stderr.contains(said), "{ran}");
+    }
+    let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+    command.env("ANTHROPIC_BASE_URL", "nonsense");
+    let ran = env.finish(command.output().expect("pleach can be started")).expect(7);
+    assert!(ran.stderr.contains("there is no model to ask"), "{ran}");
+}
+
+#[test]
+fn a_model_nobody_has_named_is_found_out_before_anything_is_paid_for() {
+    let server = server(|_| answer(&[text(GOOD)]));
+    let env = world(&server);
+    let run = |node: &str, code: i32| {
+        let body = format!(
+            "work [prompt=Greet] other [prompt=Look, llm_provider=gemini{node}] start -> work -> other -> exit"
+        );
+        env.write("repo/g.dot", graph("greet", &body));
+        let mut command = env.command(&["-y", "run", "g.dot"]);
+        command.env("ANTHROPIC_API_KEY", KEY).env("GEMINI_API_KEY", "k-gemini").env("GEMINI_BASE_URL", server.url());
+        env.finish(command.output().expect("pleach can be started")).expect(code)
+    };
+    let said = "`other` cannot run: gemini has no model `worker`\nhint: set `providers.gemini.models.worker`";
+    let ran = run("", 7);
+    assert!(ran.stderr.contains(said), "{ran}");
+    let ran = run(", llm_model=smart", 7);
+    assert!(ran.stderr.contains("gemini has no model `smart`"), "{ran}");
+    assert!(server.seen().is_empty(), "nobody was asked");
+}
+
+#[test]
 fn agents_are_told_who_they_are_by_their_files() {
     let server = server(|_| answer(&[text(GOOD)]));
     let env = world(&server);

@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::budget::{Allowance, Amount};
 use crate::event::{SideCall, ToolCall, Usage};
 use crate::ids::NodeId;
-use crate::llm::Message;
+use crate::llm::{Message, Unusable};
 use crate::process::{Cancel, Sandbox, SpawnError};
 
 pub use acp::AcpAgent;
@@ -336,6 +336,12 @@ pub trait Agent: Send + Sync {
     fn can_resume(&self, state: Option<&Value>, home: &Path) -> bool {
         let _ = (state, home);
         false
+    }
+
+    /// Whether it knows which model it is to ask when a node names this one.
+    fn check_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
+        let _ = asked;
+        Ok(())
     }
 
     /// Whether it reaches its model by itself: then the network is open to it, also where it is closed to others.

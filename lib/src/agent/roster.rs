@@ -166,7 +166,9 @@ impl Roster {
 
     /// The agent of a node.
     pub fn of(&self, node: &Node) -> Result<Arc<dyn Agent>, NoAgent> {
-        self.make(self.choice(node)?, node.llm_provider.as_deref(), node.agent.as_deref())
+        let agent = self.make(self.choice(node)?, node.llm_provider.as_deref(), node.agent.as_deref())?;
+        agent.check_model(node.llm_model.as_deref()).map_err(NoProvider::from)?;
+        Ok(agent)
     }
 
     /// The agent that works where nothing else is said; none when there is none but a simulated one.

@@ -57,8 +57,11 @@ impl Providers {
         let script = script.map(|script| script.with_prices(&config.providers.script.prices));
         let scripted = script.is_some().then_some(ProviderName::Script);
         known.extend(script.map(|script| (ProviderName::Script, Ok(Provider::Script(script)))));
-        let usable = || REMOTE.into_iter().find(|name| known.get(name).is_some_and(Result::is_ok));
-        let default = config.providers.default.or(scripted).or_else(usable);
+        // Who has a key is meant, also where it cannot be used: nobody else is asked in its place.
+        let is_meant =
+            |known: &Result<Provider, Unusable>| !matches!(known, Err(Unusable::NoKey { .. } | Unusable::NoAddress(_)));
+        let meant = || REMOTE.into_iter().find(|name| known.get(name).is_some_and(is_meant));
+        let default = config.providers.default.or(scripted).or_else(meant);
         Self { default, known }
     }
 
@@ -76,7 +79,7 @@ impl Providers {
     pub fn cheap(&self, config: &Config) -> Option<(Provider, String)> {
         let name = self.default?;
         let Provider::Remote(remote) = self.get(None).ok()? else { return None };
-        let model = remote.model("cheap")?;
+        let model = remote.model("cheap").ok()?;
         let given = config.providers.get(name)?;
         let said = config.providers.default.is_some()
             || given.models.contains_key("cheap")

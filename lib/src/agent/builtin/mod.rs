@@ -22,7 +22,7 @@ use super::cli::Billed;
 use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::event::{SideCall, ToolCall};
-use crate::llm::{Message, Part, Provider, Request, Response, Role, Stop, meta};
+use crate::llm::{Message, Part, Provider, Request, Response, Role, Stop, Unusable, meta};
 use crate::process::{Cancel, Spawner};
 
 pub use limits::Limits;
@@ -60,6 +60,11 @@ impl Builtin {
         tools::specs(&Limits::default()).into_iter().map(|tool| tool.name).collect()
     }
 
+    /// The model it asks when a node names this one; empty for the provider's usual one.
+    fn model(&self, asked: Option<&str>) -> String {
+        asked.or(self.profile.model.as_deref()).unwrap_or_default().to_owned()
+    }
+
     fn may_use(&self, tool: &str) -> bool {
         self.profile.tools.is_empty() || self.profile.tools.iter().any(|name| name == tool)
     }
@@ -72,6 +77,13 @@ impl Agent for Builtin {
 
     fn can_continue(&self) -> bool {
         true
+    }
+
+    fn check_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
+        match &self.provider {
+            Provider::Remote(remote) => remote.model(&self.model(asked)).map(drop),
+            Provider::Script(_) => Ok(()),
+        }
     }
 
     fn introduction(&self) -> Option<Introduction> {
@@ -145,7 +157,7 @@ impl<'a> Run<'a> {
         let mut tools = if job.tools { tools::specs(&agent.limits) } else { Vec::new() };
         tools.retain(|tool| agent.may_use(&tool.name));
         let request = Request {
-            model: job.model.clone().or_else(|| agent.profile.model.clone()).unwrap_or_default(),
+            model: agent.model(job.model.as_deref()),
             system,
             messages,
             tools,

@@ -99,6 +99,27 @@ pub fn key_variables(name: ProviderName) -> &'static [&'static str] {
     known(name).map_or(&[], |known| known.keys)
 }
 
+/// Who calls the server of a provider. `base` is the address of its variable.
+fn client(
+    name: ProviderName,
+    known: &Known,
+    settings: &config::ProviderSettings,
+    base: Option<&str>,
+) -> Result<Client, Unusable> {
+    let setting = |key: &str| format!("`providers.{name}.settings.{key}`");
+    let (address, place) = match (settings.api_base.as_deref(), base, known.base) {
+        (Some(address), ..) => (address, setting("api_base")),
+        (None, Some(address), _) => (address, known.base_variable.to_owned()),
+        (None, None, Some(address)) => (address, setting("api_base")),
+        (None, None, None) => return Err(Unusable::NoAddress(name)),
+    };
+    let wrong = |place: String| move |error: HttpError| Unusable::Address(format!("{error}; correct {place}"));
+    let mut base = Base::parse(address).map_err(wrong(place.clone()))?;
+    base.path = versioned(known.format, &base.path);
+    let proxy = settings.proxy.as_deref().map(Base::parse).transpose().map_err(wrong(setting("proxy")))?;
+    Client::new(base, proxy, Duration::from_secs(settings.timeout)).map_err(wrong(place))
+}
+
 /// Why a provider cannot be asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unusable {
@@ -119,6 +140,14 @@ pub enum Unusable {
     /// Its key cannot be sent.
     #[error("the key in {0} holds characters no key has")]
     Key(&'static str),
+    /// Nobody has said which of its models is meant.
+    #[error("{provider} has no model `{tier}`; set `providers.{provider}.models.{tier}`")]
+    NoModel {
+        /// The provider.
+        provider: ProviderName,
+        /// What was asked for.
+        tier: String,
+    },
 }
 
 impl Remote {
@@ -133,13 +162,6 @@ impl Remote {
         let known = known(name).ok_or(Unusable::NoAddress(name))?;
         let settings = &given.settings;
         let variable = |name: &str| environment.get(name).map(str::trim).filter(|value| !value.is_empty());
-        let address = settings.api_base.as_deref().or_else(|| variable(known.base_variable)).or(known.base);
-        let address = address.ok_or(Unusable::NoAddress(name))?;
-        let wrong = |error: HttpError| Unusable::Address(error.to_string());
-        let mut base = Base::parse(address).map_err(wrong)?;
-        base.path = versioned(known.format, &base.path);
-        let proxy = settings.proxy.as_deref().map(Base::parse).transpose().map_err(wrong)?;
-        let client = Client::new(base, proxy, Duration::from_secs(settings.timeout)).map_err(wrong)?;
         let (key, key_hint) = match &settings.api_key_command {
             Some(script) => {
                 let env = environment.iter().map(|(name, value)| (name.to_owned(), Some(value.to_owned()))).collect();
@@ -158,6 +180,7 @@ impl Remote {
                 }
             }
         };
+        let client = client(name, &known, settings, variable(known.base_variable))?;
         let mut headers = Vec::new();
         let mut add = |name: &'static str, value: Option<&str>| {
             let value = value.and_then(|value| HeaderValue::from_str(value).ok());
@@ -225,13 +248,16 @@ impl Remote {
     }
 
     /// The model behind a name: a short one of the configuration, a tier, or the model itself. No name is `worker`.
-    pub fn model(&self, asked: &str) -> Option<String> {
+    pub fn model(&self, asked: &str) -> Result<String, Unusable> {
         let asked = if asked.is_empty() { "worker" } else { asked };
         if let Some(model) = self.0.models.get(asked) {
-            return Some(model.clone());
+            return Ok(model.clone());
         }
-        let tier = ["smart", "worker", "cheap"].contains(&asked);
-        if tier { usual_model(self.name(), asked).map(str::to_owned) } else { Some(asked.to_owned()) }
+        if !["smart", "worker", "cheap"].contains(&asked) {
+            return Ok(asked.to_owned());
+        }
+        let unknown = || Unusable::NoModel { provider: self.0.name, tier: asked.to_owned() };
+        usual_model(self.name(), asked).map(str::to_owned).ok_or_else(unknown)
     }
 
     /// Asks for one answer; a kill drops the call.
@@ -259,11 +285,8 @@ impl Remote {
 impl Inner {
     async fn call(&self, remote: &Remote, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
         let mut asked = request.clone();
-        asked.model = remote.model(&request.model).ok_or_else(|| {
-            let tier = if request.model.is_empty() { "worker" } else { &request.model };
-            let message = format!("{0} has no model `{tier}`; set `providers.{0}.models.{tier}`", self.name);
-            LlmError::new(ErrorClass::Unavailable, message)
-        })?;
+        let unknown = |why: Unusable| LlmError::new(ErrorClass::Unavailable, why.to_string());
+        asked.model = remote.model(&request.model).map_err(unknown)?;
         asked.max_tokens = asked.max_tokens.or(Some(self.max_tokens));
         for tool in &mut asked.tools {
             tool.name = wire_name(&tool.name);
