@@ -236,7 +236,7 @@ async fn a_busy_provider_is_asked_again_twice() {
     let done =
         run(&builtin("      - {error: {status: 429, retry_after: 2m}}\n      - text: never\n"), site.job()).await;
     assert!(
-        matches!(done.error(), AgentError::Unanswered(text) if text.contains("tried 1 times")),
+        matches!(done.error(), AgentError::Unanswered(text) if text.contains("(tried 1 time, it wants to be asked again after 120 s)")),
         "{:?}",
         done.error()
     );
@@ -257,8 +257,14 @@ async fn what_cannot_work_fails_at_once() {
         let done = run(&builtin(&format!("      - {{error: {{status: {status}}}}}\n")), site.job()).await;
         assert!(matches!(done.error(), AgentError::Environment(_)), "{status}: {:?}", done.error());
     }
-    let done = run(&builtin("      - {text: x, stop: content_filter}\n"), site.job()).await;
-    assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("withheld")));
+    // An answer that never began is not asked for again.
+    for text in ["x", "''"] {
+        let done = run(&builtin(&format!("      - {{text: {text}, stop: content_filter}}\n")), site.job()).await;
+        assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("withheld")), "{:?}", done.error());
+        assert_eq!(done.turns.len(), 1);
+        let done = run(&builtin(&format!("      - {{text: {text}, stop: length}}\n")), site.job()).await;
+        assert!(matches!(&done.reply().end, End::Limit(why) if why.contains("cut off")), "{:?}", done.reply());
+    }
     let done = run(&builtin("      - tools: [{glob: {pattern: x}}]\n"), site.job()).await;
     assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("asked for number 2")));
     assert_eq!(done.turns.len(), 1, "the turn before it is reported");

@@ -8,8 +8,9 @@ use super::Limits;
 use crate::agent::{AgentError, Turns};
 use crate::budget::Amount;
 use crate::event::SideCall;
-use crate::llm::{Charge, ErrorClass, LlmError, Message, Part, Provider, Request, Response, Role, meta};
+use crate::llm::{Charge, ErrorClass, LlmError, Message, Part, Provider, Request, Response, Role, Stop, meta};
 use crate::process::Cancel;
+use crate::text::counted;
 
 /// What came of asking.
 pub(super) enum Asked {
@@ -74,7 +75,7 @@ impl Asker<'_> {
                 ErrorClass::Transient => {
                     failures += 1;
                     let Some(pause) = self.pause(failures, error.retry_after) else {
-                        return Err(AgentError::Unanswered(format!("{} (tried {failures} times)", error.message)));
+                        return Err(AgentError::Unanswered(gave_up(&error, failures)));
                     };
                     self.rest(pause, cancel).await?;
                 }
@@ -149,6 +150,13 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
+/// Why nobody is asked again, in words.
+fn gave_up(error: &LlmError, failures: u32) -> String {
+    let wait = error.retry_after.filter(|wait| *wait > Limits::MAX_RETRY_PAUSE);
+    let wait = wait.map(|wait| format!(", it wants to be asked again after {} s", wait.as_secs())).unwrap_or_default();
+    format!("{} (tried {}{wait})", error.message, counted(u64::from(failures), "time"))
+}
+
 /// What makes an answer unusable, if anything does.
 fn fault_of(response: &Response, first: bool) -> Option<String> {
     let message = &response.message;
@@ -167,5 +175,7 @@ fn fault_of(response: &Response, first: bool) -> Option<String> {
         Part::ToolCall { .. } => true,
         _ => false,
     };
-    (first && !message.content.iter().any(says)).then(|| "it is empty".into())
+    // One that was cut off or withheld before its first word says why it is empty, and would be again.
+    let is_whole = !matches!(response.stop, Stop::Length | Stop::ContentFilter);
+    (first && is_whole && !message.content.iter().any(says)).then(|| "it is empty".into())
 }

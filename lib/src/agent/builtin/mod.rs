@@ -65,6 +65,28 @@ impl Builtin {
         asked.or(self.profile.model.as_deref()).unwrap_or_default().to_owned()
     }
 
+    /// How a run ends whose conversation ends with this message; none when it goes on.
+    fn end_of(&self, last: &Message) -> Option<Result<Reply, AgentError>> {
+        if last.role != Role::Assistant || last.tool_calls().next().is_some() {
+            return None;
+        }
+        let reply = |end| Some(Ok(Reply { text: last.text(), end }));
+        match last.extra.get(CUT).and_then(|why| why.as_str()) {
+            Some("length") => {
+                let more = match &self.provider {
+                    Provider::Remote(remote) => format!("; `providers.{}.settings.max_tokens` sets it", remote.name()),
+                    Provider::Script(_) => String::new(),
+                };
+                reply(End::Limit(format!("the model's answer was cut off at its token limit{more}")))
+            }
+            Some(_) => {
+                let why = "the provider withheld the answer: the model refuses the task, or a filter does";
+                Some(Err(AgentError::Terminal(why.into())))
+            }
+            None => reply(End::Done),
+        }
+    }
+
     fn may_use(&self, tool: &str) -> bool {
         self.profile.tools.is_empty() || self.profile.tools.iter().any(|name| name == tool)
     }
@@ -104,7 +126,8 @@ impl Agent for Builtin {
 
     fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
         Box::pin(async move {
-            if let Some(end) = job.history.last().filter(|_| job.continues).and_then(end_of) {
+            let last = job.history.last().filter(|_| job.continues);
+            if let Some(end) = last.and_then(|last| self.end_of(last)) {
                 return end;
             }
             Run::new(self, job)?.go_on(turns, cancel).await
@@ -235,7 +258,7 @@ impl<'a> Run<'a> {
         mark_cut(&mut message, &response.stop);
         let (tool_calls, results, writes) = self.run_tools(&message, cancel).await?;
         let intent = intent_of(&message.text(), &tool_calls);
-        let mut next = end_of(&message).map_or(Next::Again, Next::End);
+        let mut next = self.agent.end_of(&message).map_or(Next::Again, Next::End);
         self.request.messages.push(message);
         if !results.is_empty() {
             self.request.messages.push(Message::new(Role::Tool, results));
@@ -365,19 +388,6 @@ fn mark_cut(message: &mut Message, stop: &Stop) {
         Stop::End | Stop::ToolCalls | Stop::Other(_) => return,
     };
     message.extra.insert(CUT.into(), why.into());
-}
-
-/// How a run ends whose conversation ends with this message; none when it goes on.
-fn end_of(last: &Message) -> Option<Result<Reply, AgentError>> {
-    if last.role != Role::Assistant || last.tool_calls().next().is_some() {
-        return None;
-    }
-    let reply = |end| Some(Ok(Reply { text: last.text(), end }));
-    match last.extra.get(CUT).and_then(|why| why.as_str()) {
-        Some("length") => reply(End::Limit("the model's answer was cut off at its token limit".into())),
-        Some(_) => Some(Err(AgentError::Terminal("the provider withheld the answer".into()))),
-        None => reply(End::Done),
-    }
 }
 
 /// What became of a message's tools: the calls, the parts that answer them, and the paths written, if they are known.
