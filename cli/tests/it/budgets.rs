@@ -10,10 +10,10 @@ mod side_by_side;
 mod trees;
 mod unheld;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::providers::{answer_of, text, write};
-use crate::server::Server;
+use crate::server::{Play, Server};
 use crate::sessions::{Gate, Story, graph, tool};
 use crate::support::TestEnv;
 
@@ -373,6 +373,57 @@ fn what_a_commit_message_costs_counts_by_its_own_model() {
     claude-sonnet-4-5      1   1.0k       0     100  $0.0045
     total                  1   2.0k       0     200  $0.0056
     ");
+}
+
+/// An answer of a server that counts nothing.
+fn uncounted(delta: Value, finish: &str) -> Play {
+    let chunk = |delta: Value, finish: Value| {
+        let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+        format!(
+            "data: {}\n\n",
+            json!({"id": "c", "object": "chat.completion.chunk", "model": "m-1", "choices": [choice]})
+        )
+    };
+    Play::Stream(vec![chunk(delta, Value::Null), chunk(json!({}), finish.into()), "data: [DONE]\n\n".into()])
+}
+
+#[test]
+fn what_a_server_does_not_count_counts_by_its_length() {
+    for (budget, code, calls) in [("{tokens: 100}", 1, 1), ("{}", 0, 3)] {
+        let server = Server::start(|seen, _| {
+            let says = |text: &str| uncounted(json!({"role": "assistant", "content": text}), "stop");
+            let asked = seen.body["messages"].as_array().into_iter().flatten();
+            if seen.body["model"] == "cheap-model" {
+                return says("Add a greeting\n\nIt greets.");
+            }
+            if asked.into_iter().any(|message| message["role"] == "tool") {
+                return says("Done.");
+            }
+            let arguments = json!({"file_path": "hello.txt", "content": "hello"}).to_string();
+            let function = json!({"name": "write_file", "arguments": arguments});
+            let calls = json!([{"index": 0, "id": "c-1", "type": "function", "function": function}]);
+            uncounted(json!({"role": "assistant", "content": "I write.", "tool_calls": calls}), "tool_calls")
+        });
+        let env = TestEnv::with_repo();
+        env.configure(&format!(
+            "agent: builtin\nbudget: {budget}\nproviders:\n  default: compatible\n  compatible:\n    \
+             models: {{worker: m-1, cheap: cheap-model}}\n    settings: {{api_base: '{}'}}\n",
+            server.url()
+        ));
+        let ran = env.run(&work(), &[]).expect(code);
+        assert_eq!(server.seen().len(), calls, "{ran}");
+        let warning = "the provider did not say how many tokens a call of `m-1` took; such calls count by their length";
+        assert_eq!(ran.stderr.matches(warning).count(), 1, "{ran}");
+        let story = env.story();
+        let turn = story.first("AgentTurn");
+        assert_eq!(turn["estimated"], true, "{turn}");
+        assert!(turn["token_usage"]["input"].as_u64() > Some(100), "{turn}");
+        if code == 0 {
+            assert_eq!(turn["side_calls"][0]["estimated"], true, "{turn}");
+        } else {
+            assert!(ran.stdout.contains(" of 100 tokens (`budget.tokens`)"), "{ran}");
+        }
+    }
 }
 
 /// An agent whose model says nothing, for half a million tokens each time.

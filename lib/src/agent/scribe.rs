@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::commit_message::checked_message;
 use crate::budget::Amount;
 use crate::event::Usage;
-use crate::llm::{Message, Provider, Request};
+use crate::llm::{Answered, Message, Provider, Request};
 use crate::process::Cancel;
 
 /// How long a message may take, both tries together.
@@ -57,6 +57,8 @@ pub struct Written {
     pub usage: Usage,
     /// Their price, where it is known.
     pub cost_usd: Option<f64>,
+    /// Whether some of that is estimated, where the provider did not say.
+    pub estimated: bool,
     /// The model that answered, where one did.
     pub model: String,
     /// Why there is none, where the user should know.
@@ -136,17 +138,18 @@ impl Scribe {
             }
             let answered = self.provider.complete(&request, cancel).await;
             let paid = match &answered {
-                Ok(response) => Some((&response.model, response.usage)),
-                Err(error) => error.charge.as_ref().map(|charge| (&charge.model, charge.usage)),
+                Ok(Answered { response, estimated }) => Some((&response.model, response.usage, *estimated)),
+                Err(error) => error.charge.as_ref().map(|charge| (&charge.model, charge.usage, charge.estimated)),
             };
-            if let Some((model, usage)) = paid {
+            if let Some((model, usage, estimated)) = paid {
                 written.usage += usage;
+                written.estimated |= estimated;
                 written.model.clone_from(model);
                 if let Some(cost) = self.provider.cost(model, &usage) {
                     *written.cost_usd.get_or_insert_default() += cost;
                 }
             }
-            let response = answered.map_err(|error| Unwritten::Failed(error.message))?;
+            let Answered { response, .. } = answered.map_err(|error| Unwritten::Failed(error.message))?;
             let said = response.message.text();
             let why = match checked_message(&said) {
                 Ok(text) => return Ok(text),

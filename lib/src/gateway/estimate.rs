@@ -1,13 +1,9 @@
 //! What a call may take before anybody knows, and what it took where nobody says: a limit holds also calls on their way, and
 //! what a provider leaves uncounted.
 
-use serde_json::Value;
-
 use super::watch::Heard;
 use crate::event::Usage;
-
-/// How many bytes count as a token.
-const BYTES: u64 = 4;
+use crate::llm::by_length;
 
 /// How many tokens an answer may have whose request sets it no bounds: about what models say at most.
 const UNBOUNDED: u64 = 32_000;
@@ -16,11 +12,6 @@ const UNBOUNDED: u64 = 32_000;
 /// than one has said before.
 pub(super) fn bound(said: Option<u32>, longest: u64) -> u64 {
     said.map_or_else(|| UNBOUNDED.max(longest), u64::from)
-}
-
-/// How many tokens so many bytes are.
-pub(super) fn tokens(bytes: u64) -> u64 {
-    bytes.div_ceil(BYTES)
 }
 
 /// The length of a call that went to a provider.
@@ -44,32 +35,16 @@ pub(super) fn taken(heard: &Heard, length: Option<Length>) -> (Usage, bool) {
         Heard::Cut(usage, _) => (*usage, true),
         Heard::Refused(..) => return (Usage::default(), false),
     };
-    let Some(Length { sent, received, unseen }) = length.filter(|_| is_cut || told.total() == 0) else {
-        return (told, false);
-    };
-    let mut usage = told;
-    if told.total() == told.output {
-        usage.input = tokens(sent);
+    let Some(Length { sent, received, unseen }) = length else { return (told, false) };
+    let (mut usage, _) = by_length(told, is_cut, sent, received);
+    if is_cut {
+        usage.output = usage.output.max(unseen);
     }
-    let said = tokens(received).max(if is_cut { unseen } else { 0 });
-    usage.output = told.output.max(said);
     (usage, usage != told)
-}
-
-/// How many bytes of words are in a body: what frames them costs nothing.
-pub(super) fn words(body: &Value) -> u64 {
-    match body {
-        Value::String(text) => text.len() as u64,
-        Value::Array(items) => items.iter().map(words).sum(),
-        Value::Object(fields) => fields.values().map(words).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
     use crate::llm::{Message, Response, Stop};
 
@@ -104,10 +79,5 @@ mod tests {
     fn an_answer_without_bounds_may_be_as_long_as_any() {
         assert_eq!((bound(Some(99), 500), bound(None, 500)), (99, UNBOUNDED));
         assert_eq!(bound(None, 50_000), 50_000, "a model that says more than others");
-    }
-
-    #[test]
-    fn words_are_counted_without_what_frames_them() {
-        assert_eq!(words(&json!({"content": [{"text": "four"}, {"text": "more"}], "index": 12, "stop": null})), 8);
     }
 }

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
 use super::body::Reply;
-use super::estimate::{bound, tokens};
+use super::estimate::bound;
 use super::intake::{LONGEST, Place, Refusal};
 use super::path::{Aside, AsideKind, Call, Shape, Target, target};
 use super::relay::{Flight, Relay, Underway};
@@ -24,7 +24,7 @@ use super::watch::{Heard, Watcher};
 use super::{Arrival, Gate, Shared, Upstream, refusal};
 use crate::event::Usage;
 use crate::llm::wire::Format;
-use crate::llm::{HttpError, LlmError, PassError, Passed, Remote, Request, Response, passed_on};
+use crate::llm::{HttpError, LlmError, PassError, Passed, Remote, Request, Response, passed_on, tokens};
 use crate::process::Cancel;
 
 /// Headers by which clients name their conversation.

@@ -4,11 +4,10 @@
 use hyper::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap};
 use serde_json::{Map, Value, json};
 
-use super::estimate::words;
 use super::unpack::{Packing, Unpacker};
 use crate::event::Usage;
-use crate::llm::Response;
 use crate::llm::wire::{Assembler, Format, WireError, sse};
+use crate::llm::{Response, words};
 use crate::text::shorten;
 
 /// How much of an answer is kept to be read.

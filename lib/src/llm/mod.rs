@@ -3,6 +3,7 @@
 //! A provider answers one [`Request`] with one [`Response`] and remembers nothing: whatever it needs is in the
 //! request. Retrying is the caller's business, so that a retry is seen where budgets and records are kept.
 
+mod estimate;
 mod http;
 mod message;
 mod price;
@@ -19,6 +20,7 @@ use serde_json::Value;
 use crate::event::{Extra, Usage};
 use crate::process::Cancel;
 
+pub(crate) use estimate::{by_length, tokens, warning as uncounted, words};
 pub(crate) use http::{Answer, HttpError};
 pub use message::{Message, Part, Role};
 pub use price::{Prices, usual_model};
@@ -105,6 +107,15 @@ pub struct Response {
     pub extra: Extra,
 }
 
+/// An answer, and whether what it cost is known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// The answer.
+    pub response: Response,
+    /// Whether its tokens are estimated, because the provider did not say.
+    pub estimated: bool,
+}
+
 /// What kind of failure a call ended in, which decides what to do next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorClass {
@@ -149,6 +160,8 @@ pub struct Charge {
     pub model: String,
     /// In tokens.
     pub usage: Usage,
+    /// Whether they are estimated, because the provider did not say.
+    pub estimated: bool,
 }
 
 impl LlmError {
@@ -158,8 +171,8 @@ impl LlmError {
     }
 
     /// The same for a call of a model that cost this.
-    pub fn charged(mut self, model: &str, usage: Usage) -> Self {
-        let charge = Charge { model: model.to_owned(), usage };
+    pub fn charged(mut self, model: &str, (usage, estimated): (Usage, bool)) -> Self {
+        let charge = Charge { model: model.to_owned(), usage, estimated };
         self.charge = (usage != Usage::default()).then(|| Box::new(charge));
         self
     }
@@ -201,9 +214,12 @@ impl Provider {
     }
 
     /// Asks for one answer. Never tries twice; ends early only when `cancel` says kill.
-    pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
+    pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Answered, LlmError> {
         match self {
-            Self::Script(script) => script.complete(request, cancel).await,
+            Self::Script(script) => {
+                let response = script.complete(request, cancel).await?;
+                Ok(Answered { response, estimated: false })
+            }
             Self::Remote(remote) => remote.complete(request, cancel).await,
         }
     }

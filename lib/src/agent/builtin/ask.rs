@@ -8,14 +8,16 @@ use super::Limits;
 use crate::agent::{AgentError, Turns};
 use crate::budget::Amount;
 use crate::event::SideCall;
-use crate::llm::{Charge, ErrorClass, LlmError, Message, Part, Provider, Request, Response, Role, Stop, meta};
+use crate::llm::{
+    Answered, Charge, ErrorClass, LlmError, Message, Part, Provider, Request, Response, Role, Stop, meta,
+};
 use crate::process::Cancel;
 use crate::text::counted;
 
 /// What came of asking.
 pub(super) enum Asked {
     /// An answer that can be worked with.
-    Answer(Box<Response>),
+    Answer(Box<Answered>),
     /// A stop was asked for while nothing was in flight.
     Stopped,
     /// The tries without a usable answer may have used the budget up.
@@ -58,9 +60,13 @@ impl Asker<'_> {
             tries += 1;
             request.metadata.insert(meta::TRY.into(), tries.to_string());
             let error = match self.once(request, nonsense.as_deref(), cancel).await? {
-                Ok(response) => match fault_of(&response, first) {
-                    None => return Ok(Asked::Answer(Box::new(response))),
-                    Some(fault) => LlmError::new(ErrorClass::Malformed, fault).charged(&response.model, response.usage),
+                Ok(answered) => match fault_of(&answered.response, first) {
+                    None => return Ok(Asked::Answer(Box::new(answered))),
+                    Some(fault) => {
+                        let Answered { response, estimated } = answered;
+                        let taken = (response.usage, estimated);
+                        LlmError::new(ErrorClass::Malformed, fault).charged(&response.model, taken)
+                    }
                 },
                 Err(error) => error,
             };
@@ -89,14 +95,14 @@ impl Asker<'_> {
     }
 
     /// A try without a usable answer, as it is recorded.
-    fn side_call(&self, Charge { model, usage }: &Charge) -> SideCall {
+    fn side_call(&self, Charge { model, usage, estimated }: &Charge) -> SideCall {
         SideCall {
             purpose: "failed_try".to_owned(),
             model: model.clone(),
             provider: self.provider.name().to_owned(),
             token_usage: *usage,
             cost_usd: self.provider.cost(model, usage),
-            estimated: false,
+            estimated: *estimated,
         }
     }
 
@@ -106,7 +112,7 @@ impl Asker<'_> {
         request: &mut Request,
         nonsense: Option<&str>,
         cancel: &Cancel,
-    ) -> Result<Result<Response, LlmError>, AgentError> {
+    ) -> Result<Result<Answered, LlmError>, AgentError> {
         // The remark is about one answer nobody will see again, so it is no part of the conversation.
         if let Some(fault) = nonsense {
             let remark = format!("Your last answer could not be used ({fault}). Please answer again.");

@@ -22,7 +22,7 @@ use super::cli::Billed;
 use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::event::{SideCall, ToolCall};
-use crate::llm::{Message, Part, Provider, Request, Response, Role, Stop, Unusable, meta};
+use crate::llm::{Answered, Message, Part, Provider, Request, Role, Stop, Unusable, meta, uncounted};
 use crate::process::{Cancel, Spawner};
 
 pub use limits::Limits;
@@ -145,6 +145,8 @@ struct Run<'a> {
     unreported: usize,
     /// What was spent and is not reported yet: tries without a usable answer.
     aside: Vec<SideCall>,
+    /// The user knows that calls count by their length.
+    has_warned: bool,
     deadline: Option<Instant>,
 }
 
@@ -191,7 +193,7 @@ impl<'a> Run<'a> {
         };
         let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
         let toolbox = Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline));
-        Ok(Self { agent, job, toolbox, request, unreported, aside: Vec::new(), deadline })
+        Ok(Self { agent, job, toolbox, request, unreported, aside: Vec::new(), has_warned: false, deadline })
     }
 
     async fn go_on(mut self, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
@@ -205,8 +207,8 @@ impl<'a> Run<'a> {
             let Builtin { provider, limits, .. } = self.agent;
             let asker = Asker { provider, limits, deadline: self.deadline, turns };
             let first = self.after_task().next().is_none();
-            let response = match asker.ask(&mut self.request, first, &mut self.aside, cancel).await {
-                Ok(Asked::Answer(response)) => *response,
+            let answered = match asker.ask(&mut self.request, first, &mut self.aside, cancel).await {
+                Ok(Asked::Answer(answered)) => *answered,
                 Ok(Asked::Unpaid) if self.settle(turns).await == Verdict::Go => continue,
                 Ok(Asked::Unpaid) => return Ok(self.reply(End::Stopped)),
                 Ok(Asked::Stopped) => {
@@ -219,7 +221,7 @@ impl<'a> Run<'a> {
                     return Err(error);
                 }
             };
-            let (turn, next) = self.take_turn(response, cancel).await?;
+            let (turn, next) = self.take_turn(answered, cancel).await?;
             let verdict = turns.report(turn).await;
             match next {
                 Next::End(end) => return end,
@@ -241,6 +243,7 @@ impl<'a> Run<'a> {
         let first_new = self.request.messages.len() - std::mem::take(&mut self.unreported);
         let turn = Turn {
             messages: self.request.messages[first_new..].to_vec(),
+            warnings: self.uncounted(self.aside.iter().find(|call| call.estimated).map(|call| call.model.clone())),
             side_calls: std::mem::take(&mut self.aside),
             provider: self.agent.provider.name().into(),
             writes: Some(Vec::new()),
@@ -250,10 +253,22 @@ impl<'a> Run<'a> {
         turns.report(turn).await
     }
 
+    /// A word to the user, once, when the provider does not say what a call of this model took.
+    fn uncounted(&mut self, model: Option<String>) -> Vec<String> {
+        let Some(model) = model.filter(|_| !self.has_warned) else { return Vec::new() };
+        self.has_warned = true;
+        vec![uncounted(&model)]
+    }
+
     /// Does what the model asked for and says what comes next.
-    async fn take_turn(&mut self, response: Response, cancel: &Cancel) -> Result<(Turn, Next), AgentError> {
+    async fn take_turn(
+        &mut self,
+        Answered { response, estimated }: Answered,
+        cancel: &Cancel,
+    ) -> Result<(Turn, Next), AgentError> {
         let first_new = self.request.messages.len() - std::mem::take(&mut self.unreported);
-        let warnings = self.context_warning();
+        let mut warnings = self.context_warning();
+        warnings.extend(self.uncounted(estimated.then(|| response.model.clone())));
         let mut message = response.message;
         mark_cut(&mut message, &response.stop);
         let (tool_calls, results, writes) = self.run_tools(&message, cancel).await?;
@@ -278,6 +293,7 @@ impl<'a> Run<'a> {
             usage: response.usage,
             side_calls: std::mem::take(&mut self.aside),
             cost_usd: self.agent.provider.cost(&response.model, &response.usage),
+            estimated,
             model: response.model,
             provider: self.agent.provider.name().into(),
             intent,

@@ -378,7 +378,7 @@ impl Worker {
                 provider: scribe.provider().to_owned(),
                 token_usage: written.usage,
                 cost_usd: written.cost_usd,
-                estimated: false,
+                estimated: written.estimated,
             });
         }
         if let Some(why) = written.fallback {

@@ -3,6 +3,7 @@
 use super::Talks;
 use crate::event::{SideCall, Usage};
 use crate::gateway::Spent;
+use crate::llm::uncounted;
 
 /// What calls beside the conversations are for: something without tools, such as a title.
 pub(in crate::gateway) const ASIDE: &str = "aside";
@@ -57,9 +58,7 @@ impl Talks {
     /// The provider has not said what a call of this model took, and it was estimated. The user hears of it once.
     pub(in crate::gateway) fn estimated(&mut self, model: &str) {
         if !std::mem::replace(&mut self.estimates, true) {
-            self.warn(format!(
-                "the provider did not say how many tokens a call of `{model}` took; such calls count by their length"
-            ));
+            self.warn(uncounted(model));
         }
     }
 

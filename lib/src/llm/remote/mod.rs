@@ -23,7 +23,7 @@ use self::refusal::Refused;
 use super::http::{Answer, Base, Client, HttpError};
 use super::price::{Prices, usual_model};
 use super::wire::{Assembler, Format, WireError, sse};
-use super::{ErrorClass, LlmError, Request, Response};
+use super::{Answered, ErrorClass, LlmError, Request, by_length, words};
 use crate::clock;
 use crate::config::{self, Environment, ProviderName};
 use crate::event::Usage;
@@ -261,7 +261,7 @@ impl Remote {
     }
 
     /// Asks for one answer; a kill drops the call.
-    pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
+    pub async fn complete(&self, request: &Request, cancel: &Cancel) -> Result<Answered, LlmError> {
         let answered = tokio::select! {
             biased;
             () = cancel.killed() => Err(LlmError::cancelled()),
@@ -283,7 +283,7 @@ impl Remote {
 }
 
 impl Inner {
-    async fn call(&self, remote: &Remote, request: &Request, cancel: &Cancel) -> Result<Response, LlmError> {
+    async fn call(&self, remote: &Remote, request: &Request, cancel: &Cancel) -> Result<Answered, LlmError> {
         let mut asked = request.clone();
         let unknown = |why: Unusable| LlmError::new(ErrorClass::Unavailable, why.to_string());
         asked.model = remote.model(&request.model).map_err(unknown)?;
@@ -293,6 +293,7 @@ impl Inner {
         }
         rename_calls(&mut asked, wire_name);
         let body = Bytes::from(self.body(&asked).to_string());
+        let sent = body.len() as u64;
         let (key, known) = self.key.get(cancel).await?;
         let mut answer = self.send(&asked.model, key.as_deref(), body.clone()).await?;
         // A key that was good once may have had its time.
@@ -300,17 +301,20 @@ impl Inner {
             let (key, _) = self.key.get(cancel).await?;
             answer = self.send(&asked.model, key.as_deref(), body).await?;
         }
-        let body = self.read(&asked.model, answer).await?;
-        let usage = self.format.usage_of(&body);
+        let body = self.read(&asked.model, sent, answer).await?;
+        let taken = by_length(self.format.usage_of(&body), false, sent, words(&body));
         let mut response = self
             .format
             .decode_reply(body)
-            .map_err(|error| self.unreadable(&error, &asked.model).charged(&asked.model, usage))?;
+            .map_err(|error| self.unreadable(&error, &asked.model).charged(&asked.model, taken))?;
+        if taken.1 {
+            response.usage = taken.0;
+        }
         if response.model.is_empty() {
             response.model.clone_from(&asked.model);
         }
         restore(&mut response, request);
-        Ok(response)
+        Ok(Answered { response, estimated: taken.1 })
     }
 
     /// The request's body, with what this provider wants beyond its format.
@@ -368,7 +372,7 @@ impl Inner {
     }
 
     /// The answer's body, as if it had not been streamed.
-    async fn read(&self, model: &str, mut answer: Answer) -> Result<Value, LlmError> {
+    async fn read(&self, model: &str, sent: u64, mut answer: Answer) -> Result<Value, LlmError> {
         if answer.status != 200 {
             let body = answer.bytes(REFUSAL).await.unwrap_or_default();
             return Err(self.refused(model).by_status(answer.status, &answer.headers, &body, clock::now()));
@@ -382,7 +386,7 @@ impl Inner {
             return Err(LlmError::new(ErrorClass::Terminal, text));
         }
         if header(CONTENT_TYPE).starts_with("text/event-stream") {
-            return self.read_stream(model, &mut answer).await;
+            return self.read_stream(model, sent, &mut answer).await;
         }
         let body = answer.bytes(LONGEST).await.map_err(|error| failed(&error))?;
         let body: Value = serde_json::from_slice(&body)
@@ -393,7 +397,7 @@ impl Inner {
         }
     }
 
-    async fn read_stream(&self, model: &str, answer: &mut Answer) -> Result<Value, LlmError> {
+    async fn read_stream(&self, model: &str, sent: u64, answer: &mut Answer) -> Result<Value, LlmError> {
         let mut assembler = Assembler::new(self.format);
         let mut read = self.assemble(model, answer, &mut assembler).await;
         if read.is_ok() && !assembler.is_done() {
@@ -404,8 +408,10 @@ impl Inner {
         let body = assembler.so_far();
         read.map_err(|error| {
             let class = if begun && error.class == ErrorClass::Transient { ErrorClass::Cut } else { error.class };
+            let told = self.format.usage_of(&body);
             // What broke off is paid for as far as it came.
-            LlmError { class, ..error }.charged(model, self.format.usage_of(&body))
+            let taken = if begun { by_length(told, true, sent, words(&body)) } else { (told, false) };
+            LlmError { class, ..error }.charged(model, taken)
         })?;
         Ok(body)
     }
