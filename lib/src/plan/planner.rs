@@ -228,7 +228,7 @@ mod tests {
         - tasks[3].source_line: must be a whole number from 0, and is a text
         - tasks[4]: must be an object, and is a number
         - tasks[5].id: `A` is there twice; give one of them another id
-        - tasks[6].id: `a b` is not a valid task id: letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
+        - tasks[6].id: `a b` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
         - tasks[0].children[1]: there is no node `X`
         - tasks[2].depends_on[1]: there is no node `no`
         - tasks[1].depends_on[0]: a cycle, of which nothing can be first: `A` depends on `B`, `B` depends on `A`

@@ -280,9 +280,9 @@ fn every_mistake_is_told_at_once_with_its_path() {
     nodes.T7: must be an object, and is a list
     nodes.T8.children: must be a list, and is an object
     nodes.T8.pipeline: is empty: name a file, or leave it out
-    nodes["a b"].id: `a b` is not a valid task id: letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
-    nodes[""].id: `` is not a valid task id: letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
-    nodes["x.lock"].id: `x.lock` is not a valid task id: letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
+    nodes["a b"].id: `a b` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
+    nodes[""].id: `` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
+    nodes["x.lock"].id: `x.lock` is not a valid task id: at most 128 letters, digits, `.`, `_` and `-`, starting with a letter or digit, without `..`, a final dot or a `.lock` end
     nodes.T1.name: is empty: say in a few words what it is
     nodes.p.children[1]: `T1` is there twice; keep one
     nodes.p.children[2]: there is no node `ghost`
