@@ -24,11 +24,6 @@ scripts:
     steps:
       - {text: Write again., tools: [{write_file: {file_path: again.txt, content: "again\n"}}], usage: {input: 50, output: 5}}
       - {text: Said and done., usage: {input: 60, output: 6}}
-  - name: again
-    when: {contains: You were interrupted}
-    steps:
-      - {text: Go on., tools: [{write_file: {file_path: late.txt, content: "late\n"}}], usage: {input: 70, output: 7}}
-      - {text: Now all is done., usage: {input: 80, output: 8}}
   - name: hang
     when: {contains: Hang after one}
     steps:
@@ -123,7 +118,7 @@ fn kill_and_resume(agent: &str, model: &str) {
     run.signal("KILL");
     run.end();
     env.assert_no_process_left();
-    // What is said right after the answer of a tool begins no new task for the script, whoever says it.
+    // What an interrupted agent is told begins no new task for the script: it is given its next step.
     let answers = "{text: Go on., tools: [{write_file: {file_path: late.txt, content: \"late\\n\"}}]}\n      \
                    - {text: Now all is done., usage: {input: 80, output: 8}}";
     env.write("script.yaml", SCRIPT.replace("MODEL", model).replace("hang: true", answers));

@@ -51,7 +51,7 @@ use crate::event::{SideCall, Usage};
 use crate::llm::wire::Format;
 use crate::llm::{LlmError, Message, Remote, Request, Response, Script};
 
-pub use self::scripted::is_beside_the_script;
+pub use self::scripted::{answers_on_record, is_beside_the_script};
 
 /// Who answers what is let through.
 #[derive(Debug, Clone)]
@@ -98,11 +98,13 @@ pub struct Facts {
     pub has_tools: bool,
     /// How it is told that it was interrupted and is to go on.
     pub interruptions: &'static [&'static str],
+    /// How many answers to its task are on record, where it goes on after an interruption.
+    pub answered: Option<usize>,
 }
 
 impl Default for Facts {
     fn default() -> Self {
-        Self { metadata: BTreeMap::new(), cwd: PathBuf::new(), has_tools: true, interruptions: &[] }
+        Self { metadata: BTreeMap::new(), cwd: PathBuf::new(), has_tools: true, interruptions: &[], answered: None }
     }
 }
 

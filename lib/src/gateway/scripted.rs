@@ -9,7 +9,7 @@ use super::{Facts, tools};
 use crate::event::Usage;
 use crate::llm::script::Answer;
 use crate::llm::wire::Format;
-use crate::llm::{ErrorClass, LlmError, Message, Part, Request, Response, Role, Script, Stop, meta};
+use crate::llm::{ErrorClass, LlmError, Message, Part, Request, Response, Role, Script, Stop, meta, newest_task};
 
 /// What a script says to a call.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub(super) async fn call(script: &Script, facts: &Facts, request: &Request, form
     if facts.has_tools && request.tools.is_empty() && !request.messages.iter().any(acts) {
         return Scripted::Answer(Box::new(aside_reply(request)));
     }
-    let mut asked = Request { messages: told_apart(&request.messages, facts.interruptions), ..request.clone() };
+    let mut asked = Request { messages: told_apart(&request.messages, facts), ..request.clone() };
     asked.metadata.clone_from(&facts.metadata);
     asked.metadata.insert(meta::TRY.into(), tries.to_string());
     let answer = match script.answer(&asked) {
@@ -74,21 +74,39 @@ fn failed(error: &LlmError, status: Option<u16>) -> Scripted {
 }
 
 /// The conversation with what agents say beside their tools' answers marked as remarks: no task starts there. They put
-/// such things into tags. Nor does one start where an agent that has its task is told to go on.
-fn told_apart(messages: &[Message], interruptions: &[&str]) -> Vec<Message> {
+/// such things into tags. Nor does one start where an agent that has its task is told to go on: what it was answered up to
+/// there is what is on record, whatever it has made of that.
+fn told_apart(messages: &[Message], facts: &Facts) -> Vec<Message> {
+    let remark = |message: &Message| Message { content: message.content.clone(), ..Message::steering("") };
     let mut all: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
         let beside = all.last().is_some_and(|last| last.role == Role::Tool || last.is_steering());
         let said = message.text();
         let said = said.trim_start();
-        let goes_on = all.iter().any(Message::is_prompt) && interruptions.iter().any(|words| said.starts_with(words));
-        let remark = message.role == Role::User && (goes_on || beside && said.starts_with('<'));
-        all.push(match remark {
-            true => Message { content: message.content.clone(), ..Message::steering("") },
-            false => message.clone(),
-        });
+        let is_told = message.role == Role::User;
+        let task = all.iter().rposition(Message::is_prompt);
+        match task.filter(|_| is_told && facts.interruptions.iter().any(|words| said.contains(words))) {
+            Some(task) => {
+                if let Some(known) = facts.answered {
+                    let mut answers = all[task..].iter_mut().filter(|message| message.role == Role::Assistant);
+                    let kept = answers.by_ref().take(known).count();
+                    answers.for_each(|other| *other = remark(other));
+                    all.extend((kept..known).map(|_| Message::assistant("")));
+                }
+                all.push(remark(message));
+            }
+            None if is_told && beside && said.starts_with('<') => all.push(remark(message)),
+            None => all.push(message.clone()),
+        }
     }
     all
+}
+
+/// How many answers a conversation on record holds to its newest task.
+pub fn answers_on_record(history: &[Message], interruptions: &'static [&'static str]) -> usize {
+    let told = told_apart(history, &Facts { interruptions, ..Facts::default() });
+    let after = newest_task(&told).map(|(_, after)| after).unwrap_or_default();
+    after.iter().filter(|message| message.role == Role::Assistant).count()
 }
 
 /// What is noted of an answer the script was not asked for.

@@ -22,6 +22,7 @@ use crate::process::Cancel;
 
 pub(crate) use estimate::{by_length, tokens, warning as uncounted, words};
 pub(crate) use http::{Answer, HttpError};
+pub(crate) use message::newest_task;
 pub use message::{Message, Part, Role};
 pub use price::{Prices, usual_model};
 pub use providers::{NoProvider, Providers};

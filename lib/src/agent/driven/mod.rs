@@ -20,7 +20,9 @@ use super::intent::intent_of;
 use super::{AgentError, Job, Turn, Turns, Verdict};
 use crate::budget::Amount;
 use crate::event::{SideCall, ToolCall};
-use crate::gateway::{Arrival, Exchange, Facts, Gate, Gateway, Spent, Upstream, is_beside_the_script};
+use crate::gateway::{
+    Arrival, Exchange, Facts, Gate, Gateway, Spent, Upstream, answers_on_record, is_beside_the_script,
+};
 use crate::llm::wire::Format;
 use crate::llm::{ErrorClass, LlmError, Message, Part, meta};
 use crate::process::Cancel;
@@ -134,7 +136,9 @@ impl Driven {
             (meta::STATUS_FILE, job.status_file.to_string_lossy().into_owned()),
         ];
         let metadata = metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
-        let facts = Facts { metadata, cwd: job.cwd.clone(), has_tools: job.tools, interruptions: &INTERRUPTIONS };
+        let answered = job.continues.then(|| answers_on_record(&job.history, &INTERRUPTIONS));
+        let cwd = job.cwd.clone();
+        let facts = Facts { metadata, cwd, has_tools: job.tools, interruptions: &INTERRUPTIONS, answered };
         let opened = Gateway::open(upstream, facts).await;
         let (gateway, arrivals) =
             opened.map_err(|error| AgentError::Transient(format!("cannot open a gateway for the agent: {error}")))?;

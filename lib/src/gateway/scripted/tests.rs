@@ -50,9 +50,20 @@ async fn a_script_answers_with_the_tools_of_the_client() {
     let Scripted::Answer(first) = say(&request(again), 1).await else { panic!() };
     assert_eq!(first.message.text(), "I write.");
     // Who was interrupted has its task, and goes on with it.
-    let goes_on = [after, vec![Message::user("You were interrupted. Go on.")]].concat();
+    let goes_on = [after.clone(), vec![Message::user("You were interrupted. Go on.")]].concat();
     let Scripted::Answer(last) = say(&request(goes_on), 2).await else { panic!() };
     assert_eq!(last.message.text(), "Done.");
+    // What its program has put into the conversation is no answer that was given.
+    let made_up = vec![Message::assistant("(interrupted)"), Message::user("You were interrupted. Go on.")];
+    let conversation = request([after.clone(), made_up].concat());
+    let answered = Some(answers_on_record(&after, facts().interruptions));
+    assert_eq!(answered, Some(1));
+    for (answered, said) in [(answered, "Done."), (Some(0), "I write.")] {
+        let script = Script::parse(SCRIPT).unwrap();
+        let known = Facts { answered, ..facts() };
+        let Scripted::Answer(next) = call(&script, &known, &conversation, Format::Chat, 2).await else { panic!() };
+        assert_eq!(next.message.text(), said);
+    }
     let Scripted::Answer(first) = say(&request(vec![Message::user("You were interrupted. Go on.")]), 1).await else {
         panic!()
     };
