@@ -5,10 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gix::bstr::ByteSlice as _;
+use gix::objs::Kind;
 
 use super::error::{Error, LibraryContext as _, explain};
 use super::handles::Local;
 use super::id::{BlobId, TreeId, from_gix, to_gix};
+use super::intact;
 use super::object::{Commit, EntryKind, TreeEntry};
 use super::open::{Durability, Shared};
 use super::program::parse_version;
@@ -103,6 +105,7 @@ impl Repo {
         let id = to_gix(id);
         let repo = self.local();
         let commit = repo.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
+        intact::check(id, Kind::Commit, &commit.data)?;
         commit
             .decode()
             .and_then(|commit| Commit::read(&id, &commit))
@@ -122,6 +125,7 @@ impl Repo {
         let id = id.to_gix();
         let repo = self.local();
         let mut blob = repo.find_blob(id).map_err(|error| Error::object("blob", &id, explain(&error)))?;
+        intact::check(id, Kind::Blob, &blob.data)?;
         Ok(blob.take_data())
     }
 
@@ -225,7 +229,9 @@ const SHORTLY: usize = 16;
 
 pub(super) fn find_tree(repo: &gix::Repository, tree: TreeId) -> Result<gix::Tree<'_>, Error> {
     let id = tree.to_gix();
-    repo.find_tree(id).map_err(|error| Error::object("tree", &id, explain(&error)))
+    let tree = repo.find_tree(id).map_err(|error| Error::object("tree", &id, explain(&error)))?;
+    intact::check(id, Kind::Tree, &tree.data)?;
+    Ok(tree)
 }
 
 pub(super) fn head_of(repo: &gix::Repository) -> Result<Head, Error> {

@@ -49,9 +49,8 @@ impl Repo {
             return Ok(true);
         }
         let id = commit.to_string();
-        // The HEADs of worktrees are what is in question, and agents can write the parts of a commit graph.
-        let args = ["-c", "core.commitGraph=false", "rev-list", "--quiet", "--objects", "--ignore-missing"];
-        let args = args.into_iter().chain(["--single-worktree", &id, "--not", "--all"]);
+        // The HEADs of worktrees are what is in question.
+        let args = ["rev-list", "--quiet", "--objects", "--ignore-missing", "--single-worktree", &id, "--not", "--all"];
         let program = self.shared.program.clone().with_variable("GIT_ALLOC_LIMIT", MEMORY).at_most(PATIENCE);
         // It is all the same what is wrong with it: an object that is not there, or not what it should be, or one that
         // git cannot be done with.

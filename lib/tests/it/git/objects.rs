@@ -162,3 +162,20 @@ fn a_flush_that_fails_can_be_repeated() {
     writer.flush().unwrap();
     assert_eq!(repo.blob(blob).unwrap(), b"once more\n");
 }
+
+#[test]
+fn an_object_that_is_not_what_its_id_says_is_not_read() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut writer = repo.writer();
+    let [mine, forged] = [&b"rejected\n"[..], b"approved\n"].map(|text| writer.blob(text).unwrap());
+    writer.flush().unwrap();
+    let [at, from] = [mine, forged].map(|id| loose(&sandbox, &id.to_string()));
+    fs::remove_file(&at).unwrap();
+    fs::copy(from, at).unwrap();
+    // One that remembers nothing.
+    let repo = sandbox.open("repo");
+    assert_eq!(repo.blob(forged).unwrap(), b"approved\n");
+    let error = repo.blob(mine).unwrap_err().to_string();
+    assert!(error.contains(&mine.to_string()) && error.contains("not what its id says"), "{error}");
+}
