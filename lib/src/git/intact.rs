@@ -2,7 +2,8 @@
 //! nor its library looks at that when it reads one. So whatever is about to reach files people work with is read from disk
 //! once more, and hashed: what lands is what was tested and approved.
 //!
-//! Agents write loose objects alone. What is in a pack comes from pleach, or from the user's git.
+//! Agents write loose objects alone, but git packs what it finds, and then reads that rather than a loose copy: both are
+//! looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -20,7 +21,7 @@ use super::repo::Repo;
 use crate::beneath::Beneath;
 use crate::ids::{CommitId, RepoPath};
 
-/// What a commit or a tree has at most, in bytes: they are held in memory.
+/// What a commit or a tree has at most, in bytes, and a file whose packed copy is looked at: they are held in memory.
 const LARGEST: u64 = 256 * 1024 * 1024;
 
 /// What is inflated at once.
@@ -33,6 +34,8 @@ impl Repo {
         let mut check = Check::new(self)?;
         for commit in &new {
             let (tree, parent) = check.commit(to_gix(commit.id))?;
+            // A shallow clone has not all of them.
+            let parent = parent.filter(|parent| check.repo.has_object(*parent));
             let before = parent.map(|parent| check.commit(parent)).transpose()?.map(|(tree, _)| tree);
             check.difference(before, tree, Sides::New)?;
         }
@@ -73,6 +76,8 @@ impl Check {
         let repo = repo.shared.handle.to_thread_local();
         let root = repo.objects.store_ref().path();
         let objects = Beneath::at(root).at("open", root)?;
+        // What is not found has the library look for packs that are new.
+        repo.has_object(ObjectId::null(repo.object_hash()));
         Ok(Self { objects, repo, seen: BTreeSet::new(), compared: BTreeSet::new() })
     }
 
@@ -120,29 +125,30 @@ impl Check {
     }
 
     fn file(&mut self, id: ObjectId, path: &BString) -> Result<(), Error> {
-        if self.seen.insert(id)
-            && let Some(file) = self.loose(id)?
-            && inflate(file, id, Kind::Blob, None).is_none()
-        {
-            return Err(overwritten(id, Kind::Blob, Some(path)));
+        let is_wrong = || overwritten(id, Kind::Blob, Some(path));
+        if !self.seen.insert(id) {
+            return Ok(());
         }
-        Ok(())
+        if let Some(file) = self.loose(id)? {
+            inflate(file, id, Kind::Blob).ok_or_else(is_wrong)?;
+        }
+        let missing = |error| Error::object("blob", &id, explain(&error));
+        if self.repo.find_header(id).map_err(missing)?.size() > LARGEST {
+            return Ok(());
+        }
+        let found = self.repo.find_object(id).map_err(missing)?;
+        if is_sound(id, Kind::Blob, &found.data) { Ok(()) } else { Err(is_wrong()) }
     }
 
     /// A commit or a tree that is what its id says.
     fn content(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Vec<u8>, Error> {
-        let bytes = match self.loose(id)? {
-            Some(file) => {
-                let mut bytes = Vec::new();
-                inflate(file, id, kind, Some(&mut bytes)).map(|()| bytes)
-            }
-            None => {
-                let name = if kind == Kind::Commit { "commit" } else { "tree" };
-                let found = self.repo.find_object(id).map_err(|error| Error::object(name, &id, explain(&error)))?;
-                is_sound(id, kind, &found.data).then(|| found.detach().data)
-            }
-        };
-        bytes.ok_or_else(|| overwritten(id, kind, place))
+        let is_wrong = || overwritten(id, kind, place);
+        if let Some(file) = self.loose(id)? {
+            inflate(file, id, kind).ok_or_else(is_wrong)?;
+        }
+        let name = if kind == Kind::Commit { "commit" } else { "tree" };
+        let found = self.repo.find_object(id).map_err(|error| Error::object(name, &id, explain(&error)))?;
+        if is_sound(id, kind, &found.data) { Ok(found.detach().data) } else { Err(is_wrong()) }
     }
 
     /// The file of an object, none if it is not loose.
@@ -174,8 +180,8 @@ fn overwritten(id: ObjectId, kind: Kind, path: Option<&BString>) -> Error {
     Error::Overwritten { id: from_gix(&id), place }
 }
 
-/// Reads a loose object to its end and adds its content to `into`. None if it is not the object of this id and kind.
-fn inflate(file: File, id: ObjectId, kind: Kind, mut into: Option<&mut Vec<u8>>) -> Option<()> {
+/// Reads a loose object to its end. None if it is not the object of this id and kind.
+fn inflate(file: File, id: ObjectId, kind: Kind) -> Option<()> {
     let (mut input, mut state, mut piece) = (BufReader::new(file), Decompress::new(), vec![0; PIECE]);
     let mut hasher = gix::hash::hasher(id.kind());
     let mut left: Option<u64> = None;
@@ -196,7 +202,7 @@ fn inflate(file: File, id: ObjectId, kind: Kind, mut into: Option<&mut Vec<u8>>)
         let mut content = written;
         if left.is_none() && !written.is_empty() {
             let (found, size, header) = gix::objs::decode::loose_header(written).ok()?;
-            if found != kind || into.is_some() && size > LARGEST {
+            if found != kind || kind != Kind::Blob && size > LARGEST {
                 return None;
             }
             (left, content) = (Some(size), &written[header..]);
@@ -204,9 +210,6 @@ fn inflate(file: File, id: ObjectId, kind: Kind, mut into: Option<&mut Vec<u8>>)
         // One that says less than it has would go on for as long as somebody wants.
         if let Some(left) = &mut left {
             *left = left.checked_sub(content.len() as u64)?;
-        }
-        if let Some(into) = &mut into {
-            into.extend_from_slice(content);
         }
         if ended {
             let hash = hasher.try_finalize().ok()?;

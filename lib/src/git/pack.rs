@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use gix::odb::pack::index::File;
+use gix::odb::pack::{Bundle, cache};
 
 use super::error::{Error, IoContext as _, LibraryContext as _};
+use super::intact;
 use super::loose::loose_path;
 use super::repo::Repo;
 use crate::ids::CommitId;
@@ -12,6 +14,31 @@ use crate::ids::CommitId;
 /// A pack that pleach has made.
 #[derive(Debug)]
 pub struct Pack(PathBuf);
+
+impl Pack {
+    /// Looks whether all that was packed is what its id says: git packs an object as it finds it, and somebody may have
+    /// overwritten one. A pack that is not sound goes again, as git would take it for the truth.
+    fn check(&self) -> Result<(), Error> {
+        let index = self.0.with_extension("idx");
+        let bundle = Bundle::at(&index, gix::hash::Kind::Sha1).doing("read a pack")?;
+        let (mut found, mut inflate) = (Vec::new(), gix::zlib::Inflate::default());
+        for entry in bundle.index.iter() {
+            let object = bundle.find(&entry.oid, &mut found, &mut inflate, &mut cache::Never).doing("read a pack")?;
+            let checked = object.map(|(object, _)| intact::check(entry.oid, object.kind, object.data)).transpose();
+            if let Err(wrong) = checked {
+                for ending in ["idx", "rev", "pack"] {
+                    let path = self.0.with_extension(ending);
+                    match std::fs::remove_file(&path) {
+                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                        removed => removed.at("remove", &path)?,
+                    }
+                }
+                return Err(wrong);
+            }
+        }
+        Ok(())
+    }
+}
 
 impl Repo {
     /// Packs the loose objects that are reachable from `tips` and not from `before`; their loose copies stay. What
@@ -31,7 +58,10 @@ impl Repo {
         let without = before.iter().map(|before| format!("^{before}\n"));
         let list: String = with.chain(without).collect();
         let made = program.run_with_stdin(common, args, list.as_bytes())?.success()?;
-        Ok(String::from_utf8_lossy(&made).lines().map(|sum| Pack(dir.join(format!("pack-{sum}.pack")))).collect())
+        let made = String::from_utf8_lossy(&made);
+        let packs: Vec<Pack> = made.lines().map(|sum| Pack(dir.join(format!("pack-{sum}.pack")))).collect();
+        packs.iter().try_for_each(Pack::check)?;
+        Ok(packs)
     }
 
     /// Removes what a git that ran in bounds could not remove itself: working names of objects that have their own.
