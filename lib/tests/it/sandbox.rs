@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -131,6 +132,8 @@ async fn bubblewrap_lets_nothing_out() {
 async fn what_is_added_to_a_store_cannot_be_taken_away() {
     let Some(by) = landlock(3, "what_is_added_to_a_store_cannot_be_taken_away") else { return };
     let ground = Ground::new(by);
+    let shared = fs::Permissions::from_mode(0o2775);
+    fs::set_permissions(ground.path("store"), shared).unwrap();
     for fan in ["aa", "00", "ff"] {
         let script = format!("cd ../store/{fan} && echo new > tmp && ln tmp new");
         assert_eq!(ground.run(&script, ground.sandbox()).await.exit, Exit::Code(0), "{fan}");
@@ -155,6 +158,8 @@ async fn what_is_added_to_a_store_cannot_be_taken_away() {
     }
     assert_eq!(fs::read_to_string(ground.path("store/aa/old")).unwrap(), "old\n");
     assert_eq!(fs::read_dir(ground.path("store")).unwrap().count(), 256);
+    let mode = ground.path("store/00").metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o2775, "those who share the store share what is made in it");
 }
 
 #[tokio::test]

@@ -107,21 +107,28 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
 /// what git believes of all objects: packs, their indices, and where else there are objects.
 #[cfg(target_os = "linux")]
 fn fans(objects: &Path) -> io::Result<Vec<OwnedFd>> {
-    use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
+    use rustix::fs::{AtFlags, Mode, OFlags, chmodat, fstat, mkdirat, open, openat};
     use rustix::io::Errno;
 
     const FLAGS: OFlags = OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
+    // How often git may remove one, as it does with those that are empty, before it can be opened.
+    const TRIES: usize = 100;
     let objects = open(objects, FLAGS, Mode::empty())?;
+    // Those who share the repository share these as well.
+    let mode = Mode::from_raw_mode(fstat(&objects)?.st_mode);
     let fan = |first: u8| {
         let name = format!("{first:02x}");
-        let found = openat(&objects, &name, FLAGS | OFlags::NOFOLLOW, Mode::empty());
-        match found {
-            Err(Errno::NOENT) => match mkdirat(&objects, &name, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => openat(&objects, &name, FLAGS | OFlags::NOFOLLOW, Mode::empty()),
-                Err(error) => Err(error),
-            },
-            found => found,
+        for _ in 0..TRIES {
+            match openat(&objects, &name, FLAGS | OFlags::NOFOLLOW, Mode::empty()) {
+                Err(Errno::NOENT) => {}
+                found => return found,
+            }
+            match mkdirat(&objects, &name, Mode::RWXU).and_then(|()| chmodat(&objects, &name, mode, AtFlags::empty())) {
+                Ok(()) | Err(Errno::EXIST | Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
         }
+        Err(Errno::NOENT)
     };
     Ok((0..=u8::MAX).map(fan).collect::<Result<_, _>>()?)
 }
