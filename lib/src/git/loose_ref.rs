@@ -21,11 +21,15 @@ pub(super) fn swap(common: &Path, step: &Move, durability: Durability) -> Result
         return Ok(false);
     }
     let patience = Fail::AfterDurationWithBackoff(PATIENCE);
-    let mut lock =
-        gix::lock::File::acquire_to_update_resource(&path, patience, None, 0).map_err(|error| match error {
-            error if error.is_retryable() => SwapError::Locked { name: step.name.clone(), lock: lock_path(&path) },
-            error => SwapError::Other(Error::library("lock a ref", error)),
-        })?;
+    let mut lock = match gix::lock::File::acquire_to_update_resource(&path, patience, None, 0) {
+        Ok(lock) => lock,
+        Err(error) if error.is_retryable() => {
+            return Err(SwapError::Locked { name: step.name.clone(), lock: lock_path(&path) });
+        }
+        // Packed a moment ago, and its directory removed.
+        Err(error) if error.is_not_found() => return Ok(false),
+        Err(error) => return Err(SwapError::Other(Error::library("lock a ref", error))),
+    };
     // Only now nobody else moves it.
     match read(&path)? {
         Some(actual) if actual == old => {}
