@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
 use pleach::config::supplied;
+use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again};
 use pleach::engine::{Copy, outwait_orphans};
 use pleach::ids::TaskId;
@@ -200,14 +201,10 @@ fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &T
 
 /// What would be done first, and in which order the rest comes.
 fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
-    let mut progress = pleach::engine::tree::progress::read(
-        &place.repo,
-        &plan.target,
-        &plan.path,
-        &plan.branch_prefix,
-        plan.base_branch.as_ref(),
-    )
-    .map_err(|error| of_tree(&error.into()))?;
+    let mut reader = Reader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
+    // What is begun again need not be seen to its beginning.
+    let progress = if plan.fresh { reader.read(&plan.path) } else { reader.read_whole(&plan.path) };
+    let mut progress = progress.map_err(|error| of_tree(&error.into()))?;
     if plan.fresh {
         begun_again(&progress).iter().for_each(|text| say!("warning: {text}"));
         // A tree that is begun again has nothing behind it.

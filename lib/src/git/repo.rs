@@ -211,7 +211,13 @@ impl Repo {
             match at {
                 Some(id) if id == wanted => return Ok(true),
                 Some(id) => {
-                    let commit = repo.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
+                    let commit = match repo.find_commit(id) {
+                        // The clone is shallow, and this is where it ends.
+                        Err(error) if error.is_not_found() && repo.is_shallow().unwrap_or_default() => {
+                            return Ok(false);
+                        }
+                        found => found.map_err(|error| Error::object("commit", &id, explain(&error)))?,
+                    };
                     at = commit.parent_ids().next().map(gix::Id::detach);
                 }
                 None => return Ok(false),

@@ -252,7 +252,10 @@ fn a_shallow_clone_that_has_the_start_of_the_run_is_deep_enough() {
     assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T003", "implement")), (1, 1));
     // One that begins again needs nothing of what was before.
     let at = clone(&garden, "1");
-    garden.env.pleach(&["-y", "-C", &at, "gardener", "--fresh"]).expect(0);
+    garden.env.pleach(&["-y", "-C", &at, "gardener", "--fresh", "--dry-run"]).expect(0);
+    garden.env.pleach(&["-y", "-C", &at, "garden", "--fresh"]).expect(0);
+    garden.env.pleach(&["-y", "-C", &at, "gardener"]).expect(0);
+    garden.env.pleach(&["-y", "-C", &at, "gardener"]).expect(0);
     assert_eq!(garden.times_asked("T001", "implement"), 2);
 }
 
