@@ -5,7 +5,8 @@
 //!
 //! - never where keys come from or go to (`api_base`, `api_key_command`, `proxy`), `worktrees.base`, and the paths of the
 //!   sandbox: these are always the resuming machine's;
-//! - the budget that is set where the session goes on: a limit is raised by setting it, and resuming;
+//! - the budget that is set where the session goes on: a limit is raised by setting it, and resuming; and so with what a
+//!   provider calls its models;
 //! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
 //! - other paths, and remotes with a password in them, are left out and listed under `machine`: on resume the local
 //!   configuration must give them.
@@ -157,6 +158,12 @@ impl Merged {
             }
             if mine(&format!("providers.{name}.settings.proxy")) {
                 theirs.settings.proxy = own.settings.proxy.take();
+            }
+            // What a provider calls its models is learned by asking it.
+            for (alias, model) in std::mem::take(&mut own.models) {
+                if mine(&format!("providers.{name}.models.{alias}")) {
+                    theirs.models.insert(alias, model);
+                }
             }
         }
         // A limit nobody sets here stays what it was.

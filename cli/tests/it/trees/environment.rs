@@ -98,6 +98,25 @@ fn a_provider_that_is_down_costs_no_attempt() {
     assert_eq!(garden.newest("main", "T001 review-approved").trailer("Arborist-Retry"), Some("0"));
 }
 
+/// A session has its pipeline and its settings as they were; one that waits for others does not go on with them.
+#[test]
+fn what_could_not_work_goes_on_with_what_was_mended() {
+    const PIPELINE: &str = r#"digraph mine { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]
+        review [step=review, llm_model="MODEL"]; start -> implement -> review -> done }"#;
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("mine.dot", &PIPELINE.replace("MODEL", "typo"));
+    garden.env.script(&script(WRITES, "error: {status: 404, message: no such model}"));
+    let args = ["--pipeline", "mine.dot"];
+    garden.gardener(&args).expect(7);
+    garden.gardener(&args).expect(7);
+    assert_eq!(garden.refs("refs/pleach/sessions").len(), 1, "what is as it was goes on");
+    garden.commit("mine.dot", &PIPELINE.replace("MODEL", "mended"));
+    garden.env.script(&script(WRITES, "text: APPROVED"));
+    garden.gardener(&args).expect(0);
+    assert_eq!(garden.refs("refs/pleach/sessions").len(), 2);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+}
+
 /// Who has answered before is there: what fails then may well be the task's own doing.
 #[test]
 fn a_provider_that_fails_in_the_middle_of_the_work_is_a_crash() {

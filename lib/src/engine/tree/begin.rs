@@ -11,15 +11,16 @@ use super::{Error, GATE_PIPELINE, Note, Notes};
 use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Session, StartRequest};
-use crate::event::{AttemptStarted, TaskOf};
+use crate::event::{AttemptStarted, PauseReason, TaskOf};
 use crate::git::{BlobId, CommitSpec, MergeError, Person, SwapError};
 use crate::ids::{BranchName, CommitId, ContextId, TaskId};
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
+use crate::plan::tree::TaskNode;
 use crate::plan::{self, Inputs};
 use crate::progress::{Place, Status, TaskState};
 use crate::record::History;
-use crate::state::{State, TaskWork};
+use crate::state::{Phase, State, TaskWork};
 use crate::step::{Attempt, StepKind};
 use crate::workspace::{KEEP, branch_ref};
 
@@ -50,7 +51,8 @@ impl TreeRun<'_> {
         let history = History::newest(&self.repo, &id, &ContextId::main())?;
         let state = state_of(&history)?;
         let Some(work) = &state.task else { return Ok(None) };
-        if !self.fits(task, &state)? || !self.is_newest(task, &history, work)? {
+        if !self.fits(task, &state)? || !self.is_newest(task, &history, work)? || self.is_mended(job, &history, &state)
+        {
             Session::put_aside(&self.repo, &self.engine.redactor, &id, self.seat.as_ref())?;
             self.tell_put_aside(task, &history, &state, notes)?;
             return Ok(None);
@@ -84,6 +86,23 @@ impl TreeRun<'_> {
             done.short()
         )));
         Ok(())
+    }
+
+    /// Whether a session waits for settings or a pipeline that somebody has mended since: it has its own, as they were.
+    fn is_mended(&self, job: &TaskJob, history: &History, state: &State) -> bool {
+        let could_not_work = matches!(&state.phase, Phase::Paused { reason: PauseReason::Interrupted, why: Some(_) });
+        let (started, today) = (&history.started, self.pipeline_of(&job.task));
+        let is_same = started.config == self.plan.config && started.dot == today.dot && started.files == today.files;
+        could_not_work && !is_same
+    }
+
+    /// The pipeline a task is worked by.
+    fn pipeline_of(&self, task: &TaskNode) -> TaskPipeline {
+        match (&task.pipeline, task.is_leaf()) {
+            (_, false) => built_in("gate.dot", GATE_PIPELINE),
+            (Some(name), true) => self.plan.pipelines.get(name).unwrap_or(&self.plan.pipeline).clone(),
+            (None, true) => self.plan.pipeline.clone(),
+        }
     }
 
     /// Whether a session is still what its task is at. Since it was left, the task may have been reset, skipped or worked
@@ -126,11 +145,7 @@ impl TreeRun<'_> {
     ) -> Result<Session, Error> {
         let task = &job.task;
         let beginning = self.beginning(&task.id, notes)?;
-        let used = match (&task.pipeline, task.is_leaf()) {
-            (_, false) => built_in("gate.dot", GATE_PIPELINE),
-            (Some(name), true) => self.plan.pipelines.get(name).unwrap_or(&self.plan.pipeline).clone(),
-            (None, true) => self.plan.pipeline.clone(),
-        };
+        let used = self.pipeline_of(task);
         let inputs = job.inputs();
         let pipeline = load(&used, &inputs, &task.id)?;
         let start = start_after(&pipeline, beginning.after.as_ref()).ok_or_else(|| Error::Pipeline {
