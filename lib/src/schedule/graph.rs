@@ -129,6 +129,10 @@ impl<'t> Schedule<'t> {
     /// no difference: two trees that both begin what they can would end up waiting for each other.
     fn needs(&self, taken: &Taken) -> bool {
         let Some(&node) = self.index.get(&taken.id).filter(|_| taken.stands != Stands::Left) else { return false };
+        let only = self.limits.only.as_ref().and_then(|only| self.index.get(only));
+        if only.is_some_and(|only| !self.is_above(node, *only)) {
+            return false;
+        }
         let item = &self.items[node];
         match taken.branch.place {
             Place::Phase(_) => {

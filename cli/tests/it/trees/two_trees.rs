@@ -142,6 +142,15 @@ fn a_failed_task_gets_its_code_back_though_another_tree_had_its_branch() {
 }
 
 #[test]
+fn a_chosen_task_waits_for_no_other_tree_that_has_none_of_it() {
+    let (garden, _) = waiting();
+    garden.commit("b/task-tree.json", &Tree::of(&["T001", "T002"]).json());
+    let dry = |task: &str| garden.env.pleach(&[&["garden"], &B[..], &["--task", task, "--dry-run"]].concat()).expect(0);
+    assert!(!dry("T001").stdout.contains("next: work"), "{}", dry("T001"));
+    assert!(dry("T002").stdout.contains("next: work T002"), "{}", dry("T002"));
+}
+
+#[test]
 fn a_fresh_run_says_what_it_does_again() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.write("repo/T001.txt", "mine\n");
