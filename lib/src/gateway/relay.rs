@@ -53,7 +53,8 @@ pub(super) struct Underway {
 
 impl Flight {
     pub(super) fn new(shared: Arc<Shared>, number: Option<u64>, call: Option<Underway>, model: String) -> Self {
-        shared.flights.send_modify(|flights| *flights += 1);
+        // What costs nothing is not waited for.
+        shared.flights.send_modify(|flights| *flights += usize::from(call.is_some()));
         Self { shared, number, call, model, told: None, length: None, over: false }
     }
 
@@ -146,7 +147,7 @@ impl Flight {
             None => talks.spend(ASIDE, &model, spent),
         }
         drop(talks);
-        self.shared.flights.send_modify(|flights| *flights -= 1);
+        self.shared.flights.send_modify(|flights| *flights -= usize::from(self.call.is_some()));
     }
 
     fn spent(&self, response: &Response) -> Spent {
