@@ -2,8 +2,8 @@
 //! nor its library looks at that when it reads one. So whatever is about to reach files people work with is read from disk
 //! once more, and hashed: what lands is what was tested and approved.
 //!
-//! Agents write loose objects alone, but git packs what it finds, and then reads that rather than a loose copy: both are
-//! looked at.
+//! Agents write loose objects alone, but git packs what it finds, and reads that rather than a loose copy from then on: of
+//! two copies the one that is read is looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -21,7 +21,8 @@ use super::repo::Repo;
 use crate::beneath::Beneath;
 use crate::ids::{CommitId, RepoPath};
 
-/// What a commit or a tree has at most, in bytes, and a file whose packed copy is looked at: they are held in memory.
+/// What is held in memory at most, in bytes. No commit or tree has more, and larger files are read piece by piece where
+/// they are loose, as an agent has to leave them.
 const LARGEST: u64 = 256 * 1024 * 1024;
 
 /// What is inflated at once.
@@ -125,30 +126,31 @@ impl Check {
     }
 
     fn file(&mut self, id: ObjectId, path: &BString) -> Result<(), Error> {
-        let is_wrong = || overwritten(id, Kind::Blob, Some(path));
         if !self.seen.insert(id) {
             return Ok(());
         }
-        if let Some(file) = self.loose(id)? {
-            inflate(file, id, Kind::Blob).ok_or_else(is_wrong)?;
+        if self.size(id, Kind::Blob)? <= LARGEST {
+            return self.content(id, Kind::Blob, Some(path)).map(drop);
         }
-        let missing = |error| Error::object("blob", &id, explain(&error));
-        if self.repo.find_header(id).map_err(missing)?.size() > LARGEST {
-            return Ok(());
+        match self.loose(id)? {
+            Some(file) => inflate(file, id).ok_or_else(|| overwritten(id, Kind::Blob, Some(path))),
+            None => Ok(()),
         }
-        let found = self.repo.find_object(id).map_err(missing)?;
-        if is_sound(id, Kind::Blob, &found.data) { Ok(()) } else { Err(is_wrong()) }
     }
 
-    /// A commit or a tree that is what its id says.
+    /// What everybody gets who reads an object, which is what its id says: of a copy in a pack and a loose one, that in
+    /// the pack.
     fn content(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Vec<u8>, Error> {
-        let is_wrong = || overwritten(id, kind, place);
-        if let Some(file) = self.loose(id)? {
-            inflate(file, id, kind).ok_or_else(is_wrong)?;
+        if self.size(id, kind)? > LARGEST {
+            return Err(overwritten(id, kind, place));
         }
-        let name = if kind == Kind::Commit { "commit" } else { "tree" };
-        let found = self.repo.find_object(id).map_err(|error| Error::object(name, &id, explain(&error)))?;
-        if is_sound(id, kind, &found.data) { Ok(found.detach().data) } else { Err(is_wrong()) }
+        let found = self.repo.find_object(id).map_err(|error| missing(id, kind, &error))?;
+        if is_sound(id, kind, &found.data) { Ok(found.detach().data) } else { Err(overwritten(id, kind, place)) }
+    }
+
+    /// What an object says of its size, before it is held in memory.
+    fn size(&self, id: ObjectId, kind: Kind) -> Result<u64, Error> {
+        Ok(self.repo.find_header(id).map_err(|error| missing(id, kind, &error))?.size())
     }
 
     /// The file of an object, none if it is not loose.
@@ -169,6 +171,15 @@ fn is_sound(id: ObjectId, kind: Kind, content: &[u8]) -> bool {
     gix::objs::compute_hash(id.kind(), kind, content).is_ok_and(|hash| hash == id)
 }
 
+fn missing(id: ObjectId, kind: Kind, error: &gix::Error) -> Error {
+    let name = match kind {
+        Kind::Commit => "commit",
+        Kind::Tree => "tree",
+        _ => "blob",
+    };
+    Error::object(name, &id, explain(error))
+}
+
 fn overwritten(id: ObjectId, kind: Kind, path: Option<&BString>) -> Error {
     let place = match (kind, path) {
         (Kind::Blob, Some(path)) => format!("the file `{}`", RepoPath::new(path.to_vec())),
@@ -180,8 +191,8 @@ fn overwritten(id: ObjectId, kind: Kind, path: Option<&BString>) -> Error {
     Error::Overwritten { id: from_gix(&id), place }
 }
 
-/// Reads a loose object to its end. None if it is not the object of this id and kind.
-fn inflate(file: File, id: ObjectId, kind: Kind) -> Option<()> {
+/// Reads a loose file of any size to its end. None if it is not the one of this id.
+fn inflate(file: File, id: ObjectId) -> Option<()> {
     let (mut input, mut state, mut piece) = (BufReader::new(file), Decompress::new(), vec![0; PIECE]);
     let mut hasher = gix::hash::hasher(id.kind());
     let mut left: Option<u64> = None;
@@ -202,7 +213,7 @@ fn inflate(file: File, id: ObjectId, kind: Kind) -> Option<()> {
         let mut content = written;
         if left.is_none() && !written.is_empty() {
             let (found, size, header) = gix::objs::decode::loose_header(written).ok()?;
-            if found != kind || kind != Kind::Blob && size > LARGEST {
+            if found != Kind::Blob {
                 return None;
             }
             (left, content) = (Some(size), &written[header..]);
