@@ -46,8 +46,7 @@ impl Session {
         tokio::task::block_in_place(|| {
             self.settle(observe)?;
             self.catch_up()?;
-            // Packing is only housekeeping: when it fails, the loose objects stay and nothing is lost.
-            let _ = self.recorder.finish();
+            self.repo.pack_rest();
             Ok(ended)
         })
     }

@@ -37,16 +37,22 @@ const AT_ONCE: Duration = Duration::from_micros(50);
 /// Whether the disk took longer when it was last waited for.
 static SLOW: AtomicBool = AtomicBool::new(false);
 
-/// Writes objects into the store of `repo` that it does not have whole.
-pub(super) fn write(repo: &gix::Repository, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+/// Writes objects into the store of `repo` that it does not have whole, and says which.
+pub(super) fn write(
+    repo: &gix::Repository,
+    objects: &[Object<'_>],
+    durability: Durability,
+) -> Result<BTreeSet<gix::ObjectId>, Error> {
     let root = repo.objects.store_ref().path();
-    let mut store = Store { repo, root, directories: BTreeSet::new(), deflate: None, packs: None };
+    let mut store =
+        Store { repo, root, written: BTreeSet::new(), directories: BTreeSet::new(), deflate: None, packs: None };
     for round in objects.chunks(ROUND) {
         store.write_round(round, durability)?;
     }
     let directories = store.directories;
     let directories = directories.into_iter().map(|path| File::open(&path).at("open", &path).map(|file| (file, path)));
-    sync(directories.collect::<Result<_, _>>()?, durability)
+    sync(directories.collect::<Result<_, _>>()?, durability)?;
+    Ok(store.written)
 }
 
 /// Removes the second names of objects that a git in bounds could give a name and not take its working name from. A file
@@ -69,6 +75,8 @@ pub(super) fn sweep(objects: &Path) {
 struct Store<'r> {
     repo: &'r gix::Repository,
     root: &'r Path,
+    /// What was not there.
+    written: BTreeSet<gix::ObjectId>,
     /// Directories that were changed.
     directories: BTreeSet<PathBuf>,
     /// Made for the first object and used for all: its tables are far larger than most objects.
@@ -90,6 +98,7 @@ impl Store<'_> {
                 Existing::None => {
                     let (temporary, file) = self.write_beside(&path, *kind, bytes)?;
                     new.push((temporary, path.clone()));
+                    self.written.insert(**id);
                     file
                 }
             };
@@ -207,10 +216,10 @@ pub(super) fn loose_path(root: &Path, id: &gix::ObjectId) -> PathBuf {
 }
 
 /// A file that becomes an object once it is whole on disk; git sweeps up those of this name that a crash leaves.
-struct Temporary(PathBuf);
+pub(super) struct Temporary(pub PathBuf);
 
 impl Temporary {
-    fn move_to(mut self, path: &Path) -> Result<(), Error> {
+    pub fn move_to(mut self, path: &Path) -> Result<(), Error> {
         std::fs::rename(&self.0, path).at("write", path)?;
         // It is the object now, and not to be removed.
         self.0.clear();
@@ -229,12 +238,16 @@ impl Drop for Temporary {
 
 /// An object as its loose file holds it.
 fn compressed(deflate: &mut Compress, kind: ObjectKind, bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
-    let object = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
+    deflated(deflate, &[&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat())
+}
+
+/// Bytes as git keeps them on disk.
+pub(super) fn deflated(deflate: &mut Compress, bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
     deflate.reset();
-    let mut content = vec![0; object.len() / 2 + 64];
+    let mut content = vec![0; bytes.len() / 2 + 64];
     loop {
         let (read, written) = (position(deflate.total_in()), position(deflate.total_out()));
-        let status = deflate.compress(&object[read..], &mut content[written..], FlushCompress::Finish)?;
+        let status = deflate.compress(&bytes[read..], &mut content[written..], FlushCompress::Finish)?;
         if status == gix::zlib::Status::StreamEnd {
             content.truncate(position(deflate.total_out()));
             return Ok(content);
@@ -248,7 +261,7 @@ fn position(total: u64) -> usize {
 }
 
 /// Waits until all files are on disk.
-fn sync(mut files: Vec<(File, PathBuf)>, durability: Durability) -> Result<(), Error> {
+pub(super) fn sync(mut files: Vec<(File, PathBuf)>, durability: Durability) -> Result<(), Error> {
     if durability == Durability::None || files.is_empty() {
         return Ok(());
     }

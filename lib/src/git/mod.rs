@@ -41,7 +41,6 @@ pub use land::LandError;
 pub use merge::{Conflict, MergeError};
 pub use object::{Commit, EntryKind, Person, TreeEntry};
 pub use open::Durability;
-pub use pack::Pack;
 pub use program::version;
 pub use refs::{Move, SwapError};
 pub use repo::{Head, Repo};

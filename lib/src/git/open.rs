@@ -10,6 +10,7 @@ use gix::bstr::{BString, ByteSlice as _};
 use super::checkouts::Settings;
 use super::error::{Error, LibraryContext as _, Unsupported};
 use super::handles::Recent;
+use super::pack::Unpacked;
 use super::program::Program;
 use super::repo::Repo;
 use super::whole::Whole;
@@ -41,6 +42,8 @@ pub(super) struct Shared {
     pub is_bare: Mutex<Option<(Settings, bool)>>,
     /// The commits that need not be looked into again.
     pub whole: Whole,
+    /// What was written and is not packed yet.
+    pub unpacked: Unpacked,
 }
 
 impl Repo {
@@ -74,6 +77,7 @@ impl Repo {
             config,
             is_bare: Mutex::default(),
             whole: Whole::default(),
+            unpacked: Unpacked::default(),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
         match repo.local().head().doing("read HEAD")?.id() {

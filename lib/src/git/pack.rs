@@ -1,67 +1,94 @@
-//! Packing what a session wrote, so that pushing and collecting it later stays cheap.
+//! Packs of what this process has written, so that pushing and collecting it later stays cheap. They are made from memory:
+//! what lies on disk by then may have been written into by others, and git would take a pack of it for the truth.
 
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
-use gix::odb::pack::index::File;
-use gix::odb::pack::{Bundle, cache};
+use gix::ObjectId;
+use gix::objs::Kind as ObjectKind;
+use gix::odb::pack::data;
+use gix::zlib::stream::deflate::Compress;
 
+use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _, LibraryContext as _};
-use super::intact;
-use super::loose::loose_path;
+use super::loose::{Object, Temporary, deflated, loose_path, sync};
+use super::open::Durability;
 use super::repo::Repo;
-use crate::ids::CommitId;
 
-/// A pack that pleach has made.
-#[derive(Debug)]
-pub struct Pack(PathBuf);
+/// So many objects are packed while the run goes on.
+const MANY: usize = 2_000;
 
-impl Pack {
-    /// Looks whether all that was packed is what its id says: git packs an object as it finds it, and somebody may have
-    /// overwritten one. A pack that is not sound goes again, as git would take it for the truth.
-    fn check(&self) -> Result<(), Error> {
-        let index = self.0.with_extension("idx");
-        let bundle = Bundle::at(&index, gix::hash::Kind::Sha1).doing("read a pack")?;
-        let (mut found, mut inflate) = (Vec::new(), gix::zlib::Inflate::default());
-        for entry in bundle.index.iter() {
-            let object = bundle.find(&entry.oid, &mut found, &mut inflate, &mut cache::Never).doing("read a pack")?;
-            let checked = object.map(|(object, _)| intact::check(entry.oid, object.kind, object.data)).transpose();
-            if let Err(wrong) = checked {
-                for ending in ["idx", "rev", "pack"] {
-                    let path = self.0.with_extension(ending);
-                    match std::fs::remove_file(&path) {
-                        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                        removed => removed.at("remove", &path)?,
-                    }
-                }
-                return Err(wrong);
+/// Fewer are not worth a pack of their own when a run pauses or ends.
+const FEW: usize = 100;
+
+/// As much is packed while the run goes on however few objects it is, in bytes.
+const MUCH: usize = 16 * 1024 * 1024;
+
+/// What is kept in memory at most, in bytes. What a single turn writes beyond that stays loose.
+const MEMORY: usize = 64 * 1024 * 1024;
+
+/// A larger object stays loose: a few of those are in nobody's way.
+const LARGEST: usize = 1024 * 1024;
+
+/// What was written loose and waits to be packed together.
+#[derive(Default)]
+pub(super) struct Unpacked(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    objects: Vec<(ObjectId, ObjectKind, Vec<u8>)>,
+    bytes: usize,
+    /// The packs that were made, as long as the loose copies of what they hold are still there.
+    packs: Vec<Pack>,
+}
+
+/// A pack, and what is in it.
+struct Pack {
+    path: PathBuf,
+    ids: Vec<ObjectId>,
+}
+
+impl Unpacked {
+    /// These were written.
+    pub fn add<'a>(&self, objects: impl Iterator<Item = Object<'a>>) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for (id, kind, bytes) in objects.filter(|(.., bytes)| bytes.len() <= LARGEST) {
+            if state.bytes + bytes.len() <= MEMORY {
+                state.bytes += bytes.len();
+                state.objects.push((*id, kind, bytes.to_vec()));
             }
         }
-        Ok(())
+    }
+
+    /// What waits, if it is worth it. It is not given again: what cannot be packed now stays loose.
+    fn take_if(&self, is_worth_it: impl FnOnce(&State) -> bool) -> Vec<(ObjectId, ObjectKind, Vec<u8>)> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !is_worth_it(&state) {
+            return Vec::new();
+        }
+        state.bytes = 0;
+        std::mem::take(&mut state.objects)
     }
 }
 
 impl Repo {
-    /// Packs the loose objects that are reachable from `tips` and not from `before`; their loose copies stay. What
-    /// `before` reaches is not walked, so that the cost follows what is new. Deltas are not searched for: records
-    /// differ too much for that to pay. Returns the packs.
-    pub fn pack_loose(&self, tips: &[CommitId], before: &[CommitId]) -> Result<Vec<Pack>, Error> {
-        let common = self.common_dir();
-        let program = &self.shared.program;
-        let dir = common.join("objects/pack");
-        let prefix = dir.join("pack");
-        let mut args: Vec<&std::ffi::OsStr> =
-            ["-c", "pack.window=0", "-c", "pack.compression=1", "pack-objects", "--revs", "--unpacked", "--quiet"]
-                .map(std::ffi::OsStr::new)
-                .into();
-        args.push(prefix.as_os_str());
-        let with = tips.iter().map(|tip| format!("{tip}\n"));
-        let without = before.iter().map(|before| format!("^{before}\n"));
-        let list: String = with.chain(without).collect();
-        let made = program.run_with_stdin(common, args, list.as_bytes())?.success()?;
-        let made = String::from_utf8_lossy(&made);
-        let packs: Vec<Pack> = made.lines().map(|sum| Pack(dir.join(format!("pack-{sum}.pack")))).collect();
-        packs.iter().try_for_each(Pack::check)?;
-        Ok(packs)
+    /// Packs what was written if it is much. The loose copies stay: a file system that has just lost thousands of files
+    /// is slow to make new ones. Only housekeeping: when it fails, they are all there is, and nothing is lost.
+    pub fn pack_much(&self) {
+        let objects = self.shared.unpacked.take_if(|state| state.objects.len() > MANY || state.bytes > MUCH);
+        let _ = self.pack(objects);
+    }
+
+    /// Packs what was written if it is worth it, and leaves nothing loose of what is packed. For the moments a run
+    /// pauses or ends, and only housekeeping too.
+    pub fn pack_rest(&self) {
+        let objects = self.shared.unpacked.take_if(|state| state.objects.len() >= FEW);
+        let _ = self.pack(objects);
+        let packs = std::mem::take(&mut self.shared.unpacked.0.lock().unwrap_or_else(PoisonError::into_inner).packs);
+        packs.iter().for_each(|pack| drop(pack.drop_loose(&self.common_dir().join("objects"))));
     }
 
     /// Removes what a git that ran in bounds could not remove itself: working names of objects that have their own.
@@ -69,25 +96,139 @@ impl Repo {
         super::loose::sweep(&self.common_dir().join("objects"));
     }
 
-    /// Removes the loose copies of what lies in packs pleach has made. For the end of a run: a file system that has just
-    /// lost thousands of files is slow to make new ones. Whatever other packs say they have is not for pleach to remove.
-    pub fn drop_loose(&self, packs: &[Pack]) -> Result<(), Error> {
-        let objects = self.common_dir().join("objects");
-        for Pack(pack) in packs {
-            let index = pack.with_extension("idx");
-            // Somebody has put all packs together since, and has seen to the loose objects.
-            if !pack.exists() || !index.exists() {
-                continue;
-            }
-            let index = File::at(&index, gix::hash::Kind::Sha1).doing("read the index of a pack")?;
-            for entry in index.iter() {
-                let path = loose_path(&objects, &entry.oid);
-                match std::fs::remove_file(&path) {
-                    Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                    removed => removed.at("remove", &path)?,
-                }
+    fn pack(&self, mut objects: Vec<(ObjectId, ObjectKind, Vec<u8>)>) -> Result<(), Error> {
+        if objects.is_empty() {
+            return Ok(());
+        }
+        objects.sort_by_key(|(id, ..)| *id);
+        objects.dedup_by_key(|(id, ..)| *id);
+        let dir = self.common_dir().join("objects/pack");
+        let packed = Packed::new(&objects).doing("pack objects")?;
+        let path = packed.write(&dir, self.durability)?;
+        let ids = objects.into_iter().map(|(id, ..)| id).collect();
+        self.shared.unpacked.0.lock().unwrap_or_else(PoisonError::into_inner).packs.push(Pack { path, ids });
+        Ok(())
+    }
+}
+
+impl Pack {
+    fn drop_loose(&self, objects: &Path) -> Result<(), Error> {
+        // Somebody has put all packs together since, and has seen to the loose objects.
+        if !self.path.exists() || !self.path.with_extension("idx").exists() {
+            return Ok(());
+        }
+        for id in &self.ids {
+            let path = loose_path(objects, id);
+            match std::fs::remove_file(&path) {
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                removed => removed.at("remove", &path)?,
             }
         }
         Ok(())
+    }
+}
+
+/// The two files of a pack.
+struct Packed {
+    sum: ObjectId,
+    pack: Vec<u8>,
+    index: Vec<u8>,
+}
+
+impl Packed {
+    /// Of objects in the order of their ids. Deltas are not searched for: records differ too much for that to pay.
+    fn new(objects: &[(ObjectId, ObjectKind, Vec<u8>)]) -> Result<Self, gix::Error> {
+        let mut deflate = Compress::new(gix::zlib::Compression::BEST_SPEED);
+        let mut pack = data::header::encode(data::Version::V2, number(objects.len())).to_vec();
+        let mut places = Vec::with_capacity(objects.len());
+        for (id, kind, bytes) in objects {
+            let begin = pack.len();
+            header(*kind).write_to(bytes.len() as u64, &mut pack).map_err(gix::Error::from_error)?;
+            pack.extend(deflated(&mut deflate, bytes)?);
+            places.push((id, crc32fast::hash(&pack[begin..]), number(begin)));
+        }
+        let sum = finish(&mut pack)?;
+        // Version 2 of the index.
+        let mut index = b"\xfftOc\0\0\0\x02".to_vec();
+        for byte in 0..=u8::MAX {
+            let up_to = places.partition_point(|(id, ..)| id.as_bytes()[0] <= byte);
+            index.extend(number(up_to).to_be_bytes());
+        }
+        places.iter().for_each(|(id, ..)| index.extend(id.as_bytes()));
+        places.iter().for_each(|(_, crc, _)| index.extend(crc.to_be_bytes()));
+        places.iter().for_each(|(.., begin)| index.extend(begin.to_be_bytes()));
+        index.extend(sum.as_bytes());
+        finish(&mut index)?;
+        Ok(Self { sum, pack, index })
+    }
+
+    /// Puts them into a directory, the index last: without one a pack is nothing to git.
+    fn write(&self, dir: &Path, durability: Durability) -> Result<PathBuf, Error> {
+        std::fs::create_dir_all(dir).at("create", dir)?;
+        let path = dir.join(format!("pack-{}.pack", self.sum));
+        // git sweeps up files of these names that a crash leaves.
+        for (kind, bytes, place) in
+            [("pack", &self.pack, path.clone()), ("idx", &self.index, path.with_extension("idx"))]
+        {
+            let temporary = Temporary(dir.join(format!("tmp_{kind}_{:016x}", fastrand::u64(..))));
+            let created = OpenOptions::new().write(true).create_new(true).mode(0o444).open(&temporary.0);
+            let mut file = created.at("create", &temporary.0)?;
+            file.write_all(bytes).at("write", &temporary.0)?;
+            sync(vec![(file, temporary.0.clone())], durability)?;
+            crash::point(Kind::ObjectWrite, When::Before);
+            temporary.move_to(&place)?;
+            crash::point(Kind::ObjectWrite, When::After);
+        }
+        sync(vec![(std::fs::File::open(dir).at("open", dir)?, dir.to_owned())], durability)?;
+        Ok(path)
+    }
+}
+
+fn header(kind: ObjectKind) -> data::entry::Header {
+    match kind {
+        ObjectKind::Blob => data::entry::Header::Blob,
+        ObjectKind::Tree => data::entry::Header::Tree,
+        ObjectKind::Commit => data::entry::Header::Commit,
+        ObjectKind::Tag => data::entry::Header::Tag,
+    }
+}
+
+/// Ends a file with its checksum.
+fn finish(file: &mut Vec<u8>) -> Result<ObjectId, gix::Error> {
+    let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
+    hasher.update(file);
+    let sum = hasher.try_finalize()?;
+    file.extend(sum.as_bytes());
+    Ok(sum)
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).expect("what is packed fits into memory many times")
+}
+
+#[cfg(test)]
+mod tests {
+    use gix::odb::pack::{Bundle, cache};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn what_is_packed_is_found_again(contents in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 0..600), 1..60)) {
+            let id = |bytes: &Vec<u8>| gix::objs::compute_hash(gix::hash::Kind::Sha1, ObjectKind::Blob, bytes).unwrap();
+            let mut objects: Vec<_> = contents.into_iter().map(|bytes| (id(&bytes), ObjectKind::Blob, bytes)).collect();
+            objects.sort_by_key(|(id, ..)| *id);
+            let dir = tempfile::tempdir().unwrap();
+            let path = Packed::new(&objects).unwrap().write(dir.path(), Durability::None).unwrap();
+            let bundle = Bundle::at(path, gix::hash::Kind::Sha1).unwrap();
+            prop_assert_eq!(bundle.index.num_objects() as usize, objects.len());
+            for (id, kind, bytes) in &objects {
+                let (mut found, mut inflate) = (Vec::new(), gix::zlib::Inflate::default());
+                let (object, _) = bundle.find(id, &mut found, &mut inflate, &mut cache::Never).unwrap().unwrap();
+                prop_assert_eq!((object.kind, object.data), (*kind, &bytes[..]));
+            }
+        }
     }
 }

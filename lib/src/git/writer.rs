@@ -2,17 +2,18 @@
 //! that is given up leaves nothing behind, and so that what is written is known and can be made durable.
 
 use std::fmt;
+use std::sync::Arc;
 
 use gix::bstr::{BStr, ByteSlice as _};
 use gix::objs::{Kind as ObjectKind, Write as _};
 use jiff::Timestamp;
 
 use super::error::{Error, LibraryContext as _, explain};
-use super::handles::{Local, Recent};
+use super::handles::Local;
 use super::id::{BlobId, TreeId, from_gix, to_gix};
 use super::loose;
 use super::object::{EntryKind, Person};
-use super::open::Durability;
+use super::open::{Durability, Shared};
 use super::repo::{Repo, find_tree};
 use crate::ids::{CommitId, RepoPath};
 
@@ -45,7 +46,7 @@ pub enum TreeEdit {
 /// Collects the objects of one transition; nothing is on disk before [`Writer::flush`].
 pub struct Writer {
     handle: Local,
-    recent: Recent,
+    shared: Arc<Shared>,
     durability: Durability,
 }
 
@@ -60,7 +61,7 @@ impl Repo {
     pub fn writer(&self) -> Writer {
         let mut handle = self.local();
         handle.objects.enable_object_memory();
-        Writer { handle, recent: self.shared.recent.clone(), durability: self.durability }
+        Writer { handle, shared: Arc::clone(&self.shared), durability: self.durability }
     }
 }
 
@@ -133,11 +134,6 @@ impl Writer {
         Ok(blob.take_data())
     }
 
-    /// How many objects wait to be written.
-    pub fn pending(&self) -> usize {
-        self.handle.objects.num_objects_in_memory()
-    }
-
     /// Writes everything collected so far; durable once it returns. An object that is there already is compared and,
     /// when a crash has left it empty or cut off, written again.
     pub fn flush(&mut self) -> Result<(), Error> {
@@ -154,8 +150,9 @@ impl Writer {
         let mut objects: Vec<loose::Object<'_>> =
             storage.iter().map(|(id, (kind, bytes))| (id, *kind, bytes.as_slice())).collect();
         objects.sort_unstable_by_key(|(id, ..)| *id);
-        loose::write(&self.handle, &objects, self.durability)?;
-        self.recent.keep(objects.into_iter());
+        let new = loose::write(&self.handle, &objects, self.durability)?;
+        self.shared.unpacked.add(objects.iter().filter(|(id, ..)| new.contains(*id)).copied());
+        self.shared.recent.keep(objects.into_iter());
         Ok(())
     }
 }

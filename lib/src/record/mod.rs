@@ -7,13 +7,11 @@ mod message;
 mod planning;
 mod reader;
 mod turns;
-mod unpacked;
 mod writer;
 
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record};
 pub use turns::AgentTurns;
-pub use unpacked::Unpacked;
 pub use writer::{Batch, Recorder};
 
 use crate::event::EventError;

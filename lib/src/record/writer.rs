@@ -2,7 +2,6 @@
 
 use serde_json::Value;
 
-use super::unpacked::Unpacked;
 use super::{Error, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message};
 use crate::event::Recorded;
 use crate::git::{BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
@@ -40,24 +39,12 @@ pub struct Recorder {
     tip: Option<CommitId>,
     first: Option<CommitId>,
     messages: u64,
-    /// What it has written since it was last packed.
-    unpacked: Unpacked,
 }
 
 impl Recorder {
     /// A recorder for a chain that does not exist yet; the first append creates it.
     pub fn create(repo: Repo, session: SessionId, context: ContextId, redactor: Redactor) -> Self {
-        Self {
-            repo,
-            session,
-            context,
-            redactor,
-            task: None,
-            tip: None,
-            first: None,
-            messages: 0,
-            unpacked: Unpacked::default(),
-        }
+        Self { repo, session, context, redactor, task: None, tip: None, first: None, messages: 0 }
     }
 
     /// A recorder that goes on after `tip`, the newest of a chain that began with `first` and holds so many messages.
@@ -68,15 +55,7 @@ impl Recorder {
         redactor: Redactor,
         (first, tip, messages): (CommitId, CommitId, u64),
     ) -> Self {
-        // A session begins on what was there before it. Not to know that costs a longer walk, and nothing else.
-        let unpacked = Unpacked::after(repo.commit(first).map(|first| first.parents).unwrap_or_default());
-        Self {
-            tip: Some(tip),
-            first: Some(first),
-            messages,
-            unpacked,
-            ..Self::create(repo, session, context, redactor)
-        }
+        Self { tip: Some(tip), first: Some(first), messages, ..Self::create(repo, session, context, redactor) }
     }
 
     /// Lets every record name the task its session works on, so that who looks for those need not read the others.
@@ -126,17 +105,12 @@ impl Recorder {
             at,
             message: message.write().into_bytes(),
         })?;
-        let objects = writer.pending();
         writer.flush()?;
         self.repo.swap(&self.reference(), self.tip, commit, "pleach: record").map_err(|error| self.refused(error))?;
-        if self.first.is_none() {
-            self.first = Some(commit);
-            self.unpacked = Unpacked::after(batch.work.clone());
-        }
-        self.unpacked.grow(objects, self.tip, commit);
+        self.first = self.first.or(Some(commit));
         self.tip = Some(commit);
         self.messages += batch.messages.len() as u64;
-        self.unpacked.pack_many(&self.repo)?;
+        self.repo.pack_much();
         Ok(commit)
     }
 
@@ -161,16 +135,6 @@ impl Recorder {
         let name = format!("refs/pleach/keep/{}-{}", self.session, taken + 1);
         self.repo.swap(&name, None, commit, "pleach: keep").map_err(|error| self.refused(error))?;
         Ok(name)
-    }
-
-    /// Packs what this recorder has written, if it is worth it. For the moments a run pauses or ends.
-    pub fn finish(&mut self) -> Result<(), Error> {
-        self.unpacked.finish(&self.repo)
-    }
-
-    /// What this recorder leaves to be packed with what others write.
-    pub fn into_unpacked(self) -> Unpacked {
-        self.unpacked
     }
 
     /// An event as it is written, without secrets.

@@ -360,8 +360,7 @@ chmod u+w "$good" && dd if="$other" of="$good" conv=notrunc status=none && echo 
 #[test]
 fn an_object_that_was_overwritten_after_the_tests_does_not_land() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: ! grep backdoor T001.txt"]));
-    // With so many files the run packs what it has written when it ends.
-    garden.agent(&format!("{WRITES}; for n in $(seq 120); do echo $task $n > n$n; done"), SWAPS);
+    garden.agent(WRITES, SWAPS);
     for _ in 0..2 {
         let ran = garden.gardener(&[]).expect(5);
         assert!(ran.stdout.contains("the file `T001.txt`") && ran.stdout.contains("was overwritten"), "{ran}");
@@ -384,4 +383,18 @@ fn an_object_that_was_overwritten_after_the_tests_does_not_land() {
     garden.env.pleach(&["reset", "T001"]).expect(0);
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.file("main", "T001.txt"), "T001 2");
+}
+
+#[test]
+fn what_pleach_packs_is_what_it_has_written() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: ! grep backdoor T001.txt"]));
+    // With so many files the run packs what it has written when it ends.
+    garden.agent(&format!("{WRITES}; for n in $(seq 120); do echo $task $n > n$n; done"), SWAPS);
+    let ran = garden.gardener(&[]).expect(5);
+    assert!(ran.stdout.contains("the file `T001.txt`") && ran.stdout.contains("was overwritten"), "{ran}");
+    // A pack goes before loose objects, and has what was tested and approved.
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.file("main", "T001.txt"), "T001 1");
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+    garden.env.git(&["fsck", "--strict", "--no-dangling"]);
 }

@@ -23,7 +23,7 @@ use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand};
-use crate::record::{Batch, Unpacked};
+use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
 use crate::step::{Attempt, Counts, report};
 use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
@@ -213,9 +213,9 @@ impl Session {
         }
     }
 
-    /// Gives the working copy back, and what is to be packed.
-    pub fn leave(self) -> (Seat, Unpacked) {
-        (Seat { lock: self.locks.worktree, copy: self.copy }, self.recorder.into_unpacked())
+    /// Gives the working copy back.
+    pub fn leave(self) -> Seat {
+        Seat { lock: self.locks.worktree, copy: self.copy }
     }
 
     /// Lays the code of the budget before over the working copy, as long as nothing was committed since.

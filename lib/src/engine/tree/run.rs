@@ -21,7 +21,6 @@ use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::{Progress, TaskState};
-use crate::record::Unpacked;
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
 use crate::step::{Attempt, Step};
 use crate::workspace::{Lock, branch_key, branch_ref, phase_branches, task_branches};
@@ -167,8 +166,6 @@ pub struct TreeRun<'p> {
     pub(super) document: Option<BlobId>,
     /// What the sessions of the run have spent, once somebody had to know.
     pub(super) spending: Option<Spending>,
-    /// What the sessions of the run have written since it was last packed.
-    pub(super) unpacked: Unpacked,
     /// This run was opened.
     opened: bool,
     lock: Lock,
@@ -185,7 +182,6 @@ pub struct Parked {
     chosen: Option<TaskId>,
     done: BTreeMap<TaskId, Did>,
     unfinished: BTreeMap<TaskId, SessionId>,
-    unpacked: Unpacked,
     opened: bool,
     lock: Lock,
 }
@@ -224,7 +220,6 @@ impl<'p> TreeRun<'p> {
             chosen: plan.limits.only.clone(),
             done: BTreeMap::new(),
             unfinished: BTreeMap::new(),
-            unpacked: Unpacked::default(),
             opened: false,
             lock,
         };
@@ -244,7 +239,6 @@ impl<'p> TreeRun<'p> {
             chosen: self.chosen,
             done: self.done,
             unfinished: self.unfinished,
-            unpacked: self.unpacked,
             opened: self.opened,
             lock: self.lock,
         }
@@ -263,8 +257,7 @@ impl<'p> TreeRun<'p> {
     /// Runs until the tree is done, one task is where one was asked for, or nothing more can be done.
     pub async fn run(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
         let ended = self.run_loop(notes).await;
-        // Only housekeeping: when it fails, the loose objects stay and nothing is lost.
-        let _ = tokio::task::block_in_place(|| self.unpacked.finish(&self.repo));
+        tokio::task::block_in_place(|| self.repo.pack_rest());
         ended
     }
 
@@ -281,7 +274,6 @@ impl<'p> TreeRun<'p> {
                 return Ok(TreeEnded::Paused(Pause::interrupted()));
             }
             self.look_again()?;
-            let _ = tokio::task::block_in_place(|| self.unpacked.pack_many(&self.repo));
             if was_edited(&self.repo, self.plan, &mut self.stamp) {
                 return Ok(TreeEnded::Edited);
             }
@@ -436,7 +428,6 @@ impl Parked {
             stamp: plan.stamp,
             document: None,
             spending: None,
-            unpacked: self.unpacked,
             opened: self.opened,
             lock: self.lock,
         })

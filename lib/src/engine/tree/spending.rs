@@ -43,9 +43,7 @@ impl TreeRun<'_> {
             let spent = (session.task().id.clone(), session.state.spent.total);
             spending.insert(session.id.clone(), spent);
         }
-        let (seat, unpacked) = session.leave();
-        self.seat = Some(seat);
-        self.unpacked.take(unpacked);
+        self.seat = Some(session.leave());
     }
 
     fn read_spending(&self) -> Result<Spending, Error> {

@@ -1,6 +1,6 @@
-//! Packing what was written loose.
+//! Packing what was written.
 
-use pleach::git::{EntryKind, Repo, TreeEdit};
+use pleach::git::{Durability, EntryKind, Repo, TreeEdit};
 use pleach::ids::CommitId;
 
 use super::{Sandbox, spec};
@@ -31,27 +31,72 @@ fn objects(sandbox: &Sandbox) -> (Vec<usize>, usize) {
 }
 
 #[test]
-fn packing_takes_what_is_new_and_leaves_nothing_of_it_loose() {
+fn packing_takes_what_was_written_and_leaves_nothing_of_it_loose() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
     let base = repo.head().unwrap().commit;
-    let first = loose_commit(&repo, &[base], 1);
-    let (second, beside) = (loose_commit(&repo, &[first], 2), loose_commit(&repo, &[base], 4));
-    let made = repo.pack_loose(&[second, beside], &[base]).unwrap();
-    repo.drop_loose(&made).unwrap();
-    let (packs, loose) = objects(&sandbox);
-    // Nine objects of the three records. A commit, two trees and three files are the user's.
-    assert_eq!((packs, loose), (vec![9], 6));
+    let mut tip = base;
+    for number in 0..33 {
+        tip = loose_commit(&repo, &[tip], number);
+    }
+    repo.pack_rest();
+    assert_eq!(objects(&sandbox), (vec![], 105), "99 objects are too few, and six are the user's");
+    let first = loose_commit(&repo, &[tip], 33);
+    repo.pack_rest();
+    assert_eq!(objects(&sandbox), (vec![102], 6));
 
-    let third = loose_commit(&repo, &[second], 3);
-    let made = repo.pack_loose(&[third], &[second, beside]).unwrap();
-    // What other packs say they have stays as it is.
+    tip = first;
+    for number in 40..80 {
+        tip = loose_commit(&repo, &[tip], number);
+    }
+    // What other packs have stays as it is.
     sandbox.git("repo", &["repack", "-q"]);
-    repo.drop_loose(&made).unwrap();
-    assert_eq!(objects(&sandbox), (vec![9, 6, 3], 6));
-
-    repo.swap("refs/pleach/sessions/abcdefgh/main", None, third, "test").unwrap();
+    repo.pack_rest();
+    repo.swap("refs/pleach/sessions/abcdefgh/main", None, tip, "test").unwrap();
+    assert_eq!(objects(&sandbox), (vec![120, 102, 6], 6));
     assert_eq!(sandbox.git("repo", &["fsck", "--strict", "--no-dangling"]), "");
-    assert_eq!(sandbox.git("repo", &["show", &format!("{first}:events.json")]), "record 1");
-    assert_eq!(repo.commit(third).unwrap().parents, [second]);
+    assert_eq!(sandbox.git("repo", &["show", &format!("{first}:events.json")]), "record 33");
+    assert_eq!(sandbox.open("repo").commit(first).unwrap().parents.len(), 1);
+}
+
+#[test]
+fn much_is_packed_on_the_way_and_what_is_large_stays_loose() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo").with_durability(Durability::None);
+    let mut writer = repo.writer();
+    let mut edits: Vec<TreeEdit> = Vec::new();
+    for number in 0..2_000 {
+        let blob = writer.blob("line\n".repeat(number).as_bytes()).unwrap();
+        edits.push(TreeEdit::Put(format!("{}/{number}", number % 7).as_str().into(), EntryKind::File, blob));
+    }
+    let large = writer.blob(&[b'x'; 1024 * 1024 + 1]).unwrap();
+    edits.push(TreeEdit::Put("large".into(), EntryKind::Executable, large));
+    let tree = writer.tree(None, &edits).unwrap();
+    let commit = writer.commit(&spec(tree, &[repo.head().unwrap().commit], "many")).unwrap();
+    writer.flush().unwrap();
+    repo.pack_much();
+    // 2,000 files, seven directories, their list and the commit.
+    assert_eq!(objects(&sandbox), (vec![2_009], 2_016), "the loose copies stay for now");
+    repo.pack_rest();
+    assert_eq!(objects(&sandbox), (vec![2_009], 7));
+    repo.swap("refs/heads/many", None, commit, "test").unwrap();
+    assert_eq!(sandbox.git("repo", &["fsck", "--strict", "--no-dangling"]), "");
+}
+
+#[test]
+fn what_somebody_made_of_an_object_on_disk_does_not_get_into_a_pack() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut tip = repo.head().unwrap().commit;
+    for number in 0..40 {
+        tip = loose_commit(&repo, &[tip], number);
+    }
+    let other = sandbox.git("repo", &["rev-parse", &format!("{tip}~1:events.json")]);
+    let changed = sandbox.git("repo", &["rev-parse", &format!("{tip}:events.json")]);
+    let path = |id: &str| sandbox.path(&format!("repo/.git/objects/{}/{}", &id[..2], &id[2..]));
+    std::fs::remove_file(path(&changed)).unwrap();
+    std::fs::copy(path(&other), path(&changed)).unwrap();
+    assert_eq!(sandbox.git("repo", &["show", &format!("{tip}:events.json")]), "record 38");
+    repo.pack_rest();
+    assert_eq!(sandbox.git("repo", &["show", &format!("{tip}:events.json")]), "record 39");
 }
