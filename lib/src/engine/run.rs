@@ -122,7 +122,7 @@ impl Session {
 
     async fn sleep_until(&mut self, time: Timestamp) {
         if let Some(copy) = &mut self.copy {
-            copy.forget_look();
+            copy.lend();
         }
         let wait = Duration::try_from(time.duration_since(clock::now())).unwrap_or_default();
         tokio::select! {

@@ -5,14 +5,14 @@
 //! Agents write loose objects alone, but git packs what it finds, and reads that rather than a loose copy from then on: of
 //! two copies the one that is read is looked at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead as _, BufReader};
 
 use gix::ObjectId;
 use gix::bstr::BString;
 use gix::objs::Kind;
-use gix::objs::tree::EntryMode;
+use gix::objs::tree::EntryRef;
 use gix::zlib::{Decompress, FlushDecompress, Status};
 
 use super::error::{Error, IoContext as _, explain};
@@ -59,9 +59,6 @@ enum Sides {
     Both,
 }
 
-/// The entries of a tree by name.
-type Entries = BTreeMap<BString, (EntryMode, ObjectId)>;
-
 struct Check {
     /// Without the memory others share: what is on disk counts.
     repo: gix::Repository,
@@ -98,17 +95,25 @@ impl Check {
                 continue;
             }
             let old = before.map(|before| self.tree(before, &place)).transpose()?.unwrap_or_default();
-            for (name, (mode, id)) in self.tree(after, &place)? {
-                let was = old.get(&name).copied();
-                let mut path = place.clone();
-                path.extend_from_slice(if place.is_empty() { b"" } else { b"/" });
-                path.extend_from_slice(&name);
-                if mode.is_tree() {
-                    open.push((was.filter(|(mode, _)| mode.is_tree()).map(|(_, id)| id), id, path));
+            let new = self.tree(after, &place)?;
+            let mut old = entries(before.unwrap_or(after), &old)?.into_iter().peekable();
+            for entry in entries(after, &new)? {
+                // Both have the same order. In one that has another, more than what differs is looked at.
+                while old.next_if(|was| *was < entry).is_some() {}
+                let was = old.next_if(|was| was.cmp(&entry).is_eq());
+                let id = entry.oid.to_owned();
+                if was.is_some_and(|was| was.oid == entry.oid && was.mode == entry.mode) {
                     continue;
                 }
-                let was = was.filter(|(mode, _)| mode.is_blob_or_symlink()).map(|(_, id)| id);
-                if mode.is_blob_or_symlink() && was != Some(id) {
+                let mut path = place.clone();
+                path.extend_from_slice(if place.is_empty() { b"" } else { b"/" });
+                path.extend_from_slice(entry.filename);
+                if entry.mode.is_tree() {
+                    open.push((was.filter(|was| was.mode.is_tree()).map(|was| was.oid.to_owned()), id, path));
+                    continue;
+                }
+                let was = was.filter(|was| was.mode.is_blob_or_symlink()).map(|was| was.oid.to_owned());
+                if entry.mode.is_blob_or_symlink() && was != Some(id) {
                     self.file(id, &path)?;
                     was.filter(|_| sides == Sides::Both).map(|was| self.file(was, &path)).transpose()?;
                 }
@@ -117,12 +122,8 @@ impl Check {
         Ok(())
     }
 
-    fn tree(&self, id: ObjectId, place: &BString) -> Result<Entries, Error> {
-        let bytes = self.content(id, Kind::Tree, Some(place))?;
-        let entries = gix::objs::TreeRefIter::from_bytes(&bytes, id.kind());
-        let entries =
-            entries.map(|entry| entry.map(|entry| (entry.filename.to_owned(), (entry.mode, entry.oid.to_owned()))));
-        entries.collect::<Result<_, _>>().map_err(|error| Error::object("tree", &id, error))
+    fn tree(&self, id: ObjectId, place: &BString) -> Result<Vec<u8>, Error> {
+        self.content(id, Kind::Tree, Some(place))
     }
 
     fn file(&mut self, id: ObjectId, path: &BString) -> Result<(), Error> {
@@ -159,6 +160,12 @@ impl Check {
         let path = format!("{}/{}", &hex[..2], &hex[2..]);
         self.objects.open(&path).at("open", &self.repo.objects.store_ref().path().join(&path))
     }
+}
+
+/// The entries of a tree, as they are there.
+fn entries(id: ObjectId, tree: &[u8]) -> Result<Vec<EntryRef<'_>>, Error> {
+    let entries = gix::objs::TreeRefIter::from_bytes(tree, id.kind());
+    entries.collect::<Result<_, _>>().map_err(|error| Error::object("tree", &id, error))
 }
 
 /// Refuses content that was read for an object and is not what its id says. pleach goes by its records: nobody may put

@@ -194,18 +194,30 @@ impl WorkingCopy {
     /// The same before a node that may write: what was seen at the end of the one right before it, or a new look.
     pub fn look_before(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
         self.settled = false;
+        self.worktree.lend();
         match self.seen.take() {
             Some(seen) => Ok(seen),
             None => self.look(own, kept),
         }
     }
 
-    /// Keeps a look for the node that comes next. A pause in between makes it worthless: [`WorkingCopy::forget_look`].
+    /// Keeps a look for the node that comes next. A pause in between makes it worthless: [`WorkingCopy::lend`].
     pub fn keep_look(&mut self, look: Guard) {
         self.seen = Some(look);
     }
 
-    /// Time has passed since the last node, in which the user may have worked.
+    /// Others may work in it from now on: a node's programs, or the user while time passes.
+    pub fn lend(&mut self) {
+        self.forget_look();
+        self.worktree.lend();
+    }
+
+    /// A node's programs have ended, and nobody else can write there.
+    pub fn take_back(&mut self) {
+        self.worktree.take_back();
+    }
+
+    /// What was seen last is no longer so.
     pub fn forget_look(&mut self) {
         self.seen = None;
         self.settled = false;

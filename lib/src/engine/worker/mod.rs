@@ -166,7 +166,7 @@ impl Worker {
             Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
             Work::Pass(outcome) => Ok(outcome),
             waits => {
-                self.copy.forget_look();
+                self.copy.lend();
                 self.carry_out(waits, &mut node).await
             }
         };
@@ -192,9 +192,10 @@ impl Worker {
             block(|| self.copy.note_setup())?;
         }
         if self.is_kept_out(&work) {
-            self.copy.forget_look();
             let before = block(|| self.copy.look_near())?;
+            self.copy.lend();
             let result = self.carry_out(work, end).await;
+            self.copy.take_back();
             let after = block(|| self.copy.look_near())?;
             let trespass = before.compare(&after, "");
             self.name_foreign(&trespass.foreign, &mut end.warnings);

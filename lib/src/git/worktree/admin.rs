@@ -142,6 +142,7 @@ impl Worktree {
                 is_agents,
                 origin,
                 cleared: cleared.into(),
+                access: std::cell::Cell::default(),
             };
             worktree.load(worktree.tree)?;
             Ok(worktree)

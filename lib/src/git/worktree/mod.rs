@@ -25,7 +25,7 @@ mod untracked;
 mod waits;
 mod walk;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -81,6 +81,8 @@ pub struct Worktree {
     origin: Option<Origin>,
     /// What had no place there.
     cleared: RefCell<Vec<String>>,
+    /// Whether somebody may be writing there.
+    access: Cell<odd::Access>,
 }
 
 impl fmt::Debug for Worktree {

@@ -22,17 +22,42 @@ const MODULES: [&str; 1] = ["modules"];
 /// What a file of a worktree's git directory has at most: lists of files are the longest.
 pub(super) const LONGEST: u64 = 256 * 1024 * 1024;
 
+/// Who can write to a worktree's git directory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum Access {
+    /// Anybody, at any time.
+    #[default]
+    Lent,
+    /// Nobody, and what those before have left is still there.
+    Back,
+    /// Nobody, and what had no place there is gone.
+    Cleared,
+}
+
 impl Worktree {
+    /// Somebody may work there from now on, so that what lies there is looked at each time.
+    pub fn lend(&self) {
+        self.access.set(Access::Lent);
+    }
+
+    /// Nobody can write there any more, so that one look is enough.
+    pub fn take_back(&self) {
+        self.access.set(Access::Back);
+    }
+
     /// Removes what has no place in the worktree's git directory and puts back what has to be as it was, before anything is
     /// read or written there, and keeps in mind what it was.
     pub(super) fn clear_odd(&self) -> Result<(), Error> {
-        if self.is_agents {
+        if self.is_agents && self.access.get() != Access::Cleared {
             let mut cleared = self.cleared.borrow_mut();
             cleared.extend(unlock(&self.root)?);
             cleared.extend(clear(&self.git_dir)?);
             cleared.extend(self.clear_head()?);
             if let Some(origin) = &self.origin {
                 cleared.extend(origin.put_settings_back(&self.git_dir)?);
+            }
+            if self.access.get() == Access::Back {
+                self.access.set(Access::Cleared);
             }
         }
         Ok(())
