@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use pleach::engine::tree;
+use pleach::ids::SessionId;
 use pleach::plan::diagnostic::Severity;
 use pleach::workspace::{Holder, LockError};
 use pleach::{engine, git, record, workspace};
@@ -113,8 +114,16 @@ pub fn of_record(error: &record::Error) -> Failure {
         Error::Moved { session } => {
             plain(Exit::Environment, error).hint(format!("`pleach status {session}` shows where it stands now"))
         }
-        Error::Exists { .. } | Error::Unreadable { .. } | Error::Event { .. } => plain(Exit::Environment, error),
+        Error::Damaged { session, .. } | Error::Unreadable { session, .. } => {
+            plain(Exit::Environment, error).hint(without_record(session))
+        }
+        Error::Exists { .. } | Error::Event { .. } => plain(Exit::Environment, error),
     }
+}
+
+/// How one gets on with a session whose record cannot be read.
+pub fn without_record(session: &SessionId) -> String {
+    format!("put back what is damaged, or `pleach rm --force {session}` removes the session and keeps its work")
 }
 
 /// An error of a working copy.

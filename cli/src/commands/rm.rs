@@ -4,10 +4,12 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::engine::{Obstacle, Removal, RemoveError, Session, Step};
+use pleach::ids::RepoPath;
 use serde_json::{Value, json};
 
 use crate::commands::Globals;
 use crate::commands::cancel::call_off;
+use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::render::Out;
@@ -37,16 +39,22 @@ const GRACE: Duration = Duration::from_secs(10);
 
 pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
+    let worktrees = load_settings(globals, &globals.dir)?.resolved.config.worktrees;
+    let copied_in: Vec<RepoPath> = worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect();
     let mut ids = args.sessions.iter().map(|given| sessions::resolve(&repo, given)).collect::<Result<Vec<_>, _>>()?;
     ids.sort();
     ids.dedup();
     let state_dir = state_dir(&globals.environment)?;
     // All are looked into before the first one goes.
-    let prepare = |id| match Session::prepare_removal(&repo, id, &state_dir).map_err(|error| failure(&error)) {
+    let look = |id| Session::prepare_removal(&repo, id, &state_dir, &copied_in).map_err(|error| failure(&error));
+    let prepare = |id| match look(id) {
         // What runs is called off first, when the user insists.
         Err(Failure { exit: Exit::Locked, .. }) if args.force && !args.dry_run => {
-            call_off(globals, &repo, id, GRACE)?;
-            Session::prepare_removal(&repo, id, &state_dir).map_err(|error| failure(&error))
+            match call_off(globals, &repo, id, GRACE) {
+                Err(held @ Failure { exit: Exit::Locked, .. }) => Err(held),
+                // One whose record nobody can read has ended all the same.
+                Ok(_) | Err(_) => look(id),
+            }
         }
         other => other,
     };
@@ -58,7 +66,8 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let mut documents = Vec::new();
     for removal in removals {
         let session = removal.session.clone();
-        for lost in removal.obstacles.iter().filter(|found| matches!(found, Obstacle::Unsaved { .. })) {
+        let is_lost = |found: &&Obstacle| matches!(found, Obstacle::Unsaved { .. } | Obstacle::Unreadable { .. });
+        for lost in removal.obstacles.iter().filter(is_lost) {
             say!("warning: {session}: {lost}");
         }
         let mut steps = Vec::new();
@@ -106,7 +115,7 @@ fn way_out(removal: &Removal) -> String {
     let unmerged = removal.obstacles.iter().find_map(|obstacle| match obstacle {
         Obstacle::Unmerged { branch, .. } => Some(branch.to_string()),
         Obstacle::OnNoBranch { tip, .. } => Some(tip.short()),
-        Obstacle::BranchMoved { .. } | Obstacle::Unsaved { .. } => None,
+        Obstacle::BranchMoved { .. } | Obstacle::Unsaved { .. } | Obstacle::Unreadable { .. } => None,
     });
     let keeps = unmerged.as_ref().map(|_| "keeps the commits under refs/pleach/keep/");
     let leaves = any(|obstacle| matches!(obstacle, Obstacle::BranchMoved { .. })).then_some("leaves the branch");
@@ -119,7 +128,10 @@ fn way_out(removal: &Removal) -> String {
         }
         Some(_) if removal.goes_on => format!("`pleach gardener` goes on with the task and lands it; or {force}"),
         Some(what) => format!("merge it with `git merge {what}`, or {force}"),
-        None => format!("`pleach rm --force {id}` removes the session and leaves the branch"),
+        None => {
+            let branch = leaves.map(|leaves| format!(" and {leaves}")).unwrap_or_default();
+            format!("`pleach rm --force {id}` removes the session{branch}")
+        }
     }
 }
 
@@ -164,7 +176,8 @@ fn text(step: &Step, dry_run: bool) -> String {
             format!("{} what its agents kept in {}", done("removed", "would remove"), path.display())
         }
         Step::RemoveRecord { at } => {
-            format!("{} the record ({} {})", done("removed", "would remove"), done("was", "is"), at.short())
+            let at = at.map(|at| format!(" ({} {})", done("was", "is"), at.short())).unwrap_or_default();
+            format!("{} the record{at}", done("removed", "would remove"))
         }
     }
 }

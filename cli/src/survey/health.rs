@@ -8,8 +8,9 @@ use pleach::agent::cli::Billed;
 use pleach::agent::{Agent, NoAgent, Roster, find_program};
 use pleach::budget::Limits;
 use pleach::config::{AgentChoice, Config, Environment, ProviderName};
-use pleach::engine::{Leftover, Places, Session, Standing, View};
+use pleach::engine::{Leftover, Places, Session, Standing, Summary, View};
 use pleach::git::{self, Repo};
+use pleach::ids::SessionId;
 use pleach::llm::Remote;
 use pleach::process::sandbox::Chosen;
 use pleach::process::{Cancel, Spawner};
@@ -18,7 +19,7 @@ use pleach::workspace::{Lock, default_worktree_base, free_space, repo_name};
 use serde::Serialize;
 
 use super::agents::Installed;
-use crate::failure::of_git;
+use crate::failure::{of_git, without_record};
 use crate::settings::Settings;
 
 /// How long a provider may take to answer.
@@ -247,30 +248,27 @@ pub fn places(repo: &Repo, settings: &Settings) -> Places {
     }
 }
 
-/// Sessions a killed process left, and locks of processes nobody can see.
+/// Sessions nobody can read, those a killed process left, and locks of processes nobody can see.
 pub fn sessions(repo: &Repo) -> Vec<Finding> {
-    let all = match View::open(repo) {
-        Ok((all, _)) => all,
+    let looked = View::open(repo).and_then(|(all, _)| Ok((all, View::unreadable(repo)?)));
+    let (all, unreadable) = match looked {
+        Ok(looked) => looked,
         Err(error) => return vec![Finding::error("sessions", error.to_string(), "`git fsck` may show more")],
     };
-    let mut findings = Vec::new();
+    let unread = |(id, error): &(SessionId, _)| {
+        Finding::warn("sessions", format!("{id} cannot be read: {error}"), without_record(id))
+    };
+    let mut findings: Vec<Finding> = unreadable.iter().map(unread).collect();
     let mut running = 0;
     for (id, summary) in &all {
-        match summary {
-            Err(error) => findings.push(Finding::warn(
+        match summary.as_ref().map(Summary::standing) {
+            Ok(Standing::Running) => running += 1,
+            Ok(Standing::Dead) => findings.push(Finding::warn(
                 "sessions",
-                format!("the record of {id} cannot be read: {error}"),
-                format!("`git log refs/pleach/sessions/{id}/main` may show more"),
+                format!("{id} was killed while it ran"),
+                format!("`pleach resume {id}` goes on, `pleach rm {id}` removes it"),
             )),
-            Ok(summary) => match summary.standing() {
-                Standing::Running => running += 1,
-                Standing::Dead => findings.push(Finding::warn(
-                    "sessions",
-                    format!("{id} was killed while it ran"),
-                    format!("`pleach resume {id}` goes on, `pleach rm {id}` removes it"),
-                )),
-                _ => {}
-            },
+            _ => {}
         }
     }
     findings.extend(held_elsewhere(repo));

@@ -100,7 +100,8 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Res
         let run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
-        shown.begin(&plan, progress, &run.changes().map_err(|error| of_tree(&error))?);
+        let changes = run.changes(&mut |note| shown.note(&plan, note));
+        shown.begin(&plan, progress, &changes);
         say_protection(globals, &built.protection, alone);
         let mut parked = run.park();
         let ended = loop {

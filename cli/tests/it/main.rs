@@ -10,6 +10,7 @@ mod checkout;
 mod cli_agents;
 mod config;
 mod crash;
+mod damaged;
 mod escape;
 mod fake_agent;
 mod forged;

@@ -156,12 +156,9 @@ fn remove_worktree(
 }
 
 fn is_on_a_ref(repo: &Repo, commit: CommitId) -> Result<bool, RemoveError> {
-    for (_, at) in repo.references("refs/heads/")?.into_iter().chain(repo.references("refs/pleach/")?) {
-        if repo.is_ancestor(commit, at)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let all = repo.unread_references("refs/heads/")?.into_iter().chain(repo.unread_references("refs/pleach/")?);
+    // What nobody can read keeps nothing.
+    Ok(all.filter_map(|(_, at)| at).any(|at| repo.is_ancestor(commit, at).unwrap_or(false)))
 }
 
 /// The session a working copy was made for: `{base}/{session}/{name}`. Nobody but pleach makes some

@@ -3,15 +3,19 @@
 //! The record goes last, so that a removal that was cut short can be repeated; and nothing goes before everything
 //! that would be lost with it is under `refs/pleach/keep/`.
 
+mod known;
+
 use std::path::{Path, PathBuf};
 
+use known::Known;
+
 use super::locks::Locks;
-use super::view::{Standing, Summary, session_worktrees};
+use super::view::session_worktrees;
 use super::{Error, RUN_DIR, Session};
 use crate::beneath;
 use crate::git::{self, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::record::{SESSIONS, context_ref};
+use crate::record::{SESSIONS, context_ref, read_through};
 use crate::text::shorten;
 use crate::workspace::{self, KEEP, Scratch, agent_home, branch_ref};
 
@@ -91,6 +95,12 @@ pub enum Obstacle {
         /// Where it stands.
         to: CommitId,
     },
+    /// Nobody can read its record, which goes nevertheless.
+    #[error("its record cannot be read, and all that it alone tells is lost: {why}")]
+    Unreadable {
+        /// What is wrong with it.
+        why: String,
+    },
     /// Files that git cannot keep: repositories inside the working copy, or files that cannot be read.
     #[error("`{}` cannot be saved and would be lost: {why}", shorten(&path.display().to_string(), LONGEST_PATH))]
     Unsaved {
@@ -139,10 +149,13 @@ pub enum Step {
     },
     /// Remove the record.
     RemoveRecord {
-        /// Its newest record.
-        at: CommitId,
+        /// Its newest record; none where its ref names none.
+        at: Option<CommitId>,
     },
 }
+
+/// Refs of records, each with the newest one; none where the ref names none.
+type Records = Vec<(String, Option<CommitId>)>;
 
 /// Something to be saved.
 #[derive(Debug)]
@@ -168,20 +181,29 @@ pub struct Removal {
     worktrees: Vec<PathBuf>,
     home: Option<PathBuf>,
     branch: Option<BranchState>,
-    /// The main one last.
-    records: Vec<(String, CommitId)>,
-    tip: CommitId,
+    /// The main one last, each with its newest record.
+    records: Records,
     locks: Locks,
     state_dir: PathBuf,
 }
 
 impl Session {
-    /// Looks into what removing a session would mean. Nothing is changed.
-    pub fn prepare_removal(repo: &Repo, id: &SessionId, state_dir: &Path) -> Result<Removal, RemoveError> {
-        let (locks, summary) = Locks::take(repo, id)?.with(|| Summary::newest(repo, id))?;
+    /// Looks into what removing a session would mean. Nothing is changed. `copied_in` are the files that are copied into
+    /// working copies from the user's checkout, in case nobody can read which were.
+    pub fn prepare_removal(
+        repo: &Repo,
+        id: &SessionId,
+        state_dir: &Path,
+        copied_in: &[RepoPath],
+    ) -> Result<Removal, RemoveError> {
+        let (locks, (records, known)) = Locks::take(repo, id)?.with(|| {
+            let records = records(repo, id)?;
+            let known = Known::of(repo, id, &records, copied_in)?;
+            Ok((records, known))
+        })?;
         let mut obstacles = Vec::new();
-        let branch = branch_state(repo, &summary, &mut obstacles)?;
-        let records = records(repo, id)?;
+        obstacles.extend(known.unreadable.clone().map(|why| Obstacle::Unreadable { why }));
+        let (branch, mut unmerged) = branch_state(repo, &known, &mut obstacles)?;
         let mut worktrees = Vec::new();
         let mut keeps = Vec::new();
         for listed in session_worktrees(repo, id)? {
@@ -189,25 +211,26 @@ impl Session {
                 return Err(RemoveError::WorktreeLocked { path: listed.path, why });
             }
             if listed.path.is_dir() {
-                keeps.extend(uncommitted(repo, summary.work(), &copied_in(&summary), &listed.path, &mut obstacles)?);
+                keeps.extend(uncommitted(repo, known.work, &known.copied_in, &listed.path, &mut obstacles)?);
             }
             worktrees.push(listed.path);
         }
-        let is_unmerged =
-            |obstacle: &Obstacle| matches!(obstacle, Obstacle::Unmerged { .. } | Obstacle::OnNoBranch { .. });
         // Nobody need insist on the removal of what has landed, but a branch may have lost it since.
-        let unmerged = obstacles.iter().any(is_unmerged) || has_lost_landed(repo, &summary, branch.as_ref())?;
+        unmerged |= has_lost_landed(repo, &known, branch.as_ref())?;
         if unmerged && keeps.is_empty() {
-            keeps.extend(unmerged_commits(repo, &summary)?);
+            keeps.extend(unmerged_commits(repo, &known)?);
         }
+        // What is kept has to be whole: git refuses to pack what leads to something that is not.
+        let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty());
+        let whole: Vec<CommitId> = tips.filter(|tip| read_through(repo, *tip).is_ok()).collect();
         for keep in &mut keeps {
             keep.unmerged = unmerged;
-            keep.parents.extend(records.iter().map(|(_, tip)| *tip));
+            keep.parents.extend(&whole);
         }
         let session = id.clone();
         Ok(Removal {
             session,
-            goes_on: summary.started.task.is_some() && summary.standing() != Standing::Cancelled,
+            goes_on: known.goes_on,
             obstacles,
             repo: repo.clone(),
             keeps,
@@ -215,7 +238,6 @@ impl Session {
             home: Some(agent_home(state_dir, repo.common_dir(), id)).filter(|home| home.exists()),
             branch,
             records,
-            tip: summary.tip,
             locks,
             state_dir: state_dir.to_owned(),
         })
@@ -230,11 +252,16 @@ impl Removal {
         let worktrees = self.worktrees.iter().map(|path| Step::RemoveWorktree { path: path.clone() });
         let home = self.home.iter().map(|path| Step::RemoveHome { path: path.clone() });
         let branch = self.branch.iter().map(|(branch, at, own)| branch_step(branch, *at, *own));
-        keeps.chain(worktrees).chain(home).chain(branch).chain([Step::RemoveRecord { at: self.tip }]).collect()
+        keeps.chain(worktrees).chain(home).chain(branch).chain([self.record_step()]).collect()
+    }
+
+    fn record_step(&self) -> Step {
+        Step::RemoveRecord { at: self.records.last().and_then(|(_, tip)| *tip) }
     }
 
     /// Does it. `done` is told of each step after it was done.
     pub fn execute(self, done: &mut dyn FnMut(&Step)) -> Result<(), RemoveError> {
+        let record = self.record_step();
         for keep in self.keeps {
             let step = keep.step(String::new());
             let reference = keep.save(&self.repo, &self.session)?;
@@ -255,20 +282,20 @@ impl Removal {
         }
         if let Some((branch, at, own)) = self.branch {
             if own {
-                delete(&self.repo, vec![(branch_ref(&branch), at)])?;
+                delete(&self.repo, vec![(branch_ref(&branch), Some(at))])?;
             }
             done(&branch_step(&branch, at, own));
         }
         delete(&self.repo, self.records)?;
-        done(&Step::RemoveRecord { at: self.tip });
+        done(&record);
         self.locks.remove().map_err(Error::from)?;
         Ok(())
     }
 }
 
 /// Removes refs that nobody else writes while this process holds the session.
-fn delete(repo: &Repo, refs: Vec<(String, CommitId)>) -> Result<(), git::Error> {
-    let all = refs.into_iter().map(|(name, old)| Move { name, old: Some(old), new: None });
+fn delete(repo: &Repo, refs: Records) -> Result<(), git::Error> {
+    let all = refs.into_iter().map(|(name, old)| Move { name, old, new: None });
     let all: Vec<Move> = all.collect();
     match repo.swap_all(&all, "pleach: rm") {
         // By now a lock that somebody holds is old enough to tell from one that a killed process left.
@@ -322,29 +349,30 @@ impl Keep {
 /// session's history.
 type BranchState = (BranchName, CommitId, bool);
 
+/// The branch of a session, and whether its newest commit is on no other one.
 fn branch_state(
     repo: &Repo,
-    summary: &Summary,
+    known: &Known,
     obstacles: &mut Vec<Obstacle>,
-) -> Result<Option<BranchState>, RemoveError> {
-    let (Some((_, branch)), Some(tip)) = (summary.branch(), summary.work()) else { return Ok(None) };
-    let name = branch_ref(branch);
-    let state = match repo.reference(&name)? {
-        Some(at) => {
-            refuse_checked_out(repo, branch)?;
-            Some((branch.clone(), at, repo.is_ancestor(at, tip)?))
-        }
-        None => None,
-    };
-    let task = summary.state.task.as_deref();
+) -> Result<(Option<BranchState>, bool), RemoveError> {
+    let Some(tip) = known.work else { return Ok((None, false)) };
+    let mut state = None;
+    if let Some(branch) = &known.branch
+        && let Some(at) = stands_at(repo, branch)?
+    {
+        refuse_checked_out(repo, branch)?;
+        // One nobody can read stays, for whoever can mend it.
+        let is_own = repo.commit(at).is_ok() && repo.is_ancestor(at, tip)?;
+        state = Some((branch.clone(), at, is_own));
+    }
     // The branch of a task goes on with its next session.
-    if let (Some((branch, at, false)), None) = (&state, task) {
+    if let (Some((branch, at, false)), false) = (&state, known.is_of_task) {
         obstacles.push(Obstacle::BranchMoved { branch: branch.clone(), to: *at });
     }
     // The session of a task may begin with the steps of another one.
-    let has_work = summary.base() != Some(tip) || task.is_some();
-    if has_work && landed(summary).is_none() && !is_merged(repo, summary, tip, state.as_ref())? {
-        let branch = branch.clone();
+    let has_work = known.base != Some(tip) || known.is_of_task;
+    let unmerged = has_work && known.landed.is_none() && !is_merged(repo, known, tip, state.as_ref())?;
+    if let (Some(branch), true) = (known.branch.clone(), unmerged) {
         let has_it = match &state {
             Some((_, at, _)) => repo.is_ancestor(tip, *at)?,
             None => false,
@@ -354,19 +382,19 @@ fn branch_state(
             false => Obstacle::OnNoBranch { branch, tip },
         });
     }
-    Ok(state)
+    Ok((state, unmerged))
 }
 
-/// Where a task that is complete has landed. It may have been built anew on the way; one that failed has left its code
-/// behind.
-fn landed(summary: &Summary) -> Option<CommitId> {
-    let task = summary.state.task.as_deref().filter(|task| task.status.as_deref() == Some("complete"));
-    task.and_then(|task| task.landed)
+/// Where a branch stands, whether that can be read or not.
+fn stands_at(repo: &Repo, branch: &BranchName) -> Result<Option<CommitId>, git::Error> {
+    let name = branch_ref(branch);
+    let found = repo.unread_references(&name)?.into_iter().find(|(found, _)| *found == name);
+    Ok(found.and_then(|(_, at)| at))
 }
 
-fn has_lost_landed(repo: &Repo, summary: &Summary, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
-    match landed(summary) {
-        Some(landed) => Ok(!is_merged(repo, summary, landed, branch)?),
+fn has_lost_landed(repo: &Repo, known: &Known, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
+    match known.landed {
+        Some(landed) => Ok(!is_merged(repo, known, landed, branch)?),
         None => Ok(false),
     }
 }
@@ -379,22 +407,19 @@ fn refuse_checked_out(repo: &Repo, branch: &BranchName) -> Result<(), RemoveErro
 }
 
 /// Whether a commit is on the branch the session was started on, at HEAD, or on any branch but the session's that goes.
-fn is_merged(repo: &Repo, summary: &Summary, tip: CommitId, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
+fn is_merged(repo: &Repo, known: &Known, tip: CommitId, branch: Option<&BranchState>) -> Result<bool, RemoveError> {
     // A branch that stays keeps what is on it.
     let goes = branch.filter(|(_, _, own)| *own).map(|(branch, ..)| branch_ref(branch));
-    let target = match &summary.started.target {
+    let target = match &known.target {
         Some(target) => repo.reference(&branch_ref(target))?,
         None => None,
     };
     let head = repo.head().ok().filter(|head| head.branch.is_none()).map(|head| head.commit);
-    let branches = repo.references("refs/heads/")?;
-    let others = branches.into_iter().filter(|(name, _)| Some(name) != goes.as_ref()).map(|(_, at)| at);
-    for at in target.into_iter().chain(head).chain(others) {
-        if repo.is_ancestor(tip, at)? {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let branches = repo.unread_references("refs/heads/")?;
+    let others = branches.into_iter().filter(|(name, _)| Some(name) != goes.as_ref()).filter_map(|(_, at)| at);
+    // A branch nobody can read keeps nothing.
+    let has_it = |at| repo.is_ancestor(tip, at).unwrap_or(false);
+    Ok(target.into_iter().chain(head).chain(others).any(has_it))
 }
 
 /// What a working copy has that the session's newest commit has not.
@@ -445,21 +470,15 @@ pub(super) fn uncommitted(
     Ok(Some(Keep { writer, tree: written.tree, parents, unmerged: false, uncommitted: written.paths }))
 }
 
-fn unmerged_commits(repo: &Repo, summary: &Summary) -> Result<Option<Keep>, RemoveError> {
-    let Some(tip) = summary.work() else { return Ok(None) };
+fn unmerged_commits(repo: &Repo, known: &Known) -> Result<Option<Keep>, RemoveError> {
+    let Some(tip) = known.work else { return Ok(None) };
     let tree = repo.tree_of(tip)?;
     Ok(Some(Keep { writer: repo.writer(), tree, parents: vec![tip], unmerged: true, uncommitted: Vec::new() }))
 }
 
-/// The files that were copied into the working copy from the user's checkout, where they still are.
-fn copied_in(summary: &Summary) -> Vec<RepoPath> {
-    let listed = summary.started.config.pointer("/worktrees/include_ignored").and_then(|value| value.as_array());
-    listed.into_iter().flatten().filter_map(|path| path.as_str()).map(RepoPath::from).collect()
-}
-
-/// The refs of all records of a session, the main one last.
-fn records(repo: &Repo, id: &SessionId) -> Result<Vec<(String, CommitId)>, RemoveError> {
-    let mut records = repo.references(&format!("{SESSIONS}{id}/"))?;
+/// The refs of all records of a session, the main one last, each with its newest record, whether it can be read or not.
+fn records(repo: &Repo, id: &SessionId) -> Result<Records, git::Error> {
+    let mut records = repo.unread_references(&format!("{SESSIONS}{id}/"))?;
     let main = context_ref(id, &crate::ids::ContextId::main());
     records.sort_by_key(|(name, _)| *name == main);
     Ok(records)

@@ -35,7 +35,8 @@ impl From<SwapError> for Error {
 const NAME: &str = "pleach";
 const EMAIL: &str = "pleach@local";
 
-/// A ref that should move. `old` is where it must be, none: it must not exist. `new` is where it goes, none: away.
+/// A ref that should move. `old` is where it must be, none: it must not exist, nor name anything if a file of it is there.
+/// `new` is where it goes, none: away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Move {
     /// The full name, as `refs/heads/main`.
@@ -148,22 +149,28 @@ impl Repo {
 
     /// The names of all refs that begin with `prefix`, sorted; also of those whose file or commit is damaged.
     pub fn reference_names(&self, prefix: &str) -> Result<Vec<String>, Error> {
+        Ok(self.unread_references(prefix)?.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// All refs that begin with `prefix`, sorted by name, with the object each names itself, which is not read; none where
+    /// the ref's file is damaged, or names another ref.
+    pub fn unread_references(&self, prefix: &str) -> Result<Vec<(String, Option<CommitId>)>, Error> {
         let repo = self.local();
         let platform = repo.references().doing("list refs")?;
         let directory = prefix.rfind('/').map_or("refs/", |end| &prefix[..=end]);
-        let mut names = Vec::new();
+        let mut found = Vec::new();
         for reference in platform.prefixed(directory).doing("list refs")? {
-            let name = match reference {
-                Ok(reference) => reference.name().as_bstr().to_str().ok().map(str::to_owned),
+            let (name, at) = match &reference {
+                Ok(reference) => (reference.name().as_bstr().to_str().ok(), reference.try_id().map(|id| from_gix(&id))),
                 Err(error) => match error.downcast_any_ref::<ReferenceDecode>() {
-                    Some(damaged) => damaged.relative_path.to_str().map(str::to_owned),
-                    None => return Err(Error::library("list refs", error)),
+                    Some(damaged) => (damaged.relative_path.to_str(), None),
+                    None => return Err(Error::Library { doing: "list refs".into(), detail: explain(error) }),
                 },
             };
-            names.extend(name.filter(|name| name.starts_with(prefix)));
+            found.extend(name.filter(|name| name.starts_with(prefix)).map(|name| (name.to_owned(), at)));
         }
-        names.sort();
-        Ok(names)
+        found.sort();
+        Ok(found)
     }
 
     /// Moves a ref from `old` to `new`, if it is at `old`; with none for `old` it must not exist. Durable once it
@@ -279,9 +286,11 @@ fn loose(repo: &gix::Repository, path: &Path, name: &str) -> Result<Option<Commi
 }
 
 fn edit(step: &Move, why: &str) -> Result<RefEdit, SwapError> {
-    let expected = match step.old {
-        Some(old) => PreviousValue::MustExistAndMatch(Target::Object(to_gix(old))),
-        None => PreviousValue::MustNotExist,
+    let expected = match (step.old, step.new) {
+        (Some(old), _) => PreviousValue::MustExistAndMatch(Target::Object(to_gix(old))),
+        (None, Some(_)) => PreviousValue::MustNotExist,
+        // A file that names nothing may go, and no ref that does.
+        (None, None) => PreviousValue::ExistingMustMatch(Target::Object(gix::ObjectId::null(gix::hash::Kind::Sha1))),
     };
     let change = match step.new {
         Some(new) => Change::Update {

@@ -187,6 +187,18 @@ impl Repo {
             .collect()
     }
 
+    /// Reads every file of a tree once, to see that it can be read.
+    pub fn read_files(&self, tree: TreeId) -> Result<(), Error> {
+        for entry in self.tree_entries(tree)? {
+            match entry.kind {
+                EntryKind::Directory => self.read_files(TreeId::from_gix(&entry.id.to_gix()))?,
+                EntryKind::Submodule => {}
+                _ => drop(self.blob(entry.id)?),
+            }
+        }
+        Ok(())
+    }
+
     /// The best common ancestor of two commits, none if their histories are unrelated.
     pub fn merge_base(&self, one: CommitId, two: CommitId) -> Result<Option<CommitId>, Error> {
         let repo = self.local();

@@ -49,8 +49,10 @@ impl Repo {
             return Ok(true);
         }
         let id = commit.to_string();
-        // The HEADs of worktrees are what is in question.
-        let args = ["rev-list", "--quiet", "--objects", "--ignore-missing", "--single-worktree", &id, "--not", "--all"];
+        // The HEADs of worktrees are what is in question; and one damaged record among pleach's own refs, which git would
+        // begin at, says nothing about this commit.
+        let limits = ["--single-worktree", "--exclude=refs/pleach/*", "--all"];
+        let args = [&["rev-list", "--quiet", "--objects", "--ignore-missing", &id, "--not"][..], &limits].concat();
         let program = self.shared.program.clone().with_variable("GIT_ALLOC_LIMIT", MEMORY).at_most(PATIENCE);
         // It is all the same what is wrong with it: an object that is not there, or not what it should be, or one that
         // git cannot be done with.

@@ -6,11 +6,13 @@
 mod message;
 mod planning;
 mod reader;
+mod through;
 mod turns;
 mod writer;
 
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record};
+pub use through::{newest_work, read_through};
 pub use turns::AgentTurns;
 pub use writer::{Batch, Recorder};
 
@@ -69,6 +71,14 @@ pub enum Error {
         /// What is wrong.
         why: String,
     },
+    /// What a record is made of is not there, or not what it was.
+    #[error("the record of session {session} is damaged: {source}")]
+    Damaged {
+        /// The session.
+        session: SessionId,
+        /// What is wrong.
+        source: git::Error,
+    },
     /// An event in a record cannot be read.
     #[error("record {commit} cannot be read")]
     Event {
@@ -77,4 +87,16 @@ pub enum Error {
         /// What is wrong.
         source: EventError,
     },
+}
+
+impl Error {
+    /// The same, with the session it is about: what git says of an object does not tell whose it was.
+    fn of(self, session: &SessionId) -> Self {
+        match self {
+            Self::Git(
+                source @ (git::Error::Object { .. } | git::Error::Overwritten { .. } | git::Error::Library { .. }),
+            ) => Self::Damaged { session: session.clone(), source },
+            other => other,
+        }
+    }
 }

@@ -60,8 +60,12 @@ impl History {
     /// What the newest record of a session's main context says in one line, if the session works on a task of a tree.
     /// Nothing but that record's commit is read.
     pub fn task_summary(repo: &Repo, session: &SessionId) -> Result<Option<String>, Error> {
-        let Some(tip) = repo.reference(&context_ref(session, &ContextId::main()))? else { return Ok(None) };
-        let message = Message::read(&repo.commit(tip)?.text());
+        let newest = || match repo.reference(&context_ref(session, &ContextId::main()))? {
+            Some(tip) => repo.commit(tip).map(Some),
+            None => Ok(None),
+        };
+        let Some(newest) = newest().map_err(|error| Error::from(error).of(session))? else { return Ok(None) };
+        let message = Message::read(&newest.text());
         Ok(message.trailer(TASK_TRAILER).is_some().then_some(message.subject))
     }
 
@@ -76,6 +80,10 @@ impl History {
     }
 
     fn read(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
+        Self::read_back(repo, session, context, may_stop).map_err(|error| error.of(session))
+    }
+
+    fn read_back(repo: &Repo, session: &SessionId, context: &ContextId, may_stop: bool) -> Result<Self, Error> {
         let tip = repo
             .reference(&context_ref(session, context))?
             .ok_or_else(|| Error::Missing { session: session.clone() })?;
@@ -123,7 +131,8 @@ impl History {
 
     /// A file of the first record, as the tree a task's session was started with.
     pub fn opening_file(&self, repo: &Repo, name: &str) -> Result<Option<String>, Error> {
-        let bytes = repo.tree_file(repo.commit(self.first)?.tree, &RepoPath::from(name))?;
+        let read = || repo.tree_file(repo.commit(self.first)?.tree, &RepoPath::from(name));
+        let bytes = read().map_err(|error| Error::from(error).of(&self.session))?;
         Ok(bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
@@ -142,8 +151,9 @@ impl History {
         let record = self.records.iter().find(|record| record.holds(number));
         let missing = || unreadable(&self.session, self.tip, format!("message {number} is in no record"));
         let record = record.ok_or_else(missing)?;
-        let file =
-            |path: &str| -> Result<Option<Vec<u8>>, Error> { Ok(repo.tree_file(record.tree, &RepoPath::from(path))?) };
+        let file = |path: &str| -> Result<Option<Vec<u8>>, Error> {
+            repo.tree_file(record.tree, &RepoPath::from(path)).map_err(|error| Error::from(error).of(&self.session))
+        };
         let why = |why: String| unreadable(&self.session, record.commit, why);
         let bytes = file(&message::path(number))?.ok_or_else(|| why(format!("message {number} is missing")))?;
         let mut value = serde_json::from_slice(&bytes).map_err(|error| why(format!("message {number}: {error}")))?;

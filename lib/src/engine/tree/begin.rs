@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::changed::unlooked_at;
+use super::edited::or_told;
 use super::run::{Refusal, TaskPipeline, TreeRun, target_tip};
 use super::work::start_after;
 use super::{Error, GATE_PIPELINE, Note, Notes};
@@ -19,7 +20,7 @@ use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::TaskNode;
 use crate::plan::{self, Inputs};
 use crate::progress::{Place, Status, TaskState};
-use crate::record::History;
+use crate::record::{self, History, read_through};
 use crate::state::{Phase, State, TaskWork};
 use crate::step::{Attempt, StepKind};
 use crate::workspace::{KEEP, branch_ref};
@@ -48,7 +49,12 @@ impl TreeRun<'_> {
         notes: Notes<'_>,
     ) -> Result<Option<Session>, Error> {
         let Some(id) = self.unfinished.remove(task) else { return Ok(None) };
-        let history = History::newest(&self.repo, &id, &ContextId::main())?;
+        // All of it is needed to go on.
+        let whole = History::newest(&self.repo, &id, &ContextId::main()).and_then(|history| {
+            read_through(&self.repo, history.tip).map_err(record::Error::from)?;
+            Ok(history)
+        });
+        let Some(history) = or_told(whole, &id, notes) else { return Ok(None) };
         let state = state_of(&history)?;
         let Some(work) = &state.task else { return Ok(None) };
         if !self.fits(task, &state)? || !self.is_newest(task, &history, work)? || self.is_mended(job, &history, &state)

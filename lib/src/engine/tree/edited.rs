@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::Error;
 use super::run::{TreePlan, TreeRun};
+use super::{Note, Notes};
 use crate::engine::task::TREE_FILE;
 use crate::git::Repo;
 use crate::ids::{ContextId, SessionId};
@@ -44,39 +44,46 @@ pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>
 }
 
 impl TreeRun<'_> {
-    /// What has changed in the tree since it was last worked, one line each.
-    pub fn changes(&self) -> Result<Vec<String>, Error> {
-        let Some(before) = self.last_document()? else { return Ok(Vec::new()) };
+    /// What has changed in the tree since it was last worked, one line each. `notes` is told of sessions nobody can read.
+    pub fn changes(&self, notes: Notes<'_>) -> Vec<String> {
+        let Some(before) = self.last_document(notes) else { return Vec::new() };
         let now = self.engine.redactor.text(&self.plan.document).into_owned();
         match (TaskTree::read(&before), TaskTree::read(&now)) {
-            (Ok(before), Ok(now)) => Ok(before.difference(&now)),
-            _ => Ok(Vec::new()),
+            (Ok(before), Ok(now)) => before.difference(&now),
+            _ => Vec::new(),
         }
     }
 
-    /// The tree as the newest session on one of its tasks had it; none when there is no such session any more.
-    fn last_document(&self) -> Result<Option<String>, Error> {
+    /// The tree as the newest session on one of its tasks had it; none when there is no such session any more, or nobody
+    /// can read it.
+    fn last_document(&self, notes: Notes<'_>) -> Option<String> {
         let stepped = self.progress.tasks().filter_map(|(_, state)| state.newest());
         let newest = stepped.filter(|found| found.step.session.is_some()).max_by_key(|found| found.at);
         let sessions = newest.and_then(|found| found.step.session.as_ref()).into_iter().chain(self.unfinished.values());
         let mut last: Option<History> = None;
         for id in sessions {
-            let Some(history) = self.history(id)? else { continue };
+            let Some(history) = or_told(History::newest(&self.repo, id, &ContextId::main()), id, notes) else {
+                continue;
+            };
             if last.as_ref().is_none_or(|last| last.started_at < history.started_at) {
                 last = Some(history);
             }
         }
-        Ok(match last {
-            Some(history) => history.opening_file(&self.repo, TREE_FILE)?,
-            None => None,
-        })
+        let last = last?;
+        or_told(last.opening_file(&self.repo, TREE_FILE), &last.session, notes).flatten()
     }
+}
 
-    fn history(&self, id: &SessionId) -> Result<Option<History>, Error> {
-        match History::newest(&self.repo, id, &ContextId::main()) {
-            Ok(history) => Ok(Some(history)),
-            Err(record::Error::Missing { .. }) => Ok(None),
-            Err(error) => Err(error.into()),
+/// What was read of a session. Of one nobody can read somebody is told, and the work goes on without.
+pub(super) fn or_told<T>(read: Result<T, record::Error>, id: &SessionId, notes: Notes<'_>) -> Option<T> {
+    match read {
+        Ok(read) => Some(read),
+        Err(record::Error::Missing { .. }) => None,
+        Err(error) => {
+            notes(Note::Said(format!(
+                "session {id} is passed over: {error}; `pleach rm --force {id}` removes it and keeps its work"
+            )));
+            None
         }
     }
 }

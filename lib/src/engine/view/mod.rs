@@ -22,7 +22,7 @@ use crate::event::{Event, HumanInteraction, NodeExecution, PauseReason, Pipeline
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, TurnId};
 use crate::plan::pipeline::Pipeline;
-use crate::record::{self, History};
+use crate::record::{self, History, read_through};
 use crate::state::{Phase, State};
 use crate::workspace::{Lock, branch_ref};
 
@@ -226,6 +226,17 @@ impl View {
             }
         }
         Ok((Self::read_all(repo, open), landed))
+    }
+
+    /// The sessions whose record cannot be read whole, each with the reason. All there is of every session is read.
+    pub fn unreadable(repo: &Repo) -> Result<Vec<(SessionId, Error)>, Error> {
+        let read = |id: &SessionId| -> Result<(), Error> {
+            let (summary, _) = Summary::read(repo, id, History::whole)?;
+            Ok(read_through(repo, summary.tip)?)
+        };
+        let all = History::sessions(repo)?.into_iter().filter_map(|id| Some((read(&id).err()?, id)));
+        let is_there = |error: &Error| !matches!(error, Error::Record(record::Error::Missing { .. }));
+        Ok(all.filter(|(error, _)| is_there(error)).map(|(error, id)| (id, error)).collect())
     }
 
     fn read_all(repo: &Repo, ids: Vec<SessionId>) -> Sessions {

@@ -1,0 +1,192 @@
+//! Records nobody can read any more: they hold up nothing, they are named, and their sessions can be removed without work
+//! being lost.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
+
+use crate::sessions::{Gate, graph, tool};
+use crate::support::TestEnv;
+use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
+
+/// Zeroes the beginning of an object's file, as one can who may write objects.
+#[track_caller]
+fn damage(env: &TestEnv, object: &str) {
+    let id = env.git(&["rev-parse", object]);
+    let path = env.repo_path().join(".git/objects").join(&id[..2]).join(&id[2..]);
+    let mut bytes = fs::read(&path).unwrap_or_else(|error| panic!("{object} is loose: {error}"));
+    let some = bytes.len().min(50);
+    bytes[..some].fill(0);
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::write(&path, bytes).unwrap();
+}
+
+fn record(sid: &str) -> String {
+    format!("refs/pleach/sessions/{sid}/main")
+}
+
+/// The first record of a session that has such a part.
+fn record_with(env: &TestEnv, sid: &str, part: &str) -> String {
+    let args = ["rev-list", "--reverse", "--first-parent", "--grep=^Pleach-Record: ", &record(sid)];
+    let has = |record: &&str| part != ":messages" || env.git(&["ls-tree", "--name-only", record]).contains("messages");
+    env.git(&args).lines().find(has).expect("a record").to_owned()
+}
+
+/// A session that has made one commit, and has a file in its working copy that nobody has committed.
+fn made() -> (TestEnv, String, PathBuf) {
+    let env = TestEnv::with_repo();
+    let nodes = tool("make", "echo one > one.txt") + &tool("more", "echo two > two.txt");
+    env.run(&graph("make", &format!("{nodes} start -> make -> more -> exit")), &[]).expect(0);
+    let (sid, copy) = (env.session(), env.worktree());
+    fs::write(copy.join("half.txt"), "half\n").unwrap();
+    (env, sid, copy)
+}
+
+fn refs(env: &TestEnv) -> Vec<String> {
+    env.git(&["for-each-ref", "--format=%(refname)"]).lines().map(str::to_owned).collect()
+}
+
+/// Fails the test unless everything a ref leads to can be read.
+#[track_caller]
+fn assert_sound(env: &TestEnv) {
+    env.git(&["rev-list", "--objects", "--all"]);
+    env.git(&["repack", "-a", "-d", "-q"]);
+}
+
+/// What `pleach doctor` says of sessions.
+fn doctor(env: &TestEnv) -> Vec<(String, String, String)> {
+    let told = env.pleach(&["doctor", "--json"]).json();
+    let text = |finding: &serde_json::Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+    let all = told["findings"].as_array().expect("findings").iter();
+    let of_sessions = all.filter(|finding| finding["what"] == "sessions");
+    of_sessions.map(|found| (text(found, "level"), text(found, "message"), text(found, "fix"))).collect()
+}
+
+#[test]
+fn a_session_nobody_can_read_is_removed_and_its_work_is_kept() {
+    for at in ["tip", "first", "message", "garbage"] {
+        let (env, sid, copy) = made();
+        let branch = env.branch();
+        let tip = env.git(&["rev-parse", &branch]);
+        match at {
+            "tip" => damage(&env, &record(&sid)),
+            "first" => damage(&env, &record_with(&env, &sid, "")),
+            "message" => damage(&env, &format!("{}:events.json", record_with(&env, &sid, ""))),
+            _ => fs::write(env.repo_path().join(".git").join(record(&sid)), "garbage\n").unwrap(),
+        }
+        let refused = env.pleach(&["rm", &sid]).expect(1);
+        assert!(refused.stderr.contains("its record cannot be read"), "{at}: {refused}");
+        assert!(refused.stderr.contains(&format!("`pleach rm --force {sid}`")), "{at}: {refused}");
+        env.pleach(&["rm", "--force", "--dry-run", &sid]).expect(0);
+        assert!(copy.exists());
+        let removed = env.pleach(&["rm", "--force", &sid]).expect(0);
+        assert!(removed.stderr.contains(&format!("warning: {sid}: its record cannot be read")), "{at}: {removed}");
+        let kept = format!("refs/pleach/keep/{sid}-1");
+        assert_eq!(refs(&env), ["refs/heads/main".to_owned(), kept.clone()], "{at}: {removed}");
+        assert_eq!(env.git(&["show", &format!("{kept}:half.txt")]), "half", "{at}");
+        assert_eq!(
+            env.git(&["rev-list", "--parents", "-1", &kept]).split(' ').skip(1).collect::<Vec<_>>(),
+            [tip],
+            "{at}"
+        );
+        assert!(!copy.exists());
+        assert_sound(&env);
+    }
+}
+
+#[test]
+fn work_that_only_a_damaged_record_leads_to_is_kept() {
+    let (env, sid, copy) = made();
+    let branch = env.branch();
+    let tip = env.git(&["rev-parse", &branch]);
+    env.git(&["worktree", "remove", "--force", copy.to_str().unwrap()]);
+    env.git(&["branch", "--quiet", "-D", &branch]);
+    damage(&env, &record_with(&env, &sid, ""));
+    env.pleach(&["rm", "--force", &sid]).expect(0);
+    assert_eq!(env.git(&["rev-parse", &format!("refs/pleach/keep/{sid}-1^1")]), tip);
+    assert_sound(&env);
+}
+
+#[test]
+fn what_somebody_has_put_on_the_branch_stays_there() {
+    let (env, sid, _) = made();
+    let branch = env.branch();
+    let own = env.git(&["commit-tree", &format!("{branch}^{{tree}}"), "-p", &branch, "-m", "mine"]);
+    env.git(&["update-ref", &format!("refs/heads/{branch}"), &own]);
+    damage(&env, &record_with(&env, &sid, ""));
+    let removed = env.pleach(&["rm", "--force", &sid]).expect(0);
+    assert!(removed.stdout.contains(&format!("left branch {branch}")), "{removed}");
+    assert_eq!(env.git(&["rev-parse", &branch]), own);
+}
+
+#[test]
+fn doctor_reads_all_of_every_record() {
+    for part in ["", "^{tree}", ":events.json", ":messages"] {
+        let (env, sid, _) = made();
+        assert_eq!(doctor(&env).len(), 1);
+        damage(&env, &format!("{}{part}", record_with(&env, &sid, part)));
+        let [(level, message, fix)] = &doctor(&env)[..] else { panic!("one finding of {part}") };
+        assert_eq!(level, "warn", "{part}");
+        assert!(message.contains(&sid) && fix.contains(&format!("pleach rm --force {sid}")), "{part}: {message} {fix}");
+        env.pleach(&["rm", "--force", &sid]).expect(0);
+        assert_eq!(doctor(&env), [("ok".to_owned(), "0 sessions".to_owned(), String::new())], "{part}");
+    }
+}
+
+#[test]
+fn a_damaged_session_is_named_wherever_it_is_read() {
+    let (env, sid, _) = made();
+    damage(&env, &record_with(&env, &sid, ""));
+    for command in [&["status", &sid][..], &["turns", &sid], &["show", &format!("{sid}/main.1")], &["resume", &sid]] {
+        let failed = env.pleach(command).expect(7);
+        assert!(failed.stderr.contains(&format!("the record of session {sid} is damaged")), "{failed}");
+        assert!(failed.stderr.contains(&format!("pleach rm --force {sid}")), "{failed}");
+    }
+}
+
+#[test]
+fn a_tree_goes_on_when_a_record_of_it_cannot_be_read() {
+    for at in ["tip", "first"] {
+        let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+        garden.agent(&format!("{WRITES}; git add -A; git commit --quiet -m own"), APPROVES);
+        garden.garden(&[]).expect(0);
+        let sid = garden.env.session();
+        match at {
+            "tip" => damage(&garden.env, &record(&sid)),
+            _ => damage(&garden.env, &record_with(&garden.env, &sid, "")),
+        }
+        let ran = garden.garden(&[]).expect(0);
+        assert!(ran.stderr.contains(&format!("session {sid} is passed over")), "{at}: {ran}");
+        assert!(ran.stderr.contains(&format!("`pleach rm --force {sid}`")), "{at}: {ran}");
+        let found = doctor(&garden.env);
+        assert!(found[0].1.contains(&sid) && found[0].2.contains("pleach rm --force"), "{at}: {found:?}");
+        garden.env.pleach(&["rm", "--force", &sid]).expect(0);
+        let ran = garden.gardener(&[]).expect(0);
+        assert!(!ran.stderr.contains(&sid), "{at}: {ran}");
+        assert_eq!(garden.completed(), ["T001", "T002", "T003"], "{at}: {ran}");
+        assert_sound(&garden.env);
+    }
+}
+
+#[test]
+fn a_task_whose_session_cannot_be_read_is_worked_on_in_another() {
+    for (part, is_removed) in [("", true), ("", false), (":messages", false)] {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        let gate = Gate::new(&garden.env, "held");
+        garden.agent(WRITES, &format!("{}; {APPROVES}", gate.command()));
+        let mut run = garden.env.spawn(&["-y", "gardener"]);
+        let held = gate.reached(&mut run);
+        run.kill(held);
+        gate.stay_open();
+        let sid = garden.env.session();
+        damage(&garden.env, &format!("{}{part}", record_with(&garden.env, &sid, part)));
+        if is_removed {
+            garden.env.pleach(&["rm", "--force", &sid]).expect(0);
+        }
+        let ran = garden.gardener(&[]).expect(0);
+        assert_eq!(garden.completed(), ["T001"], "{ran}");
+        assert_eq!(garden.file("main", "T001.txt"), "T001 1", "what was done is gone on with: {ran}");
+        assert_eq!(ran.stderr.contains(&format!("session {sid} is passed over")), !is_removed, "{ran}");
+        assert!(!ran.stderr.contains("named no commit"), "only the record is damaged: {ran}");
+    }
+}

@@ -1,0 +1,93 @@
+//! What is known of a session that is to be removed: by its record, or, where nobody can read that, by what else there is
+//! of it.
+
+use super::Records;
+use crate::engine::Error;
+use crate::engine::view::{Standing, Summary, session_worktrees};
+use crate::git::{self, Repo};
+use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
+use crate::record::{self, newest_work};
+use crate::workspace::branch_ref;
+
+/// What a removal goes by.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    /// The session branch.
+    pub branch: Option<BranchName>,
+    /// The newest commit of the session.
+    pub work: Option<CommitId>,
+    /// The commit it was started at.
+    pub base: Option<CommitId>,
+    /// The branch it was started on.
+    pub target: Option<BranchName>,
+    /// It works on a task of a tree.
+    pub is_of_task: bool,
+    /// Where a task that is complete has landed. It may have been built anew on the way; one that failed has left its
+    /// code behind.
+    pub landed: Option<CommitId>,
+    /// A run over a tree would go on with it.
+    pub goes_on: bool,
+    /// The files that were copied into the working copy from the user's checkout, where they still are.
+    pub copied_in: Vec<RepoPath>,
+    /// Why its record cannot be read.
+    pub unreadable: Option<String>,
+}
+
+impl Known {
+    /// What is known of a session with these records. `copied_in` is what is copied into working copies today, for one
+    /// whose record does not say what was.
+    pub fn of(repo: &Repo, id: &SessionId, records: &Records, copied_in: &[RepoPath]) -> Result<Self, Error> {
+        let why = match Summary::newest(repo, id) {
+            Ok(summary) => return Ok(Self::recorded(&summary)),
+            Err(gone @ Error::Record(record::Error::Missing { .. })) => return Err(gone),
+            // Another time it may be read.
+            Err(error @ (Error::Git(git::Error::Io { .. }) | Error::Record(record::Error::Git(_)))) => {
+                return Err(error);
+            }
+            Err(unreadable) => unreadable.to_string(),
+        };
+        let found = Self::found(repo, id, records)?;
+        Ok(Self { copied_in: copied_in.to_vec(), unreadable: Some(why), ..found })
+    }
+
+    fn recorded(summary: &Summary) -> Self {
+        let task = summary.state.task.as_deref();
+        let complete = task.filter(|task| task.status.as_deref() == Some("complete"));
+        let copied_in = summary.started.config.pointer("/worktrees/include_ignored").and_then(|value| value.as_array());
+        let copied_in = copied_in.into_iter().flatten().filter_map(|path| path.as_str());
+        Self {
+            branch: summary.branch().map(|(_, branch)| branch.clone()),
+            work: summary.work(),
+            base: summary.base(),
+            target: summary.started.target.clone(),
+            is_of_task: task.is_some(),
+            landed: complete.and_then(|task| task.landed),
+            goes_on: summary.started.task.is_some() && summary.standing() != Standing::Cancelled,
+            copied_in: copied_in.map(RepoPath::from).collect(),
+            unreadable: None,
+        }
+    }
+
+    /// The branch that is named after the session, and the newest commit anything leads to: what can be read of the
+    /// record, the branch, the working copy. The branch of a task has another name; it goes on with its next session.
+    fn found(repo: &Repo, id: &SessionId, records: &Records) -> Result<Self, git::Error> {
+        let names = repo.reference_names("refs/heads/")?;
+        let mut named = names.iter().filter(|name| name.rsplit('/').next() == Some(id.as_str()));
+        let branch = match (named.next().and_then(|name| name.strip_prefix("refs/heads/")), named.next()) {
+            (Some(branch), None) => branch.parse().ok(),
+            // Which of several is the session's nobody can say; they stay.
+            _ => None,
+        };
+        let on_branch = match &branch {
+            Some(branch) => repo.reference(&branch_ref(branch)).ok().flatten(),
+            None => None,
+        };
+        let recorded = records.iter().rev().find_map(|(_, tip)| newest_work(repo, (*tip)?));
+        let in_copy = session_worktrees(repo, id)?.into_iter().find_map(|copy| copy.head);
+        // Files of a working copy that is tied to no commit are told from those of the checkout.
+        let head = repo.head().ok().map(|head| head.commit);
+        let mut all = [recorded, on_branch, in_copy, head].into_iter().flatten();
+        let work = all.find(|commit| repo.commit(*commit).is_ok_and(|commit| repo.tree_entries(commit.tree).is_ok()));
+        Ok(Self { branch, work, ..Self::default() })
+    }
+}

@@ -1,0 +1,31 @@
+//! Chains of records as the objects they are, whatever they say: whether all of them can be read, and which work they
+//! lead to.
+
+use super::RECORD_TRAILER;
+use crate::git::{Error, Repo, TreeId};
+use crate::ids::CommitId;
+use crate::trailer::Message;
+
+/// Reads every commit and every file of a chain of records, from its newest on; what a record speaks of is not read.
+pub fn read_through(repo: &Repo, tip: CommitId) -> Result<(), Error> {
+    records(repo, tip).try_for_each(|record| repo.read_files(record?.0))
+}
+
+/// The newest commit of work a chain leads to, as far back as it can be read.
+pub fn newest_work(repo: &Repo, tip: CommitId) -> Option<CommitId> {
+    records(repo, tip).map_while(Result::ok).find_map(|(_, work)| work)
+}
+
+/// The records of a chain, newest first: the files of each, and the work it speaks of.
+fn records(repo: &Repo, tip: CommitId) -> impl Iterator<Item = Result<(TreeId, Option<CommitId>), Error>> {
+    let mut next = Some(tip);
+    std::iter::from_fn(move || {
+        let commit = match repo.commit(next.take()?) {
+            Ok(commit) => commit,
+            Err(error) => return Some(Err(error)),
+        };
+        Message::read(&commit.text()).trailer(RECORD_TRAILER)?;
+        next = commit.parents.first().copied();
+        Some(Ok((commit.tree, commit.parents.get(1).copied())))
+    })
+}
