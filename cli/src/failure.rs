@@ -54,7 +54,9 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         Error::Session(error @ engine::Error::Environment { .. }) => {
             let failure = of_engine(error);
             let first = failure.hint.as_ref().map(|how| format!("{how}; then ")).unwrap_or_default();
-            failure.hint(format!("{first}run the same command again: no attempt was counted"))
+            failure.hint(format!(
+                "{first}run the same command again: no attempt was counted; with other settings or another pipeline the task goes on from its last step"
+            ))
         }
         Error::Session(engine::Error::Workspace(moved)) if moved.is_of_own_branch() => of_task_branch(moved),
         Error::Session(error) => of_engine(error),

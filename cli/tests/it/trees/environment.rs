@@ -117,6 +117,54 @@ fn what_could_not_work_goes_on_with_what_was_mended() {
     assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
 }
 
+/// A pipeline whose first node makes no step, and whose second has a model.
+const PREPARED: &str = r#"digraph mine { start [shape=Mdiamond]; done [shape=Msquare]; prep
+    implement [step=implement, llm_model="MODEL"]; review [step=review]; start -> prep -> implement -> review -> done }"#;
+
+fn prepared(implement: &str) -> String {
+    let prep = "  - {name: prep, when: {node: prep}, steps: [{text: Prepare., tools: [{write_file: {file_path: prepared, \
+        content: \"1\\n\"}}]}, {text: Prepared.}]}\n";
+    script(implement, "text: APPROVED") + prep
+}
+
+/// What is recorded has no secret in it, and is no other setting for that.
+#[test]
+fn a_setting_with_a_secret_in_it_is_the_same_setting_the_next_time() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("mine.dot", &PREPARED.replace("MODEL", "typo"));
+    garden.env.script(&prepared("error: {status: 404, message: no such model}"));
+    let config = garden.env.read("pleach.yaml");
+    let setup = "worktrees: {setup: 'echo ghp_abcdefghijklmnopqrstuvwxyz0123456789 > /dev/null'}\n";
+    garden.env.write("pleach.yaml", config + setup);
+    for _ in 0..3 {
+        garden.gardener(&["--pipeline", "mine.dot"]).expect(7);
+    }
+    assert_eq!(garden.refs("refs/pleach/sessions").len(), 1, "what is as it was goes on");
+}
+
+#[test]
+fn a_session_that_is_not_gone_on_with_is_told_with_the_true_reason() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let args = ["--pipeline", "mine.dot"];
+    garden.commit("mine.dot", &PREPARED.replace("MODEL", "typo"));
+    garden.env.script(&prepared("error: {status: 404, message: no such model}"));
+    let ran = garden.gardener(&args).expect(7);
+    assert!(
+        ran.stderr.contains("with other settings or another pipeline the task goes on from its last step"),
+        "{ran}"
+    );
+    let sid = garden.env.session();
+    garden.commit("mine.dot", &PREPARED.replace("MODEL", "mended"));
+    garden.env.script(&prepared(WRITES));
+    let ran = garden.gardener(&args).expect(0);
+    let why = format!("T001 does not go on with session {sid}: its settings or its pipeline were changed since");
+    assert!(ran.stderr.contains(&why), "{ran}");
+    assert!(!ran.stderr.contains("has gone another way") && !ran.stderr.contains("nobody had committed"), "{ran}");
+    let told = ran.stderr.split("what was done there is ").nth(1).and_then(|rest| rest.split(',').next());
+    assert_eq!(garden.file(told.expect("where it is"), "prepared"), "1", "{ran}");
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+}
+
 /// Who has answered before is there: what fails then may well be the task's own doing.
 #[test]
 fn a_provider_that_fails_in_the_middle_of_the_work_is_a_crash() {

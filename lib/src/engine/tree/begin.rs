@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use super::changed::unlooked_at;
 use super::edited::or_told;
 use super::run::{Refusal, TaskPipeline, TreeRun, target_tip};
@@ -40,6 +42,15 @@ struct Beginning {
     laid: Option<CommitId>,
 }
 
+/// Why a session is not gone on with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Aside {
+    /// Its task has been worked on since, or decided about.
+    Outrun,
+    /// It could not work with what it was started with, which is another today.
+    Mended,
+}
+
 impl TreeRun<'_> {
     /// The session an earlier run left, if there is one that can go on.
     pub(super) async fn take_up(
@@ -57,33 +68,47 @@ impl TreeRun<'_> {
         let Some(history) = or_told(whole, &id, notes) else { return Ok(None) };
         let state = state_of(&history)?;
         let Some(work) = &state.task else { return Ok(None) };
-        if !self.fits(task, &state)? || !self.is_newest(task, &history, work)? || self.is_mended(job, &history, &state)
-        {
+        let aside = match self.fits(task, &state)? && self.is_newest(task, &history, work)? {
+            false => Some(Aside::Outrun),
+            true if self.is_mended(job, &history, &state) => Some(Aside::Mended),
+            true => None,
+        };
+        if let Some(aside) = aside {
             Session::put_aside(&self.repo, &self.engine.redactor, &id, self.seat.as_ref())?;
-            self.tell_put_aside(task, &history, &state, notes)?;
+            self.tell_put_aside(task, &history, &state, aside, notes)?;
             return Ok(None);
         }
         let seat = self.seat.take().expect("the working copy is back when no task is worked");
         let resumed = Session::resume_task(self.engine.clone(), self.repo.clone(), &id, job.clone(), seat).await;
         let (mut session, kept) = resumed?;
         self.tell_spent(&mut session)?;
-        tell_kept(kept, notes);
+        tell_kept("work nobody had committed", kept, notes);
         session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
         tell_began(&session, job, true, notes);
         Ok(Some(session))
     }
 
     /// Says that a session is not gone on with, and where what it has done is.
-    fn tell_put_aside(&self, task: &TaskId, history: &History, state: &State, notes: Notes<'_>) -> Result<(), Error> {
+    fn tell_put_aside(
+        &self,
+        task: &TaskId,
+        history: &History,
+        state: &State,
+        aside: Aside,
+        notes: Notes<'_>,
+    ) -> Result<(), Error> {
         let (id, branch) = (&history.session, self.branch_of(task)?);
         let has_steps = state.task.as_ref().is_some_and(|task| task.status.is_some());
-        let done = if has_steps { state.on_branches() } else { state.work.clone() }.into_values().next();
+        // Who begins anew from the last step does without what came behind it.
+        let steps_alone = has_steps && aside == Aside::Outrun;
+        let done = if steps_alone { state.on_branches() } else { state.work.clone() }.into_values().next();
         let base = history.started.base.values().next().copied();
         let Some(done) = done.filter(|done| Some(*done) != base) else { return Ok(()) };
         let why = match self.repo.reference(&branch_ref(&branch))? {
             // Somebody has built on it, or taken it.
             Some(at) if self.repo.is_ancestor(done, at)? => return Ok(()),
             _ if self.is_on_target(task, done)? => return Ok(()),
+            _ if aside == Aside::Mended => "its settings or its pipeline were changed since".to_owned(),
             Some(_) => format!("`{branch}` has gone another way"),
             None => format!("`{branch}` was removed"),
         };
@@ -98,7 +123,15 @@ impl TreeRun<'_> {
     fn is_mended(&self, job: &TaskJob, history: &History, state: &State) -> bool {
         let could_not_work = matches!(&state.phase, Phase::Paused { reason: PauseReason::Interrupted, why: Some(_) });
         let (started, today) = (&history.started, self.pipeline_of(&job.task));
-        let is_same = started.config == self.plan.config && started.dot == today.dot && started.files == today.files;
+        // What is recorded has no secrets in it. They may have become known as such since, so both are compared without.
+        let without_secrets = |config: &Value| {
+            let mut config = config.clone();
+            self.engine.redactor.json(&mut config);
+            config
+        };
+        let is_same = without_secrets(&started.config) == without_secrets(&self.plan.config)
+            && started.dot == today.dot
+            && started.files == today.files;
         could_not_work && !is_same
     }
 
@@ -203,7 +236,8 @@ impl TreeRun<'_> {
         };
         let (mut session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
         self.tell_spent(&mut session)?;
-        tell_kept(kept, notes);
+        // A session that was put aside has committed what it did, and yet there is no step of it.
+        tell_kept("work that is in no step", kept, notes);
         session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
         tell_began(&session, job, false, notes);
         Ok(session)
@@ -423,9 +457,9 @@ fn is_open(state: &TaskState) -> bool {
     !state.landed && !state.steps.is_empty()
 }
 
-fn tell_kept(kept: Option<String>, notes: Notes<'_>) {
+fn tell_kept(what: &str, kept: Option<String>, notes: Notes<'_>) {
     if let Some(name) = kept {
-        notes(Note::Said(format!("work nobody had committed was in the working copy; it is kept at {name}")));
+        notes(Note::Said(format!("{what} was in the working copy; it is kept at {name}")));
     }
 }
 
