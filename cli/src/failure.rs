@@ -17,6 +17,7 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         Error::Git(error) => of_git(error),
         Error::Record(error) => of_record(error),
         Error::Workspace(error) => of_workspace(error),
+        Error::Uncounted(lost) => plain(Exit::Environment, lost).hint(lost.remedy()),
         Error::Lock(error) => of_lock(error),
         Error::Over { session, .. } => plain(Exit::Usage, error)
             .hint(format!("`pleach status {session}` shows how it ended; `pleach run` starts a new one")),

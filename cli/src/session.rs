@@ -261,8 +261,11 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     match ended {
         Ended::Completed => {
             out.line(format!("done: session {id} ({counted})"))?;
-            let over = session.overspent().map_err(|error| of_engine(&error))?;
-            over.iter().try_for_each(|over| out.line(over.to_string()))?;
+            match session.overspent() {
+                Ok(over) => over.iter().try_for_each(|over| out.line(over.to_string()))?,
+                // What is done is done, whatever others have spent.
+                Err(error) => say!("warning: {}", of_engine(&error).sentence()),
+            }
         }
         Ended::Cancelled => out.line(format!("cancelled: session {id} ({counted})"))?,
         Ended::Failed { reason } => out.line(format!("failed: session {id} ({counted})\n{reason}"))?,

@@ -58,8 +58,10 @@ pub fn run(globals: &Globals, args: CostArgs) -> Result<Exit, Failure> {
     let usual = if session.is_some() { By::Node } else { By::Session };
     let by = args.by.map_or(usual, By::from);
     let read = costs(&repo, session.as_ref(), by).map_err(|error| of_record(&error))?;
+    let is_all = read.unreadable.is_empty();
     for (id, error) in read.unreadable {
-        say!("warning: session {id} is left out: {}", of_engine(&error.into()).sentence());
+        let whose = id.map_or_else(|| "the record of planners".to_owned(), |id| format!("session {id}"));
+        say!("warning: {whose} is left out: {}", of_engine(&error.into()).sentence());
     }
     let mut out = Out::new();
     if globals.json {
@@ -69,7 +71,7 @@ pub fn run(globals: &Globals, args: CostArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if read.costs.rows.is_empty() {
-        out.line("No agent has taken a turn yet.")?;
+        out.line(if is_all { "No agent has taken a turn yet." } else { "No turn of an agent can be read." })?;
         return Ok(Exit::Done);
     }
     out.line(table(&read.costs))?;

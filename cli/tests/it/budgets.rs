@@ -9,6 +9,7 @@ mod programs;
 mod side_by_side;
 mod trees;
 mod unheld;
+mod unreadable;
 
 use serde_json::{Value, json};
 

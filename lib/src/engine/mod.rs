@@ -35,7 +35,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use branch::Behind;
-pub use budget::{Budget, Purse, Unheld};
+pub use budget::{Budget, Purse, Uncounted, Unheld};
 pub use call_off::CALL_OFF;
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, NoChoice, Nobody, Prepared, Question};
@@ -61,7 +61,7 @@ use crate::git::Repo;
 use crate::ids::{NodeId, SessionId};
 use crate::llm::Message;
 use crate::plan::diagnostic::Diagnostic;
-use crate::plan::pipeline::{Node, Pipeline};
+use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 use crate::process::sandbox::Policy;
 use crate::process::{Cancel, SpawnError, Spawner};
 use crate::record::{self, Recorder};
@@ -107,6 +107,13 @@ pub struct Engine {
 impl fmt::Debug for Engine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Engine").field("state_dir", &self.state_dir).finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Whether an agent works on a node.
+    fn is_of_agent(&self, node: &Node) -> bool {
+        node.handler == HandlerKind::Codergen && !self.handlers.contains_key(node.handler.as_str())
     }
 }
 
@@ -242,6 +249,9 @@ pub enum Error {
     /// A working copy could not be used.
     #[error(transparent)]
     Workspace(#[from] workspace::Error),
+    /// A limit counts what nobody can read.
+    #[error(transparent)]
+    Uncounted(#[from] Uncounted),
     /// Another process has it.
     #[error(transparent)]
     Lock(#[from] LockError),

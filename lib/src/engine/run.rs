@@ -92,11 +92,6 @@ impl Session {
         node.is_some_and(|node| node.handler != HandlerKind::Codergen || self.is_asked_of_the_task(node))
     }
 
-    /// Whether an agent works on a node.
-    fn is_of_agent(&self, node: &Node) -> bool {
-        node.handler == HandlerKind::Codergen && !self.engine.handlers.contains_key(node.handler.as_str())
-    }
-
     fn ended(&self) -> Option<Ended> {
         match &self.state.phase {
             Phase::Completed => Some(Ended::Completed),
@@ -146,7 +141,7 @@ impl Session {
         if node.handler == HandlerKind::Codergen {
             self.degrade = false;
         }
-        let allowance = match self.is_of_agent(&node) {
+        let allowance = match self.engine.is_of_agent(&node) {
             true => self.allowance(&node)?,
             false => Allowance::default(),
         };

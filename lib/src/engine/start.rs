@@ -71,6 +71,7 @@ impl Session {
     ) -> Result<Self, Error> {
         let repo = request.repo.clone();
         let start_node = start_node(&request.pipeline)?;
+        engine.refuse_uncounted(&repo, &request.pipeline)?;
         loop {
             let id = new_session_id();
             let (started, locks) = match task {

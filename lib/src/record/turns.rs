@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::{Error, RECORD_TRAILER, TASK_TRAILER};
-use crate::event::{AgentTurn, Event, Recorded};
+use crate::event::{AgentTurn, Event, EventError, Recorded};
 use crate::git::Repo;
 use crate::ids::{CommitId, RepoPath, TaskId};
 use crate::trailer::Message;
@@ -42,7 +42,9 @@ impl AgentTurns {
             read.task = read.task.or_else(|| message.trailer(TASK_TRAILER).and_then(|task| task.parse().ok()));
             let bytes = repo.tree_file(commit.tree, &RepoPath::from("events.json"))?.unwrap_or_default();
             if bytes.windows(MARK.len()).any(|part| part == MARK) {
-                let values: Vec<Value> = serde_json::from_slice(&bytes).unwrap_or_default();
+                let malformed = |source| EventError::Malformed { kind: "events.json".to_owned(), source };
+                let values: Vec<Value> = serde_json::from_slice(&bytes)
+                    .map_err(|error| Error::Event { commit: id, source: malformed(error) })?;
                 // Newest first here too, for the whole is turned around at the end.
                 for value in values.into_iter().rev() {
                     let recorded = Recorded::from_json(value).map_err(|source| Error::Event { commit: id, source })?;

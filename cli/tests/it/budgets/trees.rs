@@ -5,7 +5,7 @@ use crate::sessions::Story;
 use crate::trees::garden::{Garden, Tree};
 
 /// Every call costs a dollar. What is implemented differs each time, and a review approves.
-const SCRIPT: &str = r#"
+pub(super) const SCRIPT: &str = r#"
 scripts:
   - name: implement
     when: {node: implement}

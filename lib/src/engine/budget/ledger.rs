@@ -1,16 +1,18 @@
 //! What the sessions of a repository have spent, read from their records.
 
 use std::collections::BTreeMap;
+use std::sync::PoisonError;
 
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
+use super::{Budget, Uncounted};
 use crate::budget::{Amount, Spent, day_of};
 use crate::engine::Error;
 use crate::event::Event;
 use crate::git::Repo;
 use crate::ids::{CommitId, ContextId, SessionId};
-use crate::record::{AgentTurns, History, PLANNING, SESSIONS, context_ref};
+use crate::record::{self, AgentTurns, History, PLANNING, SESSIONS, context_ref};
 
 /// What each chain of records has spent on a day, up to the record it was read to. Only what is new is read again.
 #[derive(Debug, Default)]
@@ -19,18 +21,23 @@ pub(super) struct Ledger {
     chains: BTreeMap<String, (CommitId, Amount)>,
 }
 
+impl Budget {
+    /// What all planners and all sessions have spent on a day, but for one session.
+    pub(super) fn spent_on(&self, repo: &Repo, day: Date, but: Option<&SessionId>) -> Result<Amount, Error> {
+        let but = but.map(|own| context_ref(own, &ContextId::main()));
+        let mut ledger = self.ledger.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = Amount::default();
+        for name in ledger.turn_to(repo, day)?.into_iter().filter(|name| Some(name) != but.as_ref()) {
+            let spent = ledger.chain(repo, &name, day);
+            sum += self.counted(&name, Uncounted::DAY, spent)?.unwrap_or_default();
+        }
+        Ok(sum)
+    }
+}
+
 impl Ledger {
-    /// What all planners, and all sessions but one, have spent on a day.
-    pub(super) fn others(&mut self, repo: &Repo, own: &SessionId, day: Date) -> Result<Amount, Error> {
-        self.but(repo, Some(context_ref(own, &ContextId::main())), day)
-    }
-
-    /// What all planners and all sessions have spent on a day.
-    pub(super) fn all(&mut self, repo: &Repo, day: Date) -> Result<Amount, Error> {
-        self.but(repo, None, day)
-    }
-
-    fn but(&mut self, repo: &Repo, own: Option<String>, day: Date) -> Result<Amount, Error> {
+    /// Begins with a day, and gives the chains there are.
+    fn turn_to(&mut self, repo: &Repo, day: Date) -> Result<Vec<String>, Error> {
         if self.day.replace(day) != Some(day) {
             self.chains.clear();
         }
@@ -38,29 +45,23 @@ impl Ledger {
         // The one chain of planners; its name comes before those of sessions.
         names.insert(0, PLANNING.to_owned());
         self.chains.retain(|name, _| names.binary_search(name).is_ok());
-        let mut sum = Amount::default();
-        for name in names.into_iter().filter(|name| Some(name) != own.as_ref()) {
-            // A chain nobody can read is none of this session's business; its own commands say what is wrong with it.
-            if let Ok(Some(tip)) = repo.reference(&name) {
-                sum += self.chain(repo, name, tip, day);
-            }
-        }
-        Ok(sum)
+        Ok(names)
     }
 
-    fn chain(&mut self, repo: &Repo, name: String, tip: CommitId, day: Date) -> Amount {
-        let known = self.chains.get(&name).copied();
+    fn chain(&mut self, repo: &Repo, name: &str, day: Date) -> Result<Amount, record::Error> {
+        let Some(tip) = repo.reference(name)? else { return Ok(Amount::default()) };
+        let known = self.chains.get(name).copied();
         if let Some((_, amount)) = known.filter(|(at, _)| *at == tip) {
-            return amount;
+            return Ok(amount);
         }
         let begin = day.to_zoned(TimeZone::UTC).map(|midnight| midnight.timestamp()).ok();
-        let Ok(read) = AgentTurns::read(repo, tip, known.map(|(at, _)| at), begin) else { return Amount::default() };
+        let read = AgentTurns::read(repo, tip, known.map(|(at, _)| at), begin)?;
         let new = read.turns.iter().filter(|(at, _)| day_of(*at) == day);
         let new = new.fold(Amount::default(), |sum, (_, turn)| sum + Amount::of_turn(turn));
         // A chain that does not go on from what was known was read as far as the day goes.
         let amount = known.filter(|_| read.reached_known).map_or(new, |(_, before)| before + new);
-        self.chains.insert(name, (tip, amount));
-        amount
+        self.chains.insert(name.to_owned(), (tip, amount));
+        Ok(amount)
     }
 }
 

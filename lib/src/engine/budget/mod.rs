@@ -5,21 +5,25 @@
 
 mod ledger;
 mod planning;
+mod uncounted;
 mod unheld;
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
-use super::{Error, Observer, Session};
+use super::{Engine, Error, Observer, Session};
 use crate::budget::{Account, Allowance, Amount, Exceeded, Limits, day_of};
 use crate::clock;
 use crate::config::{self, OnExceeded};
 use crate::event::{BudgetExceeded, Event, PauseReason, PipelineFailed, PriceUnknown};
-use crate::plan::pipeline::Node;
+use crate::git::Repo;
+use crate::plan::pipeline::{Node, Pipeline};
 use crate::record::Batch;
 use crate::state::limit_mark;
 use ledger::Ledger;
 
 pub use planning::Purse;
+pub use uncounted::Uncounted;
 pub use unheld::Unheld;
 
 pub(super) use ledger::spent_in;
@@ -29,12 +33,14 @@ pub(super) use ledger::spent_in;
 pub struct Budget {
     limits: config::Budget,
     ledger: Mutex<Ledger>,
+    /// Chains of records that could not be read, with what is still to be told of each.
+    passed_over: Mutex<BTreeMap<String, Option<String>>>,
 }
 
 impl Budget {
     /// The budget of a configuration.
     pub fn new(limits: config::Budget) -> Self {
-        Self { limits, ledger: Mutex::default() }
+        Self { limits, ..Self::default() }
     }
 
     /// Whether what the sessions before in the same run over a tree have spent makes a difference.
@@ -46,6 +52,22 @@ impl Budget {
     /// What follows when a limit is reached.
     pub(super) fn action(&self) -> OnExceeded {
         self.limits.on_exceeded
+    }
+}
+
+impl Engine {
+    /// The nodes agents work on: all that costs something.
+    pub(super) fn agent_nodes<'p>(&self, pipeline: &'p Pipeline) -> impl Iterator<Item = &'p Node> {
+        pipeline.nodes().iter().filter(|node| self.is_of_agent(node))
+    }
+
+    /// Refuses to begin with a pipeline whose agents could not be held to the limits of a day.
+    pub(super) fn refuse_uncounted(&self, repo: &Repo, pipeline: &Pipeline) -> Result<(), Error> {
+        let limits = Limits { budget: self.budget.limits.clone(), ..Limits::default() };
+        if limits.is_for_days() && self.agent_nodes(pipeline).next().is_some() {
+            self.budget.spent_on(repo, day_of(clock::now()), None)?;
+        }
+        Ok(())
     }
 }
 
@@ -82,8 +104,8 @@ impl Session {
         let (session, now) = (self.state.spent.total, clock::now());
         let mut day = self.state.spent.during(day_of(now));
         if limits.is_for_days() {
-            let mut ledger = self.engine.budget.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            day += tokio::task::block_in_place(|| ledger.others(&self.repo, &self.id, day_of(now)))?;
+            let budget = &self.engine.budget;
+            day += tokio::task::block_in_place(|| budget.spent_on(&self.repo, day_of(now), Some(&self.id)))?;
         }
         let account = Account {
             node: self.state.spent.on(&node.id),
@@ -103,6 +125,7 @@ impl Session {
         allowance: &Allowance,
         observe: Observer<'_>,
     ) -> Result<Option<Exceeded>, Error> {
+        self.warnings.extend(self.engine.budget.take_warnings());
         let reached = allowance.limits.exceeded(&node.id, &allowance.account);
         let action = self.engine.budget.action();
         let mut news: Vec<Event> = Vec::new();
@@ -189,7 +212,7 @@ impl Session {
             return Ok(None);
         }
         let mut passed = Vec::new();
-        for node in self.pipeline.nodes() {
+        for node in self.engine.agent_nodes(&self.pipeline) {
             let allowance = self.allowance(node)?;
             passed.extend(
                 allowance.limits.exceeded(&node.id, &allowance.account).into_iter().filter(Exceeded::is_passed),
@@ -203,7 +226,7 @@ impl Session {
         if self.engine.budget.action() != OnExceeded::Stop {
             return Ok(None);
         }
-        for node in self.pipeline.nodes() {
+        for node in self.engine.agent_nodes(&self.pipeline) {
             let allowance = self.allowance(node)?;
             let reached = allowance.limits.exceeded(&node.id, &allowance.account);
             if let Some(over) = reached.iter().find(|over| over.limit.is_of_session()) {

@@ -2,7 +2,6 @@
 //! run and of a day hold it.
 
 use std::collections::BTreeSet;
-use std::sync::PoisonError;
 
 use super::{Budget, price_unknown};
 use crate::agent::Turn;
@@ -97,13 +96,12 @@ impl<'a> Purse<'a> {
         let limits = Limits { budget, ..Limits::default() };
         let mut day = self.spent;
         if let Some(repo) = self.repo.filter(|_| limits.is_for_days()) {
-            let mut ledger = self.budget.ledger.lock().unwrap_or_else(PoisonError::into_inner);
-            day = tokio::task::block_in_place(|| ledger.all(repo, day_of(clock::now())))?;
+            day = tokio::task::block_in_place(|| self.budget.spent_on(repo, day_of(clock::now()), None))?;
         }
         let account = Account { run: self.spent, day, ..Account::default() };
         let allowance = Allowance { limits, account };
         let reached = allowance.limits.exceeded(node, &allowance.account);
-        let mut warnings = Vec::new();
+        let mut warnings = self.budget.take_warnings();
         let warns = self.budget.action() == OnExceeded::Warn;
         for over in reached.iter().filter(|_| warns) {
             if self.warned.insert(over.limit.clone()) {

@@ -3,7 +3,7 @@
 use super::TaskJob;
 use crate::engine::{Error, Session};
 use crate::ids::RepoPath;
-use crate::plan::pipeline::{HandlerKind, Node};
+use crate::plan::pipeline::Node;
 use crate::plan::tree::{TestCommand, TestKind};
 use crate::step::prompt::{self, Bounds};
 
@@ -22,9 +22,9 @@ impl Session {
 
     /// Whether a node's agent is told nothing of the run so far: its task, or what the task has changed, is all it gets.
     pub(in crate::engine) fn is_asked_of_the_task(&self, node: &Node) -> bool {
-        let is_agent =
-            node.handler == HandlerKind::Codergen && !self.engine.handlers.contains_key(node.handler.as_str());
-        is_agent && self.job.is_some() && matches!(node.step.as_deref(), Some("implement" | "review"))
+        self.engine.is_of_agent(node)
+            && self.job.is_some()
+            && matches!(node.step.as_deref(), Some("implement" | "review"))
     }
 
     /// What the agent of a step is asked: the task, with what went wrong before; or for its verdict on the changes.

@@ -6,9 +6,9 @@ use super::Error;
 use super::run::TreeRun;
 use crate::budget::Amount;
 use crate::engine::Session;
-use crate::engine::budget::{Earlier, spent_in};
+use crate::engine::budget::{Earlier, Uncounted, spent_in};
 use crate::ids::{ContextId, SessionId, TaskId};
-use crate::record::History;
+use crate::record::{History, context_ref};
 
 /// What each session has spent, and on which task.
 pub(super) type Spending = BTreeMap<SessionId, (TaskId, Amount)>;
@@ -16,7 +16,8 @@ pub(super) type Spending = BTreeMap<SessionId, (TaskId, Amount)>;
 impl TreeRun<'_> {
     /// Tells a session what the others of this run have spent.
     pub(super) fn tell_spent(&mut self, session: &mut Session) -> Result<(), Error> {
-        if !self.engine.budget.counts_runs() {
+        let spends = self.engine.agent_nodes(&session.pipeline).next().is_some();
+        if !spends || !self.engine.budget.counts_runs() {
             return Ok(());
         }
         let spending = match self.spending.take() {
@@ -48,12 +49,14 @@ impl TreeRun<'_> {
 
     fn read_spending(&self) -> Result<Spending, Error> {
         let mut spending = Spending::new();
+        let main = ContextId::main();
         for id in History::sessions(&self.repo)? {
-            // What nobody can read counts for nothing; its own commands say what is wrong with it.
-            if !matches!(History::task_summary(&self.repo, &id), Ok(Some(_))) {
-                continue;
-            }
-            let Ok(history) = History::newest(&self.repo, &id, &ContextId::main()) else { continue };
+            let read = || match History::task_summary(&self.repo, &id)? {
+                Some(_) => History::newest(&self.repo, &id, &main).map(Some),
+                None => Ok(None),
+            };
+            let read = self.engine.budget.counted(&context_ref(&id, &main), Uncounted::RUN, read())?;
+            let Some(history) = read.flatten() else { continue };
             let Some(task) = &history.started.task else { continue };
             let is_of_tree = task.target == self.plan.target && task.tree == self.plan.path;
             if is_of_tree && self.is_of_run(&history)? {

@@ -5,15 +5,15 @@ use crate::git::Repo;
 use crate::ids::{ContextId, SessionId};
 use crate::record::{AgentTurns, Error, History, PLANNING, context_ref};
 
-/// What sessions have cost, and those whose record cannot be read.
+/// What sessions and planners have cost, and whose record cannot be read.
 #[derive(Debug)]
 pub struct CostsRead {
     /// What the others have cost.
     pub costs: Costs,
     /// The models without a price.
     pub unpriced: Vec<String>,
-    /// Why a session is missing.
-    pub unreadable: Vec<(SessionId, Error)>,
+    /// Why a session is missing, or what planners have cost.
+    pub unreadable: Vec<(Option<SessionId>, Error)>,
 }
 
 /// What a session has cost, or all of a repository with what planners have. One pass over their records.
@@ -34,23 +34,24 @@ pub fn costs(repo: &Repo, session: Option<&SessionId>, by: By) -> Result<CostsRe
         unpriced.extend(spent.unpriced);
     };
     for id in ids {
-        match read(repo, &id) {
+        match read(repo, &context_ref(&id, &ContextId::main())) {
             Ok(Some(read)) => add(Some(&id), &read),
             // One that was removed while we looked was never there.
             Ok(None) => {}
             Err(error) if session.is_some() => return Err(error),
-            Err(error) => unreadable.push((id, error)),
+            Err(error) => unreadable.push((Some(id), error)),
         }
     }
-    if session.is_none()
-        && let Some(tip) = repo.reference(PLANNING)?
-    {
-        add(None, &AgentTurns::read(repo, tip, None, None)?);
+    if session.is_none() {
+        match read(repo, PLANNING) {
+            Ok(read) => read.iter().for_each(|read| add(None, read)),
+            Err(error) => unreadable.push((None, error)),
+        }
     }
     Ok(CostsRead { costs, unpriced: unpriced.into_iter().collect(), unreadable })
 }
 
-fn read(repo: &Repo, id: &SessionId) -> Result<Option<AgentTurns>, Error> {
-    let tip = repo.reference(&context_ref(id, &ContextId::main()))?;
+fn read(repo: &Repo, chain: &str) -> Result<Option<AgentTurns>, Error> {
+    let tip = repo.reference(chain)?;
     tip.map(|tip| AgentTurns::read(repo, tip, None, None)).transpose()
 }

@@ -1,0 +1,89 @@
+//! Records nobody can read. An agent can make them so, and what was spent in them must not count as nothing then: where a
+//! limit counts it and would stop somebody, nothing is begun until a person has decided.
+
+use std::sync::PoisonError;
+
+use super::Budget;
+use crate::config::OnExceeded;
+use crate::engine::Error;
+use crate::ids::SessionId;
+use crate::record::{self, PLANNING, SESSIONS};
+
+/// A chain of records nobody can read, though a limit counts what was spent in it.
+#[derive(Debug, thiserror::Error)]
+#[error("what {} cannot be read, and {limits} count it", self.spender())]
+pub struct Uncounted {
+    /// The ref of the chain.
+    chain: String,
+    /// The limits.
+    limits: &'static str,
+    /// What is wrong with it.
+    source: record::Error,
+}
+
+impl Uncounted {
+    /// The limits of a day.
+    pub(super) const DAY: &str = "the limits of a day (`budget.per_day_tokens`, `budget.per_day_usd`)";
+
+    /// The limits over all sessions of a run over a tree.
+    pub(in crate::engine) const RUN: &str = "the limits of a run and of a task (`budget.tokens`, `budget.usd`, \
+         `budget.per_task_tokens`, `budget.per_task_usd`)";
+
+    /// The session whose record it is; none where it is that of planners.
+    fn session(&self) -> Option<SessionId> {
+        self.chain.strip_prefix(SESSIONS)?.split('/').next()?.parse().ok()
+    }
+
+    fn spender(&self) -> String {
+        match self.session() {
+            Some(session) => format!("session {session} has spent"),
+            None if self.chain == PLANNING => "planners have spent".to_owned(),
+            None => format!("was spent according to `{}`", self.chain),
+        }
+    }
+
+    /// What a person can do about it.
+    pub fn remedy(&self) -> String {
+        let forget = match self.session() {
+            Some(session) => {
+                format!("`pleach rm --force {session}` removes the session, and what it has spent counts no longer")
+            }
+            None => format!("`git update-ref -d {}` forgets what was spent there", self.chain),
+        };
+        format!("put back what is damaged from a copy of the repository; or {forget}")
+    }
+}
+
+impl Budget {
+    /// Takes what was read of what a chain of records has spent. What nobody can read counts for nothing only where
+    /// limits stop nobody, and a person is told of it.
+    pub(in crate::engine) fn counted<T>(
+        &self,
+        chain: &str,
+        limits: &'static str,
+        read: Result<T, record::Error>,
+    ) -> Result<Option<T>, Error> {
+        let source = match read {
+            Ok(read) => return Ok(Some(read)),
+            // Removed while we looked, it was never there.
+            Err(record::Error::Missing { .. }) => return Ok(None),
+            Err(source) => source,
+        };
+        let lost = Uncounted { chain: chain.to_owned(), limits, source };
+        if self.action() != OnExceeded::Warn {
+            return Err(lost.into());
+        }
+        let mut passed_over = self.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        passed_over.entry(chain.to_owned()).or_insert_with(|| {
+            let (spender, source) = (lost.spender(), &lost.source);
+            Some(format!("what {spender} cannot be read, so it counts for nothing: {source}; {}", lost.remedy()))
+        });
+        Ok(None)
+    }
+
+    /// What was passed over and nobody was told of yet.
+    pub(super) fn take_warnings(&self) -> Vec<String> {
+        let mut passed_over = self.passed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        passed_over.values_mut().filter_map(Option::take).collect()
+    }
+}
