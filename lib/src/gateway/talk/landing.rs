@@ -10,11 +10,14 @@ use crate::llm::Response;
 impl Talks {
     /// An answer is whole, though more may come that changes what it cost.
     pub(in crate::gateway) fn answered(&mut self, flight: u64, response: Response, spent: Spent) {
-        if let Some(talk) = self.flying(flight) {
-            talk.spent += spent;
-            talk.answer_id = id_of(&response);
-            talk.state = State::Answered(flight, Box::new(Answer { response: Some(response), unheard: None }));
-        }
+        let Some(talk) = self.flying(flight) else {
+            // Its client has asked the same again meanwhile, or it was no part of a conversation after all.
+            let purpose = if self.beside.remove(&flight).is_some() { ASIDE } else { LATE };
+            return self.spend(purpose, &response.model, spent);
+        };
+        talk.spent += spent;
+        talk.answer_id = id_of(&response);
+        talk.state = State::Answered(flight, Box::new(Answer { response: Some(response), unheard: None }));
     }
 
     /// A flight is over. `before` is what was counted for it when it was answered.

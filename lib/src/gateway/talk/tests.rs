@@ -346,3 +346,19 @@ fn google_gives_calls_no_ids() {
     let next = talks.arrive(&request(&[Message::user("task"), call("1_0"), result("")]), None).unwrap();
     assert_eq!((next.talk, next.ended.len()), (0, 1));
 }
+
+#[test]
+fn an_answer_to_what_was_asked_again_meanwhile_is_paid_for() {
+    let mut talks = Talks::default();
+    exchange(&mut talks, &[Message::user("task")], asks("a"));
+    let again = request(&[Message::user("task"), asks("a"), result("a")]);
+    let first = talks.arrive(&again, None).unwrap();
+    // The client does not wait any longer; the answer is read to its end without it.
+    let second = talks.arrive(&again, None).unwrap();
+    assert_eq!((second.talk, second.tries), (first.talk, 2), "or this tests nothing");
+    talks.answered(first.flight, response(asks("b")), spent());
+    talks.landed(first.flight, Heard::Whole(Box::new(response(asks("b")))), spent(), Some(spent()));
+    let (aside, _) = talks.take_aside("p");
+    assert_eq!(aside.iter().map(|call| call.token_usage.input).sum::<u64>(), 10, "{aside:?}");
+    assert_eq!(aside[0].model, "m-2");
+}
