@@ -20,7 +20,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -28,6 +28,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::budget::{Allowance, Amount};
 use crate::event::{SideCall, ToolCall, Usage};
+use crate::gateway::Meter;
 use crate::ids::NodeId;
 use crate::llm::{Message, Unusable};
 use crate::process::{Cancel, Sandbox, SpawnError};
@@ -215,6 +216,12 @@ impl Turn {
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.side_calls.is_empty() && self.usage == Usage::default()
     }
+
+    /// What it cost, with the calls beside it.
+    pub fn spent(&self) -> Amount {
+        let own = Amount::of_call(self.usage, self.cost_usd);
+        self.side_calls.iter().map(Amount::of_side).fold(own, |sum, call| sum + call)
+    }
 }
 
 /// What the engine answers to a turn.
@@ -232,13 +239,21 @@ pub struct Turns {
     sender: mpsc::Sender<(Turn, oneshot::Sender<Verdict>)>,
     /// Whose budget it is, and what may be spent after the newest turn; none where nothing is limited.
     allowance: Arc<Mutex<Option<(NodeId, Allowance)>>>,
+    tally: Arc<Mutex<Tally>>,
+}
+
+/// What an agent has spent, as far as somebody counts along.
+#[derive(Debug, Default)]
+struct Tally {
+    meter: Option<Meter>,
+    reported: Amount,
 }
 
 impl Turns {
     /// A place to report, and the turns reported there.
     pub fn channel() -> (Self, mpsc::Receiver<(Turn, oneshot::Sender<Verdict>)>) {
         let (sender, receiver) = mpsc::channel(1);
-        (Self { sender, allowance: Arc::default() }, receiver)
+        (Self { sender, allowance: Arc::default(), tally: Arc::default() }, receiver)
     }
 
     /// Says what may be spent from now on.
@@ -252,9 +267,26 @@ impl Turns {
         allowance.as_ref().is_none_or(|(node, allowance)| allowance.allows(node, unreported))
     }
 
+    /// Says who counts what the agent spends, from its first call on.
+    pub fn count(&self, meter: Meter) {
+        self.tally().meter = Some(meter);
+    }
+
+    /// What was spent beyond the turns that were reported, where somebody counts along.
+    pub fn unreported(&self) -> Amount {
+        let tally = self.tally();
+        let total = tally.meter.as_ref().map(Meter::total).unwrap_or_default();
+        Amount::of_call(total.usage, total.cost_usd) - tally.reported
+    }
+
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Reports a turn and waits until it is recorded. When nobody records any more, the answer is [`Verdict::Stop`].
     pub async fn report(&self, turn: Turn) -> Verdict {
         let (sender, receiver) = oneshot::channel();
+        self.tally().reported += turn.spent();
         match self.sender.send((turn, sender)).await {
             Ok(()) => receiver.await.unwrap_or(Verdict::Stop),
             Err(_) => Verdict::Stop,

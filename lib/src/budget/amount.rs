@@ -73,6 +73,21 @@ impl std::ops::AddAssign for Amount {
     }
 }
 
+impl std::ops::Sub for Amount {
+    type Output = Self;
+
+    /// What was spent since.
+    fn sub(self, before: Self) -> Self {
+        Self {
+            turns: self.turns.saturating_sub(before.turns),
+            tokens: self.tokens - before.tokens,
+            usd: (self.usd - before.usd).max(0.0),
+            priced: self.priced.saturating_sub(before.priced),
+            unpriced: self.unpriced.saturating_sub(before.unpriced),
+        }
+    }
+}
+
 /// What a session has spent: a fold over its turns.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {

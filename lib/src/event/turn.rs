@@ -40,6 +40,21 @@ impl std::ops::AddAssign for Usage {
     }
 }
 
+impl std::ops::Sub for Usage {
+    type Output = Self;
+
+    /// What was used since.
+    fn sub(self, before: Self) -> Self {
+        Self {
+            input: self.input.saturating_sub(before.input),
+            cache_read: self.cache_read.saturating_sub(before.cache_read),
+            cache_write: self.cache_write.saturating_sub(before.cache_write),
+            output: self.output.saturating_sub(before.output),
+            reasoning: self.reasoning.saturating_sub(before.reasoning),
+        }
+    }
+}
+
 /// Messages of a context by number, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageRange {

@@ -215,6 +215,17 @@ pub struct Gateway {
 }
 
 /// What all connections share.
+/// What all calls through a gateway have cost, also when it is closed.
+#[derive(Debug, Clone)]
+pub struct Meter(Arc<Shared>);
+
+impl Meter {
+    /// What was spent up to now.
+    pub fn total(&self) -> Spent {
+        self.0.talks().total()
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     secret: String,
@@ -317,6 +328,11 @@ impl Gateway {
         let mut talks = self.shared.talks();
         let (aside, warnings) = talks.take_aside(self.shared.upstream.name());
         Owed { pending: talks.pending(), reserved: talks.reserved(), aside, warnings }
+    }
+
+    /// Counts what goes through.
+    pub fn meter(&self) -> Meter {
+        Meter(Arc::clone(&self.shared))
     }
 
     /// Sets aside what a call may take that is about to be let through, until it is known what it took.

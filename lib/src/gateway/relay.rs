@@ -11,7 +11,6 @@ use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep_until};
 
 use super::estimate::{Length, taken};
-use super::talk::ASIDE;
 use super::watch::{Heard, Watcher};
 use super::{Shared, Spent};
 use crate::event::Usage;
@@ -144,7 +143,7 @@ impl Flight {
         self.call.iter().for_each(|call| talks.release(call.number));
         match self.number {
             Some(number) => talks.landed(number, heard, spent, self.told),
-            None => talks.spend(ASIDE, &model, spent),
+            None => talks.landed_aside(&model, spent),
         }
         drop(talks);
         self.shared.flights.send_modify(|flights| *flights -= usize::from(self.call.is_some()));

@@ -20,13 +20,12 @@ use std::sync::Arc;
 
 use self::likeness::{brings_tools, fingerprint, is_probe, same_session, says_the_same, tail};
 use self::reserving::UnderWay;
-use self::spending::BROKEN_OFF;
+use self::spending::{ASIDE, BROKEN_OFF};
 use super::{Exchange, Spent};
 use crate::event::{SideCall, Usage};
 use crate::llm::{Message, Request, Response, Role};
 
 pub(super) use self::likeness::named;
-pub(super) use self::spending::ASIDE;
 
 /// So many conversations may begin without tools before one that brings some. An agent that begins more of them has none.
 const PRELUDE: usize = 3;
@@ -44,6 +43,8 @@ pub(super) struct Talks {
     plain: bool,
     /// The models of calls that turned out to be beside the conversations while they were on their way.
     beside: BTreeMap<u64, String>,
+    /// What was spent on all calls that have come to an end, told or not.
+    total: Spent,
     /// What was spent outside of exchanges that are told.
     aside: Vec<SideCall>,
     warnings: Vec<String>,

@@ -21,8 +21,12 @@ const DOLLARS: f64 = 1.0;
 
 /// A model that says what it took.
 fn answers(seen: &Seen) -> Play {
-    let usage = Usage { input: 900, output: TOKENS - 900, ..Usage::default() };
-    let message = Message::assistant("An answer.");
+    answer(seen, "An answer.", TOKENS)
+}
+
+fn answer(seen: &Seen, text: &str, tokens: u64) -> Play {
+    let usage = Usage { input: tokens - 100, output: 100, ..Usage::default() };
+    let message = Message::assistant(text);
     let reply = Response { message, usage, model: "fake".into(), stop: Stop::End, extra: Default::default() };
     let reply = Format::Chat.encode_reply(&reply);
     match seen.body["stream"] == true {
@@ -41,11 +45,16 @@ fn slow() -> Server {
 
 /// A program that does these steps behind the gateway, with this budget.
 fn program(server: &Server, steps: &str, budget: &str) -> TestEnv {
+    program_with(server, steps, budget, "models: {}")
+}
+
+/// The same with one more setting of its provider.
+fn program_with(server: &Server, steps: &str, budget: &str, more: &str) -> TestEnv {
     let env = TestEnv::with_repo();
     let program = json!([fake_agent::path(), env.write("play", steps)]);
     env.configure(&format!(
         "agents: {{worker: {{command: {program}, turns: gateway, provider: compatible}}}}\nsandbox: {{mode: off}}\n\
-         budget: {budget}\nproviders:\n  compatible:\n    prices: {{fake: {{input: 1000, output: 1000}}}}\n    \
+         budget: {budget}\nproviders:\n  default: compatible\n  compatible:\n    {more}\n    prices: {{fake: {{input: 1000, output: 1000}}}}\n    \
          settings: {{api_base: '{}', api_key_command: echo k}}\n",
         server.url()
     ));
@@ -132,5 +141,31 @@ fn a_run_that_is_done_says_what_it_spent_beyond_its_limit() {
         let two = " one [prompt=a, agent=worker]\n two [prompt=b, agent=worker]\n start -> one -> two -> exit";
         let next = env.run(&graph("next", two), &[]).expect(1);
         assert!(next.stdout.contains("failed: ") && next.stdout.contains(word), "nothing is left for another: {next}");
+    }
+}
+
+#[test]
+fn a_commit_message_is_asked_for_only_from_what_calls_nobody_has_told_of_leave() {
+    const MESSAGE: u64 = 300;
+    let served = |limit: u64| {
+        let server = Server::start(|seen, _| match seen.body["model"] == "cheap" {
+            // One that cannot be used.
+            true => answer(seen, "auto-commit", MESSAGE),
+            false => answers(seen),
+        });
+        // Conversations that begin side by side are turns only when the program has ended.
+        let steps = r#"write made.txt 1
+            burst chat 3 "{\"max_tokens\": 100}"
+            "#;
+        let more = "models: {cheap: cheap}";
+        let env = program_with(&server, steps, &format!("{{tokens: {limit}}}"), more);
+        (server, env)
+    };
+    for (limit, messages) in [(3 * TOKENS, 0), (3 * TOKENS + 1, 1), (3 * TOKENS + MESSAGE + 1, 2)] {
+        let (server, env) = served(limit);
+        let ran = env.run(&work(), &[]);
+        let asked = server.seen().iter().filter(|seen| seen.body["model"] == "cheap").count();
+        assert_eq!((server.seen().len() - asked, asked), (3, messages), "{limit}: {ran}");
+        assert_eq!(env.committed("made.txt"), "1", "{ran}");
     }
 }

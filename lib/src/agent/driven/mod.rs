@@ -179,6 +179,7 @@ impl Driven {
         run: impl FnOnce(Cancel) -> F,
     ) -> Seen<T> {
         let Self { gateway, mut arrivals, tapes, state } = self;
+        turns.count(gateway.meter());
         let (canceller, inner) = Cancel::new();
         let mut log = Log { provider: gateway.provider(), tapes, state, ..Log::new(turns) };
         let mut flights = gateway.flights();

@@ -47,6 +47,9 @@ fn says_nothing_to_do(answer: &str) -> bool {
         || already.iter().any(|what| words.contains(&format!(" already {what} ")))
 }
 
+/// Says what the agent has spent beyond the turns it has reported up to now.
+type Unreported<'a> = &'a (dyn Fn() -> Amount + Sync);
+
 /// A conversation: what was said, and what else the agent needs to go on with it.
 struct Spoken {
     messages: Vec<Message>,
@@ -182,7 +185,7 @@ impl Worker {
                     spoken.state = turn.state_ref.clone().or(spoken.state.take());
                     end.is_over = turn.is_last;
                     let then = work.recorded.as_ref().filter(|_| turn.repeats).map(|recorded| recorded.tree);
-                    let order = self.turn(kind, turn, then, &mut end.warnings).await?;
+                    let order = self.turn(kind, turn, then, &turns, &mut end.warnings).await?;
                     // Who has come to an end spends nothing any more, and need not be stopped.
                     let goes_on = order == Order::Go || (end.is_over && order != Order::Halt);
                     self.order = order;
@@ -273,11 +276,12 @@ impl Worker {
         kind: &str,
         turn: Turn,
         then: Option<TreeId>,
+        turns: &Turns,
         warnings: &mut Vec<String>,
     ) -> Result<Order, Stopped> {
         warnings.extend(turn.warnings.iter().cloned());
         let is_empty = turn.is_empty();
-        let report = self.report(kind, turn).await?;
+        let report = self.report(kind, turn, &|| turns.unreported()).await?;
         warnings.extend(report.change.warnings.iter().cloned());
         if is_empty && report.change.commit.is_none() {
             return Ok(self.order.clone());
@@ -303,7 +307,7 @@ impl Worker {
         Ok(recorded.order)
     }
 
-    async fn report(&mut self, kind: &str, mut turn: Turn) -> Result<TurnReport, Stopped> {
+    async fn report(&mut self, kind: &str, mut turn: Turn, unreported: Unreported<'_>) -> Result<TurnReport, Stopped> {
         let at = clock::now();
         let boundary = if turn.exact { "exact" } else { "inferred" };
         let inferred = (!turn.exact).then(|| ("Orchestra-Boundary".to_owned(), boundary.to_owned()));
@@ -317,7 +321,7 @@ impl Worker {
                 self.copy.changed(turn.writes.as_deref())
             }
         })?;
-        let text = self.message(&intent, &mut change, &mut turn).await?;
+        let text = self.message(&intent, &mut change, &mut turn, unreported).await?;
         // Whoever wrote it: a commit says what the record says.
         let redactor = &self.engine.redactor;
         let message = |paths: &[RepoPath]| {
@@ -359,14 +363,18 @@ impl Worker {
 
     /// The message of a turn's commit, where somebody writes it; what that cost is part of the turn. Secrets are taken
     /// out of what is asked before anybody sees it.
-    async fn message(&mut self, intent: &str, change: &mut Change, turn: &mut Turn) -> Result<Option<String>, Stopped> {
+    async fn message(
+        &mut self,
+        intent: &str,
+        change: &mut Change,
+        turn: &mut Turn,
+        unreported: Unreported<'_>,
+    ) -> Result<Option<String>, Stopped> {
         let engine = Arc::clone(&self.engine);
         let Some(scribe) = engine.scribe.as_ref().filter(|_| self.copy.carries_turns()) else { return Ok(None) };
         let Some(patch) = block(|| self.copy.patch(change))? else { return Ok(None) };
-        let side = turn.side_calls.iter().map(Amount::of_side);
-        let spent = side.fold(Amount::of_call(turn.usage, turn.cost_usd), |sum, call| sum + call);
-        let (allowance, node) = (&self.allowance, &self.node.id);
-        let may = |more: Amount| allowance.allows(node, spent + more);
+        let (allowance, node, spent) = (&self.allowance, &self.node.id, turn.spent());
+        let may = |more: Amount| allowance.allows(node, spent + unreported() + more);
         let clean = |text: &str| engine.redactor.text(text).into_owned();
         let paths: Vec<String> = change.paths.iter().map(|path| clean(&path.to_string())).collect();
         let subject = Subject { intent, paths: &paths, diff: &clean(&patch) };
@@ -390,7 +398,7 @@ impl Worker {
     /// What changed after the agent's last turn, as a turn of its own.
     async fn leftover(&mut self, kind: &str, model: &str) -> Result<Option<TurnReport>, Stopped> {
         let turn = Turn { model: model.to_owned(), provider: "local".to_owned(), ..Turn::default() };
-        Ok(Some(self.report(kind, turn).await?).filter(|report| report.change.commit.is_some()))
+        Ok(Some(self.report(kind, turn, &Amount::default).await?).filter(|report| report.change.commit.is_some()))
     }
 }
 

@@ -10,6 +10,7 @@ use crate::llm::Response;
 impl Talks {
     /// An answer is whole, though more may come that changes what it cost.
     pub(in crate::gateway) fn answered(&mut self, flight: u64, response: Response, spent: Spent) {
+        self.total += spent;
         let Some(talk) = self.flying(flight) else {
             // Its client has asked the same again meanwhile, or it was no part of a conversation after all.
             let purpose = if self.beside.remove(&flight).is_some() { ASIDE } else { LATE };
@@ -20,9 +21,16 @@ impl Talks {
         talk.state = State::Answered(flight, Box::new(Answer { response: Some(response), unheard: None }));
     }
 
+    /// A call beside the conversations is over.
+    pub(in crate::gateway) fn landed_aside(&mut self, model: &str, spent: Spent) {
+        self.total += spent;
+        self.spend(ASIDE, model, spent);
+    }
+
     /// A flight is over. `before` is what was counted for it when it was answered.
     pub(in crate::gateway) fn landed(&mut self, flight: u64, heard: Heard, spent: Spent, before: Option<Spent>) {
         let more = spent - before.unwrap_or_default();
+        self.total += more;
         if before.is_some() {
             // It was answered before it ended; what came after that is only more to pay.
             let open =

@@ -6,7 +6,7 @@ use crate::gateway::Spent;
 use crate::llm::uncounted;
 
 /// What calls beside the conversations are for: something without tools, such as a title.
-pub(in crate::gateway) const ASIDE: &str = "aside";
+pub(super) const ASIDE: &str = "aside";
 
 /// A call that broke off before its answer was whole.
 pub(super) const BROKEN_OFF: &str = "broken_off";
@@ -23,8 +23,13 @@ impl Talks {
         })
     }
 
+    /// What was spent on all calls that have come to an end, told or not.
+    pub(in crate::gateway) fn total(&self) -> Spent {
+        self.total
+    }
+
     /// Something was spent beside the conversations. Without a model, it is that of the newest request.
-    pub(in crate::gateway) fn spend(&mut self, purpose: &str, model: &str, spent: Spent) {
+    pub(super) fn spend(&mut self, purpose: &str, model: &str, spent: Spent) {
         if spent.usage == Usage::default() {
             return;
         }
@@ -85,15 +90,7 @@ impl std::ops::Sub for Spent {
 
     /// What was spent since.
     fn sub(self, before: Self) -> Self {
-        let (now, then) = (self.usage, before.usage);
-        let usage = Usage {
-            input: now.input.saturating_sub(then.input),
-            cache_read: now.cache_read.saturating_sub(then.cache_read),
-            cache_write: now.cache_write.saturating_sub(then.cache_write),
-            output: now.output.saturating_sub(then.output),
-            reasoning: now.reasoning.saturating_sub(then.reasoning),
-        };
         let cost_usd = self.cost_usd.map(|cost| (cost - before.cost_usd.unwrap_or_default()).max(0.0));
-        Self { usage, cost_usd, estimated: self.estimated }
+        Self { usage: self.usage - before.usage, cost_usd, estimated: self.estimated }
     }
 }
