@@ -229,7 +229,15 @@ pub async fn see_through(globals: &Globals, mut session: Session) -> Result<Exit
             };
             let resume = about(globals, &globals.dir, &resume, None);
             let first = failure.hint.clone().map(|hint| format!("{hint}; ")).unwrap_or_default();
-            return Err(failure.hint(format!("{first}nothing recorded is lost, `{resume}` goes on")));
+            // Most settings of a session are those of its start: mended today, they would never be seen.
+            let with = match &error {
+                Error::Environment { .. } | Error::Agent { .. } => {
+                    " with today's keys, addresses, limits and `providers.NAME.models`; where something else is mended, \
+                     `pleach run` begins anew"
+                }
+                _ => "",
+            };
+            return Err(failure.hint(format!("{first}nothing recorded is lost, `{resume}` goes on{with}")));
         }
     };
     if !globals.json {
