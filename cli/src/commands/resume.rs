@@ -21,8 +21,9 @@ use crate::settings::{self, Search};
 
 /// Go on with a session that was paused, killed or lost its machine.
 ///
-/// The session goes on after its last recorded turn, with the pipeline and the settings it was started with; only
-/// the budget and the names of models (`providers.NAME.models`) are today's. What a killed run left uncommitted is kept first.
+/// The session goes on after its last recorded turn, with the pipeline and the settings it was started with; only keys and
+/// addresses, the budget and the names of models (`providers.NAME.models`) are today's. What a killed run left uncommitted
+/// is kept first.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
     /// The session, or the beginning of its id.
