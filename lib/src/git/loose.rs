@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
-use std::io::{Read as _, Write as _};
+use std::io::{ErrorKind, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +34,9 @@ const FEW: usize = 3;
 /// A disk that answers within this time is waited for by one thread: waking others takes longer.
 const AT_ONCE: Duration = Duration::from_micros(50);
 
+/// How often git may remove a directory, as it does with those it has packed the last object of, before that is an error.
+const TRIES: usize = 100;
+
 /// Whether the disk took longer when it was last waited for.
 static SLOW: AtomicBool = AtomicBool::new(false);
 
@@ -43,15 +46,9 @@ pub(super) fn write(
     objects: &[Object<'_>],
     durability: Durability,
 ) -> Result<BTreeSet<gix::ObjectId>, Error> {
-    let root = repo.objects.store_ref().path();
-    let mut store =
-        Store { repo, root, written: BTreeSet::new(), directories: BTreeSet::new(), deflate: None, packs: None };
-    for round in objects.chunks(ROUND) {
-        store.write_round(round, durability)?;
-    }
-    let directories = store.directories;
-    let directories = directories.into_iter().map(|path| File::open(&path).at("open", &path).map(|file| (file, path)));
-    sync(directories.collect::<Result<_, _>>()?, durability)?;
+    let mut store = Store::new(repo);
+    store.write_rounds(objects, durability)?;
+    store.settle(objects, durability)?;
     Ok(store.written)
 }
 
@@ -85,7 +82,41 @@ struct Store<'r> {
     packs: Option<Vec<Bundle>>,
 }
 
-impl Store<'_> {
+impl<'r> Store<'r> {
+    fn new(repo: &'r gix::Repository) -> Self {
+        let root = repo.objects.store_ref().path();
+        Self { repo, root, written: BTreeSet::new(), directories: BTreeSet::new(), deflate: None, packs: None }
+    }
+
+    fn write_rounds(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+        objects.chunks(ROUND).try_for_each(|round| self.write_round(round, durability))
+    }
+
+    /// Makes the names of what was written durable. Where a directory is gone, somebody has packed what was in it, and what
+    /// is not in a pack either is written again.
+    fn settle(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+        for _ in 0..TRIES {
+            let mut gone = BTreeSet::new();
+            let mut there = Vec::new();
+            for path in std::mem::take(&mut self.directories) {
+                match File::open(&path) {
+                    Err(error) if error.kind() == ErrorKind::NotFound => drop(gone.insert(path)),
+                    file => there.push((file.at("open", &path)?, path)),
+                }
+            }
+            sync(there, durability)?;
+            if gone.is_empty() {
+                return Ok(());
+            }
+            // Those that were made since.
+            self.packs = Some(own_packs(self.root, self.repo.object_hash())?);
+            let is_gone = |id: &gix::oid| loose_path(self.root, id).parent().is_some_and(|dir| gone.contains(dir));
+            let again: Vec<Object<'_>> = objects.iter().filter(|(id, ..)| is_gone(id)).copied().collect();
+            self.write_rounds(&again, durability)?;
+        }
+        Err(std::io::Error::from(ErrorKind::NotFound)).at("write into", self.root)
+    }
+
     fn write_round(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
         let mut new = Vec::new();
         let mut files = Vec::new();
@@ -94,7 +125,7 @@ impl Store<'_> {
             let file = match self.existing(&path, id, *kind, bytes)? {
                 Existing::Packed => continue,
                 // It may have come from a git that did not wait for the disk.
-                Existing::Loose => File::open(&path).at("open", &path)?,
+                Existing::Loose(file) => file,
                 Existing::None => {
                     let (temporary, file) = self.write_beside(&path, *kind, bytes)?;
                     new.push((temporary, path.clone()));
@@ -118,14 +149,17 @@ impl Store<'_> {
     /// name for the object, and takes objects from other repositories, which may be gone tomorrow.
     fn existing(&mut self, path: &Path, id: &gix::ObjectId, kind: ObjectKind, bytes: &[u8]) -> Result<Existing, Error> {
         match read_short(path, 2 * bytes.len() + 1024) {
-            Ok(file) if is_whole(&file, kind, bytes) => Ok(Existing::Loose),
+            Ok((file, content)) if is_whole(&content, kind, bytes) => Ok(Existing::Loose(file)),
             Ok(_) => Ok(Existing::None),
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).at("read", path),
-            Err(_) if self.repo.objects.exists_without_refresh(id) && self.is_packed(id, kind, bytes)? => {
-                Ok(Existing::Packed)
-            }
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error).at("read", path),
+            Err(_) if self.may_be_packed(id) && self.is_packed(id, kind, bytes)? => Ok(Existing::Packed),
             Err(_) => Ok(Existing::None),
         }
+    }
+
+    /// Whether the packs are to be asked. The library tells without opening them all, but not of those that are new.
+    fn may_be_packed(&self, id: &gix::oid) -> bool {
+        self.packs.is_some() || self.repo.objects.exists_without_refresh(id)
     }
 
     /// Whether a pack of the repository's own has exactly this object.
@@ -147,15 +181,10 @@ impl Store<'_> {
         let temporary = Temporary(directory.join(format!("tmp_obj_{:016x}", fastrand::u64(..))));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o444);
-        let mut file = match options.open(&temporary.0) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(directory).at("create", directory)?;
-                self.directories.insert(self.root.to_owned());
-                options.open(&temporary.0)
-            }
-            file => file,
+        let (mut file, is_new) = open_in(directory, || options.open(&temporary.0)).at("create", &temporary.0)?;
+        if is_new {
+            self.directories.insert(self.root.to_owned());
         }
-        .at("create", &temporary.0)?;
         // git's own level for loose objects.
         let deflate = self.deflate.get_or_insert_with(|| Compress::new(gix::zlib::Compression::BEST_SPEED));
         let content = compressed(deflate, kind, bytes).map_err(|error| Error::library("compress an object", error))?;
@@ -166,13 +195,30 @@ impl Store<'_> {
 
 enum Existing {
     None,
-    Loose,
+    Loose(File),
     Packed,
 }
 
-/// The content of a file of at most `limit` bytes; of any other nothing, which is no object. What does not compress grows
+/// Opens a file in a directory that is made where it is missing, and tells whether it was. git may remove one that is empty
+/// at any moment.
+fn open_in(directory: &Path, mut open: impl FnMut() -> std::io::Result<File>) -> std::io::Result<(File, bool)> {
+    for tries in 0..TRIES {
+        match open() {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            file => return file.map(|file| (file, tries > 0)),
+        }
+        match std::fs::create_dir_all(directory) {
+            // Somebody made it and somebody has removed it, before it could be seen that it is one.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => made?,
+        }
+    }
+    Err(ErrorKind::NotFound.into())
+}
+
+/// A file and its content, of at most `limit` bytes; of any other nothing, which is no object. What does not compress grows
 /// by little, but an agent can have made a file of any size.
-fn read_short(path: &Path, limit: usize) -> std::io::Result<Vec<u8>> {
+fn read_short(path: &Path, limit: usize) -> std::io::Result<(File, Vec<u8>)> {
     let wait_for_nobody = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
     let mut file = OpenOptions::new().read(true).custom_flags(wait_for_nobody).open(path)?;
     let metadata = file.metadata()?;
@@ -180,7 +226,7 @@ fn read_short(path: &Path, limit: usize) -> std::io::Result<Vec<u8>> {
     if metadata.is_file() && metadata.len() <= limit as u64 {
         file.read_to_end(&mut content)?;
     }
-    Ok(content)
+    Ok((file, content))
 }
 
 /// Whether a loose file holds exactly this object, to the last byte of its checksum.
@@ -197,7 +243,7 @@ fn is_whole(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
 fn own_packs(root: &Path, hash: gix::hash::Kind) -> Result<Vec<Bundle>, Error> {
     let dir = root.join("pack");
     let entries = match std::fs::read_dir(&dir) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.at("list", &dir)?,
     };
     let mut packs = Vec::new();
@@ -210,7 +256,7 @@ fn own_packs(root: &Path, hash: gix::hash::Kind) -> Result<Vec<Bundle>, Error> {
     Ok(packs)
 }
 
-pub(super) fn loose_path(root: &Path, id: &gix::ObjectId) -> PathBuf {
+pub(super) fn loose_path(root: &Path, id: &gix::oid) -> PathBuf {
     let hex = id.to_hex().to_string();
     root.join(&hex[..2]).join(&hex[2..])
 }
@@ -331,18 +377,4 @@ fn helpers() -> &'static mpsc::Sender<Waiting> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_object_of_any_kind_of_bytes_is_whole_when_it_is_compressed() {
-        let mut deflate = Compress::new(gix::zlib::Compression::BEST_SPEED);
-        let mut random = fastrand::Rng::with_seed(7);
-        let noise: Vec<u8> = (0..100_000).map(|_| random.u8(..)).collect();
-        for bytes in [&b""[..], b"one", &[b'a'; 100_000], &noise] {
-            let file = compressed(&mut deflate, ObjectKind::Blob, bytes).expect("compresses");
-            assert!(is_whole(&file, ObjectKind::Blob, bytes), "{} bytes", bytes.len());
-            assert!(!is_whole(&file[..file.len() - 1], ObjectKind::Blob, bytes), "{} bytes, cut off", bytes.len());
-        }
-    }
-}
+mod tests;

@@ -1,0 +1,108 @@
+use super::*;
+use crate::config::Environment;
+use crate::git::program::Program;
+
+/// An empty repository with the git that looks at it.
+fn repository() -> (tempfile::TempDir, gix::Repository, impl Fn(&[&str], &str) -> String) {
+    let dir = tempfile::tempdir().expect("a directory");
+    let program = Program::new(&Environment::from_pairs([("GIT_CONFIG_NOSYSTEM", "1")]));
+    let place = dir.path().to_owned();
+    let git = move |args: &[&str], stdin: &str| {
+        let done = program.run_with_stdin(&place, args, stdin.as_bytes()).and_then(|ended| ended.success());
+        String::from_utf8(done.expect("git succeeds")).expect("plain text").trim().to_owned()
+    };
+    git(&["init", "-q"], "");
+    let repo = gix::open_opts(dir.path(), gix::open::Options::isolated()).expect("the repository opens");
+    (dir, repo, git)
+}
+
+fn blobs(count: usize) -> Vec<(gix::ObjectId, Vec<u8>)> {
+    let blob = |number| {
+        let bytes = format!("the content of {number}\n").into_bytes();
+        (gix::objs::compute_hash(gix::hash::Kind::Sha1, ObjectKind::Blob, &bytes).expect("no collision"), bytes)
+    };
+    (0..count).map(blob).collect()
+}
+
+fn objects(blobs: &[(gix::ObjectId, Vec<u8>)]) -> Vec<Object<'_>> {
+    blobs.iter().map(|(id, bytes)| (id, ObjectKind::Blob, bytes.as_slice())).collect()
+}
+
+#[test]
+fn what_git_packs_before_it_is_durable_is_not_missed() {
+    let (_dir, repo, git) = repository();
+    let blobs = blobs(ROUND + 1);
+    let objects = objects(&blobs);
+    let mut store = Store::new(&repo);
+    store.write_rounds(&objects, Durability::Fsync).expect("the first are written");
+    let ids: String = blobs.iter().map(|(id, _)| format!("{id}\n")).collect();
+    git(&["pack-objects", "-q", ".git/objects/pack/pack"], &ids);
+    git(&["prune-packed", "-q"], "");
+    let one = loose_path(store.root, &blobs[0].0);
+    assert!(!one.parent().expect("it lies in a directory").exists());
+    store.settle(&objects, Durability::Fsync).expect("all is there");
+    assert!(!one.exists(), "nothing is written that is packed");
+    assert_eq!(
+        git(&["cat-file", "--batch-check=%(objecttype)"], &ids).lines().filter(|l| *l == "blob").count(),
+        blobs.len()
+    );
+}
+
+#[test]
+fn what_is_lost_before_it_is_durable_is_written_again() {
+    let (_dir, repo, git) = repository();
+    let blobs = blobs(3);
+    let objects = objects(&blobs);
+    let mut store = Store::new(&repo);
+    store.write_rounds(&objects, Durability::Fsync).expect("the first are written");
+    let one = loose_path(store.root, &blobs[0].0);
+    std::fs::remove_dir_all(one.parent().expect("it lies in a directory")).expect("the directory goes");
+    store.settle(&objects, Durability::Fsync).expect("it is written again");
+    assert_eq!(git(&["cat-file", "blob", &blobs[0].0.to_string()], ""), "the content of 0");
+}
+
+#[test]
+fn what_is_there_and_packed_a_moment_later_is_no_error() {
+    let (_dir, repo, _) = repository();
+    let blobs = blobs(1);
+    let objects = objects(&blobs);
+    write(&repo, &objects, Durability::Fsync).expect("it is written");
+    let mut store = Store::new(&repo);
+    let (id, kind, bytes) = objects[0];
+    let path = loose_path(store.root, id);
+    let existing = store.existing(&path, id, kind, bytes).expect("it can be read");
+    std::fs::remove_file(&path).expect("it goes");
+    assert!(matches!(existing, Existing::Loose(file) if file.sync_all().is_ok()));
+}
+
+#[test]
+fn a_directory_that_is_removed_as_soon_as_it_is_made_is_made_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (fan, mut removed) = (dir.path().join("objects/98"), 0);
+    let open = |times: usize, removed: &mut usize| {
+        if *removed < times {
+            *removed += 1;
+            let _ = std::fs::remove_dir(&fan);
+        }
+        File::create(fan.join("file"))
+    };
+    let (_, is_new) = open_in(&fan, || open(TRIES - 1, &mut removed)).expect("the last time it stays");
+    assert!(is_new && removed == TRIES - 1 && fan.join("file").exists());
+    assert!(!open_in(&fan, || File::create(fan.join("other"))).expect("it is there").1);
+    std::fs::remove_dir_all(&fan).expect("it goes");
+    removed = 0;
+    let given_up = open_in(&fan, || open(usize::MAX, &mut removed)).expect_err("it never stays");
+    assert_eq!((given_up.kind(), removed), (ErrorKind::NotFound, TRIES));
+}
+
+#[test]
+fn an_object_of_any_kind_of_bytes_is_whole_when_it_is_compressed() {
+    let mut deflate = Compress::new(gix::zlib::Compression::BEST_SPEED);
+    let mut random = fastrand::Rng::with_seed(7);
+    let noise: Vec<u8> = (0..100_000).map(|_| random.u8(..)).collect();
+    for bytes in [&b""[..], b"one", &[b'a'; 100_000], &noise] {
+        let file = compressed(&mut deflate, ObjectKind::Blob, bytes).expect("compresses");
+        assert!(is_whole(&file, ObjectKind::Blob, bytes), "{} bytes", bytes.len());
+        assert!(!is_whole(&file[..file.len() - 1], ObjectKind::Blob, bytes), "{} bytes, cut off", bytes.len());
+    }
+}
