@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 use gix::bstr::{BString, ByteSlice as _};
+use gix::odb::store::init::Slots;
 
 use super::checkouts::Settings;
 use super::error::{Error, LibraryContext as _, Unsupported};
@@ -24,6 +25,10 @@ pub enum Durability {
     /// What git itself does: they survive a killed process.
     None,
 }
+
+/// How many packs a handle knows at most: what there is when it is made, and what fetching, packing and other runs add for
+/// as long as it is held. The library cannot make room later, and does by itself with a few more than there were.
+const PACKS: Slots = Slots::AsNeededByDiskState { multiplier: 2.0, minimum: 512 };
 
 /// What all handles of one repository share.
 pub(super) struct Shared {
@@ -95,6 +100,7 @@ pub(super) fn open_with(git_dir: &Path, config: Vec<BString>) -> Result<gix::Thr
         .filter_config_section(is_snapshot)
         .config_overrides(config)
         .open_path_as_is(true)
+        .object_store_slots(PACKS)
         .open(git_dir)
         .doing("open the repository")
 }

@@ -124,6 +124,18 @@ fn revisions_commits_and_files_are_read() {
 }
 
 #[test]
+fn packs_that_come_while_a_repository_is_open_are_read() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    // One by one, as fetches leave them.
+    let pack = "for n in $(seq 100); do echo $n | git hash-object -w --stdin | git pack-objects -q .git/objects/pack/pack; \
+        done; git prune-packed -q; echo 100 | git hash-object --stdin";
+    let last = sandbox.git("repo", &["-c", &format!("alias.many=!{pack}"), "many"]);
+    let last = last.lines().last().unwrap().parse().unwrap();
+    assert_eq!(repo.blob(last).unwrap(), b"100\n");
+}
+
+#[test]
 fn ancestors_are_told_from_strangers() {
     let sandbox = Sandbox::new();
     sandbox.git("repo", &["checkout", "-q", "-b", "side"]);
