@@ -88,6 +88,17 @@ fn a_bare_repository_works() {
 }
 
 #[test]
+fn a_replaced_head_works() {
+    let env = TestEnv::with_repo();
+    let head = env.git(&["rev-parse", "HEAD"]);
+    let other = env.git(&["commit-tree", "-m", "Another", &env.git(&["mktree", "--missing"])]);
+    env.git(&["replace", &head, &other]);
+    let (_, branch, _) = run_on(&env, &env.repo_path(), &one("echo 1 > one"));
+    assert_eq!(env.git(&["show", &format!("{branch}:one")]), "1");
+    assert_eq!(env.git(&["--no-replace-objects", "rev-parse", &format!("{branch}~1")]), head);
+}
+
+#[test]
 fn paths_with_spaces_and_other_scripts_work() {
     let env = TestEnv::new();
     let repo = env.repo_at("my répo – 仓库 'q'");

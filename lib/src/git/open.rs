@@ -214,6 +214,8 @@ fn snapshot(entries: &[Entry], environment: &Environment) -> Vec<BString> {
     // A file whose line ends do not survive a round trip must still be committed, and stats are compared whole.
     config.push("core.safecrlf=false".into());
     config.push("gitoxide.core.useNsec=true".into());
+    // What an id says is what counts, not what the user has git show in its place.
+    config.push("core.useReplaceRefs=false".into());
     config
 }
 
@@ -266,6 +268,7 @@ mod tests {
                 "core.attributesfile=/home/me/.config/git/attributes",
                 "core.safecrlf=false",
                 "gitoxide.core.useNsec=true",
+                "core.useReplaceRefs=false",
             ]
         );
     }

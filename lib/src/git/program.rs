@@ -1,5 +1,5 @@
 //! The git program, for what the library does not do. Every call gets the same settings: no hooks, no background
-//! maintenance, no prompts, plain English, no variable that points at another repository.
+//! maintenance, no prompts, plain English, no variable that points at another repository, no object in another's place.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::fs::PermissionsExt as _;
@@ -58,7 +58,8 @@ impl Program {
     /// Calls that get this environment and nothing else of what pleach was started with; what points at another
     /// repository is dropped from it by the process door.
     pub fn new(environment: &Environment) -> Self {
-        const FIXED: [(&str, &str); 2] = [("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0")];
+        const FIXED: [(&str, &str); 3] =
+            [("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_NO_REPLACE_OBJECTS", "1")];
         let fixed = FIXED.iter().map(|(name, value)| (OsString::from(name), Some(OsString::from(value))));
         Self { place: place(environment), environment: environment.clone(), variables: fixed.collect(), limit: None }
     }

@@ -340,3 +340,24 @@ fn steps_that_were_copied_with_a_note_of_where_from_are_read_and_count_once() {
     garden.env.pleach(&["-y", "gardener"]).expect(0);
     assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T002", "implement")), (1, 1));
 }
+
+#[test]
+fn commits_that_git_replaces_are_built_on_as_they_are() {
+    for is_graft in [true, false] {
+        let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+        let git = |args: &[&str]| garden.env.git(args);
+        let root = git(&["rev-list", "--max-parents=0", "HEAD"]);
+        let older = git(&["commit-tree", "-m", "An older history", "HEAD^{tree}"]);
+        if is_graft {
+            git(&["replace", "--graft", &root, &older]);
+        } else {
+            git(&["replace", "HEAD", &older]);
+        }
+        let ran = garden.gardener(&[]).expect(0);
+        assert_eq!(garden.completed(), ["T001", "T002"], "{ran}");
+        assert_eq!(garden.env.read("repo/T002.txt"), "T002 1\n", "{ran}");
+        assert_eq!(git(&["status", "--porcelain"]), "", "{ran}");
+        let ran = garden.gardener(&[]).expect(0);
+        assert!(ran.stderr.contains("2 of 2 tasks done"), "{ran}");
+    }
+}

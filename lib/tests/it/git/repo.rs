@@ -136,6 +136,23 @@ fn packs_that_come_while_a_repository_is_open_are_read() {
 }
 
 #[test]
+fn what_git_shows_in_the_place_of_an_object_is_not_taken_for_it() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/a.txt", "second\n");
+    sandbox.commit("repo", "second");
+    // Whatever the user has set.
+    sandbox.git("repo", &["config", "core.useReplaceRefs", "true"]);
+    sandbox.git("repo", &["replace", "HEAD", "HEAD~1"]);
+    let repo = sandbox.open("repo");
+    let head = repo.head().unwrap().commit;
+    assert_eq!(repo.commit(head).unwrap().text(), "second\n");
+    assert_eq!(repo.tree_file(repo.tree_of(head).unwrap(), &"a.txt".into()).unwrap().unwrap(), b"second\n");
+    // Nor by the git program, which makes the files.
+    let _worktree = sandbox.worktree(&repo);
+    assert_eq!(fs::read(sandbox.path("work trees/one/a.txt")).unwrap(), b"second\n");
+}
+
+#[test]
 fn ancestors_are_told_from_strangers() {
     let sandbox = Sandbox::new();
     sandbox.git("repo", &["checkout", "-q", "-b", "side"]);
