@@ -63,7 +63,7 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         Error::Session(error) => of_engine(error),
         Error::Git(error) | Error::Progress(tree::progress::Error::Git(error)) => of_git(error),
         Error::Record(error) => of_record(error),
-        Error::NotMoved(_) | Error::Refused(_) => advised(Exit::LandingRefused, error),
+        Error::NotMoved(_) | Error::Refused(_) | Error::Overwritten { .. } => advised(Exit::LandingRefused, error),
         Error::Progress(_) | Error::NoTarget(_) | Error::NoTask { .. } => advised(Exit::Usage, error),
         Error::StillOpen { task, .. } => plain(Exit::Environment, error)
             .hint(format!("`pleach inspect {task}` shows its steps, `pleach skip {task}` takes it as done")),

@@ -103,12 +103,18 @@ impl Repo {
     }
 
     fn diff_tree(&self, form: &[&str], old: TreeId, new: TreeId, paths: &[RepoPath]) -> Result<Vec<u8>, Error> {
+        let trees = (old, new);
         let (old, new) = (old.to_string(), new.to_string());
         let plain = ["--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "-r", "-M"];
         let args = ["--literal-pathspecs", "diff-tree"].iter().chain(&plain).chain(form).map(OsStr::new);
         let args = args.chain([OsStr::new(&old), OsStr::new(&new), OsStr::new("--")]);
         let args = args.chain(paths.iter().map(|path| OsStr::from_bytes(path.as_bytes())));
-        self.shared.program.run(self.git_dir(), args)?.success()
+        let finished = self.shared.program.run(self.git_dir(), args)?;
+        if finished.code != Some(0) {
+            // What git says of an object that was overwritten is of no help.
+            self.check_difference(trees.0, trees.1)?;
+        }
+        finished.success()
     }
 }
 

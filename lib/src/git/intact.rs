@@ -7,22 +7,25 @@
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+use std::io::{self, BufRead as _, BufReader};
+use std::path::Path;
 
 use gix::ObjectId;
 use gix::bstr::BString;
 use gix::objs::Kind;
 use gix::objs::tree::EntryRef;
+use gix::odb::find::Header;
 use gix::zlib::{Decompress, FlushDecompress, Status};
 
 use super::error::{Error, IoContext as _, explain};
 use super::id::{TreeId, from_gix, to_gix};
+use super::loose::loose_path;
 use super::repo::Repo;
 use crate::beneath::Beneath;
 use crate::ids::{CommitId, RepoPath};
 
-/// What is held in memory at most, in bytes. No commit or tree has more, and larger files are read piece by piece where
-/// they are loose, as an agent has to leave them.
+/// What is held in memory at most, in bytes. No commit or tree has more, and files are read piece by piece where they are
+/// loose, as an agent has to leave them.
 const LARGEST: u64 = 256 * 1024 * 1024;
 
 /// What is inflated at once.
@@ -50,6 +53,25 @@ impl Repo {
         let mut check = Check::new(self)?;
         sides.into_iter().try_for_each(|side| check.difference(Some(base.to_gix()), side.to_gix(), Sides::Both))
     }
+
+    /// Looks at all that a comparison of trees reads.
+    pub(super) fn check_difference(&self, old: TreeId, new: TreeId) -> Result<(), Error> {
+        Check::new(self)?.difference(Some(old.to_gix()), new.to_gix(), Sides::Both)
+    }
+
+    /// What is behind an object that cannot be read, if somebody has overwritten it.
+    pub(crate) fn blame(&self, error: Error) -> Error {
+        let Error::Object { kind, id, .. } = &error else { return error };
+        let kind = match *kind {
+            "commit" => Kind::Commit,
+            "tree" => Kind::Tree,
+            _ => Kind::Blob,
+        };
+        match Check::new(self).and_then(|mut check| check.content(to_gix(*id), kind, None)) {
+            Err(found @ Error::Overwritten { .. }) => found,
+            _ => error,
+        }
+    }
 }
 
 /// Which files of a difference are looked at.
@@ -67,6 +89,15 @@ struct Check {
     seen: BTreeSet<ObjectId>,
     /// The trees that were compared; a tree may be in many places.
     compared: BTreeSet<(Option<ObjectId>, ObjectId)>,
+    loose: Inflate,
+}
+
+/// Where an object is.
+enum Place {
+    /// Among the repository's own, by itself.
+    Loose(File),
+    /// In a pack, or in another repository: with what it says of its size, before it is held in memory.
+    Elsewhere(u64),
 }
 
 impl Check {
@@ -76,11 +107,11 @@ impl Check {
         let objects = Beneath::at(root).at("open", root)?;
         // What is not found has the library look for packs that are new.
         repo.has_object(ObjectId::null(repo.object_hash()));
-        Ok(Self { objects, repo, seen: BTreeSet::new(), compared: BTreeSet::new() })
+        Ok(Self { objects, repo, seen: BTreeSet::new(), compared: BTreeSet::new(), loose: Inflate::new() })
     }
 
     /// The tree of a commit, and the first one it was made on.
-    fn commit(&self, id: ObjectId) -> Result<(ObjectId, Option<ObjectId>), Error> {
+    fn commit(&mut self, id: ObjectId) -> Result<(ObjectId, Option<ObjectId>), Error> {
         let bytes = self.content(id, Kind::Commit, None)?;
         let mut parts = gix::objs::CommitRefIter::from_bytes(&bytes, id.kind());
         let tree = parts.tree_id().map_err(|error| Error::object("commit", &id, error))?;
@@ -122,7 +153,7 @@ impl Check {
         Ok(())
     }
 
-    fn tree(&self, id: ObjectId, place: &BString) -> Result<Vec<u8>, Error> {
+    fn tree(&mut self, id: ObjectId, place: &BString) -> Result<Vec<u8>, Error> {
         self.content(id, Kind::Tree, Some(place))
     }
 
@@ -130,34 +161,66 @@ impl Check {
         if !self.seen.insert(id) {
             return Ok(());
         }
-        if self.size(id, Kind::Blob)? <= LARGEST {
-            return self.content(id, Kind::Blob, Some(path)).map(drop);
-        }
-        match self.loose(id)? {
-            Some(file) => inflate(file, id).ok_or_else(|| overwritten(id, Kind::Blob, Some(path))),
-            None => Ok(()),
+        let file = match self.find(id, Kind::Blob, Some(path))? {
+            Place::Loose(file) => file,
+            Place::Elsewhere(size) if size > LARGEST => return Ok(()),
+            Place::Elsewhere(_) => return self.read(id, Kind::Blob, Some(path)).map(drop),
+        };
+        self.inflate(file, id, (Kind::Blob, u64::MAX), Some(path), |_| {})
+    }
+
+    /// What everybody gets who reads an object, which is what its id says.
+    fn content(&mut self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Vec<u8>, Error> {
+        match self.find(id, kind, place)? {
+            Place::Elsewhere(size) if size > LARGEST => Err(overwritten(id, kind, place)),
+            Place::Elsewhere(_) => self.read(id, kind, place),
+            Place::Loose(file) => {
+                let mut content = Vec::new();
+                self.inflate(file, id, (kind, LARGEST), place, |piece| content.extend_from_slice(piece))?;
+                Ok(content)
+            }
         }
     }
 
-    /// What everybody gets who reads an object, which is what its id says: of a copy in a pack and a loose one, that in
-    /// the pack.
-    fn content(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Vec<u8>, Error> {
-        if self.size(id, kind)? > LARGEST {
-            return Err(overwritten(id, kind, place));
+    /// Finds an object: of a copy in a pack and a loose one, that in the pack.
+    fn find(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Place, Error> {
+        let header = self.repo.find_header(id);
+        if let Ok(header @ Header::Packed(_)) = &header {
+            return Ok(Place::Elsewhere(header.size()));
         }
-        let found = self.repo.find_object(id).map_err(|error| missing(id, kind, &error))?;
+        match self.loose(id)? {
+            Some(file) => Ok(Place::Loose(file)),
+            None => {
+                header.map(|header| Place::Elsewhere(header.size())).map_err(|error| missing(id, kind, place, &error))
+            }
+        }
+    }
+
+    /// An object as git's library reads it.
+    fn read(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Vec<u8>, Error> {
+        let found = self.repo.find_object(id).map_err(|error| missing(id, kind, place, &error))?;
         if is_sound(id, kind, &found.data) { Ok(found.detach().data) } else { Err(overwritten(id, kind, place)) }
     }
 
-    /// What an object says of its size, before it is held in memory.
-    fn size(&self, id: ObjectId, kind: Kind) -> Result<u64, Error> {
-        Ok(self.repo.find_header(id).map_err(|error| missing(id, kind, &error))?.size())
+    /// Reads a loose object, whole as git wants it.
+    fn inflate(
+        &mut self,
+        file: File,
+        id: ObjectId,
+        (kind, largest): (Kind, u64),
+        place: Option<&BString>,
+        take: impl FnMut(&[u8]),
+    ) -> Result<(), Error> {
+        let is_sound = self.loose.read(file, id, (kind, largest), take);
+        match is_sound.at("read", &loose_path(self.repo.objects.store_ref().path(), &id))? {
+            true => Ok(()),
+            false => Err(overwritten(id, kind, place)),
+        }
     }
 
     /// The file of an object, none if it is not loose.
     fn loose(&self, id: ObjectId) -> Result<Option<File>, Error> {
-        let hex = id.to_hex().to_string();
-        let path = format!("{}/{}", &hex[..2], &hex[2..]);
+        let path = loose_path(Path::new(""), &id);
         self.objects.open(&path).at("open", &self.repo.objects.store_ref().path().join(&path))
     }
 }
@@ -178,13 +241,17 @@ fn is_sound(id: ObjectId, kind: Kind, content: &[u8]) -> bool {
     gix::objs::compute_hash(id.kind(), kind, content).is_ok_and(|hash| hash == id)
 }
 
-fn missing(id: ObjectId, kind: Kind, error: &gix::Error) -> Error {
+/// An object that is nowhere, or that git's library cannot read where it is.
+fn missing(id: ObjectId, kind: Kind, place: Option<&BString>, error: &gix::Error) -> Error {
     let name = match kind {
         Kind::Commit => "commit",
         Kind::Tree => "tree",
         _ => "blob",
     };
-    Error::object(name, &id, explain(error))
+    match error.is_corrupted() {
+        true => overwritten(id, kind, place),
+        false => Error::object(name, &id, explain(error)),
+    }
 }
 
 fn overwritten(id: ObjectId, kind: Kind, path: Option<&BString>) -> Error {
@@ -198,40 +265,67 @@ fn overwritten(id: ObjectId, kind: Kind, path: Option<&BString>) -> Error {
     Error::Overwritten { id: from_gix(&id), place }
 }
 
-/// Reads a loose file of any size to its end. None if it is not the one of this id.
-fn inflate(file: File, id: ObjectId) -> Option<()> {
-    let (mut input, mut state, mut piece) = (BufReader::new(file), Decompress::new(), vec![0; PIECE]);
-    let mut hasher = gix::hash::hasher(id.kind());
-    let mut left: Option<u64> = None;
-    loop {
-        let (given, out) = (state.total_in(), state.total_out());
-        let ended = {
-            let bytes = input.fill_buf().ok()?;
+/// Reads loose files. It is kept from one to the next: what it takes to begin is more than most of them.
+struct Inflate {
+    state: Decompress,
+    piece: Vec<u8>,
+}
+
+impl Inflate {
+    fn new() -> Self {
+        Self { state: Decompress::new(), piece: vec![0; PIECE] }
+    }
+
+    /// Reads a file to its end, piece by piece. Whether it holds the object of this id and kind, with no more than
+    /// `largest` bytes, all of it up to its checksum, and nothing behind it.
+    fn read(
+        &mut self,
+        file: File,
+        id: ObjectId,
+        (kind, largest): (Kind, u64),
+        mut take: impl FnMut(&[u8]),
+    ) -> io::Result<bool> {
+        let Self { state, piece } = self;
+        state.reset();
+        let mut input = BufReader::new(file);
+        let mut hasher = gix::hash::hasher(id.kind());
+        let mut left: Option<u64> = None;
+        loop {
+            let (given, out) = (state.total_in(), state.total_out());
+            let bytes = input.fill_buf()?;
             let flush = if bytes.is_empty() { FlushDecompress::Finish } else { FlushDecompress::None };
-            state.decompress(bytes, &mut piece, flush).ok()? == Status::StreamEnd
-        };
-        let taken = usize::try_from(state.total_in() - given).ok()?;
-        input.consume(taken);
-        let written = &piece[..usize::try_from(state.total_out() - out).ok()?];
-        if taken == 0 && written.is_empty() && !ended {
-            return None;
-        }
-        hasher.update(written);
-        let mut content = written;
-        if left.is_none() && !written.is_empty() {
-            let (found, size, header) = gix::objs::decode::loose_header(written).ok()?;
-            if found != Kind::Blob {
-                return None;
+            let Ok(status) = state.decompress(bytes, piece, flush) else { return Ok(false) };
+            let taken = length(state.total_in() - given);
+            input.consume(taken);
+            let written = &piece[..length(state.total_out() - out)];
+            if taken == 0 && written.is_empty() && status != Status::StreamEnd {
+                return Ok(false);
             }
-            (left, content) = (Some(size), &written[header..]);
-        }
-        // One that says less than it has would go on for as long as somebody wants.
-        if let Some(left) = &mut left {
-            *left = left.checked_sub(content.len() as u64)?;
-        }
-        if ended {
-            let hash = hasher.try_finalize().ok()?;
-            return (left == Some(0) && hash == id).then_some(());
+            hasher.update(written);
+            let mut content = written;
+            if left.is_none() && !written.is_empty() {
+                match gix::objs::decode::loose_header(written) {
+                    Ok((found, size, header)) if found == kind && size <= largest => {
+                        (left, content) = (Some(size), &written[header..]);
+                    }
+                    _ => return Ok(false),
+                }
+            }
+            // One that says less than it has would go on for as long as somebody wants.
+            match left.map(|left| left.checked_sub(content.len() as u64)) {
+                Some(None) => return Ok(false),
+                rest => left = rest.flatten(),
+            }
+            take(content);
+            if status == Status::StreamEnd {
+                let is_all = left == Some(0) && input.fill_buf()?.is_empty();
+                return Ok(is_all && hasher.try_finalize().is_ok_and(|hash| hash == id));
+            }
         }
     }
+}
+
+/// How far a call came, within what it was given.
+fn length(total: u64) -> usize {
+    usize::try_from(total).expect("a piece that is in memory")
 }

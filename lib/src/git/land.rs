@@ -142,13 +142,16 @@ impl Repo {
         to: CommitId,
         patience: Duration,
     ) -> Result<(), LandError> {
-        if !self.is_ancestor(from, to)? {
+        let damaged = |error| match self.blame(error) {
+            error @ Error::Overwritten { .. } => {
+                LandError::Overwritten { target: target.clone(), what: error.to_string(), to }
+            }
+            error => error.into(),
+        };
+        if !self.is_ancestor(from, to).map_err(damaged)? {
             return Err(LandError::NotForward { target: target.clone(), from, to });
         }
-        self.check_between(from, to).map_err(|error| match error {
-            Error::Overwritten { .. } => LandError::Overwritten { target: target.clone(), what: error.to_string(), to },
-            error => error.into(),
-        })?;
+        self.check_between(from, to).map_err(damaged)?;
         let landing = Landing { repo: self, target, name: full_name(target), from, to };
         let begun = Instant::now();
         crash::point(Kind::Landing, When::Before);

@@ -229,12 +229,12 @@ fn read_short(path: &Path, limit: usize) -> std::io::Result<(File, Vec<u8>)> {
     Ok((file, content))
 }
 
-/// Whether a loose file holds exactly this object, to the last byte of its checksum.
+/// Whether a loose file holds exactly this object, to the last byte of its checksum, and nothing behind it.
 fn is_whole(file: &[u8], kind: ObjectKind, bytes: &[u8]) -> bool {
     let expected = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
     let mut found = vec![0; expected.len() + 1];
     match gix::zlib::Inflate::default().once(file, &mut found) {
-        Ok((gix::zlib::Status::StreamEnd, _, length)) => found[..length] == expected,
+        Ok((gix::zlib::Status::StreamEnd, read, length)) => read == file.len() && found[..length] == expected,
         _ => false,
     }
 }

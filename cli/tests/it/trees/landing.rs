@@ -398,3 +398,63 @@ fn what_pleach_packs_is_what_it_has_written() {
     assert_eq!(garden.times_asked("T001", "implement"), 1);
     garden.env.git(&["fsck", "--strict", "--no-dangling"]);
 }
+
+/// Damages the object of a revision, as one can who is in no sandbox.
+fn damages(revision: &str, how: &str) -> String {
+    format!(
+        r#"o=$(git rev-parse '{revision}'); o="$(git rev-parse --git-common-dir)/objects/$(echo $o | sed 's:^..:&/:')"
+chmod u+w "$o"; s=$(stat -c %s "$o"); {how}"#
+    )
+}
+
+/// The end of its checksum is gone; it is overwritten; there is something behind it; there is nothing.
+const DAMAGE: [&str; 4] = [
+    "truncate -s $((s - 5)) \"$o\"",
+    "printf '\\0\\0\\0\\0' | dd of=\"$o\" conv=notrunc status=none bs=1 seek=$((s - 4))",
+    "echo more >> \"$o\"",
+    ": > \"$o\"",
+];
+
+#[test]
+fn an_object_that_was_damaged_does_not_land_and_is_named() {
+    let all = [("HEAD:T001.txt", "the file `T001.txt`"), ("HEAD^{tree}", "the list of files"), ("HEAD", "a commit")];
+    for (revision, place) in all {
+        for how in DAMAGE {
+            // Without its HEAD a reviewer's git has no repository.
+            if revision == "HEAD" && how.starts_with(':') {
+                continue;
+            }
+            let garden = Garden::new(&Tree::of(&["T001"]));
+            garden.configure("sandbox: {mode: off}\n");
+            garden.agent(WRITES, &format!("{}; echo APPROVED", damages(revision, how)));
+            // A run that begins reads the messages of the branch's commits first, and says so of one it cannot.
+            let is_unreadable = revision == "HEAD" && how.contains("dd of");
+            for _ in 0..if is_unreadable { 1 } else { 2 } {
+                let ran = garden.env.pleach(&["-y", "gardener"]).expect(5);
+                let said = format!("{}{}", ran.stdout, ran.stderr);
+                assert!(said.contains(place) && said.contains("was overwritten"), "{revision} {how}: {ran}");
+                assert!(said.contains("pleach reset T001"), "{revision} {how}: {ran}");
+            }
+            assert!(!garden.env.root().join("repo/T001.txt").exists());
+            if is_unreadable {
+                continue;
+            }
+            garden.agent(WRITES, APPROVES);
+            garden.env.pleach(&["reset", "T001"]).expect(0);
+            garden.gardener(&[]).expect(0);
+            assert_eq!(garden.file("main", "T001.txt"), "T001 2");
+        }
+    }
+}
+
+#[test]
+fn an_object_below_the_work_that_was_damaged_is_named() {
+    for how in DAMAGE {
+        let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+        garden.configure("sandbox: {mode: off}\n");
+        let damage = damages("HEAD^{tree}", how);
+        garden.agent(&format!("{WRITES}; if [ $task = T002 ]; then {damage}; fi"), APPROVES);
+        let ran = garden.env.pleach(&["-y", "gardener"]).expect(5);
+        assert!(ran.stderr.contains("T002 cannot go on: the list of files"), "{how}: {ran}");
+    }
+}

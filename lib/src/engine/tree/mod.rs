@@ -108,6 +108,14 @@ pub enum Error {
     /// Finished work could not land.
     #[error("{} waits on `{}`: {}", .0.task, .0.branch, .0.why)]
     Refused(Refusal),
+    /// An object a task's work needs is not what its id says.
+    #[error("{task} cannot go on: {what}; then `pleach reset {task}` to have it done again")]
+    Overwritten {
+        /// The task.
+        task: TaskId,
+        /// Which object.
+        what: git::Error,
+    },
     /// Nothing to be decided about.
     #[error("`{tree}` has no task `{task}`; `pleach status` lists the tasks")]
     NoTask {
@@ -142,6 +150,19 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
+}
+
+impl Error {
+    /// What ended the work on a task, with the task where it can be done again.
+    fn at(self, task: &TaskId, repo: &git::Repo) -> Self {
+        match self {
+            Self::Git(error) | Self::Session(engine::Error::Git(error)) => match repo.blame(error) {
+                what @ git::Error::Overwritten { .. } => Self::Overwritten { task: task.clone(), what },
+                error => Self::Git(error),
+            },
+            other => other,
+        }
+    }
 }
 
 impl From<LandError> for Error {

@@ -290,11 +290,15 @@ impl<'p> TreeRun<'p> {
                 Next::GateRed(gate) => return Ok(TreeEnded::GateRed(gate)),
                 Next::Settle { task, branch } => return Ok(TreeEnded::Refused(self.unsettled(task, branch)?)),
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken))),
-                Next::Land(task) => self.land_waiting(&task, notes).await,
+                Next::Land(task) => self.land_waiting(&task, notes).await.map_err(|error| error.at(&task, &self.repo)),
                 Next::Gate(gate) => self.gate(&gate, notes).await,
                 Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
-                Next::Work { task, attempt, retry } => self.work_once(&task, attempt, retry, notes).await,
-                Next::GiveUp { task, reason, .. } => self.give_up(&task, reason, notes).await,
+                Next::Work { task, attempt, retry } => {
+                    self.work_once(&task, attempt, retry, notes).await.map_err(|error| error.at(&task, &self.repo))
+                }
+                Next::GiveUp { task, reason, .. } => {
+                    self.give_up(&task, reason, notes).await.map_err(|error| error.at(&task, &self.repo))
+                }
             };
             let worked = match worked {
                 Err(Error::Refused(refusal)) => return Ok(TreeEnded::Refused(refusal)),

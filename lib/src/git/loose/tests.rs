@@ -104,5 +104,7 @@ fn an_object_of_any_kind_of_bytes_is_whole_when_it_is_compressed() {
         let file = compressed(&mut deflate, ObjectKind::Blob, bytes).expect("compresses");
         assert!(is_whole(&file, ObjectKind::Blob, bytes), "{} bytes", bytes.len());
         assert!(!is_whole(&file[..file.len() - 1], ObjectKind::Blob, bytes), "{} bytes, cut off", bytes.len());
+        let more = [&file[..], b"x"].concat();
+        assert!(!is_whole(&more, ObjectKind::Blob, bytes), "{} bytes, and one more", bytes.len());
     }
 }
