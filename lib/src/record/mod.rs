@@ -77,7 +77,7 @@ pub enum Error {
         /// The session.
         session: SessionId,
         /// What is wrong.
-        source: git::Error,
+        source: Box<git::Error>,
     },
     /// An event in a record cannot be read.
     #[error("record {commit} cannot be read")]
@@ -95,7 +95,7 @@ impl Error {
         match self {
             Self::Git(
                 source @ (git::Error::Object { .. } | git::Error::Overwritten { .. } | git::Error::Library { .. }),
-            ) => Self::Damaged { session: session.clone(), source },
+            ) => Self::Damaged { session: session.clone(), source: source.into() },
             other => other,
         }
     }
