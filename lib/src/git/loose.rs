@@ -1,6 +1,7 @@
 //! Writing objects as loose files: whole or not at all, durable if asked, and mending what a crash has left behind.
 //! Neither git by default nor its library here makes loose objects durable.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -13,6 +14,7 @@ use std::time::{Duration, Instant};
 use gix::objs::Kind as ObjectKind;
 use gix::odb::pack::{Bundle, cache};
 use gix::zlib::stream::deflate::{Compress, FlushCompress};
+use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _};
@@ -76,8 +78,6 @@ struct Store<'r> {
     written: BTreeSet<gix::ObjectId>,
     /// Directories that were changed.
     directories: BTreeSet<PathBuf>,
-    /// Made for the first object and used for all: its tables are far larger than most objects.
-    deflate: Option<Compress>,
     /// Its packs, opened for the first object that may be in one.
     packs: Option<Vec<Bundle>>,
 }
@@ -85,7 +85,7 @@ struct Store<'r> {
 impl<'r> Store<'r> {
     fn new(repo: &'r gix::Repository) -> Self {
         let root = repo.objects.store_ref().path();
-        Self { repo, root, written: BTreeSet::new(), directories: BTreeSet::new(), deflate: None, packs: None }
+        Self { repo, root, written: BTreeSet::new(), directories: BTreeSet::new(), packs: None }
     }
 
     fn write_rounds(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
@@ -125,7 +125,10 @@ impl<'r> Store<'r> {
             let file = match self.existing(&path, id, *kind, bytes)? {
                 Existing::Packed => continue,
                 // It may have come from a git that did not wait for the disk.
-                Existing::Loose(file) => file,
+                Existing::Loose(file) => {
+                    freshen(&file);
+                    file
+                }
                 Existing::None => {
                     let (temporary, file) = self.write_beside(&path, *kind, bytes)?;
                     new.push((temporary, path.clone()));
@@ -185,12 +188,19 @@ impl<'r> Store<'r> {
         if is_new {
             self.directories.insert(self.root.to_owned());
         }
-        // git's own level for loose objects.
-        let deflate = self.deflate.get_or_insert_with(|| Compress::new(gix::zlib::Compression::BEST_SPEED));
-        let content = compressed(deflate, kind, bytes).map_err(|error| Error::library("compress an object", error))?;
+        let content = compressed(kind, bytes).map_err(|error| Error::library("compress an object", error))?;
         file.write_all(&content).at("write", &temporary.0)?;
         Ok((temporary, file))
     }
+}
+
+/// Makes an object as young as one that was just written: git removes old ones that nothing leads to, and nothing leads to
+/// this one before a ref is moved.
+fn freshen(file: &File) {
+    let now = |nanoseconds| Timespec { tv_sec: 0, tv_nsec: nanoseconds };
+    let times = Timestamps { last_access: now(UTIME_OMIT), last_modification: now(UTIME_NOW) };
+    // Only its owner may, and what others have written git will not find older for it.
+    let _ = futimens(file, &times);
 }
 
 enum Existing {
@@ -283,23 +293,29 @@ impl Drop for Temporary {
 }
 
 /// An object as its loose file holds it.
-fn compressed(deflate: &mut Compress, kind: ObjectKind, bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
-    deflated(deflate, &[&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat())
+fn compressed(kind: ObjectKind, bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
+    deflated(&[&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat())
 }
 
 /// Bytes as git keeps them on disk.
-pub(super) fn deflated(deflate: &mut Compress, bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
-    deflate.reset();
-    let mut content = vec![0; bytes.len() / 2 + 64];
-    loop {
-        let (read, written) = (position(deflate.total_in()), position(deflate.total_out()));
-        let status = deflate.compress(&bytes[read..], &mut content[written..], FlushCompress::Finish)?;
-        if status == gix::zlib::Status::StreamEnd {
-            content.truncate(position(deflate.total_out()));
-            return Ok(content);
-        }
-        content.resize(content.len() * 2, 0);
+pub(super) fn deflated(bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
+    thread_local! {
+        // git's own level for loose objects. It is kept: its tables are far larger than most objects.
+        static DEFLATE: RefCell<Compress> = RefCell::new(Compress::new(gix::zlib::Compression::BEST_SPEED));
     }
+    DEFLATE.with_borrow_mut(|deflate| {
+        deflate.reset();
+        let mut content = vec![0; bytes.len() / 2 + 64];
+        loop {
+            let (read, written) = (position(deflate.total_in()), position(deflate.total_out()));
+            let status = deflate.compress(&bytes[read..], &mut content[written..], FlushCompress::Finish)?;
+            if status == gix::zlib::Status::StreamEnd {
+                content.truncate(position(deflate.total_out()));
+                return Ok(content);
+            }
+            content.resize(content.len() * 2, 0);
+        }
+    })
 }
 
 fn position(total: u64) -> usize {

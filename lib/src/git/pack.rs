@@ -10,7 +10,6 @@ use std::sync::{Mutex, PoisonError};
 use gix::ObjectId;
 use gix::objs::Kind as ObjectKind;
 use gix::odb::pack::data;
-use gix::zlib::stream::deflate::Compress;
 
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _, LibraryContext as _};
@@ -138,13 +137,12 @@ struct Packed {
 impl Packed {
     /// Of objects in the order of their ids. Deltas are not searched for: records differ too much for that to pay.
     fn new(objects: &[(ObjectId, ObjectKind, Vec<u8>)]) -> Result<Self, gix::Error> {
-        let mut deflate = Compress::new(gix::zlib::Compression::BEST_SPEED);
         let mut pack = data::header::encode(data::Version::V2, number(objects.len())).to_vec();
         let mut places = Vec::with_capacity(objects.len());
         for (id, kind, bytes) in objects {
             let begin = pack.len();
             header(*kind).write_to(bytes.len() as u64, &mut pack).map_err(gix::Error::from_error)?;
-            pack.extend(deflated(&mut deflate, bytes)?);
+            pack.extend(deflated(bytes)?);
             places.push((id, crc32fast::hash(&pack[begin..]), number(begin)));
         }
         let sum = finish(&mut pack)?;

@@ -114,6 +114,27 @@ fn objects_that_are_packed_are_not_written_again() {
 }
 
 #[test]
+fn an_old_object_that_is_there_already_is_not_collected_before_it_is_used() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let write = || {
+        let mut writer = repo.writer();
+        let blob = writer.blob(b"nothing leads to this\n").unwrap();
+        writer.flush().unwrap();
+        loose(&sandbox, &blob.to_string())
+    };
+    let age = |path: &PathBuf| fs::File::open(path).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    let path = write();
+    age(&path);
+    write();
+    sandbox.git("repo", &["prune", "--expire=2.weeks.ago"]);
+    assert!(path.exists(), "it is as young as if it was written now");
+    age(&path);
+    sandbox.git("repo", &["prune", "--expire=2.weeks.ago"]);
+    assert!(!path.exists(), "git collects it as long as nobody asks for it");
+}
+
+#[test]
 fn objects_that_are_elsewhere_are_written() {
     let sandbox = Sandbox::new();
     let elsewhere = sandbox.path("repo/elsewhere");
