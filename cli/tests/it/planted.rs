@@ -96,6 +96,7 @@ fn a_link_in_the_worktree_s_git_directory_leads_nowhere() {
         "rm -rf $G/logs; ln -s ~/proj $G/logs",
         "rm -rf $G/refs; ln -s ~/proj $G/refs",
         "ln -s ~/mine $G/index.lock; ln -s ~/mine $G/HEAD.lock; ln -s ~/mine $G/ORIG_HEAD.lock",
+        "mkdir $G/index.lock $G/HEAD.lock",
         "ln -sf ~/mine $G/index",
         "ln -sf ~/mine $G/MERGE_HEAD; ln -s ~/proj $G/rebase-merge",
         "ln -s ~/mine $G/config.worktree; ln -s ~/mine $G/pleach-set-up.new",
@@ -369,6 +370,7 @@ fn what_a_killed_run_has_left_planted_keeps_nobody_from_going_on() {
     for plant in [
         "rm $G/gitdir; mkfifo $G/gitdir",
         "rm $G/HEAD; mkfifo $G/HEAD",
+        "mkdir $G/index.lock $G/HEAD.lock",
         ": > $G/HEAD",
         "echo 'ref: refs/heads/../../x' > $G/HEAD",
         "echo 1111111111111111111111111111111111111111 > $G/HEAD",

@@ -8,9 +8,11 @@ use std::collections::BinaryHeap;
 
 use gix::ObjectId;
 use gix::hashtable::{HashMap, HashSet};
+use gix::objs::Kind;
 
 use super::error::{Error, LibraryContext as _, explain};
 use super::id::{from_gix, to_gix};
+use super::intact;
 use super::repo::Repo;
 use crate::ids::CommitId;
 
@@ -102,6 +104,8 @@ impl Reader {
     ) -> Result<T, Error> {
         let damaged = |error: &gix::Error| Error::object("commit", &id, explain(error));
         let commit = self.repo.find_commit(id).map_err(|error| damaged(&error))?;
+        // What has become of tasks is read from here: nobody may put words into it.
+        intact::check(id, Kind::Commit, &commit.data)?;
         let commit = commit.decode().map_err(|error| damaged(&error))?;
         let parents = if self.shallow.contains(&id) { Vec::new() } else { commit.parents().collect() };
         Ok(take(&commit, parents))

@@ -116,8 +116,10 @@ impl Repo {
     pub fn tree_of(&self, commit: CommitId) -> Result<TreeId, Error> {
         let id = to_gix(commit);
         let repo = self.local();
-        let tree = repo.find_commit(id).and_then(|commit| commit.tree_id());
-        tree.map(|tree| TreeId::from_gix(&tree)).map_err(|error| Error::object("commit", &id, explain(&error)))
+        let commit = repo.find_commit(id).map_err(|error| Error::object("commit", &id, explain(&error)))?;
+        intact::check(id, Kind::Commit, &commit.data)?;
+        let tree = commit.tree_id().map_err(|error| Error::object("commit", &id, explain(&error)))?;
+        Ok(TreeId::from_gix(&tree))
     }
 
     /// The content of a blob.

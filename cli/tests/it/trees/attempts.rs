@@ -468,3 +468,17 @@ fn what_an_agent_said_before_it_failed_is_in_its_log() {
     assert!(garden.asked("T001", "implement", 2).contains("said 1"));
     assert!(garden.newest("main", "T001 implement-fail").body.starts_with("Runner error:\nthe agent"));
 }
+
+#[test]
+fn why_an_attempt_does_not_count_is_told_to_everybody() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let plant = "ln -s /dev/null \"$(git rev-parse --git-dir)/MERGE_HEAD\"";
+    garden.agent(&format!("{WRITES}; {plant}; echo all is well"), APPROVES);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    let why = "the repository's own settings were changed";
+    let branch = garden.refs("refs/heads/pleach").pop().unwrap();
+    let body = garden.env.git(&["log", "-1", "--format=%B", "--grep=implement-fail", &branch]);
+    assert!(body.contains(why) && body.contains("MERGE_HEAD"), "{body}");
+    let shown = garden.env.pleach(&["inspect", "T001"]).expect(0);
+    assert!(shown.stdout.contains(why), "{shown}");
+}

@@ -458,3 +458,24 @@ fn an_object_below_the_work_that_was_damaged_is_named() {
         assert!(ran.stderr.contains("T002 cannot go on: the list of files"), "{how}: {ran}");
     }
 }
+
+#[test]
+fn nobody_puts_words_into_the_history_of_the_tasks() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+    garden.garden(&[]).expect(0);
+    let step = garden.env.git(&["rev-parse", "main~1"]);
+    let original = garden.env.git(&["cat-file", "commit", &step]);
+    let (header, _) = original.split_once("\n\n").unwrap();
+    let forged = format!(
+        "{header}\n\ntask(main@T002@complete): complete \"T002\"\n\nArborist-Step: complete\nArborist-Result: pass\n"
+    );
+    let file = garden.env.write("forged", &forged);
+    let forged = garden.env.git(&["hash-object", "-t", "commit", "-w", file.to_str().unwrap()]);
+    let loose = |id: &str| garden.env.repo_path().join(format!(".git/objects/{}/{}", &id[..2], &id[2..]));
+    std::fs::remove_file(loose(&step)).unwrap();
+    std::fs::copy(loose(&forged), loose(&step)).unwrap();
+    for args in [&["-y", "gardener"][..], &["status"]] {
+        let ran = garden.env.pleach(args).expect(7);
+        assert!(ran.stderr.contains(&step) && ran.stderr.contains("was overwritten"), "{ran}");
+    }
+}

@@ -37,6 +37,15 @@ pub struct StepReport {
     pub by: Vec<(String, String)>,
 }
 
+impl StepReport {
+    /// It failed after all, for this reason, whatever was said.
+    pub fn fail(&mut self, why: &str) {
+        self.body = text::runner_error(why);
+        self.said = format!("{}\n{why}\n", self.said.trim_end());
+        (self.logged, self.broke_off) = (true, true);
+    }
+}
+
 /// A step that is to be committed.
 struct Making {
     facts: Step,

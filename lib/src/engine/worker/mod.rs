@@ -200,12 +200,12 @@ impl Worker {
             let trespass = before.compare(&after, "");
             self.name_foreign(&trespass.foreign, &mut end.warnings);
             self.tie(&mut end.warnings)?;
-            return changed_settings(trespass.control, result);
+            return changed_settings(trespass.control, result, end.step.as_mut());
         }
         let (own, kept) = self.own_refs();
         let before = block(|| self.copy.look_before(&own, &kept))?;
         let result = self.carry_out(work, end).await;
-        self.check_bounds(&before, result, &mut end.warnings)
+        self.check_bounds(&before, result, end)
     }
 
     /// Whether the work is done by programs that cannot write to what would have to be watched. A handler of the
@@ -314,7 +314,7 @@ impl Worker {
         &mut self,
         before: &Guard,
         result: Result<Outcome, Stopped>,
-        warnings: &mut Vec<String>,
+        end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         let (own, kept) = self.own_refs();
         let after = block(|| self.copy.look(&own, &kept))?;
@@ -325,14 +325,14 @@ impl Worker {
             block(|| Ok(self.copy.repo.swap(&name, now, id, "pleach: put back").map_err(crate::git::Error::from)?))?;
             trespass.control.push(format!("`{name}`, which was put back"));
         }
-        self.name_foreign(&trespass.foreign, warnings);
-        self.tie(warnings)?;
+        self.name_foreign(&trespass.foreign, &mut end.warnings);
+        self.tie(&mut end.warnings)?;
         // What was put back differs from what was seen.
         match trespass.control.is_empty() {
             true => self.copy.keep_look(after),
             false => self.copy.forget_look(),
         }
-        changed_settings(trespass.control, result)
+        changed_settings(trespass.control, result, end.step.as_mut())
     }
 
     /// Ties the working copy to its repository again, for whoever works there next.
@@ -468,12 +468,17 @@ struct Gathered {
     is_stuck: bool,
 }
 
-/// Whatever else came of a node: it fails when the repository's own settings were changed.
-fn changed_settings(changed: Vec<String>, result: Result<Outcome, Stopped>) -> Result<Outcome, Stopped> {
+/// Whatever else came of a node: it fails when the repository's own settings were changed, and its step tells why.
+fn changed_settings(
+    changed: Vec<String>,
+    result: Result<Outcome, Stopped>,
+    step: Option<&mut StepReport>,
+) -> Result<Outcome, Stopped> {
     match result {
         Ok(_) | Err(Stopped::Environment(_)) if !changed.is_empty() => {
-            let changed = listed(&changed, NAMED);
-            Ok(Outcome::fail(format!("the repository's own settings were changed: {changed}")))
+            let why = format!("the repository's own settings were changed: {}", listed(&changed, NAMED));
+            step.into_iter().for_each(|step| step.fail(&why));
+            Ok(Outcome::fail(why))
         }
         other => other,
     }

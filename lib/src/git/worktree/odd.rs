@@ -11,7 +11,8 @@ use crate::beneath::{self, Beneath, FEW_LINES, said};
 use crate::git::error::{Error, IoContext as _};
 
 /// What is a file if it is there.
-const FILES: [&str; 6] = ["HEAD", "commondir", "config.worktree", "gitdir", "index", "logs/HEAD"];
+const FILES: [&str; 8] =
+    ["HEAD", "HEAD.lock", "commondir", "config.worktree", "gitdir", "index", "index.lock", "logs/HEAD"];
 
 /// What is a directory if it is there.
 const DIRECTORIES: [&str; 3] = ["info", "logs", "refs"];
