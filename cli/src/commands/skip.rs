@@ -80,12 +80,16 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
             out.json(&json!({
                 "task": task, "changed": true, "commit": marked.commit, "target": ground.target,
                 "cancelled_session": marked.session,
+                "removed_branch": marked.removed.as_ref().map(|(branch, _)| branch),
             }))?;
         }
         Some(marked) => {
             out.line(format!("{done}: {task} on `{}` ({})", ground.target, marked.commit.short()))?;
             if let Some(session) = marked.session {
                 out.line(format!("called off: session {session}, which worked on it"))?;
+            }
+            if let Some((branch, at)) = marked.removed {
+                out.line(format!("removed: branch `{branch}`, which could not be read (it stood at {at})"))?;
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pleach::ids::TaskId;
 use pleach::plan::tree::{TaskNode, TaskTree};
-use pleach::progress::{Progress, Status, Taken, TaskState};
+use pleach::progress::{Progress, Status, Taken, TaskState, Unread};
 use pleach::schedule::{self, Limits, Next};
 use pleach::step::shown_name;
 use pleach::text::{counted, listed, shorten};
@@ -31,6 +31,7 @@ pub fn next_words(next: &Next) -> String {
         Next::Yield(Taken { branch, tree, .. }) => {
             format!("nothing before what `{tree}` has on `{}` is landed or dropped", branch.name)
         }
+        Next::Mend(unread) => format!("nothing before `{}`, which cannot be read, is done without", unread.branch.name),
         Next::Gate(gate) => format!("run the tests of {gate}"),
         Next::MergePhase(phase) => format!("merge {phase}"),
         Next::Work { task, attempt, .. } => format!("work {task}, attempt {} of {}", attempt.number, attempt.of),
@@ -170,6 +171,13 @@ impl Shown<'_> {
         for (node, then) in progress.renamed(tree) {
             text.push_str(&format!("  warning: {}\n", renamed(node, then)));
         }
+        for unread in self.unread() {
+            let (branch, why) = (&unread.branch.name, &unread.why);
+            text.push_str(&format!(
+                "  warning: `{branch}` cannot be read: {why}; then {}\n",
+                progress.remedy(unread, tree)
+            ));
+        }
         let left_out = tree.left_out();
         if !left_out.is_empty() {
             text.push_str(&format!("  left out of execution_order: {}\n", listed(left_out, 10)));
@@ -183,6 +191,11 @@ impl Shown<'_> {
             next => text.push_str(&format!("  next: {}\n", next_words(next))),
         }
         text
+    }
+
+    /// The branches of this tree that nobody can read.
+    fn unread(&self) -> impl Iterator<Item = &Unread> {
+        self.grown.progress.unread.iter().filter(|unread| self.tree().node(&unread.id).is_some())
     }
 
     /// The phases with their tasks; tasks of no phase come together, last.
@@ -260,9 +273,13 @@ impl Shown<'_> {
             .into_iter()
             .map(|(node, then)| json!({"id": node.id, "name": node.name, "completed_as": then}))
             .collect();
+        let unread: Vec<Value> = self
+            .unread()
+            .map(|unread| json!({"id": unread.id, "branch": unread.branch.name, "why": unread.why}))
+            .collect();
         json!({
             "tree": self.grown.file.path, "target": self.target, "begun": progress.is_begun(),
-            "cut_off": progress.cut_off,
+            "cut_off": progress.cut_off, "unreadable": unread,
             "counts": Counts::of(progress, tree.order()).json(), "phases": phases.collect::<Vec<_>>(),
             "tasks": tasks.collect::<Vec<_>>(), "gates": gates, "renamed": renamed, "left_out": tree.left_out(),
             "next": next_json(&next),
@@ -292,6 +309,7 @@ fn next_json(next: &Next) -> Value {
         Next::Land(task) => ("land", Some(task)),
         Next::Settle { task, .. } => ("settle", Some(task)),
         Next::Yield(taken) => ("yield", Some(&taken.id)),
+        Next::Mend(unread) => ("mend", Some(&unread.id)),
         Next::Gate(task) => ("gate", Some(task)),
         Next::MergePhase(task) => ("merge_phase", Some(task)),
         Next::Work { task, .. } => ("work", Some(task)),

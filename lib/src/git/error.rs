@@ -148,6 +148,11 @@ pub enum Unsupported {
 }
 
 impl Error {
+    /// Whether an object is missing or damaged: another time it is read no better.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, Self::Object { .. } | Self::Overwritten { .. } | Self::Library { .. })
+    }
+
     pub(super) fn library(doing: impl Into<String>, error: gix::Error) -> Self {
         Self::Library { doing: doing.into(), detail: explain(&error) }
     }

@@ -214,7 +214,18 @@ impl Repo {
         if self.is_shortly_behind(ancestor, descendant)? {
             return Ok(true);
         }
-        Ok(!self.is_shortly_behind(descendant, ancestor)? && self.merge_base(ancestor, descendant)? == Some(ancestor))
+        let is_behind = match self.is_shortly_behind(descendant, ancestor) {
+            Ok(false) => self.merge_base(ancestor, descendant).map(|base| base == Some(ancestor)),
+            other => other.map(|_| false),
+        };
+        match is_behind {
+            Err(error) if error.is_damage() => {
+                // What cannot be read is in no history that can be read whole.
+                self.history(descendant, (&|_| false, &|_| false))?;
+                Ok(false)
+            }
+            other => other,
+        }
     }
 
     /// Whether the first few steps back from `from` lead to a commit.

@@ -214,6 +214,17 @@ pub struct OpenBranch {
     pub tip: CommitId,
 }
 
+/// A task's or phase's branch that cannot be read, so that nobody knows what it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unread {
+    /// The branch.
+    pub branch: OpenBranch,
+    /// The task or phase it is named after.
+    pub id: TaskId,
+    /// Which object is missing or damaged.
+    pub why: String,
+}
+
 /// What has become of a tree on a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -223,6 +234,8 @@ pub struct Progress {
     pub open: Vec<OpenBranch>,
     /// The branches other trees have work on.
     pub taken: Vec<Taken>,
+    /// The branches nobody can read.
+    pub unread: Vec<Unread>,
     /// The history is cut off where it could still tell of the run: what was done may be missing.
     pub cut_off: bool,
     tasks: BTreeMap<TaskId, TaskState>,
@@ -240,7 +253,25 @@ impl Progress {
 
     /// What is left of it when the tree is begun again.
     pub fn anew(&self) -> Self {
-        Self { taken: self.taken.clone(), not_before: self.not_before, ..Self::default() }
+        let (taken, unread) = (self.taken.clone(), self.unread.clone());
+        Self { taken, unread, not_before: self.not_before, ..Self::default() }
+    }
+
+    /// The branch of a task, if it cannot be read.
+    pub fn unread(&self, task: &TaskId) -> Option<&Unread> {
+        self.unread.iter().find(|unread| matches!(&unread.branch.place, Place::Task(id) if id == task))
+    }
+
+    /// What to do about a branch nobody can read, in words. What a phase has gathered nobody can reset as a whole, and of
+    /// a task that is done nothing is missing.
+    pub fn remedy(&self, unread: &Unread, tree: &TaskTree) -> String {
+        let is_done = |task| self.task(task).status == Status::Complete && self.task(task).landed;
+        match &unread.branch.place {
+            Place::Task(task) if tree.is_leaf(task) && !is_done(task) => {
+                format!("`pleach reset {task}` to have it done again")
+            }
+            _ => format!("`git update-ref -d refs/heads/{}` to do without it", unread.branch.name),
+        }
     }
 
     /// The tasks with steps on their own branch that are not landed, and whether they have ended there, by id.

@@ -93,9 +93,9 @@ impl Error {
     /// The same, with the session it is about: what git says of an object does not tell whose it was.
     fn of(self, session: &SessionId) -> Self {
         match self {
-            Self::Git(
-                source @ (git::Error::Object { .. } | git::Error::Overwritten { .. } | git::Error::Library { .. }),
-            ) => Self::Damaged { session: session.clone(), source: source.into() },
+            Self::Git(source) if source.is_damage() => {
+                Self::Damaged { session: session.clone(), source: source.into() }
+            }
             other => other,
         }
     }

@@ -7,7 +7,7 @@ use super::{Blocked, Limits, Next, Reason, Wait, Why};
 use crate::config::Isolation;
 use crate::ids::{BranchName, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
-use crate::progress::{Place, Progress, Stands, Taken};
+use crate::progress::{OpenBranch, Place, Progress, Stands, Taken, Unread};
 use crate::step::Attempt;
 
 #[derive(Debug)]
@@ -44,6 +44,8 @@ pub struct Schedule<'t> {
     stray: Option<(TaskId, BranchName)>,
     /// Branches other trees have work on.
     taken: Vec<Taken>,
+    /// Branches nobody can read.
+    unread: Vec<Unread>,
     /// Gates to run, the red ones first.
     due: BTreeSet<(bool, usize)>,
     /// Phases to merge.
@@ -62,7 +64,8 @@ impl<'t> Schedule<'t> {
         let standing = |id: &TaskId| Standing::of(progress.task(id));
         let gate = |id: &TaskId| GateState::of(&progress.gate(id, tree.leaves_below(id)));
         let stray = progress.stray(tree).map(|(task, branch)| (task.clone(), branch.clone()));
-        Self { stray, taken: progress.taken.clone(), ..Self::build(tree, limits, &standing, &gate) }
+        let (taken, unread) = (progress.taken.clone(), progress.unread.clone());
+        Self { stray, taken, unread, ..Self::build(tree, limits, &standing, &gate) }
     }
 
     /// Takes in the new steps of a task, a gate or, once it is merged, a phase.
@@ -99,8 +102,12 @@ impl<'t> Schedule<'t> {
         if let Some(gate) = self.red {
             return Next::GateRed(id(gate));
         }
-        if let Some(taken) = self.taken.iter().find(|taken| self.needs(taken)) {
+        let goes_on = |taken: &&Taken| taken.stands != Stands::Left && self.needs(&taken.branch, &taken.id);
+        if let Some(taken) = self.taken.iter().find(goes_on) {
             return Next::Yield(taken.clone());
+        }
+        if let Some(unread) = self.unread.iter().find(|unread| self.needs(&unread.branch, &unread.id)) {
+            return Next::Mend(unread.clone());
         }
         if let Some((_, leaf)) = self.waiting.first() {
             return Next::Land(id(*leaf));
@@ -125,16 +132,16 @@ impl<'t> Schedule<'t> {
         }
     }
 
-    /// Whether a branch another tree goes on with is one that this run would use. That it may not be its next task makes
+    /// Whether a branch another tree goes on with, or nobody can read, is one that this run would use. That it may not be its next task makes
     /// no difference: two trees that both begin what they can would end up waiting for each other.
-    fn needs(&self, taken: &Taken) -> bool {
-        let Some(&node) = self.index.get(&taken.id).filter(|_| taken.stands != Stands::Left) else { return false };
+    fn needs(&self, branch: &OpenBranch, id: &TaskId) -> bool {
+        let Some(&node) = self.index.get(id) else { return false };
         let only = self.limits.only.as_ref().and_then(|only| self.index.get(only));
         if only.is_some_and(|only| !self.is_above(node, *only)) {
             return false;
         }
         let item = &self.items[node];
-        match taken.branch.place {
+        match branch.place {
             Place::Phase(_) => {
                 let gathers = self.limits.isolation == Isolation::Phase && !item.is_leaf;
                 gathers && item.missing[Level::OnTarget as usize] > 0
@@ -240,6 +247,7 @@ impl<'t> Schedule<'t> {
             waiting: BTreeSet::new(),
             stray: None,
             taken: Vec::new(),
+            unread: Vec::new(),
             due: BTreeSet::new(),
             merges: BTreeSet::new(),
             failed_before: BTreeSet::new(),

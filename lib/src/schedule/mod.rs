@@ -15,7 +15,7 @@ use std::fmt;
 use crate::config::Isolation;
 use crate::ids::{BranchName, TaskId};
 use crate::plan::tree::TaskTree;
-use crate::progress::{Progress, Taken};
+use crate::progress::{Progress, Taken, Unread};
 use crate::step::Attempt;
 
 pub use attempts::{After, Ended, Failure, Reason, after};
@@ -57,6 +57,8 @@ pub enum Next {
     },
     /// Nothing, before another tree's work is off a branch that this one needs.
     Yield(Taken),
+    /// Nothing, before somebody has decided about a branch this tree needs and nobody can read.
+    Mend(Unread),
     /// Run the tests of an inner node, all of whose leaves are done.
     Gate(TaskId),
     /// Merge the branch of a phase into the target: its leaves are done and its gates green.

@@ -584,7 +584,13 @@ fn act(world: &mut World, tree: &TaskTree, next: &Next, random: &mut fastrand::R
             world.merge(phase);
             phase
         }
-        Next::Done | Next::Failed(_) | Next::GateRed(_) | Next::Stalled(_) | Next::Settle { .. } | Next::Yield(_) => {
+        Next::Done
+        | Next::Failed(_)
+        | Next::GateRed(_)
+        | Next::Stalled(_)
+        | Next::Settle { .. }
+        | Next::Yield(_)
+        | Next::Mend(_) => {
             return None;
         }
     };

@@ -7,6 +7,7 @@ mod built_in;
 mod by_hand;
 mod clones;
 mod commands;
+mod damaged;
 mod environment;
 mod going_on;
 mod landing;

@@ -444,7 +444,7 @@ impl TreeRun<'_> {
 }
 
 /// A branch that is to stand elsewhere stays where a checkout has it.
-fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) -> Error {
+pub(super) fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) -> Error {
     let why = format!(
         "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
         checkout.display()

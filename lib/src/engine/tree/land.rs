@@ -9,7 +9,7 @@ use crate::engine::task::Retest;
 use crate::engine::{Pause, Session};
 use crate::git::{LandError, MergeError, TreeId};
 use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId, TaskId};
-use crate::progress::{self, Found, OpenBranch, Place, Stands, Taken};
+use crate::progress::{self, Found, OpenBranch, Place, Stands, Taken, Unread};
 use crate::record::History;
 use crate::step::{Attempt, Step, report};
 use crate::trailer::Message;
@@ -371,6 +371,12 @@ impl TreeRun<'_> {
             format!("that branch {has}; {first}, or drop it with `{}`, and run again", self.dropped(&branch, session));
         let gathers = matches!(place, Place::Phase(_));
         Refusal { task, finished: false, branch, why, first: file.map(|file| First { file, gathers }) }
+    }
+
+    /// Says that nobody can read a branch: whether what it had is done again is for a person to decide.
+    pub(super) fn unread(&self, unread: Unread) -> Refusal {
+        let why = format!("{}; then {}", unread.why, self.progress.remedy(&unread, &self.plan.tree));
+        Refusal { task: unread.id, finished: false, branch: unread.branch.name, why, first: None }
     }
 
     /// The command that drops what is on a branch, with its session where there is one.

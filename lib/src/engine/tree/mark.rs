@@ -4,6 +4,7 @@
 use jiff::Timestamp;
 
 use super::Error;
+use super::begin::begins_anew;
 use super::left::left_in;
 use super::progress::Reader;
 use super::run::{is_begun, run_start, target_lock, target_tip};
@@ -12,11 +13,11 @@ use crate::engine::Session;
 use crate::git::{CommitSpec, LandError, Person, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
-use crate::progress::{Progress, Status};
+use crate::progress::{OpenBranch, Progress, Status};
 use crate::redact::Redactor;
 use crate::step::{Step, StepKind};
 use crate::trailer::Message;
-use crate::workspace::Lock;
+use crate::workspace::{Lock, branch_ref};
 
 /// What is decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,6 +54,8 @@ pub struct Marked {
     pub message: Message,
     /// The session that worked on the task, or had it wait to land, and is called off.
     pub session: Option<SessionId>,
+    /// The branch of the task that nobody could read, with where it stood. It is removed.
+    pub removed: Option<(BranchName, CommitId)>,
 }
 
 impl Marking<'_> {
@@ -72,6 +75,10 @@ impl Marking<'_> {
             let tip = target_tip(self.repo, self.target)?;
             let progress = reader.read_whole(self.path)?;
             let Some(message) = self.message(node, mark, &progress) else { return Ok(None) };
+            let unread = progress.unread(task).map(|unread| &unread.branch);
+            if let Some(branch) = unread {
+                self.refuse_checked_out(task, &branch.name)?;
+            }
             let mut writer = self.repo.writer();
             // Steps before the start of a run do not count in it.
             let on = match is_begun(&progress, self.tree) {
@@ -90,7 +97,8 @@ impl Marking<'_> {
             match self.repo.fast_forward(self.target, tip, commit) {
                 Ok(()) => {
                     let session = self.call_off(task, redactor)?;
-                    return Ok(Some(Marked { commit, message, session }));
+                    let removed = unread.map(|branch| self.remove(branch)).transpose()?;
+                    return Ok(Some(Marked { commit, message, session, removed }));
                 }
                 // Somebody committed in this very moment.
                 Err(LandError::Moved { .. }) => continue,
@@ -113,7 +121,7 @@ impl Marking<'_> {
         let (kind, skipped, body) = match mark {
             Mark::Skip if state.status == Status::Complete && state.landed => return None,
             Mark::Skip => (StepKind::Complete, true, String::new()),
-            Mark::Reset if state.status == Status::Pending => return None,
+            Mark::Reset if state.status == Status::Pending && progress.unread(&node.id).is_none() => return None,
             Mark::Reset => (StepKind::Reset, false, self.red_gate(node, progress).unwrap_or_default()),
         };
         let step = Step { skipped, tree: Some(self.path.to_owned()), ..Step::new(Some(node.id.clone()), kind, true) };
@@ -133,6 +141,24 @@ impl Marking<'_> {
             above = self.tree.node(id).and_then(|node| node.parent.as_ref());
         }
         red.map(|(_, body)| body)
+    }
+
+    /// Removes a branch nobody can read. It cannot be kept, for git packs nothing that leads to a damaged commit; what of
+    /// it is whole, the records of its sessions have.
+    fn remove(&self, branch: &OpenBranch) -> Result<(BranchName, CommitId), Error> {
+        let name = branch_ref(&branch.name);
+        // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
+        self.repo.release_stale_lock(&name)?;
+        self.repo.delete(&name, branch.tip, "pleach: cannot be read").map_err(crate::git::Error::from)?;
+        Ok((branch.name.clone(), branch.tip))
+    }
+
+    /// Without its branch, HEAD of a checkout would lead nowhere.
+    fn refuse_checked_out(&self, task: &TaskId, branch: &BranchName) -> Result<(), Error> {
+        match self.repo.checkouts_of(branch)?.first() {
+            Some(checkout) => Err(begins_anew(task, branch.clone(), checkout)),
+            None => Ok(()),
+        }
     }
 
     /// Ends the session that works on a task or has it wait to land. Nobody works on it: whoever does has the target.

@@ -8,7 +8,7 @@ use super::step_cache;
 use super::step_scan::{Cut, Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
 use crate::git::{self, Parent, Passed, Repo};
 use crate::ids::{BranchName, CommitId, TaskId};
-use crate::progress::{Chain, OpenBranch, Place, Progress, fold, print, taken};
+use crate::progress::{Chain, OpenBranch, Place, Progress, Unread, fold, print, taken};
 use crate::step::StepKind;
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
@@ -111,9 +111,10 @@ impl Reader {
     /// What has become of a tree by now.
     pub fn read(&mut self, tree: &str) -> Result<Progress, Error> {
         let scan = self.look()?;
-        let chains = self.chains(&scan)?;
+        let (chains, unread) = self.chains(&scan)?;
         let mut progress = fold(&scan.steps, &chains, tree);
         progress.taken = taken(&scan.steps, &chains, tree);
+        progress.unread = unread;
         let start = progress.run_start.as_ref().map(|start| start.commit);
         progress.cut_off = scan.cut.as_ref().is_some_and(|cut| !start.is_some_and(|start| cut.whole.contains(&start)));
         self.scan = Some(scan);
@@ -214,27 +215,55 @@ impl Reader {
         Ok(None)
     }
 
-    /// The task and phase branches that may be ahead of the target.
-    fn chains(&self, scan: &Scan) -> Result<Vec<Chain>, Error> {
-        let phases = (phase_branches(&self.prefix, &self.target), Place::Phase as fn(TaskId) -> Place);
-        let tasks = (task_branches(&self.prefix, &self.target), Place::Task as fn(TaskId) -> Place);
-        let mut chains = Vec::new();
+    /// The task and phase branches that may be ahead of the target, and those that cannot be read.
+    fn chains(&self, scan: &Scan) -> Result<(Vec<Chain>, Vec<Unread>), Error> {
+        let (mut chains, mut unread) = (Vec::new(), Vec::new());
         let mut landed: Option<Landed> = None;
-        for (prefix, place) in [phases, tasks] {
-            for (name, tip) in self.repo.references(&format!("refs/heads/{prefix}"))? {
-                let Some(branch) = name.strip_prefix("refs/heads/").and_then(|name| BranchName::new(name).ok()) else {
-                    continue;
-                };
-                let Some(id) = branch.as_str().strip_prefix(&prefix).and_then(|id| TaskId::new(id).ok()) else {
-                    continue;
-                };
-                if tip == scan.tip || landed.get_or_insert_with(|| Landed::new(scan)).has(&self.repo, tip)? {
-                    continue;
+        for (id, branch) in self.branches()? {
+            if branch.tip == scan.tip {
+                continue;
+            }
+            let landed = landed.get_or_insert_with(|| Landed::new(scan));
+            let chain = match landed.has(&self.repo, branch.tip) {
+                Ok(true) => Ok(None),
+                Ok(false) => self.chain(scan, branch.clone()),
+                Err(error) => Err(error),
+            };
+            match chain {
+                Err(Error::Git(error)) if error.is_damage() => {
+                    if unread.is_empty() {
+                        // What the target itself lacks is no matter of one branch.
+                        self.repo.history(scan.tip, (&self.keep(), &is_turn))?;
+                    }
+                    unread.push(Unread { branch, id, why: self.repo.blame(error).to_string() });
                 }
-                chains.extend(self.chain(scan, OpenBranch { name: branch, place: place(id), tip })?);
+                chain => chains.extend(chain?),
             }
         }
-        Ok(chains)
+        Ok((chains, unread))
+    }
+
+    /// The branches of phases and tasks there are, whether they can be read or not.
+    fn branches(&self) -> Result<Vec<(TaskId, OpenBranch)>, Error> {
+        let phases = (phase_branches(&self.prefix, &self.target), Place::Phase as fn(TaskId) -> Place);
+        let tasks = (task_branches(&self.prefix, &self.target), Place::Task as fn(TaskId) -> Place);
+        let mut branches = Vec::new();
+        for (prefix, place) in [phases, tasks] {
+            for (reference, tip) in self.repo.unread_references(&format!("refs/heads/{prefix}"))? {
+                let name = reference.strip_prefix("refs/heads/").and_then(|name| BranchName::new(name).ok());
+                let Some(name) = name else { continue };
+                let Some(id) = name.as_str().strip_prefix(&prefix).and_then(|id| TaskId::new(id).ok()) else {
+                    continue;
+                };
+                let tip = match tip {
+                    Some(tip) => Some(tip),
+                    None => self.repo.reference(&reference)?,
+                };
+                let Some(tip) = tip else { continue };
+                branches.push((id.clone(), OpenBranch { name, place: place(id), tip }));
+            }
+        }
+        Ok(branches)
     }
 
     /// The steps of a branch that the target does not have; none if there are none.

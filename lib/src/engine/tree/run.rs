@@ -263,8 +263,10 @@ impl<'p> TreeRun<'p> {
 
     async fn run_loop(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
         if !self.opened && (self.plan.fresh || !is_begun(&self.progress, &self.plan.tree)) {
-            if let Next::Yield(taken) = schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
-                return Ok(TreeEnded::Refused(self.taken(taken)));
+            match schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
+                Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken))),
+                Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
+                _ => {}
             }
             begun_again(&self.progress).into_iter().for_each(|text| notes(Note::Said(text)));
             self.start(notes)?;
@@ -290,6 +292,7 @@ impl<'p> TreeRun<'p> {
                 Next::GateRed(gate) => return Ok(TreeEnded::GateRed(gate)),
                 Next::Settle { task, branch } => return Ok(TreeEnded::Refused(self.unsettled(task, branch)?)),
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken))),
+                Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
                 Next::Land(task) => self.land_waiting(&task, notes).await.map_err(|error| error.at(&task, &self.repo)),
                 Next::Gate(gate) => self.gate(&gate, notes).await,
                 Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
