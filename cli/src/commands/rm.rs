@@ -66,7 +66,9 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let mut documents = Vec::new();
     for removal in removals {
         let session = removal.session.clone();
-        let is_lost = |found: &&Obstacle| matches!(found, Obstacle::Unsaved { .. } | Obstacle::Unreadable { .. });
+        let is_lost = |found: &&Obstacle| {
+            matches!(found, Obstacle::Unsaved { .. } | Obstacle::Unreadable { .. } | Obstacle::Lost { .. })
+        };
         for lost in removal.obstacles.iter().filter(is_lost) {
             say!("warning: {session}: {lost}");
         }
@@ -115,7 +117,10 @@ fn way_out(removal: &Removal) -> String {
     let unmerged = removal.obstacles.iter().find_map(|obstacle| match obstacle {
         Obstacle::Unmerged { branch, .. } => Some(branch.to_string()),
         Obstacle::OnNoBranch { tip, .. } => Some(tip.short()),
-        Obstacle::BranchMoved { .. } | Obstacle::Unsaved { .. } | Obstacle::Unreadable { .. } => None,
+        Obstacle::BranchMoved { .. }
+        | Obstacle::Unsaved { .. }
+        | Obstacle::Unreadable { .. }
+        | Obstacle::Lost { .. } => None,
     });
     let keeps = unmerged.as_ref().map(|_| "keeps the commits under refs/pleach/keep/");
     let leaves = any(|obstacle| matches!(obstacle, Obstacle::BranchMoved { .. })).then_some("leaves the branch");
@@ -126,6 +131,8 @@ fn way_out(removal: &Removal) -> String {
         _ if any(|obstacle| matches!(obstacle, Obstacle::Unsaved { .. })) => {
             format!("copy what you need of what cannot be saved, then {force}")
         }
+        // Nothing lands or merges what cannot be read.
+        Some(_) if any(|obstacle| matches!(obstacle, Obstacle::Lost { .. })) => force,
         Some(_) if removal.goes_on => format!("`pleach gardener` goes on with the task and lands it; or {force}"),
         Some(what) => format!("merge it with `git merge {what}`, or {force}"),
         None => {

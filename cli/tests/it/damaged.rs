@@ -108,6 +108,29 @@ fn work_that_only_a_damaged_record_leads_to_is_kept() {
 }
 
 #[test]
+fn a_session_whose_newest_commit_nobody_can_read_is_removed_and_the_rest_is_kept() {
+    let (env, sid, copy) = made();
+    let branch = env.branch();
+    let (tip, below) = (env.git(&["rev-parse", &branch]), env.git(&["rev-parse", &format!("{branch}~1")]));
+    damage(&env, &branch);
+    let refused = env.pleach(&["rm", &sid]).expect(1);
+    assert!(refused.stderr.contains("its newest commit cannot be read") && refused.stderr.contains(&tip), "{refused}");
+    assert!(refused.stderr.contains(&format!("`pleach rm --force {sid}`")), "{refused}");
+    let removed = env.pleach(&["rm", "--force", &sid]).expect(0);
+    assert!(removed.stderr.contains(&format!("warning: {sid}: its newest commit cannot be read")), "{removed}");
+    let kept = format!("refs/pleach/keep/{sid}-1");
+    assert_eq!(env.git(&["show", &format!("{kept}:half.txt")]), "half");
+    assert_eq!(env.git(&["show", &format!("{kept}:two.txt")]), "two");
+    assert_eq!(env.git(&["rev-parse", &format!("{kept}^@")]), below);
+    assert!(!copy.exists());
+    // The branch is for whoever can mend it.
+    assert!(removed.stdout.contains(&format!("left branch {branch}")), "{removed}");
+    env.git(&["update-ref", "-d", &format!("refs/heads/{branch}")]);
+    assert_eq!(refs(&env), ["refs/heads/main".to_owned(), kept]);
+    assert_sound(&env);
+}
+
+#[test]
 fn what_somebody_has_put_on_the_branch_stays_there() {
     let (env, sid, _) = made();
     let branch = env.branch();

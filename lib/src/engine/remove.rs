@@ -7,7 +7,7 @@ mod known;
 
 use std::path::{Path, PathBuf};
 
-use known::Known;
+use known::{Known, read_work};
 
 use super::locks::Locks;
 use super::view::session_worktrees;
@@ -98,6 +98,12 @@ pub enum Obstacle {
     /// Nobody can read its record, which goes nevertheless.
     #[error("its record cannot be read, and all that it alone tells is lost: {why}")]
     Unreadable {
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Nobody can read its newest commit. The removal goes by an older one.
+    #[error("its newest commit cannot be read, and all that it alone has is lost: {why}")]
+    Lost {
         /// What is wrong with it.
         why: String,
     },
@@ -203,6 +209,7 @@ impl Session {
         })?;
         let mut obstacles = Vec::new();
         obstacles.extend(known.unreadable.clone().map(|why| Obstacle::Unreadable { why }));
+        obstacles.extend(known.lost.clone().map(|why| Obstacle::Lost { why }));
         let (branch, mut unmerged) = branch_state(repo, &known, &mut obstacles)?;
         let mut worktrees = Vec::new();
         let mut keeps = Vec::new();
@@ -221,7 +228,7 @@ impl Session {
             keeps.extend(unmerged_commits(repo, &known)?);
         }
         // What is kept has to be whole: git refuses to pack what leads to something that is not.
-        let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty());
+        let tips = records.iter().filter_map(|(_, tip)| *tip).filter(|_| !keeps.is_empty() && known.lost.is_none());
         let whole: Vec<CommitId> = tips.filter(|tip| read_through(repo, *tip).is_ok()).collect();
         for keep in &mut keeps {
             keep.unmerged = unmerged;
@@ -374,7 +381,8 @@ fn branch_state(
     let unmerged = has_work && known.landed.is_none() && !is_merged(repo, known, tip, state.as_ref())?;
     if let (Some(branch), true) = (known.branch.clone(), unmerged) {
         let has_it = match &state {
-            Some((_, at, _)) => repo.is_ancestor(tip, *at)?,
+            // One nobody can read keeps nothing.
+            Some((_, at, _)) => repo.is_ancestor(tip, *at).unwrap_or(false),
             None => false,
         };
         obstacles.push(match has_it {
@@ -460,7 +468,7 @@ pub(super) fn uncommitted(
     written.held_back.iter().for_each(|held| lost(&held.path, &held.reason.to_string()));
     let head = worktree.agent_head()?.map(|head| head.commit);
     let own_head = match head {
-        Some(head) if !repo.is_ancestor(head, tip)? => Some(head),
+        Some(head) if !repo.is_ancestor(head, tip)? && read_work(repo, head, Some(tip)).is_ok() => Some(head),
         _ => None,
     };
     if written.tree == tree && own_head.is_none() {

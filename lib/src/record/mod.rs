@@ -12,7 +12,7 @@ mod writer;
 
 pub use planning::{PLANNING, record_planning};
 pub use reader::{History, Record};
-pub use through::{newest_work, read_through};
+pub use through::{read_through, works};
 pub use turns::AgentTurns;
 pub use writer::{Batch, Recorder};
 

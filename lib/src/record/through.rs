@@ -11,9 +11,9 @@ pub fn read_through(repo: &Repo, tip: CommitId) -> Result<(), Error> {
     records(repo, tip).try_for_each(|record| repo.read_files(record?.0))
 }
 
-/// The newest commit of work a chain leads to, as far back as it can be read.
-pub fn newest_work(repo: &Repo, tip: CommitId) -> Option<CommitId> {
-    records(repo, tip).map_while(Result::ok).find_map(|(_, work)| work)
+/// The commits of work a chain leads to, newest first, as far back as it can be read.
+pub fn works(repo: &Repo, tip: CommitId) -> impl Iterator<Item = CommitId> {
+    records(repo, tip).map_while(Result::ok).filter_map(|(_, work)| work)
 }
 
 /// The records of a chain, newest first: the files of each, and the work it speaks of.

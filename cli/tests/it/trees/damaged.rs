@@ -115,6 +115,26 @@ fn a_branch_that_cannot_be_read_may_be_removed_by_hand() {
 }
 
 #[test]
+fn a_session_of_a_task_whose_work_cannot_be_read_is_removed() {
+    for how in ALL {
+        for revision in [BRANCH, &format!("{BRANCH}~1")] {
+            let garden = waiting();
+            let session = garden.env.session();
+            let id = damage(&garden, revision, how);
+            let ran = garden.env.pleach(&["rm", &session]).expect(1);
+            assert!(ran.stderr.contains("its newest commit cannot be read") && ran.stderr.contains(&id), "{ran}");
+            assert!(!ran.stderr.contains("pleach gardener"), "nothing goes on with it: {ran}");
+            garden.env.pleach(&["rm", "--force", &session]).expect(0);
+            assert_eq!(garden.refs("refs/pleach/sessions"), Vec::<String>::new());
+            garden.env.git(&["rev-list", "--objects", "--glob=refs/pleach/keep"]);
+            garden.env.pleach(&["reset", "T001"]).expect(0);
+            garden.gardener(&[]).expect(0);
+            assert_eq!(garden.file("main", "T001.txt"), "T001 2");
+        }
+    }
+}
+
+#[test]
 fn a_branch_of_a_phase_that_cannot_be_read_is_done_without() {
     let garden = Garden::new(&Tree::default().phase("P1", &["T001", "T002: T001"]));
     garden.garden(&["--task", "T001", "--isolation", "phase"]).expect(0);

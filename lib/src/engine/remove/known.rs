@@ -6,7 +6,7 @@ use crate::engine::Error;
 use crate::engine::view::{Standing, Summary, session_worktrees};
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
-use crate::record::{self, newest_work};
+use crate::record::{self, works};
 use crate::workspace::branch_ref;
 
 /// What a removal goes by.
@@ -14,7 +14,7 @@ use crate::workspace::branch_ref;
 pub(super) struct Known {
     /// The session branch.
     pub branch: Option<BranchName>,
-    /// The newest commit of the session.
+    /// The newest commit of the session that can be read.
     pub work: Option<CommitId>,
     /// The commit it was started at.
     pub base: Option<CommitId>,
@@ -31,6 +31,8 @@ pub(super) struct Known {
     pub copied_in: Vec<RepoPath>,
     /// Why its record cannot be read.
     pub unreadable: Option<String>,
+    /// Why its newest commit cannot be read.
+    pub lost: Option<String>,
 }
 
 impl Known {
@@ -38,7 +40,7 @@ impl Known {
     /// whose record does not say what was.
     pub fn of(repo: &Repo, id: &SessionId, records: &Records, copied_in: &[RepoPath]) -> Result<Self, Error> {
         let why = match Summary::newest(repo, id) {
-            Ok(summary) => return Ok(Self::recorded(&summary)),
+            Ok(summary) => return Self::recorded(&summary).or_older(repo, id, records),
             Err(gone @ Error::Record(record::Error::Missing { .. })) => return Err(gone),
             // Another time it may be read.
             Err(error @ (Error::Git(git::Error::Io { .. }) | Error::Record(record::Error::Git(_)))) => {
@@ -65,7 +67,22 @@ impl Known {
             goes_on: summary.started.task.is_some() && summary.standing() != Standing::Cancelled,
             copied_in: copied_in.map(RepoPath::from).collect(),
             unreadable: None,
+            lost: None,
         }
+    }
+
+    /// The same with an older commit, where the newest cannot be read.
+    fn or_older(self, repo: &Repo, id: &SessionId, records: &Records) -> Result<Self, Error> {
+        // What the session was started at may be damaged as well, and is not what is removed.
+        let base = self.base.filter(|base| repo.commit(*base).is_ok());
+        let Some(damage) = self.work.and_then(|work| read_work(repo, work, base).err()) else { return Ok(self) };
+        if !damage.is_damage() {
+            return Err(damage.into());
+        }
+        let older = newest_work(repo, id, records, self.branch.as_ref(), base)?;
+        // Without any, what is in its working copy would be lost and nobody would say so.
+        let Some(work) = older else { return Err(damage.into()) };
+        Ok(Self { work: Some(work), lost: Some(repo.blame(damage).to_string()), ..self })
     }
 
     /// The branch that is named after the session, and the newest commit anything leads to: what can be read of the
@@ -78,16 +95,34 @@ impl Known {
             // Which of several is the session's nobody can say; they stay.
             _ => None,
         };
-        let on_branch = match &branch {
-            Some(branch) => repo.reference(&branch_ref(branch)).ok().flatten(),
-            None => None,
-        };
-        let recorded = records.iter().rev().find_map(|(_, tip)| newest_work(repo, (*tip)?));
-        let in_copy = session_worktrees(repo, id)?.into_iter().find_map(|copy| copy.head);
-        // Files of a working copy that is tied to no commit are told from those of the checkout.
-        let head = repo.head().ok().map(|head| head.commit);
-        let mut all = [recorded, on_branch, in_copy, head].into_iter().flatten();
-        let work = all.find(|commit| repo.commit(*commit).is_ok_and(|commit| repo.tree_entries(commit.tree).is_ok()));
+        let work = newest_work(repo, id, records, branch.as_ref(), None)?;
         Ok(Self { branch, work, ..Self::default() })
     }
+}
+
+/// The newest commit of a session that can be read: of what can be read of its record, of its branch, of its working copy.
+fn newest_work(
+    repo: &Repo,
+    id: &SessionId,
+    records: &Records,
+    branch: Option<&BranchName>,
+    base: Option<CommitId>,
+) -> Result<Option<CommitId>, git::Error> {
+    let on_branch = branch.and_then(|branch| repo.reference(&branch_ref(branch)).ok().flatten());
+    let recorded = records.iter().rev().filter_map(|(_, tip)| *tip).flat_map(|tip| works(repo, tip));
+    let in_copy = session_worktrees(repo, id)?.into_iter().find_map(|copy| copy.head);
+    // Files of a working copy that is tied to no commit are told from those of the checkout.
+    let head = repo.head().ok().map(|head| head.commit);
+    let mut all = recorded.chain([on_branch, in_copy, base, head].into_iter().flatten());
+    Ok(all.find(|commit| read_work(repo, *commit, base).is_ok()))
+}
+
+/// Reads a commit, its list of files, and what it has in its history behind `base`: git packs nothing that leads to
+/// something it cannot read.
+pub(super) fn read_work(repo: &Repo, commit: CommitId, base: Option<CommitId>) -> Result<(), git::Error> {
+    repo.tree_entries(repo.commit(commit)?.tree)?;
+    if let Some(base) = base {
+        repo.apart(base, commit, (&|_| false, &|_| false))?;
+    }
+    Ok(())
 }
