@@ -143,7 +143,7 @@ impl Session {
 
     /// The event as it will be recorded: what is shown and what the run goes on with is the same as after a resume.
     fn without_secrets(&self, event: Recorded) -> Recorded {
-        if event.event.is_derived() {
+        if event.event.is_derived() || self.engine.redactor.is_clean(&event.to_text()) {
             return event;
         }
         let json = event.to_json();

@@ -139,8 +139,9 @@ impl Recorder {
 
     /// An event as it is written, without secrets.
     fn event_text(&self, event: &Recorded) -> String {
-        if event.event.is_derived() {
-            return event.to_text();
+        let text = event.to_text();
+        if event.event.is_derived() || self.redactor.is_clean(&text) {
+            return text;
         }
         let mut json = event.to_json();
         self.redactor.json(&mut json);
