@@ -9,6 +9,7 @@ use crate::agent::command_message;
 use crate::clock;
 use crate::event::{Outcome, PauseReason, ToolExecution};
 use crate::ids::RepoPath;
+use crate::plan::pipeline::WritePolicy;
 use crate::process::{Command, Exit, Limits};
 use crate::text::{shorten, tail};
 use crate::workspace::Author;
@@ -87,7 +88,11 @@ impl Worker {
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
         let message = |paths: &[RepoPath]| command_message(&command, paths);
         let author = Author { facts: self.facts("tool", "local"), trailers: Vec::new(), at, message: &message };
-        let change = block(|| self.copy.prepare(&author, None))?;
+        // What it wrote although it must not is undone by now, and looking once more would find nothing.
+        let change = block(|| match self.node.write {
+            WritePolicy::Never => self.copy.unchanged(),
+            _ => self.copy.prepare(&author, None),
+        })?;
         end.warnings.extend(change.warnings.iter().cloned());
         let outcome = self.must_write(outcome, change.commit.is_some());
         let tool = ToolExecution {
