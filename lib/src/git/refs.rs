@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gix::bstr::ByteSlice as _;
+use gix::prelude::ReferenceExt as _;
 use gix::refs::file::find::ReferenceDecode;
 use gix::refs::file::transaction::prepare::{MustNotExist, ReferenceOutOfDate};
 use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
-use gix::refs::{FullName, Target};
+use gix::refs::{Category, FullName, Target};
 
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _, LibraryContext as _, explain};
@@ -82,13 +84,13 @@ pub enum SwapError {
 impl Repo {
     /// The commit a ref points to, none if it does not exist. `name` is the full name.
     pub fn reference(&self, name: &str) -> Result<Option<CommitId>, Error> {
-        let full = full_name(name)?;
         let repo = self.local();
-        let Some(mut reference) = repo.try_find_reference(full.as_ref()).doing("read a ref")? else {
-            return Ok(None);
-        };
-        let id = reference.peel_to_id().map_err(|error| Error::library(format!("read `{name}`"), error))?;
-        Ok(Some(from_gix(&id)))
+        let Some(found) = exactly(&repo, full_name(name)?)? else { return Ok(None) };
+        let is_symbolic = matches!(found.target, Target::Symbolic(_));
+        let mut reference = found.attach(&repo);
+        // What names an object needs no other ref to be followed.
+        let id = if is_symbolic { reference.peel_to_id() } else { reference.peel_to_id_packed(None) };
+        Ok(Some(from_gix(&id.map_err(|error| Error::library(format!("read `{name}`"), error))?)))
     }
 
     /// All refs whose full name begins with `prefix`, sorted by name. Names that are not UTF-8 are left out: pleach
@@ -130,7 +132,7 @@ impl Repo {
             let path = repo.common_dir().join(&directory);
             let entries = match std::fs::read_dir(&path) {
                 // It may have been removed as the last ref in it was.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => continue,
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
                 entries => entries.at("list", &path)?,
             };
             for entry in entries {
@@ -245,7 +247,7 @@ pub(super) fn release_when_stale(lock: &Path) -> Result<bool, Error> {
     const STALE: Duration = Duration::from_secs(1);
     loop {
         let metadata = match lock.symlink_metadata() {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
             metadata => metadata.at("look at", lock)?,
         };
         // A time in the future says nothing; such a lock is as old as any.
@@ -256,7 +258,7 @@ pub(super) fn release_when_stale(lock: &Path) -> Result<bool, Error> {
         }
     }
     match std::fs::remove_file(lock) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         removed => removed.at("remove", lock).map(|()| true),
     }
 }
@@ -271,10 +273,36 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
     lock.into()
 }
 
+/// The ref of this very name. The library takes any name for the end of another, and looks in five places before it knows
+/// that there is none; and it looks at the packed refs first, which are of no use where a file of the ref is there.
+fn exactly(repo: &gix::Repository, name: FullName) -> Result<Option<gix::refs::Reference>, Error> {
+    let in_library = |name: &FullName| repo.refs.try_find(name.as_ref()).doing("read a ref");
+    // Others have places of their own, or more than one spelling.
+    let is_plain = name.as_bstr().starts_with(b"refs/")
+        && name.as_bstr().is_ascii()
+        && matches!(name.category(), None | Some(Category::LocalBranch | Category::RemoteBranch | Category::Tag));
+    if !is_plain {
+        return in_library(&name);
+    }
+    match std::fs::read(repo.common_dir().join(name.as_bstr().to_string())) {
+        Ok(content) => match gix::ObjectId::from_hex(content.trim_ascii_end()) {
+            Ok(id) => Ok(Some(gix::refs::Reference { name, target: Target::Object(id), peeled: None })),
+            // It names another ref, or is damaged.
+            Err(_) => in_library(&name),
+        },
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::IsADirectory) => {
+            let packed = repo.refs.cached_packed_buffer().doing("read a ref")?;
+            let found = packed.as_ref().map(|packed| packed.try_find(name.as_ref())).transpose().doing("read a ref")?;
+            Ok(found.flatten().map(Into::into))
+        }
+        Err(_) => in_library(&name),
+    }
+}
+
 /// What the file of a ref says; none when it is gone by now, or is damaged.
 fn loose(repo: &gix::Repository, path: &Path, name: &str) -> Result<Option<CommitId>, Error> {
     let content = match std::fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         content => content.at("read", path)?,
     };
     if let Ok(id) = gix::ObjectId::from_hex(content.trim_ascii_end()) {
@@ -310,19 +338,43 @@ fn edit(step: &Move, why: &str) -> Result<RefEdit, SwapError> {
 /// git forbids `a` beside `a/b`. The library notices only some of these.
 fn refuse_clash(repo: &gix::Repository, name: &str) -> Result<(), SwapError> {
     let clash = |with: String| SwapError::Clash { name: name.to_owned(), with };
+    let path = |name: &str| repo.common_dir().join(name);
     let parents = name.match_indices('/').map(|(end, _)| &name[..end]).filter(|parent| parent.matches('/').count() > 1);
-    for parent in parents {
-        let Ok(full) = full_name(parent) else { continue };
-        if repo.try_find_reference(full.as_ref()).doing("read a ref")?.is_some() {
-            return Err(clash(parent.to_owned()));
+    let parents: Vec<(&str, FullName)> = parents.filter_map(|parent| Some((parent, full_name(parent).ok()?))).collect();
+    for (parent, full) in parents.iter().rev() {
+        match path(parent).metadata() {
+            // So are all above it.
+            Ok(found) if found.is_dir() => break,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            _ => {
+                if repo.try_find_reference(full.as_ref()).doing("read a ref")?.is_some() {
+                    return Err(clash((*parent).to_owned()));
+                }
+            }
+        }
+    }
+    let packed = repo.refs.cached_packed_buffer().doing("read a ref")?;
+    for (parent, full) in &parents {
+        if let Some(packed) = &packed
+            && packed.try_find(full.as_ref()).doing("read a ref")?.is_some()
+        {
+            return Err(clash((*parent).to_owned()));
         }
     }
     let below = format!("{name}/");
-    let platform = repo.references().doing("list refs")?;
-    match platform.prefixed(below.as_str()).doing("list refs")?.next() {
-        Some(Ok(other)) => Err(clash(other.name().as_bstr().to_string())),
-        _ => Ok(()),
-    }
+    let first = match packed {
+        _ if path(name).is_dir() => {
+            let platform = repo.references().doing("list refs")?;
+            let first = platform.prefixed(below.as_str()).doing("list refs")?.next();
+            first.and_then(Result::ok).map(|other| other.name().as_bstr().to_string())
+        }
+        Some(packed) => {
+            let first = packed.iter_prefixed(below.into()).doing("list refs")?.next();
+            first.and_then(Result::ok).map(|other| other.name.as_bstr().to_string())
+        }
+        None => None,
+    };
+    first.map_or(Ok(()), |other| Err(clash(other)))
 }
 
 fn classify(error: &gix::Error, moves: &[Move], repo: &gix::Repository) -> SwapError {
@@ -364,7 +416,7 @@ fn refuse_equal(done: &[RefEdit], moves: &[Move]) -> Result<(), SwapError> {
 
 fn sync_if_there(path: &Path) -> Result<(), Error> {
     match File::open(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         file => file.and_then(|file| file.sync_all()).at("sync", path),
     }
 }

@@ -75,6 +75,41 @@ fn names_that_git_forbids_side_by_side_clash() {
 }
 
 #[test]
+fn a_name_is_taken_as_it_is_and_what_it_names_is_peeled() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let git = |args: &[&str]| sandbox.git("repo", args);
+    git(&["tag", "-a", "-m", "x", "marked"]);
+    git(&["symbolic-ref", "refs/heads/other", "refs/heads/main"]);
+    // Where git looks for the end of a name there is something, but it has another.
+    git(&["update-ref", "refs/tags/refs/heads/gone", "HEAD"]);
+    git(&["update-ref", "refs/remotes/refs/heads/gone/HEAD", "HEAD"]);
+    git(&["update-ref", "refs/heads/dir/one", "HEAD"]);
+    for packed in [false, true] {
+        if packed {
+            git(&["pack-refs", "--all"]);
+            assert!(!sandbox.path("repo/.git/refs/tags/marked").exists());
+        }
+        for name in ["refs/tags/marked", "refs/heads/other", "refs/heads/main", "refs/heads/dir/one"] {
+            assert_eq!(repo.reference(name).unwrap(), Some(base), "{name}");
+        }
+        for name in ["refs/heads/gone", "refs/heads/dir", "refs/heads/main/below", "refs/heads/dir/one/below"] {
+            assert_eq!(repo.reference(name).unwrap(), None, "{name}");
+        }
+    }
+    // The file goes before what is packed.
+    let next = make_commit(&repo, &mut repo.writer(), &[base], "next");
+    git(&["update-ref", "refs/heads/dir/one", &next.to_string()]);
+    assert_eq!(repo.reference("refs/heads/dir/one").unwrap(), Some(next));
+    for (content, said) in [("", "read a ref"), ("1234", "read a ref"), (&"12".repeat(20), "read `refs/heads/bad`")] {
+        sandbox.write("repo/.git/refs/heads/bad", content);
+        let error = repo.reference("refs/heads/bad").unwrap_err().to_string();
+        assert!(error.contains(said), "{content}: {error}");
+    }
+}
+
+#[test]
 fn several_refs_move_together_or_not_at_all() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");
