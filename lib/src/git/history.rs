@@ -72,14 +72,16 @@ impl Repo {
     pub fn apart(&self, one: CommitId, two: CommitId, look: Look<'_>) -> Result<[Vec<Passed>; 2], Error> {
         let reader = Reader::new(self)?;
         let tips = [to_gix(one), to_gix(two)];
-        let sides = reader.paint(tips)?;
+        let read = |id| reader.read(id, |commit, parents| (time(commit), parents));
+        let sides = paint(tips, read)?;
         let only = |tip: ObjectId, side: u8| reader.pass(tip, &|id| sides.get(id) == Some(&side), look);
         Ok([only(tips[0], ONE)?, only(tips[1], TWO)?])
     }
 }
 
 const ONE: u8 = 1;
-const TWO: u8 = 2;
+/// What the second alone has.
+pub(super) const TWO: u8 = 2;
 const BOTH: u8 = ONE | TWO;
 
 struct Reader {
@@ -92,9 +94,7 @@ impl Reader {
     fn new(repo: &Repo) -> Result<Self, Error> {
         // A whole history would drive everything else out of memory.
         let repo = repo.shared.handle.to_thread_local();
-        let shallow = repo.shallow_commits().doing("read where the history was cut off")?;
-        let shallow = shallow.map(|commits| commits.iter().copied().collect()).unwrap_or_default();
-        Ok(Self { repo, shallow })
+        Ok(Self { shallow: shallow(&repo)?, repo })
     }
 
     fn read<T>(
@@ -158,33 +158,36 @@ impl Reader {
             }
         }
     }
+}
 
-    /// Which of two commits have which others in their histories, as far down as it takes to know what they share.
-    fn paint(&self, tips: [ObjectId; 2]) -> Result<HashMap<ObjectId, u8>, Error> {
-        let mut sides: HashMap<ObjectId, u8> = HashMap::default();
-        let mut known: HashMap<ObjectId, (i64, Vec<ObjectId>)> = HashMap::default();
-        let mut queue: BinaryHeap<(i64, ObjectId)> = BinaryHeap::new();
-        let mut next: Vec<(ObjectId, u8)> = vec![(tips[0], ONE), (tips[1], TWO)];
-        loop {
-            for (id, side) in next.drain(..) {
-                let painted = sides.entry(id).or_default();
-                if *painted & side == side {
-                    continue;
-                }
-                *painted |= side;
-                if !known.contains_key(&id) {
-                    let read = |commit: &gix::objs::CommitRef<'_>, parents| (time(commit), parents);
-                    known.insert(id, self.read(id, read)?);
-                }
-                queue.push((known[&id].0, id));
+/// Which of two commits have which others in their histories, as far down as it takes to know what they share. Each is
+/// read once: when it was made, and its parents.
+pub(super) fn paint(
+    tips: [ObjectId; 2],
+    mut read: impl FnMut(ObjectId) -> Result<(i64, Vec<ObjectId>), Error>,
+) -> Result<HashMap<ObjectId, u8>, Error> {
+    let mut sides: HashMap<ObjectId, u8> = HashMap::default();
+    let mut known: HashMap<ObjectId, (i64, Vec<ObjectId>)> = HashMap::default();
+    let mut queue: BinaryHeap<(i64, ObjectId)> = BinaryHeap::new();
+    let mut next: Vec<(ObjectId, u8)> = vec![(tips[0], ONE), (tips[1], TWO)];
+    loop {
+        for (id, side) in next.drain(..) {
+            let painted = sides.entry(id).or_default();
+            if *painted & side == side {
+                continue;
             }
-            if queue.iter().all(|(_, id)| sides[id] == BOTH) {
-                return Ok(sides);
+            *painted |= side;
+            if !known.contains_key(&id) {
+                known.insert(id, read(id)?);
             }
-            let Some((_, id)) = queue.pop() else { return Ok(sides) };
-            let side = sides[&id];
-            next.extend(known[&id].1.iter().map(|parent| (*parent, side)));
+            queue.push((known[&id].0, id));
         }
+        if queue.iter().all(|(_, id)| sides[id] == BOTH) {
+            return Ok(sides);
+        }
+        let Some((_, id)) = queue.pop() else { return Ok(sides) };
+        let side = sides[&id];
+        next.extend(known[&id].1.iter().map(|parent| (*parent, side)));
     }
 }
 
@@ -203,6 +206,12 @@ fn kept(commit: &gix::objs::CommitRef<'_>) -> Kept {
     Kept { seconds: date.seconds, offset: date.offset, message: commit.message.to_vec() }
 }
 
-fn time(commit: &gix::objs::CommitRef<'_>) -> i64 {
+/// The commits whose parents a shallow clone left behind.
+pub(super) fn shallow(repo: &gix::Repository) -> Result<HashSet<ObjectId>, Error> {
+    let shallow = repo.shallow_commits().doing("read where the history was cut off")?;
+    Ok(shallow.map(|commits| commits.iter().copied().collect()).unwrap_or_default())
+}
+
+pub(super) fn time(commit: &gix::objs::CommitRef<'_>) -> i64 {
     commit.time().map_or(0, |time| time.seconds)
 }

@@ -5,10 +5,13 @@
 //! Agents write loose objects alone, but git packs what it finds, and reads that rather than a loose copy from then on: of
 //! two copies the one that is read is looked at.
 
-use std::collections::BTreeSet;
+use std::cell::{OnceCell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader};
 use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
 
 use gix::ObjectId;
 use gix::bstr::BString;
@@ -18,8 +21,11 @@ use gix::odb::find::Header;
 use gix::zlib::{Decompress, FlushDecompress, Status};
 
 use super::error::{Error, IoContext as _, explain};
+use super::history;
 use super::id::{TreeId, from_gix, to_gix};
 use super::loose::loose_path;
+use super::open::Shared;
+use super::packs::Indices;
 use super::repo::Repo;
 use crate::beneath::Beneath;
 use crate::ids::{CommitId, RepoPath};
@@ -31,20 +37,36 @@ const LARGEST: u64 = 256 * 1024 * 1024;
 /// What is inflated at once.
 const PIECE: usize = 64 * 1024;
 
+/// Trees that are kept for the next comparison, in bytes: what one commit made of a directory the next begins with.
+const KEPT: usize = 512 * 1024;
+
 impl Repo {
     /// Looks at every object `to` has in its history and `from` has not, each once.
     pub(super) fn check_between(&self, from: CommitId, to: CommitId) -> Result<(), Error> {
-        let [_, new] = self.apart(from, to, (&|_| false, &|_| false))?;
+        let (from, to) = (to_gix(from), to_gix(to));
+        let shallow = history::shallow(&self.local())?;
         let mut check = Check::new(self)?;
-        for commit in &new {
-            let (tree, parent) = check.commit(to_gix(commit.id))?;
+        let sides = history::paint([from, to], |id| {
+            let commit = check.commit(id)?;
+            let parents = if shallow.contains(&id) { Vec::new() } else { commit.parents.clone() };
+            Ok((commit.seconds, parents))
+        })?;
+        let mut new = Vec::new();
+        for (id, _) in sides.iter().filter(|(_, side)| **side == history::TWO) {
+            new.push((check.commit(*id)?.seconds, *id));
+        }
+        // What is found is the same each time, and mostly what was made first.
+        new.sort_unstable();
+        for (_, id) in new {
+            let commit = check.commit(id)?;
             // A shallow clone has not all of them.
-            let parent = parent.filter(|parent| check.repo.has_object(*parent));
-            let before = parent.map(|parent| check.commit(parent)).transpose()?.map(|(tree, _)| tree);
-            check.difference(before, tree, Sides::New)?;
+            let is_there = |parent: &&ObjectId| !shallow.contains(&id) || check.library().has_object(**parent);
+            let parent = commit.parents.first().filter(is_there).copied();
+            let before = parent.map(|parent| check.commit(parent)).transpose()?.map(|parent| parent.tree);
+            check.difference(before, commit.tree, Sides::New)?;
         }
         // Whatever the commits between say, this is what is written to files.
-        let (before, after) = (check.commit(to_gix(from))?.0, check.commit(to_gix(to))?.0);
+        let (before, after) = (check.commit(from)?.tree, check.commit(to)?.tree);
         check.difference(Some(before), after, Sides::New)
     }
 
@@ -82,14 +104,27 @@ enum Sides {
 }
 
 struct Check {
-    /// Without the memory others share: what is on disk counts.
-    repo: gix::Repository,
+    shared: Arc<Shared>,
+    /// A handle without the memory others share, because what is on disk counts; made for the first object that is not
+    /// loose.
+    library: OnceCell<gix::Repository>,
     objects: Beneath,
-    /// The commits and files that were looked at.
+    packs: Arc<Indices>,
+    commits: BTreeMap<ObjectId, Rc<Commit>>,
+    /// Trees, as far as there is room, and how much they take.
+    trees: BTreeMap<ObjectId, Rc<Vec<u8>>>,
+    kept: usize,
+    /// The files that were looked at.
     seen: BTreeSet<ObjectId>,
     /// The trees that were compared; a tree may be in many places.
     compared: BTreeSet<(Option<ObjectId>, ObjectId)>,
-    loose: Inflate,
+}
+
+/// What is known of a commit that was looked at.
+struct Commit {
+    seconds: i64,
+    tree: ObjectId,
+    parents: Vec<ObjectId>,
 }
 
 /// Where an object is.
@@ -102,20 +137,37 @@ enum Place {
 
 impl Check {
     fn new(repo: &Repo) -> Result<Self, Error> {
-        let repo = repo.shared.handle.to_thread_local();
-        let root = repo.objects.store_ref().path();
-        let objects = Beneath::at(root).at("open", root)?;
-        // What is not found has the library look for packs that are new.
-        repo.has_object(ObjectId::null(repo.object_hash()));
-        Ok(Self { objects, repo, seen: BTreeSet::new(), compared: BTreeSet::new(), loose: Inflate::new() })
+        let store = &repo.shared.handle.objects;
+        let root = store.path();
+        Ok(Self {
+            objects: Beneath::at(root).at("open", root)?,
+            packs: repo.shared.packs.look(store)?,
+            shared: Arc::clone(&repo.shared),
+            library: OnceCell::new(),
+            commits: BTreeMap::new(),
+            trees: BTreeMap::new(),
+            kept: 0,
+            seen: BTreeSet::new(),
+            compared: BTreeSet::new(),
+        })
     }
 
-    /// The tree of a commit, and the first one it was made on.
-    fn commit(&mut self, id: ObjectId) -> Result<(ObjectId, Option<ObjectId>), Error> {
+    fn library(&self) -> &gix::Repository {
+        self.library.get_or_init(|| self.shared.handle.to_thread_local())
+    }
+
+    /// What a commit says, read once.
+    fn commit(&mut self, id: ObjectId) -> Result<Rc<Commit>, Error> {
+        if let Some(commit) = self.commits.get(&id) {
+            return Ok(Rc::clone(commit));
+        }
         let bytes = self.content(id, Kind::Commit, None)?;
-        let mut parts = gix::objs::CommitRefIter::from_bytes(&bytes, id.kind());
-        let tree = parts.tree_id().map_err(|error| Error::object("commit", &id, error))?;
-        Ok((tree, gix::objs::CommitRefIter::from_bytes(&bytes, id.kind()).parent_ids().next()))
+        let commit = gix::objs::CommitRef::from_bytes(&bytes, id.kind());
+        let commit = commit.map_err(|error| Error::object("commit", &id, explain(&error)))?;
+        let (seconds, tree, parents) = (history::time(&commit), commit.tree(), commit.parents().collect());
+        let commit = Rc::new(Commit { seconds, tree, parents });
+        self.commits.insert(id, Rc::clone(&commit));
+        Ok(commit)
     }
 
     /// Looks at all that sets a tree apart from the one before it.
@@ -153,8 +205,16 @@ impl Check {
         Ok(())
     }
 
-    fn tree(&mut self, id: ObjectId, place: &BString) -> Result<Vec<u8>, Error> {
-        self.content(id, Kind::Tree, Some(place))
+    fn tree(&mut self, id: ObjectId, place: &BString) -> Result<Rc<Vec<u8>>, Error> {
+        if let Some(tree) = self.trees.get(&id) {
+            return Ok(Rc::clone(tree));
+        }
+        let tree = Rc::new(self.content(id, Kind::Tree, Some(place))?);
+        if self.kept + tree.len() <= KEPT {
+            self.kept += tree.len();
+            self.trees.insert(id, Rc::clone(&tree));
+        }
+        Ok(tree)
     }
 
     fn file(&mut self, id: ObjectId, path: &BString) -> Result<(), Error> {
@@ -184,44 +244,66 @@ impl Check {
 
     /// Finds an object: of a copy in a pack and a loose one, that in the pack.
     fn find(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Place, Error> {
-        let header = self.repo.find_header(id);
-        if let Ok(header @ Header::Packed(_)) = &header {
-            return Ok(Place::Elsewhere(header.size()));
+        if self.packs.have(&id)
+            && let Some(size) = self.packed_size(id)
+        {
+            return Ok(Place::Elsewhere(size));
         }
-        match self.loose(id)? {
-            Some(file) => Ok(Place::Loose(file)),
-            None => {
-                header.map(|header| Place::Elsewhere(header.size())).map_err(|error| missing(id, kind, place, &error))
-            }
+        if let Some(file) = self.loose(id)? {
+            return Ok(Place::Loose(file));
         }
+        let header = self.library().find_header(id).map_err(|error| missing(id, kind, place, &error))?;
+        Ok(Place::Elsewhere(header.size()))
+    }
+
+    /// What a pack says of the size of an object, none if the library finds no pack that it can read it from.
+    fn packed_size(&self, id: ObjectId) -> Option<u64> {
+        let repo = self.library();
+        let size = || match repo.find_header(id) {
+            Ok(header @ Header::Packed(_)) => Some(header.size()),
+            _ => None,
+        };
+        size().or_else(|| {
+            // What is not found has the library look for packs that are new.
+            repo.has_object(ObjectId::null(repo.object_hash()));
+            size()
+        })
     }
 
     /// An object as git's library reads it.
     fn read(&self, id: ObjectId, kind: Kind, place: Option<&BString>) -> Result<Vec<u8>, Error> {
-        let found = self.repo.find_object(id).map_err(|error| missing(id, kind, place, &error))?;
+        let found = self.library().find_object(id).map_err(|error| missing(id, kind, place, &error))?;
         if is_sound(id, kind, &found.data) { Ok(found.detach().data) } else { Err(overwritten(id, kind, place)) }
     }
 
     /// Reads a loose object, whole as git wants it.
     fn inflate(
-        &mut self,
+        &self,
         file: File,
         id: ObjectId,
-        (kind, largest): (Kind, u64),
+        expected: (Kind, u64),
         place: Option<&BString>,
         take: impl FnMut(&[u8]),
     ) -> Result<(), Error> {
-        let is_sound = self.loose.read(file, id, (kind, largest), take);
-        match is_sound.at("read", &loose_path(self.repo.objects.store_ref().path(), &id))? {
+        thread_local! {
+            // What it takes to begin is more than most objects.
+            static INFLATE: RefCell<Inflate> = RefCell::new(Inflate::new());
+        }
+        let is_sound = INFLATE.with_borrow_mut(|inflate| inflate.read(file, id, expected, take));
+        match is_sound.at("read", &loose_path(self.root(), &id))? {
             true => Ok(()),
-            false => Err(overwritten(id, kind, place)),
+            false => Err(overwritten(id, expected.0, place)),
         }
     }
 
     /// The file of an object, none if it is not loose.
     fn loose(&self, id: ObjectId) -> Result<Option<File>, Error> {
         let path = loose_path(Path::new(""), &id);
-        self.objects.open(&path).at("open", &self.repo.objects.store_ref().path().join(&path))
+        self.objects.open(&path).at("open", &self.root().join(&path))
+    }
+
+    fn root(&self) -> &Path {
+        self.shared.handle.objects.path()
     }
 }
 
@@ -265,7 +347,7 @@ fn overwritten(id: ObjectId, kind: Kind, path: Option<&BString>) -> Error {
     Error::Overwritten { id: from_gix(&id), place }
 }
 
-/// Reads loose files. It is kept from one to the next: what it takes to begin is more than most of them.
+/// Reads loose files, one after the other.
 struct Inflate {
     state: Decompress,
     piece: Vec<u8>,

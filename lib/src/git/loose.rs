@@ -19,6 +19,7 @@ use rustix::fs::{Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, futimens};
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _};
 use super::open::Durability;
+use super::packs::{Indices, Packs};
 
 /// An object to write.
 pub(super) type Object<'a> = (&'a gix::ObjectId, ObjectKind, &'a [u8]);
@@ -42,13 +43,14 @@ const TRIES: usize = 100;
 /// Whether the disk took longer when it was last waited for.
 static SLOW: AtomicBool = AtomicBool::new(false);
 
-/// Writes objects into the store of `repo` that it does not have whole, and says which.
+/// Writes objects into a store that does not have them whole, and says which.
 pub(super) fn write(
-    repo: &gix::Repository,
+    store: &gix::odb::Store,
+    packs: &Packs,
     objects: &[Object<'_>],
     durability: Durability,
 ) -> Result<BTreeSet<gix::ObjectId>, Error> {
-    let mut store = Store::new(repo);
+    let mut store = Store::new(store, packs);
     store.write_rounds(objects, durability)?;
     store.settle(objects, durability)?;
     Ok(store.written)
@@ -72,8 +74,11 @@ pub(super) fn sweep(objects: &Path) {
 
 /// The loose objects of a repository, while some are written.
 struct Store<'r> {
-    repo: &'r gix::Repository,
+    store: &'r gix::odb::Store,
     root: &'r Path,
+    indices: &'r Packs,
+    /// What is in packs, looked at for the first object that is not loose.
+    known: Option<Arc<Indices>>,
     /// What was not there.
     written: BTreeSet<gix::ObjectId>,
     /// Directories that were changed.
@@ -83,9 +88,9 @@ struct Store<'r> {
 }
 
 impl<'r> Store<'r> {
-    fn new(repo: &'r gix::Repository) -> Self {
-        let root = repo.objects.store_ref().path();
-        Self { repo, root, written: BTreeSet::new(), directories: BTreeSet::new(), packs: None }
+    fn new(store: &'r gix::odb::Store, indices: &'r Packs) -> Self {
+        let (written, directories) = (BTreeSet::new(), BTreeSet::new());
+        Self { store, root: store.path(), indices, known: None, written, directories, packs: None }
     }
 
     fn write_rounds(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
@@ -109,7 +114,7 @@ impl<'r> Store<'r> {
                 return Ok(());
             }
             // Those that were made since.
-            self.packs = Some(own_packs(self.root, self.repo.object_hash())?);
+            self.packs = Some(own_packs(self.root, self.store.object_hash())?);
             let is_gone = |id: &gix::oid| loose_path(self.root, id).parent().is_some_and(|dir| gone.contains(dir));
             let again: Vec<Object<'_>> = objects.iter().filter(|(id, ..)| is_gone(id)).copied().collect();
             self.write_rounds(&again, durability)?;
@@ -155,14 +160,22 @@ impl<'r> Store<'r> {
             Ok((file, content)) if is_whole(&content, kind, bytes) => Ok(Existing::Loose(file)),
             Ok(_) => Ok(Existing::None),
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error).at("read", path),
-            Err(_) if self.may_be_packed(id) && self.is_packed(id, kind, bytes)? => Ok(Existing::Packed),
+            Err(_) if self.may_be_packed(id)? && self.is_packed(id, kind, bytes)? => Ok(Existing::Packed),
             Err(_) => Ok(Existing::None),
         }
     }
 
-    /// Whether the packs are to be asked. The library tells without opening them all, but not of those that are new.
-    fn may_be_packed(&self, id: &gix::oid) -> bool {
-        self.packs.is_some() || self.repo.objects.exists_without_refresh(id)
+    /// Whether the packs are to be asked. Their indices tell without opening them all, but not of those that came a moment
+    /// ago: what is in one is written once more.
+    fn may_be_packed(&mut self, id: &gix::oid) -> Result<bool, Error> {
+        if self.packs.is_some() {
+            return Ok(true);
+        }
+        let known = match &self.known {
+            Some(known) => known,
+            None => self.known.insert(self.indices.glance(self.store)?),
+        };
+        Ok(known.have(id))
     }
 
     /// Whether a pack of the repository's own has exactly this object.

@@ -26,6 +26,7 @@ mod merge;
 mod object;
 mod open;
 mod pack;
+mod packs;
 mod program;
 mod refs;
 mod repo;

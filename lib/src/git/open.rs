@@ -12,6 +12,7 @@ use super::checkouts::Settings;
 use super::error::{Error, LibraryContext as _, Unsupported};
 use super::handles::Recent;
 use super::pack::Unpacked;
+use super::packs::Packs;
 use super::program::Program;
 use super::repo::Repo;
 use super::whole::Whole;
@@ -49,6 +50,8 @@ pub(super) struct Shared {
     pub whole: Whole,
     /// What was written and is not packed yet.
     pub unpacked: Unpacked,
+    /// Which objects are in packs.
+    pub packs: Packs,
 }
 
 impl Repo {
@@ -83,6 +86,7 @@ impl Repo {
             is_bare: Mutex::default(),
             whole: Whole::default(),
             unpacked: Unpacked::default(),
+            packs: Packs::default(),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
         match repo.local().head().doing("read HEAD")?.id() {

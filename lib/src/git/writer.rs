@@ -151,7 +151,7 @@ impl Writer {
         let mut objects: Vec<loose::Object<'_>> =
             storage.iter().map(|(id, (kind, bytes))| (id, *kind, bytes.as_slice())).collect();
         objects.sort_unstable_by_key(|(id, ..)| *id);
-        let new = loose::write(&self.handle, &objects, self.durability)?;
+        let new = loose::write(&self.shared.handle.objects, &self.shared.packs, &objects, self.durability)?;
         self.shared.unpacked.add(objects.iter().filter(|(id, ..)| new.contains(*id)).copied());
         self.shared.recent.keep(objects.into_iter());
         Ok(())

@@ -3,7 +3,7 @@ use crate::config::Environment;
 use crate::git::program::Program;
 
 /// An empty repository with the git that looks at it.
-fn repository() -> (tempfile::TempDir, gix::Repository, impl Fn(&[&str], &str) -> String) {
+fn repository() -> (tempfile::TempDir, gix::odb::Handle, impl Fn(&[&str], &str) -> String) {
     let dir = tempfile::tempdir().expect("a directory");
     let program = Program::new(&Environment::from_pairs([("GIT_CONFIG_NOSYSTEM", "1")]));
     let place = dir.path().to_owned();
@@ -13,7 +13,7 @@ fn repository() -> (tempfile::TempDir, gix::Repository, impl Fn(&[&str], &str) -
     };
     git(&["init", "-q"], "");
     let repo = gix::open_opts(dir.path(), gix::open::Options::isolated()).expect("the repository opens");
-    (dir, repo, git)
+    (dir, repo.objects.into_inner(), git)
 }
 
 fn blobs(count: usize) -> Vec<(gix::ObjectId, Vec<u8>)> {
@@ -32,8 +32,8 @@ fn objects(blobs: &[(gix::ObjectId, Vec<u8>)]) -> Vec<Object<'_>> {
 fn what_git_packs_before_it_is_durable_is_not_missed() {
     let (_dir, repo, git) = repository();
     let blobs = blobs(ROUND + 1);
-    let objects = objects(&blobs);
-    let mut store = Store::new(&repo);
+    let (objects, packs) = (objects(&blobs), Packs::default());
+    let mut store = Store::new(repo.store_ref(), &packs);
     store.write_rounds(&objects, Durability::Fsync).expect("the first are written");
     let ids: String = blobs.iter().map(|(id, _)| format!("{id}\n")).collect();
     git(&["pack-objects", "-q", ".git/objects/pack/pack"], &ids);
@@ -52,8 +52,8 @@ fn what_git_packs_before_it_is_durable_is_not_missed() {
 fn what_is_lost_before_it_is_durable_is_written_again() {
     let (_dir, repo, git) = repository();
     let blobs = blobs(3);
-    let objects = objects(&blobs);
-    let mut store = Store::new(&repo);
+    let (objects, packs) = (objects(&blobs), Packs::default());
+    let mut store = Store::new(repo.store_ref(), &packs);
     store.write_rounds(&objects, Durability::Fsync).expect("the first are written");
     let one = loose_path(store.root, &blobs[0].0);
     std::fs::remove_dir_all(one.parent().expect("it lies in a directory")).expect("the directory goes");
@@ -65,9 +65,9 @@ fn what_is_lost_before_it_is_durable_is_written_again() {
 fn what_is_there_and_packed_a_moment_later_is_no_error() {
     let (_dir, repo, _) = repository();
     let blobs = blobs(1);
-    let objects = objects(&blobs);
-    write(&repo, &objects, Durability::Fsync).expect("it is written");
-    let mut store = Store::new(&repo);
+    let (objects, packs) = (objects(&blobs), Packs::default());
+    write(repo.store_ref(), &packs, &objects, Durability::Fsync).expect("it is written");
+    let mut store = Store::new(repo.store_ref(), &packs);
     let (id, kind, bytes) = objects[0];
     let path = loose_path(store.root, id);
     let existing = store.existing(&path, id, kind, bytes).expect("it can be read");

@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 use std::time::{Duration, Instant};
 
@@ -509,6 +509,119 @@ fn a_branch_never_moves_back_or_aside() {
         assert!(matches!(sideways, Err(LandError::NotForward { .. })), "{sideways:?}");
         assert_eq!(world.tip(), world.from);
     }
+}
+
+/// Where a repository has an object by itself.
+fn loose(world: &World, revision: &str) -> PathBuf {
+    let id = world.sandbox.git("repo", &["rev-parse", revision]);
+    world.sandbox.path(&format!("repo/.git/objects/{}/{}", &id[..2], &id[2..]))
+}
+
+/// Puts another blob in the place of an object.
+fn overwrite(world: &World, place: &Path) {
+    world.sandbox.write("evil", "evil\n");
+    let evil = world.sandbox.path("evil");
+    let evil = world.sandbox.git("repo", &["hash-object", "-w", evil.to_str().unwrap()]);
+    fs::remove_file(place).unwrap();
+    fs::copy(loose(world, &evil), place).unwrap();
+}
+
+/// Packs one object into a directory of packs.
+fn pack(world: &World, revision: &str, packs: &str) {
+    world.sandbox.write("id", world.sandbox.git("repo", &["rev-parse", revision]));
+    let (id, packs) = (world.sandbox.path("id"), world.sandbox.path(packs));
+    fs::create_dir_all(&packs).unwrap();
+    world.sandbox.write_program("pack", "#!/bin/sh\nexec git pack-objects -q \"$2/pack\" < \"$1\"\n");
+    let alias =
+        format!("alias.pack=!'{}' '{}' '{}'", world.sandbox.path("pack").display(), id.display(), packs.display());
+    world.sandbox.git("repo", &["-c", &alias, "pack"]);
+}
+
+#[test]
+fn of_two_copies_the_one_in_a_pack_is_looked_at() {
+    let overwritten = |world: &World| match world.land_at_once() {
+        Err(LandError::Overwritten { what, .. }) => assert!(what.contains("the file `new/file`"), "{what}"),
+        other => panic!("{other:?}"),
+    };
+    for packs in ["repo/.git/objects/pack", "other/objects/pack"] {
+        let world = World::new();
+        let revision = format!("{}:new/file", world.to);
+        let place = loose(&world, &revision);
+        let good = fs::read(&place).unwrap();
+        overwrite(&world, &place);
+        overwritten(&world);
+        // One that came since the repository was opened, and in another repository.
+        pack(&world, &revision, packs);
+        if packs.starts_with("other") {
+            world.sandbox.write("repo/.git/objects/info/alternates", "../../../other/objects\n");
+        }
+        fs::remove_file(&place).unwrap();
+        fs::write(&place, &good).unwrap();
+        overwritten(&world);
+        let indices: Vec<_> =
+            fs::read_dir(world.sandbox.path(packs)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        if packs.starts_with("repo") {
+            // An index of all packs is enough to find it there.
+            world.sandbox.git("repo", &["multi-pack-index", "write"]);
+            let index = indices.iter().find(|path| path.extension() == Some(OsStr::new("idx"))).unwrap();
+            fs::remove_file(index).unwrap();
+            overwritten(&world);
+            fs::remove_file(world.sandbox.path(packs).join("multi-pack-index")).unwrap();
+        }
+        indices.iter().for_each(|path| drop(fs::remove_file(path)));
+        world.land().unwrap();
+        world.assert_landed_in("repo");
+    }
+    // And a good one is what counts where the loose one is not.
+    let world = World::new();
+    let revision = format!("{}:new/file", world.to);
+    pack(&world, &revision, "repo/.git/objects/pack");
+    overwrite(&world, &loose(&world, &revision));
+    world.land().unwrap();
+    world.assert_landed_in("repo");
+}
+
+#[test]
+fn all_that_a_merge_brings_is_looked_at() {
+    let mut world = World::new();
+    let side = advance(&world.repo, world.from, &[("side", Some("side\n"))], "side");
+    let mut writer = world.repo.writer();
+    let tree = world.repo.tree_of(world.to).unwrap();
+    world.to = writer.commit(&spec(tree, &[world.to, side], "merge")).unwrap();
+    writer.flush().unwrap();
+    let place = loose(&world, &format!("{side}:side"));
+    let good = fs::read(&place).unwrap();
+    overwrite(&world, &place);
+    let refused = world.land_at_once();
+    assert!(matches!(&refused, Err(LandError::Overwritten { what, .. }) if what.contains("`side`")), "{refused:?}");
+    fs::remove_file(&place).unwrap();
+    fs::write(&place, good).unwrap();
+    world.land().unwrap();
+    world.assert_landed_in("repo");
+}
+
+#[test]
+fn a_shallow_clone_lands_without_what_it_has_not() {
+    let sandbox = Sandbox::new();
+    sandbox.commit("repo", "second");
+    let url = format!("file://{}", sandbox.path("repo").display());
+    sandbox.git(".", &["clone", "-q", "--depth", "1", &url, "shallow"]);
+    let repo = sandbox.open("shallow");
+    let from = repo.resolve("main").unwrap();
+    let to = advance(&repo, from, &[("x", Some("x"))], "x");
+    repo.fast_forward(&main(), from, to).unwrap();
+    assert_eq!(repo.reference("refs/heads/main").unwrap(), Some(to));
+    // What a merge brings may be cut off as well.
+    let lost = advance(&repo, to, &[("lost", Some("lost"))], "lost");
+    let cut = advance(&repo, lost, &[("cut", Some("cut"))], "cut");
+    let mut writer = repo.writer();
+    let merge = writer.commit(&spec(repo.tree_of(cut).unwrap(), &[to, cut], "merge")).unwrap();
+    writer.flush().unwrap();
+    let (lost, shallow) = (lost.to_string(), sandbox.path("shallow/.git/shallow"));
+    fs::remove_file(sandbox.path(&format!("shallow/.git/objects/{}/{}", &lost[..2], &lost[2..]))).unwrap();
+    fs::write(&shallow, format!("{}{cut}\n", fs::read_to_string(&shallow).unwrap())).unwrap();
+    sandbox.open("shallow").fast_forward(&main(), to, merge).unwrap();
+    assert_eq!(repo.reference("refs/heads/main").unwrap(), Some(merge));
 }
 
 #[test]
