@@ -411,3 +411,37 @@ impl Inflate {
 fn length(total: u64) -> usize {
     usize::try_from(total).expect("a piece that is in memory")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::loose::compressed;
+
+    #[test]
+    fn what_is_written_is_read_back_whatever_its_length() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("object");
+        let mut inflate = Inflate::new();
+        for length in [0, 1, 100, 4075, 4076, 100_000] {
+            let bytes: Vec<u8> = (0..length).map(|at: u32| at.to_le_bytes()[0] ^ 0x5a).collect();
+            let id = gix::objs::compute_hash(gix::hash::Kind::Sha1, Kind::Blob, &bytes).unwrap();
+            let file = compressed(Kind::Blob, &bytes).unwrap();
+            let mut read = |content: &[u8], limit| {
+                std::fs::write(&path, content).unwrap();
+                let mut found = Vec::new();
+                let file = File::open(&path).unwrap();
+                let take = |piece: &[u8]| found.extend_from_slice(piece);
+                inflate.read(file, id, (Kind::Blob, limit), take).unwrap().then_some(found)
+            };
+            assert_eq!(read(&file, LARGEST).as_ref(), Some(&bytes), "{length}");
+            assert_eq!(read(&file[..file.len() - 1], LARGEST), None, "{length}, cut off");
+            assert_eq!(read(&[&file[..], b"x"].concat(), LARGEST), None, "{length}, and one more");
+            let mut other = file.clone();
+            *other.last_mut().unwrap() ^= 1;
+            assert_eq!(read(&other, LARGEST), None, "{length} with another checksum");
+            if length > 0 {
+                assert_eq!(read(&file, u64::from(length) - 1), None, "{length} is too much");
+            }
+        }
+    }
+}

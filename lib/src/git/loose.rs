@@ -40,6 +40,12 @@ const AT_ONCE: Duration = Duration::from_micros(50);
 /// How often git may remove a directory, as it does with those it has packed the last object of, before that is an error.
 const TRIES: usize = 100;
 
+/// What a file takes on disk at least, on most file systems.
+const BLOCK: usize = 4096;
+
+/// What bytes that are stored as they are have around them.
+const STORED: usize = 11;
+
 /// Whether the disk took longer when it was last waited for.
 static SLOW: AtomicBool = AtomicBool::new(false);
 
@@ -305,9 +311,26 @@ impl Drop for Temporary {
     }
 }
 
-/// An object as its loose file holds it.
-fn compressed(kind: ObjectKind, bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
-    deflated(&[&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat())
+/// An object as its loose file holds it. A file takes a block on disk however little is in it, so one that fits into a block
+/// is not made smaller: clearing the compressor's tables takes longer than all else that is done with it.
+pub(super) fn compressed(kind: ObjectKind, bytes: &[u8]) -> Result<Vec<u8>, gix::Error> {
+    let content = [&gix::objs::encode::loose_header(kind, bytes.len() as u64), bytes].concat();
+    match u16::try_from(content.len()) {
+        Ok(length) if content.len() + STORED <= BLOCK => Ok(stored(&content, length)),
+        _ => deflated(&content),
+    }
+}
+
+/// Bytes as a stream of the format git compresses in, with one block that is stored as it is.
+fn stored(content: &[u8], length: u16) -> Vec<u8> {
+    let mut stream = Vec::with_capacity(content.len() + STORED);
+    // The header of the format, and the mark of the last block.
+    stream.extend([0x78, 0x01, 0x01]);
+    stream.extend(length.to_le_bytes());
+    stream.extend((!length).to_le_bytes());
+    stream.extend(content);
+    stream.extend(zlib_rs::adler32::adler32(1, content).to_be_bytes());
+    stream
 }
 
 /// Bytes as git keeps them on disk.

@@ -107,3 +107,36 @@ fn an_object_of_any_kind_of_bytes_is_whole_when_it_is_compressed() {
         assert!(!is_whole(&more, ObjectKind::Blob, bytes), "{} bytes, and one more", bytes.len());
     }
 }
+
+#[test]
+fn objects_that_fit_into_a_block_are_stored_as_they_are_and_everybody_reads_them() {
+    let (_dir, repo, git) = repository();
+    let mut random = fastrand::Rng::with_seed(7);
+    // Up to 4085 bytes with a header of 10, which is one of 4 digits.
+    for length in [0, 1, 100, 4074, 4075, 4076, 4096, 70_000] {
+        let bytes: Vec<u8> = (0..length).map(|_| random.u8(b'a'..=b'z')).collect();
+        let id = gix::objs::compute_hash(gix::hash::Kind::Sha1, ObjectKind::Blob, &bytes).expect("no collision");
+        let object = [(&id, ObjectKind::Blob, bytes.as_slice())];
+        let new = write(repo.store_ref(), &Packs::default(), &object, Durability::None).expect("it is written");
+        assert_eq!(new.len(), 1);
+        let file = std::fs::read(loose_path(repo.store_ref().path(), &id)).expect("it is there");
+        let is_stored = file.windows(bytes.len().max(1)).any(|part| part == bytes);
+        assert_eq!(is_stored || length == 0, length <= 4075, "{length}");
+        assert!(length > 4075 || file.len() <= BLOCK, "{length}");
+        assert!(is_whole(&file, ObjectKind::Blob, &bytes), "{length}");
+        for cut in [1, 4, 5] {
+            assert!(!is_whole(&file[..file.len() - cut], ObjectKind::Blob, &bytes), "{length}, cut off by {cut}");
+        }
+        let mut wrong = file.clone();
+        *wrong.last_mut().expect("a checksum") ^= 1;
+        assert!(!is_whole(&wrong, ObjectKind::Blob, &bytes), "{length} with another checksum");
+        assert_eq!(git(&["cat-file", "blob", &id.to_string()], "").as_bytes(), bytes, "{length}");
+        let mut found = Vec::new();
+        let read = gix::objs::Find::try_find(&repo, &id, &mut found).expect("it can be read").expect("it is found");
+        assert_eq!((read.kind, read.data), (ObjectKind::Blob, bytes.as_slice()), "{length}");
+        // What is there whole is not written again.
+        let again = write(repo.store_ref(), &Packs::default(), &object, Durability::None).expect("it is there");
+        assert_eq!(again.len(), 0, "{length}");
+    }
+    assert_eq!(git(&["fsck", "--strict", "--no-dangling", "--full"], ""), "");
+}
