@@ -1,7 +1,8 @@
-//! Moving a ref that has a file of its own and no log, as records do with every turn. The library would lock the packed
-//! refs with each, though nothing of them changes; git itself takes the ref's own lock alone, and so does this.
+//! Moving a ref that has a file of its own, as records and the branches of tasks do all the time. The library would lock
+//! the packed refs with each, though nothing of them changes; git itself takes the ref's own lock alone, and so does this.
 
-use std::io::Write as _;
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use gix::lock::acquire::Fail;
@@ -10,14 +11,15 @@ use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _};
 use super::id::from_gix;
 use super::open::Durability;
-use super::refs::{Move, PATIENCE, SwapError, lock_path};
+use super::refs::{EMAIL, Move, NAME, PATIENCE, SwapError, lock_path};
 use crate::ids::CommitId;
 
-/// Moves a ref below the git directory `common`; false, with nothing done, where it is not one of these.
-pub(super) fn swap(common: &Path, step: &Move, durability: Durability) -> Result<bool, SwapError> {
+/// Moves a ref below the git directory `common`; false, with nothing done, where it is not one of these. `why` goes to its
+/// log, if it has one.
+pub(super) fn swap(common: &Path, step: &Move, why: &str, durability: Durability) -> Result<bool, SwapError> {
     let (Some(old), Some(new)) = (step.old, step.new) else { return Ok(false) };
     let path = common.join(&step.name);
-    if common.join("logs").join(&step.name).exists() || !path.is_file() {
+    if !path.is_file() {
         return Ok(false);
     }
     let patience = Fail::AfterDurationWithBackoff(PATIENCE);
@@ -48,15 +50,27 @@ pub(super) fn swap(common: &Path, step: &Move, durability: Durability) -> Result
     })
     .at("write", &path)?;
     crash::point(Kind::RefSwap, When::Before);
+    // As git does it: a log may tell of a move that was not made, but none is made that it does not tell of.
+    log(&common.join("logs").join(&step.name), (old, new), why)?;
     lock.commit().map_err(|error| error.error).at("move", &path)?;
     crash::point(Kind::RefSwap, When::After);
     Ok(true)
 }
 
+/// Adds a line to the log of a ref, where there is one.
+fn log(path: &Path, (old, new): (CommitId, CommitId), why: &str) -> Result<(), Error> {
+    let mut log = match OpenOptions::new().append(true).open(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        log => log.at("open", path)?,
+    };
+    let (seconds, why) = (crate::clock::now().as_second(), why.lines().next().unwrap_or_default());
+    log.write_all(format!("{old} {new} {NAME} <{EMAIL}> {seconds} +0000\t{why}\n").as_bytes()).at("write", path)
+}
+
 /// The commit a ref's file names; none if it is gone, or names something else.
 fn read(path: &Path) -> Result<Option<CommitId>, Error> {
     match std::fs::read(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         content => {
             let content = content.at("read", path)?;
             Ok(gix::ObjectId::from_hex(content.trim_ascii_end()).ok().map(|id| from_gix(&id)))

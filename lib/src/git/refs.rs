@@ -34,8 +34,8 @@ impl From<SwapError> for Error {
 }
 
 /// Who the reflog names.
-const NAME: &str = "pleach";
-const EMAIL: &str = "pleach@local";
+pub(super) const NAME: &str = "pleach";
+pub(super) const EMAIL: &str = "pleach@local";
 
 /// A ref that should move. `old` is where it must be, none: it must not exist, nor name anything if a file of it is there.
 /// `new` is where it goes, none: away.
@@ -190,7 +190,7 @@ impl Repo {
     pub fn swap_all(&self, moves: &[Move], why: &str) -> Result<(), SwapError> {
         let repo = self.local();
         if let [step] = moves
-            && loose_ref::swap(repo.common_dir(), step, self.durability)?
+            && loose_ref::swap(repo.common_dir(), step, why, self.durability)?
         {
             return self.sync_refs(&[(repo.common_dir().join(&step.name), false)]);
         }

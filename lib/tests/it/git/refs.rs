@@ -54,6 +54,25 @@ fn branches_get_a_reflog_with_the_reason() {
         sandbox.git("repo", &["reflog", "show", "--format=%gn %gs", "pleach/t/abcdefgh"]),
         "pleach session abcdefgh: start"
     );
+    let next = make_commit(&repo, &mut repo.writer(), &[base], "next");
+    repo.swap("refs/heads/pleach/t/abcdefgh", Some(base), next, "session abcdefgh: turn 1\nand more").unwrap();
+    let log = std::fs::read_to_string(repo.common_dir().join("logs/refs/heads/pleach/t/abcdefgh")).unwrap();
+    let (first, second) = log.trim_end().split_once('\n').unwrap();
+    let zero = "0".repeat(40);
+    for (line, from, to, why) in [(first, zero, base, "start"), (second, base.to_string(), next, "turn 1")] {
+        let (who, said) = line.split_once('\t').unwrap();
+        assert!(who.starts_with(&format!("{from} {to} pleach <pleach@local> ")) && who.ends_with(" +0000"), "{line}");
+        assert_eq!(said, format!("session abcdefgh: {why}"));
+    }
+    assert_eq!(
+        sandbox.git("repo", &["rev-parse", "pleach/t/abcdefgh@{0}", "pleach/t/abcdefgh@{1}"]),
+        format!("{next}\n{base}")
+    );
+    assert!(matches!(
+        repo.swap("refs/heads/pleach/t/abcdefgh", Some(base), next, "late"),
+        Err(SwapError::Stale { .. })
+    ));
+    assert!(!sandbox.git("repo", &["reflog", "show", "pleach/t/abcdefgh"]).contains("late"));
 }
 
 #[test]
