@@ -94,7 +94,7 @@ pub(super) fn walk(index: &File, root: &Path) -> Walked {
         index,
         root,
         recorded: instant(index.timestamp().unix_seconds(), index.timestamp().nanoseconds()),
-        queue: Mutex::new(Queue { waiting: vec![Directory::root(entries.len())], busy: 0 }),
+        queue: Mutex::new(Queue { waiting: vec![Directory::root(entries.len())], busy: 0, idle: 0 }),
         changed: Condvar::new(),
     };
     let threads = parallelism().min(MOST_THREADS).min(entries.len() / FILES_PER_THREAD).max(1);
@@ -135,6 +135,8 @@ impl Directory {
 struct Queue {
     waiting: Vec<Directory>,
     busy: usize,
+    /// How many threads wait for either to change: waking nobody is a call to the system as well.
+    idle: usize,
 }
 
 struct Walk<'a> {
@@ -161,8 +163,11 @@ impl Walk<'_> {
             let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
             queue.waiting.extend(below);
             queue.busy -= 1;
+            let is_awaited = queue.idle > 0;
             drop(queue);
-            self.changed.notify_all();
+            if is_awaited {
+                self.changed.notify_all();
+            }
         }
         walked
     }
@@ -178,7 +183,9 @@ impl Walk<'_> {
             if queue.busy == 0 {
                 return None;
             }
+            queue.idle += 1;
             queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue.idle -= 1;
         }
     }
 
