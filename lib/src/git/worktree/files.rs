@@ -128,12 +128,18 @@ impl Worktree {
         let new: BTreeSet<&BString> =
             scan.candidates.iter().filter(|path| self.cache.known(path.as_bstr()).is_none()).collect();
         let too_many = (new.len() > limits.max_new_paths).then_some(Held::TooMany(new.len()));
-        let mut filters = Filters::new(self)?;
+        let mut filters = None;
         for path in &scan.candidates {
             let found = match &too_many {
                 Some(reason) if new.contains(path) => Found::Held(reason.clone()),
                 _ if !is_allowed(path.as_bstr()) => Found::Held(Held::Name),
-                _ => self.read(path.as_bstr(), &mut filters, writer, limits)?,
+                _ => {
+                    let filters = match &mut filters {
+                        Some(filters) => filters,
+                        None => filters.insert(Filters::new(self)?),
+                    };
+                    self.read(path.as_bstr(), filters, writer, limits)?
+                }
             };
             match found {
                 Found::Gone if !new.contains(path) => entries.push((path.clone(), None)),
@@ -164,7 +170,8 @@ impl Worktree {
         paths.sort();
         self.cache.forget_stats(held);
         self.staged = Some(Staged { tree, entries });
-        let warnings = warnings(scan, &held_back, &filters.unfiltered);
+        let unfiltered = filters.map(|filters| filters.unfiltered).unwrap_or_default();
+        let warnings = warnings(scan, &held_back, &unfiltered);
         Ok(Written { tree, paths, warnings, held_back })
     }
 

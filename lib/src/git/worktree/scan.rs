@@ -11,9 +11,11 @@ use gix::status::plumbing::index_as_worktree::traits::{CompareBlobs, HashEq, Rea
 use gix::status::plumbing::index_as_worktree::{Change, EntryStatus};
 use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
 
-use super::Worktree;
+use super::files::Found as Content;
+use super::filters::Filters;
 use super::waits::waits;
 use super::walk::walk;
+use super::{Limits, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::ids::RepoPath;
 
@@ -63,13 +65,17 @@ impl Worktree {
             untracked = self.clear_waits_everywhere(&mut met)?;
         }
         let index = self.cache.index();
-        let Found { mut scan, refreshed } = if untracked.is_some() && walked.is_all_unchanged(index) {
-            Found::default()
-        } else {
-            walked.mark(index, untracked.is_none());
-            let looked = self.look_at_rest(untracked.is_none());
-            walked.unmark(self.cache.index());
-            looked?
+        let Found { mut scan, refreshed } = match walked.few(index).filter(|_| untracked.is_some()) {
+            Some(few) => {
+                let few = few.iter().map(|at| index.entries()[*at].path(index).to_owned()).collect();
+                self.read_few(few)?
+            }
+            None => {
+                walked.mark(index, untracked.is_none());
+                let looked = self.look_at_rest(untracked.is_none());
+                walked.unmark(self.cache.index());
+                looked?
+            }
         };
         if untracked.is_none() {
             self.leave_absent(&mut scan);
@@ -84,6 +90,28 @@ impl Worktree {
         scan.nested.sort();
         scan.submodules.sort();
         Ok(scan)
+    }
+
+    /// Reads tracked files whose stat tells nothing, as they are read for a tree.
+    fn read_few(&self, paths: Vec<BString>) -> Result<Found, Error> {
+        let mut found = Found::default();
+        if paths.is_empty() {
+            return Ok(found);
+        }
+        // What they hold is written once it is known that it is to be.
+        let (mut filters, mut passing) = (Filters::new(self)?, self.repo.writer());
+        for path in paths {
+            let recorded = self.cache.known(path.as_bstr());
+            match self.read(path.as_bstr(), &mut filters, &mut passing, &Limits::NONE)? {
+                Content::File(file) if recorded.is_some_and(|known| (known.id, known.mode) == (file.id, file.mode)) => {
+                    found.refreshed.push((path, file.stat));
+                }
+                _ => {
+                    found.scan.candidates.insert(path);
+                }
+            }
+        }
+        Ok(found)
     }
 
     /// Has the library look at what is not marked as unchanged, and at everything for what the index does not know if

@@ -28,6 +28,11 @@ const MOST_THREADS: usize = 4;
 /// have been written again in it, which its stamp would not show.
 const STEP: Duration = Duration::from_millis(20);
 
+/// So many files that may have changed are read by whoever scans, up to this size each: fewer and smaller ones are read
+/// sooner than the library is ready to look.
+const FEW: usize = 16;
+const SMALL: u64 = 256 * 1024;
+
 /// What a pass over the directories found.
 #[derive(Debug, Default)]
 pub(super) struct Walked {
@@ -36,6 +41,8 @@ pub(super) struct Walked {
     /// Where those stand that are left out of the checkout, and have nothing there: how many, and where there is something.
     absent: usize,
     outside: Vec<usize>,
+    /// Where those files and links stand whose stat tells nothing, that have nothing large in their place.
+    unsure: Vec<usize>,
     /// What lies in directories of the index and is not in it.
     pub strangers: Vec<Stranger>,
     /// Whether there was something that is not judged here: another repository, a directory in the place of a file, one
@@ -53,9 +60,10 @@ pub(super) struct Stranger {
 }
 
 impl Walked {
-    /// Whether no file of the index has to be looked at any closer.
-    pub fn is_all_unchanged(&self, index: &File) -> bool {
-        self.unchanged.len() + self.absent == index.entries().len()
+    /// Where those stand that have to be looked at any closer, if they are few and nothing else has to be.
+    pub fn few(&self, index: &File) -> Option<&[usize]> {
+        let is_all = self.unchanged.len() + self.absent + self.unsure.len() == index.entries().len();
+        (is_all && self.unsure.len() <= FEW).then_some(&self.unsure)
     }
 
     /// Marks the entries that need no other look. What is left out and there needs one. For a look at the `whole` there is
@@ -81,6 +89,7 @@ impl Walked {
         self.unchanged.extend(other.unchanged);
         self.absent += other.absent;
         self.outside.extend(other.outside);
+        self.unsure.extend(other.unsure);
         self.strangers.extend(other.strangers);
         self.is_odd |= other.is_odd;
         self.waits.extend(other.waits);
@@ -224,7 +233,14 @@ impl Walk<'_> {
                 }
                 Err(Errno::NOENT) if is_left_out => walked.absent += 1,
                 _ if is_left_out => walked.outside.push(at),
-                _ => {}
+                found => {
+                    let is_small = match found {
+                        Ok(found) => u64::try_from(found.st_size).is_ok_and(|size| size <= SMALL),
+                        Err(errno) => errno == Errno::NOENT,
+                    };
+                    let is_file = matches!(entry.mode, Mode::FILE | Mode::FILE_EXECUTABLE | Mode::SYMLINK);
+                    walked.unsure.extend((is_small && is_file && entry.flags.is_empty()).then_some(at));
+                }
             }
         }
         below.iter_mut().for_each(|below| below.above = Some(Arc::clone(&dir)));

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
-use pleach::git::{Error, Held, Limits, Repo, Worktree};
+use pleach::git::{EntryKind, Error, Held, Limits, Repo, TreeEdit, Worktree};
 use pleach::ids::RepoPath;
 
 use super::{Sandbox, names, record, spec};
@@ -134,6 +134,78 @@ fn a_change_that_keeps_size_and_time_is_still_seen() {
         let written = record(&repo, &mut worktree);
         assert_eq!(names(&written.paths), ["a.txt"], "round {round}");
         assert_eq!(repo.tree_file(written.tree, &"a.txt".into()).unwrap().unwrap(), format!("{round:02}\n").as_bytes());
+    }
+}
+
+/// A few files are read at once, more are left to the library.
+#[test]
+fn a_few_files_are_judged_as_many_are() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/.gitattributes", "*.dos text eol=crlf\n*.asks filter=none-such\n");
+    for number in 0..30 {
+        sandbox.write(&format!("repo/many/{number}"), "many\n");
+    }
+    for name in ["same", "size", "bits", "link", "gone", "dir/gone", "as.dos", "no.dos", "raw.asks", "empty", "shut"] {
+        sandbox.write(&format!("repo/few/{name}"), "few\n");
+    }
+    sandbox.write("repo/few/large", vec![b'x'; 400 * 1024]);
+    sandbox.commit("repo", "more");
+    let repo = sandbox.open("repo");
+    let changed = |many: usize| {
+        let place = format!("judged-{many}");
+        let mut worktree = Worktree::add(&repo, &sandbox.path(&place), repo.head().unwrap().commit).unwrap();
+        let root = worktree.root().to_owned();
+        let few = |name: &str| root.join("few").join(name);
+        for number in 0..many {
+            fs::write(root.join(format!("many/{number}")), "many\n").unwrap();
+        }
+        for (name, content) in [("same", "few\n"), ("size", "fwe\n"), ("as.dos", "few\r\n"), ("no.dos", "FEW\r\n")] {
+            fs::write(few(name), content).unwrap();
+        }
+        fs::write(few("raw.asks"), "few\n").unwrap();
+        fs::write(few("empty"), "").unwrap();
+        if many > 0 {
+            fs::write(few("large"), vec![b'x'; 400 * 1024]).unwrap();
+        }
+        fs::set_permissions(few("bits"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(few("shut"), fs::Permissions::from_mode(0o000)).unwrap();
+        fs::remove_file(few("link")).unwrap();
+        symlink("few\n", few("link")).unwrap();
+        fs::remove_file(few("gone")).unwrap();
+        fs::remove_file(few("dir/gone")).unwrap();
+        let scan = worktree.scan().unwrap();
+        let found = names(&scan.paths().collect::<Vec<_>>());
+        fs::set_permissions(few("shut"), fs::Permissions::from_mode(0o644)).unwrap();
+        found
+    };
+    let few = changed(0);
+    assert_eq!(few[..6], ["bits", "dir/gone", "empty", "gone", "link", "no.dos"].map(|name| format!("few/{name}")));
+    assert_eq!(few.last().unwrap(), "few/size");
+    assert_eq!(few, changed(30));
+}
+
+/// What pleach puts there itself is in the tree before anybody has looked at it on disk.
+#[test]
+fn a_file_that_was_put_there_is_known_until_it_is_written_again() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let file = worktree.root().join("logs/one.log");
+    fs::create_dir(worktree.root().join("logs")).unwrap();
+    for round in 0..20 {
+        let text = format!("{round:02}\n");
+        fs::write(&file, &text).unwrap();
+        let mut writer = repo.writer();
+        let blob = writer.blob(text.as_bytes()).unwrap();
+        let put = [TreeEdit::Put("logs/one.log".into(), EntryKind::File, blob)];
+        let tree = writer.tree(Some(worktree.tree()), &put).unwrap();
+        let commit = writer.commit(&spec(tree, &[repo.head().unwrap().commit], "a step\n")).unwrap();
+        writer.flush().unwrap();
+        worktree.accept(tree).unwrap();
+        worktree.follow(commit).unwrap();
+        assert!(worktree.scan().unwrap().is_empty(), "round {round}");
+        fs::write(&file, "xx\n").unwrap();
+        assert_eq!(names(&worktree.scan().unwrap().paths().collect::<Vec<_>>()), ["logs/one.log"], "round {round}");
     }
 }
 
