@@ -10,7 +10,7 @@ mod remove;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
@@ -27,6 +27,9 @@ const DEEPEST: usize = 48;
 
 /// How often another name is tried when one is taken.
 const TRIES: u32 = 16;
+
+/// What is left free where a file is read at once: with less, the end of it is looked for a few bytes at a time.
+const READ_PROBE: usize = 64;
 
 /// What a file of one line, or a few, has at most.
 pub const FEW_LINES: u64 = 64 * 1024;
@@ -52,33 +55,41 @@ impl Beneath {
     /// What is there, and how large it is; none if there is nothing.
     pub fn look(&self, inside: impl AsRef<Path>) -> io::Result<Option<(FileType, u64)>> {
         let Some((dir, name)) = self.way(inside.as_ref(), false)? else { return Ok(None) };
-        look_at(&dir, &name)
+        look_at(dir.as_fd(), name)
     }
 
     /// Opens a regular file to read; none if there is nothing. Anything else is an error that says what it is.
     pub fn open(&self, inside: impl AsRef<Path>) -> io::Result<Option<File>> {
-        let Some((dir, name)) = self.way(inside.as_ref(), false)? else { return Ok(None) };
+        Ok(self.open_sized(inside.as_ref())?.map(|(file, _)| file))
+    }
+
+    /// The same with how long it is.
+    fn open_sized(&self, inside: &Path) -> io::Result<Option<(File, u64)>> {
+        let Some((dir, name)) = self.way(inside, false)? else { return Ok(None) };
         // What could be opened with an effect, or make the opener wait, is not even opened.
-        match kind_at(&dir, &name)? {
+        match kind_at(dir.as_fd(), name)? {
             None => return Ok(None),
             Some(FileType::RegularFile) => {}
             Some(other) => return Err(no_file(other)),
         }
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match openat(&dir, &name, flags, Mode::empty()) {
+        let file = match openat(&dir, name, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             file => File::from(file?),
         };
-        match FileType::from_raw_mode(fstat(&file)?.st_mode) {
-            FileType::RegularFile => Ok(Some(file)),
+        let found = fstat(&file)?;
+        match FileType::from_raw_mode(found.st_mode) {
+            FileType::RegularFile => Ok(Some((file, u64::try_from(found.st_size).unwrap_or(0)))),
             other => Err(no_file(other)),
         }
     }
 
     /// The content of a regular file of at most `limit` bytes; none if there is nothing.
     pub fn read(&self, inside: impl AsRef<Path>, limit: u64) -> io::Result<Option<Vec<u8>>> {
-        let Some(file) = self.open(inside)? else { return Ok(None) };
-        let mut bytes = Vec::new();
+        let Some((file, size)) = self.open_sized(inside.as_ref())? else { return Ok(None) };
+        // Room for all of it at once, and to see that there is no more.
+        let room = usize::try_from(size.min(limit)).unwrap_or(0).saturating_add(READ_PROBE);
+        let mut bytes = Vec::with_capacity(room);
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
         match bytes.len() as u64 > limit {
             true => Err(io::Error::other(format!("it has more than {limit} bytes"))),
@@ -92,8 +103,8 @@ impl Beneath {
         let Some((dir, name)) = self.way(inside.as_ref(), true)? else {
             return Err(io::ErrorKind::NotADirectory.into());
         };
-        let (mut file, beside) = create_beside(&dir, &name)?;
-        let written = file.write_all(bytes).and_then(|()| Ok(renameat(&dir, &beside, &dir, &name)?));
+        let (mut file, beside) = create_beside(dir.as_fd(), name)?;
+        let written = file.write_all(bytes).and_then(|()| Ok(renameat(&dir, &beside, &dir, name)?));
         if written.is_err() {
             let _ = unlinkat(&dir, &beside, AtFlags::empty());
         }
@@ -107,16 +118,16 @@ impl Beneath {
             return Err(io::ErrorKind::NotADirectory.into());
         };
         let how = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let found = match statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW) {
+        let found = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => None,
             found => Some(found?),
         };
         let is_own = found.is_some_and(|found| found.st_mode & 0o170_000 == 0o100_000 && found.st_nlink == 1);
         let file = if is_own {
-            openat(&dir, &name, how | OFlags::TRUNC, Mode::empty())?
+            openat(&dir, name, how | OFlags::TRUNC, Mode::empty())?
         } else {
-            unlink(&dir, &name, AtFlags::empty())?;
-            openat(&dir, &name, how | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o666))?
+            unlink(dir.as_fd(), name, AtFlags::empty())?;
+            openat(&dir, name, how | OFlags::CREATE | OFlags::EXCL, Mode::from_raw_mode(0o666))?
         };
         File::from(file).write_all(bytes)
     }
@@ -124,7 +135,7 @@ impl Beneath {
     /// Removes what is at a path, a directory with all in it. What is not there, or behind a link, is no error.
     pub fn remove(&self, inside: impl AsRef<Path>) -> io::Result<()> {
         match self.way(inside.as_ref(), false)? {
-            Some((dir, name)) => remove_at(&dir, &name),
+            Some((dir, name)) => remove_at(dir.as_fd(), name),
             None => Ok(()),
         }
     }
@@ -132,7 +143,7 @@ impl Beneath {
     /// Removes a directory that is empty; whether it was.
     pub fn remove_empty(&self, inside: impl AsRef<Path>) -> io::Result<bool> {
         let Some((dir, name)) = self.way(inside.as_ref(), false)? else { return Ok(false) };
-        Ok(unlinkat(&dir, &name, AtFlags::REMOVEDIR).is_ok())
+        Ok(unlinkat(&dir, name, AtFlags::REMOVEDIR).is_ok())
     }
 
     /// Makes a directory, and those it needs.
@@ -148,7 +159,7 @@ impl Beneath {
         let Some((dir, name)) = self.way(inside.as_ref(), true)? else {
             return Err(io::ErrorKind::NotADirectory.into());
         };
-        match symlinkat(target, &dir, &name) {
+        match symlinkat(target, &dir, name) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
@@ -158,15 +169,16 @@ impl Beneath {
     /// is. Those in the root that are in `except` are left out with all in them.
     pub fn list(&self, except: &[&str]) -> io::Result<Vec<(PathBuf, FileType)>> {
         let mut all = Vec::new();
-        let mut waiting = vec![(self.root.try_clone()?, PathBuf::new(), 0)];
-        while let Some((dir, path, depth)) = waiting.pop() {
-            for (name, kind) in entries(&dir)? {
+        let mut waiting = vec![(Holder::Root(self.root.as_fd()), PathBuf::new(), 0)];
+        while let Some((holder, path, depth)) = waiting.pop() {
+            let dir = holder.as_fd();
+            for (name, kind) in entries(dir)? {
                 let inside = path.join(&name);
                 if kind != FileType::Directory || depth == DEEPEST {
                     all.push((inside, kind));
                 } else if !except.iter().any(|except| inside == Path::new(except)) {
-                    match open_directory(&dir, &name) {
-                        Ok(below) => waiting.push((below, inside, depth + 1)),
+                    match open_directory(dir, &name) {
+                        Ok(below) => waiting.push((Holder::Below(below), inside, depth + 1)),
                         Err(Errno::NOENT) => {}
                         Err(Errno::ACCESS) => all.push((inside, kind)),
                         Err(errno) => return Err(errno.into()),
@@ -177,16 +189,17 @@ impl Beneath {
         Ok(all)
     }
 
-    /// Gives back the right to read and write a file or a directory to whoever it belongs to. Whether that was taken away.
-    pub fn unlock(&self, inside: impl AsRef<Path>) -> io::Result<bool> {
+    /// What there is at a path, as [`Beneath::kind`]. A file or a directory gives back the right to read and write it to
+    /// whoever it belongs to: whether that was taken away.
+    pub fn unlock(&self, inside: impl AsRef<Path>) -> io::Result<(Option<FileType>, bool)> {
         match self.way(inside.as_ref(), false)? {
-            Some((dir, name)) => unlock_at(&dir, &name),
-            None => Ok(false),
+            Some((dir, name)) => unlock_at(dir.as_fd(), name),
+            None => Ok((None, false)),
         }
     }
 
     /// The directory of a path, open, and the name in it. None if there is no such directory, unless it is to be made.
-    fn way(&self, inside: &Path, make: bool) -> io::Result<Option<(OwnedFd, OsString)>> {
+    fn way<'a>(&'a self, inside: &'a Path, make: bool) -> io::Result<Option<(Holder<'a>, &'a OsStr)>> {
         let mut names = Vec::new();
         for part in inside.components() {
             match part {
@@ -195,8 +208,8 @@ impl Beneath {
                 _ => return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path leads out")),
             }
         }
-        let name = names.pop().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
-        let mut dir = self.root.try_clone()?;
+        let name = names.pop().ok_or(io::ErrorKind::InvalidInput)?;
+        let mut dir = Holder::Root(self.root.as_fd());
         for part in names {
             if make {
                 match mkdirat(&dir, part, Mode::from_raw_mode(0o777)) {
@@ -204,11 +217,11 @@ impl Beneath {
                     Err(errno) => return Err(errno.into()),
                 }
             }
-            dir = match open_directory(&dir, part) {
-                Ok(dir) => dir,
+            dir = match open_directory(dir.as_fd(), part) {
+                Ok(dir) => Holder::Below(dir),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !make => return Ok(None),
                 Err(Errno::NOTDIR | Errno::LOOP) => {
-                    let kind = kind_at(&dir, part)?.unwrap_or(FileType::Unknown);
+                    let kind = kind_at(dir.as_fd(), part)?.unwrap_or(FileType::Unknown);
                     let part = part.to_string_lossy();
                     return Err(io::Error::other(format!("`{part}` on the way is {}, not a directory", said(kind))));
                 }
@@ -216,6 +229,21 @@ impl Beneath {
             };
         }
         Ok(Some((dir, name)))
+    }
+}
+
+/// The directory something lies in, open.
+enum Holder<'a> {
+    Root(BorrowedFd<'a>),
+    Below(OwnedFd),
+}
+
+impl AsFd for Holder<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Root(root) => *root,
+            Self::Below(dir) => dir.as_fd(),
+        }
     }
 }
 
@@ -238,28 +266,29 @@ pub fn unlock(place: &Path) -> io::Result<bool> {
     };
     match Beneath::at(above) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        above => unlock_at(&above?.root, name),
+        above => Ok(unlock_at(above?.root.as_fd(), name)?.1),
     }
 }
 
-fn unlock_at(dir: &OwnedFd, name: &OsStr) -> io::Result<bool> {
+fn unlock_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<(Option<FileType>, bool)> {
     let found = match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
-        Err(Errno::NOENT) => return Ok(false),
+        Err(Errno::NOENT) => return Ok((None, false)),
         found => found?.st_mode,
     };
-    let wanted = match FileType::from_raw_mode(found) {
+    let kind = FileType::from_raw_mode(found);
+    let wanted = match kind {
         FileType::Directory => 0o700,
         FileType::RegularFile => 0o600,
-        _ => return Ok(false),
+        _ => return Ok((Some(kind), false)),
     };
     if found & wanted == wanted {
-        return Ok(false);
+        return Ok((Some(kind), false));
     }
     // It is known to be no link, and whoever could put one there is gone.
     match chmodat(dir, name, Mode::from_raw_mode(found | wanted), AtFlags::empty()) {
         // It is somebody else's.
-        Err(Errno::PERM | Errno::NOENT) => Ok(false),
-        changed => changed.map(|()| true).map_err(io::Error::from),
+        Err(Errno::PERM | Errno::NOENT) => Ok((Some(kind), false)),
+        changed => changed.map(|()| (Some(kind), true)).map_err(io::Error::from),
     }
 }
 
@@ -280,11 +309,11 @@ fn no_file(kind: FileType) -> io::Error {
     io::Error::other(format!("it is {}, not a file", said(kind)))
 }
 
-fn kind_at(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<FileType>> {
+fn kind_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<FileType>> {
     Ok(look_at(dir, name)?.map(|(kind, _)| kind))
 }
 
-fn look_at(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<(FileType, u64)>> {
+fn look_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(FileType, u64)>> {
     match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(found) => Ok(Some((FileType::from_raw_mode(found.st_mode), u64::try_from(found.st_size).unwrap_or(0)))),
         Err(Errno::NOENT) => Ok(None),
@@ -292,13 +321,13 @@ fn look_at(dir: &OwnedFd, name: &OsStr) -> io::Result<Option<(FileType, u64)>> {
     }
 }
 
-fn open_directory(dir: &OwnedFd, name: &OsStr) -> Result<OwnedFd, Errno> {
+fn open_directory(dir: BorrowedFd<'_>, name: &OsStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     openat(dir, name, flags, Mode::empty())
 }
 
 /// A new file in a directory, under a name of its own.
-fn create_beside(dir: &OwnedFd, name: &OsStr) -> io::Result<(File, OsString)> {
+fn create_beside(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<(File, OsString)> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut tries = TRIES;
     loop {
@@ -312,7 +341,7 @@ fn create_beside(dir: &OwnedFd, name: &OsStr) -> io::Result<(File, OsString)> {
     }
 }
 
-fn entries(dir: &OwnedFd) -> io::Result<Vec<(OsString, FileType)>> {
+fn entries(dir: BorrowedFd<'_>) -> io::Result<Vec<(OsString, FileType)>> {
     let mut all = Vec::new();
     for entry in Dir::read_from(dir)? {
         let entry = entry?;
@@ -351,11 +380,15 @@ mod tests {
         symlink("f", dir.path().join("link")).unwrap();
         ["d", "f"].into_iter().for_each(shut);
         let beneath = Beneath::at(dir.path()).unwrap();
-        assert!(!beneath.unlock("link").unwrap() && !beneath.unlock("none").unwrap());
+        let (file, directory) = (Some(FileType::RegularFile), Some(FileType::Directory));
+        assert_eq!(beneath.unlock("link").unwrap(), (Some(FileType::Symlink), false));
+        assert_eq!(beneath.unlock("none").unwrap(), (None, false));
         assert_eq!((mode("d"), mode("f")), (0o040, 0o040));
-        assert!(beneath.unlock("d").unwrap() && unlock(&dir.path().join("f")).unwrap());
+        assert_eq!(beneath.unlock("d").unwrap(), (directory, true));
+        assert!(unlock(&dir.path().join("f")).unwrap());
         assert_eq!((mode("d"), mode("f")), (0o740, 0o640));
-        assert!(!beneath.unlock("d").unwrap(), "once");
+        assert_eq!(beneath.unlock("d").unwrap(), (directory, false), "once");
+        assert_eq!(beneath.unlock("f").unwrap(), (file, false));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, fchmod, fstat, renameat, unlinkat};
@@ -19,11 +19,11 @@ pub fn remove_all(place: &Path) -> io::Result<()> {
     };
     match Beneath::at(above) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        above => remove_at(&above?.root, name),
+        above => remove_at(above?.root.as_fd(), name),
     }
 }
 
-pub(super) fn remove_at(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
+pub(super) fn remove_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let removed = match kind_at(dir, name)? {
         None => return Ok(()),
         Some(FileType::Directory) => {
@@ -42,7 +42,7 @@ pub(super) fn remove_at(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
     }
 }
 
-pub(super) fn unlink(dir: &OwnedFd, name: &OsStr, flags: AtFlags) -> io::Result<()> {
+pub(super) fn unlink(dir: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> io::Result<()> {
     match unlinkat(dir, name, flags) {
         Ok(()) | Err(Errno::NOENT) => Ok(()),
         Err(errno) => Err(errno.into()),
@@ -50,7 +50,7 @@ pub(super) fn unlink(dir: &OwnedFd, name: &OsStr, flags: AtFlags) -> io::Result<
 }
 
 /// Best effort: what stays unwritable shows when something in it is removed.
-fn make_writable(dir: &OwnedFd) {
+fn make_writable(dir: BorrowedFd<'_>) {
     if let Ok(found) = fstat(dir)
         && found.st_mode & 0o700 != 0o700
     {
@@ -59,7 +59,7 @@ fn make_writable(dir: &OwnedFd) {
 }
 
 /// Opens a directory whose content is to go.
-fn open_to_empty(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+fn open_to_empty(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<OwnedFd> {
     let opened = match open_directory(dir, name) {
         Err(Errno::ACCESS) => {
             // It is known to be a directory, and whoever could put a link there is gone.
@@ -68,20 +68,20 @@ fn open_to_empty(dir: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
         }
         opened => opened?,
     };
-    make_writable(&opened);
+    make_writable(opened.as_fd());
     Ok(opened)
 }
 
 /// Removes all that is in a directory. What lies very deep is moved to its top, and goes in another round.
-fn empty(dir: &OwnedFd, name: &OsStr) -> io::Result<()> {
+fn empty(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<()> {
     let top = open_to_empty(dir, name)?;
-    while !entries(&top)?.is_empty() {
-        empty_below(&top, &top, 0)?;
+    while !entries(top.as_fd())?.is_empty() {
+        empty_below(top.as_fd(), top.as_fd(), 0)?;
     }
     Ok(())
 }
 
-fn empty_below(dir: &OwnedFd, top: &OwnedFd, depth: usize) -> io::Result<()> {
+fn empty_below(dir: BorrowedFd<'_>, top: BorrowedFd<'_>, depth: usize) -> io::Result<()> {
     for (name, kind) in entries(dir)? {
         if kind != FileType::Directory {
             unlink(dir, &name, AtFlags::empty())?;
@@ -92,14 +92,14 @@ fn empty_below(dir: &OwnedFd, top: &OwnedFd, depth: usize) -> io::Result<()> {
             lift(dir, &name, top)?;
             continue;
         }
-        empty_below(&below, top, depth + 1)?;
+        empty_below(below.as_fd(), top, depth + 1)?;
         unlink(dir, &name, AtFlags::REMOVEDIR)?;
     }
     Ok(())
 }
 
 /// Moves a directory to the top of the tree that goes.
-fn lift(dir: &OwnedFd, name: &OsStr, top: &OwnedFd) -> io::Result<()> {
+fn lift(dir: BorrowedFd<'_>, name: &OsStr, top: BorrowedFd<'_>) -> io::Result<()> {
     let mut tries = TRIES;
     loop {
         tries -= 1;
@@ -128,8 +128,8 @@ mod tests {
         let name = OsStr::new("dddddddddddddddddddd");
         for depth in 0..400 {
             mkdirat(&at, name, Mode::from_raw_mode(0o700)).unwrap();
-            let below = open_directory(&at, name).unwrap();
-            drop(create_beside(&below, name).unwrap());
+            let below = open_directory(at.as_fd(), name).unwrap();
+            drop(create_beside(below.as_fd(), name).unwrap());
             if depth % 7 == 3 {
                 fchmod(&at, Mode::from_raw_mode(0o500)).unwrap();
             }

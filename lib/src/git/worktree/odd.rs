@@ -87,19 +87,19 @@ pub(super) fn clear(git_dir: &Path) -> Result<Vec<String>, Error> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
         beneath => beneath.at("open", git_dir)?,
     };
-    for name in DIRECTORIES.iter().chain(&FILES) {
-        let place = git_dir.join(name);
-        named.extend(beneath.unlock(name).at("open", &place)?.then(|| unlocked(&place)));
+    let mut misplaced = Vec::new();
+    // Directories first: what is in them can be looked at only then.
+    for (names, wrong) in [(&DIRECTORIES[..], FileType::RegularFile), (&FILES[..], FileType::Directory)] {
+        for name in names {
+            let place = git_dir.join(name);
+            let (kind, was_locked) = beneath.unlock(name).at("open", &place)?;
+            named.extend(was_locked.then(|| unlocked(&place)));
+            misplaced.extend((kind == Some(wrong)).then(|| (PathBuf::from(name), wrong)));
+        }
     }
     let mut odd = beneath.list(&MODULES).at("list", git_dir)?;
     odd.retain(|(_, kind)| *kind != FileType::RegularFile);
-    for (names, wrong) in [(&FILES[..], FileType::Directory), (&DIRECTORIES[..], FileType::RegularFile)] {
-        for name in names {
-            if beneath.kind(name).at("look at", &git_dir.join(name))? == Some(wrong) {
-                odd.push((PathBuf::from(name), wrong));
-            }
-        }
-    }
+    odd.extend(misplaced);
     for (path, kind) in odd {
         let place = git_dir.join(&path);
         beneath.remove(&path).at("remove", &place)?;

@@ -144,7 +144,7 @@ impl Worktree {
     fn unlock(&self, directory: &BStr) -> Result<bool, Error> {
         let unlocked = Beneath::at(&self.root)
             .and_then(|root| root.unlock(gix::path::from_bstr(directory).map_err(std::io::Error::other)?));
-        unlocked.at("open", &self.place(directory))
+        unlocked.map(|(_, was_locked)| was_locked).at("open", &self.place(directory))
     }
 
     /// What lies directly in a directory; none where it cannot be read, which the library tells of.
