@@ -7,6 +7,7 @@
 
 mod remove;
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
@@ -163,6 +164,11 @@ impl Beneath {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// The names of all that lies directly in it.
+    pub fn names(&self) -> io::Result<BTreeSet<OsString>> {
+        Ok(entries(self.root.as_fd())?.into_iter().map(|(name, _)| name).collect())
     }
 
     /// All below that is no directory, and the directories that cannot be read or lie below too many others, with what each

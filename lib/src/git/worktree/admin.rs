@@ -143,6 +143,7 @@ impl Worktree {
                 origin,
                 cleared: cleared.into(),
                 access: std::cell::Cell::default(),
+                stands: std::cell::RefCell::default(),
             };
             worktree.load(worktree.tree)?;
             Ok(worktree)

@@ -10,6 +10,7 @@ use super::Worktree;
 use super::admin::{linked_git_dir, tie};
 use super::bring::put_aside;
 use super::cache::Cache;
+use super::odd::Access;
 use super::origin::Origin;
 use crate::beneath::Beneath;
 use crate::git::crash::{self, Kind, When};
@@ -73,6 +74,9 @@ impl Worktree {
     /// checked one out.
     pub fn agent_head(&self) -> Result<Option<Head>, Error> {
         self.clear_odd()?;
+        if let Some(head) = &*self.stands.borrow() {
+            return Ok(Some(head.clone()));
+        }
         if !self.git_dir.join("HEAD").exists() {
             return Ok(None);
         }
@@ -85,8 +89,13 @@ impl Worktree {
 
     /// Removes a HEAD that names nothing a HEAD can, and says which. It comes back with the next commit it belongs to.
     pub(super) fn clear_head(&self) -> Result<Option<String>, Error> {
+        self.stands.take();
         let head = self.git_dir.join("HEAD");
-        if !head.exists() || standing(&self.repo, &self.handle, self.is_agents).is_ok() {
+        if !head.exists() {
+            return Ok(None);
+        }
+        if let Ok(found) = standing(&self.repo, &self.handle, self.is_agents) {
+            self.stands.replace(found.filter(|found| found.branch.is_none()));
             return Ok(None);
         }
         Beneath::at(&self.git_dir).and_then(|dir| dir.remove("HEAD")).at("remove", &head)?;
@@ -118,6 +127,7 @@ impl Worktree {
 
     pub(super) fn set_head(&self, commit: CommitId, why: &str) -> Result<(), Error> {
         self.clear_odd()?;
+        self.stands.take();
         crash::point(Kind::HeadUpdate, When::Before);
         let edit = RefEdit {
             change: Change::Update {
@@ -137,6 +147,9 @@ impl Worktree {
         self.handle.edit_references_as([edit], Some(signature.to_ref(&mut time))).doing("move HEAD of a worktree")?;
         crash::point(Kind::HeadUpdate, When::After);
         self.repo.shared.whole.add(commit);
+        if self.is_agents {
+            self.stands.replace(Some(Head { commit, branch: None }));
+        }
         Ok(())
     }
 
@@ -171,8 +184,11 @@ impl Worktree {
     /// Removes what git left of an operation that was not finished.
     pub(super) fn clear_state(&self) -> Result<(), Error> {
         let beneath = Beneath::at(&self.git_dir).at("open", &self.git_dir)?;
-        for name in STATE.iter().chain(&STATE_DIRECTORIES) {
-            beneath.remove(name).at("remove", &self.git_dir.join(name))?;
+        let there = beneath.names().at("list", &self.git_dir)?;
+        for name in STATE.iter().chain(&STATE_DIRECTORIES).map(Path::new) {
+            if name.iter().next().is_some_and(|first| there.contains(first)) {
+                beneath.remove(name).at("remove", &self.git_dir.join(name))?;
+            }
         }
         Ok(())
     }
@@ -190,6 +206,17 @@ impl Worktree {
     /// repository the agent made in its place is put aside.
     pub fn restore_link(&mut self) -> Result<(), Error> {
         self.clear_odd()?;
+        if self.access.get() == Access::Tied {
+            return Ok(());
+        }
+        self.put_ties()?;
+        if self.access.get() == Access::Cleared {
+            self.access.set(Access::Tied);
+        }
+        Ok(())
+    }
+
+    fn put_ties(&mut self) -> Result<(), Error> {
         tie(&self.repo, &self.root, &self.git_dir)?;
         if let Some(origin) = &self.origin
             && Origin::of(self.repo.common_dir(), &self.git_dir)?.is_none()

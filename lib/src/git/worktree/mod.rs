@@ -46,7 +46,7 @@ use super::diff::{Change, ChangeKind};
 use super::error::Error;
 use super::id::TreeId;
 use super::object::EntryKind;
-use super::repo::{Repo, head_of};
+use super::repo::{Head, Repo, head_of};
 use crate::ids::RepoPath;
 use cache::{Cache, Known};
 use files::Staged;
@@ -83,6 +83,8 @@ pub struct Worktree {
     cleared: RefCell<Vec<String>>,
     /// Whether somebody may be writing there.
     access: Cell<odd::Access>,
+    /// Where its HEAD was at the last look, if that is a commit and no branch, which others can move.
+    stands: RefCell<Option<Head>>,
 }
 
 impl fmt::Debug for Worktree {
@@ -120,6 +122,9 @@ impl Worktree {
     /// Puts back what ties the worktree to its repository, where an agent has removed it. What leads elsewhere is left.
     pub fn tie_again(&self) -> Result<(), Error> {
         self.clear_odd()?;
+        if self.access.get() == odd::Access::Tied {
+            return Ok(());
+        }
         if !["commondir", "gitdir"].iter().all(|name| self.git_dir.join(name).exists()) {
             admin::tie(&self.repo, &self.root, &self.git_dir)?;
         }

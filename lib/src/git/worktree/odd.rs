@@ -33,23 +33,27 @@ pub(super) enum Access {
     Back,
     /// Nobody, and what had no place there is gone.
     Cleared,
+    /// Nobody, and beside that all is there which ties it to its repository.
+    Tied,
 }
 
 impl Worktree {
     /// Somebody may work there from now on, so that what lies there is looked at each time.
     pub fn lend(&self) {
         self.access.set(Access::Lent);
+        self.stands.take();
     }
 
     /// Nobody can write there any more, so that one look is enough.
     pub fn take_back(&self) {
         self.access.set(Access::Back);
+        self.stands.take();
     }
 
     /// Removes what has no place in the worktree's git directory and puts back what has to be as it was, before anything is
     /// read or written there, and keeps in mind what it was.
     pub(super) fn clear_odd(&self) -> Result<(), Error> {
-        if self.is_agents && self.access.get() != Access::Cleared {
+        if self.is_agents && matches!(self.access.get(), Access::Lent | Access::Back) {
             let mut cleared = self.cleared.borrow_mut();
             cleared.extend(unlock(&self.root)?);
             cleared.extend(clear(&self.git_dir)?);

@@ -137,6 +137,51 @@ fn a_change_that_keeps_size_and_time_is_still_seen() {
     }
 }
 
+#[test]
+fn what_is_known_of_a_worktree_is_looked_at_again_once_it_was_lent() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let mut worktree = sandbox.worktree(&repo);
+    let (root, git_dir) = (worktree.root().to_owned(), worktree.git_dir().to_owned());
+    let mut own = base;
+    for round in 0..6 {
+        let is_lent = round % 2 == 1;
+        worktree.take_back();
+        worktree.follow(base).unwrap();
+        worktree.restore_link().unwrap();
+        assert_eq!(worktree.agent_head().unwrap().unwrap().commit, base, "round {round}");
+        worktree.lend();
+        own = {
+            let mut writer = repo.writer();
+            let commit = writer.commit(&spec(worktree.tree(), &[own], "an agent's own\n")).unwrap();
+            writer.flush().unwrap();
+            commit
+        };
+        fs::write(git_dir.join("HEAD"), format!("{own}\n")).unwrap();
+        fs::write(git_dir.join("commondir"), "/elsewhere\n").unwrap();
+        fs::write(git_dir.join("gitdir"), "/elsewhere/.git\n").unwrap();
+        fs::write(git_dir.join("MERGE_HEAD"), format!("{own}\n")).unwrap();
+        fs::create_dir_all(git_dir.join("refs/bisect")).unwrap();
+        fs::write(root.join(".git"), "gitdir: /elsewhere\n").unwrap();
+        if !is_lent {
+            worktree.take_back();
+        }
+        assert_eq!(worktree.agent_head().unwrap().unwrap().commit, own, "round {round}");
+        worktree.restore_link().unwrap();
+        assert_eq!(fs::read_to_string(git_dir.join("commondir")).unwrap(), "../..\n", "round {round}");
+        assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), own.to_string(), "round {round}");
+        worktree.follow(base).unwrap();
+        assert_eq!(worktree.agent_head().unwrap().unwrap().commit, base, "round {round}");
+        assert_eq!(sandbox.git(&root, &["rev-parse", "HEAD"]), base.to_string(), "round {round}");
+        assert!(!git_dir.join("MERGE_HEAD").exists() && !git_dir.join("refs/bisect").exists(), "round {round}");
+        if is_lent {
+            fs::write(git_dir.join("HEAD"), format!("{own}\n")).unwrap();
+            assert_eq!(worktree.agent_head().unwrap().unwrap().commit, own, "nobody has taken it back");
+        }
+    }
+}
+
 /// A few files are read at once, more are left to the library.
 #[test]
 fn a_few_files_are_judged_as_many_are() {
