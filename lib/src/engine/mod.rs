@@ -57,8 +57,8 @@ use crate::budget::Exceeded;
 use crate::config::Attribution;
 use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded};
 use crate::git;
-use crate::git::Repo;
-use crate::ids::{NodeId, SessionId};
+use crate::git::{Repo, TreeId};
+use crate::ids::{CommitId, NodeId, SessionId};
 use crate::llm::Message;
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
@@ -166,6 +166,8 @@ pub struct Session {
     locks: Locks,
     /// What is folded and not yet written.
     unwritten: Option<recording::Unwritten>,
+    /// The tree of the newest step, and what it is without logs and reports.
+    code: Option<(TreeId, CommitId)>,
     /// Events that were recorded before anybody could observe them.
     unseen: Vec<Recorded>,
     /// The newest answer of each node, read from the record when a node first needs it.
@@ -219,6 +221,7 @@ impl Session {
             copy: None,
             locks,
             unwritten: None,
+            code: None,
             unseen: Vec::new(),
             responses: BTreeMap::new(),
             threads: BTreeMap::new(),

@@ -201,6 +201,28 @@ fn json_tells_every_step_and_the_end() {
 }
 
 #[test]
+fn the_code_of_a_step_is_its_tree_without_the_logs_of_its_task() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+    garden.agent(
+        "case $n in 1) echo 1 > one;; *) rm one;; esac",
+        "test $n = 1 && echo 'REJECTED: not this' || echo APPROVED",
+    );
+    let mut base = garden.env.git(&["rev-parse", "main^{tree}"]);
+    let ran = garden.gardener(&["--json"]).expect(0);
+    let lines = ran.json_lines();
+    for task in ["T001", "T002"] {
+        let is_step = |line: &&Value| line["type"] == "dev.orchestra.StepFinished" && line["data"]["task"] == task;
+        let steps: Vec<&Value> = lines.iter().filter(is_step).map(|line| &line["data"]).collect();
+        let codes: Vec<&str> = steps.iter().filter_map(|step| step["code"].as_str()).collect();
+        assert_eq!(codes.len(), 5, "{ran}");
+        assert!(codes[0] == codes[1] && codes[0] != base, "{task}: {codes:?}");
+        assert_eq!(codes[2..], [&*base; 3], "{task}: nothing but logs and the report");
+        assert!(steps.iter().all(|step| step["tree"] != base.as_str()), "{ran}");
+        base = steps[4]["tree"].as_str().unwrap().to_owned();
+    }
+}
+
+#[test]
 fn a_run_that_is_stopped_goes_on_when_it_is_run_again() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let gate = Gate::new(&garden.env, "agent");

@@ -248,7 +248,12 @@ impl Session {
         now: Timestamp,
     ) -> Result<(StepFinished, TreeId), Error> {
         let Making { facts, body, attempt, files, feedback, report, by } = making;
-        let code = self.code_of(tree)?;
+        let code = match self.code {
+            Some((newest, code)) if newest == tree => code,
+            _ => self.code_of(tree)?,
+        };
+        let job = self.job.as_ref().expect("only sessions on tasks make steps");
+        let is_own = files.iter().all(|(path, _)| job.is_own(path));
         let mut edits = Vec::new();
         for (path, text) in files {
             let text = self.engine.redactor.text(&text).into_owned();
@@ -257,6 +262,8 @@ impl Session {
             edits.push(TreeEdit::Put(path, EntryKind::File, writer.blob(text.as_bytes())?));
         }
         let tree = if edits.is_empty() { tree } else { writer.tree(Some(tree), &edits)? };
+        // What the step adds is left out again, so that the next one need not take all logs apart.
+        self.code = is_own.then_some((tree, code));
         let of = self.task_of();
         let by = by.iter().filter_map(|(agent, model)| attribution(self.engine.attribution, agent, model));
         let redactor = &self.engine.redactor;
