@@ -21,12 +21,6 @@ mod trust;
 
 use std::process::ExitCode;
 
-use mimalloc::MiMalloc;
-
-/// What one thread makes another often frees, which the system's own allocator is slow at.
-#[global_allocator]
-static ALLOCATOR: MiMalloc = MiMalloc;
-
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
     // The supervisor of every spawned program is pleach itself, before anything else of it is set up.
