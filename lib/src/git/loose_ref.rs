@@ -18,8 +18,9 @@ use crate::ids::CommitId;
 /// log, if it has one.
 pub(super) fn swap(common: &Path, step: &Move, why: &str, durability: Durability) -> Result<bool, SwapError> {
     let (Some(old), Some(new)) = (step.old, step.new) else { return Ok(false) };
-    let path = common.join(&step.name);
-    if !path.is_file() {
+    let (path, log) = (common.join(&step.name), common.join("logs").join(&step.name));
+    // What stands in the place of a log and is none is the library's affair.
+    if !path.is_file() || log.symlink_metadata().is_ok_and(|found| !found.is_file()) {
         return Ok(false);
     }
     let patience = Fail::AfterDurationWithBackoff(PATIENCE);
@@ -51,16 +52,16 @@ pub(super) fn swap(common: &Path, step: &Move, why: &str, durability: Durability
     .at("write", &path)?;
     crash::point(Kind::RefSwap, When::Before);
     // As git does it: a log may tell of a move that was not made, but none is made that it does not tell of.
-    log(&common.join("logs").join(&step.name), (old, new), why)?;
+    tell(&log, (old, new), why)?;
     lock.commit().map_err(|error| error.error).at("move", &path)?;
     crash::point(Kind::RefSwap, When::After);
     Ok(true)
 }
 
 /// Adds a line to the log of a ref, where there is one.
-fn log(path: &Path, (old, new): (CommitId, CommitId), why: &str) -> Result<(), Error> {
+fn tell(path: &Path, (old, new): (CommitId, CommitId), why: &str) -> Result<(), Error> {
     let mut log = match OpenOptions::new().append(true).open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
         log => log.at("open", path)?,
     };
     let (seconds, why) = (crate::clock::now().as_second(), why.lines().next().unwrap_or_default());

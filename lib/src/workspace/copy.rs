@@ -18,7 +18,7 @@ use super::names::branch_ref;
 use super::{Error, keep};
 use crate::beneath::Beneath;
 use crate::event::Commits;
-use crate::git::{CommitSpec, Head, Limits, Person, Repo, TreeId, Worktree, Writer};
+use crate::git::{CommitSpec, Head, Limits, Person, Repo, TreeId, Worktree, Writer, Written};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
 use crate::trailer::{Message, TurnFacts};
 
@@ -105,6 +105,8 @@ pub struct Undone {
     pub given_back: Vec<RepoPath>,
     /// Files it changed or removed that were in no commit before: what they were cannot be brought back.
     pub lost: Vec<RepoPath>,
+    /// What is said of things that are in no commit and there now, which can be neither saved nor undone.
+    pub warnings: Vec<String>,
 }
 
 /// Who made a turn's changes, and how its commit reads.
@@ -244,11 +246,15 @@ impl WorkingCopy {
             return Ok(Vec::new());
         }
         // A turn that is known to have written little does not look whether something is still there.
+        Ok(self.hold_back()?.held_in_words())
+    }
+
+    /// Looks at everything once more, and keeps in mind what of it no commit can have.
+    fn hold_back(&mut self) -> Result<Written, Error> {
         let scan = self.worktree.scan()?;
         let written = self.worktree.commit_tree(&scan, &mut self.repo.writer(), &Limits::default())?;
-        let left_out = written.held_in_words();
-        self.held.extend(&self.session, written.held_back, true)?;
-        Ok(left_out)
+        self.held.extend(&self.session, written.held_back.clone(), true)?;
+        Ok(written)
     }
 
     /// The commits it stands at.
@@ -433,13 +439,15 @@ impl WorkingCopy {
         let mut given_back: Vec<RepoPath> = undone.difference(&self.undone_before).cloned().collect();
         let mut lost: Vec<RepoPath> =
             self.held.files().keys().filter(|path| !spared.contains(*path)).cloned().collect();
+        let is_untouched = self.settled && self.held.files().is_empty() && given_back.is_empty();
         if kept.is_some() || !given_back.is_empty() {
             self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
             let still_undone = self.worktree.undone_setup()?;
             lost.extend(given_back.extract_if(.., |path| still_undone.contains(path)));
         }
-        self.held.retain(&self.session, &spared)?;
-        Ok(Undone { kept, given_back, lost })
+        // What git cannot hold stays where it is, and is not forgotten.
+        let warnings = if is_untouched { Vec::new() } else { self.hold_back()?.warnings };
+        Ok(Undone { kept, given_back, lost, warnings })
     }
 
     /// What was held back and is as it was then.
@@ -534,7 +542,7 @@ impl WorkingCopy {
         let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
         let own = self.lost_head()?;
         let is_recorded = written.tree == self.tree()? && own.is_none();
-        self.settled = is_recorded && spared.is_empty();
+        self.settled = is_recorded && spared.is_empty() && written.held_back.is_empty() && written.warnings.is_empty();
         if is_recorded {
             return Ok(None);
         }

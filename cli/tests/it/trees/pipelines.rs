@@ -212,6 +212,18 @@ fn tests_and_reviews_of_any_pipeline_must_not_write() {
     }
 }
 
+/// git holds no file of this name, so nobody can save it, and what cannot be saved is not removed.
+#[test]
+fn what_a_test_or_a_review_leaves_that_cannot_be_undone_does_not_pass_for_work() {
+    for (test, reviewer) in [("echo x > 'git~1'", "echo APPROVED"), ("true", "echo x > 'git~1'; echo APPROVED")] {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        garden.agent(WRITES, reviewer);
+        let ran = garden.gardener(&["--test-command", test]).expect(1);
+        assert!(ran.stderr.contains("git~1"), "{ran}");
+        assert_eq!(garden.files("main"), ["README.md", "task-tree.json"], "{ran}");
+    }
+}
+
 #[test]
 fn a_test_that_says_that_it_may_write_does() {
     let garden = Garden::new(&Tree::of(&["T001"]));

@@ -88,7 +88,7 @@ impl Worker {
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
         let message = |paths: &[RepoPath]| command_message(&command, paths);
         let author = Author { facts: self.facts("tool", "local"), trailers: Vec::new(), at, message: &message };
-        // What it wrote although it must not is undone by now, and looking once more would find nothing.
+        // What it wrote although it must not is undone by now, and what could not be is known.
         let change = block(|| match self.node.write {
             WritePolicy::Never => self.copy.unchanged(),
             _ => self.copy.prepare(&author, None),

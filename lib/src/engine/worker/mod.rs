@@ -278,6 +278,7 @@ impl Worker {
                 "`{node}` must not write, and changed what no commit has: {lost} cannot be brought back"
             ));
         }
+        warnings.extend(undone.warnings);
         if undone.kept.is_some() || !undone.given_back.is_empty() {
             let (kept, paths) = undone.kept.unzip();
             let paths = [paths.unwrap_or_default(), undone.given_back].concat();

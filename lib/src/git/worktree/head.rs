@@ -95,7 +95,8 @@ impl Worktree {
             return Ok(None);
         }
         if let Ok(found) = standing(&self.repo, &self.handle, self.is_agents) {
-            self.stands.replace(found.filter(|found| found.branch.is_none()));
+            let is_detached = self.handle.head().is_ok_and(|head| head.is_detached());
+            self.stands.replace(found.filter(|_| is_detached));
             return Ok(None);
         }
         Beneath::at(&self.git_dir).and_then(|dir| dir.remove("HEAD")).at("remove", &head)?;

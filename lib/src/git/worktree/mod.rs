@@ -83,7 +83,7 @@ pub struct Worktree {
     cleared: RefCell<Vec<String>>,
     /// Whether somebody may be writing there.
     access: Cell<odd::Access>,
-    /// Where its HEAD was at the last look, if that is a commit and no branch, which others can move.
+    /// Where its HEAD was at the last look, if it names a commit and no ref, which others can move.
     stands: RefCell<Option<Head>>,
 }
 

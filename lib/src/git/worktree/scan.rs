@@ -14,7 +14,7 @@ use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
 use super::files::Found as Content;
 use super::filters::Filters;
 use super::waits::waits;
-use super::walk::walk;
+use super::walk::{SMALL, walk};
 use super::{Limits, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::ids::RepoPath;
@@ -100,9 +100,11 @@ impl Worktree {
         }
         // What they hold is written once it is known that it is to be.
         let (mut filters, mut passing) = (Filters::new(self)?, self.repo.writer());
+        // Whoever is at work there may have made one larger since it was looked at.
+        let limits = Limits { max_file: SMALL, ..Limits::NONE };
         for path in paths {
             let recorded = self.cache.known(path.as_bstr());
-            match self.read(path.as_bstr(), &mut filters, &mut passing, &Limits::NONE)? {
+            match self.read(path.as_bstr(), &mut filters, &mut passing, &limits)? {
                 Content::File(file) if recorded.is_some_and(|known| (known.id, known.mode) == (file.id, file.mode)) => {
                     found.refreshed.push((path, file.stat));
                 }

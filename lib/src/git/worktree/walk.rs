@@ -31,7 +31,7 @@ const STEP: Duration = Duration::from_millis(20);
 /// So many files that may have changed are read by whoever scans, up to this size each: fewer and smaller ones are read
 /// sooner than the library is ready to look.
 const FEW: usize = 16;
-const SMALL: u64 = 256 * 1024;
+pub(super) const SMALL: u64 = 256 * 1024;
 
 /// What a pass over the directories found.
 #[derive(Debug, Default)]
@@ -60,10 +60,12 @@ pub(super) struct Stranger {
 }
 
 impl Walked {
-    /// Where those stand that have to be looked at any closer, if they are few and nothing else has to be.
+    /// Where those stand that have to be looked at any closer, if they are few and nothing else has to be. Where what says
+    /// how files are read may be gone, the library is asked: it goes by what the index has of that.
     pub fn few(&self, index: &File) -> Option<&[usize]> {
         let is_all = self.unchanged.len() + self.absent + self.unsure.len() == index.entries().len();
-        (is_all && self.unsure.len() <= FEW).then_some(&self.unsure)
+        let are_rules = |at: &usize| index.entries()[*at].path(index).ends_with(b".gitattributes");
+        (is_all && self.unsure.len() <= FEW && !self.unsure.iter().any(are_rules)).then_some(&self.unsure)
     }
 
     /// Marks the entries that need no other look. What is left out and there needs one. For a look at the `whole` there is

@@ -76,6 +76,23 @@ fn branches_get_a_reflog_with_the_reason() {
 }
 
 #[test]
+fn what_is_no_log_stands_in_nobody_s_way() {
+    let sandbox = Sandbox::new();
+    sandbox.git("repo", &["config", "core.logAllRefUpdates", "false"]);
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let next = make_commit(&repo, &mut repo.writer(), &[base], "next");
+    let logs = repo.common_dir().join("logs/refs/heads");
+    fs::create_dir_all(logs.join("a")).unwrap();
+    fs::write(logs.join("b"), "").unwrap();
+    for name in ["refs/heads/a", "refs/heads/b/c"] {
+        repo.swap(name, None, base, "made").unwrap();
+        repo.swap(name, Some(base), next, "moved").unwrap();
+        assert_eq!(repo.reference(name).unwrap(), Some(next));
+    }
+}
+
+#[test]
 fn names_that_git_forbids_side_by_side_clash() {
     let sandbox = Sandbox::new();
     let repo = sandbox.open("repo");

@@ -196,8 +196,8 @@ fn a_few_files_are_judged_as_many_are() {
     sandbox.write("repo/few/large", vec![b'x'; 400 * 1024]);
     sandbox.commit("repo", "more");
     let repo = sandbox.open("repo");
-    let changed = |many: usize| {
-        let place = format!("judged-{many}");
+    let changed = |many: usize, rules: bool| {
+        let place = format!("judged-{many}-{rules}");
         let mut worktree = Worktree::add(&repo, &sandbox.path(&place), repo.head().unwrap().commit).unwrap();
         let root = worktree.root().to_owned();
         let few = |name: &str| root.join("few").join(name);
@@ -218,15 +218,21 @@ fn a_few_files_are_judged_as_many_are() {
         symlink("few\n", few("link")).unwrap();
         fs::remove_file(few("gone")).unwrap();
         fs::remove_file(few("dir/gone")).unwrap();
+        if !rules {
+            fs::remove_file(root.join(".gitattributes")).unwrap();
+        }
         let scan = worktree.scan().unwrap();
         let found = names(&scan.paths().collect::<Vec<_>>());
         fs::set_permissions(few("shut"), fs::Permissions::from_mode(0o644)).unwrap();
         found
     };
-    let few = changed(0);
+    let few = changed(0, true);
     assert_eq!(few[..6], ["bits", "dir/gone", "empty", "gone", "link", "no.dos"].map(|name| format!("few/{name}")));
     assert_eq!(few.last().unwrap(), "few/size");
-    assert_eq!(few, changed(30));
+    assert_eq!(few, changed(30, true));
+    let without_rules = changed(0, false);
+    assert_eq!(without_rules.first().unwrap(), ".gitattributes");
+    assert_eq!(without_rules, changed(30, false));
 }
 
 /// What pleach puts there itself is in the tree before anybody has looked at it on disk.
