@@ -18,6 +18,7 @@ mod error;
 mod handles;
 mod history;
 mod id;
+mod inflate;
 mod intact;
 mod land;
 mod loose;
