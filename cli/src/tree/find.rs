@@ -84,13 +84,10 @@ pub fn usual(root: &Path) -> Vec<PathBuf> {
     if usual.is_file() {
         return vec![usual];
     }
-    let mut found: Vec<PathBuf> = ["openspec/changes", "specs"]
-        .iter()
-        .filter_map(|dir| fs::read_dir(root.join(dir)).ok())
-        .flatten()
-        .filter_map(|entry| Some(entry.ok()?.path().join(NAME)))
-        .filter(|path| path.is_file())
-        .collect();
+    let below = ["openspec/changes", "specs"].iter().filter_map(|dir| fs::read_dir(root.join(dir)).ok()).flatten();
+    // A tree that is built from all specs lies beside them.
+    let places = below.filter_map(|entry| Some(entry.ok()?.path())).chain([root.join("specs")]);
+    let mut found: Vec<PathBuf> = places.map(|dir| dir.join(NAME)).filter(|path| path.is_file()).collect();
     found.sort();
     found
 }

@@ -30,7 +30,7 @@ use crate::settings::{self, Search, Settings};
 /// What `garden` and `gardener` take.
 #[derive(Debug, Default, Args)]
 pub struct TreeArgs {
-    /// The tree; without it, the task-tree.json of the repository, of openspec/changes/* or of specs/*.
+    /// The tree; without it, the task-tree.json of the repository, of openspec/changes/*, specs or specs/*.
     #[arg(long, value_name = "FILE")]
     pub tree: Option<PathBuf>,
     /// What tests a task that has no test of its own.

@@ -150,6 +150,12 @@ fn a_tree_is_found_where_trees_lie() {
     garden.env.git(&["commit", "--quiet", "-m", "Move it"]);
     let ran = garden.gardener(&["--dry-run"]).expect(2);
     assert!(ran.stderr.contains("there is no task-tree.json") && ran.stderr.contains("--tree"), "{ran}");
+    // Where `pleach build` puts it.
+    garden.commit("specs/all.md", "# All\n\n- [ ] T001 Begin\n");
+    garden.env.pleach(&["build", "--spec-dir", "specs", "--no-ai"]).expect(0);
+    let ran = garden.gardener(&["--dry-run"]).expect(0);
+    assert!(ran.stdout.contains("would work `specs/task-tree.json`"), "{ran}");
+    std::fs::remove_file(garden.env.repo_path().join("specs/task-tree.json")).unwrap();
     garden.commit("openspec/changes/one/task-tree.json", &Tree::of(&["A1"]).json());
     let ran = garden.gardener(&["--dry-run"]).expect(0);
     assert!(ran.stdout.contains("would work `openspec/changes/one/task-tree.json`"), "{ran}");
