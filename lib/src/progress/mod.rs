@@ -286,6 +286,11 @@ impl Progress {
         self.not_before
     }
 
+    /// The branch of a phase that has steps the target does not have: what was begun there ends there.
+    pub fn gathered(&self, phase: &TaskId) -> Option<&OpenBranch> {
+        self.open.iter().find(|branch| matches!(&branch.place, Place::Phase(id) if id == phase))
+    }
+
     /// A task or phase that is not in the tree and has finished work on its branch, which nothing would land.
     pub fn stray(&self, tree: &TaskTree) -> Option<(&TaskId, &BranchName)> {
         let is_finished = |state: &TaskState, on: &Place| {

@@ -16,6 +16,8 @@ pub(super) struct Item<'t> {
     pub(super) parent: Option<usize>,
     pub(super) phase: usize,
     pub(super) is_leaf: bool,
+    /// It is a phase whose tasks land on a branch of its own: as the run was told, or because it was begun so.
+    pub(super) gathers: bool,
     /// Its place in the order, if it is a leaf that has one.
     pub(super) position: Option<usize>,
     pub(super) standing: Standing,
@@ -24,8 +26,16 @@ pub(super) struct Item<'t> {
     pub(super) missing: [u32; 2],
     /// Per level: the leaves and phases that wait for it.
     pub(super) dependents: [Vec<usize>; 2],
-    /// How many of the dependencies of a leaf, or in phase mode of a whole phase, are not met.
+    /// How many of the dependencies of a leaf, or of a whole phase that is gathered, are not met.
     pub(super) unmet: u32,
+}
+
+/// What the commits say of each node.
+pub(super) struct Known<'a> {
+    pub(super) standing: &'a dyn Fn(&TaskId) -> Standing,
+    pub(super) gate: &'a dyn Fn(&TaskId) -> GateState,
+    /// Whether the branch of a phase is ahead of the target.
+    pub(super) gathered: &'a dyn Fn(&TaskId) -> bool,
 }
 
 /// A run over a tree: what it may do, and what happened in it.
@@ -63,9 +73,11 @@ impl<'t> Schedule<'t> {
     pub fn new(tree: &'t TaskTree, progress: &Progress, limits: Limits) -> Self {
         let standing = |id: &TaskId| Standing::of(progress.task(id));
         let gate = |id: &TaskId| GateState::of(&progress.gate(id, tree.leaves_below(id)));
+        let gathered = |id: &TaskId| progress.gathered(id).is_some();
+        let known = Known { standing: &standing, gate: &gate, gathered: &gathered };
         let stray = progress.stray(tree).map(|(task, branch)| (task.clone(), branch.clone()));
         let (taken, unread) = (progress.taken.clone(), progress.unread.clone());
-        Self { stray, taken, unread, ..Self::build(tree, limits, &standing, &gate) }
+        Self { stray, taken, unread, ..Self::build(tree, limits, known) }
     }
 
     /// Takes in the new steps of a task, a gate or, once it is merged, a phase.
@@ -142,10 +154,7 @@ impl<'t> Schedule<'t> {
         }
         let item = &self.items[node];
         match branch.place {
-            Place::Phase(_) => {
-                let gathers = self.limits.isolation == Isolation::Phase && !item.is_leaf;
-                gathers && item.missing[Level::OnTarget as usize] > 0
-            }
+            Place::Phase(_) => item.gathers && item.missing[Level::OnTarget as usize] > 0,
             Place::Task(_) if item.is_leaf => {
                 let open = matches!(item.standing, Standing::Open { .. });
                 item.position.is_some() && (open || self.may_retry(node))
@@ -215,19 +224,18 @@ impl<'t> Schedule<'t> {
 
 /// Building, and taking in changes.
 impl<'t> Schedule<'t> {
-    pub(super) fn build(
-        tree: &'t TaskTree,
-        limits: Limits,
-        standing: &dyn Fn(&TaskId) -> Standing,
-        gate: &dyn Fn(&TaskId) -> GateState,
-    ) -> Self {
+    pub(super) fn build(tree: &'t TaskTree, limits: Limits, known: Known<'_>) -> Self {
         let index: BTreeMap<&TaskId, usize> = tree.nodes().enumerate().map(|(at, node)| (&node.id, at)).collect();
         let open = Standing::Open { attempts: 0, in_budget: 0, begun: false };
+        let by_phase = limits.isolation == Isolation::Phase;
+        let gathers =
+            |node: &TaskNode| node.parent.is_none() && !node.is_leaf() && (by_phase || (known.gathered)(&node.id));
         let item = |node: &'t TaskNode| Item {
             id: &node.id,
             parent: node.parent.as_ref().map(|parent| index[parent]),
             phase: index[tree.phase_of(&node.id)],
             is_leaf: node.is_leaf(),
+            gathers: gathers(node),
             position: None,
             standing: open,
             gate: None,
@@ -259,11 +267,11 @@ impl<'t> Schedule<'t> {
         for node in 0..schedule.items.len() {
             let id = schedule.items[node].id;
             if schedule.items[node].is_leaf {
-                let standing = standing(id);
+                let standing = (known.standing)(id);
                 schedule.failed_before.extend(standing.has_failed().then_some(node));
                 schedule.set_at(node, standing);
             } else if schedule.items[node].gate.is_some() {
-                schedule.set_gate_at(node, gate(id));
+                schedule.set_gate_at(node, (known.gate)(id));
             }
         }
         // What was red before this run is tried again.
@@ -288,17 +296,16 @@ impl<'t> Schedule<'t> {
         }
     }
 
-    /// Ties leaves, and in phase mode whole phases, to what they wait for. A phase starts on the target: what any of its
-    /// tasks needs from elsewhere must be there before the first of them.
+    /// Ties leaves, and whole phases that are gathered, to what they wait for. Such a phase starts on the target: what any
+    /// of its tasks needs from elsewhere must be there before the first of them.
     fn connect(&mut self) {
-        let by_phase = self.limits.isolation == Isolation::Phase;
         let mut tied = BTreeSet::new();
         for leaf in self.order.clone() {
             for dependency in self.tree.dependencies(self.items[leaf].id) {
                 let dependency = self.index[dependency];
                 let phase = self.items[leaf].phase;
                 let inside = self.items[dependency].phase == phase;
-                let (waits, level) = match (by_phase, inside) {
+                let (waits, level) = match (self.items[phase].gathers, inside) {
                     (true, true) => (leaf, Level::Landed),
                     (true, false) => (phase, Level::OnTarget),
                     (false, _) => (leaf, Level::OnTarget),

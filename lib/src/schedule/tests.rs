@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::graph::Known;
 use super::standing::{GateState, Standing};
 use super::*;
 use crate::ids::{BranchName, CommitId};
@@ -100,7 +101,7 @@ impl World {
     fn land(&mut self, tree: &TaskTree, task: &TaskId) {
         let steps = self.tasks.remove(task).unwrap_or_default();
         let phase = tree.phase_of(task).clone();
-        if self.phase_mode && phase != *task {
+        if phase != *task && (self.phase_mode || self.phases.contains_key(&phase)) {
             let on = Place::Phase(phase.clone());
             self.phases.entry(phase).or_default().extend(steps.iter().map(|seen| moved(seen, &on)));
         } else {
@@ -465,7 +466,8 @@ fn a_thousand_tasks_are_scheduled_in_no_time() {
     let tree = TaskTree::read(&json!({"nodes": nodes}).to_string()).unwrap();
     let started = Instant::now();
     let open = |_: &TaskId| Standing::Open { attempts: 0, in_budget: 0, begun: false };
-    let mut schedule = Schedule::build(&tree, Limits::default(), &open, &|_| GateState::default());
+    let known = Known { standing: &open, gate: &|_| GateState::default(), gathered: &|_| false };
+    let mut schedule = Schedule::build(&tree, Limits::default(), known);
     let (mut tasks, mut gates) = (0, 0);
     loop {
         match schedule.next() {
@@ -603,15 +605,16 @@ proptest! {
     fn every_run_ends_and_never_works_a_task_too_early(
         tree in any_tree(),
         seed in any::<u64>(),
-        phase_mode in any::<bool>(),
+        by_phase in prop::array::uniform4(any::<bool>()),
         retry_failed in any::<bool>(),
         max_retries in 1..4_u32,
     ) {
-        let isolation = if phase_mode { Isolation::Phase } else { Isolation::None };
-        let limits = Limits { max_retries, isolation, retry_failed, ..Limits::default() };
         let mut random = fastrand::Rng::with_seed(seed);
-        let mut world = World { phase_mode, ..World::default() };
-        for _run in 0..4 {
+        let mut world = World::default();
+        for phase_mode in by_phase {
+            world.phase_mode = phase_mode;
+            let isolation = if phase_mode { Isolation::Phase } else { Isolation::None };
+            let limits = Limits { max_retries, isolation, retry_failed, ..Limits::default() };
             let mut schedule = Schedule::new(&tree, &world.progress(), limits.clone());
             let mut steps = 0;
             loop {
@@ -620,8 +623,9 @@ proptest! {
                 let next = schedule.next();
                 let progress = world.progress();
                 if let Next::Work { task, attempt, retry } = &next {
+                    let gathers = phase_mode || progress.gathered(tree.phase_of(task)).is_some();
                     for dependency in tree.dependencies(task) {
-                        prop_assert!(is_met(&tree, &progress, task, dependency, phase_mode), "{task} needs {dependency}");
+                        prop_assert!(is_met(&tree, &progress, task, dependency, gathers), "{task} needs {dependency}");
                     }
                     prop_assert!(attempt.number <= max_retries);
                     prop_assert_eq!(*retry, progress.task(task).attempts);

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use super::graph::Schedule;
 use super::standing::{Level, Standing};
 use super::{Wait, Why};
-use crate::config::Isolation;
 use crate::ids::TaskId;
 
 impl Schedule<'_> {
@@ -14,8 +13,8 @@ impl Schedule<'_> {
         let item = &self.items[leaf];
         let mut waits = Vec::new();
         let mut seen = BTreeSet::new();
-        let by_phase = self.limits.isolation == Isolation::Phase;
-        let leaves = if by_phase { self.tree.leaves_below(self.items[item.phase].id) } else { vec![item.id] };
+        let gathers = self.items[item.phase].gathers;
+        let leaves = if gathers { self.tree.leaves_below(self.items[item.phase].id) } else { vec![item.id] };
         // Its own dependencies come first, then what its phase waits for on behalf of others.
         for other in [item.id].into_iter().chain(leaves) {
             for dependency in self.tree.dependencies(other) {
@@ -24,7 +23,7 @@ impl Schedule<'_> {
                 if inside && other != item.id || !seen.insert(dependency) {
                     continue;
                 }
-                let level = if by_phase && inside { Level::Landed } else { Level::OnTarget };
+                let level = if gathers && inside { Level::Landed } else { Level::OnTarget };
                 let on = self.items[dependency].id;
                 waits.extend(self.why(dependency, level).map(|why| Wait { on: on.clone(), why }));
             }

@@ -122,6 +122,27 @@ fn a_phase_that_was_merged_goes_on_from_the_target() {
 }
 
 #[test]
+fn a_phase_begun_on_its_branch_ends_there_whatever_the_next_run_is_told() {
+    // On the target, where the work of the phase is not, these tests pass.
+    let gate = "e2e: test ! -e T002.txt || test -e \"$HOME/fixed\"";
+    let tree = Tree::default().phase("phase1", &["T001", "T002: T001"]).phase("phase2", &["T003: phase1"]);
+    let garden = Garden::new(&tree.tests("phase1", &[gate]));
+    garden.garden(&PHASE).expect(0);
+    assert_eq!(garden.told("main"), [""; 0]);
+    let ran = garden.gardener(&[]).expect(1);
+    assert!(ran.stderr.contains("phase1 ends on `pleach/phase/main/phase1`, where it was begun"), "{ran}");
+    assert!(ran.stderr.contains("T002 landed on pleach/phase/main/phase1"), "{ran}");
+    assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+    assert_eq!(garden.told("main"), [""; 0], "what its tests fail on is not on the target");
+    garden.env.write("home/fixed", "");
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("T003 landed on main"), "{ran}");
+    assert_eq!(merges(&garden), ["merge: phase1 complete"]);
+    assert_eq!(garden.completed(), ["T001", "T002", "T003"]);
+    assert_eq!(garden.newest("main", "phase1 test-pass").trailer("Arborist-Retry"), Some("1"));
+}
+
+#[test]
 fn a_fresh_run_does_not_build_on_what_an_earlier_one_left_on_a_phase() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     garden.garden(&PHASE).expect(0);
@@ -330,4 +351,17 @@ fn a_task_that_has_landed_and_reads_as_open_is_not_done_again() {
     assert!(ran.stderr.contains(&reset), "{ran}");
     assert_eq!(garden.times_asked("T001", "implement"), 2);
     garden.env.pleach(&["skip", "T001"]).expect(0);
+}
+
+#[test]
+fn a_gate_that_was_run_and_reads_as_due_is_not_run_again() {
+    let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("phase1", &["e2e: echo ran >> \"$HOME/gate\""]);
+    let garden = Garden::new(&tree);
+    garden.garden(&PHASE).expect(0);
+    garden.env.pleach(&["skip", "T002"]).expect(0);
+    // Later than any run of the gate.
+    redate(&garden, jiff::Timestamp::MAX.as_second());
+    let ran = garden.gardener(&PHASE).expect(7);
+    assert!(ran.stderr.contains("phase1 has landed and still reads as testing"), "{ran}");
+    assert_eq!(garden.env.read("home/gate"), "ran\n");
 }

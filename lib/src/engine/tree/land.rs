@@ -3,7 +3,6 @@
 use super::run::{First, Refusal, TreeEnded, TreeRun, target_tip};
 use super::work::{Worked, observer};
 use super::{Error, Note, Notes};
-use crate::config::Isolation;
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::Retest;
 use crate::engine::{Pause, Session};
@@ -205,7 +204,7 @@ impl TreeRun<'_> {
             let steps = self.steps_only(self.chain(step, base)?)?;
             let to = landing::without_code(&self.repo, &mut writer, &steps, tip, &self.logs_of(base, step)?)?;
             Built { to: to.last().copied().unwrap_or(tip), changed: false }
-        } else if is_gate && self.plan.limits.isolation == Isolation::Phase {
+        } else if is_gate && self.gathers(self.plan.tree.phase_of(&session.task().id)) {
             // It was run on what the merge will be, which is not yet on the phase's branch.
             let base = session.started.base.values().next().copied().unwrap_or(base);
             let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
@@ -404,10 +403,7 @@ impl TreeRun<'_> {
     /// What the tests of a phase run on: what is landed; where phases are gathered, what their merge will be.
     pub(super) fn gate_base(&self, gate: &TaskId) -> Result<CommitId, Error> {
         let phase = self.plan.tree.phase_of(gate);
-        if self.plan.limits.isolation != Isolation::Phase {
-            return target_tip(&self.repo, &self.plan.target);
-        }
-        self.candidate(phase)
+        if self.gathers(phase) { self.candidate(phase) } else { target_tip(&self.repo, &self.plan.target) }
     }
 
     /// The merge of a phase into the target as both are now. It is written, and nothing moves.

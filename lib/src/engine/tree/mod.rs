@@ -8,6 +8,7 @@ mod land;
 mod left;
 mod logs;
 mod mark;
+mod once;
 mod planning;
 pub mod progress;
 mod run;

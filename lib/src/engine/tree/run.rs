@@ -8,11 +8,13 @@ use serde_json::Value;
 
 use super::edited::{Stamp, was_edited};
 use super::left::bring_branches;
+use super::once::Did;
 use super::progress::Reader;
 use super::spending::Spending;
 use super::work::Worked;
 use super::{Error, Note, Notes};
 use crate::clock;
+use crate::config::Isolation;
 use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{self, Engine, Pause};
@@ -22,7 +24,7 @@ use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::{Progress, TaskState};
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
-use crate::step::{Attempt, Step};
+use crate::step::Step;
 use crate::workspace::{Lock, branch_key, branch_ref, phase_branches, task_branches};
 
 /// A pipeline a task is worked by.
@@ -157,7 +159,7 @@ pub struct TreeRun<'p> {
     /// The one task that is worked: the one that was asked for, or the first that was done where any one was.
     chosen: Option<TaskId>,
     /// What this run has done.
-    done: BTreeMap<TaskId, Did>,
+    pub(super) done: BTreeMap<TaskId, Did>,
     /// Sessions of tasks that have not landed, from runs before this one.
     pub(super) unfinished: BTreeMap<TaskId, SessionId>,
     /// What the tree's file looked like when it was last looked at.
@@ -184,15 +186,6 @@ pub struct Parked {
     unfinished: BTreeMap<TaskId, SessionId>,
     opened: bool,
     lock: Lock,
-}
-
-/// A task this run has done.
-#[derive(Debug)]
-struct Did {
-    /// Its newest step before, because of which it was worked.
-    because: Option<CommitId>,
-    /// Where the branch stood that it has landed on.
-    landed: CommitId,
 }
 
 /// The name of the lock a run over a target's tasks holds.
@@ -271,6 +264,7 @@ impl<'p> TreeRun<'p> {
             begun_again(&self.progress).into_iter().for_each(|text| notes(Note::Said(text)));
             self.start(notes)?;
         }
+        self.gathered_before().into_iter().for_each(|text| notes(Note::Said(text)));
         loop {
             if self.engine.cancel.is_stopped() {
                 return Ok(TreeEnded::Paused(Pause::interrupted()));
@@ -294,7 +288,7 @@ impl<'p> TreeRun<'p> {
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken))),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
                 Next::Land(task) => self.land_waiting(&task, notes).await.map_err(|error| error.at(&task, &self.repo)),
-                Next::Gate(gate) => self.gate(&gate, notes).await,
+                Next::Gate(gate) => self.gate_once(&gate, notes).await,
                 Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
                 Next::Work { task, attempt, retry } => {
                     self.work_once(&task, attempt, retry, notes).await.map_err(|error| error.at(&task, &self.repo))
@@ -325,30 +319,14 @@ impl<'p> TreeRun<'p> {
         }
     }
 
-    /// Works a task, unless that would be for the same reason as when this run has done it: then its commits are not read
-    /// as they were meant, and doing it once more would help as little.
-    async fn work_once(
-        &mut self,
-        task: &TaskId,
-        attempt: Attempt,
-        retry: u32,
-        notes: Notes<'_>,
-    ) -> Result<Worked, Error> {
-        let state = self.progress.task(task);
-        let because = state.newest().map(|found| found.commit);
-        if let Some(did) = self.done.get(task).filter(|did| did.because == because)
-            && (self.repo.is_ancestor(did.landed, self.landing_tip(task)?)?
-                || self.repo.is_ancestor(did.landed, self.seen)?)
-        {
-            let status = state.status.as_str();
-            return Err(Error::StillOpen { task: task.clone(), status, because });
-        }
-        let worked = self.work(task, attempt, retry, notes).await?;
-        if let Worked::Done(task) = &worked {
-            let landed = self.landing_tip(task)?;
-            self.done.insert(task.clone(), Did { because, landed });
-        }
-        Ok(worked)
+    /// The phases that end on a branch of their own though this run gathers none.
+    fn gathered_before(&self) -> Vec<String> {
+        let told = |phase: &TaskNode| {
+            let branch = &self.progress.gathered(&phase.id)?.name;
+            Some(format!("{} ends on `{branch}`, where it was begun", phase.id))
+        };
+        let is_told = self.plan.limits.isolation == Isolation::Phase;
+        self.plan.tree.nodes().filter(|node| !is_told && self.gathers(&node.id)).filter_map(told).collect()
     }
 
     /// Opens the run: one commit on the target that changes no file.

@@ -6,7 +6,7 @@ use super::land::Tried;
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::{Error, Note, Notes};
 use crate::clock;
-use crate::config::OnExceeded;
+use crate::config::{Isolation, OnExceeded};
 use crate::engine::task::{TaskJob, TaskReport, in_the_record};
 use crate::engine::{Ended, Pause, Session};
 use crate::event::{AttemptStarted, Outcome, PauseReason};
@@ -248,11 +248,17 @@ impl TreeRun<'_> {
         Ok(task_branch(&self.plan.branch_prefix, &self.plan.target, task)?)
     }
 
+    /// Whether the tasks of a phase land on a branch of its own. One that was begun so ends so, whatever this run was told:
+    /// its tests, and what comes after its tasks, need what is there.
+    pub(super) fn gathers(&self, phase: &TaskId) -> bool {
+        let is_told = self.plan.limits.isolation == Isolation::Phase;
+        !self.plan.tree.is_leaf(phase) && (is_told || self.progress.gathered(phase).is_some())
+    }
+
     /// The branch a task lands on: the target, or its phase's.
     pub(super) fn lands_on(&self, task: &TaskId) -> Result<BranchName, Error> {
         let phase = self.plan.tree.phase_of(task);
-        let gathered = self.plan.limits.isolation == crate::config::Isolation::Phase && !self.plan.tree.is_leaf(phase);
-        match gathered {
+        match self.gathers(phase) {
             true => Ok(phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?),
             false => Ok(self.plan.target.clone()),
         }

@@ -1,0 +1,63 @@
+//! Nothing is done twice in a run for the same reason, however its commits are read.
+
+use super::run::TreeRun;
+use super::work::Worked;
+use super::{Error, Notes};
+use crate::ids::{CommitId, TaskId};
+use crate::step::Attempt;
+
+/// A task this run has done, or a gate it has run.
+#[derive(Debug)]
+pub(super) struct Did {
+    /// The newest steps before, because of which it was.
+    because: Vec<CommitId>,
+    /// Where the branch stood that it has landed on.
+    landed: CommitId,
+}
+
+impl TreeRun<'_> {
+    pub(super) async fn work_once(
+        &mut self,
+        task: &TaskId,
+        attempt: Attempt,
+        retry: u32,
+        notes: Notes<'_>,
+    ) -> Result<Worked, Error> {
+        let because = self.not_again(task, &[task])?;
+        let worked = self.work(task, attempt, retry, notes).await?;
+        if let Worked::Done(task) = &worked {
+            self.note_done(task, because)?;
+        }
+        Ok(worked)
+    }
+
+    pub(super) async fn gate_once(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+        let because = self.not_again(gate, &self.plan.tree.leaves_below(gate))?;
+        let worked = self.gate(gate, notes).await?;
+        if let Worked::GoOn = &worked {
+            self.note_done(gate, because)?;
+        }
+        Ok(worked)
+    }
+
+    /// Because of which steps a task is worked or a gate run, unless this run has done it for the same ones: then its
+    /// commits are not read as they were meant, and doing it once more would help as little.
+    fn not_again(&self, task: &TaskId, tasks: &[&TaskId]) -> Result<Vec<CommitId>, Error> {
+        let newest = tasks.iter().filter_map(|task| self.progress.task(task).newest());
+        let because: Vec<CommitId> = newest.map(|found| found.commit).collect();
+        if let Some(did) = self.done.get(task).filter(|did| did.because == because)
+            && (self.repo.is_ancestor(did.landed, self.landing_tip(task)?)?
+                || self.repo.is_ancestor(did.landed, self.seen)?)
+        {
+            let status = self.progress.task(task).status.as_str();
+            return Err(Error::StillOpen { task: task.clone(), status, because: because.last().copied() });
+        }
+        Ok(because)
+    }
+
+    fn note_done(&mut self, task: &TaskId, because: Vec<CommitId>) -> Result<(), Error> {
+        let landed = self.landing_tip(task)?;
+        self.done.insert(task.clone(), Did { because, landed });
+        Ok(())
+    }
+}
