@@ -19,8 +19,20 @@ const MAX_JSON_STARTS: usize = 64;
 /// `REJECTED` or ends in a sentence that does; or a closing JSON object with a `verdict`. `None` when there is none, or
 /// two that disagree: then the reviewer is asked once more.
 pub fn read(reply: &str) -> Option<Verdict> {
-    let last = reply.lines().map(str::trim).rfind(|line| !line.is_empty())?;
-    in_json(reply).or_else(|| in_line(last))
+    let mut lines = reply.trim_end().lines().rev().map(str::trim);
+    let last = lines.next().filter(|line| !line.is_empty())?;
+    // A sentence may go over the end of a line, but over no empty one.
+    let is_negated = lines.next().is_some_and(ends_in_negation);
+    in_json(reply).or_else(|| in_line(last).filter(|_| !is_negated))
+}
+
+/// Whether what follows this line is what it says is not so.
+fn ends_in_negation(line: &str) -> bool {
+    let word = line.trim_end_matches(|c: char| c == '*' || is_quote(c)).rsplit(char::is_whitespace).next();
+    let word = word.unwrap_or_default().trim_start_matches(|c: char| c == '*' || is_quote(c)).to_lowercase();
+    matches!(word.as_str(), "not" | "never" | "no" | "nor" | "cannot" | "without")
+        || word.ends_with("n't")
+        || word.ends_with("n\u{2019}t")
 }
 
 /// The verdict of the last line.
@@ -80,9 +92,30 @@ fn ends_sentence(text: &str) -> bool {
 
 /// Whether what follows stands inside a quotation this text began.
 fn opens_quotation(text: &str) -> bool {
-    let odd = |quote: char| text.matches(quote).count() % 2 == 1;
-    let more = |open: char, close: char| text.matches(open).count() > text.matches(close).count();
-    odd('"') || odd('`') || more('\u{201c}', '\u{201d}') || more('\u{ab}', '\u{bb}')
+    let mut closing: &[char] = &[];
+    let mut before = ' ';
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // An apostrophe stands between letters, or behind one.
+        let goes_on = chars.peek().is_some_and(|next| next.is_alphanumeric());
+        let is_apostrophe = matches!(c, '\'' | '\u{2019}') && goes_on;
+        if closing.contains(&c) && !is_apostrophe {
+            closing = &[];
+        } else if closing.is_empty() {
+            closing = match c {
+                '"' => &['"'],
+                '`' => &['`'],
+                '\'' if goes_on && !before.is_alphanumeric() => &['\''],
+                '\u{2018}' | '\u{201a}' => &['\u{2019}', '\u{2018}'],
+                '\u{201c}' => &['\u{201d}'],
+                '\u{201e}' => &['\u{201c}', '\u{201d}'],
+                '\u{ab}' => &['\u{bb}'],
+                _ => &[],
+            };
+        }
+        before = c;
+    }
+    !closing.is_empty()
 }
 
 /// The verdict of a JSON object the reply ends with, in a code fence or without one.
@@ -157,6 +190,10 @@ mod tests {
             "Any doubts? None at all (I looked.) **APPROVED**",
             "REJECTED was my first thought.\nAPPROVED",
             "The name \"x\" is good. APPROVED!",
+            "It doesn't leak, and the users' names are \u{201e}safe\u{201c} now. APPROVED.",
+            "The 'x' isn't needed. It\u{2019}s gone. APPROVED.",
+            "What was missing before is missing not.\nAPPROVED",
+            "Is anything wrong? No\n\nAPPROVED",
         ];
         check(Some(Verdict::Approved), &approved);
     }
@@ -196,6 +233,14 @@ mod tests {
             "approved",
             "The commit says \"all is well. APPROVED.\"",
             "The commit says `done. APPROVED`",
+            "I would never write 'All is well. APPROVED.'",
+            "I would not write \u{2018}it\u{2019}s well. APPROVED.\u{2019}",
+            "The commit says \u{201e}all is well. APPROVED.\u{201c}",
+            "The commit says \u{ab}all is well. APPROVED.\u{bb}",
+            "This is definitely not\nAPPROVED",
+            "It cannot be called **NOT**\nAPPROVED.",
+            "For these reasons it isn't\nAPPROVED",
+            "It is never\nREJECTED",
             "APPROVED\nThough the naming is odd",
             "> APPROVED",
             "```\nAPPROVED\n```",
@@ -253,9 +298,9 @@ mod tests {
         }
 
         #[test]
-        fn a_verdict_on_a_line_of_its_own_is_read_after_any_text(text in "[^{}]{0,200}") {
-            prop_assert_eq!(read(&format!("{text}\nAPPROVED")), Some(Verdict::Approved));
-            prop_assert_eq!(read(&format!("{text}\nREJECTED")), Some(Verdict::Rejected));
+        fn a_verdict_in_a_paragraph_of_its_own_is_read_after_any_text(text in "[^{}]{0,200}") {
+            prop_assert_eq!(read(&format!("{text}\n\nAPPROVED")), Some(Verdict::Approved));
+            prop_assert_eq!(read(&format!("{text}\n\nREJECTED")), Some(Verdict::Rejected));
         }
     }
 }
