@@ -115,6 +115,7 @@ impl Shown {
                 }
                 self.line(format!("  {task} landed on {on} ({})", commit.short()));
             }
+            Note::Edited(changes) => self.say_edited(plan, &changes, "and counts so from the next task on"),
             Note::Said(text) => self.warn(&text),
         }
     }

@@ -42,7 +42,10 @@ fn a_tree_edited_while_it_is_worked_is_gone_on_with_as_it_is_now() {
     let said: Vec<String> = said.map_while(Result::ok).collect();
     assert!(gardener.wait().unwrap().success(), "{said:#?}");
     let has = |text: &str| said.iter().any(|line| line.contains(text));
-    assert!(has("was edited and is gone on with as it is now"), "{said:#?}");
+    let at = |text: &str| said.iter().position(|line| line.contains(text));
+    let noticed = at("was edited and counts so from the next task on");
+    assert!(noticed.is_some() && noticed < at("T001 complete"), "at the end of the step it was edited in: {said:#?}");
+    assert!(at("T001 landed") < at("was edited and is gone on with as it is now"), "{said:#?}");
     assert!(has("T003 removed: Add three") && has("T004 added: Add three"), "{said:#?}");
     assert!(has("T004 Add three begins") && !has("T003 Add three begins"), "{said:#?}");
 }

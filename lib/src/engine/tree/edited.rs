@@ -7,6 +7,7 @@ use std::time::SystemTime;
 use super::run::{TreePlan, TreeRun};
 use super::{Note, Notes};
 use crate::engine::task::TREE_FILE;
+use crate::event::{Event, Recorded};
 use crate::git::Repo;
 use crate::ids::{ContextId, SessionId};
 use crate::plan::tree::TaskTree;
@@ -41,6 +42,24 @@ pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>
     }
     *stamp = now;
     fs::read(&plan.file).ok().as_deref() != Some(plan.document.as_bytes())
+}
+
+/// Passes the events of a task's session on, and says after each of its steps what was edited in the tree meanwhile: a task
+/// takes long, and whoever edits its tree should know that it goes on as it began. `told` is what the file looked like when
+/// that was last said.
+pub(super) fn watched<'a>(
+    (repo, plan, told): (&'a Repo, &'a TreePlan, &'a mut Option<Stamp>),
+    session: &'a SessionId,
+    notes: Notes<'a>,
+) -> impl FnMut(&Recorded) + Send + use<'a> {
+    move |event| {
+        notes(Note::Event { session, event });
+        if matches!(event.event, Event::StepFinished(_)) && was_edited(repo, plan, told) {
+            // One that cannot be read is spoken of when its next task is to begin.
+            let now = fs::read_to_string(&plan.file).ok().and_then(|text| TaskTree::read(&text).ok());
+            now.into_iter().for_each(|now| notes(Note::Edited(plan.tree.difference(&now))));
+        }
+    }
 }
 
 impl TreeRun<'_> {

@@ -75,6 +75,8 @@ pub enum Note<'a> {
         /// What has become of all tasks now.
         progress: &'a Progress,
     },
+    /// The tree was edited while a task of it is worked: what is different, one line each.
+    Edited(Vec<String>),
     /// Something a person should know.
     Said(String),
 }

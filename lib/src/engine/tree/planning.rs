@@ -156,7 +156,7 @@ impl Planner<'_> {
 
 fn answer_of(reply: Result<Reply, AgentError>) -> Result<String, PlanError> {
     match reply {
-        Ok(Reply { text, end: End::Done | End::Doubtful(_) }) => Ok(text),
+        Ok(Reply { text, end: End::Done | End::Doubtful(_), .. }) => Ok(text),
         Ok(Reply { end: End::Limit(why), .. }) => Err(PlanError::Limit(why)),
         Ok(Reply { end: End::Stopped, .. }) | Err(AgentError::Cancelled) => Err(PlanError::Stopped),
         Err(error) => Err(error.into()),

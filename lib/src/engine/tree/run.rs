@@ -164,6 +164,8 @@ pub struct TreeRun<'p> {
     pub(super) unfinished: BTreeMap<TaskId, SessionId>,
     /// What the tree's file looked like when it was last looked at.
     stamp: Option<Stamp>,
+    /// What it looked like when somebody was last told that it was edited.
+    pub(super) told: Option<Stamp>,
     /// The tree's file, once it is written for the records.
     pub(super) document: Option<BlobId>,
     /// What the sessions of the run have spent, once somebody had to know.
@@ -411,6 +413,7 @@ impl Parked {
             done: self.done,
             unfinished: self.unfinished,
             stamp: plan.stamp,
+            told: plan.stamp,
             document: None,
             spending: None,
             opened: self.opened,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::edited::watched;
 use super::land::Tried;
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::{Error, Note, Notes};
@@ -109,7 +110,8 @@ impl TreeRun<'_> {
     ) -> Result<Option<TreeEnded>, Error> {
         while !session.is_decided() {
             let id = session.id.clone();
-            let ended = session.run_attempt(&mut observer(&id, notes)).await?;
+            let tree = (&self.repo, self.plan, &mut self.told);
+            let ended = session.run_attempt(&mut watched(tree, &id, notes)).await?;
             match ended {
                 Ended::Paused(Pause { reason: PauseReason::OverBudget, why, .. })
                     if self.engine.budget.action() == OnExceeded::Stop =>
