@@ -78,7 +78,7 @@ impl CommandAgent {
             Verdict::Go => End::Done,
             Verdict::Stop => End::Stopped,
         };
-        Ok(Reply { text, end })
+        Ok(Reply { stderr: output.stderr.to_text(), ..Reply::new(text, end) })
     }
 
     fn check(&self, output: &Output) -> Result<(), AgentError> {

@@ -150,13 +150,13 @@ impl Job {
         if cancel.is_killed() {
             return Some(Err(AgentError::Cancelled));
         }
-        cancel.is_stopped().then(|| Ok(Reply { text: String::new(), end: End::Stopped }))
+        cancel.is_stopped().then(|| Ok(Reply::new(String::new(), End::Stopped)))
     }
 
     /// The answer the history already holds, if the job was interrupted after it.
     fn answer(&self) -> Option<Reply> {
         let last = self.history.last().filter(|_| self.answered)?;
-        Some(Reply { text: last.text(), end: End::Done })
+        Some(Reply::new(last.text(), End::Done))
     }
 }
 
@@ -301,6 +301,15 @@ pub struct Reply {
     pub text: String,
     /// Why it ended.
     pub end: End,
+    /// What its program said beside its answer.
+    pub stderr: String,
+}
+
+impl Reply {
+    /// The last words of an agent, and why they were the last.
+    pub fn new(text: String, end: End) -> Self {
+        Self { text, end, stderr: String::new() }
+    }
 }
 
 /// Why an agent ended.

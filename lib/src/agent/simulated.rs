@@ -39,7 +39,7 @@ impl Agent for Simulated {
                 Verdict::Go => End::Done,
                 Verdict::Stop => End::Stopped,
             };
-            Ok(Reply { text, end })
+            Ok(Reply::new(text, end))
         })
     }
 }

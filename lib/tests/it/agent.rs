@@ -136,7 +136,7 @@ async fn the_built_in_agent_works_turn_by_turn() {
 ",
     );
     let done = run(&agent, site.job()).await;
-    assert_eq!(*done.reply(), Reply { text: "Done.".into(), end: End::Done });
+    assert_eq!(*done.reply(), Reply::new("Done.".into(), End::Done));
     assert_eq!(site.get("src/hello.txt"), "hello world\n");
     assert_eq!(site.get("log"), "more\n");
     let [first, second, third] = done.turns.as_slice() else { panic!("{} turns", done.turns.len()) };
@@ -283,7 +283,7 @@ async fn an_answer_that_cannot_be_read_is_asked_for_once_more() {
     let done = run(&builtin("      - text: ' '\n"), site.job()).await;
     assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("it is empty")), "{:?}", done.error());
     let done = run(&builtin("      - tools: [{glob: {pattern: x}}]\n      - text: ''\n"), site.job()).await;
-    assert_eq!(*done.reply(), Reply { text: String::new(), end: End::Done }, "silence after work means done");
+    assert_eq!(*done.reply(), Reply::new(String::new(), End::Done), "silence after work means done");
 }
 
 #[tokio::test]
@@ -323,10 +323,7 @@ async fn limits_end_a_run_that_is_not_done() {
     };
     let done = ends(Limits { max_turns: 3, ..quick() }).await;
     assert_eq!(done.turns.len(), 3);
-    assert_eq!(
-        *done.reply(),
-        Reply { text: "t2".into(), end: End::Limit("the agent was not done after 3 turns".into()) }
-    );
+    assert_eq!(*done.reply(), Reply::new("t2".into(), End::Limit("the agent was not done after 3 turns".into())));
     let done = ends(Limits { max_tool_rounds: 2, ..quick() }).await;
     assert_eq!(done.turns.len(), 2);
     assert!(matches!(&done.reply().end, End::Limit(text) if text.contains("2 rounds of tools")));
@@ -446,7 +443,7 @@ async fn a_verdict_ends_the_run() {
             |n, _| if n == 2 { Verdict::Stop } else { Verdict::Go },
         )
         .await;
-    assert_eq!(*done.reply(), Reply { text: "t1".into(), end: End::Stopped });
+    assert_eq!(*done.reply(), Reply::new("t1".into(), End::Stopped));
     assert_eq!(done.turns.len(), 2);
 }
 
@@ -498,7 +495,7 @@ async fn a_last_answer_is_not_lost_to_a_stop() {
         Verdict::Go
     })
     .await;
-    assert_eq!(*done.reply(), Reply { text: "all done".into(), end: End::Done });
+    assert_eq!(*done.reply(), Reply::new("all done".into(), End::Done));
 }
 
 #[tokio::test]
@@ -541,7 +538,7 @@ async fn a_kill_ends_a_call_that_hangs_and_a_stop_the_wait_between_two() {
         result = &mut call => panic!("{result:?}"),
         () = tokio::time::sleep(Duration::from_millis(50)) => canceller.stop(),
     }
-    assert_eq!(call.await, Ok(Reply { text: String::new(), end: End::Stopped }));
+    assert_eq!(call.await, Ok(Reply::new(String::new(), End::Stopped)));
 }
 
 #[tokio::test]
@@ -640,7 +637,7 @@ async fn a_program_is_an_agent() {
     assert_eq!((agent.kind(), agent.can_continue()), ("command", false));
     let job = Job { env: vec![("WHO".into(), Some("you".into()))], ..site.job() };
     let done = run(&agent, job).await;
-    assert_eq!(*done.reply(), Reply { text: "I'll add a file for you.\n\ndo the task".into(), end: End::Done });
+    assert_eq!(*done.reply(), Reply::new("I'll add a file for you.\n\ndo the task".into(), End::Done));
     assert!(site.root().join("made").exists());
     let [turn] = done.turns.as_slice() else { panic!("one run is one turn") };
     assert_eq!(turn.messages, [Message::user("do the task"), Message::assistant(&done.reply().text)]);
@@ -677,7 +674,7 @@ async fn an_answer_already_given_is_given_again() {
         [&program("touch ran"), &builtin("      - tools: [{write_file: {file_path: ran, content: x}}]\n"), &Simulated];
     for agent in agents {
         let done = run(agent, Job { history: history.clone(), continues: true, answered: true, ..site.job() }).await;
-        assert_eq!(*done.reply(), Reply { text: "the answer".into(), end: End::Done }, "{}", agent.kind());
+        assert_eq!(*done.reply(), Reply::new("the answer".into(), End::Done), "{}", agent.kind());
         assert!(done.turns.is_empty());
     }
     assert!(!site.root().join("ran").exists());

@@ -140,7 +140,7 @@ fn logs_and_reports_lie_beside_the_tree_and_say_everything() {
         "no log of tests that pass"
     );
     let log = garden.newest("main", "T001 review-approved").trailer("Arborist-Review-Log").unwrap().to_owned();
-    assert_eq!(garden.file("main", &log), "Looks right.\nAPPROVED");
+    assert_eq!(garden.file("main", &log), "=== stdout ===\nLooks right.\nAPPROVED\n=== stderr ===");
     let implement = all.lines().find(|path| path.contains("_implement_")).unwrap();
     assert_eq!(garden.file("main", implement), "=== stdout ===\nWrote T001.txt.\n=== stderr ===");
     let first = garden.newest("main", "T001 implement-pass").id;
@@ -152,6 +152,21 @@ fn logs_and_reports_lie_beside_the_tree_and_say_everything() {
     assert_eq!(report["result"], "pass");
     assert_eq!(report["retries"], 0);
     assert_eq!(report["tested"], true);
+}
+
+#[test]
+fn a_log_has_every_answer_and_what_was_said_beside_it() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let reviews = "echo looking >&2; test $n = 1 && echo Hm. || echo APPROVED";
+    garden.agent("echo a warning >&2; echo 1 > $task; echo Did it.", reviews);
+    garden.gardener(&[]).expect(0);
+    let review = garden.newest("main", "T001 review-approved").trailer("Arborist-Review-Log").unwrap().to_owned();
+    let said =
+        ["=== stdout ===\nHm.", "=== stderr ===\nlooking", "=== stdout ===\nAPPROVED", "=== stderr ===\nlooking"];
+    assert_eq!(garden.file("main", &review), said.join("\n"));
+    let logs = garden.env.git(&["ls-tree", "-r", "--name-only", "main", "logs/"]);
+    let implement = logs.lines().find(|path| path.contains("_implement_")).unwrap();
+    assert_eq!(garden.file("main", implement), "=== stdout ===\nDid it.\n=== stderr ===\na warning");
 }
 
 #[test]

@@ -92,12 +92,12 @@ impl AcpAgent {
         let text = Some(client.words()).filter(|words| !words.is_empty()).unwrap_or(&said).to_owned();
         if stopped && last.is_none() {
             // Its turns are all reported: the last of them is what it was stopped after.
-            return Ok(Reply { text, end: End::Stopped });
+            return Ok(Reply::new(text, End::Stopped));
         }
         let mut turn = last.unwrap_or_default();
         if !client.is_asked() && turn.messages.is_empty() && turn.side_calls.is_empty() {
             // It was never given its task.
-            return Ok(Reply { end: end(ended, Verdict::Go)?, text });
+            return Ok(Reply::new(text, end(ended, Verdict::Go)?));
         }
         if let (Some(why), Some(words)) = (&failed, turn.messages.last_mut().filter(|last| last.is_answer())) {
             words.mark_failed(why);
@@ -111,6 +111,6 @@ impl AcpAgent {
         turn.warnings.extend(heard.into_iter().flat_map(|heard| heard.warnings));
         (turn.is_last, turn.exact, turn.state_ref) = (true, true, client.state());
         let verdict = turns.report(turn).await;
-        Ok(Reply { end: end(ended, verdict)?, text })
+        Ok(Reply::new(text, end(ended, verdict)?))
     }
 }

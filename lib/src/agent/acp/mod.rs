@@ -248,7 +248,7 @@ impl AcpAgent {
             None => Verdict::Go,
         };
         let text = client.words().to_owned();
-        Ok(Reply { end: end(ended, verdict)?, text })
+        Ok(Reply::new(text, end(ended, verdict)?))
     }
 
     /// What to say of an agent that ended without an answer.

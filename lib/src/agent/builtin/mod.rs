@@ -70,7 +70,7 @@ impl Builtin {
         if last.role != Role::Assistant || last.tool_calls().next().is_some() {
             return None;
         }
-        let reply = |end| Some(Ok(Reply { text: last.text(), end }));
+        let reply = |end| Some(Ok(Reply::new(last.text(), end)));
         match last.extra.get(CUT).and_then(|why| why.as_str()) {
             Some("length") => {
                 let more = match &self.provider {
@@ -371,7 +371,7 @@ impl<'a> Run<'a> {
     }
 
     fn reply(&self, end: End) -> Reply {
-        Reply { text: self.after_task().next().map(Message::text).unwrap_or_default(), end }
+        Reply::new(self.after_task().next().map(Message::text).unwrap_or_default(), end)
     }
 
     fn timed_out(&self) -> bool {

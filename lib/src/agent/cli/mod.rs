@@ -169,7 +169,7 @@ impl CliAgent {
         let Ran { output, mut gathered, stopped, undone, unanswered } = ran;
         if self.turns == TurnMode::Gateway && stopped && last.is_none() {
             // Its turns are all reported: the last of them is what it was stopped after.
-            return Ok(Reply { text: gathered.words(), end: End::Stopped });
+            return Ok(Reply::new(gathered.words(), End::Stopped));
         }
         let stderr = output.stderr.to_text();
         let judged = Ended {
@@ -232,8 +232,8 @@ impl CliAgent {
         let turn = self.told(job, turn, &gathered);
         let verdict = turns.report(turn).await;
         match (judged?, verdict) {
-            (End::Done | End::Doubtful(_), Verdict::Stop) => Ok(Reply { text, end: End::Stopped }),
-            (end, _) => Ok(Reply { text, end }),
+            (End::Done | End::Doubtful(_), Verdict::Stop) => Ok(Reply { stderr, ..Reply::new(text, End::Stopped) }),
+            (end, _) => Ok(Reply { stderr, ..Reply::new(text, end) }),
         }
     }
 

@@ -25,10 +25,10 @@ const FEEDBACK: usize = 8_000;
 pub struct StepReport {
     /// The text of the commit.
     pub body: String,
-    /// Everything that was said.
+    /// What the next attempt is told, where it failed.
     pub said: String,
-    /// Whether that is written to a log.
-    pub logged: bool,
+    /// Everything that was said, where a log has it.
+    pub log: Option<String>,
     /// The facts of a test.
     pub test: Option<TestFacts>,
     /// Whether it ended before it could say anything about the code.
@@ -41,8 +41,10 @@ impl StepReport {
     /// It failed after all, for this reason, whatever was said.
     pub fn fail(&mut self, why: &str) {
         self.body = text::runner_error(why);
-        self.said = format!("{}\n{why}\n", self.said.trim_end());
-        (self.logged, self.broke_off) = (true, true);
+        let with_why = |text: &str| format!("{}\n{why}\n", text.trim_end());
+        self.log = Some(with_why(self.log.as_ref().unwrap_or(&self.said)));
+        self.said = with_why(&self.said);
+        self.broke_off = true;
     }
 }
 
@@ -194,11 +196,11 @@ impl Session {
         facts.test = report.test;
         let told = if report.broke_off { &StepKind::Implement } else { &kind };
         let feedback = (!passed).then(|| feedback(told, &report.said));
-        if report.logged {
+        if let Some(log) = report.log {
             let named = if job.commit_logs && self.no_directory(tree, &job.logs)?.is_none() {
                 let path = format!("{}/{}", job.logs, report::log_file(&job.task.id, name, at));
                 let path = self.free_path(&path, tree)?;
-                files.push((RepoPath::from(path.as_str()), report.said));
+                files.push((RepoPath::from(path.as_str()), log));
                 path
             } else {
                 self.recorder.reference()
@@ -318,7 +320,7 @@ impl Session {
         change: Option<&mut Change>,
     ) -> Result<Option<String>, Error> {
         let Some(job) = self.job.as_ref().filter(|job| job.commit_logs) else { return Ok(None) };
-        if node.step.is_none() || !report.is_some_and(|report| report.logged) {
+        if node.step.is_none() || report.is_none_or(|report| report.log.is_none()) {
             return Ok(None);
         }
         let tree = match change {

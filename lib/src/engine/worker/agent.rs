@@ -88,13 +88,14 @@ impl Worker {
         let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
         let asked = Asked { prompt: work.prompt.clone(), continues: work.continues, timeout: self.node.timeout };
         let mut reply = self.converse(&work, asked, &mut spoken, cancel, end).await?;
-        if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
+        if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)), stderr }) = &mut reply
             && self.verdict_is_missing(text)
         {
             if self.order == Order::Go {
                 // An answer nobody can read is asked for once more.
                 let left = self.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
                 let again = Asked { prompt: review_again(&work, text), continues: false, timeout: left };
+                end.asked_again = Some((text.clone(), std::mem::take(stderr)));
                 reply = self.converse(&work, again, &mut spoken, cancel, end).await?;
             } else {
                 *how = End::Stopped;
@@ -220,7 +221,7 @@ impl Worker {
             }
         }
         let outcome = match reply {
-            Ok(Reply { text, end: how }) => {
+            Ok(Reply { text, end: how, stderr }) => {
                 let outcome = match how {
                     End::Done | End::Doubtful(_) => {
                         let auto = || Outcome {
@@ -238,6 +239,7 @@ impl Worker {
                     End::Limit(reason) => Outcome::fail(reason),
                 };
                 end.response = Some(text);
+                end.stderr = stderr;
                 outcome
             }
             Err(AgentError::Cancelled) if cancel.timed_out() => self.within_time(Outcome::success(), cancel),

@@ -104,9 +104,10 @@ pub enum Stopped {
 }
 
 /// What goes into the record of a node's end.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub enum Effect {
     /// Nothing further.
+    #[default]
     None,
     /// A command ran.
     Tool(Box<ToolEffect>),
@@ -151,17 +152,7 @@ impl Worker {
     /// Carries the work out. Everything is reported; nothing is returned.
     pub async fn run(mut self, work: Work) {
         let begun = Instant::now();
-        let mut node = Gathered {
-            effect: Effect::None,
-            warnings: Vec::new(),
-            response: None,
-            step: None,
-            is_over: false,
-            is_told: false,
-            cut_short: false,
-            is_answered: false,
-            is_stuck: false,
-        };
+        let mut node = Gathered::default();
         let result = match work {
             Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
             Work::Pass(outcome) => Ok(outcome),
@@ -452,10 +443,15 @@ const AGENT_ENDING: Duration = Duration::from_secs(10);
 const NAMED: usize = 10;
 
 /// What is collected on the way to a node's end.
+#[derive(Default)]
 struct Gathered {
     effect: Effect,
     warnings: Vec<String>,
     response: Option<String>,
+    /// What the agent's program said beside its response.
+    stderr: String,
+    /// What an agent that was asked once more had said before: its answer, and what its program said beside it.
+    asked_again: Option<(String, String)>,
     step: Option<StepReport>,
     /// The agent's newest turn was its last, and nothing of it runs any more.
     is_over: bool,

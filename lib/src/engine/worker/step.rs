@@ -27,7 +27,7 @@ impl Worker {
         let name = self.node.step.as_deref().unwrap_or_default();
         let body = text::custom(name, !failed, &stdout, &stderr);
         let said = report::log([("stdout", stdout.as_str()), ("stderr", stderr.as_str())]);
-        end.step = Some(StepReport { body, said, logged: failed, ..StepReport::default() });
+        end.step = Some(StepReport { body, log: failed.then(|| said.clone()), said, ..StepReport::default() });
     }
 
     /// The outcome of an agent's step, and what is told of it. Of an agent that has given no answer, the last words are.
@@ -44,22 +44,20 @@ impl Worker {
         let answer = end.response.clone().unwrap_or(last_words);
         let answer = self.engine.redactor.text(&answer).into_owned();
         let failure = outcome.failure_reason.clone().unwrap_or_default();
+        let ended = outcome.status.is_success();
+        let log = log_of(end, &answer, if ended { "" } else { &failure });
         if !self.is_review() {
-            let passed = outcome.status.is_success();
-            let body = if passed { text::implement(&answer) } else { text::runner_error(&failure) };
-            let complaint = if passed { "" } else { failure.as_str() };
-            let said = report::log([("stdout", answer.as_str()), ("stderr", complaint)]);
-            end.step = Some(StepReport { body, said, logged: true, ..StepReport::default() });
+            let body = if ended { text::implement(&answer) } else { text::runner_error(&failure) };
+            end.step = Some(StepReport { body, said: log.clone(), log: Some(log), ..StepReport::default() });
             return outcome;
         }
-        let ended = outcome.status.is_success();
         let outcome = match verdict::read(&answer) {
             Some(Verdict::Rejected) if ended || crashed => rejected(outcome, "the review rejected it"),
             // A reviewer that broke off has not approved, whatever it said before.
             _ if !ended => {
                 let body = text::runner_error(&failure);
                 let said = if answer.is_empty() { failure } else { format!("{answer}\n\n{failure}") };
-                end.step = Some(StepReport { body, said, logged: true, broke_off: true, ..StepReport::default() });
+                end.step = Some(StepReport { body, said, log: Some(log), broke_off: true, ..StepReport::default() });
                 // It has not rejected either: it is asked again.
                 let failure_class = if crashed { FailureClass::Transient } else { outcome.failure_class };
                 return Outcome { failure_class, ..outcome };
@@ -67,10 +65,21 @@ impl Worker {
             Some(_) => outcome,
             None => rejected(outcome, "the review gave no verdict, also when asked once more"),
         };
-        end.step =
-            Some(StepReport { body: text::review(&answer), said: answer, logged: true, ..StepReport::default() });
+        let body = text::review(&answer);
+        end.step = Some(StepReport { body, said: answer, log: Some(log), ..StepReport::default() });
         outcome
     }
+}
+
+/// The log of an agent's step: what it said each time it was asked, and why it ended if that was no good end.
+fn log_of(end: &Gathered, answer: &str, complaint: &str) -> String {
+    let last = match (end.stderr.trim_end(), complaint) {
+        (stderr, "") => stderr.to_owned(),
+        ("", complaint) => complaint.to_owned(),
+        (stderr, complaint) => format!("{stderr}\n{complaint}"),
+    };
+    let before = end.asked_again.iter().map(|(answer, stderr)| (answer.as_str(), stderr.trim_end()));
+    report::log(before.chain([(answer, last.as_str())]).flat_map(|(out, err)| [("stdout", out), ("stderr", err)]))
 }
 
 /// A rejection is an answer, not a crash: nothing is tried again within the attempt.

@@ -83,7 +83,7 @@ impl Worker {
         end.step = Some(StepReport {
             body: text::tests(&ran),
             said: said.clone(),
-            logged: !failed.is_empty(),
+            log: (!failed.is_empty()).then(|| said.clone()),
             test: Some(facts(&ran)),
             ..StepReport::default()
         });
