@@ -285,10 +285,11 @@ fn ended_json(globals: &Globals, dir: &Path, ended: &TreeEnded) -> serde_json::V
                 "answer": answering(globals, &question.node),
             })
         }
+        TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),
         TreeEnded::Paused(_) | TreeEnded::Edited => json!({"ended": "paused"}),
-        TreeEnded::Refused(refusal) => {
+        TreeEnded::Refused(refusal @ Refusal { task, branch, finished, why, .. }) => {
             let mut json =
-                json!({"ended": "refused", "task": refusal.task, "branch": refusal.branch, "reason": refusal.why});
+                json!({"ended": "refused", "task": task, "branch": branch, "finished": finished, "reason": why});
             if let Some(command) = first(globals, dir, refusal) {
                 json["first"] = command.into();
             }

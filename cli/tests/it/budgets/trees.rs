@@ -71,7 +71,9 @@ fn a_task_has_a_limit_in_tokens_as_well() {
     let waits = garden(&tree, "budget: {per_task_tokens: 1, on_exceeded: pause}");
     let ran = waits.gardener(&[]).expect(3);
     assert!(ran.stdout.contains("1 of 1 tokens (`budget.per_task_tokens`); raise it and run again"), "{ran}");
-    waits.gardener(&[]).expect(3);
+    let ran = waits.env.pleach(&["-y", "--json", "gardener"]).expect(3);
+    let last = ran.json_lines().pop().expect("a line");
+    assert!(last["ended"] == "paused" && last["reason"].is_string(), "{last}");
     assert_eq!(calls(&waits), owned(&[("T001", 1)]), "another process knows what was spent");
     waits.env.configure(&settings("budget: {per_task_tokens: 2, on_exceeded: pause}"));
     waits.gardener(&[]).expect(3);

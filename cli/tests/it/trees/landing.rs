@@ -56,6 +56,9 @@ fn a_file_in_the_way_leaves_the_work_on_its_branch_and_the_next_run_lands_it() {
     let status = garden.env.pleach(&["status"]).expect(0);
     assert!(status.stdout.contains("0 of 2 tasks done") && status.stdout.contains("1 waiting to land"), "{status}");
     assert_eq!(garden.times_asked("T002", "implement"), 0, "nothing starts before it has landed");
+    let ran = garden.env.pleach(&["-y", "--json", "gardener"]).expect(5);
+    let last = ran.json_lines().pop().expect("a line");
+    assert_eq!((&last["ended"], &last["finished"]), (&"refused".into(), &true.into()), "{last}");
     std::fs::remove_file(garden.env.root().join("repo/T001.txt")).unwrap();
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.completed(), ["T001", "T002"]);
