@@ -11,13 +11,13 @@ use pleach::process::{Cancel, Command, Spawner, Stdin};
 use serde_json::{Map, Value, json};
 
 use super::options::Options;
-use super::porcelain;
+use super::porcelain::{self, Way};
 use super::verdict::Verdicts;
 use super::world::World;
 use super::{cpu, files};
 
 /// Files of the repository: a small one.
-const FILES: usize = 100;
+pub const FILES: usize = 100;
 
 /// Tasks of a phase.
 const PHASE: usize = 20;
@@ -54,11 +54,18 @@ struct Kind {
     test: bool,
     /// Logs and reports are not committed, so that the repository does not grow.
     unlogged: bool,
+    /// The repository has the logs and reports of so many tasks to begin with.
+    grown: usize,
     /// git processes are counted.
     counted: bool,
 }
 
 impl Kind {
+    /// The same in a repository as large as this one is after so many tasks.
+    fn grown(self, tasks: usize) -> Self {
+        Self { grown: if self.unlogged { 0 } else { tasks }, ..self }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self { unlogged: true, .. } => "logs in records alone",
@@ -70,9 +77,9 @@ impl Kind {
 
 /// How the trees that are measured are worked.
 const KINDS: [Kind; 3] = [
-    Kind { test: false, unlogged: false, counted: false },
-    Kind { test: true, unlogged: false, counted: false },
-    Kind { test: false, unlogged: true, counted: false },
+    Kind { test: false, unlogged: false, grown: 0, counted: false },
+    Kind { test: true, unlogged: false, grown: 0, counted: false },
+    Kind { test: false, unlogged: true, grown: 0, counted: false },
 ];
 
 /// What a task costs, on average over some.
@@ -106,11 +113,6 @@ impl Cost {
         let number = number.max(1.0);
         Self { wall: wall / number, cpu: cpu / number, git: git / number }
     }
-
-    /// Without what the task's own commands take.
-    fn without(self, commands: f64) -> Self {
-        Self { cpu: self.cpu - commands, ..self }
-    }
 }
 
 /// The whole of a run, and its ends without packing.
@@ -138,6 +140,12 @@ impl Costs {
         }
     }
 
+    /// Without what the tasks' own commands take.
+    fn without(self, commands: f64) -> Self {
+        let less = |cost: Cost| Cost { cpu: cost.cpu - commands, ..cost };
+        Self { all: less(self.all), first: less(self.first), last: less(self.last), ..self }
+    }
+
     fn print(&self, name: &str) {
         let Self { all, packing, first, last } = self;
         println!(
@@ -161,24 +169,36 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
     let mut verdicts = Verdicts::default();
     for tasks in options.trees.iter().copied() {
         let is_judged = tasks == options.judged(JUDGED);
-        let (mut by_hand, mut gardens) = (Vec::new(), [const { Vec::new() }; KINDS.len()]);
+        let mut by_hand = [const { Vec::new() }; Way::ALL.len()];
+        let (mut gardens, mut grown) = ([const { Vec::new() }; KINDS.len()], [const { Vec::new() }; KINDS.len()]);
         for _ in 0..if is_judged { ROUNDS } else { 1 } {
-            by_hand.push(porcelain::run(&world, tasks)?);
-            for (kind, runs) in KINDS.into_iter().zip(&mut gardens) {
+            for (way, runs) in Way::ALL.into_iter().zip(&mut by_hand) {
+                runs.push(way.run(&world, tasks)?);
+            }
+            for (kind, (runs, grown)) in KINDS.into_iter().zip(gardens.iter_mut().zip(&mut grown)) {
                 runs.push(garden(&world, pleach, tasks, kind)?);
+                if is_judged {
+                    grown.push(garden(&world, pleach, END + 1, kind.grown(tasks))?);
+                }
             }
         }
-        let by_hand = Costs::of(&by_hand);
-        by_hand.print(&format!("{tasks} tasks, {} git processes each", porcelain::PROCESSES));
-        for (kind, runs) in KINDS.into_iter().zip(&gardens) {
+        let by_hand = by_hand.map(|runs| Costs::of(&runs));
+        for (way, costs) in Way::ALL.into_iter().zip(&by_hand) {
+            costs.print(&format!("{tasks} tasks, {} git, {}", porcelain::PROCESSES, way.name()));
+        }
+        for (kind, (runs, grown)) in KINDS.into_iter().zip(gardens.iter().zip(&grown)) {
             let whole = Costs::of(runs);
             whole.print(&format!("{tasks} tasks, {}", kind.name()));
             let own = 2.0 * agent_cost + if kind.test { test_cost } else { 0.0 };
-            let (all, first, last) = (whole.all.without(own), whole.first.without(own), whole.last.without(own));
-            let bare = Costs { all, first, last, ..whole };
+            let bare = whole.without(own);
             bare.print("  without its commands");
+            for (way, costs) in Way::ALL.into_iter().zip(&by_hand) {
+                print_ratios(way, costs, &bare);
+            }
             if is_judged {
-                judge(&mut verdicts, kind, &bare, &by_hand);
+                let grown = Costs::of(grown).without(own);
+                println!("  the first ten where as many files are: {:.1} ms of CPU", grown.first.cpu);
+                judge(&mut verdicts, kind, &bare, &grown, &by_hand[0]);
             }
         }
     }
@@ -194,15 +214,29 @@ pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>>
     Ok(verdicts)
 }
 
-fn judge(verdicts: &mut Verdicts, kind: Kind, bare: &Costs, by_hand: &Costs) {
+/// How much more git processes take than a task.
+fn print_ratios(way: Way, by_hand: &Costs, bare: &Costs) {
+    let ratio = |one: fn(&Costs) -> Cost| one(by_hand).cpu / one(bare).cpu;
+    println!(
+        "  {} git, {}: {:.1} × its CPU, the first ten {:.1} ×, the last ten {:.1} ×",
+        porcelain::PROCESSES,
+        way.name(),
+        ratio(|costs| costs.all),
+        ratio(|costs| costs.first),
+        ratio(|costs| costs.last)
+    );
+}
+
+/// What looks at every file takes longer the more there are. What earlier tasks cost is told apart from that by the first
+/// tasks in a repository that has as many files to begin with.
+fn judge(verdicts: &mut Verdicts, kind: Kind, bare: &Costs, grown: &Costs, by_hand: &Costs) {
     let name = kind.name();
     if !kind.unlogged {
-        let ratio = |one: fn(&Costs) -> Cost| one(by_hand).cpu / one(bare).cpu;
         let what = format!("CPU of {} git processes to that of a task, {name}", porcelain::PROCESSES);
-        verdicts.at_least(&what, ratio(|costs| costs.all), 4.0, " ×");
-        verdicts.at_least(&format!("{what}, the first ten"), ratio(|costs| costs.first), 4.0, " ×");
+        verdicts.at_least(&what, by_hand.all.cpu / bare.all.cpu, 4.0, " ×");
     }
-    verdicts.at_most(&format!("CPU per task, {name}, last ten to first"), bare.last.cpu / bare.first.cpu, 1.2, " ×");
+    let what = format!("CPU per task, {name}, last ten to the first where as many files are");
+    verdicts.at_most(&what, bare.last.cpu / grown.first.cpu, 1.2, " ×");
 }
 
 fn agent(world: &World) -> Result<PathBuf, Box<dyn Error>> {
@@ -221,7 +255,8 @@ fn load() -> Result<String, Box<dyn Error>> {
 fn garden(world: &World, pleach: &Path, tasks: usize, kind: Kind) -> Result<Vec<Mark>, Box<dyn Error>> {
     let repo = files::repository(world, "tree", FILES)?;
     std::fs::write(repo.join("task-tree.json"), tree(tasks).to_string())?;
-    world.git(&repo, &["add", "task-tree.json"])?;
+    porcelain::leave_all(&repo, kind.grown)?;
+    world.git(&repo, &["add", "--all"])?;
     world.git(&repo, &["commit", "--quiet", "-m", "Plan"])?;
     let mut command = world.program(pleach, &repo);
     if kind.counted {
