@@ -188,7 +188,7 @@ fn plain(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Failure {
 }
 
 /// An error whose sentence ends in what to do, behind its last semicolon.
-fn advised(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Failure {
+pub fn advised(exit: Exit, error: &(dyn std::error::Error + 'static)) -> Failure {
     let mut failure = plain(exit, error);
     if let Some((what, how)) = failure.message.clone().rsplit_once("; ") {
         failure.message = what.to_owned();

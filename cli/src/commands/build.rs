@@ -23,7 +23,7 @@ use crate::answers::Answers;
 use crate::commands::Globals;
 use crate::commands::run::block_on;
 use crate::exit::{Exit, Failure};
-use crate::failure::of_engine;
+use crate::failure::{advised, of_engine};
 use crate::render::Out;
 use crate::session::{build, say_unheld};
 use crate::settings::{self, Search, Settings};
@@ -122,7 +122,11 @@ fn by_agent(
 ) -> Result<TaskTree, Failure> {
     let config = &settings.resolved.config;
     let built = build(settings, config, Answers::default())?;
-    let agent = built.engine.agents.configured().ok_or_else(|| {
+    let model = args.model.as_deref().or_else(|| config.tree.steps.get("implement")?.model.as_deref());
+    // The planner works in a directory of its own, where nothing is that the user could have named.
+    let root = repo.and_then(Repo::workdir).unwrap_or(&globals.dir);
+    let agents = built.engine.agents.clone().with_programs_below(root);
+    let agent = agents.configured_with(model).ok_or_else(|| {
         Failure::new(Exit::Usage, "no agent is configured that could plan the tasks")
             .hint("set `agent:` in pleach.yaml or give --runner; --no-ai reads the files by fixed rules")
     })?;
@@ -137,7 +141,6 @@ fn by_agent(
     // What the planner leaves there is of no use to anybody, and goes with it.
     let scratch = Scratch::make(&settings.state_dir)
         .map_err(|error| Failure::new(Exit::Environment, "cannot make a directory for the planner").because(&error))?;
-    let model = args.model.as_deref().or_else(|| config.tree.steps.get("implement")?.model.as_deref());
     if globals.verbosity >= 0 {
         say!("{} plans from {}", agent.kind(), counted(files.len(), "file"));
     }
@@ -173,6 +176,12 @@ fn failure(error: &PlanError) -> Failure {
                 .hint(format!("nothing was written; raise it and run again{day}; --no-ai needs no agent"))
         }
         PlanError::Engine(error) => of_engine(error),
+        // It is no attempt that counts, so it may be asked again whatever was answered before.
+        PlanError::Agent(stuck) if stuck.is_stuck(false) => {
+            let failure = advised(Exit::Environment, error);
+            let how = failure.hint.clone().unwrap_or_else(|| "mend it".to_owned());
+            failure.hint(format!("{how}; then run it again: nothing was written; --no-ai needs no agent"))
+        }
         PlanError::Agent(_) | PlanError::Limit(_) => {
             Failure::new(Exit::WorkFailed, error.to_string()).hint("nothing was written; --no-ai needs no agent")
         }

@@ -351,6 +351,16 @@ pub enum AgentError {
 }
 
 impl AgentError {
+    /// Whether nobody could work, rather than that the work failed: then it waits for somebody to see to that. `attempted`:
+    /// a model has answered before in an attempt that counts, and its next request may be what nobody can answer.
+    pub fn is_stuck(&self, attempted: bool) -> bool {
+        match self {
+            Self::Environment(_) => true,
+            Self::Unanswered(_) => !attempted,
+            Self::Transient(_) | Self::Terminal(_) | Self::TimedOut(_) | Self::Cancelled => false,
+        }
+    }
+
     /// A program that did not run to its end.
     pub(crate) fn of_spawn(error: &SpawnError) -> Self {
         let why = format!("the agent did not run: {error}");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::acp::known as acp_known;
@@ -23,6 +24,8 @@ pub struct Roster {
     environment: Environment,
     versions: Versions,
     hook: Vec<OsString>,
+    /// Where programs that are named by a path are looked for; where they work if not given.
+    root: Option<PathBuf>,
 }
 
 /// Why a node has no agent.
@@ -101,6 +104,7 @@ impl Roster {
             environment: Environment::default(),
             versions: Versions::default(),
             hook: Vec::new(),
+            root: None,
         }
     }
 
@@ -113,6 +117,12 @@ impl Roster {
     /// its home. `hook` is the program, with arguments, that calls [`hook_main`](super::hook_main).
     pub fn with_programs(self, environment: &Environment, hook: Vec<OsString>) -> Self {
         Self { environment: environment.clone(), hook, ..self }
+    }
+
+    /// The same for agents that work elsewhere than in a working copy: a program that is named by a path is looked for
+    /// from `root`.
+    pub fn with_programs_below(self, root: &Path) -> Self {
+        Self { root: Some(root.to_owned()), ..self }
     }
 
     /// Whether a node is only simulated.
@@ -167,8 +177,13 @@ impl Roster {
     /// The agent of a node.
     pub fn of(&self, node: &Node) -> Result<Arc<dyn Agent>, NoAgent> {
         let agent = self.make(self.choice(node)?, node.llm_provider.as_deref(), node.agent.as_deref())?;
-        agent.check_model(node.llm_model.as_deref()).map_err(NoProvider::from)?;
-        Ok(agent)
+        knowing(agent, node.llm_model.as_deref())
+    }
+
+    /// The agent that works where nothing else is said, if it knows this model; none when there is none but a simulated
+    /// one.
+    pub fn configured_with(&self, model: Option<&str>) -> Option<Result<Arc<dyn Agent>, NoAgent>> {
+        Some(self.configured()?.and_then(|agent| knowing(agent, model)))
     }
 
     /// The agent that works where nothing else is said; none when there is none but a simulated one.
@@ -210,7 +225,7 @@ impl Roster {
             }
             AgentChoice::Command(argv) if is_plain(&settings) => {
                 self.require_program(&argv)?;
-                Ok(Arc::new(CommandAgent::new(argv, self.spawner.clone())))
+                Ok(Arc::new(CommandAgent::new(self.located(argv), self.spawner.clone())))
             }
             AgentChoice::Command(argv) => {
                 self.program("command", Preset::of_command(&argv), &settings, (name, provider))
@@ -233,16 +248,31 @@ impl Roster {
         }
     }
 
-    /// Looks the program of a command up. A path is seen from the working copy, which is not there yet, unless it begins
-    /// at the root.
+    /// A program as it is started.
+    fn place_of(&self, program: &str) -> PathBuf {
+        match &self.root {
+            Some(root) if program.contains('/') => root.join(program).components().collect(),
+            _ => PathBuf::from(program),
+        }
+    }
+
+    /// A command as it is started.
+    fn located(&self, argv: Vec<String>) -> Vec<OsString> {
+        let mut words = argv.into_iter();
+        let program = words.next().map(|program| self.place_of(&program).into_os_string());
+        program.into_iter().chain(words.map(OsString::from)).collect()
+    }
+
+    /// Looks the program of a command up. Without a root a path is seen from the working copy, which is not there yet,
+    /// unless it is absolute.
     fn require_program(&self, argv: &[String]) -> Result<(), NoAgent> {
         let can_look = |program: &&String| match program.contains('/') {
-            true => program.starts_with('/'),
+            true => self.place_of(program).is_absolute(),
             // Who embeds this without an environment has not said where to look.
             false => self.environment.get_os("PATH").is_some(),
         };
         let known = argv.first().filter(can_look);
-        match known.filter(|program| find_program(program, &self.environment).is_none()) {
+        match known.filter(|program| find_program(self.place_of(program), &self.environment).is_none()) {
             Some(program) => Err(NoAgent::Missing {
                 title: "The agent".to_owned(),
                 program: program.clone(),
@@ -271,7 +301,7 @@ impl Roster {
         let upstream = self.upstream(&preset, settings, provider);
         let can = Ways { all: &ways, speaks: true, why_not: "the protocol has no such turns" };
         let turns = self.turns(name.unwrap_or("acp"), can, settings, upstream.is_ok())?;
-        let agent = AcpAgent::new(argv, self.spawner.clone());
+        let agent = AcpAgent::new(self.located(argv), self.spawner.clone());
         let agent = match turns {
             TurnMode::Gateway => {
                 let models = self.models(&preset);
@@ -315,14 +345,15 @@ impl Roster {
             TurnMode::Gateway => Some(upstream?),
             _ => None,
         };
-        let program = find_program(&preset.program, &self.environment).ok_or_else(|| NoAgent::Missing {
-            title: if preset.title.is_empty() { "The agent".to_owned() } else { preset.title.clone() },
-            program: preset.program.clone(),
-            how: match preset.install.is_empty() {
-                true => "install it, or correct the command".to_owned(),
-                false => format!("install it with `{}`", preset.install),
-            },
-        })?;
+        let program =
+            find_program(self.place_of(&preset.program), &self.environment).ok_or_else(|| NoAgent::Missing {
+                title: if preset.title.is_empty() { "The agent".to_owned() } else { preset.title.clone() },
+                program: preset.program.clone(),
+                how: match preset.install.is_empty() {
+                    true => "install it, or correct the command".to_owned(),
+                    false => format!("install it with `{}`", preset.install),
+                },
+            })?;
         let given = self.config.providers.get(preset.provider);
         let settings = CliSettings {
             args: settings.args.clone(),
@@ -407,6 +438,12 @@ impl Roster {
             }
         }
     }
+}
+
+/// An agent that knows which model it is to ask when this one is named.
+fn knowing(agent: Arc<dyn Agent>, model: Option<&str>) -> Result<Arc<dyn Agent>, NoAgent> {
+    agent.check_model(model).map_err(NoProvider::from)?;
+    Ok(agent)
 }
 
 /// Whether nothing is configured that a plain `command:` agent does not know.

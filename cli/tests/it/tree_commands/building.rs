@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::server::{Play, Server};
 use crate::support::TestEnv;
 
 const SPEC: &str = "\
@@ -146,4 +147,66 @@ fn an_agent_that_fails_leaves_nothing() {
     env.write("repo/pleach.yaml", format!("agent: \"{runner}\"\n"));
     let ran = env.pleach(&["build", "--spec-dir", "spec"]).expect(4);
     assert!(ran.stderr.contains("not agreed to"), "a program the repository names is asked about: {ran}");
+}
+
+#[test]
+fn where_nobody_can_plan_it_ends_as_a_run_does() {
+    let env = world();
+    let server = Server::start(|_, _| Play::Answer(401, vec![], r#"{"error": {"message": "not this key"}}"#.into()));
+    let providers = |models: &str| {
+        let settings = format!("{{settings: {{api_base: '{}'}}, models: {models}}}", server.url());
+        let yaml = format!("agent: builtin\nproviders: {{default: compatible, compatible: {settings}}}\n");
+        env.write("repo/pleach.yaml", yaml);
+    };
+    let build = |more: &[&str]| {
+        let ran = env.pleach(&[&["-y", "build", "--spec-dir", "spec"], more].concat()).expect(7);
+        assert!(!env.repo_path().join("spec/task-tree.json").exists(), "{ran}");
+        ran
+    };
+    providers("{worker: m-1}");
+    let ran = build(&[]);
+    assert!(ran.stderr.contains("the planner did not answer: ") && ran.stderr.contains("not this key"), "{ran}");
+    assert!(ran.stderr.contains("then run it again: nothing was written; --no-ai needs no agent"), "{ran}");
+    providers("{}");
+    let ran = build(&[]);
+    assert!(ran.stderr.contains("compatible has no model `worker`"), "{ran}");
+    assert_eq!(server.seen().len(), 1, "nobody is asked without a model");
+
+    // An empty account, no such model, nobody who answers.
+    for status in [402, 404, 503] {
+        let step = json!({"error": {"status": status, "message": "not now", "retry_after": "1ms"}, "tries": 99});
+        let plan = json!({"name": "plan", "when": {"node": "plan"}, "steps": [step]});
+        env.write("repo/script.yaml", json!({"scripts": [plan]}).to_string());
+        env.write("repo/pleach.yaml", "agent: builtin\nproviders: {script: {file: script.yaml}}\n");
+        let ran = build(&[]);
+        assert!(ran.stderr.contains("not now"), "{ran}");
+    }
+
+    for program in ["/nonexistent/agent", "no-such-agent", "./no-such-agent"] {
+        let ran = build(&["--runner", &format!("command:{program}")]);
+        assert!(ran.stderr.contains(&format!("there is no program `{program}`")), "{ran}");
+    }
+    // It is there, and cannot be started all the same.
+    env.write_program("repo/planner.sh", "#!/nonexistent/sh\n");
+    let ran = build(&["--runner", "command:./planner.sh"]);
+    assert!(ran.stderr.contains("cannot start `"), "{ran}");
+}
+
+#[test]
+fn a_program_of_the_repository_plans() {
+    let env = world();
+    env.write_program("repo/tools/planner.sh", &format!("#!/bin/sh\ncat > /dev/null\ncat <<'E'\n{PLAN}\nE\n"));
+    env.write("repo/pleach.yaml", "agent: command:tools/planner.sh\n");
+    env.write("repo/sub/README.md", "");
+    let made = env.repo_path().join("spec/task-tree.json");
+    // Wherever pleach is started.
+    for (dir, spec) in [(".", "spec"), ("sub", "../spec")] {
+        env.pleach(&["-y", "-C", dir, "build", "--spec-dir", spec]).expect(0);
+        assert_eq!(tree(&env, "repo/spec/task-tree.json")["execution_order"], json!(["T9"]));
+        std::fs::remove_file(&made).unwrap();
+    }
+    // Only the program is looked for there: it works where it always did.
+    env.write_program("repo/tools/planner.sh", "#!/bin/sh\ncat > /dev/null\npwd >&2; ls -A >&2\nexit 3\n");
+    let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]).expect(1);
+    assert!(!ran.stderr.contains("README.md") && !ran.stderr.contains("pleach.yaml"), "{ran}");
 }

@@ -16,11 +16,12 @@ use crate::process::{Cancel, Command, Limits, Spawner};
 const VERSION_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The file a command names, looked for on PATH as a shell does.
-pub fn find_program(program: &str, environment: &Environment) -> Option<PathBuf> {
+pub fn find_program(program: impl AsRef<Path>, environment: &Environment) -> Option<PathBuf> {
+    let program = program.as_ref();
     let executable =
         |path: &Path| path.metadata().is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0);
-    if program.contains('/') {
-        return Some(PathBuf::from(program)).filter(|path| executable(path));
+    if program.as_os_str().as_encoded_bytes().contains(&b'/') {
+        return Some(program.to_owned()).filter(|path| executable(path));
     }
     let path = environment.get_os("PATH")?;
     std::env::split_paths(path).map(|dir| dir.join(program)).find(|path| path.is_absolute() && executable(path))

@@ -220,6 +220,9 @@ impl Worker {
                 Order::Go | Order::Halt => {}
             }
         }
+        if let Err(error) = &reply {
+            end.is_stuck = error.is_stuck(self.job.is_some() && end.is_answered);
+        }
         let outcome = match reply {
             Ok(Reply { text, end: how, stderr }) => {
                 let outcome = match how {
@@ -245,17 +248,12 @@ impl Worker {
             Err(AgentError::Cancelled) if cancel.timed_out() => self.within_time(Outcome::success(), cancel),
             Err(AgentError::Cancelled) => return Err(Stopped::Paused(PauseReason::Interrupted)),
             Err(AgentError::TimedOut(reason)) => Outcome::fail(reason),
-            Err(AgentError::Environment(reason)) => {
-                end.is_stuck = true;
-                failed(reason, FailureClass::Terminal)
-            }
-            // An attempt at a task in which somebody answered was one, and its next request may be what nobody can answer.
-            Err(AgentError::Unanswered(reason)) => {
-                end.is_stuck = self.job.is_none() || !end.is_answered;
+            Err(AgentError::Transient(reason) | AgentError::Unanswered(reason)) => {
                 failed(reason, FailureClass::Transient)
             }
-            Err(AgentError::Transient(reason)) => failed(reason, FailureClass::Transient),
-            Err(AgentError::Terminal(reason)) => failed(reason, FailureClass::Terminal),
+            Err(AgentError::Terminal(reason) | AgentError::Environment(reason)) => {
+                failed(reason, FailureClass::Terminal)
+            }
         };
         Ok(self.told_on(outcome, end.response.as_deref()))
     }
