@@ -65,6 +65,34 @@ fn counts_of_cargo_are_summed_over_its_programs() {
     assert_eq!(garden.newest("main", "T001 test-pass").trailer("Arborist-Test-Type"), Some("unit"));
 }
 
+/// nextest and jest sum up on standard error.
+#[test]
+fn counts_are_found_in_both_outputs() {
+    let nextest = "unit: echo building; echo '     Summary [   0.1s] 4 tests run: 4 passed (1 slow), 2 skipped' >&2";
+    let jest = "unit: echo bundling; echo 'Tests:       1 todo, 5 passed, 6 total' >&2";
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]).tests("T001", &[nextest]).tests("T002", &[jest]));
+    garden.gardener(&[]).expect(0);
+    assert_eq!(counts(&garden, "T001 test-pass"), ["4", "0", "2"].map(|count| Some(count.to_owned())));
+    assert_eq!(counts(&garden, "T002 test-pass"), ["5", "0", "1"].map(|count| Some(count.to_owned())));
+}
+
+#[test]
+fn a_named_framework_s_counts_are_read_and_no_other_s() {
+    // Tests that run cargo themselves, whose summary would be believed first.
+    let command = "echo 'test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out'; \
+                   echo 'Tests:       1 failed, 2 skipped, 3 passed, 6 total' >&2";
+    let test = |framework| json!([{"type": "unit", "command": command, "framework": framework}]);
+    let tree = Tree::of(&["T001", "T002"]).with("T001", "test_commands", test(json!("jest"))).with(
+        "T002",
+        "test_commands",
+        test(json!(null)),
+    );
+    let garden = Garden::new(&tree);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(counts(&garden, "T001 test-pass"), ["3", "1", "2"].map(|count| Some(count.to_owned())));
+    assert_eq!(counts(&garden, "T002 test-pass"), ["7", "0", "0"].map(|count| Some(count.to_owned())));
+}
+
 #[test]
 fn output_nobody_can_count_leaves_the_counts_out() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["integration: echo fine"]));
