@@ -61,14 +61,14 @@ fn changes(old: &TaskNode, new: &TaskNode, lines: &mut Vec<String>) {
     for other in old.depends_on.iter().filter(|other| !new.depends_on.contains(other)) {
         lines.push(format!("{id} no longer depends on {other}"));
     }
-    if old.test_commands != new.test_commands {
+    if old.test_commands != new.test_commands || old.unknown.tests != new.unknown.tests {
         lines.push(format!("{id}: the test commands changed"));
     }
     if old.pipeline != new.pipeline {
         let shown = |file: &Option<String>| file.as_deref().unwrap_or("the built-in one").to_owned();
         lines.push(format!("{id}: the pipeline changed: {} → {}", shown(&old.pipeline), shown(&new.pipeline)));
     }
-    if old.unknown != new.unknown {
+    if old.unknown.fields != new.unknown.fields {
         lines.push(format!("{id}: fields of its own changed"));
     }
 }

@@ -382,6 +382,20 @@ fn a_difference_is_a_line_per_change() {
 }
 
 #[test]
+fn fields_of_test_commands_are_no_fields_of_their_node() {
+    let with = |tests: Value| {
+        let mut text = nodes("A - -");
+        text["nodes"]["A"]["test_commands"] = tests;
+        read(text)
+    };
+    let (none, one) = (with(json!([])), with(json!([{"command": "make"}])));
+    let own = with(json!([{"command": "make", "own": 1}]));
+    for (old, new) in [(&one, &none), (&none, &one), (&one, &own), (&own, &none)] {
+        assert_eq!(old.difference(new), ["A: the test commands changed"]);
+    }
+}
+
+#[test]
 fn deep_wide_and_circular_trees_are_read_in_a_blink() {
     let wide: String =
         (0..2).map(|p| format!("p{p} - {}\n", if p == 0 { "-".into() } else { format!("p{}", p - 1) })).collect();
