@@ -138,7 +138,7 @@ fn exit(ended: &TreeEnded) -> Exit {
         TreeEnded::Done | TreeEnded::TaskDone(_) => Exit::Done,
         TreeEnded::Failed { .. }
         | TreeEnded::CalledOff(_)
-        | TreeEnded::GateRed(_)
+        | TreeEnded::GateRed { .. }
         | TreeEnded::Stalled(_)
         | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
         TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,

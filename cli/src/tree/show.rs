@@ -182,8 +182,12 @@ impl Shown {
                 out.line(format!("cancelled: {task}: its session was called off"))?;
                 out.line(format!("again:   {}", again(globals)))
             }
-            TreeEnded::GateRed(gate) => {
-                out.line(format!("failed: the tests of {gate} fail on `{}`", plan.target))?;
+            TreeEnded::GateRed { gate, on_merge } => {
+                let on = match on_merge {
+                    true => format!("what the merge into `{}` would be", plan.target),
+                    false => format!("`{}`", plan.target),
+                };
+                out.line(format!("failed: the tests of {gate} fail on {on}"))?;
                 out.line(format!("look:    {}", about(&format!("inspect {gate}"))))?;
                 let reset = about("reset TASK");
                 out.line(format!("go on:   mend it by hand and run again, or reopen a task with `{reset}`"))
@@ -272,7 +276,7 @@ fn ended_json(globals: &Globals, dir: &Path, ended: &TreeEnded) -> serde_json::V
         TreeEnded::TaskDone(task) => json!({"ended": "done", "task": task}),
         TreeEnded::Failed { task, reason } => json!({"ended": "failed", "task": task, "reason": reason}),
         TreeEnded::CalledOff(task) => json!({"ended": "cancelled", "task": task}),
-        TreeEnded::GateRed(gate) => json!({"ended": "gate_red", "task": gate}),
+        TreeEnded::GateRed { gate, .. } => json!({"ended": "gate_red", "task": gate}),
         TreeEnded::Stalled(blocked) => {
             let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
             json!({"ended": "stalled", "blocked": blocked})

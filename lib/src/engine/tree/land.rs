@@ -46,7 +46,7 @@ impl TreeRun<'_> {
                 let reason = format!("`{task}` was given up") + &why.map(|why| format!(": {why}")).unwrap_or_default();
                 Worked::Ended(TreeEnded::Failed { task, reason })
             }
-            Tried::Landed if status == "test-fail" => Worked::Ended(TreeEnded::GateRed(task)),
+            Tried::Landed if status == "test-fail" => Worked::Ended(self.gate_red(task)),
             Tried::Landed if self.plan.tree.is_leaf(&task) => Worked::Done(task),
             Tried::Landed | Tried::Red => Worked::GoOn,
             Tried::Refused(refusal) => Worked::Ended(TreeEnded::Refused(refusal)),
@@ -404,6 +404,12 @@ impl TreeRun<'_> {
     pub(super) fn gate_base(&self, gate: &TaskId) -> Result<CommitId, Error> {
         let phase = self.plan.tree.phase_of(gate);
         if self.gathers(phase) { self.candidate(phase) } else { target_tip(&self.repo, &self.plan.target) }
+    }
+
+    /// The end of a run at tests of a phase that fail.
+    pub(super) fn gate_red(&self, gate: TaskId) -> TreeEnded {
+        let on_merge = self.gathers(self.plan.tree.phase_of(&gate));
+        TreeEnded::GateRed { gate, on_merge }
     }
 
     /// The merge of a phase into the target as both are now. It is written, and nothing moves.

@@ -102,7 +102,12 @@ pub enum TreeEnded {
     /// The session of a task, or of the tests of a phase, was called off. The next run goes on with the task.
     CalledOff(TaskId),
     /// The tests of a phase fail.
-    GateRed(TaskId),
+    GateRed {
+        /// The phase, or the group in one.
+        gate: TaskId,
+        /// The phase is gathered, so that they ran on what its merge into the target would be.
+        on_merge: bool,
+    },
     /// Nothing can be started: what waits for what.
     Stalled(Vec<Blocked>),
     /// It stopped and goes on when it is run again.
@@ -285,7 +290,7 @@ impl<'p> TreeRun<'p> {
                     return Ok(TreeEnded::Failed { reason: format!("`{task}` failed before{why}"), task });
                 }
                 Next::Stalled(blocked) => return Ok(TreeEnded::Stalled(blocked)),
-                Next::GateRed(gate) => return Ok(TreeEnded::GateRed(gate)),
+                Next::GateRed(gate) => return Ok(self.gate_red(gate)),
                 Next::Settle { task, branch } => return Ok(TreeEnded::Refused(self.unsettled(task, branch)?)),
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken))),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
