@@ -118,8 +118,12 @@ impl Ground {
                 }
                 (true, Err(failure)) => withered.push(Withered { path, why: failure.sentence(), invalid: true }),
                 (false, _) => {
-                    let why = "it was worked here, and the file is gone".into();
-                    withered.push(Withered { path, why, invalid: false });
+                    // Of one outside nothing but its name is known.
+                    let what = match path.contains('/') {
+                        true => "the file is gone",
+                        false => "it lies outside of the repository or is gone; name it with --tree",
+                    };
+                    withered.push(Withered { path, why: format!("it was worked here, and {what}"), invalid: false });
                 }
             }
         }

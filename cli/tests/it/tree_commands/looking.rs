@@ -153,6 +153,26 @@ fn the_trees_of_a_branch_are_found_wherever_they_are() {
 }
 
 #[test]
+fn a_tree_is_said_to_be_gone_only_where_it_must_be() {
+    let env = world(TREE, AGENT);
+    std::fs::create_dir_all(env.repo_path().join("plans")).unwrap();
+    env.git(&["mv", "task-tree.json", "plans/its.json"]);
+    env.git(&["commit", "--quiet", "-m", "Move"]);
+    env.write("out/mine.json", TREE);
+    pleach(&env, 0, &["garden", "--tree", "../out/mine.json"]);
+    let ran = env.pleach(&["status"]).expect(0);
+    let outside =
+        "mine.json: it was worked here, and it lies outside of the repository or is gone; name it with --tree\n";
+    assert!(ran.stdout.contains(outside), "{ran}");
+    let named = env.pleach(&["status", "--tree", "../out/mine.json"]).expect(0);
+    assert!(named.stdout.contains("mine.json on main: 1 of 3 tasks done"), "{named}");
+    pleach(&env, 0, &["garden", "--tree", "plans/its.json"]);
+    env.git(&["rm", "--quiet", "plans/its.json"]);
+    let ran = env.pleach(&["status"]).expect(0);
+    assert!(ran.stdout.contains("plans/its.json: it was worked here, and the file is gone\n"), "{ran}");
+}
+
+#[test]
 fn a_task_is_shown_with_its_steps_logs_and_report() {
     // The first try forgets the file, and the test says so.
     let agent = AGENT.replace(
