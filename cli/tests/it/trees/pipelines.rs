@@ -58,6 +58,21 @@ fn a_task_can_name_a_pipeline_of_its_own() {
 }
 
 #[test]
+fn a_name_no_step_can_have_is_refused_with_the_true_reason() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let refused = |step: &str, why: &str| {
+        garden.commit("mine.dot", &LINT.replace("step=lint", &format!("step=\"{step}\"")));
+        let ran = garden.gardener(&["--pipeline", "mine.dot"]).expect(2);
+        assert!(ran.stderr.contains(&format!("`{step}` cannot be the name of a step: {why}")), "{ran}");
+    };
+    for step in ["complete", "failed", "reset", "run-start", "skipped"] {
+        refused(step, "complete, failed, reset, run-start, skipped are taken");
+    }
+    refused("My lint", "use a-z, 0-9 and `-`");
+    assert_eq!(garden.told("main"), [""; 0]);
+}
+
+#[test]
 fn a_pipeline_that_goes_in_circles_is_refused() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("round.dot", &LINT.replace("test -> done", "test -> implement\n    test -> done"));

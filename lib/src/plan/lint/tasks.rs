@@ -9,6 +9,9 @@ use crate::plan::pipeline::{Node, Pipeline};
 /// Why nothing may lead back.
 const ONE_PASS: &str = "an attempt at a task is one pass without circles";
 
+/// What pleach calls steps of its own, and their ends.
+const TAKEN: [&str; 5] = ["complete", "failed", "reset", "run-start", "skipped"];
+
 /// Why a pipeline cannot be one attempt at a task; empty when it can.
 ///
 /// An attempt is one pass, so it must not go in circles: the run over the tree begins the next attempt, and counts it.
@@ -19,8 +22,10 @@ pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
     for node in pipeline.nodes() {
         let Some(step) = node.step.as_deref() else { continue };
         let refuse = |why: String| Diagnostic::error("task_steps", why, node.span.0).at_node(&node.id);
-        if StepName::new(step).is_err() || ["complete", "reset", "run-start", "skipped", "failed"].contains(&step) {
+        if StepName::new(step).is_err() {
             found.push(refuse(format!("`{step}` cannot be the name of a step: use a-z, 0-9 and `-`")));
+        } else if TAKEN.contains(&step) {
+            found.push(refuse(format!("`{step}` cannot be the name of a step: {} are taken", TAKEN.join(", "))));
         } else if let Some(other) = steps.insert(step, node) {
             found.push(refuse(format!("`{}` and `{}` are both the step `{step}`", other.id, node.id)));
         }
