@@ -19,8 +19,13 @@ const BAR: usize = 20;
 /// How far names go.
 const NAME: usize = 50;
 
-/// What a run would do next, in words.
-pub fn next_words(next: &Next) -> String {
+/// That a run has nothing to start, or not the one task it was asked for.
+pub fn stalled(only: Option<&TaskId>) -> String {
+    only.map_or_else(|| "nothing can start".to_owned(), |task| format!("{task} cannot start"))
+}
+
+/// What a run would do next, in words; of one task where only that is asked for.
+pub fn next_words(next: &Next, only: Option<&TaskId>) -> String {
     match next {
         Next::Land(task) => format!("land {task}, which is finished"),
         Next::Settle { task, branch } => {
@@ -41,7 +46,7 @@ pub fn next_words(next: &Next) -> String {
         Next::GateRed(gate) => format!("nothing, the tests of {gate} fail"),
         Next::Stalled(blocked) => {
             let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
-            format!("nothing can start: {}", blocked.join("; "))
+            format!("{}: {}", stalled(only), blocked.join("; "))
         }
     }
 }
@@ -188,7 +193,7 @@ impl Shown<'_> {
                 text.push_str("  nothing can start:\n");
                 blocked.iter().for_each(|blocked| text.push_str(&format!("    {blocked}\n")));
             }
-            next => text.push_str(&format!("  next: {}\n", next_words(next))),
+            next => text.push_str(&format!("  next: {}\n", next_words(next, None))),
         }
         text
     }
@@ -329,7 +334,7 @@ fn next_json(next: &Next) -> Value {
             .collect(),
         _ => Vec::new(),
     };
-    json!({"is": is, "task": task, "blocked": blocked, "words": next_words(next)})
+    json!({"is": is, "task": task, "blocked": blocked, "words": next_words(next, None)})
 }
 
 /// What a task is, for people.

@@ -212,16 +212,17 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
         progress = progress.anew();
     }
     let next = pleach::schedule::next(&plan.tree, &progress, &plan.limits);
+    let next = next_words(&next, plan.limits.only.as_ref());
     let mut out = Out::new();
     let left: Vec<&TaskId> = plan.tree.order().iter().filter(|task| !progress.task(task).status.is_over()).collect();
     if globals.json {
         out.json(&serde_json::json!({
-            "tree": plan.path, "target": plan.target, "next": next_words(&next), "left": left,
+            "tree": plan.path, "target": plan.target, "next": next, "left": left,
         }))?;
         return Ok(Exit::Done);
     }
     out.line(format!("would work `{}` on branch `{}`", plan.path, plan.target))?;
-    out.line(format!("next: {}", next_words(&next)))?;
+    out.line(format!("next: {next}"))?;
     for task in left {
         let name = plan.tree.node(task).map(|node| shown_name(&node.name)).unwrap_or_default();
         out.line(format!("  {task} {name}"))?;

@@ -18,7 +18,7 @@ use crate::again::{about, again, answering, retrying};
 use crate::commands::Globals;
 use crate::exit::Failure;
 use crate::render::Out;
-use crate::render::tree::{done, renamed};
+use crate::render::tree::{done, renamed, stalled};
 
 /// Shows a run over a tree.
 #[derive(Debug)]
@@ -193,7 +193,7 @@ impl Shown {
                 out.line(format!("go on:   mend it by hand and run again, or reopen a task with `{reset}`"))
             }
             TreeEnded::Stalled(blocked) => {
-                out.line("stalled: nothing can start")?;
+                out.line(format!("stalled: {}", stalled(plan.limits.only.as_ref())))?;
                 blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))
             }
             TreeEnded::OutOfBudget { why } => out.line(format!("stopped: {why}")),
