@@ -10,6 +10,7 @@ use pleach::git::Repo;
 use pleach::ids::{CommitId, SessionId, TaskId};
 use pleach::step::shown_name;
 use pleach::text::counted;
+use pleach::workspace::target_of;
 use serde_json::{Value, json};
 
 use crate::again::about;
@@ -48,7 +49,7 @@ pub struct StatusArgs {
 pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     let settings = load_settings(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &settings)?;
-    let repo = place.repo.clone();
+    let (repo, prefix) = (place.repo.clone(), place.branch_prefix.clone());
     let ground = match target(&place) {
         Ok(target) => Some(Ground::on(globals, settings, place, target)?),
         Err(none) if args.tree.is_some() => return Err(none),
@@ -56,9 +57,9 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     };
     match &args.id {
         Some(given) => picked(globals, &args, &repo, ground.as_ref(), given)?,
-        None if args.watch => watch(globals, &repo, &mut || all(globals, &args, &repo, ground.as_ref()))?,
+        None if args.watch => watch(globals, &repo, &mut || all(globals, &args, (&repo, &prefix), ground.as_ref()))?,
         None => {
-            let picture = all(globals, &args, &repo, ground.as_ref())?;
+            let picture = all(globals, &args, (&repo, &prefix), ground.as_ref())?;
             picture.print(globals)?;
             if picture.invalid {
                 return Ok(Exit::Usage);
@@ -102,8 +103,26 @@ fn picked(
     one(globals, repo, &View::load(repo, &found).map_err(|error| of_engine(&error))?)
 }
 
+/// Why no tree is shown, where what is checked out has none.
+fn no_trees(repo: &Repo, prefix: &str) -> Option<String> {
+    let Some(branch) = repo.head().ok()?.branch else {
+        return Some(
+            "HEAD is detached, so no tree is shown; `git switch BRANCH` first to see those of a branch.".into(),
+        );
+    };
+    let target = target_of(prefix, &branch)?;
+    Some(format!(
+        "`{branch}` is on its way to `{target}`, so no tree is shown; `git switch {target}` first to see its trees."
+    ))
+}
+
 /// Everything there is: trees, and sessions below them.
-fn all(globals: &Globals, args: &StatusArgs, repo: &Repo, ground: Option<&Ground>) -> Result<Picture, Failure> {
+fn all(
+    globals: &Globals,
+    args: &StatusArgs,
+    (repo, prefix): (&Repo, &str),
+    ground: Option<&Ground>,
+) -> Result<Picture, Failure> {
     let whole = globals.verbosity > 0;
     let (grown, withered) = match ground {
         Some(ground) => ground.trees(args.tree.as_deref(), &mut ground.reader())?,
@@ -142,8 +161,7 @@ fn all(globals: &Globals, args: &StatusArgs, repo: &Repo, ground: Option<&Ground
         "landed_sessions": landed,
     });
     picture.text = text(&trees, &withered, (&open, landed), worked.map(|holder| holder.text));
-    if is_detached(repo) {
-        let why = "HEAD is detached, so no tree is shown; `git switch BRANCH` first to see those of a branch.";
+    if let Some(why) = no_trees(repo, prefix) {
         picture.text.insert_str(0, &format!("{why}\n\n"));
     }
     Ok(picture)

@@ -104,7 +104,7 @@ fn what_is_in_the_way_of_a_tree_is_said() {
 }
 
 #[test]
-fn on_a_detached_head_it_is_said_why_no_tree_is_shown() {
+fn where_a_head_has_no_trees_it_is_said_why_none_is_shown() {
     let env = world(TREE, AGENT);
     env.git(&["switch", "--quiet", "--detach"]);
     insta::assert_snapshot!(env.pleach(&["status"]), @"
@@ -124,6 +124,10 @@ fn on_a_detached_head_it_is_said_why_no_tree_is_shown() {
     env.git(&["switch", "--quiet", "main"]);
     let ran = env.pleach(&["status"]).expect(0);
     assert!(!ran.stdout.contains("detached"), "{ran}");
+    env.git(&["switch", "--quiet", "--create", "pleach/phase/main/phase1"]);
+    let ran = env.pleach(&["status"]).expect(0);
+    let why = "`pleach/phase/main/phase1` is on its way to `main`, so no tree is shown; `git switch main` first";
+    assert!(ran.stdout.starts_with(why), "{ran}");
 }
 
 #[test]
