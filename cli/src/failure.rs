@@ -65,8 +65,14 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         Error::Record(error) => of_record(error),
         Error::NotMoved(_) | Error::Refused(_) | Error::Overwritten { .. } => advised(Exit::LandingRefused, error),
         Error::Progress(_) | Error::NoTarget(_) | Error::NoTask { .. } => advised(Exit::Usage, error),
-        Error::StillOpen { task, .. } => plain(Exit::Environment, error)
+        Error::StillOpen { task, is_task: true, .. } => plain(Exit::Environment, error)
             .hint(format!("`pleach inspect {task}` shows its steps, `pleach skip {task}` takes it as done")),
+        Error::StillOpen { task, because, .. } => {
+            let newer = because.map(|commit| format!(", `git show {}` what counts as newer", commit.short()));
+            let hint =
+                format!("`pleach inspect {task}` shows its steps{}; look at their dates", newer.unwrap_or_default());
+            plain(Exit::Environment, error).hint(hint)
+        }
         Error::Name(_) | Error::Pipeline { .. } => plain(Exit::Usage, error),
     }
 }

@@ -21,6 +21,19 @@ pub fn tail(text: &str, max: usize) -> &str {
     }
 }
 
+/// As many characters are left out of a text that is cut where no word ends: no secret is expected to be longer.
+pub const LONGEST_SECRET: usize = 512;
+
+/// The last `max` characters, without a word that is cut in two: a secret would not be known by its second part.
+pub fn last_words(text: &str, max: usize) -> &str {
+    let end = tail(text, max);
+    if end.len() == text.len() {
+        return text;
+    }
+    let part = end.char_indices().find(|(at, c)| *at >= LONGEST_SECRET || c.is_whitespace());
+    part.map_or("", |(at, _)| end[at..].trim_start())
+}
+
 /// `a, b, c`; of more than `most` things only so many, and how many more there are.
 pub fn listed<T: ToString>(things: impl IntoIterator<Item = T>, most: usize) -> String {
     let mut things = things.into_iter();
@@ -79,6 +92,12 @@ mod tests {
         assert_eq!(shorten("a\u{e4}c", 3), "a\u{e4}c");
         assert_eq!(tail("a\u{e4}c", 2), "\u{e4}c");
         assert_eq!([tail("abc", 5), tail("", 2), tail("abc", 0)], ["abc", "", ""]);
+        assert_eq!(
+            [last_words("one two", 7), last_words("sk-secret two", 6), last_words("sk-secret", 6)],
+            ["one two", "two", ""]
+        );
+        let long = "s".repeat(3 * LONGEST_SECRET);
+        assert_eq!(last_words(&long, 2 * LONGEST_SECRET).len(), LONGEST_SECRET);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Job, Reply, Turn, Turns, Verdict};
 use crate::llm::Message;
 use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner, Stdin};
-use crate::text::tail;
+use crate::text::last_words;
 
 /// How much of what a program says is kept.
 const OUTPUT: usize = 1 << 20;
@@ -84,7 +84,7 @@ impl CommandAgent {
     fn check(&self, output: &Output) -> Result<(), AgentError> {
         let complaint = || {
             let said = output.stderr.to_text();
-            let said = tail(said.trim(), COMPLAINT);
+            let said = last_words(said.trim(), COMPLAINT);
             let program = self.argv.first().map(|program| program.to_string_lossy()).unwrap_or_default();
             let colon = if said.is_empty() { "" } else { ": " };
             format!("the agent `{program}` ended with {}{colon}{said}", output.exit)

@@ -183,7 +183,12 @@ pub(super) fn paint(
             queue.push((known[&id].0, id));
         }
         if queue.iter().all(|(_, id)| sides[id] == BOTH) {
-            return Ok(sides);
+            // One that was passed before a younger one led to it may be shared all the same, and what is below it.
+            let apart = sides.iter().filter(|(_, side)| **side != BOTH).map(|(id, _)| known[id].0);
+            let oldest = apart.min();
+            if queue.peek().is_none_or(|(newest, _)| oldest.is_none_or(|oldest| *newest < oldest)) {
+                return Ok(sides);
+            }
         }
         let Some((_, id)) = queue.pop() else { return Ok(sides) };
         let side = sides[&id];
@@ -214,4 +219,41 @@ pub(super) fn shallow(repo: &gix::Repository) -> Result<HashSet<ObjectId>, Error
 
 pub(super) fn time(commit: &gix::objs::CommitRef<'_>) -> i64 {
     commit.time().map_or(0, |time| time.seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Commits by number, each with its date and its parents.
+    fn painted(commits: &[(u8, i64, &[u8])], tips: [u8; 2]) -> Vec<(u8, u8)> {
+        let id = |number: u8| ObjectId::from_bytes_or_panic(&[number; 20]);
+        let read = |wanted: ObjectId| {
+            let found = commits.iter().find(|(number, ..)| id(*number) == wanted);
+            let (_, at, parents) = found.expect("a commit of the history");
+            Ok((*at, parents.iter().map(|parent| id(*parent)).collect()))
+        };
+        let sides = paint(tips.map(id), read).expect("a history that can be read");
+        let mut sides: Vec<_> = sides.into_iter().map(|(id, side)| (id.as_slice()[0], side)).collect();
+        sides.sort_unstable();
+        sides
+    }
+
+    #[test]
+    fn what_is_shared_is_known_though_all_of_it_is_of_one_second() {
+        // 9 and 1 below 8 on one side, 2 on the other; both have 3, and what is below it.
+        let commits: &[(u8, i64, &[u8])] =
+            &[(1, 5, &[9]), (9, 5, &[8]), (8, 5, &[3]), (2, 5, &[3]), (3, 5, &[7]), (7, 5, &[6]), (6, 5, &[])];
+        for tips in [[1, 2], [2, 1]] {
+            let shared: Vec<u8> =
+                painted(commits, tips).into_iter().filter(|(_, side)| *side == BOTH).map(|of| of.0).collect();
+            assert_eq!(shared, [3, 6, 7]);
+        }
+    }
+
+    #[test]
+    fn what_is_older_than_both_is_not_read() {
+        let commits: &[(u8, i64, &[u8])] = &[(1, 9, &[3]), (2, 8, &[3]), (3, 7, &[4])];
+        assert_eq!(painted(commits, [1, 2]), [(1, ONE), (2, TWO), (3, BOTH)]);
+    }
 }

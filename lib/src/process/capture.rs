@@ -2,6 +2,8 @@
 
 use std::collections::VecDeque;
 
+use crate::text::LONGEST_SECRET;
+
 /// What a command wrote to one stream, in bounded memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capture {
@@ -20,16 +22,25 @@ impl Capture {
             return String::from_utf8_lossy(&self.bytes).into_owned();
         }
         let (head, tail) = self.bytes.split_at(self.cut);
+        // Of a word that is cut in two neither part is shown: a secret would not be known by either.
+        let head = &head[..head.len() - part_of_word(head.iter().rev())];
         let head = &head[..whole_characters(head)];
+        let tail = &tail[part_of_word(tail.iter())..];
         let tail = &tail[tail.iter().take(3).take_while(|byte| is_continuation(**byte)).count()..];
+        let left_out = self.dropped + (self.bytes.len() - head.len() - tail.len()) as u64;
         let mut text = String::from_utf8_lossy(head).into_owned();
         if !text.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        text.push_str(&format!("[... {} bytes left out ...]\n", self.dropped));
+        text.push_str(&format!("[... {left_out} bytes left out ...]\n"));
         text.push_str(&String::from_utf8_lossy(tail));
         text
     }
+}
+
+/// The bytes up to the first blank, or as many as a secret may have.
+fn part_of_word<'a>(bytes: impl Iterator<Item = &'a u8>) -> usize {
+    bytes.take(LONGEST_SECRET).take_while(|byte| !byte.is_ascii_whitespace()).count()
 }
 
 fn is_continuation(byte: u8) -> bool {
@@ -107,16 +118,29 @@ mod tests {
 
     #[test]
     fn the_middle_goes_and_is_counted() {
-        let capture = keep(8, &[b"abcd", b"0123456789", b"wxyz"]);
-        assert_eq!((capture.bytes.as_slice(), capture.dropped), (b"abcdwxyz".as_slice(), 10));
-        assert_eq!(capture.to_text(), "abcd\n[... 10 bytes left out ...]\nwxyz");
+        let capture = keep(8, &[b"abc ", b"0123456789", b" xyz"]);
+        assert_eq!((capture.bytes.as_slice(), capture.dropped), (b"abc  xyz".as_slice(), 10));
+        assert_eq!(capture.to_text(), "abc \n[... 10 bytes left out ...]\n xyz");
     }
 
     #[test]
     fn characters_cut_in_two_leave_no_debris() {
-        let capture = keep(8, &["abcé".as_bytes(), "middle".as_bytes(), "éxyz".as_bytes()]);
-        assert_eq!(capture.to_text(), "abc\n[... 8 bytes left out ...]\nxyz");
+        let longest = "a".repeat(LONGEST_SECRET);
+        let whole = format!("{longest}bcé{longest}middle{longest}éxyz{longest}");
+        let capture = keep(2 * (LONGEST_SECRET + 3 + LONGEST_SECRET), &[whole.as_bytes()]);
+        let text = capture.to_text();
+        assert!(
+            text.starts_with(&format!("{longest}bc\n[... ")) && text.ends_with(&format!(" ...]\nxyz{longest}")),
+            "{text}"
+        );
         assert_eq!(keep(100, &[b"a\xff\xfeb"]).to_text(), "a\u{fffd}\u{fffd}b");
+    }
+
+    #[test]
+    fn a_word_cut_in_two_is_left_out() {
+        let capture = keep(16, &[b"say sk-secret-0123456789 and end"]);
+        assert_eq!((capture.bytes.as_slice(), capture.dropped), (b"say sk-s and end".as_slice(), 16));
+        assert_eq!(capture.to_text(), "say \n[... 20 bytes left out ...]\n and end");
     }
 
     #[test]

@@ -286,25 +286,32 @@ impl Progress {
         self.not_before
     }
 
-    /// The branch of a phase that has steps the target does not have: what was begun there ends there.
-    pub fn gathered(&self, phase: &TaskId) -> Option<&OpenBranch> {
-        self.open.iter().find(|branch| matches!(&branch.place, Place::Phase(id) if id == phase))
-    }
-
-    /// A task or phase that is not in the tree and has finished work on its branch, which nothing would land.
-    pub fn stray(&self, tree: &TaskTree) -> Option<(&TaskId, &BranchName)> {
-        let is_finished = |state: &TaskState, on: &Place| {
-            state.status == Status::Complete && state.newest().is_some_and(|found| found.on == *on)
-        };
+    /// A task or phase that has finished work on a branch which nothing would land: it is not in the tree, or none of the
+    /// tasks whose work is on a phase's branch is part of that phase any more.
+    pub fn stray<'a>(&'a self, tree: &'a TaskTree) -> Option<(&'a TaskId, &'a BranchName)> {
         self.open.iter().find_map(|branch| {
-            let (id, is_in_tree) = match &branch.place {
-                Place::Task(id) => (id, tree.is_leaf(id)),
-                Place::Phase(id) => (id, tree.node(id).is_some_and(|node| !node.is_leaf())),
+            let mut finished = self.finished_on(&branch.place).peekable();
+            let first = *finished.peek()?;
+            let stray = match &branch.place {
+                Place::Task(id) => (!tree.is_leaf(id)).then_some(id)?,
+                Place::Phase(phase) => {
+                    let of_phase = tree.leaves_below(phase);
+                    let is_phase =
+                        tree.phase_of(phase) == phase && tree.node(phase).is_some_and(|node| !node.is_leaf());
+                    let comes_along = is_phase && finished.any(|task| of_phase.contains(&task));
+                    (!comes_along).then_some(if is_phase { first } else { phase })?
+                }
                 Place::Target => return None,
             };
-            let is_stray = !is_in_tree && self.tasks.values().any(|state| is_finished(state, &branch.place));
-            is_stray.then_some((id, &branch.name))
+            Some((stray, &branch.name))
         })
+    }
+
+    /// The tasks whose finished work is in one place.
+    fn finished_on(&self, place: &Place) -> impl Iterator<Item = &TaskId> {
+        let is_there = move |state: &TaskState| state.newest().is_some_and(|found| found.on == *place);
+        let finished = move |(_, state): &(&TaskId, &TaskState)| state.status == Status::Complete && is_there(state);
+        self.tasks.iter().filter(finished).map(|(task, _)| task)
     }
 
     /// All tasks and phases that have steps, by id.

@@ -52,7 +52,11 @@ pub fn taken(target: &[Seen], branches: &[Chain], tree: &str) -> Vec<Taken> {
                     let is_over = state.status.is_over();
                     (id, if is_over { Stands::Waiting } else { Stands::UnderWay }, state.session.clone())
                 }
-                Place::Phase(id) => (id, if is_open { Stands::UnderWay } else { Stands::Left }, None),
+                Place::Phase(id) => {
+                    // What is left of tasks that failed, or of tests, is nothing its next run would merge.
+                    let is_under_way = is_open && progress.finished_on(&chain.branch.place).next().is_some();
+                    (id, if is_under_way { Stands::UnderWay } else { Stands::Left }, None)
+                }
                 Place::Target => continue,
             };
             taken.push(Taken { branch: chain.branch.clone(), id: id.clone(), tree: other.to_owned(), stands, session });

@@ -16,7 +16,7 @@ pub(super) struct Item<'t> {
     pub(super) parent: Option<usize>,
     pub(super) phase: usize,
     pub(super) is_leaf: bool,
-    /// It is a phase whose tasks land on a branch of its own: as the run was told, or because it was begun so.
+    /// It is a phase whose tasks land on a branch of its own: as the run was told, or because one of them has.
     pub(super) gathers: bool,
     /// Its place in the order, if it is a leaf that has one.
     pub(super) position: Option<usize>,
@@ -28,14 +28,6 @@ pub(super) struct Item<'t> {
     pub(super) dependents: [Vec<usize>; 2],
     /// How many of the dependencies of a leaf, or of a whole phase that is gathered, are not met.
     pub(super) unmet: u32,
-}
-
-/// What the commits say of each node.
-pub(super) struct Known<'a> {
-    pub(super) standing: &'a dyn Fn(&TaskId) -> Standing,
-    pub(super) gate: &'a dyn Fn(&TaskId) -> GateState,
-    /// Whether the branch of a phase is ahead of the target.
-    pub(super) gathered: &'a dyn Fn(&TaskId) -> bool,
 }
 
 /// A run over a tree: what it may do, and what happened in it.
@@ -71,13 +63,11 @@ pub struct Schedule<'t> {
 impl<'t> Schedule<'t> {
     /// The schedule of a run that starts now.
     pub fn new(tree: &'t TaskTree, progress: &Progress, limits: Limits) -> Self {
-        let standing = |id: &TaskId| Standing::of(progress.task(id));
+        let standing = |id: &TaskId| Standing::of(progress.task(id), tree.phase_of(id));
         let gate = |id: &TaskId| GateState::of(&progress.gate(id, tree.leaves_below(id)));
-        let gathered = |id: &TaskId| progress.gathered(id).is_some();
-        let known = Known { standing: &standing, gate: &gate, gathered: &gathered };
         let stray = progress.stray(tree).map(|(task, branch)| (task.clone(), branch.clone()));
         let (taken, unread) = (progress.taken.clone(), progress.unread.clone());
-        Self { stray, taken, unread, ..Self::build(tree, limits, known) }
+        Self { stray, taken, unread, ..Self::build(tree, limits, &standing, &gate) }
     }
 
     /// Takes in the new steps of a task, a gate or, once it is merged, a phase.
@@ -86,7 +76,7 @@ impl<'t> Schedule<'t> {
         let tree = self.tree;
         let leaves = if self.items[node].is_leaf { vec![id] } else { tree.leaves_below(id) };
         for leaf in &leaves {
-            self.set(leaf, Standing::of(progress.task(leaf)));
+            self.set(leaf, Standing::of(progress.task(leaf), tree.phase_of(leaf)));
         }
         let mut above = Some(node);
         while let Some(inner) = above {
@@ -103,6 +93,21 @@ impl<'t> Schedule<'t> {
     /// The tasks that may be worked now, in their order.
     pub fn ready(&self) -> impl Iterator<Item = &'t TaskId> {
         self.ready.iter().map(|position| self.items[self.order[*position]].id)
+    }
+
+    /// Whether the tasks of a phase land on a branch of its own. One that was begun so ends so, whatever the run was told: its
+    /// tests, and what comes after its tasks, need what is there.
+    pub fn gathers(&self, phase: &TaskId) -> bool {
+        self.index.get(phase).is_some_and(|phase| self.items[*phase].gathers)
+    }
+
+    /// Whether something of a phase is on its branch that the target does not have.
+    pub fn is_ahead(&self, phase: &TaskId) -> bool {
+        let is_ahead = |leaf: &&TaskId| {
+            let item = &self.items[self.index[*leaf]];
+            item.position.is_some() && item.standing == Standing::Complete { on_target: false }
+        };
+        self.tree.leaves_below(phase).iter().any(is_ahead)
     }
 
     /// What to do now.
@@ -195,7 +200,9 @@ impl<'t> Schedule<'t> {
         let (attempts, in_budget, begun) = match self.items[leaf].standing {
             Standing::Open { attempts, in_budget, begun } => (attempts, in_budget, begun),
             Standing::Failed { attempts } => (attempts, 0, false),
-            Standing::Waiting { .. } | Standing::Complete { .. } => unreachable!("only open tasks are ready"),
+            Standing::Waiting { .. } | Standing::Complete { .. } | Standing::Elsewhere => {
+                unreachable!("only open tasks are ready")
+            }
         };
         if in_budget >= max && !begun {
             return Next::GiveUp { task, retries: in_budget, reason: Reason::OutOfAttempts };
@@ -207,7 +214,8 @@ impl<'t> Schedule<'t> {
     /// Nothing can be worked any more: whether that is success, failure or a stall.
     fn end(&self) -> Next {
         let has_failed = |leaf: &&usize| self.items[**leaf].standing.has_failed();
-        let is_open = |leaf: &&usize| matches!(self.items[**leaf].standing, Standing::Open { .. });
+        let is_open =
+            |leaf: &&usize| matches!(self.items[**leaf].standing, Standing::Open { .. } | Standing::Elsewhere);
         let blocked = |leaf: &usize| Blocked { task: self.items[*leaf].id.clone(), waits_for: self.waits_of(*leaf) };
         let stuck: Vec<_> = self.order.iter().filter(is_open).map(blocked).collect();
         match self.order.iter().find(has_failed) {
@@ -224,12 +232,20 @@ impl<'t> Schedule<'t> {
 
 /// Building, and taking in changes.
 impl<'t> Schedule<'t> {
-    pub(super) fn build(tree: &'t TaskTree, limits: Limits, known: Known<'_>) -> Self {
+    pub(super) fn build(
+        tree: &'t TaskTree,
+        limits: Limits,
+        standing: &dyn Fn(&TaskId) -> Standing,
+        gate: &dyn Fn(&TaskId) -> GateState,
+    ) -> Self {
         let index: BTreeMap<&TaskId, usize> = tree.nodes().enumerate().map(|(at, node)| (&node.id, at)).collect();
         let open = Standing::Open { attempts: 0, in_budget: 0, begun: false };
         let by_phase = limits.isolation == Isolation::Phase;
+        let has_work = |leaf: &&TaskId| standing(leaf) == Standing::Complete { on_target: false };
+        let gathered: BTreeSet<&TaskId> =
+            tree.order().iter().filter(has_work).map(|leaf| tree.phase_of(leaf)).collect();
         let gathers =
-            |node: &TaskNode| node.parent.is_none() && !node.is_leaf() && (by_phase || (known.gathered)(&node.id));
+            |node: &TaskNode| node.parent.is_none() && !node.is_leaf() && (by_phase || gathered.contains(&node.id));
         let item = |node: &'t TaskNode| Item {
             id: &node.id,
             parent: node.parent.as_ref().map(|parent| index[parent]),
@@ -267,11 +283,11 @@ impl<'t> Schedule<'t> {
         for node in 0..schedule.items.len() {
             let id = schedule.items[node].id;
             if schedule.items[node].is_leaf {
-                let standing = (known.standing)(id);
+                let standing = standing(id);
                 schedule.failed_before.extend(standing.has_failed().then_some(node));
                 schedule.set_at(node, standing);
             } else if schedule.items[node].gate.is_some() {
-                schedule.set_gate_at(node, (known.gate)(id));
+                schedule.set_gate_at(node, gate(id));
             }
         }
         // What was red before this run is tried again.

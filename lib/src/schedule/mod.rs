@@ -122,6 +122,8 @@ pub enum Why {
     NotLanded,
     /// It is done on the branch of its phase, which is not merged.
     NotMerged,
+    /// It is done on the branch of another phase, which is not merged.
+    Elsewhere,
     /// Its tests failed.
     GateRed,
     /// Its tests have not been run on what is there now.
@@ -138,6 +140,7 @@ impl fmt::Display for Why {
             Self::NotDone => "not done",
             Self::NotLanded => "waits to land",
             Self::NotMerged => "its phase is not merged",
+            Self::Elsewhere => "done on the branch of another phase, which is not merged",
             Self::GateRed => "its tests failed",
             Self::GateNotRun => "its tests have not run",
             Self::NoTask => "no task of this tree",

@@ -1,5 +1,6 @@
 //! What the commits say about a node, cut down to what decides.
 
+use crate::ids::TaskId;
 use crate::progress::{Gate, Place, Status, TaskState};
 
 /// What became of a leaf, as far as others depend on it.
@@ -20,15 +21,19 @@ pub(super) enum Standing {
     Failed { attempts: u32 },
     /// It is done: on the branch of its phase, or on the target.
     Complete { on_target: bool },
+    /// It is done on the branch of a phase it is no part of any more: it comes with that one.
+    Elsewhere,
 }
 
 impl Standing {
-    pub(super) fn of(state: &TaskState) -> Self {
-        let on_target = state.newest().is_some_and(|found| found.on == Place::Target);
+    pub(super) fn of(state: &TaskState, phase: &TaskId) -> Self {
+        let on = state.newest().map(|found| &found.on);
+        let on_target = on == Some(&Place::Target);
         match state.status {
             Status::Complete | Status::Failed if !state.landed => {
                 Self::Waiting { failed: state.status == Status::Failed }
             }
+            Status::Complete if matches!(on, Some(Place::Phase(other)) if other != phase) => Self::Elsewhere,
             Status::Complete => Self::Complete { on_target },
             Status::Failed => Self::Failed { attempts: state.attempts },
             Status::Pending | Status::Implementing | Status::Testing | Status::Reviewing => Self::Open {

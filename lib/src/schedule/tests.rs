@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::graph::Known;
 use super::standing::{GateState, Standing};
 use super::*;
 use crate::ids::{BranchName, CommitId};
@@ -101,7 +100,7 @@ impl World {
     fn land(&mut self, tree: &TaskTree, task: &TaskId) {
         let steps = self.tasks.remove(task).unwrap_or_default();
         let phase = tree.phase_of(task).clone();
-        if phase != *task && (self.phase_mode || self.phases.contains_key(&phase)) {
+        if phase != *task && self.schedule(tree).gathers(&phase) {
             let on = Place::Phase(phase.clone());
             self.phases.entry(phase).or_default().extend(steps.iter().map(|seen| moved(seen, &on)));
         } else {
@@ -111,9 +110,14 @@ impl World {
 
     fn gate(&mut self, tree: &TaskTree, gate: &TaskId, passed: bool) {
         let phase = tree.phase_of(gate).clone();
-        let on = if self.phases.contains_key(&phase) { Place::Phase(phase.clone()) } else { Place::Target };
+        let on = if self.schedule(tree).is_ahead(&phase) { Place::Phase(phase.clone()) } else { Place::Target };
         let step = self.step(gate, StepKind::Test, passed, 0, on.clone());
         if on == Place::Target { self.target.push(step) } else { self.phases.entry(phase).or_default().push(step) }
+    }
+
+    fn schedule<'t>(&self, tree: &'t TaskTree) -> Schedule<'t> {
+        let isolation = if self.phase_mode { Isolation::Phase } else { Isolation::None };
+        Schedule::new(tree, &self.progress(), Limits { isolation, ..Limits::default() })
     }
 
     fn merge(&mut self, phase: &TaskId) {
@@ -466,8 +470,7 @@ fn a_thousand_tasks_are_scheduled_in_no_time() {
     let tree = TaskTree::read(&json!({"nodes": nodes}).to_string()).unwrap();
     let started = Instant::now();
     let open = |_: &TaskId| Standing::Open { attempts: 0, in_budget: 0, begun: false };
-    let known = Known { standing: &open, gate: &|_| GateState::default(), gathered: &|_| false };
-    let mut schedule = Schedule::build(&tree, Limits::default(), known);
+    let mut schedule = Schedule::build(&tree, Limits::default(), &open, &|_| GateState::default());
     let (mut tasks, mut gates) = (0, 0);
     loop {
         match schedule.next() {
@@ -623,7 +626,7 @@ proptest! {
                 let next = schedule.next();
                 let progress = world.progress();
                 if let Next::Work { task, attempt, retry } = &next {
-                    let gathers = phase_mode || progress.gathered(tree.phase_of(task)).is_some();
+                    let gathers = schedule.gathers(tree.phase_of(task));
                     for dependency in tree.dependencies(task) {
                         prop_assert!(is_met(&tree, &progress, task, dependency, gathers), "{task} needs {dependency}");
                     }

@@ -11,6 +11,9 @@ impl Schedule<'_> {
     /// What a task waits for that is not there.
     pub(super) fn waits_of(&self, leaf: usize) -> Vec<Wait> {
         let item = &self.items[leaf];
+        if item.standing == Standing::Elsewhere {
+            return vec![Wait { on: item.id.clone(), why: Why::Elsewhere }];
+        }
         let mut waits = Vec::new();
         let mut seen = BTreeSet::new();
         let gathers = self.items[item.phase].gathers;
@@ -42,7 +45,7 @@ impl Schedule<'_> {
             return Some(match item.standing {
                 Standing::Failed { .. } => Why::Failed,
                 Standing::Waiting { .. } => Why::NotLanded,
-                Standing::Complete { .. } => Why::NotMerged,
+                Standing::Complete { .. } | Standing::Elsewhere => Why::NotMerged,
                 Standing::Open { .. } if item.position.is_none() => Why::LeftOut,
                 Standing::Open { .. } => Why::NotDone,
             });

@@ -23,26 +23,49 @@ pub fn read(reply: &str) -> Option<Verdict> {
     let last = lines.next().filter(|line| !line.is_empty())?;
     // A sentence may go over the end of a line, but over no empty one.
     let is_negated = lines.next().is_some_and(ends_in_negation);
-    in_json(reply).or_else(|| in_line(last).filter(|_| !is_negated))
+    in_json(reply).or_else(|| in_line(last).filter(|verdict| *verdict == Verdict::Rejected || !is_negated))
 }
+
+/// Words a negation may have between it and what it negates.
+const BETWEEN: [&str; 17] = [
+    "be",
+    "been",
+    "being",
+    "yet",
+    "quite",
+    "really",
+    "to",
+    "get",
+    "say",
+    "write",
+    "give",
+    "call",
+    "called",
+    "mark",
+    "marked",
+    "considered",
+    "it",
+];
 
 /// Whether what follows this line is what it says is not so.
 fn ends_in_negation(line: &str) -> bool {
-    let word = line.trim_end_matches(|c: char| c == '*' || is_quote(c)).rsplit(char::is_whitespace).next();
-    let word = word.unwrap_or_default().trim_start_matches(|c: char| c == '*' || is_quote(c)).to_lowercase();
-    matches!(word.as_str(), "not" | "never" | "no" | "nor" | "cannot" | "without")
-        || word.ends_with("n't")
-        || word.ends_with("n\u{2019}t")
+    let bare = |word: &str| word.trim_matches(|c: char| matches!(c, '*' | '_' | ',') || is_quote(c)).to_lowercase();
+    let words = line.rsplit(char::is_whitespace).map(bare).find(|word| !BETWEEN.contains(&word.as_str()));
+    let word = words.unwrap_or_default();
+    matches!(word.as_str(), "not" | "never" | "cannot") || word.ends_with("n't") || word.ends_with("n\u{2019}t")
 }
 
 /// The verdict of the last line.
-fn in_line(line: &str) -> Option<Verdict> {
-    let line = bare(line);
+fn in_line(whole: &str) -> Option<Verdict> {
+    let line = bare(whole);
+    let closes = whole.trim_end_matches(['*', '.', '!']).chars().next_back().filter(|c| is_quote(*c));
     if line == APPROVED {
-        return Some(Verdict::Approved);
+        // A quotation that ends here and began on another line is somebody else's.
+        let opens = whole.trim_start_matches('*').starts_with(is_quote);
+        return (closes.is_none() || opens).then_some(Verdict::Approved);
     }
     let (before, last) = last_sentence(line);
-    let own = !before.is_empty() && !opens_quotation(before);
+    let own = !before.is_empty() && !opens_quotation(before, closes);
     let rejected = begins_with_rejected(line) || own && begins_with_rejected(last);
     let approved = own && last == APPROVED;
     match (approved, rejected) {
@@ -90,32 +113,37 @@ fn ends_sentence(text: &str) -> bool {
     !(text.ends_with('.') && word.contains('.') && initials)
 }
 
-/// Whether what follows stands inside a quotation this text began.
-fn opens_quotation(text: &str) -> bool {
+/// Whether what follows stands inside a quotation this text began. `closes` is the mark the line ends with.
+fn opens_quotation(text: &str, closes: Option<char>) -> bool {
     let mut closing: &[char] = &[];
     let mut before = ' ';
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
+        let next = chars.peek().copied().unwrap_or(' ');
         // An apostrophe stands between letters, or behind one.
-        let goes_on = chars.peek().is_some_and(|next| next.is_alphanumeric());
-        let is_apostrophe = matches!(c, '\'' | '\u{2019}') && goes_on;
+        let is_apostrophe = matches!(c, '\'' | '\u{2019}') && next.is_alphanumeric();
         if closing.contains(&c) && !is_apostrophe {
             closing = &[];
         } else if closing.is_empty() {
             closing = match c {
                 '"' => &['"'],
                 '`' => &['`'],
-                '\'' if goes_on && !before.is_alphanumeric() => &['\''],
+                // It also stands before a lifetime, or a year.
+                '\'' if next.is_alphabetic() && before.is_whitespace() => &['\''],
                 '\u{2018}' | '\u{201a}' => &['\u{2019}', '\u{2018}'],
                 '\u{201c}' => &['\u{201d}'],
                 '\u{201e}' => &['\u{201c}', '\u{201d}'],
                 '\u{ab}' => &['\u{bb}'],
+                '\u{bb}' => &['\u{ab}'],
                 _ => &[],
             };
         }
         before = c;
     }
-    !closing.is_empty()
+    match closing {
+        ['\''] => closes == Some('\''),
+        closing => !closing.is_empty(),
+    }
 }
 
 /// The verdict of a JSON object the reply ends with, in a code fence or without one.
@@ -194,6 +222,12 @@ mod tests {
             "The 'x' isn't needed. It\u{2019}s gone. APPROVED.",
             "What was missing before is missing not.\nAPPROVED",
             "Is anything wrong? No\n\nAPPROVED",
+            "Does it break the API? No\nAPPROVED",
+            "- Blocking issues: no\nAPPROVED",
+            "- It does not leak\n- I did not find mistakes\nAPPROVED",
+            "It takes &'a str now, with a lifetime 'a of its own. APPROVED.",
+            "The '90s style is kept. APPROVED",
+            "Er sagte \u{bb}gut\u{ab}. APPROVED",
         ];
         check(Some(Verdict::Approved), &approved);
     }
@@ -208,6 +242,8 @@ mod tests {
             "**REJECTED** - the word to look for is not \"APPROVED\"",
             "The table has no key. REJECTED because rows are lost.",
             "APPROVED\n\nOn second thought:\nREJECTED",
+            "Is the code tested? No\nREJECTED: there are no tests",
+            "This cannot be\nREJECTED",
         ];
         check(Some(Verdict::Rejected), &rejected);
     }
@@ -240,7 +276,12 @@ mod tests {
             "This is definitely not\nAPPROVED",
             "It cannot be called **NOT**\nAPPROVED.",
             "For these reasons it isn't\nAPPROVED",
-            "It is never\nREJECTED",
+            "The tests are missing, so this cannot be\nAPPROVED",
+            "It should not be\nAPPROVED",
+            "This is not yet\nAPPROVED",
+            "This is not,\nAPPROVED",
+            "The author wrote \"all reviewed.\nAPPROVED\"",
+            "Er sagte \u{bb}alles gut. APPROVED.\u{ab}",
             "APPROVED\nThough the naming is odd",
             "> APPROVED",
             "```\nAPPROVED\n```",

@@ -192,6 +192,12 @@ esac
         ran
     }
 
+    /// The subjects of the merges on `main`, oldest first.
+    pub fn merges(&self) -> Vec<String> {
+        let all = self.env.git(&["log", "--merges", "--first-parent", "--reverse", "--format=%s", "main"]);
+        all.lines().map(str::to_owned).collect()
+    }
+
     /// Fails the test if git reads a step commit otherwise than pleach, or a process is left.
     #[track_caller]
     pub fn assert_in_order(&self) {

@@ -9,6 +9,7 @@ mod clones;
 mod commands;
 mod damaged;
 mod environment;
+mod gathered;
 mod going_on;
 mod landing;
 mod order;

@@ -34,7 +34,7 @@ use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply
 use crate::config::{AgentSettings, Environment};
 use crate::gateway::Upstream;
 use crate::process::{Cancel, Command, Exit, Limits, Output, Spawner};
-use crate::text::{shorten, tail};
+use crate::text::{last_words, shorten};
 
 /// The kind of agent, as records have it.
 const KIND: &str = "acp";
@@ -254,7 +254,7 @@ impl AcpAgent {
     /// What to say of an agent that ended without an answer.
     fn gone(&self, client: &Client, output: &Output) -> AgentError {
         let stderr = output.stderr.to_text();
-        let said = match tail(stderr.trim(), COMPLAINT) {
+        let said = match last_words(stderr.trim(), COMPLAINT) {
             "" => client.noise.as_deref().map(|noise| shorten(noise, COMPLAINT)).unwrap_or_default(),
             said => said.to_owned(),
         };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::parser::{Claim, Failing, FailingKind};
 use crate::agent::{AgentError, End};
 use crate::process::Exit;
-use crate::text::tail;
+use crate::text::last_words;
 
 /// How much of a program's complaint goes into the message.
 const COMPLAINT: usize = 2_000;
@@ -55,7 +55,7 @@ impl Ended<'_> {
     }
 
     fn failed(&self, failing: &Failing) -> Result<End, AgentError> {
-        let why = format!("the agent `{}` failed: {}", self.program, tail(failing.why.trim(), COMPLAINT));
+        let why = format!("the agent `{}` failed: {}", self.program, last_words(failing.why.trim(), COMPLAINT));
         match failing.kind {
             FailingKind::Transient => Err(AgentError::Transient(why)),
             FailingKind::Terminal => Err(AgentError::Terminal(why)),
@@ -104,7 +104,7 @@ impl Ended<'_> {
     /// What it said about it, behind a colon.
     fn colon(&self, meaning: Option<&str>) -> String {
         let said = meaning.or(self.complaint).filter(|said| !said.trim().is_empty()).unwrap_or(self.stderr);
-        let said = tail(said.trim(), COMPLAINT);
+        let said = last_words(said.trim(), COMPLAINT);
         if said.is_empty() { String::new() } else { format!(": {said}") }
     }
 }

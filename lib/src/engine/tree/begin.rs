@@ -356,7 +356,7 @@ impl TreeRun<'_> {
 
     /// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged. What a
     /// run before this one left unmerged is kept.
-    fn bring_phase(&self, task: &TaskId, notes: Notes<'_>) -> Result<(), Error> {
+    pub(super) fn bring_phase(&self, task: &TaskId, notes: Notes<'_>) -> Result<(), Error> {
         let on = self.lands_on(task)?;
         if on == self.plan.target {
             return Ok(());

@@ -175,6 +175,7 @@ impl TreeRun<'_> {
 
     /// Lands a task a run before this one has finished.
     pub(super) async fn land_waiting(&mut self, task: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+        self.bring_phase(task, notes)?;
         let node = self.plan.tree.node(task).expect("what is next is a task of the tree").clone();
         let job = std::sync::Arc::new(self.job(&node));
         let session = match self.take_up(task, &job, notes).await? {
@@ -204,7 +205,7 @@ impl TreeRun<'_> {
             let steps = self.steps_only(self.chain(step, base)?)?;
             let to = landing::without_code(&self.repo, &mut writer, &steps, tip, &self.logs_of(base, step)?)?;
             Built { to: to.last().copied().unwrap_or(tip), changed: false }
-        } else if is_gate && self.gathers(self.plan.tree.phase_of(&session.task().id)) {
+        } else if is_gate && self.schedule.is_ahead(self.plan.tree.phase_of(&session.task().id)) {
             // It was run on what the merge will be, which is not yet on the phase's branch.
             let base = session.started.base.values().next().copied().unwrap_or(base);
             let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
@@ -346,8 +347,12 @@ impl TreeRun<'_> {
     pub(super) fn unsettled(&self, task: TaskId, branch: BranchName) -> Result<Refusal, Error> {
         let of_task = branch == self.branch_of(&task)?;
         let drop = self.dropped(&branch, self.progress.task(&task).session.clone().filter(|_| of_task));
+        let gone = match self.plan.tree.is_leaf(&task) {
+            true => "is no part of that phase",
+            false => "is not",
+        };
         let why = format!(
-            "{task} is not in `{}` any more; take it with `git merge {branch}`, or drop it with `{drop}`, and run again",
+            "{task} {gone} in `{}` any more; take it with `git merge {branch}`, or drop it with `{drop}`, and run again",
             self.plan.path
         );
         Ok(Refusal { task, finished: true, branch, why, first: None })
@@ -403,12 +408,12 @@ impl TreeRun<'_> {
     /// What the tests of a phase run on: what is landed; where phases are gathered, what their merge will be.
     pub(super) fn gate_base(&self, gate: &TaskId) -> Result<CommitId, Error> {
         let phase = self.plan.tree.phase_of(gate);
-        if self.gathers(phase) { self.candidate(phase) } else { target_tip(&self.repo, &self.plan.target) }
+        if self.schedule.is_ahead(phase) { self.candidate(phase) } else { target_tip(&self.repo, &self.plan.target) }
     }
 
     /// The end of a run at tests of a phase that fail.
     pub(super) fn gate_red(&self, gate: TaskId) -> TreeEnded {
-        let on_merge = self.gathers(self.plan.tree.phase_of(&gate));
+        let on_merge = self.schedule.is_ahead(self.plan.tree.phase_of(&gate));
         TreeEnded::GateRed { gate, on_merge }
     }
 

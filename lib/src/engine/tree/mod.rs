@@ -139,6 +139,8 @@ pub enum Error {
         status: &'static str,
         /// The step that counts as its newest.
         because: Option<CommitId>,
+        /// It is a task, and not the tests of a phase.
+        is_task: bool,
     },
     /// A name gives no valid branch.
     #[error(transparent)]

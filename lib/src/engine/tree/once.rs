@@ -50,7 +50,8 @@ impl TreeRun<'_> {
                 || self.repo.is_ancestor(did.landed, self.seen)?)
         {
             let status = self.progress.task(task).status.as_str();
-            return Err(Error::StillOpen { task: task.clone(), status, because: because.last().copied() });
+            let (because, is_task) = (because.last().copied(), self.plan.tree.is_leaf(task));
+            return Err(Error::StillOpen { task: task.clone(), status, because, is_task });
         }
         Ok(because)
     }

@@ -25,7 +25,7 @@ use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::{Progress, TaskState};
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
 use crate::step::Step;
-use crate::workspace::{Lock, branch_key, branch_ref, phase_branches, task_branches};
+use crate::workspace::{Lock, branch_key, branch_ref, phase_branch, phase_branches, task_branches};
 
 /// A pipeline a task is worked by.
 #[derive(Debug, Clone)]
@@ -280,6 +280,11 @@ impl<'p> TreeRun<'p> {
             if was_edited(&self.repo, self.plan, &mut self.stamp) {
                 return Ok(TreeEnded::Edited);
             }
+            // Whoever took the task out of the tree that was just done has not undone it.
+            let is_out = |task: &TaskId| self.done.contains_key(task) && !self.plan.tree.is_leaf(task);
+            if let Some(task) = self.chosen.take_if(|task| is_out(task)) {
+                return Ok(TreeEnded::TaskDone(task));
+            }
             let next = self.next();
             let worked = match next {
                 Next::Done => {
@@ -329,11 +334,11 @@ impl<'p> TreeRun<'p> {
     /// The phases that end on a branch of their own though this run gathers none.
     fn gathered_before(&self) -> Vec<String> {
         let told = |phase: &TaskNode| {
-            let branch = &self.progress.gathered(&phase.id)?.name;
+            let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, &phase.id).ok()?;
             Some(format!("{} ends on `{branch}`, where it was begun", phase.id))
         };
         let is_told = self.plan.limits.isolation == Isolation::Phase;
-        self.plan.tree.nodes().filter(|node| !is_told && self.gathers(&node.id)).filter_map(told).collect()
+        self.plan.tree.nodes().filter(|node| !is_told && self.schedule.gathers(&node.id)).filter_map(told).collect()
     }
 
     /// Opens the run: one commit on the target that changes no file.

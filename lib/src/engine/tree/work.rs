@@ -7,10 +7,11 @@ use super::land::Tried;
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::{Error, Note, Notes};
 use crate::clock;
-use crate::config::{Isolation, OnExceeded};
+use crate::config::OnExceeded;
 use crate::engine::task::{TaskJob, TaskReport, in_the_record};
 use crate::engine::{Ended, Pause, Session};
 use crate::event::{AttemptStarted, Outcome, PauseReason};
+use crate::git::TreeId;
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
 use crate::route;
@@ -51,6 +52,20 @@ impl TreeRun<'_> {
 
     /// Runs the tests of a phase and lands what they say.
     pub(super) async fn gate(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+        loop {
+            let (worked, tested) = self.gate_at_tip(gate, notes).await?;
+            let (Worked::GoOn, Some(tested)) = (&worked, tested) else { return Ok(worked) };
+            self.gated.insert(gate.clone(), tested);
+            let is_ahead = self.schedule.is_ahead(self.plan.tree.phase_of(gate));
+            // Somebody may have moved the target meanwhile. A merge is compared with what was tested when it is made.
+            if is_ahead || self.repo.tree_of(target_tip(&self.repo, &self.plan.target)?)? == tested {
+                return Ok(worked);
+            }
+        }
+    }
+
+    /// Runs them once, and says what they ran on.
+    async fn gate_at_tip(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<(Worked, Option<TreeId>), Error> {
         let node = self.plan.tree.node(gate).expect("what is next is a node of the tree").clone();
         let job = Arc::new(self.job(&node));
         // One that was cut off tells nothing about what is there now.
@@ -69,15 +84,11 @@ impl TreeRun<'_> {
         };
         if let Some(cut_off) = cut_off {
             self.take_back(session);
-            return Ok(Worked::Ended(cut_off));
+            return Ok((Worked::Ended(cut_off), None));
         }
         let tested = session.started.base.values().next().map(|base| self.repo.tree_of(*base)).transpose()?;
         let tried = self.try_land(&mut session, notes).await?;
-        let worked = self.landed(session, tried);
-        if let (Worked::GoOn, Some(tested)) = (&worked, tested) {
-            self.gated.insert(gate.clone(), tested);
-        }
-        Ok(worked)
+        Ok((self.landed(session, tried), tested))
     }
 
     /// Runs attempts until the task is complete or given up, and lands it.
@@ -250,17 +261,12 @@ impl TreeRun<'_> {
         Ok(task_branch(&self.plan.branch_prefix, &self.plan.target, task)?)
     }
 
-    /// Whether the tasks of a phase land on a branch of its own. One that was begun so ends so, whatever this run was told:
-    /// its tests, and what comes after its tasks, need what is there.
-    pub(super) fn gathers(&self, phase: &TaskId) -> bool {
-        let is_told = self.plan.limits.isolation == Isolation::Phase;
-        !self.plan.tree.is_leaf(phase) && (is_told || self.progress.gathered(phase).is_some())
-    }
-
-    /// The branch a task lands on: the target, or its phase's.
+    /// The branch a task lands on: the target, or its phase's. What the tests of a phase say stands where what they ran on
+    /// is.
     pub(super) fn lands_on(&self, task: &TaskId) -> Result<BranchName, Error> {
         let phase = self.plan.tree.phase_of(task);
-        match self.gathers(phase) {
+        let is_leaf = self.plan.tree.is_leaf(task);
+        match if is_leaf { self.schedule.gathers(phase) } else { self.schedule.is_ahead(phase) } {
             true => Ok(phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?),
             false => Ok(self.plan.target.clone()),
         }

@@ -11,7 +11,7 @@ use crate::event::{Outcome, PauseReason, ToolExecution};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::WritePolicy;
 use crate::process::{Command, Exit, Limits};
-use crate::text::{shorten, tail};
+use crate::text::{last_words, shorten};
 use crate::workspace::Author;
 
 /// How much of a command's output the rest of the run can see; the record has all that was kept.
@@ -118,6 +118,6 @@ impl Worker {
 
 /// The end of what a command printed, with a mark where something is left out.
 fn seen_by_others(text: &str) -> String {
-    let end = tail(text, OUTPUT_IN_CONTEXT);
+    let end = last_words(text, OUTPUT_IN_CONTEXT);
     if end.len() < text.len() { format!("[...truncated]\n{end}") } else { end.to_owned() }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::llm::{ErrorClass, LlmError};
 use crate::process::{Cancel, Command, Limits, Spawner};
 use crate::redact::Redactor;
-use crate::text::tail;
+use crate::text::last_words;
 
 /// How long the command that prints a key may take: somebody may have to type a password.
 const WALL: Duration = Duration::from_secs(120);
@@ -93,7 +93,7 @@ impl KeyCommand {
         }
         if !output.exit.success() {
             let said = output.stderr.to_text();
-            return Err(failed(format!("{} {}", output.exit, tail(said.trim(), 500))));
+            return Err(failed(format!("{} {}", output.exit, last_words(said.trim(), 500))));
         }
         let said = output.stdout.to_text();
         let key = said.lines().map(str::trim).find(|line| !line.is_empty());

@@ -1,0 +1,147 @@
+//! Phases that were begun on a branch of their own, and trees and runs that change before they are merged.
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+use crate::sessions::Gate;
+
+const PHASE: [&str; 2] = ["--isolation", "phase"];
+
+/// T001 has landed on the target, T002 of the same phase on the phase's branch.
+fn half_gathered() -> Garden {
+    let tree = Tree::default().phase("phase1", &["T001", "T002", "T004"]).phase("phase2", &["T003"]);
+    let garden = Garden::new(&tree);
+    garden.garden(&["--task", "T001"]).expect(0);
+    garden.garden(&["--isolation", "phase", "--task", "T002"]).expect(0);
+    garden
+}
+
+#[test]
+fn a_phase_begun_on_its_branch_ends_there_whatever_the_next_run_is_told() {
+    // On the target, where the work of the phase is not, these tests pass.
+    let gate = "e2e: test ! -e T002.txt || test -e \"$HOME/fixed\"";
+    let tree = Tree::default().phase("phase1", &["T001", "T002: T001"]).phase("phase2", &["T003: phase1"]);
+    let garden = Garden::new(&tree.tests("phase1", &[gate]));
+    garden.garden(&PHASE).expect(0);
+    assert_eq!(garden.told("main"), [""; 0]);
+    let ran = garden.gardener(&[]).expect(1);
+    assert!(ran.stderr.contains("phase1 ends on `pleach/phase/main/phase1`, where it was begun"), "{ran}");
+    assert!(ran.stderr.contains("T002 landed on pleach/phase/main/phase1"), "{ran}");
+    assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+    assert_eq!(garden.told("main"), [""; 0], "what its tests fail on is not on the target");
+    garden.env.write("home/fixed", "");
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("T003 landed on main"), "{ran}");
+    assert_eq!(garden.merges(), ["merge: phase1 complete"]);
+    assert_eq!(garden.completed(), ["T001", "T002", "T003"]);
+    assert_eq!(garden.newest("main", "phase1 test-pass").trailer("Arborist-Retry"), Some("1"));
+}
+
+#[test]
+fn work_on_the_branch_of_a_phase_is_not_forgotten_when_its_task_moves_or_goes() {
+    let trees = [
+        ("another phase", Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T003", "T002"])),
+        ("none", Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T003"])),
+        (
+            "no order",
+            Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]).order(&["T001", "T003"]),
+        ),
+    ];
+    for (place, tree) in trees {
+        let garden = half_gathered();
+        garden.plant(&tree);
+        let ran = garden.gardener(&[]).expect(5);
+        assert!(
+            ran.stdout.contains("T002") && ran.stdout.contains("`git merge pleach/phase/main/phase1`"),
+            "{place}: {ran}"
+        );
+        garden.env.git(&["merge", "--quiet", "-m", "Take it", "pleach/phase/main/phase1"]);
+        garden.gardener(&[]).expect(0);
+        assert_eq!(garden.file("main", "T002.txt"), "T002 1", "{place}");
+        assert_eq!(garden.completed(), ["T001", "T002", "T003"], "{place}");
+        assert_eq!(garden.merges(), ["Take it"], "{place}");
+    }
+}
+
+#[test]
+fn a_task_that_moved_to_another_phase_comes_with_the_one_it_was_gathered_in() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T004"]).phase("phase2", &["T003"]));
+    garden.garden(&PHASE).expect(0);
+    garden.garden(&PHASE).expect(0);
+    garden.plant(&Tree::default().phase("phase1", &["T001", "T004"]).phase("phase2", &["T003", "T002"]));
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.merges(), ["merge: phase1 complete"]);
+    assert_eq!(garden.completed(), ["T001", "T002", "T004", "T003"]);
+}
+
+#[test]
+fn the_tests_of_a_phase_run_on_the_target_when_all_its_tasks_are_there() {
+    // Where the work of T001 is, which was taken back, they would fail.
+    let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("phase1", &["e2e: test ! -e T001.txt"]);
+    let garden = Garden::new(&tree);
+    garden.garden(&PHASE).expect(0);
+    for decided in [["reset", "T001"], ["skip", "T001"], ["skip", "T002"]] {
+        garden.env.pleach(&decided).expect(0);
+    }
+    let ran = garden.gardener(&PHASE).expect(0);
+    assert!(ran.stderr.contains("phase1 landed on main"), "{ran}");
+    assert_eq!(garden.told("main").last().unwrap(), "phase1 test-pass");
+    garden.gardener(&[]).expect(0);
+}
+
+#[test]
+fn what_is_left_of_a_failed_task_on_the_branch_of_a_phase_gathers_nothing() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]));
+    garden.agent("test $task != T001 || exit 1; echo 1 > $task.txt", APPROVES);
+    garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
+    garden.env.pleach(&["skip", "T001"]).expect(0);
+    garden.gardener(&PHASE).expect(0);
+    let tree = Tree::default().phase("phase1", &["T001", "T004: T002"]).phase("phase2", &["T002"]);
+    garden.plant(&tree.tests("T004", &["unit: test -e T002.txt"]));
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("T004 landed on main"), "{ran}");
+}
+
+#[test]
+fn a_task_that_waits_to_land_lands_on_a_phase_as_the_target_has_it() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]));
+    garden.gardener(&PHASE).expect(0);
+    let tree = Tree::default().phase("phase1", &["T001", "T004: T002"]).phase("phase2", &["T002"]);
+    garden.plant(&tree.tests("T004", &["unit: test -e T002.txt"]));
+    garden.env.write("repo/T004.txt", "mine\n");
+    garden.gardener(&[]).expect(5);
+    std::fs::remove_file(garden.env.root().join("repo/T004.txt")).unwrap();
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.times_asked("T004", "implement"), 1);
+    assert_eq!(garden.file("main", "T004.txt"), "T004 1");
+}
+
+#[test]
+fn the_tests_of_a_phase_run_again_when_the_target_moved_meanwhile() {
+    let tree = Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002: phase1"]);
+    let garden = Garden::new(&tree);
+    let gate = Gate::new(&garden.env, "tests");
+    let test = format!("e2e: test ! -e bad || exit 1; {}", gate.command());
+    let tree = Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002: phase1"]);
+    garden.plant(&tree.tests("phase1", &[&test]));
+    garden.agent(WRITES, APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    garden.commit("bad", "");
+    gate.open(held);
+    let ran = run.end().expect(1);
+    assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+    assert_eq!(garden.told("main").last().unwrap(), "phase1 test-fail");
+    assert_eq!(garden.times_asked("T002", "implement"), 0);
+}
+
+#[test]
+fn a_task_that_is_taken_out_while_it_is_worked_is_done_all_the_same() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "garden"]);
+    let held = gate.reached(&mut run);
+    garden.env.write("repo/task-tree.json", Tree::of(&["T007"]).json());
+    gate.open(held);
+    let ran = run.end().expect(0);
+    assert!(ran.stdout.contains("done: T001"), "{ran}");
+}
