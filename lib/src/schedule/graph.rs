@@ -103,10 +103,8 @@ impl<'t> Schedule<'t> {
 
     /// Whether something of a phase is on its branch that the target does not have.
     pub fn is_ahead(&self, phase: &TaskId) -> bool {
-        let is_ahead = |leaf: &&TaskId| {
-            let item = &self.items[self.index[*leaf]];
-            item.position.is_some() && item.standing == Standing::Complete { on_target: false }
-        };
+        let is_ahead =
+            |leaf: &&TaskId| self.items[self.index[*leaf]].standing == Standing::Complete { on_target: false };
         self.tree.leaves_below(phase).iter().any(is_ahead)
     }
 

@@ -470,6 +470,19 @@ fn what_an_agent_said_before_it_failed_is_in_its_log() {
 }
 
 #[test]
+fn no_part_of_a_secret_is_left_where_words_are_cut_off() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    // The end of what it says is kept, and that begins in the middle of the key.
+    let says = "printf 'key sk-quite-secret-value-0123456789 ' >&2; printf '%1985d' 1 | tr ' ' x >&2";
+    garden.agent(&format!("test $n = 1 && {{ {says}; exit 3; }}; echo 1 > one"), APPROVES);
+    let mut command = garden.env.command(&["-y", "gardener"]);
+    let ran = garden.env.finish(command.env("DEMO_API_KEY", "sk-quite-secret-value-0123456789").output().unwrap());
+    ran.expect(0);
+    let log = implement_log(&garden, "exit 3");
+    assert!(log.contains("xxx1") && !log.contains("789"), "{log}");
+}
+
+#[test]
 fn why_an_attempt_does_not_count_is_told_to_everybody() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let plant = "ln -s /dev/null \"$(git rev-parse --git-dir)/MERGE_HEAD\"";

@@ -347,9 +347,10 @@ impl TreeRun<'_> {
     pub(super) fn unsettled(&self, task: TaskId, branch: BranchName) -> Result<Refusal, Error> {
         let of_task = branch == self.branch_of(&task)?;
         let drop = self.dropped(&branch, self.progress.task(&task).session.clone().filter(|_| of_task));
-        let gone = match self.plan.tree.is_leaf(&task) {
-            true => "is no part of that phase",
-            false => "is not",
+        let gone = match self.plan.tree.node(&task) {
+            Some(node) if node.is_leaf() => "is no part of that phase",
+            Some(_) => "is no phase of its own",
+            None => "is not",
         };
         let why = format!(
             "{task} {gone} in `{}` any more; take it with `git merge {branch}`, or drop it with `{drop}`, and run again",
