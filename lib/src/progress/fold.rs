@@ -18,6 +18,8 @@ pub struct Chain {
     pub steps: Vec<Seen>,
     /// The commits of the target that are not in the branch's history.
     pub beside: BTreeSet<CommitId>,
+    /// Something was merged into it.
+    pub has_merges: bool,
 }
 
 /// What the steps on a target and on the branches ahead of it say about the tree at `tree`.
@@ -48,7 +50,7 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
         let steps = counting(&chain.steps, &counts, &mut prints);
         if !steps.is_empty() {
             open.push(chain.branch.clone());
-            line = merged(line, steps, &chain.beside);
+            line = merged(line, steps, chain);
         }
     }
     let mut progress = Progress { run_start, open, ..Progress::default() };
@@ -123,8 +125,12 @@ fn counting(steps: &[Seen], counts: &dyn Fn(&Seen) -> bool, prints: &mut BTreeSe
 
 /// Puts the steps of a branch among the others: behind all it was built on, and by date among those made on the target
 /// since; one of those wins against a step of the same second, because whoever put it there knew the branch.
-fn merged(line: Vec<Arc<Found>>, steps: Vec<Arc<Found>>, beside: &BTreeSet<CommitId>) -> Vec<Arc<Found>> {
-    let below = |found: &Arc<Found>| found.on == Place::Target && !beside.contains(&found.commit);
+fn merged(line: Vec<Arc<Found>>, steps: Vec<Arc<Found>>, chain: &Chain) -> Vec<Arc<Found>> {
+    let began = steps.first().map(|step| step.at);
+    // Where something was merged into the branch, only dates tell what was there before its first step.
+    let is_below = |found: &Found| !chain.has_merges || began.is_none_or(|began| found.at < began);
+    let below =
+        |found: &Arc<Found>| found.on == Place::Target && !chain.beside.contains(&found.commit) && is_below(found);
     let from = line.iter().rposition(below).map_or(0, |last| last + 1);
     let mut merged = line;
     let mut rest = merged.split_off(from).into_iter().peekable();

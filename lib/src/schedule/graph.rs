@@ -84,6 +84,7 @@ impl<'t> Schedule<'t> {
                 let mut gate = GateState::of(&progress.gate(self.items[inner].id, leaves.iter().copied()));
                 // Only its own run makes a gate green; of the leaves below, only these were looked at.
                 gate.green &= inner == node || before.green;
+                gate.green &= !gate.gathered || self.is_ahead(self.items[self.items[inner].phase].id);
                 self.set_gate_at(inner, gate);
             }
             above = self.items[inner].parent;
@@ -285,7 +286,9 @@ impl<'t> Schedule<'t> {
                 schedule.failed_before.extend(standing.has_failed().then_some(node));
                 schedule.set_at(node, standing);
             } else if schedule.items[node].gate.is_some() {
-                schedule.set_gate_at(node, gate(id));
+                let mut gate = gate(id);
+                gate.green &= !gate.gathered || gathered.contains(tree.phase_of(id));
+                schedule.set_gate_at(node, gate);
             }
         }
         // What was red before this run is tried again.

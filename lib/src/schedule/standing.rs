@@ -63,12 +63,15 @@ pub(super) struct GateState {
     pub(super) green: bool,
     /// Its newest run failed.
     pub(super) red: bool,
+    /// Its newest run stands on the branch of its phase, and is of no use without what is there.
+    pub(super) gathered: bool,
 }
 
 impl GateState {
     pub(super) fn of(gate: &Gate) -> Self {
         let red = gate.newest.as_ref().is_some_and(|found| !found.step.passed);
-        Self { runs: gate.runs, green: gate.green, red }
+        let gathered = gate.newest.as_ref().is_some_and(|found| found.on != Place::Target);
+        Self { runs: gate.runs, green: gate.green, red, gathered }
     }
 }
 

@@ -130,6 +130,7 @@ impl World {
             branch: OpenBranch { name: BranchName::new("b").unwrap(), place, tip: steps[0].found.commit },
             steps: steps.clone(),
             beside: self.target.iter().map(|seen| seen.found.commit).collect(),
+            has_merges: false,
         };
         let phases = self.phases.iter().map(|(phase, steps)| chain(Place::Phase(phase.clone()), steps));
         let tasks = self.tasks.iter().map(|(task, steps)| chain(Place::Task(task.clone()), steps));
@@ -480,7 +481,7 @@ fn a_thousand_tasks_are_scheduled_in_no_time() {
             }
             Next::Land(task) => schedule.set(&task, Standing::Complete { on_target: true }),
             Next::Gate(gate) => {
-                schedule.set_gate(&gate, GateState { runs: 1, green: true, red: false });
+                schedule.set_gate(&gate, GateState { runs: 1, green: true, ..GateState::default() });
                 gates += 1;
             }
             Next::Done => break,

@@ -26,33 +26,21 @@ pub fn read(reply: &str) -> Option<Verdict> {
     in_json(reply).or_else(|| in_line(last).filter(|verdict| *verdict == Verdict::Rejected || !is_negated))
 }
 
-/// Words a negation may have between it and what it negates.
-const BETWEEN: [&str; 17] = [
-    "be",
-    "been",
-    "being",
-    "yet",
-    "quite",
-    "really",
-    "to",
-    "get",
-    "say",
-    "write",
-    "give",
-    "call",
-    "called",
-    "mark",
-    "marked",
-    "considered",
-    "it",
-];
+/// As many words may stand between a negation and what it negates.
+const APART: usize = 6;
 
-/// Whether what follows this line is what it says is not so.
+/// Whether what follows this line may be what it says is not so: its last sentence goes on, and is negated near its end.
 fn ends_in_negation(line: &str) -> bool {
-    let bare = |word: &str| word.trim_matches(|c: char| matches!(c, '*' | '_' | ',') || is_quote(c)).to_lowercase();
-    let words = line.rsplit(char::is_whitespace).map(bare).find(|word| !BETWEEN.contains(&word.as_str()));
-    let word = words.unwrap_or_default();
-    matches!(word.as_str(), "not" | "never" | "cannot") || word.ends_with("n't") || word.ends_with("n\u{2019}t")
+    let goes_on = line.ends_with("...") || !ends_sentence(line);
+    let bare = |word: &str| word.trim_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    let words = line.split_whitespace().rev().take(APART).enumerate();
+    // Where another sentence ends, this one begins.
+    let mut words = words.take_while(|(at, word)| *at == 0 || !ends_sentence(word)).map(|(_, word)| bare(word));
+    let negates = |word: String| {
+        let refuses = ["not", "never", "cannot", "far", "hardly", "unable", "refuse", "refused"];
+        refuses.contains(&word.as_str()) || word.ends_with("n't") || word.ends_with("n\u{2019}t")
+    };
+    goes_on && words.any(negates)
 }
 
 /// The verdict of the last line.
@@ -224,7 +212,9 @@ mod tests {
             "Is anything wrong? No\n\nAPPROVED",
             "Does it break the API? No\nAPPROVED",
             "- Blocking issues: no\nAPPROVED",
-            "- It does not leak\n- I did not find mistakes\nAPPROVED",
+            "- It does not leak.\n- I did not find mistakes.\nAPPROVED",
+            "Nothing is wrong with the new names of these two functions\nAPPROVED",
+            "It is not long. Well done\nAPPROVED",
             "It takes &'a str now, with a lifetime 'a of its own. APPROVED.",
             "The '90s style is kept. APPROVED",
             "Er sagte \u{bb}gut\u{ab}. APPROVED",
@@ -280,6 +270,14 @@ mod tests {
             "It should not be\nAPPROVED",
             "This is not yet\nAPPROVED",
             "This is not,\nAPPROVED",
+            "I can't mark this as\nAPPROVED",
+            "This is not ready to be\nAPPROVED",
+            "This is **NOT**:\nAPPROVED",
+            "It is not...\nAPPROVED",
+            "I will not write:\nAPPROVED",
+            "This cannot currently be\nAPPROVED",
+            "I refuse to call this\nAPPROVED",
+            "It is far from being\nAPPROVED",
             "The author wrote \"all reviewed.\nAPPROVED\"",
             "Er sagte \u{bb}alles gut. APPROVED.\u{ab}",
             "APPROVED\nThough the naming is odd",

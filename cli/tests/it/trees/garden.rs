@@ -29,7 +29,8 @@ impl Tree {
         tasks.iter().fold(self, |tree, task| tree.leaf(task, Some(id)))
     }
 
-    fn leaf(mut self, task: &str, parent: Option<&str>) -> Self {
+    /// A task written as in [`Tree::of`], below a node or not.
+    pub fn leaf(mut self, task: &str, parent: Option<&str>) -> Self {
         let (id, needs) = task.split_once(':').unwrap_or((task, ""));
         let needs: Vec<&str> = needs.split_whitespace().collect();
         let name = format!("Grow {id}");

@@ -129,7 +129,7 @@ fn the_tests_of_a_phase_run_again_when_the_target_moved_meanwhile() {
     gate.open(held);
     let ran = run.end().expect(1);
     assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
-    assert_eq!(garden.told("main").last().unwrap(), "phase1 test-fail");
+    assert_eq!(garden.told("main")[2..], ["T001 complete", "phase1 test-fail"], "no word of what is not there");
     assert_eq!(garden.times_asked("T002", "implement"), 0);
 }
 
@@ -144,4 +144,81 @@ fn a_task_that_is_taken_out_while_it_is_worked_is_done_all_the_same() {
     gate.open(held);
     let ran = run.end().expect(0);
     assert!(ran.stdout.contains("done: T001"), "{ran}");
+}
+
+#[test]
+fn what_was_decided_is_not_undone_by_the_merge_of_what_was_before() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]));
+    garden.agent("test $task != T001 || exit 1; echo 1 > $task.txt", APPROVES);
+    garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
+    garden.env.pleach(&["skip", "T001"]).expect(0);
+    let ran = garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.merges(), ["merge: phase1 complete", "merge: phase2 complete"], "{ran}");
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(status.stdout.contains("3 of 3 tasks done"), "{status}");
+    // Also where nothing is known from before.
+    std::fs::remove_dir_all(garden.env.root().join("repo/.git/pleach/cache")).ok();
+    assert!(garden.env.pleach(&["status"]).expect(0).stdout.contains("3 of 3 tasks done"));
+}
+
+#[test]
+fn a_task_that_was_reset_is_done_again_though_its_phase_was_merged_since() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T004"]).phase("phase2", &["T003"]));
+    garden.garden(&["--isolation", "phase", "--task", "T001"]).expect(0);
+    garden.garden(&["--isolation", "phase", "--task", "T002"]).expect(0);
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    garden.plant(&Tree::default().phase("phase1", &["T002", "T004"]).phase("phase2", &["T003", "T001: T004"]));
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+}
+
+#[test]
+fn what_somebody_merges_into_a_phase_is_as_new_as_it_is() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T004"]));
+    garden.agent("test $task != T002 || exit 1; echo 1 > $task.txt", APPROVES);
+    garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
+    garden.env.pleach(&["skip", "T002"]).expect(0);
+    garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
+    garden.env.git(&["merge", "--quiet", "-m", "Merge by hand", "main"]);
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.merges(), ["merge: phase1 complete"]);
+    assert_eq!(garden.times_asked("T002", "implement"), 1);
+}
+
+#[test]
+fn tests_that_passed_with_what_was_dropped_run_again() {
+    let tree = |gated: bool| {
+        let tree =
+            Tree::default().phase("phase1", &["G1", "T003", "T005"]).with("G1", "children", ["T001"].as_slice().into());
+        let tree = tree.leaf("T001", Some("G1"));
+        if gated { tree.tests("G1", &["e2e: test -e T003.txt"]) } else { tree }
+    };
+    let garden = Garden::new(&tree(false));
+    garden.agent("test $task != T005 || exit 1; echo 1 > $task.txt", APPROVES);
+    garden.garden(&["--task", "T001"]).expect(0);
+    garden.garden(&["--isolation", "phase", "--task", "T003"]).expect(0);
+    garden.plant(&tree(true));
+    garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
+    for decided in [["reset", "T003"], ["skip", "T003"], ["skip", "T005"]] {
+        garden.env.pleach(&decided).expect(0);
+    }
+    let ran = garden.gardener(&PHASE).expect(1);
+    assert!(ran.stdout.contains("the tests of G1 fail on `main`"), "{ran}");
+}
+
+#[test]
+fn a_task_is_not_begun_on_a_phase_that_lacks_what_it_needs() {
+    let tree = |more: &[&str]| Tree::default().phase("phase1", &[&["T001", "T005"], more].concat()).leaf("T002", None);
+    let garden = Garden::new(&tree(&[]));
+    garden.garden(&["--isolation", "phase", "--task", "T001"]).expect(0);
+    garden.garden(&["--task", "T002"]).expect(0);
+    garden.plant(&tree(&["T004: T002"]).tests("T004", &["unit: test -e T002.txt"]));
+    let ran = garden.gardener(&[]).expect(5);
+    assert!(ran.stdout.contains("T004 needs T002, which that branch does not have"), "{ran}");
+    garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
+    garden.env.git(&["merge", "--quiet", "-m", "Merge by hand", "main"]);
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.times_asked("T004", "implement"), 1);
 }

@@ -373,7 +373,10 @@ impl TreeRun<'_> {
                 Some(run) => self.repo.is_ancestor(run.commit, tip)?,
                 None => true,
             };
-            if tip == target || is_of_run && !is_merged {
+            if is_of_run && !is_merged {
+                return self.phase_has_needed(task, (tip, target), &on);
+            }
+            if tip == target {
                 return Ok(());
             }
             if !is_merged {
@@ -390,6 +393,28 @@ impl TreeRun<'_> {
             return Err(begins_anew(task, on, &checkout));
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
+    }
+
+    /// Refuses a task that needs something from outside of its phase which the branch of the phase does not have: it was
+    /// begun before that was there, or before the tree said so.
+    fn phase_has_needed(
+        &self,
+        task: &TaskId,
+        (tip, target): (CommitId, CommitId),
+        on: &BranchName,
+    ) -> Result<(), Error> {
+        let tree = &self.plan.tree;
+        let outside = tree.dependencies(task).into_iter().filter(|needed| tree.phase_of(needed) != tree.phase_of(task));
+        for needed in outside.flat_map(|needed| tree.leaves_below(needed)) {
+            let Some(newest) = self.progress.task(needed).newest() else { continue };
+            if self.repo.is_ancestor(newest.commit, target)? && !self.repo.is_ancestor(newest.commit, tip)? {
+                let by_hand = self.merged_by_hand(&self.plan.target, on);
+                let why = format!("{task} needs {needed}, which that branch does not have; {by_hand}");
+                let (task, branch) = (task.clone(), on.clone());
+                return Err(Error::Refused(Refusal { task, finished: false, branch, why, first: None }));
+            }
+        }
+        Ok(())
     }
 
     /// A commit with the files of an earlier budget on another base; none when they do not fit.

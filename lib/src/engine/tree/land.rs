@@ -20,6 +20,8 @@ pub(super) enum Tried {
     Landed,
     /// It was built anew on what the target has become, and its tests fail there.
     Red,
+    /// It would say something about files it did not run on.
+    Moved,
     /// It cannot, and waits.
     Refused(Refusal),
     /// The run stops here.
@@ -48,7 +50,7 @@ impl TreeRun<'_> {
             }
             Tried::Landed if status == "test-fail" => Worked::Ended(self.gate_red(task)),
             Tried::Landed if self.plan.tree.is_leaf(&task) => Worked::Done(task),
-            Tried::Landed | Tried::Red => Worked::GoOn,
+            Tried::Landed | Tried::Red | Tried::Moved => Worked::GoOn,
             Tried::Refused(refusal) => Worked::Ended(TreeEnded::Refused(refusal)),
             Tried::Paused => Worked::Ended(TreeEnded::Paused(Pause::interrupted())),
         }
@@ -143,11 +145,20 @@ impl TreeRun<'_> {
                     }
                 }
             }
+            if built.changed && !self.plan.tree.is_leaf(&task) && !self.ran_on(session, tip)? {
+                return Ok(Tried::Moved);
+            }
             session.record_landing(tip, built.to, &mut observer(&session.id.clone(), notes))?;
             if let Some(tried) = self.move_target(session, &on, (tip, built.to), notes)? {
                 return Ok(tried);
             }
         }
+    }
+
+    /// Whether a session was begun on the files a commit has.
+    fn ran_on(&self, session: &Session, commit: CommitId) -> Result<bool, Error> {
+        let base = session.started.base.values().next().map(|base| self.repo.tree_of(*base)).transpose()?;
+        Ok(base == Some(self.repo.tree_of(commit)?))
     }
 
     /// Moves the branch a session lands on, as recorded. None when somebody else moved it first.
@@ -393,7 +404,7 @@ impl TreeRun<'_> {
     }
 
     /// How somebody merges a branch into one of pleach's own. Nothing can be run there, so the way leads back.
-    fn merged_by_hand(&self, from: &BranchName, into: &BranchName) -> String {
+    pub(super) fn merged_by_hand(&self, from: &BranchName, into: &BranchName) -> String {
         format!(
             "merge `{from}` into `{into}` by hand (`git switch {into}`, `git merge {from}`), go back with `git switch {}`, and run again",
             self.plan.target

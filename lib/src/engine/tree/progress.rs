@@ -177,6 +177,10 @@ impl Reader {
             let (repo, from, runs) = (self.repo.clone(), scan.tip, Arc::clone(&scan.runs));
             let outside = &mut |id| if id == from { Ok(Arc::clone(&runs)) } else { runs_below(&repo, &runs, id) };
             let gathered = gather(&new, &Place::Target, self.target.as_str(), outside)?;
+            if !gathered.steps.is_empty() && new.iter().any(|commit| commit.parents.len() > 1) {
+                // What it brings belongs among what is known.
+                return Ok(None);
+            }
             older_form |= gathered.has_older_form;
             // Where clocks were wrong, a commit can look new that is not.
             let mut fresh: BTreeSet<CommitId> = gathered.steps.iter().map(|(_, seen)| seen.found.commit).collect();
@@ -277,7 +281,8 @@ impl Reader {
         let runs = &mut |id| if outside.len() == 1 { Ok(Arc::clone(&shared)) } else { runs_below(&repo, &shared, id) };
         let gathered = gather(&own, &branch.place, self.target.as_str(), runs)?;
         let steps: Vec<_> = gathered.steps.into_iter().map(|(_, seen)| seen).collect();
-        Ok((!steps.is_empty()).then_some(Chain { branch, steps, beside }))
+        let has_merges = own.iter().any(|commit| commit.parents.len() > 1);
+        Ok((!steps.is_empty()).then_some(Chain { branch, steps, beside, has_merges }))
     }
 }
 

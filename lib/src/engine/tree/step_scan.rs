@@ -1,7 +1,8 @@
 //! The step commits of a history, with what is known only while passing it: which runs they belong to, and whether
 //! they lie before the base branch was left.
 
-use std::collections::BTreeSet;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -133,7 +134,60 @@ pub fn gather<E>(
         all.push(runs);
     }
     gathered.runs = all.pop().unwrap_or(none);
+    gathered.steps = by_date(commits, gathered.steps);
     Ok(gathered)
+}
+
+/// Steps in the order of their commits, and by date where none of two is built on the other: what a merge brings may be
+/// older than what was decided meanwhile. A decision wins against a step of the same second: whoever made it knew that.
+fn by_date(commits: &[Passed], steps: Vec<(usize, Seen)>) -> Vec<(usize, Seen)> {
+    if steps.len() < 2 || commits.iter().all(|commit| commit.parents.len() < 2) {
+        return steps;
+    }
+    let mut steps: BTreeMap<usize, Seen> = steps.into_iter().collect();
+    let parents = |commit: &Passed| {
+        let places = commit.parents.iter().filter_map(|parent| match parent {
+            Parent::Passed(place) => Some(*place),
+            Parent::Outside(_) => None,
+        });
+        places.collect::<Vec<_>>()
+    };
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); commits.len()];
+    let mut missing: Vec<usize> = Vec::with_capacity(commits.len());
+    for (place, commit) in commits.iter().enumerate() {
+        let parents = parents(commit);
+        missing.push(parents.len());
+        parents.into_iter().for_each(|parent| children[parent].push(place));
+    }
+    // What is no step waits for nothing but what it is built on.
+    let mut free: Vec<usize> = (0..commits.len()).rev().filter(|place| missing[*place] == 0).collect();
+    let mut waiting = BinaryHeap::new();
+    let mut ordered = Vec::with_capacity(steps.len());
+    loop {
+        let place = match free.pop() {
+            Some(place) => match steps.get(&place) {
+                Some(Seen { found, .. }) => {
+                    let decided = found.step.kind == StepKind::Reset || found.step.skipped;
+                    waiting.push(Reverse((found.at, decided, place)));
+                    continue;
+                }
+                None => place,
+            },
+            None => match waiting.pop() {
+                Some(Reverse((_, _, place))) => {
+                    ordered.extend(steps.remove(&place).map(|seen| (place, seen)));
+                    place
+                }
+                None => return ordered,
+            },
+        };
+        for child in &children[place] {
+            missing[*child] -= 1;
+            if missing[*child] == 0 {
+                free.push(*child);
+            }
+        }
+    }
 }
 
 /// The step a commit tells of, the part of its body that is of use later, and whether it is of the older form. That

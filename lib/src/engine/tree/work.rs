@@ -11,7 +11,6 @@ use crate::config::OnExceeded;
 use crate::engine::task::{TaskJob, TaskReport, in_the_record};
 use crate::engine::{Ended, Pause, Session};
 use crate::event::{AttemptStarted, Outcome, PauseReason};
-use crate::git::TreeId;
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
 use crate::route;
@@ -53,19 +52,14 @@ impl TreeRun<'_> {
     /// Runs the tests of a phase and lands what they say.
     pub(super) async fn gate(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
         loop {
-            let (worked, tested) = self.gate_at_tip(gate, notes).await?;
-            let (Worked::GoOn, Some(tested)) = (&worked, tested) else { return Ok(worked) };
-            self.gated.insert(gate.clone(), tested);
-            let is_ahead = self.schedule.is_ahead(self.plan.tree.phase_of(gate));
-            // Somebody may have moved the target meanwhile. A merge is compared with what was tested when it is made.
-            if is_ahead || self.repo.tree_of(target_tip(&self.repo, &self.plan.target)?)? == tested {
+            if let Some(worked) = self.gate_at_tip(gate, notes).await? {
                 return Ok(worked);
             }
         }
     }
 
-    /// Runs them once, and says what they ran on.
-    async fn gate_at_tip(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<(Worked, Option<TreeId>), Error> {
+    /// Runs them once; none when somebody has moved the target meanwhile, so that they say nothing about what is there.
+    async fn gate_at_tip(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<Option<Worked>, Error> {
         let node = self.plan.tree.node(gate).expect("what is next is a node of the tree").clone();
         let job = Arc::new(self.job(&node));
         // One that was cut off tells nothing about what is there now.
@@ -84,11 +78,20 @@ impl TreeRun<'_> {
         };
         if let Some(cut_off) = cut_off {
             self.take_back(session);
-            return Ok((Worked::Ended(cut_off), None));
+            return Ok(Some(Worked::Ended(cut_off)));
         }
         let tested = session.started.base.values().next().map(|base| self.repo.tree_of(*base)).transpose()?;
         let tried = self.try_land(&mut session, notes).await?;
-        Ok((self.landed(session, tried), tested))
+        if matches!(tried, Tried::Moved) {
+            notes(Note::Said(format!("`{}` moved while the tests of {gate} ran; they run again", self.plan.target)));
+            self.take_back(session);
+            return Ok(None);
+        }
+        let worked = self.landed(session, tried);
+        if let (Worked::GoOn, Some(tested)) = (&worked, tested) {
+            self.gated.insert(gate.clone(), tested);
+        }
+        Ok(Some(worked))
     }
 
     /// Runs attempts until the task is complete or given up, and lands it.
