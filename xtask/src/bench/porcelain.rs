@@ -59,8 +59,8 @@ pub enum Way {
 }
 
 impl Way {
-    /// The one the target is about comes first.
-    pub const ALL: [Self; 2] = [Self::Searching, Self::Looking];
+    /// The one that is judged comes first.
+    pub const ALL: [Self; 2] = [Self::Looking, Self::Searching];
 
     pub fn name(self) -> &'static str {
         match self {
