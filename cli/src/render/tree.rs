@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pleach::ids::TaskId;
 use pleach::plan::tree::{TaskNode, TaskTree};
-use pleach::progress::{Progress, Status, Taken, TaskState, Unread};
+use pleach::progress::{Progress, Status, Stray, Taken, TaskState, Unread};
 use pleach::schedule::{self, Limits, Next};
 use pleach::step::shown_name;
 use pleach::text::{counted, listed, shorten};
@@ -28,10 +28,8 @@ pub fn stalled(only: Option<&TaskId>) -> String {
 pub fn next_words(next: &Next, only: Option<&TaskId>) -> String {
     match next {
         Next::Land(task) => format!("land {task}, which is finished"),
-        Next::Settle { task, branch } => {
-            format!(
-                "nothing before you take or drop what is finished on `{branch}`: {task} is not in the tree any more"
-            )
+        Next::Settle(Stray { id, lacks, branch, .. }) => {
+            format!("nothing before you take or drop what is finished on `{}`: {id} {lacks}", branch.name)
         }
         Next::Yield(Taken { branch, tree, .. }) => {
             format!("nothing before what `{tree}` has on `{}` is landed or dropped", branch.name)
@@ -312,7 +310,7 @@ pub fn withered_json(tree: &Withered) -> Value {
 fn next_json(next: &Next) -> Value {
     let (is, task) = match next {
         Next::Land(task) => ("land", Some(task)),
-        Next::Settle { task, .. } => ("settle", Some(task)),
+        Next::Settle(stray) => ("settle", Some(&stray.id)),
         Next::Yield(taken) => ("yield", Some(&taken.id)),
         Next::Mend(unread) => ("mend", Some(&unread.id)),
         Next::Gate(task) => ("gate", Some(task)),

@@ -4,6 +4,7 @@
 //! up to. Nothing is stored beside the commits: the newest step of a task is its state.
 
 mod fold;
+mod stray;
 mod taken;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use crate::step::{Feedback, Step, StepKind, shown_name, text};
 use crate::trailer::before_copied;
 
 pub use fold::{Chain, fold};
+pub use stray::{Lacks, Stray};
 pub use taken::{Stands, Taken, taken};
 
 /// Where a step commit is.
@@ -284,34 +286,6 @@ impl Progress {
     /// has decided it is later.
     pub fn not_before(&self) -> Timestamp {
         self.not_before
-    }
-
-    /// A task or phase that has finished work on a branch which nothing would land: it is not in the tree, or none of the
-    /// tasks whose work is on a phase's branch is part of that phase any more.
-    pub fn stray<'a>(&'a self, tree: &'a TaskTree) -> Option<(&'a TaskId, &'a BranchName)> {
-        self.open.iter().find_map(|branch| {
-            let mut finished = self.finished_on(&branch.place).peekable();
-            let first = *finished.peek()?;
-            let stray = match &branch.place {
-                Place::Task(id) => (!tree.is_leaf(id)).then_some(id)?,
-                Place::Phase(phase) => {
-                    let of_phase = tree.leaves_below(phase);
-                    let is_phase =
-                        tree.phase_of(phase) == phase && tree.node(phase).is_some_and(|node| !node.is_leaf());
-                    let comes_along = is_phase && finished.any(|task| of_phase.contains(&task));
-                    (!comes_along).then_some(if is_phase { first } else { phase })?
-                }
-                Place::Target => return None,
-            };
-            Some((stray, &branch.name))
-        })
-    }
-
-    /// The tasks whose finished work is in one place.
-    fn finished_on(&self, place: &Place) -> impl Iterator<Item = &TaskId> {
-        let is_there = move |state: &TaskState| state.newest().is_some_and(|found| found.on == *place);
-        let finished = move |(_, state): &(&TaskId, &TaskState)| state.status == Status::Complete && is_there(state);
-        self.tasks.iter().filter(finished).map(|(task, _)| task)
     }
 
     /// All tasks and phases that have steps, by id.

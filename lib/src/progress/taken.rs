@@ -18,6 +18,8 @@ pub struct Taken {
     pub stands: Stands,
     /// The session of a task.
     pub session: Option<SessionId>,
+    /// The tasks whose finished work a phase's branch has.
+    pub tasks: Vec<TaskId>,
 }
 
 /// What a tree has on a branch.
@@ -43,23 +45,25 @@ pub fn taken(target: &[Seen], branches: &[Chain], tree: &str) -> Vec<Taken> {
         let progress = fold(target, branches, other);
         for chain in branches.iter().filter(|chain| names(chain).any(|named| named == other)) {
             let is_open = progress.open.contains(&chain.branch);
-            let (id, stands, session) = match &chain.branch.place {
+            let (id, stands, session, tasks) = match &chain.branch.place {
                 Place::Task(id) => {
                     let state = progress.task(id);
                     if !is_open || state.landed {
                         continue;
                     }
                     let is_over = state.status.is_over();
-                    (id, if is_over { Stands::Waiting } else { Stands::UnderWay }, state.session.clone())
+                    (id, if is_over { Stands::Waiting } else { Stands::UnderWay }, state.session.clone(), Vec::new())
                 }
                 Place::Phase(id) => {
                     // What is left of tasks that failed, or of tests, is nothing its next run would merge.
-                    let is_under_way = is_open && progress.finished_on(&chain.branch.place).next().is_some();
-                    (id, if is_under_way { Stands::UnderWay } else { Stands::Left }, None)
+                    let finished = || progress.finished_on(&chain.branch.place).cloned();
+                    let tasks: Vec<TaskId> = if is_open { finished().collect() } else { Vec::new() };
+                    (id, if tasks.is_empty() { Stands::Left } else { Stands::UnderWay }, None, tasks)
                 }
                 Place::Target => continue,
             };
-            taken.push(Taken { branch: chain.branch.clone(), id: id.clone(), tree: other.to_owned(), stands, session });
+            let (branch, id, tree) = (chain.branch.clone(), id.clone(), other.to_owned());
+            taken.push(Taken { branch, id, tree, stands, session, tasks });
         }
     }
     taken

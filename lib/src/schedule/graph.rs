@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::standing::{GateState, LEVELS, Level, Standing};
 use super::{Blocked, Limits, Next, Reason, Wait, Why};
 use crate::config::Isolation;
-use crate::ids::{BranchName, TaskId};
+use crate::ids::TaskId;
 use crate::plan::tree::{TaskNode, TaskTree};
-use crate::progress::{OpenBranch, Place, Progress, Stands, Taken, Unread};
+use crate::progress::{OpenBranch, Place, Progress, Stands, Stray, Taken, Unread};
 use crate::step::Attempt;
 
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub struct Schedule<'t> {
     /// Leaves that have ended on their own branch, by position.
     waiting: BTreeSet<(usize, usize)>,
     /// Finished work the tree does not have any more.
-    stray: Option<(TaskId, BranchName)>,
+    stray: Option<Stray>,
     /// Branches other trees have work on.
     taken: Vec<Taken>,
     /// Branches nobody can read.
@@ -65,8 +65,7 @@ impl<'t> Schedule<'t> {
     pub fn new(tree: &'t TaskTree, progress: &Progress, limits: Limits) -> Self {
         let standing = |id: &TaskId| Standing::of(progress.task(id), tree.phase_of(id));
         let gate = |id: &TaskId| GateState::of(&progress.gate(id, tree.leaves_below(id)));
-        let stray = progress.stray(tree).map(|(task, branch)| (task.clone(), branch.clone()));
-        let (taken, unread) = (progress.taken.clone(), progress.unread.clone());
+        let (stray, taken, unread) = (progress.stray(tree), progress.taken.clone(), progress.unread.clone());
         Self { stray, taken, unread, ..Self::build(tree, limits, &standing, &gate) }
     }
 
@@ -125,11 +124,11 @@ impl<'t> Schedule<'t> {
         if let Some(unread) = self.unread.iter().find(|unread| self.needs(&unread.branch, &unread.id)) {
             return Next::Mend(unread.clone());
         }
-        if let Some((_, leaf)) = self.waiting.first() {
+        if let Some((_, leaf)) = self.waiting.iter().find(|(_, leaf)| !self.is_held(*leaf)) {
             return Next::Land(id(*leaf));
         }
-        if let Some((task, branch)) = self.stray.clone() {
-            return Next::Settle { task, branch };
+        if let Some(stray) = self.stray.clone() {
+            return Next::Settle(stray);
         }
         if let Some((fresh, gate)) = self.due.first()
             && (!fresh || self.limits.only.is_none())
@@ -199,7 +198,7 @@ impl<'t> Schedule<'t> {
         let (attempts, in_budget, begun) = match self.items[leaf].standing {
             Standing::Open { attempts, in_budget, begun } => (attempts, in_budget, begun),
             Standing::Failed { attempts } => (attempts, 0, false),
-            Standing::Waiting { .. } | Standing::Complete { .. } | Standing::Elsewhere => {
+            Standing::Waiting { .. } | Standing::Complete { .. } | Standing::Elsewhere { .. } => {
                 unreachable!("only open tasks are ready")
             }
         };
@@ -213,10 +212,13 @@ impl<'t> Schedule<'t> {
     /// Nothing can be worked any more: whether that is success, failure or a stall.
     fn end(&self) -> Next {
         let has_failed = |leaf: &&usize| self.items[**leaf].standing.has_failed();
-        let is_open =
-            |leaf: &&usize| matches!(self.items[**leaf].standing, Standing::Open { .. } | Standing::Elsewhere);
+        let is_open = |leaf: &&usize| {
+            let standing = &self.items[**leaf].standing;
+            matches!(standing, Standing::Open { .. } | Standing::Waiting { failed: false } | Standing::Elsewhere { .. })
+        };
         let blocked = |leaf: &usize| Blocked { task: self.items[*leaf].id.clone(), waits_for: self.waits_of(*leaf) };
-        let stuck: Vec<_> = self.order.iter().filter(is_open).map(blocked).collect();
+        let left_out = self.waiting.iter().filter(|(position, _)| *position == usize::MAX).map(|(_, leaf)| leaf);
+        let stuck: Vec<_> = self.order.iter().chain(left_out).filter(is_open).map(blocked).collect();
         match self.order.iter().find(has_failed) {
             _ if !stuck.is_empty() => Next::Stalled(stuck),
             Some(leaf) => Next::Failed(self.items[*leaf].id.clone()),
@@ -252,7 +254,7 @@ impl<'t> Schedule<'t> {
             is_leaf: node.is_leaf(),
             gathers: gathers(node),
             position: None,
-            standing: open,
+            standing: open.clone(),
             gate: None,
             missing: [0; 2],
             dependents: [Vec::new(), Vec::new()],
@@ -278,7 +280,6 @@ impl<'t> Schedule<'t> {
             red: None,
         };
         schedule.count_all_as_missing();
-        schedule.connect();
         for node in 0..schedule.items.len() {
             let id = schedule.items[node].id;
             if schedule.items[node].is_leaf {
@@ -293,6 +294,7 @@ impl<'t> Schedule<'t> {
         }
         // What was red before this run is tried again.
         schedule.red = None;
+        schedule.connect();
         schedule
     }
 
@@ -318,21 +320,44 @@ impl<'t> Schedule<'t> {
     fn connect(&mut self) {
         let mut tied = BTreeSet::new();
         for leaf in self.order.clone() {
+            let phase = self.items[leaf].phase;
             for dependency in self.tree.dependencies(self.items[leaf].id) {
                 let dependency = self.index[dependency];
-                let phase = self.items[leaf].phase;
-                let inside = self.items[dependency].phase == phase;
-                let (waits, level) = match (self.items[phase].gathers, inside) {
-                    (true, true) => (leaf, Level::Landed),
-                    (true, false) => (phase, Level::OnTarget),
-                    (false, _) => (leaf, Level::OnTarget),
-                };
+                let Some(level) = self.level(phase, dependency) else { continue };
+                let waits = if self.items[phase].gathers && level == Level::OnTarget { phase } else { leaf };
                 if waits == leaf || tied.insert((waits, dependency)) {
                     self.items[dependency].dependents[level as usize].push(waits);
-                    self.items[waits].unmet += 1;
+                    self.items[waits].unmet += u32::from(self.items[dependency].missing[level as usize] > 0);
                 }
             }
         }
+        self.order.clone().into_iter().for_each(|leaf| self.refresh_leaf(leaf));
+    }
+
+    /// How far something must have come that a task of a phase needs. None where the branch of that phase has it, though it
+    /// is part of another by now.
+    pub(super) fn level(&self, phase: usize, dependency: usize) -> Option<Level> {
+        let (phase, dependency) = (&self.items[phase], &self.items[dependency]);
+        match &dependency.standing {
+            _ if !phase.gathers => Some(Level::OnTarget),
+            _ if std::ptr::eq(phase, &self.items[dependency.phase]) => Some(Level::Landed),
+            Standing::Elsewhere { phase: with } if with == phase.id => None,
+            _ => Some(Level::OnTarget),
+        }
+    }
+
+    /// Whether a leaf that could land is built on something that is done, and not where it would land: the tree was edited
+    /// since. What was set back or added since does not hold it; that would not hold it either if it had landed in time.
+    fn is_held(&self, leaf: usize) -> bool {
+        let item = &self.items[leaf];
+        let standing = |below: &TaskId| &self.items[self.index[below]].standing;
+        let holds = |needed: &TaskId| {
+            let Some(level) = self.level(item.phase, self.index[needed]) else { return false };
+            let leaves = self.tree.leaves_below(needed);
+            leaves.iter().all(|leaf| standing(leaf).is_done())
+                && !leaves.iter().all(|leaf| standing(leaf).is_there(level))
+        };
+        !item.standing.has_failed() && self.tree.dependencies(item.id).into_iter().any(holds)
     }
 
     /// Takes in what became of a leaf.
@@ -349,11 +374,13 @@ impl<'t> Schedule<'t> {
     }
 
     fn set_at(&mut self, leaf: usize, standing: Standing) {
-        let before = std::mem::replace(&mut self.items[leaf].standing, standing);
-        let change = |level| i64::from(before.is_there(level)) - i64::from(standing.is_there(level));
-        self.shift_missing(leaf, LEVELS.map(change));
+        let before = &self.items[leaf].standing;
+        let changes = LEVELS.map(|level| i64::from(before.is_there(level)) - i64::from(standing.is_there(level)));
+        let waits = matches!(standing, Standing::Waiting { .. });
+        self.items[leaf].standing = standing;
+        self.shift_missing(leaf, changes);
         let position = self.items[leaf].position.unwrap_or(usize::MAX);
-        keep(&mut self.waiting, (position, leaf), matches!(standing, Standing::Waiting { .. }));
+        keep(&mut self.waiting, (position, leaf), waits);
         self.refresh_leaf(leaf);
     }
 

@@ -13,9 +13,9 @@ mod waits;
 use std::fmt;
 
 use crate::config::Isolation;
-use crate::ids::{BranchName, TaskId};
+use crate::ids::TaskId;
 use crate::plan::tree::TaskTree;
-use crate::progress::{Progress, Taken, Unread};
+use crate::progress::{Progress, Stray, Taken, Unread};
 use crate::step::Attempt;
 
 pub use attempts::{After, Ended, Failure, Reason, after};
@@ -45,16 +45,11 @@ impl Default for Limits {
 /// What a run does next.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Next {
-    /// Land a task that has ended on its own branch, complete or failed. Nothing else starts before.
+    /// Land a task that has ended on its own branch, complete or failed. Nothing else starts before, unless what the task
+    /// is built on is done and not where it lands: then that comes first.
     Land(TaskId),
-    /// Nothing, before somebody takes or drops the finished work on a branch: its task or phase is not in the tree any
-    /// more.
-    Settle {
-        /// The task or phase.
-        task: TaskId,
-        /// Its branch.
-        branch: BranchName,
-    },
+    /// Nothing, before somebody takes or drops the finished work on a branch: nothing of the tree would land it.
+    Settle(Stray),
     /// Nothing, before another tree's work is off a branch that this one needs.
     Yield(Taken),
     /// Nothing, before somebody has decided about a branch this tree needs and nobody can read.
@@ -110,7 +105,7 @@ pub struct Wait {
 }
 
 /// Why something a task waits for is not there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Why {
     /// It was given up.
     Failed,
@@ -122,8 +117,8 @@ pub enum Why {
     NotLanded,
     /// It is done on the branch of its phase, which is not merged.
     NotMerged,
-    /// It is done on the branch of another phase, which is not merged.
-    Elsewhere,
+    /// It is done on the branch of a phase it is no part of any more, and which is not merged.
+    Elsewhere(TaskId),
     /// Its tests failed.
     GateRed,
     /// Its tests have not been run on what is there now.
@@ -140,7 +135,7 @@ impl fmt::Display for Why {
             Self::NotDone => "not done",
             Self::NotLanded => "waits to land",
             Self::NotMerged => "its phase is not merged",
-            Self::Elsewhere => "done on the branch of another phase, which is not merged",
+            Self::Elsewhere(phase) => return write!(f, "done on the branch of {phase}, which is not merged"),
             Self::GateRed => "its tests failed",
             Self::GateNotRun => "its tests have not run",
             Self::NoTask => "no task of this tree",

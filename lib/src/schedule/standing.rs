@@ -4,7 +4,7 @@ use crate::ids::TaskId;
 use crate::progress::{Gate, Place, Status, TaskState};
 
 /// What became of a leaf, as far as others depend on it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Standing {
     /// It is to be worked.
     Open {
@@ -22,7 +22,7 @@ pub(super) enum Standing {
     /// It is done: on the branch of its phase, or on the target.
     Complete { on_target: bool },
     /// It is done on the branch of a phase it is no part of any more: it comes with that one.
-    Elsewhere,
+    Elsewhere { phase: TaskId },
 }
 
 impl Standing {
@@ -33,8 +33,10 @@ impl Standing {
             Status::Complete | Status::Failed if !state.landed => {
                 Self::Waiting { failed: state.status == Status::Failed }
             }
-            Status::Complete if matches!(on, Some(Place::Phase(other)) if other != phase) => Self::Elsewhere,
-            Status::Complete => Self::Complete { on_target },
+            Status::Complete => match on {
+                Some(Place::Phase(other)) if other != phase => Self::Elsewhere { phase: other.clone() },
+                _ => Self::Complete { on_target },
+            },
             Status::Failed => Self::Failed { attempts: state.attempts },
             Status::Pending | Status::Implementing | Status::Testing | Status::Reviewing => Self::Open {
                 attempts: state.attempts,
@@ -44,15 +46,20 @@ impl Standing {
         }
     }
 
-    pub(super) fn is_there(self, level: Level) -> bool {
+    pub(super) fn is_there(&self, level: Level) -> bool {
         match self {
-            Self::Complete { on_target } => on_target || level == Level::Landed,
+            Self::Complete { on_target } => *on_target || level == Level::Landed,
             _ => false,
         }
     }
 
-    pub(super) fn has_failed(self) -> bool {
+    pub(super) fn has_failed(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Waiting { failed: true })
+    }
+
+    /// It is done, whether or not anybody has it yet.
+    pub(super) fn is_done(&self) -> bool {
+        matches!(self, Self::Waiting { failed: false } | Self::Complete { .. } | Self::Elsewhere { .. })
     }
 }
 

@@ -11,8 +11,8 @@ impl Schedule<'_> {
     /// What a task waits for that is not there.
     pub(super) fn waits_of(&self, leaf: usize) -> Vec<Wait> {
         let item = &self.items[leaf];
-        if item.standing == Standing::Elsewhere {
-            return vec![Wait { on: item.id.clone(), why: Why::Elsewhere }];
+        if let Standing::Elsewhere { phase } = &item.standing {
+            return vec![Wait { on: item.id.clone(), why: Why::Elsewhere(phase.clone()) }];
         }
         let mut waits = Vec::new();
         let mut seen = BTreeSet::new();
@@ -26,7 +26,7 @@ impl Schedule<'_> {
                 if inside && other != item.id || !seen.insert(dependency) {
                     continue;
                 }
-                let level = if gathers && inside { Level::Landed } else { Level::OnTarget };
+                let Some(level) = self.level(item.phase, dependency) else { continue };
                 let on = self.items[dependency].id;
                 waits.extend(self.why(dependency, level).map(|why| Wait { on: on.clone(), why }));
             }
@@ -42,22 +42,28 @@ impl Schedule<'_> {
             return None;
         }
         if item.is_leaf {
-            return Some(match item.standing {
+            return Some(match &item.standing {
                 Standing::Failed { .. } => Why::Failed,
                 Standing::Waiting { .. } => Why::NotLanded,
-                Standing::Complete { .. } | Standing::Elsewhere => Why::NotMerged,
+                Standing::Elsewhere { phase } => Why::Elsewhere(phase.clone()),
+                Standing::Complete { .. } => Why::NotMerged,
                 Standing::Open { .. } if item.position.is_none() => Why::LeftOut,
                 Standing::Open { .. } => Why::NotDone,
             });
         }
         let leaves = self.tree.leaves_below(item.id);
-        let failed = |leaf: &&TaskId| self.items[self.index[*leaf]].standing.has_failed();
-        Some(match item.gate {
+        let standing = |leaf: &TaskId| &self.items[self.index[leaf]].standing;
+        let elsewhere = leaves.iter().find_map(|leaf| match standing(leaf) {
+            Standing::Elsewhere { phase } => Some(phase),
+            _ => None,
+        });
+        Some(match (item.gate, elsewhere) {
             _ if leaves.is_empty() => Why::LeftOut,
-            _ if leaves.iter().any(failed) => Why::Failed,
+            _ if leaves.iter().any(|leaf| standing(leaf).has_failed()) => Why::Failed,
             _ if landed == 0 => Why::NotMerged,
-            Some(gate) if landed == 1 && gate.red && !gate.green => Why::GateRed,
-            Some(gate) if landed == 1 && !gate.green => Why::GateNotRun,
+            (_, Some(phase)) if leaves.iter().all(|leaf| standing(leaf).is_done()) => Why::Elsewhere(phase.clone()),
+            (Some(gate), _) if landed == 1 && gate.red && !gate.green => Why::GateRed,
+            (Some(gate), _) if landed == 1 && !gate.green => Why::GateNotRun,
             _ => Why::NotDone,
         })
     }

@@ -222,3 +222,95 @@ fn a_task_is_not_begun_on_a_phase_that_lacks_what_it_needs() {
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.times_asked("T004", "implement"), 1);
 }
+
+#[test]
+fn a_task_that_waits_to_land_does_not_land_before_what_it_is_built_on() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002: T001", "T009"]));
+    garden.garden(&[&PHASE[..], &["--task", "T001"]].concat()).expect(0);
+    let beside = garden.env.root().join("beside");
+    let branch = "pleach/phase/main/phase1";
+    garden.env.git(&["worktree", "add", "--quiet", &beside.display().to_string(), branch]);
+    garden.env.write("beside/T002.txt", "mine\n");
+    garden.garden(&[&PHASE[..], &["--task", "T002"]].concat()).expect(5);
+    garden.env.git(&["worktree", "remove", "--force", &beside.display().to_string()]);
+    garden.agent("test $task != T009 || exit 1", APPROVES);
+    garden.plant(&Tree::default().phase("phase1", &["T001", "T009"]).leaf("T002: T001", None));
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    let ran = garden.gardener(&[]).expect(1);
+    assert!(ran.stdout.contains("T002 waits for T001 (its phase is not merged)"), "{ran}");
+    assert_eq!(garden.told("main"), [""; 0], "T009 is on the branch of its phase");
+    let ran = garden.garden(&["--task", "T002"]).expect(1);
+    assert!(ran.stdout.contains("T002 waits for T001 (its phase is not merged)"), "{ran}");
+    garden.env.pleach(&["skip", "T009"]).expect(0);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.times_asked("T002", "implement"), 1);
+    assert_eq!(garden.file("main", "T002.txt"), "T002 1");
+    assert_eq!(garden.told("main").last().unwrap(), "T002 complete");
+}
+
+#[test]
+fn a_task_that_moved_to_another_phase_is_there_for_those_of_the_one_it_was_done_in() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002", "T004"]).phase("phase2", &["T003"]));
+    garden.garden(&PHASE).expect(0);
+    garden.garden(&PHASE).expect(0);
+    let tree = Tree::default().phase("phase1", &["T001", "T004: T002"]).phase("phase2", &["T003: T002", "T002"]);
+    garden.plant(&tree.tests("T004", &["unit: test -e T002.txt"]));
+    let ran = garden.garden(&["--task", "T003"]).expect(1);
+    assert!(ran.stdout.contains("T003 waits for T002 (done on the branch of phase1, which is not merged)"), "{ran}");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.merges(), ["merge: phase1 complete"]);
+    assert_eq!(garden.completed(), ["T001", "T002", "T004", "T003"]);
+}
+
+/// The command a message names to drop what is on a branch.
+fn drop_command(words: &str) -> Vec<String> {
+    let (_, rest) = words.split_once("drop it with `").expect("a way to drop it");
+    rest.split('`').next().unwrap_or(rest).split(' ').map(str::to_owned).collect()
+}
+
+#[test]
+fn what_is_dropped_of_a_phase_is_done_again_or_gone() {
+    let phase = |tasks: &[&str]| Tree::default().phase("phase1", tasks);
+    let trees = [
+        (phase(&["T002"]).leaf("T001", None), "T001 is not worked as part of that phase any more", 2),
+        (phase(&["T002"]), "T001 is not in the tree any more", 1),
+        (Tree::of(&["phase1", "T001"]), "phase1 is no phase of its own any more", 2),
+        (phase(&["T002"]).phase("T001", &["T003"]), "T001 is no task any more, but a group of tasks", 1),
+        (Tree::default().phase("all", &["T002"]).phase("phase2", &["T001"]), "phase1 is not in the tree any more", 2),
+    ];
+    for (tree, why, asked) in trees {
+        let garden = Garden::new(&phase(&["T001", "T002"]));
+        garden.garden(&PHASE).expect(0);
+        garden.plant(&tree);
+        let ran = garden.gardener(&[]).expect(5);
+        assert!(ran.stdout.contains(why), "{why}: {ran}");
+        let drop = drop_command(&ran.stdout);
+        assert_eq!(drop[..3], ["git", "branch", "-D"]);
+        garden.env.git(&drop[1..].iter().map(String::as_str).collect::<Vec<_>>());
+        garden.gardener(&[]).expect(0);
+        assert_eq!(garden.times_asked("T001", "implement"), asked, "{why}");
+    }
+}
+
+#[test]
+fn a_task_that_became_a_group_of_tasks_has_what_waits_on_its_branch_named() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.write("repo/T001.txt", "mine\n");
+    garden.gardener(&[]).expect(5);
+    garden.plant(&Tree::default().phase("T001", &["T002"]));
+    let ran = garden.gardener(&[]).expect(5);
+    assert!(ran.stdout.contains("T001 is no task any more, but a group of tasks"), "{ran}");
+}
+
+#[test]
+fn what_another_tree_has_on_the_branch_of_a_phase_is_dropped_with_its_tasks() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
+    garden.garden(&PHASE).expect(0);
+    garden.commit("other.json", &Tree::default().phase("phase1", &["T001"]).json());
+    let other = ["--isolation", "phase", "--tree", "other.json"];
+    let ran = garden.gardener(&other).expect(5);
+    let drop = drop_command(&ran.stdout);
+    garden.env.git(&drop[1..].iter().map(String::as_str).collect::<Vec<_>>());
+    garden.gardener(&other).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+}

@@ -8,7 +8,7 @@ use crate::engine::task::Retest;
 use crate::engine::{Pause, Session};
 use crate::git::{LandError, MergeError, TreeId};
 use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId, TaskId};
-use crate::progress::{self, Found, OpenBranch, Place, Stands, Taken, Unread};
+use crate::progress::{self, Found, OpenBranch, Place, Stands, Stray, Taken, Unread};
 use crate::record::History;
 use crate::step::{Attempt, Step, report};
 use crate::trailer::Message;
@@ -354,25 +354,18 @@ impl TreeRun<'_> {
         }))
     }
 
-    /// Says that work waits which the tree does not have any more: without its task nothing can test or land it.
-    pub(super) fn unsettled(&self, task: TaskId, branch: BranchName) -> Result<Refusal, Error> {
-        let of_task = branch == self.branch_of(&task)?;
-        let drop = self.dropped(&branch, self.progress.task(&task).session.clone().filter(|_| of_task));
-        let gone = match self.plan.tree.node(&task) {
-            Some(node) if node.is_leaf() => "is no part of that phase",
-            Some(_) => "is no phase of its own",
-            None => "is not",
-        };
-        let why = format!(
-            "{task} {gone} in `{}` any more; take it with `git merge {branch}`, or drop it with `{drop}`, and run again",
-            self.plan.path
-        );
-        Ok(Refusal { task, finished: true, branch, why, first: None })
+    /// Says that work waits which nothing of the tree lands: without its task or phase nothing can test it.
+    pub(super) fn unsettled(&self, stray: Stray) -> Result<Refusal, Error> {
+        let Stray { id, lacks, branch: OpenBranch { name: branch, place, .. }, tasks } = stray;
+        let of_task = matches!(place, Place::Task(_));
+        let drop = self.dropped(&branch, self.progress.task(&id).session.clone().filter(|_| of_task), &tasks)?;
+        let why = format!("{id} {lacks}; take it with `git merge {branch}`, or drop it with `{drop}`, and run again");
+        Ok(Refusal { task: id, finished: true, branch, why, first: None })
     }
 
     /// Says that another tree has a branch this one needs: what is there is that tree's to finish.
-    pub(super) fn taken(&self, taken: Taken) -> Refusal {
-        let Taken { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session } = taken;
+    pub(super) fn taken(&self, taken: Taken) -> Result<Refusal, Error> {
+        let Taken { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session, tasks } = taken;
         let has = match (&place, stands) {
             (Place::Phase(_), _) => format!("has tasks of `{tree}` that are not merged"),
             (_, Stands::Waiting) => format!("has {task} of `{tree}`, which is finished and waits to land"),
@@ -383,10 +376,10 @@ impl TreeRun<'_> {
             Some(_) => format!("go on with `{tree}` first"),
             None => format!("put `{tree}` back, which is not there, and go on with it first"),
         };
-        let why =
-            format!("that branch {has}; {first}, or drop it with `{}`, and run again", self.dropped(&branch, session));
+        let drop = self.dropped(&branch, session, &tasks)?;
+        let why = format!("that branch {has}; {first}, or drop it with `{drop}`, and run again");
         let gathers = matches!(place, Place::Phase(_));
-        Refusal { task, finished: false, branch, why, first: file.map(|file| First { file, gathers }) }
+        Ok(Refusal { task, finished: false, branch, why, first: file.map(|file| First { file, gathers }) })
     }
 
     /// Says that nobody can read a branch: whether what it had is done again is for a person to decide.
@@ -395,12 +388,20 @@ impl TreeRun<'_> {
         Refusal { task: unread.id, finished: false, branch: unread.branch.name, why, first: None }
     }
 
-    /// The command that drops what is on a branch, with its session where there is one.
-    fn dropped(&self, branch: &BranchName, session: Option<SessionId>) -> String {
-        match session.filter(|id| History::newest(&self.repo, id, &ContextId::main()).is_ok()) {
-            Some(id) => format!("pleach rm --force {id}"),
-            None => format!("git branch -D {branch}"),
+    /// The command that drops what is on a branch, with its session where there is one. What a phase's branch has of
+    /// tasks is on their own branches too, and would land from there.
+    fn dropped(&self, branch: &BranchName, session: Option<SessionId>, tasks: &[TaskId]) -> Result<String, Error> {
+        if let Some(id) = session.filter(|id| History::newest(&self.repo, id, &ContextId::main()).is_ok()) {
+            return Ok(format!("pleach rm --force {id}"));
         }
+        let mut command = format!("git branch -D {branch}");
+        for own in tasks.iter().map(|task| self.branch_of(task)) {
+            let own = own?;
+            if own != *branch && self.repo.reference(&branch_ref(&own))?.is_some() {
+                command.push_str(&format!(" {own}"));
+            }
+        }
+        Ok(command)
     }
 
     /// How somebody merges a branch into one of pleach's own. Nothing can be run there, so the way leads back.

@@ -264,7 +264,7 @@ impl<'p> TreeRun<'p> {
     async fn run_loop(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
         if !self.opened && (self.plan.fresh || !is_begun(&self.progress, &self.plan.tree)) {
             match schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
-                Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken))),
+                Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
                 _ => {}
             }
@@ -296,8 +296,8 @@ impl<'p> TreeRun<'p> {
                 }
                 Next::Stalled(blocked) => return Ok(TreeEnded::Stalled(blocked)),
                 Next::GateRed(gate) => return Ok(self.gate_red(gate)),
-                Next::Settle { task, branch } => return Ok(TreeEnded::Refused(self.unsettled(task, branch)?)),
-                Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken))),
+                Next::Settle(stray) => return Ok(TreeEnded::Refused(self.unsettled(stray)?)),
+                Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
                 Next::Land(task) => self.land_waiting(&task, notes).await.map_err(|error| error.at(&task, &self.repo)),
                 Next::Gate(gate) => self.gate_once(&gate, notes).await,

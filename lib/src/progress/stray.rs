@@ -1,0 +1,83 @@
+//! Finished work that nothing would land: the tree was edited since it was begun.
+
+use std::fmt;
+
+use super::{OpenBranch, Place, Progress, Status, TaskState};
+use crate::ids::TaskId;
+use crate::plan::tree::TaskTree;
+
+/// A branch with finished work that nothing of a tree lands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stray {
+    /// The task that was done there, or the phase it was done for.
+    pub id: TaskId,
+    /// What that is not any more.
+    pub lacks: Lacks,
+    /// The branch.
+    pub branch: OpenBranch,
+    /// The tasks whose finished work is there.
+    pub tasks: Vec<TaskId>,
+}
+
+/// What a task or phase is not any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lacks {
+    /// The tree does not have it.
+    Node,
+    /// It has tasks below it.
+    Task,
+    /// It is a task, or part of another phase.
+    Phase,
+    /// It is part of another phase or of none, or left out of the order.
+    Part,
+}
+
+impl fmt::Display for Lacks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Node => "is not in the tree any more",
+            Self::Task => "is no task any more, but a group of tasks",
+            Self::Phase => "is no phase of its own any more",
+            Self::Part => "is not worked as part of that phase any more",
+        })
+    }
+}
+
+impl Progress {
+    /// A branch with finished work that nothing would land: its task is not in the tree, or none of the tasks whose work is
+    /// on a phase's branch is part of that phase any more.
+    pub fn stray(&self, tree: &TaskTree) -> Option<Stray> {
+        self.open.iter().find_map(|branch| {
+            let tasks: Vec<&TaskId> = self.finished_on(&branch.place).collect();
+            let first = *tasks.first()?;
+            let (id, lacks) = match &branch.place {
+                Place::Task(id) if tree.is_leaf(id) => return None,
+                Place::Task(id) => (id, Lacks::Task),
+                Place::Phase(phase) if !is_phase(tree, phase) => (phase, Lacks::Phase),
+                Place::Phase(phase) => {
+                    let of_phase = tree.leaves_below(phase);
+                    if tasks.iter().any(|task| of_phase.contains(task)) {
+                        return None;
+                    }
+                    let became_group = tree.node(first).is_some() && !tree.is_leaf(first);
+                    (first, if became_group { Lacks::Task } else { Lacks::Part })
+                }
+                Place::Target => return None,
+            };
+            let lacks = if tree.node(id).is_none() { Lacks::Node } else { lacks };
+            let tasks = tasks.into_iter().cloned().collect();
+            Some(Stray { id: id.clone(), lacks, branch: branch.clone(), tasks })
+        })
+    }
+
+    /// The tasks whose finished work is in one place.
+    pub(super) fn finished_on(&self, place: &Place) -> impl Iterator<Item = &TaskId> {
+        let is_there = move |state: &TaskState| state.newest().is_some_and(|found| found.on == *place);
+        let finished = move |(_, state): &(&TaskId, &TaskState)| state.status == Status::Complete && is_there(state);
+        self.tasks.iter().filter(finished).map(|(task, _)| task)
+    }
+}
+
+fn is_phase(tree: &TaskTree, id: &TaskId) -> bool {
+    tree.phase_of(id) == id && tree.node(id).is_some_and(|node| !node.is_leaf())
+}
