@@ -69,7 +69,8 @@ impl<'t> Schedule<'t> {
         Self { stray, taken, unread, ..Self::build(tree, limits, &standing, &gate) }
     }
 
-    /// Takes in the new steps of a task, a gate or, once it is merged, a phase.
+    /// Takes in the new steps of a task or a gate. A phase that was merged may have brought tasks of others along: what comes
+    /// then is for a new schedule.
     pub fn update(&mut self, progress: &Progress, id: &TaskId) {
         let Some(&node) = self.index.get(id) else { return };
         let tree = self.tree;

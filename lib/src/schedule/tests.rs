@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::standing::{GateState, Standing};
 use super::*;
 use crate::ids::{BranchName, CommitId};
-use crate::progress::{Chain, Found, OpenBranch, Place, Seen, Status, fold};
+use crate::progress::{Chain, Found, OpenBranch, Place, Seen, Status, Stray, TaskState, fold};
 use crate::step::{Step, StepKind};
 
 fn id(text: &str) -> TaskId {
@@ -535,13 +535,13 @@ fn any_tree() -> impl Strategy<Value = TaskTree> {
     })
 }
 
-/// Whether a dependency of a task is met, said in the plainest way.
-fn is_met(tree: &TaskTree, progress: &Progress, task: &TaskId, dependency: &TaskId, phase_mode: bool) -> bool {
-    let here = phase_mode && tree.phase_of(task) == tree.phase_of(dependency);
+/// Whether a dependency of a task is met, said in the plainest way. `gathers`: the task lands on the branch of its phase.
+fn is_met(tree: &TaskTree, progress: &Progress, task: &TaskId, dependency: &TaskId, gathers: bool) -> bool {
+    let branch = Place::Phase(tree.phase_of(task).clone());
     let there = |leaf: &TaskId| {
         let state = progress.task(leaf);
-        let on_target = state.newest().is_some_and(|found| found.on == Place::Target);
-        state.status == Status::Complete && if here { state.landed } else { on_target }
+        let is_there = |on: &Place| *on == Place::Target || gathers && *on == branch;
+        state.status == Status::Complete && state.newest().is_some_and(|found| is_there(&found.on))
     };
     let below = |node: &TaskId| {
         let mut above = Some(node.clone());
@@ -594,7 +594,7 @@ fn act(world: &mut World, tree: &TaskTree, next: &Next, random: &mut fastrand::R
         | Next::Failed(_)
         | Next::GateRed(_)
         | Next::Stalled(_)
-        | Next::Settle { .. }
+        | Next::Settle(_)
         | Next::Yield(_)
         | Next::Mend(_) => {
             return None;
@@ -603,49 +603,88 @@ fn act(world: &mut World, tree: &TaskTree, next: &Next, random: &mut fastrand::R
     Some(task.clone())
 }
 
+/// Takes or drops what nothing would land.
+fn settle(world: &mut World, stray: &Stray, random: &mut fastrand::Rng) {
+    let steps = match &stray.branch.place {
+        Place::Phase(phase) => world.phases.remove(phase),
+        Place::Task(task) => world.tasks.remove(task),
+        Place::Target => None,
+    };
+    let taken = steps.filter(|_| random.bool()).unwrap_or_default();
+    world.target.extend(taken.iter().map(|seen| moved(seen, &Place::Target)));
+}
+
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(300))]
+    #![proptest_config(ProptestConfig::with_cases(600))]
     #[test]
     fn every_run_ends_and_never_works_a_task_too_early(
-        tree in any_tree(),
+        trees in prop::array::uniform2(any_tree()),
         seed in any::<u64>(),
-        by_phase in prop::array::uniform4(any::<bool>()),
+        by_phase in prop::array::uniform5(any::<bool>()),
         retry_failed in any::<bool>(),
         max_retries in 1..4_u32,
     ) {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut world = World::default();
-        for phase_mode in by_phase {
+        for (round, phase_mode) in by_phase.into_iter().enumerate() {
+            // Somebody edits the tree after some runs, whatever they have left.
+            let tree = &trees[usize::from(round > 2)];
             world.phase_mode = phase_mode;
             let isolation = if phase_mode { Isolation::Phase } else { Isolation::None };
             let limits = Limits { max_retries, isolation, retry_failed, ..Limits::default() };
-            let mut schedule = Schedule::new(&tree, &world.progress(), limits.clone());
+            while let Next::Settle(stray) = next(tree, &world.progress(), &limits) {
+                settle(&mut world, &stray, &mut random);
+            }
+            let mut schedule = Schedule::new(tree, &world.progress(), limits.clone());
             let mut steps = 0;
             loop {
                 steps += 1;
                 prop_assert!(steps < 3_000, "the run does not end");
                 let next = schedule.next();
                 let progress = world.progress();
-                if let Next::Work { task, attempt, retry } = &next {
-                    let gathers = schedule.gathers(tree.phase_of(task));
-                    for dependency in tree.dependencies(task) {
-                        prop_assert!(is_met(&tree, &progress, task, dependency, gathers), "{task} needs {dependency}");
+                let met = |task: &TaskId, dependency: &TaskId| {
+                    is_met(tree, &progress, task, dependency, schedule.gathers(tree.phase_of(task)))
+                };
+                match &next {
+                    Next::Work { task, attempt, retry } => {
+                        for dependency in tree.dependencies(task) {
+                            prop_assert!(met(task, dependency), "{task} needs {dependency}");
+                        }
+                        prop_assert!(attempt.number <= max_retries);
+                        prop_assert_eq!(*retry, progress.task(task).attempts);
+                        let fresh = Schedule::new(tree, &progress, limits.clone());
+                        prop_assert!(schedule.ready().eq(fresh.ready()), "a run that starts now sees the same");
+                        prop_assert_eq!(fresh.next(), next.clone());
                     }
-                    prop_assert!(attempt.number <= max_retries);
-                    prop_assert_eq!(*retry, progress.task(task).attempts);
-                    let fresh = Schedule::new(&tree, &progress, limits.clone());
-                    prop_assert!(schedule.ready().eq(fresh.ready()), "a run that starts now sees the same");
-                    prop_assert_eq!(fresh.next(), next.clone());
+                    Next::Land(task) if progress.task(task).status == Status::Complete => {
+                        let is_done = |leaf: &&TaskId| progress.task(leaf).status == Status::Complete;
+                        for leaf in tree.dependencies(task).into_iter().filter(|on| tree.is_leaf(on)).filter(is_done) {
+                            prop_assert!(met(task, leaf), "{task} is built on {leaf}");
+                        }
+                    }
+                    Next::Done => {
+                        let done = |task: &TaskId| is_met(tree, &progress, &id("nobody"), task, false);
+                        prop_assert!(tree.order().iter().all(done));
+                        let green = |gate: &&crate::plan::tree::TaskNode| {
+                            progress.gate(&gate.id, tree.leaves_below(&gate.id)).green
+                        };
+                        prop_assert!(tree.gates().iter().all(green));
+                        let is_there = |state: &TaskState| state.newest().is_some_and(|found| found.on == Place::Target);
+                        for (task, state) in progress.tasks().filter(|(_, state)| state.status == Status::Complete) {
+                            prop_assert!(is_there(state), "{task} is done and forgotten");
+                        }
+                    }
+                    Next::Stalled(blocked) => {
+                        prop_assert!(blocked.iter().all(|blocked| !blocked.waits_for.is_empty()), "{blocked:?}");
+                    }
+                    _ => {}
                 }
-                if next == Next::Done {
-                    let done = |task: &TaskId| is_met(&tree, &progress, &id("nobody"), task, false);
-                    prop_assert!(tree.order().iter().all(done));
-                    let green = |gate: &&crate::plan::tree::TaskNode| progress.gate(&gate.id, tree.leaves_below(&gate.id)).green;
-                    prop_assert!(tree.gates().iter().all(green));
-                }
-                match act(&mut world, &tree, &next, &mut random) {
-                    Some(task) => schedule.update(&world.progress(), &task),
-                    None => break,
+                match (act(&mut world, tree, &next, &mut random), &next) {
+                    (Some(_), Next::MergePhase(_)) => {
+                        schedule = Schedule::new(tree, &world.progress(), limits.clone());
+                    }
+                    (Some(task), _) => schedule.update(&world.progress(), &task),
+                    (None, _) => break,
                 }
                 if random.u8(0..20) == 0 {
                     break;

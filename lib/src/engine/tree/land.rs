@@ -496,7 +496,6 @@ impl TreeRun<'_> {
             match self.forward(&self.plan.target.clone(), from, commit) {
                 Ok(()) => {
                     self.read_again()?;
-                    self.schedule.update(&self.progress, phase);
                     let (on, progress) = (&self.plan.target, &self.progress);
                     notes(Note::Landed { task: phase, commit, on, progress });
                     return Ok(Worked::GoOn);
