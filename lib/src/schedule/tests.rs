@@ -679,12 +679,16 @@ proptest! {
                     }
                     _ => {}
                 }
-                match (act(&mut world, tree, &next, &mut random), &next) {
-                    (Some(_), Next::MergePhase(_)) => {
-                        schedule = Schedule::new(tree, &world.progress(), limits.clone());
-                    }
-                    (Some(task), _) => schedule.update(&world.progress(), &task),
-                    (None, _) => break,
+                let Some(task) = act(&mut world, tree, &next, &mut random) else { break };
+                let progress = world.progress();
+                let is_merged = matches!(next, Next::MergePhase(_));
+                let is_gathered = progress.task(&task).status == Status::Complete
+                    && progress.task(&task).newest().is_some_and(|found| matches!(found.on, Place::Phase(_)));
+                // Whatever happens to the branch of a phase is read anew.
+                if is_merged || is_gathered {
+                    schedule = Schedule::new(tree, &progress, limits.clone());
+                } else {
+                    schedule.update(&progress, &task);
                 }
                 if random.u8(0..20) == 0 {
                     break;
