@@ -131,6 +131,33 @@ fn the_tests_of_a_phase_run_again_when_the_target_moved_meanwhile() {
     assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
     assert_eq!(garden.told("main")[2..], ["T001 complete", "phase1 test-fail"], "no word of what is not there");
     assert_eq!(garden.times_asked("T002", "implement"), 0);
+    assert_eq!(standings(&garden, "phase1"), ["cancelled"], "what they said first is no work that waits");
+}
+
+/// How the sessions of a task or phase stand that have not landed.
+fn standings(garden: &Garden, id: &str) -> Vec<String> {
+    let status = garden.env.pleach(&["--json", "status"]).expect(0).json();
+    let sessions = status["sessions"].as_array().expect("a list of sessions").iter();
+    let own = sessions.filter(|session| session["task"]["id"] == id);
+    own.map(|session| session["standing"]["is"].as_str().expect("a word").to_owned()).collect()
+}
+
+#[test]
+fn tests_of_a_phase_that_were_cut_off_are_no_work_that_waits() {
+    let tree = || Tree::default().phase("phase1", &["T001"]);
+    let garden = Garden::new(&tree());
+    let gate = Gate::new(&garden.env, "tests");
+    garden.plant(&tree().tests("phase1", &[&format!("e2e: {}", gate.command())]));
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    run.interrupt();
+    run.end().expect(3);
+    drop(held);
+    assert_eq!(standings(&garden, "phase1"), ["paused"]);
+    gate.stay_open();
+    garden.gardener(&[]).expect(0);
+    assert_eq!(standings(&garden, "phase1"), ["cancelled"]);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::progress::{Found, Place, Seen, print};
 use crate::step::{Counts, Step, StepKind, TestFacts};
 
 /// Changes whenever the layout does, or what is taken from commits.
-const VERSION: &[u8] = b"pleach steps 2\n";
+const VERSION: &[u8] = b"pleach steps 3\n";
 
 /// What is known of a target from before; none if there is no use in it.
 pub fn load(common_dir: &Path, target: &BranchName) -> Option<Scan> {

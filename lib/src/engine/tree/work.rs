@@ -63,7 +63,9 @@ impl TreeRun<'_> {
         let node = self.plan.tree.node(gate).expect("what is next is a node of the tree").clone();
         let job = Arc::new(self.job(&node));
         // One that was cut off tells nothing about what is there now.
-        self.unfinished.remove(gate);
+        if let Some(cut_off) = self.unfinished.remove(gate) {
+            Session::put_aside(&self.repo, &self.engine.redactor, &cut_off, self.seat.as_ref())?;
+        }
         let runs = self.progress.gate(gate, self.plan.tree.leaves_below(gate)).runs;
         let mut session = self.begin(&job, Attempt { number: 1, of: 1 }, runs, notes).await?;
         let id = session.id.clone();
@@ -85,6 +87,7 @@ impl TreeRun<'_> {
         if matches!(tried, Tried::Moved) {
             notes(Note::Said(format!("`{}` moved while the tests of {gate} ran; they run again", self.plan.target)));
             self.take_back(session);
+            Session::put_aside(&self.repo, &self.engine.redactor, &id, self.seat.as_ref())?;
             return Ok(None);
         }
         let worked = self.landed(session, tried);
