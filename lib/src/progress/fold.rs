@@ -26,7 +26,7 @@ pub struct Chain {
 ///
 /// Steps count from the newest run-start of the tree on, those that name another tree never; one that names none
 /// counts for every tree. A step is its message and its date: copies count once, where they are found first, looking
-/// at the target, then at phases, then at tasks. A branch whose newest step is there already is closed: what it has
+/// at the target, then at phases, then at tasks. The branch of a task counts for that task alone. A branch whose newest step is there already is closed: what it has
 /// beyond is left over from work that landed in another shape.
 pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
     let of_tree = |seen: &Seen| seen.found.step.tree.as_deref().is_none_or(|named| named == tree);
@@ -47,7 +47,12 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
         if chain.steps.last().is_none_or(|newest| prints.contains(&newest.found.print)) {
             continue;
         }
-        let steps = counting(&chain.steps, &counts, &mut prints);
+        // A task's branch also has what it was built on. Where nobody else has that any more, somebody dropped it.
+        let is_own = |seen: &Seen| match &chain.branch.place {
+            Place::Task(task) => seen.found.step.task.as_ref() == Some(task),
+            Place::Phase(_) | Place::Target => true,
+        };
+        let steps = counting(&chain.steps, &|seen| is_own(seen) && counts(seen), &mut prints);
         if !steps.is_empty() {
             open.push(chain.branch.clone());
             line = merged(line, steps, chain);

@@ -320,6 +320,21 @@ fn what_is_dropped_of_a_phase_is_done_again_or_gone() {
 }
 
 #[test]
+fn what_is_dropped_of_a_phase_is_not_found_below_what_its_tests_said() {
+    let tree = |needs: &str| Tree::default().phase("phase1", &[&format!("T001{needs}")]).leaf("T002", None);
+    let garden = Garden::new(&tree("").order(&["T001", "T002"]).tests("phase1", &["e2e: true"]));
+    garden.env.write("repo/T001.txt", "mine\n");
+    garden.gardener(&PHASE).expect(5);
+    std::fs::remove_file(garden.env.root().join("repo/T001.txt")).unwrap();
+    for branch in ["pleach/phase/main/phase1", "pleach/tasks/main/T001"] {
+        garden.env.git(&["branch", "--quiet", "-D", branch]);
+    }
+    garden.plant(&tree(": T002").tests("T001", &["unit: test -e T002.txt"]));
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.completed(), ["T002", "T001"]);
+}
+
+#[test]
 fn a_task_that_became_a_group_of_tasks_has_what_waits_on_its_branch_named() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.write("repo/T001.txt", "mine\n");
