@@ -99,7 +99,7 @@ impl Ground {
         let repo = &self.place.repo;
         if let Some(asked) = asked {
             let file = read(&self.dir.join(asked), repo)?;
-            let progress = reader.read(&file.path).map_err(failed)?;
+            let progress = reader.read(&file.path).map_err(failed)?.of(&file.tree);
             return Ok((vec![Grown { file, progress }], Vec::new()));
         }
         let root = repo.workdir().unwrap_or(&self.dir).to_owned();
@@ -113,7 +113,7 @@ impl Ground {
             let path = place.strip_prefix(&root).unwrap_or(&place).display().to_string();
             match (place.is_file(), read(&place, repo)) {
                 (true, Ok(file)) => {
-                    let progress = reader.read(&file.path).map_err(failed)?;
+                    let progress = reader.read(&file.path).map_err(failed)?.of(&file.tree);
                     grown.push(Grown { file, progress });
                 }
                 (true, Err(failure)) => withered.push(Withered { path, why: failure.sentence(), invalid: true }),

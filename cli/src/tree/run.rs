@@ -205,7 +205,7 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
     let mut reader = Reader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     // What is begun again need not be seen to its beginning.
     let progress = if plan.fresh { reader.read(&plan.path) } else { reader.read_whole(&plan.path) };
-    let mut progress = progress.map_err(|error| of_tree(&error.into()))?;
+    let mut progress = progress.map_err(|error| of_tree(&error.into()))?.of(&plan.tree);
     if plan.fresh {
         begun_again(&progress).iter().for_each(|text| say!("warning: {text}"));
         // A tree that is begun again has nothing behind it.

@@ -44,7 +44,9 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
     let mut chains: Vec<&Chain> = branches.iter().collect();
     chains.sort_by(|one, two| one.branch.place.cmp(&two.branch.place));
     for chain in chains {
-        if chain.steps.last().is_none_or(|newest| prints.contains(&newest.found.print)) {
+        // What somebody merged into a phase may be newer than all of its own, and is there already.
+        let is_mixed = chain.has_merges && matches!(chain.branch.place, Place::Phase(_));
+        if !is_mixed && chain.steps.last().is_none_or(|newest| prints.contains(&newest.found.print)) {
             continue;
         }
         // A task's branch also has what it was built on. Where nobody else has that any more, somebody dropped it.
@@ -97,15 +99,29 @@ impl Progress {
             self.tasks.insert(task.clone(), TaskState::default());
         }
         let Some(state) = self.tasks.get_mut(task) else { return };
-        let mut attempt = std::mem::take(&mut state.now);
-        for found in steps {
-            attempt.apply(state, found);
-            self.not_before = self.not_before.max(next_date(found));
-            apply(state, Arc::clone(found));
-        }
-        state.now = attempt;
+        state.apply(steps);
+        self.not_before = steps.iter().map(|found| next_date(found)).fold(self.not_before, Timestamp::max);
         self.steps += steps.len();
         state.newest = self.steps;
+    }
+}
+
+impl TaskState {
+    /// What some steps of a task say.
+    pub(super) fn of(steps: &[Arc<Found>]) -> Self {
+        let mut state = Self::default();
+        state.apply(steps);
+        settle(&mut state);
+        state
+    }
+
+    fn apply(&mut self, steps: &[Arc<Found>]) {
+        let mut attempt = std::mem::take(&mut self.now);
+        for found in steps {
+            attempt.apply(self, found);
+            apply(self, Arc::clone(found));
+        }
+        self.now = attempt;
     }
 }
 

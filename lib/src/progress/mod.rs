@@ -167,6 +167,14 @@ impl TaskState {
         &self.steps[self.steps.len() - self.unfinished.max(self.now.completed)..]
     }
 
+    /// Whether a step is a run of a gate. The tests of a task are done in a session that does other steps as well; a node
+    /// may have been a task before it was a phase.
+    fn is_gate_run(&self, found: &Found) -> bool {
+        let of_task =
+            |other: &Arc<Found>| other.step.kind != StepKind::Test && other.step.session == found.step.session;
+        found.step.kind == StepKind::Test && !self.steps.iter().any(of_task)
+    }
+
     /// Why it was given up: as its last step says, else by how its last attempt ended. None when it was not.
     pub fn why_failed(&self) -> Option<String> {
         let newest = self.newest().filter(|_| self.status == Status::Failed)?;
@@ -317,11 +325,23 @@ impl Progress {
         tree.nodes().filter(|node| node.is_leaf()).filter_map(renamed).collect()
     }
 
+    /// The same without what the tasks of a tree did as phases before: the tests of a phase are no attempts.
+    pub fn of(mut self, tree: &TaskTree) -> Self {
+        for (_, state) in self.tasks.iter_mut().filter(|(id, _)| tree.is_leaf(id)) {
+            let as_phase = state.steps.iter().take_while(|found| state.is_gate_run(found)).count();
+            if as_phase > 0 {
+                *state = TaskState { newest: state.newest, ..TaskState::of(&state.steps[as_phase..]) };
+            }
+        }
+        self.tasks.retain(|_, state| !state.steps.is_empty());
+        self
+    }
+
     /// The gate of an inner node with these leaves below it. A run that has not landed is none yet: landing it, or
     /// running it again, is still to be done.
     pub fn gate<'a>(&self, id: &TaskId, leaves: impl IntoIterator<Item = &'a TaskId>) -> Gate {
         let own = self.task(id);
-        let is_run = |found: &&Arc<Found>| found.step.kind == StepKind::Test && !matches!(found.on, Place::Task(_));
+        let is_run = |found: &&Arc<Found>| own.is_gate_run(found) && !matches!(found.on, Place::Task(_));
         let mut runs_of = own.steps.iter().filter(is_run);
         let runs = u32::try_from(runs_of.clone().count()).unwrap_or(u32::MAX);
         let newest = runs_of.next_back().cloned();

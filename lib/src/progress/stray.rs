@@ -71,7 +71,7 @@ impl Progress {
     }
 
     /// The tasks whose finished work is in one place.
-    pub(super) fn finished_on(&self, place: &Place) -> impl Iterator<Item = &TaskId> {
+    pub fn finished_on(&self, place: &Place) -> impl Iterator<Item = &TaskId> {
         let is_there = move |state: &TaskState| state.newest().is_some_and(|found| found.on == *place);
         let finished = move |(_, state): &(&TaskId, &TaskState)| state.status == Status::Complete && is_there(state);
         self.tasks.iter().filter(finished).map(|(task, _)| task)

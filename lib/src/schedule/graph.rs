@@ -89,6 +89,13 @@ impl<'t> Schedule<'t> {
             }
             above = self.items[inner].parent;
         }
+        if self.items.iter().any(|item| matches!(item.standing, Standing::Elsewhere { .. })) {
+            // Who waits for what may be another thing now.
+            let anew = Self::new(tree, progress, self.limits.clone());
+            let failed_before = anew.failed_before.intersection(&self.failed_before).copied().collect();
+            let (failed, red) = (self.failed, self.red);
+            *self = Self { failed_before, failed, red, ..anew };
+        }
     }
 
     /// The tasks that may be worked now, in their order.
@@ -317,10 +324,11 @@ impl<'t> Schedule<'t> {
     }
 
     /// Ties leaves, and whole phases that are gathered, to what they wait for. Such a phase starts on the target: what any
-    /// of its tasks needs from elsewhere must be there before the first of them.
+    /// of its tasks that are to be done needs from elsewhere must be there before the first of them.
     fn connect(&mut self) {
         let mut tied = BTreeSet::new();
-        for leaf in self.order.clone() {
+        let is_to_do = |leaf: &usize| !self.items[*leaf].standing.is_done();
+        for leaf in self.order.iter().copied().filter(is_to_do).collect::<Vec<_>>() {
             let phase = self.items[leaf].phase;
             for dependency in self.tree.dependencies(self.items[leaf].id) {
                 let dependency = self.index[dependency];
@@ -338,13 +346,22 @@ impl<'t> Schedule<'t> {
     /// How far something must have come that a task of a phase needs. None where the branch of that phase has it, though it
     /// is part of another by now.
     pub(super) fn level(&self, phase: usize, dependency: usize) -> Option<Level> {
-        let (phase, dependency) = (&self.items[phase], &self.items[dependency]);
-        match &dependency.standing {
-            _ if !phase.gathers => Some(Level::OnTarget),
-            _ if std::ptr::eq(phase, &self.items[dependency.phase]) => Some(Level::Landed),
-            Standing::Elsewhere { phase: with } if with == phase.id => None,
-            _ => Some(Level::OnTarget),
+        if !self.items[phase].gathers {
+            return Some(Level::OnTarget);
         }
+        if self.items[dependency].phase == phase {
+            return Some(Level::Landed);
+        }
+        let standing = |leaf: &TaskId| &self.items[self.index[leaf]].standing;
+        let comes_along = |leaf: &TaskId| matches!(standing(leaf), Standing::Elsewhere { phase: with } if with == self.items[phase].id);
+        let is_there = |leaf: &TaskId| comes_along(leaf) || standing(leaf).is_there(Level::OnTarget);
+        let leaves = self.tree.leaves_below(self.items[dependency].id);
+        let has_all = leaves.iter().any(|leaf| comes_along(leaf)) && leaves.iter().all(|leaf| is_there(leaf));
+        let is_green = || {
+            let gates = self.items.iter().enumerate().filter(|(_, item)| item.gate.is_some_and(|gate| !gate.green));
+            !gates.map(|(gate, _)| gate).any(|gate| self.is_above(dependency, gate))
+        };
+        if has_all && is_green() { None } else { Some(Level::OnTarget) }
     }
 
     /// Whether a leaf that could land is built on something that is done, and not where it would land: the tree was edited
@@ -355,8 +372,7 @@ impl<'t> Schedule<'t> {
         let holds = |needed: &TaskId| {
             let Some(level) = self.level(item.phase, self.index[needed]) else { return false };
             let leaves = self.tree.leaves_below(needed);
-            leaves.iter().all(|leaf| standing(leaf).is_done())
-                && !leaves.iter().all(|leaf| standing(leaf).is_there(level))
+            leaves.iter().any(|leaf| standing(leaf).is_done() && !standing(leaf).is_there(level))
         };
         !item.standing.has_failed() && self.tree.dependencies(item.id).into_iter().any(holds)
     }

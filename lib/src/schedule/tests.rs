@@ -603,6 +603,29 @@ fn act(world: &mut World, tree: &TaskTree, next: &Next, random: &mut fastrand::R
     Some(task.clone())
 }
 
+#[test]
+fn a_phase_that_another_was_merged_into_still_has_its_own() {
+    let tree = tree(&["p1 - -", "A p1 -", "p2 - -", "B p2 -"], None);
+    let mut world = World { phase_mode: true, ..World::default() };
+    world.complete(&tree, "B");
+    world.complete(&tree, "A");
+    let branch = |phase: &str, steps: Vec<Seen>, has_merges| Chain {
+        branch: OpenBranch {
+            name: BranchName::new(phase).unwrap(),
+            place: Place::Phase(id(phase)),
+            tip: steps[0].found.commit,
+        },
+        steps,
+        beside: Default::default(),
+        has_merges,
+    };
+    let (one, two) = (world.phases[&id("p1")].clone(), world.phases[&id("p2")].clone());
+    let both = two.iter().chain(&one).cloned().collect();
+    let progress = fold(&[], &[branch("p1", one, false), branch("p2", both, true)], "");
+    assert!(["A", "B"].iter().all(|task| progress.task(&id(task)).status == Status::Complete));
+    assert_eq!(progress.open.len(), 2);
+}
+
 /// Takes or drops what nothing would land.
 fn settle(world: &mut World, stray: &Stray, random: &mut fastrand::Rng) {
     let steps = match &stray.branch.place {
@@ -658,7 +681,8 @@ proptest! {
                     }
                     Next::Land(task) if progress.task(task).status == Status::Complete => {
                         let is_done = |leaf: &&TaskId| progress.task(leaf).status == Status::Complete;
-                        for leaf in tree.dependencies(task).into_iter().filter(|on| tree.is_leaf(on)).filter(is_done) {
+                        let needed = tree.dependencies(task).into_iter().flat_map(|needed| tree.leaves_below(needed));
+                        for leaf in needed.filter(is_done) {
                             prop_assert!(met(task, leaf), "{task} is built on {leaf}");
                         }
                     }

@@ -19,7 +19,8 @@ impl Schedule<'_> {
         let gathers = self.items[item.phase].gathers;
         let leaves = if gathers { self.tree.leaves_below(self.items[item.phase].id) } else { vec![item.id] };
         // Its own dependencies come first, then what its phase waits for on behalf of others.
-        for other in [item.id].into_iter().chain(leaves) {
+        let is_to_do = |leaf: &&TaskId| !self.items[self.index[*leaf]].standing.is_done();
+        for other in [item.id].into_iter().chain(leaves.into_iter().filter(is_to_do)) {
             for dependency in self.tree.dependencies(other) {
                 let dependency = self.index[dependency];
                 let inside = self.items[dependency].phase == item.phase;

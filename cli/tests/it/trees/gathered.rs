@@ -242,7 +242,7 @@ fn a_task_is_not_begun_on_a_phase_that_lacks_what_it_needs() {
     garden.garden(&["--task", "T002"]).expect(0);
     garden.plant(&tree(&["T004: T002"]).tests("T004", &["unit: test -e T002.txt"]));
     let ran = garden.gardener(&[]).expect(5);
-    assert!(ran.stdout.contains("T004 needs T002, which that branch does not have"), "{ran}");
+    assert!(ran.stdout.contains("T004 needs T002, which `pleach/phase/main/phase1` does not have"), "{ran}");
     garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
     garden.env.git(&["merge", "--quiet", "-m", "Merge by hand", "main"]);
     garden.env.git(&["switch", "--quiet", "main"]);

@@ -19,6 +19,7 @@ mod pipelines;
 mod places;
 mod questions;
 mod read_only;
+mod replanned;
 mod repositories;
 mod steps;
 mod tests;

@@ -135,7 +135,7 @@ fn a_phase_taken_out_of_the_tree_is_not_forgotten() {
     garden.plant(&Tree::default().phase("phase2", &["T003"]));
     let ran = garden.gardener(&PHASE).expect(5);
     assert!(ran.stdout.starts_with("waiting: phase1 is finished on `pleach/phase/main/phase1`"), "{ran}");
-    assert!(ran.stdout.contains("`git branch -D pleach/phase/main/phase1`"), "{ran}");
+    assert!(ran.stdout.contains("`git branch -D pleach/phase/main/phase1 pleach/tasks/main/T001`"), "{ran}");
     let phase = garden.env.git(&["rev-parse", "pleach/phase/main/phase1"]);
     garden.env.git(&["branch", "--quiet", "-D", "pleach/phase/main/phase1"]);
     let ran = garden.gardener(&PHASE).expect(5);

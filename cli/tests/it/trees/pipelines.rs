@@ -246,3 +246,33 @@ fn a_test_that_says_that_it_may_write_does() {
     garden.gardener(&["--pipeline", "open.dot"]).expect(0);
     assert_eq!(garden.file("main", "from-test"), "x");
 }
+
+#[test]
+fn an_attempt_that_goes_on_behind_a_step_that_failed_is_gone_on_with() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let dot = r#"digraph a {
+        start [shape=Mdiamond]; done [shape=Msquare]
+        implement [step=implement]
+        lint [shape=parallelogram, step=lint, tool_command="exit 1"]
+        keep [shape=hexagon, label="Lint fails. Keep it?"]
+        no [shape=parallelogram, tool_command="exit 1"]
+        review [step=review]
+        start -> implement -> lint
+        lint -> review [condition="outcome=success"]
+        lint -> keep [condition="outcome=fail"]
+        keep -> review [label=Yes]
+        keep -> no [label=No]
+        no -> done
+        review -> done
+    }"#;
+    garden.commit("lenient.dot", dot);
+    let lenient = ["--pipeline", "lenient.dot", "--max-retries", "1"];
+    garden.gardener(&lenient).expect(4);
+    garden.gardener(&[&lenient[..], &["--answer", "keep=Yes"]].concat()).expect(0);
+    assert_eq!(garden.told("main").last().unwrap(), "T001 complete");
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("lenient.dot", dot);
+    garden.gardener(&lenient).expect(4);
+    garden.gardener(&[&lenient[..], &["--answer", "keep=No"]].concat()).expect(1);
+    assert_eq!(garden.told("main").last().unwrap(), "T001 failed");
+}

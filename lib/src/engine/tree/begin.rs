@@ -21,7 +21,7 @@ use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::TaskNode;
 use crate::plan::{self, Inputs};
-use crate::progress::{Place, Status, TaskState};
+use crate::progress::{Found, Place, Status, TaskState};
 use crate::record::{self, History, read_through};
 use crate::state::{Phase, State, TaskWork};
 use crate::step::{Attempt, StepKind};
@@ -68,7 +68,9 @@ impl TreeRun<'_> {
         let Some(history) = or_told(whole, &id, notes) else { return Ok(None) };
         let state = state_of(&history)?;
         let Some(work) = &state.task else { return Ok(None) };
-        let aside = match self.fits(task, &state)? && self.is_newest(task, &history, work)? {
+        // The node may have been a phase then, and the session its tests.
+        let is_of_task = history.started.dot != GATE_PIPELINE;
+        let aside = match is_of_task && self.fits(task, &state)? && self.is_newest(task, &history, work)? {
             false => Some(Aside::Outrun),
             true if self.is_mended(job, &history, &state) => Some(Aside::Mended),
             true => None,
@@ -268,7 +270,7 @@ impl TreeRun<'_> {
         let base = if is_leaf { self.landing_tip(task)? } else { self.gate_base(task)? };
         let tip = self.repo.reference(&name)?;
         if let Some(tip) = tip.filter(|_| is_leaf && is_open(state)) {
-            let task_base = self.repo.merge_base(tip, base)?.unwrap_or(base);
+            let task_base = self.own_base(task, tip, base)?.unwrap_or(base);
             let (behind, newest) = match self.has_changed_since(state, tip, base)? {
                 true => {
                     notes(Note::Said(format!(
@@ -343,6 +345,18 @@ impl TreeRun<'_> {
         Ok(self.kept(task, left)?.map(|name| (left, name)))
     }
 
+    /// What the work on a task's branch is built on: the last step of another task below it, or where the branch left
+    /// what it would land on. It may have been begun on the branch of a phase that it is no part of any more.
+    fn own_base(&self, task: &TaskId, tip: CommitId, onto: CommitId) -> Result<Option<CommitId>, Error> {
+        let Some(shared) = self.repo.merge_base(tip, onto)? else { return Ok(None) };
+        for commit in self.chain(tip, shared)?.into_iter().rev() {
+            if self.found(commit, Place::Target)?.is_some_and(|found| found.step.task.as_ref() != Some(task)) {
+                return Ok(Some(commit));
+            }
+        }
+        Ok(Some(shared))
+    }
+
     /// Whether the newest step of a branch is none of another tree.
     fn has_no_step_of_others(&self, tip: CommitId, base: CommitId) -> Result<bool, Error> {
         let shared = self.repo.merge_base(tip, base)?.unwrap_or(base);
@@ -354,8 +368,8 @@ impl TreeRun<'_> {
         Ok(true)
     }
 
-    /// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged. What a
-    /// run before this one left unmerged is kept.
+    /// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged, or was set
+    /// back and done elsewhere. What is left unmerged by that, or by a run before this one, is kept.
     pub(super) fn bring_phase(&self, task: &TaskId, notes: Notes<'_>) -> Result<(), Error> {
         let on = self.lands_on(task)?;
         if on == self.plan.target {
@@ -365,6 +379,7 @@ impl TreeRun<'_> {
         // As with the branch of a task: who has the target is the only writer.
         self.repo.release_stale_lock(&name)?;
         let tip = self.repo.reference(&name)?;
+        let phase = self.plan.tree.phase_of(task);
         if let Some(tip) = tip {
             let is_merged = self.repo.is_ancestor(tip, target)?;
             let is_of_run = match &self.progress.run_start {
@@ -374,14 +389,18 @@ impl TreeRun<'_> {
                 None => true,
             };
             if is_of_run && !is_merged {
-                return self.phase_has_needed(task, (tip, target), &on);
+                let is_of_use = self.progress.finished_on(&Place::Phase(phase.clone())).next().is_some();
+                if is_of_use || !self.is_replaced(tip, target)? {
+                    let lacked = self.lacked(task, (tip, target))?;
+                    return lacked.map_or(Ok(()), |needed| Err(self.lacks(task, needed, on)?));
+                }
             }
             if tip == target {
                 return Ok(());
             }
             if !is_merged {
-                let kept = self.keep(self.plan.tree.phase_of(task), tip)?;
-                notes(Note::Said(format!("`{on}` begins anew; what a run before left on it is kept at {kept}")));
+                let kept = self.keep(phase, tip)?;
+                notes(Note::Said(format!("`{on}` begins anew; what was left on it is kept at {kept}")));
             }
         }
         if let Some(checkout) = self.repo.checkouts_of(&on)?.into_iter().next() {
@@ -395,31 +414,51 @@ impl TreeRun<'_> {
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
     }
 
-    /// Refuses a task that needs something from outside of its phase which the branch of the phase does not have: it was
-    /// begun before that was there, or before the tree said so.
-    fn phase_has_needed(
-        &self,
-        task: &TaskId,
-        (tip, target): (CommitId, CommitId),
-        on: &BranchName,
-    ) -> Result<(), Error> {
+    /// Something a task needs that the target has and the branch of its phase has not: the branch was begun before that was
+    /// there, or before the tree said so.
+    fn lacked(&self, task: &TaskId, (tip, target): (CommitId, CommitId)) -> Result<Option<&TaskId>, Error> {
         let tree = &self.plan.tree;
-        let outside = tree.dependencies(task).into_iter().filter(|needed| tree.phase_of(needed) != tree.phase_of(task));
-        for needed in outside.flat_map(|needed| tree.leaves_below(needed)) {
-            let Some(newest) = self.progress.task(needed).newest() else { continue };
+        for needed in tree.dependencies(task).into_iter().flat_map(|needed| tree.leaves_below(needed)) {
+            // One that was skipped has brought nothing.
+            let newest = self.progress.task(needed).newest().filter(|newest| !newest.step.skipped);
+            let Some(newest) = newest else { continue };
             if self.repo.is_ancestor(newest.commit, target)? && !self.repo.is_ancestor(newest.commit, tip)? {
-                let by_hand = self.merged_by_hand(&self.plan.target, on);
-                let why = format!("{task} needs {needed}, which that branch does not have; {by_hand}");
-                let (task, branch) = (task.clone(), on.clone());
-                return Err(Error::Refused(Refusal { task, finished: false, branch, why, first: None }));
+                return Ok(Some(needed));
             }
         }
-        Ok(())
+        Ok(None)
+    }
+
+    /// That a task cannot begin, or land, on a phase's branch that lacks what it needs.
+    fn lacks(&self, task: &TaskId, needed: &TaskId, on: BranchName) -> Result<Error, Error> {
+        let by_hand = self.merged_by_hand(&self.plan.target, &on);
+        let why = format!("{task} needs {needed}, which `{on}` does not have; {by_hand}");
+        let finished = self.progress.waiting_to_land().contains(&task);
+        let branch = if finished { self.branch_of(task)? } else { on };
+        Ok(Error::Refused(Refusal { task: task.clone(), finished, branch, why, first: None }))
+    }
+
+    /// Whether a phase's branch has a task that was set back, and done again on the target since.
+    fn is_replaced(&self, tip: CommitId, target: CommitId) -> Result<bool, Error> {
+        let is_done = |task: &TaskId| {
+            let state = self.progress.task(task);
+            let is_there = state.newest().is_some_and(|newest| newest.on == Place::Target && !newest.step.skipped);
+            state.status == Status::Complete && is_there
+        };
+        let shared = self.repo.merge_base(tip, target)?.unwrap_or(target);
+        for commit in self.chain(tip, shared)? {
+            let Some(Found { step, .. }) = self.found(commit, Place::Target)? else { continue };
+            let completes = step.kind == StepKind::Complete && step.passed;
+            if completes && step.task.as_ref().is_some_and(is_done) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A commit with the files of an earlier budget on another base; none when they do not fit.
     fn old_code(&self, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<CommitId>, Error> {
-        let Some(old_base) = self.repo.merge_base(tip, base)? else { return Ok(None) };
+        let Some(old_base) = self.own_base(task, tip, base)? else { return Ok(None) };
         let tree = |commit| self.repo.tree_of(commit);
         let merged = match self.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
             Ok(merged) => merged,

@@ -1,5 +1,7 @@
 //! Landing: the target moves over the steps of a task that has ended, rebuilt where it has moved meanwhile.
 
+use std::collections::BTreeSet;
+
 use super::run::{First, Refusal, TreeEnded, TreeRun, target_tip};
 use super::work::{Worked, observer};
 use super::{Error, Note, Notes};
@@ -395,9 +397,18 @@ impl TreeRun<'_> {
             return Ok(format!("pleach rm --force {id}"));
         }
         let mut command = format!("git branch -D {branch}");
+        let Some(at) = self.repo.reference(&branch_ref(branch))? else { return Ok(command) };
+        let shared = self.repo.merge_base(at, self.seen)?.unwrap_or(self.seen);
+        let mut there = BTreeSet::new();
+        for commit in self.chain(at, shared)? {
+            there.extend(self.found(commit, Place::Target)?.map(|found| found.print));
+        }
         for own in tasks.iter().map(|task| self.branch_of(task)) {
             let own = own?;
-            if own != *branch && self.repo.reference(&branch_ref(&own))?.is_some() {
+            let Some(tip) = self.repo.reference(&branch_ref(&own))?.filter(|_| own != *branch) else { continue };
+            // Another task of that name may have the branch by now.
+            let newest = self.found(tip, Place::Target)?;
+            if newest.is_some_and(|newest| there.contains(&newest.print)) {
                 command.push_str(&format!(" {own}"));
             }
         }

@@ -62,7 +62,7 @@ impl Marking<'_> {
     /// What would be written; none when the task is as it is wanted already.
     pub fn prepare(&self, task: &TaskId, mark: Mark) -> Result<Option<Message>, Error> {
         let node = self.node(task)?;
-        Ok(self.message(node, mark, &self.reader().read_whole(self.path)?))
+        Ok(self.message(node, mark, &self.reader().read_whole(self.path)?.of(self.tree)))
     }
 
     /// Puts it on the target; none when there was nothing to do. The target is taken meanwhile, or this says who has it.
@@ -73,7 +73,7 @@ impl Marking<'_> {
         let mut reader = self.reader();
         loop {
             let tip = target_tip(self.repo, self.target)?;
-            let progress = reader.read_whole(self.path)?;
+            let progress = reader.read_whole(self.path)?.of(self.tree);
             let Some(message) = self.message(node, mark, &progress) else { return Ok(None) };
             let unread = progress.unread(task).map(|unread| &unread.branch);
             if let Some(branch) = unread {

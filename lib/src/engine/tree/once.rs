@@ -31,6 +31,15 @@ impl TreeRun<'_> {
         Ok(worked)
     }
 
+    pub(super) async fn land_once(&mut self, task: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+        let because = self.not_again(task, &[task])?;
+        let worked = self.land_waiting(task, notes).await?;
+        if let Worked::Done(task) = &worked {
+            self.note_done(task, because)?;
+        }
+        Ok(worked)
+    }
+
     pub(super) async fn gate_once(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
         let because = self.not_again(gate, &self.plan.tree.leaves_below(gate))?;
         let worked = self.gate(gate, notes).await?;

@@ -299,7 +299,7 @@ impl<'p> TreeRun<'p> {
                 Next::Settle(stray) => return Ok(TreeEnded::Refused(self.unsettled(stray)?)),
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
-                Next::Land(task) => self.land_waiting(&task, notes).await.map_err(|error| error.at(&task, &self.repo)),
+                Next::Land(task) => self.land_once(&task, notes).await.map_err(|error| error.at(&task, &self.repo)),
                 Next::Gate(gate) => self.gate_once(&gate, notes).await,
                 Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
                 Next::Work { task, attempt, retry } => {
@@ -368,7 +368,8 @@ impl<'p> TreeRun<'p> {
 
     pub(super) fn read_again(&mut self) -> Result<(), Error> {
         self.seen = target_tip(&self.repo, &self.plan.target)?;
-        self.progress = tokio::task::block_in_place(|| self.reader.read(&self.plan.path))?;
+        let progress = tokio::task::block_in_place(|| self.reader.read(&self.plan.path))?;
+        self.progress = progress.of(&self.plan.tree);
         let limits = Limits { only: self.chosen.clone(), ..self.plan.limits.clone() };
         self.schedule = Schedule::new(&self.plan.tree, &self.progress, limits);
         Ok(())
@@ -407,6 +408,7 @@ impl Parked {
             true => self.reader.read(&plan.path)?,
             false => self.reader.read_whole(&plan.path)?,
         };
+        let progress = progress.of(&plan.tree);
         let limits = Limits { only: self.chosen.clone(), ..plan.limits.clone() };
         let schedule = Schedule::new(&plan.tree, &progress, limits);
         Ok(TreeRun {

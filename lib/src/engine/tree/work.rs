@@ -252,13 +252,15 @@ impl TreeRun<'_> {
         let job = Arc::new(self.job(&node));
         let state = self.progress.task(task);
         let (number, retry) = (state.in_budget, state.attempts.saturating_sub(1));
-        let mut session = match self.take_up(task, &job, notes).await? {
+        let session = match self.take_up(task, &job, notes).await? {
+            // A pipeline may go on behind a step that failed: then the attempt is not over.
             Some(session) => session,
-            None => self.begin(&job, Attempt { number, of: number }, retry, notes).await?,
+            None => {
+                let mut session = self.begin(&job, Attempt { number, of: number }, retry, notes).await?;
+                self.fail(&mut session, number, words(why), notes)?;
+                session
+            }
         };
-        if !session.is_decided() {
-            self.fail(&mut session, number, words(why), notes)?;
-        }
         self.see_through(session, &job, notes).await
     }
 
