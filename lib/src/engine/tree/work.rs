@@ -252,15 +252,14 @@ impl TreeRun<'_> {
         let job = Arc::new(self.job(&node));
         let state = self.progress.task(task);
         let (number, retry) = (state.in_budget, state.attempts.saturating_sub(1));
-        let session = match self.take_up(task, &job, notes).await? {
-            // A pipeline may go on behind a step that failed: then the attempt is not over.
+        let mut session = match self.take_up(task, &job, notes).await? {
             Some(session) => session,
-            None => {
-                let mut session = self.begin(&job, Attempt { number, of: number }, retry, notes).await?;
-                self.fail(&mut session, number, words(why), notes)?;
-                session
-            }
+            None => self.begin(&job, Attempt { number, of: number }, retry, notes).await?,
         };
+        // An attempt with a step that failed may go on behind it, as its pipeline says, and is the last of the budget.
+        if !session.is_decided() && !attempt_has_result(&session) {
+            self.fail(&mut session, number, words(why), notes)?;
+        }
         self.see_through(session, &job, notes).await
     }
 
