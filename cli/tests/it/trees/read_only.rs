@@ -37,3 +37,11 @@ fn what_a_failing_test_writes_does_not_reach_the_next_attempt() {
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.files("main"), ["README.md", "mended", "one", "task-tree.json"]);
 }
+
+#[test]
+fn ignore_rules_a_test_leaves_hide_nothing_of_the_next_task() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+    garden.gardener(&["--test-command", "test -e .gitignore || echo '*' > .gitignore"]).expect(0);
+    assert_eq!(garden.file("main", "T002.txt"), "T002 1");
+    assert!(!garden.files("main").contains(&".gitignore".to_owned()));
+}

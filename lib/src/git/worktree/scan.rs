@@ -59,6 +59,7 @@ impl Worktree {
         let mut walked = walk(self.cache.index(), &self.root);
         let mut met = Scan::default();
         self.clear_waits(std::mem::take(&mut walked.waits), &mut met)?;
+        let hidden = self.hidden_rules(&walked)?;
         let mut untracked = self.untracked(&mut walked, &mut met)?;
         if untracked.is_none() {
             met.deep.clear();
@@ -83,6 +84,7 @@ impl Worktree {
         (scan.deep, scan.cleared, scan.unlocked) = (met.deep, met.cleared, met.unlocked);
         scan.nested.extend(met.nested);
         scan.candidates.extend(untracked.unwrap_or_default());
+        scan.candidates.extend(hidden);
         // The same content under another stat: known, it is not read again at the next scan.
         self.cache.refresh(&refreshed);
         scan.candidates.retain(|path| !self.is_excluded(path.as_bstr()));

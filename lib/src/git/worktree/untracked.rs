@@ -56,6 +56,30 @@ impl Worktree {
         Ok(Some(found))
     }
 
+    /// Files with ignore rules, beside tracked ones, that ignore themselves. They belong to the tree all the same: what
+    /// they hide from now on would be missing in it, and nobody could see why.
+    pub(super) fn hidden_rules(&self, walked: &Walked) -> Result<Vec<BString>, Error> {
+        let is_named = |stranger: &&Stranger| {
+            let name = stranger.path.rsplit(|byte| *byte == b'/').next();
+            !stranger.is_directory && name == Some(&b".gitignore"[..])
+        };
+        let mut hidden = Vec::new();
+        let mut named = walked.strangers.iter().filter(is_named).peekable();
+        if named.peek().is_none() {
+            return Ok(hidden);
+        }
+        let mut rules = self.ignore_rules()?;
+        for Stranger { path, .. } in named {
+            let platform = rules.at_entry(path.as_bstr(), Some(Mode::FILE)).doing("read ignore rules")?;
+            let by = platform.matching_exclude_pattern().filter(|by| !by.pattern.is_negative());
+            if by.is_some_and(|by| by.source.is_some_and(|source| self.root.join(source) == self.place(path.as_bstr())))
+            {
+                hidden.push(path.clone());
+            }
+        }
+        Ok(hidden)
+    }
+
     /// What lies directly in a directory none of which is in the index; none if it is a repository or cannot be read.
     fn inside(&self, path: &BStr, waits: &mut Vec<BString>) -> Option<Vec<Stranger>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -49,6 +49,35 @@ fn a_turn_becomes_a_commit_and_the_worktree_follows() {
     assert!(worktree.scan().unwrap().is_empty());
 }
 
+/// Rules that hide files of the tree are seen by whoever looks at it, though they hide themselves. What tools hide in a
+/// directory of their own stays hidden.
+#[test]
+fn ignore_rules_beside_tracked_files_cannot_hide_themselves() {
+    for is_odd in [false, true] {
+        let sandbox = Sandbox::new();
+        let repo = sandbox.open("repo");
+        let mut worktree = sandbox.worktree(&repo);
+        let root = worktree.root().to_owned();
+        if is_odd {
+            sandbox.git(&root, &["init", "--quiet", "nested"]);
+        }
+        fs::write(root.join(".gitignore"), "*\n").unwrap();
+        fs::write(root.join("hidden"), "").unwrap();
+        fs::create_dir(root.join("cache")).unwrap();
+        fs::write(root.join("cache/.gitignore"), "*\n").unwrap();
+        fs::write(root.join("cache/hidden"), "").unwrap();
+        assert_eq!(named(&mut worktree), [".gitignore"], "odd: {is_odd}");
+        // Somebody else says that it is not to be seen.
+        fs::write(sandbox.path("repo/.git/info/exclude"), ".gitignore\n").unwrap();
+        fs::write(root.join(".gitignore"), "hidden\n").unwrap();
+        assert_eq!(named(&mut worktree), [""; 0], "odd: {is_odd}");
+    }
+}
+
+fn named(worktree: &mut Worktree) -> Vec<String> {
+    worktree.scan().unwrap().paths().map(|path| path.to_string()).collect()
+}
+
 /// Everything git has an opinion about, in one worktree.
 #[test]
 fn trees_are_the_ones_git_add_writes() {
