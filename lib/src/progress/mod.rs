@@ -189,6 +189,16 @@ impl TaskState {
         Some(format!("its last attempt ended with {}", failing.step.status()))
     }
 
+    /// Its steps that are where its work belongs though it is not done: since it was last complete, given up or reset
+    /// there, oldest first. Other programs put every step onto the target at once.
+    pub fn begun_there(&self) -> Vec<CommitId> {
+        let there = self.steps.iter().rev().filter(|found| !matches!(found.on, Place::Task(_)));
+        let is_open = |found: &&Arc<Found>| !matches!(found.step.kind, StepKind::Complete | StepKind::Reset);
+        let mut begun: Vec<CommitId> = there.take_while(is_open).map(|found| found.commit).collect();
+        begun.reverse();
+        begun
+    }
+
     /// What the attempts so far tell the next one, oldest first; forgotten once the task was complete or reset, but
     /// for what the reset itself says.
     pub fn feedback(&self) -> Vec<Feedback> {

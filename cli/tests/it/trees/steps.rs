@@ -289,6 +289,66 @@ fn a_review_is_shown_the_whole_diff_of_all_attempts_and_no_more_than_fits() {
     assert!(second.chars().count() < 12_000, "{}", second.len());
 }
 
+/// Commits files as a step, onto the target itself, as Arborist does.
+fn step_of_arborist(garden: &Garden, files: &[(&str, &str)], status: &str, facts: &str) {
+    for (path, content) in files {
+        garden.env.write(garden.env.repo_path().join(path), content);
+        garden.env.git(&["add", path]);
+    }
+    // Two of one message in one second would count as one.
+    let names: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
+    let message = format!("task(main@{status}): a step {}\n\n{facts}\n", names.join(" "));
+    garden.env.git(&["commit", "--quiet", "--allow-empty", "-m", &message]);
+}
+
+const IMPLEMENTED: &str = "Arborist-Step: implement\nArborist-Result: pass\nArborist-Retry: 0";
+
+#[test]
+fn a_review_is_shown_what_another_program_did_for_the_task_on_the_target_and_nothing_else() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let lines = |first: &str, last: &str| format!("{first}\n{}{last}\n", "between\n".repeat(9));
+    garden.commit("shared", &lines("first", "last"));
+    let done = "Arborist-Step: complete\nArborist-Result: pass";
+    step_of_arborist(&garden, &[("early", "1\n")], "T001@implement-pass", IMPLEMENTED);
+    step_of_arborist(&garden, &[], "T001@reset", "Arborist-Step: reset\nArborist-Result: pass");
+    step_of_arborist(&garden, &[("a", "1\n"), ("shared", &lines("mine", "last"))], "T001@implement-pass", IMPLEMENTED);
+    step_of_arborist(&garden, &[("other", "1\n"), ("shared", &lines("mine", "theirs"))], "T002@complete", done);
+    garden.commit("by-hand", "1\n");
+    let rejected = "Arborist-Step: review\nArborist-Review: rejected\nArborist-Retry: 0";
+    step_of_arborist(&garden, &[], "T001@review-rejected", rejected);
+    garden.garden(&[]).expect(0);
+    let asked = garden.asked("T001", "review", 1);
+    for shown in ["+++ b/a\n", " a ", "+++ b/T001.txt\n", "-first\n+mine\n"] {
+        assert!(asked.contains(shown), "{shown}: {asked}");
+    }
+    for other in ["other", "by-hand", "theirs", "early"] {
+        assert!(!asked.contains(other), "{other}: {asked}");
+    }
+}
+
+#[test]
+fn a_review_is_shown_what_another_program_did_where_nothing_was_left_to_do() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent("echo 'All done.'", APPROVES);
+    step_of_arborist(&garden, &[("a", "1\n")], "T001@implement-pass", IMPLEMENTED);
+    let tested = "Arborist-Step: test\nArborist-Test: pass\nArborist-Retry: 0\nArborist-Test-Type: unit";
+    step_of_arborist(&garden, &[], "T001@test-pass", tested);
+    garden.garden(&[]).expect(0);
+    let asked = garden.asked("T001", "review", 1);
+    assert!(asked.contains("+++ b/a\n"), "{asked}");
+}
+
+#[test]
+fn a_review_is_shown_all_that_became_of_a_file_that_others_changed_in_the_same_place() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("shared", "first\n");
+    step_of_arborist(&garden, &[("shared", "mine\n"), ("a", "1\n")], "T001@implement-pass", IMPLEMENTED);
+    garden.commit("shared", "theirs\n");
+    garden.garden(&[]).expect(0);
+    let asked = garden.asked("T001", "review", 1);
+    assert!(asked.contains("-first\n+theirs\n") && asked.contains("+++ b/a\n"), "{asked}");
+}
+
 #[test]
 fn a_task_that_passes_at_its_second_attempt_tells_its_whole_life() {
     let test = "unit: test -e mended && echo '10 passed in 2.5s' || { echo '1 failed, 8 passed in 2.1s'; exit 1; }";

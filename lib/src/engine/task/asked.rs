@@ -2,6 +2,7 @@
 
 use super::TaskJob;
 use crate::engine::{Error, Session};
+use crate::git::{Change, ChangeKind, Durability, MergeError, TreeEdit, TreeId};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::Node;
 use crate::plan::tree::{TestCommand, TestKind};
@@ -52,7 +53,7 @@ impl Session {
 
     /// Everything the task has changed since before its first attempt, but for what pleach wrote itself.
     fn task_diff(&self, job: &TaskJob) -> Result<(String, String), Error> {
-        let (old, new) = (self.repo.tree_of(self.task_of().base)?, self.working().tree()?);
+        let (old, new) = (self.without_task(job)?, self.working().tree()?);
         let changes = self.repo.changes(old, new)?;
         let paths: Vec<RepoPath> =
             changes.into_iter().map(|change| change.path).filter(|path| !job.is_own(path)).collect();
@@ -62,5 +63,46 @@ impl Session {
         // Too many names for one command line: then pleach's own files are shown with the rest.
         let paths = if paths.len() > 1_000 { &[] } else { &paths[..] };
         Ok(self.repo.patch_with_stat(old, new, paths)?)
+    }
+
+    /// The files the task's branch began with, as they would be without the task.
+    ///
+    /// Another program may have put steps of it onto the target, with the commits of others among them. So the tree before
+    /// the first of them is not it: each step is taken back by itself, the newest first, and what others did stays.
+    fn without_task(&self, job: &TaskJob) -> Result<TreeId, Error> {
+        let base = self.task_of().base;
+        let mut tree = self.repo.tree_of(base)?;
+        for step in job.begun.iter().rev() {
+            // One that came onto the target since is not in the files of the branch.
+            if !self.repo.is_ancestor(*step, base)? {
+                continue;
+            }
+            let commit = self.repo.commit(*step)?;
+            let Some(parent) = commit.parents.first() else { continue };
+            let before = self.repo.tree_of(*parent)?;
+            tree = match self.repo.merge_trees(commit.tree, tree, before) {
+                Ok(tree) => tree,
+                // Others have built on it. Then all that became of its files is shown: rather too much than too little.
+                Err(MergeError::Conflict(_)) => self.put_back(tree, commit.tree, before)?,
+                Err(MergeError::Git(error)) => return Err(error.into()),
+            };
+        }
+        Ok(tree)
+    }
+
+    /// A tree in which the files that differ from `before` to `after` are as they were before.
+    fn put_back(&self, tree: TreeId, after: TreeId, before: TreeId) -> Result<TreeId, Error> {
+        let edit = |change: Change| match change.kind {
+            ChangeKind::Added(kind, blob) | ChangeKind::Modified(_, (kind, blob)) => {
+                TreeEdit::Put(change.path, kind, blob)
+            }
+            ChangeKind::Removed(..) => TreeEdit::Remove(change.path),
+        };
+        let edits: Vec<TreeEdit> = self.repo.changes(after, before)?.into_iter().map(edit).collect();
+        // Nothing will point at it, and after a power cut nobody asks for it.
+        let mut writer = self.repo.clone().with_durability(Durability::None).writer();
+        let tree = writer.tree(Some(tree), &edits)?;
+        writer.flush()?;
+        Ok(tree)
     }
 }

@@ -51,6 +51,8 @@ pub struct TaskJob {
     pub attempts: u32,
     /// The earliest date its steps may have.
     pub not_before: Timestamp,
+    /// Steps of it that lie where it lands, from before its branch: what they changed is its work as well.
+    pub begun: Vec<CommitId>,
 }
 
 impl TaskJob {

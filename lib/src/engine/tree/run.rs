@@ -395,6 +395,7 @@ impl<'p> TreeRun<'p> {
             commit_logs: self.plan.commit_logs,
             attempts: self.plan.limits.max_retries,
             not_before: self.progress.not_before(),
+            begun: self.progress.task(&task.id).begun_there(),
         }
     }
 }
