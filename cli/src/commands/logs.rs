@@ -11,12 +11,13 @@ use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_git, of_record};
 use crate::render::{Out, Table};
-use crate::tree::look::{Ground, Grown};
+use crate::tree::look::{Ground, Withered, Worked};
 
 /// List the logs of tasks, or print one.
 ///
 /// They are read from the commits of the steps that wrote them, so those of attempts that failed are there as well; with
-/// `tree.commit_logs: false` from the records of their sessions.
+/// `tree.commit_logs: false` from the records of their sessions. They are there also where a tree's file is not; one that is
+/// not valid is told, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct LogsArgs {
     /// Those of this task.
@@ -32,7 +33,8 @@ pub struct LogsArgs {
 
 pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
     let ground = Ground::find(globals)?;
-    let found = collect(&ground, args.task.as_ref(), args.tree.as_deref())?;
+    let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
+    let found = collect(&ground, args.task.as_ref(), &trees)?;
     let mut out = Out::new();
     if let Some(name) = &args.show {
         let (task, log, bytes) = find(&ground, &found, name)?;
@@ -48,17 +50,17 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if globals.json {
-        let listed = found.iter().map(|(task, log)| {
+        let documents = found.iter().map(|(task, log)| {
             let mut document = log_json(log);
             document["task"] = json!(task);
             document
         });
-        out.json(&json!({"logs": listed.collect::<Vec<_>>()}))?;
-        return Ok(Exit::Done);
+        out.json(&json!({"logs": documents.collect::<Vec<_>>()}))?;
+        return Ok(tell_invalid(&trees));
     }
     if found.is_empty() {
         out.line("There is no log yet.")?;
-        return Ok(Exit::Done);
+        return Ok(tell_invalid(&trees));
     }
     let mut table = Table::new(["task", "step", "commit", "file"]);
     for (task, log) in &found {
@@ -66,7 +68,7 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
         table.row([task.to_string(), log.status.clone(), log.commit.short(), format!("{}{gone}", log.path)]);
     }
     out.line(table)?;
-    Ok(Exit::Done)
+    Ok(tell_invalid(&trees))
 }
 
 /// A log for programs.
@@ -74,25 +76,23 @@ pub fn log_json(log: &Log) -> Value {
     json!({"step": log.status, "commit": log.commit, "path": log.path, "there": log.there})
 }
 
-/// The trees that are meant, with the tasks in them that have steps.
-pub fn trees(ground: &Ground, task: Option<&TaskId>, tree: Option<&std::path::Path>) -> Result<Vec<Grown>, Failure> {
-    match task {
-        Some(task) => Ok(vec![ground.tree_of(tree, task)?]),
-        None => Ok(ground.trees(tree, &mut ground.reader())?.0),
-    }
+/// Tells of trees that are not valid; the exit code is 2 then, as that of `status`.
+pub fn tell_invalid(trees: &[Worked]) -> Exit {
+    let withered = trees.iter().filter_map(|tree| tree.withered.as_ref());
+    let invalid: Vec<&Withered> = withered.filter(|tree| tree.invalid).collect();
+    invalid.iter().for_each(|tree| say!("warning: {}: {}", tree.path, tree.why));
+    if invalid.is_empty() { Exit::Done } else { Exit::Usage }
 }
 
-fn collect(
-    ground: &Ground,
-    task: Option<&TaskId>,
-    tree: Option<&std::path::Path>,
-) -> Result<Vec<(TaskId, Log)>, Failure> {
+/// The logs of the trees that are meant. What names no tree counts for every tree, and is listed once.
+fn collect(ground: &Ground, task: Option<&TaskId>, trees: &[Worked]) -> Result<Vec<(TaskId, Log)>, Failure> {
     let mut found = Vec::new();
-    for grown in trees(ground, task, tree)? {
-        let known = grown.progress.tasks().filter(|(id, _)| task.is_none_or(|task| task == *id));
-        for (id, state) in known.filter(|(id, _)| grown.file.tree.node(id).is_some()) {
-            let logs = logs(&ground.place.repo, state).map_err(|error| of_git(&error))?;
-            found.extend(logs.into_iter().map(|log| (id.clone(), log)));
+    for (id, state) in trees.iter().flat_map(Worked::tasks).filter(|(id, _)| task.is_none_or(|task| task == *id)) {
+        for log in logs(&ground.place.repo, state).map_err(|error| of_git(&error))? {
+            let log = (id.clone(), log);
+            if !found.contains(&log) {
+                found.push(log);
+            }
         }
     }
     Ok(found)

@@ -5,17 +5,19 @@ use std::path::PathBuf;
 use clap::Args;
 use pleach::git::Repo;
 use pleach::ids::TaskId;
-use pleach::progress::Found;
+use pleach::progress::{Found, TaskState};
 use serde_json::{Value, json};
 
 use crate::commands::Globals;
-use crate::commands::logs::trees;
+use crate::commands::logs::tell_invalid;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_record;
 use crate::render::{Out, Table};
-use crate::tree::look::Ground;
+use crate::tree::look::{Ground, Worked};
 
 /// List the reports of completed tasks.
+///
+/// They are there also where a tree's file is not; one that is not valid is told, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct ReportsArgs {
     /// Those of this task.
@@ -29,23 +31,25 @@ pub struct ReportsArgs {
 pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
     let ground = Ground::find(globals)?;
     let mut reports = Vec::new();
-    for grown in trees(&ground, args.task.as_ref(), args.tree.as_deref())? {
-        let known = grown.progress.tasks().filter(|(id, _)| args.task.as_ref().is_none_or(|task| task == *id));
-        for (id, state) in known.filter(|(id, _)| grown.file.tree.node(id).is_some()) {
-            for found in &state.steps {
-                let Some(path) = &found.step.report else { continue };
-                reports.push(report(&ground.place.repo, id, found, path)?);
+    let trees = ground.worked(args.tree.as_deref(), args.task.as_ref())?;
+    let is_meant = |(id, _): &(&TaskId, &TaskState)| args.task.as_ref().is_none_or(|task| task == *id);
+    for (id, state) in trees.iter().flat_map(Worked::tasks).filter(is_meant) {
+        for found in &state.steps {
+            let Some(path) = &found.step.report else { continue };
+            let report = report(&ground.place.repo, id, found, path)?;
+            if !reports.contains(&report) {
+                reports.push(report);
             }
         }
     }
     let mut out = Out::new();
     if globals.json {
         out.json(&json!({"reports": reports}))?;
-        return Ok(Exit::Done);
+        return Ok(tell_invalid(&trees));
     }
     if reports.is_empty() {
         out.line("There is no report yet.")?;
-        return Ok(Exit::Done);
+        return Ok(tell_invalid(&trees));
     }
     let mut table = Table::new(["task", "result", "attempts", "tests", "commit", "file"]).right(2);
     for report in &reports {
@@ -62,7 +66,7 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
         table.row([text(&report["task"]), text(&holds["result"]), attempts, tests, commit, text(&report["path"])]);
     }
     out.line(table)?;
-    Ok(Exit::Done)
+    Ok(tell_invalid(&trees))
 }
 
 /// A report with what it holds; nothing when neither the commit nor the session's record has it.

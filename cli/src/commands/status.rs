@@ -82,9 +82,9 @@ fn picked(
     ground: Option<&Ground>,
     given: &str,
 ) -> Result<(), Failure> {
-    let trees = match ground {
-        Some(ground) => ground.trees(args.tree.as_deref(), &mut ground.reader())?.0,
-        None => Vec::new(),
+    let (trees, withered) = match ground {
+        Some(ground) => ground.trees(args.tree.as_deref(), &mut ground.reader())?,
+        None => Default::default(),
     };
     let with_task = |grown: &Grown, task: &TaskId| grown.file.tree.node(task).is_some();
     if let (Some(ground), Ok(task)) = (ground, given.parse::<TaskId>())
@@ -93,12 +93,17 @@ fn picked(
         let grown = ground.tree_of(args.tree.as_deref(), &task)?;
         return inspect::show(globals, ground, &grown, &task);
     }
-    let found = sessions::resolve(repo, given).map_err(|failure| match trees.is_empty() {
-        true if is_detached(repo) => failure.hint(
+    let no_task = |failure: Failure| Failure {
+        message: failure.message.replace("no session", "no task and no session"),
+        ..failure
+    };
+    let found = sessions::resolve(repo, given).map_err(|failure| match (trees.is_empty(), withered.first()) {
+        (true, _) if is_detached(repo) => failure.hint(
             "HEAD is detached, so no task is known; `git switch BRANCH` first; `pleach status` lists the sessions",
         ),
-        true => failure,
-        false => Failure { message: failure.message.replace("no session", "no task and no session"), ..failure },
+        (true, Some(tree)) => no_task(failure).hint(tree.cannot_be_used()),
+        (true, None) => failure,
+        (false, _) => no_task(failure),
     })?;
     one(globals, repo, &View::load(repo, &found).map_err(|error| of_engine(&error))?)
 }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{Marking, target_lock};
 use pleach::ids::{BranchName, TaskId};
-use pleach::plan::tree::TaskNode;
-use pleach::progress::Progress;
+use pleach::plan::tree::{TaskNode, TaskTree};
+use pleach::progress::{Progress, TaskState};
 use pleach::schedule::Limits;
 use pleach::text::{closest, listed};
 use pleach::workspace::{Holder, Lock};
 
-use super::find::{TreeFile, read, usual};
+use super::find::{NAME, TreeFile, read, usual};
 use super::plan::{base_branch, limits, target};
 use crate::commands::Globals;
 use crate::commands::run::load_settings;
@@ -42,6 +42,15 @@ pub struct Grown {
     pub file: TreeFile,
     /// What has become of it.
     pub progress: Progress,
+}
+
+/// What was done for a tree. The commits tell it, also where its file cannot be read.
+#[derive(Debug)]
+pub struct Worked {
+    progress: Progress,
+    tree: Option<TaskTree>,
+    /// Why its file cannot be read, where that is known.
+    pub withered: Option<Withered>,
 }
 
 /// A tree that was worked or lies in its usual place, and cannot be shown.
@@ -130,13 +139,37 @@ impl Ground {
         Ok((grown, withered))
     }
 
+    /// What was done for the tree that was asked for, for those that have the task, or for all of the branch.
+    pub fn worked(&self, asked: Option<&Path>, task: Option<&TaskId>) -> Result<Vec<Worked>, Failure> {
+        let mut reader = self.reader();
+        let (grown, withered) = self.trees(asked, &mut reader)?;
+        // What other programs did names no tree, so any name finds it.
+        let unnamed = (grown.is_empty() && withered.is_empty()).then_some(None);
+        let of_grown = |grown: Grown| Worked { progress: grown.progress, tree: Some(grown.file.tree), withered: None };
+        let mut worked: Vec<Worked> = grown.into_iter().map(of_grown).collect();
+        for withered in withered.into_iter().map(Some).chain(unnamed) {
+            let path = withered.as_ref().map_or(NAME, |tree| tree.path.as_str());
+            let progress = reader.read(path).map_err(|error| of_tree(&error.into()))?;
+            worked.push(Worked { progress, tree: None, withered });
+        }
+        if let Some(task) = task {
+            worked.retain(|worked| worked.has(task));
+            let grown = worked.iter().filter(|worked| worked.tree.is_some()).count();
+            if worked.is_empty() || grown > 1 {
+                // This says that there is none, or that there are several.
+                self.tree_of(asked, task)?;
+            }
+        }
+        Ok(worked)
+    }
+
     /// The one tree that was asked for, or that has the task.
     pub fn tree_of(&self, asked: Option<&Path>, task: &TaskId) -> Result<Grown, Failure> {
         let (grown, withered) = self.trees(asked, &mut self.reader())?;
         if grown.is_empty() {
             let failure = Failure::new(Exit::Usage, format!("there is no task `{task}`, for there is no tree"));
             return Err(match withered.first() {
-                Some(tree) => failure.hint(format!("`{}` cannot be used: {}", tree.path, tree.why)),
+                Some(tree) => failure.hint(tree.cannot_be_used()),
                 None => {
                     failure.hint("name one with --tree, or make one from markdown with `pleach build --spec-dir DIR`")
                 }
@@ -162,6 +195,27 @@ impl Ground {
                 Err(Failure::new(Exit::Usage, format!("several trees have a task `{task}`: {paths}"))
                     .hint("say which one with --tree"))
             }
+        }
+    }
+}
+
+impl Withered {
+    /// Why none of its tasks is known.
+    pub fn cannot_be_used(&self) -> String {
+        format!("`{}` cannot be used: {}", self.path, self.why)
+    }
+}
+
+impl Worked {
+    /// The tasks of the tree that have steps; all that have some where nobody knows which those are.
+    pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
+        self.progress.tasks().filter(|(id, _)| self.tree.as_ref().is_none_or(|tree| tree.node(id).is_some()))
+    }
+
+    fn has(&self, task: &TaskId) -> bool {
+        match &self.tree {
+            Some(tree) => tree.node(task).is_some(),
+            None => self.tasks().any(|(id, _)| id == task),
         }
     }
 }

@@ -230,6 +230,82 @@ fn a_task_is_shown_with_its_steps_logs_and_report() {
     assert!(ran.stdout.contains("T001  pass           2"), "{ran}");
 }
 
+/// The tasks and steps whose logs are listed.
+fn logs(env: &TestEnv, code: i32, more: &[&str]) -> Vec<String> {
+    let listed = env.pleach(&[&["--json", "logs"], more].concat()).expect(code).json();
+    let word = |log: &Value| format!("{} {}", log["task"].as_str().unwrap(), log["step"].as_str().unwrap());
+    listed["logs"].as_array().unwrap().iter().map(word).collect()
+}
+
+#[test]
+fn logs_and_reports_are_there_without_the_tree() {
+    let env = world(TREE, AGENT);
+    pleach(&env, 0, &["garden"]);
+    let all = ["T001 implement-pass", "T001 review-approved"];
+    assert_eq!(logs(&env, 0, &[]), all);
+    let reports = env.pleach(&["reports"]).expect(0).stdout;
+
+    env.write("repo/task-tree.json", "{");
+    assert_eq!(logs(&env, 2, &[]), all);
+    let ran = env.pleach(&["logs"]).expect(2);
+    assert!(ran.stdout.contains("T001  review-approved"), "{ran}");
+    assert!(ran.stderr.contains("warning: task-tree.json: ") && ran.stderr.contains("no valid task tree"), "{ran}");
+    let ran = env.pleach(&["reports"]).expect(2);
+    assert_eq!(ran.stdout, reports);
+    assert!(ran.stderr.contains("no valid task tree"), "{ran}");
+    assert!(env.pleach(&["logs", "--tree", "task-tree.json"]).expect(2).stderr.contains("no valid task tree"));
+    let ran = env.pleach(&["status", "T001"]).expect(2);
+    assert!(ran.stderr.contains("there is no task and no session `T001`"), "{ran}");
+    assert!(ran.stderr.contains("hint: `task-tree.json` cannot be used: ") && ran.stderr.contains("no valid"), "{ran}");
+
+    std::fs::remove_file(env.repo_path().join("task-tree.json")).unwrap();
+    assert_eq!(logs(&env, 0, &[]), all);
+    assert_eq!(logs(&env, 0, &["T001"]), all);
+    assert_eq!(env.pleach(&["reports", "T001"]).expect(0).stdout, reports);
+    let path = env.pleach(&["--json", "logs"]).expect(0).json()["logs"][0]["path"].as_str().unwrap().to_owned();
+    assert!(env.pleach(&["logs", "--show", &path]).expect(0).stdout.contains("one is there"));
+    let ran = env.pleach(&["logs", "T002"]).expect(2);
+    assert!(ran.stderr.contains("there is no task `T002`, for there is no tree"), "{ran}");
+    let ran = env.pleach(&["status", "T001"]).expect(2);
+    assert!(ran.stderr.contains("hint: `task-tree.json` cannot be used: it was worked here, and it lies"), "{ran}");
+}
+
+#[test]
+fn logs_of_a_tree_outside_are_there_without_naming_it() {
+    let env = world(TREE, AGENT);
+    env.write("out/plan.json", TREE);
+    env.git(&["rm", "--quiet", "task-tree.json"]);
+    env.git(&["commit", "--quiet", "-m", "Keep it elsewhere"]);
+    pleach(&env, 0, &["garden", "--tree", "../out/plan.json"]);
+    let all = ["T001 implement-pass", "T001 review-approved"];
+    assert_eq!(logs(&env, 0, &[]), all);
+    assert_eq!(logs(&env, 0, &["--tree", "../out/plan.json"]), all);
+    // A tree of another name that has the same task has none of its logs.
+    env.write("repo/specs/a/task-tree.json", TREE);
+    assert_eq!(logs(&env, 0, &[]), all);
+    assert_eq!(logs(&env, 0, &["--tree", "specs/a/task-tree.json"]), [""; 0]);
+    env.write("repo/specs/b/task-tree.json", "{");
+    assert_eq!(logs(&env, 2, &[]), all);
+    assert_eq!(logs(&env, 0, &["T001"]), all, "nothing of it is in the broken one");
+}
+
+#[test]
+fn logs_of_another_program_need_no_tree() {
+    let env = world(TREE, AGENT);
+    env.git(&["rm", "--quiet", "task-tree.json"]);
+    env.write("repo/logs/red.log", "no one\n");
+    env.git(&["add", "."]);
+    let facts = "Arborist-Step: test\nArborist-Test: fail\nArborist-Retry: 0\nArborist-Test-Type: unit\n\
+                 Arborist-Test-Log: logs/red.log";
+    env.git(&["commit", "--quiet", "-m", &format!("task(main@T001@test-fail): tests fail\n\n{facts}\n")]);
+    assert_eq!(logs(&env, 0, &[]), ["T001 test-fail"]);
+    assert_eq!(env.pleach(&["logs", "T001", "--show", "red.log"]).expect(0).stdout, "no one\n");
+    for tree in ["repo/specs/a/task-tree.json", "repo/specs/b/task-tree.json"] {
+        env.write(tree, TREE);
+    }
+    assert_eq!(logs(&env, 0, &[]), ["T001 test-fail"], "what counts for both is one");
+}
+
 #[test]
 fn unknown_tasks_are_a_mistake_with_a_guess() {
     let env = world(TREE, AGENT);

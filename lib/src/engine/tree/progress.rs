@@ -9,7 +9,6 @@ use super::step_scan::{Cut, Runs, Scan, Scope, gather, is_candidate, is_turn, li
 use crate::git::{self, Parent, Passed, Repo};
 use crate::ids::{BranchName, CommitId, TaskId};
 use crate::progress::{Chain, OpenBranch, Place, Progress, Unread, fold, print, taken};
-use crate::step::StepKind;
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
 /// As many new commits are read again each time before the cache is written anew.
@@ -88,15 +87,10 @@ impl Reader {
         }
     }
 
-    /// The files of the trees that runs over this target were begun with, the newest last.
-    pub fn trees(&mut self) -> Result<Vec<String>, Error> {
+    /// The files of the trees that were worked on this target, by name. One that another program began has no start of a run.
+    pub fn trees(&mut self) -> Result<BTreeSet<String>, Error> {
         let scan = self.look()?;
-        let starts = scan.steps.iter().filter(|seen| seen.found.step.kind == StepKind::RunStart);
-        let mut trees: Vec<String> = Vec::new();
-        for tree in starts.filter_map(|seen| seen.found.step.tree.clone()) {
-            trees.retain(|known| *known != tree);
-            trees.push(tree);
-        }
+        let trees = scan.steps.iter().filter_map(|seen| seen.found.step.tree.clone()).collect();
         self.scan = Some(scan);
         Ok(trees)
     }
