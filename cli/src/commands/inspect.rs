@@ -16,6 +16,7 @@ use pleach::workspace::{branch_ref, task_branch};
 use serde_json::{Value, json};
 
 use crate::commands::Globals;
+use crate::commands::logs::shown_by;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
 use crate::render::session::{fields, plain};
@@ -151,7 +152,10 @@ impl<'a> Seen<'a> {
         }
         if !self.logs.is_empty() {
             text.push_str("\nLogs, as `pleach logs TASK --show FILE` prints them:\n");
-            self.logs.iter().for_each(|log| text.push_str(&format!("  {}\n", log.path)));
+            for log in &self.logs {
+                let recorded = log.session().map(|session| format!("  {}, in the record of {session}", log.status));
+                text.push_str(&format!("  {}{}\n", shown_by(log), recorded.unwrap_or_default()));
+            }
         }
         Ok(text)
     }

@@ -1,10 +1,12 @@
 //! `pleach logs`
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
 use pleach::engine::tree::{Log, logs};
 use pleach::ids::TaskId;
+use pleach::text::listed;
 use serde_json::{Value, json};
 
 use crate::commands::Globals;
@@ -23,7 +25,7 @@ pub struct LogsArgs {
     /// Those of this task.
     #[arg(value_name = "TASK")]
     task: Option<TaskId>,
-    /// Print this one: its path, its name alone, or the commit of its step.
+    /// Print this one: its path, its name alone where no other has that, or the commit of its step.
     #[arg(long, value_name = "FILE")]
     show: Option<String>,
     /// The tree; without it, all of this branch.
@@ -98,17 +100,31 @@ fn collect(ground: &Ground, task: Option<&TaskId>, trees: &[Worked]) -> Result<V
     Ok(found)
 }
 
-/// The newest log of that name, and what it holds.
+/// What `--show` knows a log by: its path, or the commit of its step where that is the record of all logs of a session.
+pub fn shown_by(log: &Log) -> String {
+    if log.session().is_some() { log.commit.short() } else { log.path.clone() }
+}
+
+/// The log of that name, and what it holds. A path that was written again is the newest, as is the record of a session.
 fn find<'a>(
     ground: &Ground,
     found: &'a [(TaskId, Log)],
     name: &str,
 ) -> Result<(&'a TaskId, &'a Log, Vec<u8>), Failure> {
-    let named = |(_, log): &&(TaskId, Log)| {
-        let of_commit = name.len() >= 7 && log.commit.to_string().starts_with(name);
-        of_commit || log.path == name || log.path.rsplit('/').next() == Some(name)
-    };
-    let Some((task, log)) = found.iter().rev().find(named) else {
+    let newest = |named: &dyn Fn(&Log) -> bool| found.iter().rev().filter(|(_, log)| named(log)).collect::<Vec<_>>();
+    let mut named = newest(&|log| log.path == name);
+    named.truncate(1);
+    if named.is_empty() {
+        let is_commit = |log: &Log| name.len() >= 7 && log.commit.to_string().starts_with(name);
+        named = newest(&|log| is_commit(log) || log.path.rsplit('/').next() == Some(name));
+    }
+    let names: BTreeSet<String> = named.iter().map(|(_, log)| shown_by(log)).collect();
+    if names.len() > 1 {
+        let names = listed(names.iter().map(|name| format!("`{name}`")), 20);
+        return Err(Failure::new(Exit::Usage, format!("there are several logs `{name}`"))
+            .hint(format!("say which one with --show: {names}")));
+    }
+    let Some((task, log)) = named.first() else {
         return Err(
             Failure::new(Exit::Usage, format!("there is no log `{name}`")).hint("`pleach logs` lists what there is")
         );

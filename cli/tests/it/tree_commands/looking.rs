@@ -307,6 +307,32 @@ fn logs_of_another_program_need_no_tree() {
 }
 
 #[test]
+fn a_name_that_two_trees_have_a_log_of_is_asked_about() {
+    let env = world(TREE, AGENT);
+    for name in ["a", "b"] {
+        env.write(format!("repo/specs/{name}/task-tree.json"), TREE);
+        let log = format!("specs/{name}/logs/red.log");
+        env.write(format!("repo/{log}"), format!("{name} is red\n"));
+        env.git(&["add", "."]);
+        let facts = format!(
+            "Arborist-Step: test\nArborist-Test: fail\nArborist-Retry: 0\nArborist-Test-Type: unit\n\
+             Arborist-Test-Log: {log}\nPleach-Tree: specs/{name}/task-tree.json"
+        );
+        env.git(&["commit", "--quiet", "-m", &format!("task(main@T001@test-fail): tests fail\n\n{facts}\n")]);
+    }
+    let ran = env.pleach(&["logs", "--show", "red.log"]).expect(2);
+    assert!(ran.stderr.contains("there are several logs `red.log`"), "{ran}");
+    for name in ["a", "b"] {
+        let path = format!("specs/{name}/logs/red.log");
+        assert!(ran.stderr.contains(&format!("`{path}`")), "{ran}");
+        assert_eq!(env.pleach(&["logs", "--show", &path]).expect(0).stdout, format!("{name} is red\n"));
+        let tree = format!("specs/{name}/task-tree.json");
+        let one = env.pleach(&["logs", "--tree", &tree, "--show", "red.log"]).expect(0);
+        assert_eq!(one.stdout, format!("{name} is red\n"));
+    }
+}
+
+#[test]
 fn unknown_tasks_are_a_mistake_with_a_guess() {
     let env = world(TREE, AGENT);
     for command in ["inspect", "logs", "reports", "skip", "reset"] {

@@ -210,6 +210,23 @@ fn logs_that_are_not_committed_are_named_by_their_record() {
     let written = garden.newest("main", "T001 implement-pass");
     let shown = garden.env.pleach(&["logs", "--show", &written.id[..10]]).expect(0);
     assert_eq!(shown.stdout.trim(), "Mended it.", "{shown}");
+    // What is listed for a task is what can be asked for.
+    let inspected = garden.env.pleach(&["inspect", "T001"]).expect(0).stdout;
+    let (_, listed) = inspected.split_once("--show FILE` prints them:\n").expect("a list");
+    let session = garden.env.session();
+    let rows: Vec<(&str, &str)> = listed.lines().filter_map(|line| line.trim().split_once("  ")).collect();
+    let steps: Vec<String> = ["implement-pass", "test-fail", "implement-pass", "review-approved"]
+        .map(|step| format!("{step}, in the record of {session}"))
+        .into();
+    assert_eq!(rows.iter().map(|(_, what)| *what).collect::<Vec<_>>(), steps, "{inspected}");
+    let said: Vec<String> =
+        rows.iter().map(|(name, _)| garden.env.pleach(&["logs", "T001", "--show", name]).expect(0).stdout).collect();
+    assert!(said[1].contains("the-output") && said[2].trim() == "Mended it.", "{said:?}");
+    let several = garden.env.pleach(&["logs", "--show", "main"]).expect(2);
+    assert!(
+        several.stderr.contains("there are several logs `main`") && several.stderr.contains(rows[1].0),
+        "{several}"
+    );
     let reports = garden.env.pleach(&["reports"]).expect(0);
     assert!(reports.stdout.contains("T001  pass           2"), "{reports}");
     let reports = garden.env.pleach(&["reports", "--json"]).expect(0);
