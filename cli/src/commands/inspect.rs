@@ -75,7 +75,11 @@ impl<'a> Seen<'a> {
         let at = repo.reference(&branch_ref(&name)).map_err(|error| of_git(&error))?;
         let logs = logs(repo, state).map_err(|error| of_git(&error))?;
         let branch = at.map(|at| (name.to_string(), at));
-        Ok(Self { grown, task, state, branch, feedback: feedback(repo, state), logs })
+        let feedback = match grown.node(task).is_leaf() {
+            true => feedback(repo, state),
+            false => gate_feedback(grown, task),
+        };
+        Ok(Self { grown, task, state, branch, feedback, logs })
     }
 
     fn fields(&self, ground: &Ground) -> Vec<(&'static str, String)> {
@@ -108,17 +112,41 @@ impl<'a> Seen<'a> {
         fields
     }
 
-    /// What the tests of an inner node say.
-    fn gate(&self) -> String {
-        let tree = &self.grown.file.tree;
-        let leaves = tree.leaves_below(self.task);
+    /// How many tasks of an inner node are done, and how many there are.
+    fn done(&self) -> (usize, usize) {
+        let leaves = self.grown.file.tree.leaves_below(self.task);
         let done = leaves.iter().filter(|leaf| {
             let state = self.grown.progress.task(leaf);
             state.status == Status::Complete && state.landed
         });
-        let done = format!("{} of {} tasks done", done.count(), leaves.len());
-        let Some(tests) = gate(tree, &self.grown.progress, self.task) else { return done };
+        (done.count(), leaves.len())
+    }
+
+    /// Whether the tests of an inner node pass; none when it has none.
+    fn tests(&self) -> Option<&'static str> {
+        gate(&self.grown.file.tree, &self.grown.progress, self.task)
+    }
+
+    /// What the tests of an inner node say.
+    fn gate(&self) -> String {
+        let (done, all) = self.done();
+        let done = format!("{done} of {all} tasks done");
+        let Some(tests) = self.tests() else { return done };
         format!("{done}, its tests {tests}")
+    }
+
+    /// What the fields of a task are in a phase: its steps are runs of its tests, and no attempts at it.
+    fn say_phase(&self, document: &mut Value) {
+        let (done, all) = self.done();
+        let status = match self.tests() {
+            Some("fail") => Status::Failed,
+            None | Some("pass") if done == all => Status::Complete,
+            _ => Status::Pending,
+        };
+        let runs = self.grown.progress.gate(self.task, self.grown.file.tree.leaves_below(self.task)).runs;
+        document["status"] = json!(status.as_str());
+        document["tests"] = json!(self.tests());
+        (document["attempts"], document["in_budget"]) = (json!(runs), json!(runs));
     }
 
     fn text(&self, ground: &Ground) -> Result<String, Failure> {
@@ -145,7 +173,9 @@ impl<'a> Seen<'a> {
             }
         }
         if !self.feedback.is_empty() {
-            text.push_str("\nThe next attempt will be told:\n");
+            let who =
+                if self.grown.node(self.task).is_leaf() { "The next attempt" } else { "A task of it that is reset" };
+            text.push_str(&format!("\n{who} will be told:\n"));
             for feedback in &self.feedback {
                 text.push_str(&format!("  {}\n{}\n", kind(feedback.kind), indented(&indented(&feedback.text))));
             }
@@ -176,6 +206,9 @@ impl<'a> Seen<'a> {
         document["children"] = json!(node.children);
         document["test_commands"] = tests.collect();
         document["in_budget"] = json!(self.state.in_budget);
+        if !node.is_leaf() {
+            self.say_phase(&mut document);
+        }
         document["branch"] = json!(self.branch.as_ref().map(|(branch, at)| json!({"name": branch, "commit": at})));
         document["steps"] = json!(steps);
         document["feedback"] = json!(self.feedback);
@@ -197,6 +230,12 @@ fn feedback(repo: &Repo, state: &TaskState) -> Vec<Feedback> {
         Some(task) if task.landed.is_none() => task.feedback.clone(),
         _ => state.feedback(),
     }
+}
+
+/// What a task is told that is reset because the tests of a phase above it fail: what their newest run said.
+fn gate_feedback(grown: &Grown, phase: &TaskId) -> Vec<Feedback> {
+    let newest = grown.progress.gate(phase, grown.file.tree.leaves_below(phase)).newest;
+    newest.and_then(|found| pleach::step::text::feedback(&found.step, &found.body)).into_iter().collect()
 }
 
 fn kind(kind: FeedbackKind) -> &'static str {

@@ -333,6 +333,31 @@ fn a_name_that_two_trees_have_a_log_of_is_asked_about() {
 }
 
 #[test]
+fn a_phase_tells_what_its_tests_say_by_now() {
+    let env = world(&TREE.replace("test -f three.txt", "test -f mended || { echo no-mended; exit 1; }"), AGENT);
+    let phase = || env.pleach(&["--json", "inspect", "phase2"]).expect(0).json();
+    let facts = |seen: &Value| (seen["status"].clone(), seen["tests"].clone(), seen["attempts"].clone());
+    assert_eq!(facts(&phase()), (json!("pending"), json!("have not run"), json!(0)));
+    pleach(&env, 1, &["gardener"]);
+    let red = phase();
+    assert_eq!(facts(&red), (json!("failed"), json!("fail"), json!(1)));
+    assert!(red["feedback"][0]["text"].as_str().unwrap().contains("no-mended"), "{red}");
+    let ran = env.pleach(&["inspect", "phase2"]).expect(0);
+    assert!(ran.stdout.contains("A task of it that is reset will be told:\n  tests failed:\n"), "{ran}");
+    env.write("repo/mended", "");
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Mend it"]);
+    pleach(&env, 0, &["gardener"]);
+    let green = phase();
+    assert_eq!(facts(&green), (json!("complete"), json!("pass"), json!(2)));
+    assert_eq!((&green["in_budget"], &green["feedback"]), (&json!(2), &json!([])));
+    let ran = env.pleach(&["inspect", "phase2"]).expect(0);
+    assert!(!ran.stdout.contains("will be told"), "{ran}");
+    let without_tests = env.pleach(&["--json", "inspect", "phase1"]).expect(0).json();
+    assert_eq!(facts(&without_tests), (json!("complete"), Value::Null, json!(0)));
+}
+
+#[test]
 fn unknown_tasks_are_a_mistake_with_a_guess() {
     let env = world(TREE, AGENT);
     for command in ["inspect", "logs", "reports", "skip", "reset"] {
