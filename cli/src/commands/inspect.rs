@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::engine::Summary;
 use pleach::engine::tree::logs;
+use pleach::engine::{Summary, View};
 use pleach::git::Repo;
 use pleach::ids::TaskId;
-use pleach::progress::{Found, Place, Status, TaskState};
+use pleach::progress::{Found, OpenBranch, Place, Status, TaskState};
 use pleach::state::Phase;
 use pleach::step::{Feedback, FeedbackKind, shown_name};
 use pleach::text::first_line;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::commands::Globals;
 use crate::commands::logs::shown_by;
 use crate::exit::{Exit, Failure};
-use crate::failure::of_git;
+use crate::failure::{of_engine, of_git, of_tree};
 use crate::render::session::{fields, plain};
 use crate::render::tree::{gate, standing, task_json};
 use crate::render::{Out, Table, duration};
@@ -61,7 +61,7 @@ struct Seen<'a> {
     task: &'a TaskId,
     state: &'a TaskState,
     /// Its branch, where there is one.
-    branch: Option<(String, pleach::ids::CommitId)>,
+    branch: Option<OpenBranch>,
     feedback: Vec<Feedback>,
     logs: Vec<pleach::engine::tree::Log>,
 }
@@ -70,11 +70,8 @@ impl<'a> Seen<'a> {
     fn of(ground: &Ground, grown: &'a Grown, task: &'a TaskId) -> Result<Self, Failure> {
         let repo = &ground.place.repo;
         let state = grown.progress.task(task);
-        let name = task_branch(&ground.place.branch_prefix, &ground.target, task);
-        let name = name.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-        let at = repo.reference(&branch_ref(&name)).map_err(|error| of_git(&error))?;
+        let branch = own_branch(ground, grown, task)?;
         let logs = logs(repo, state).map_err(|error| of_git(&error))?;
-        let branch = at.map(|at| (name.to_string(), at));
         let feedback = match grown.node(task).is_leaf() {
             true => feedback(repo, state),
             false => gate_feedback(grown, task),
@@ -99,8 +96,8 @@ impl<'a> Seen<'a> {
         } else {
             fields.push(("standing", self.gate()));
         }
-        if let Some((branch, at)) = &self.branch {
-            fields.push(("branch", format!("{branch} at {}", at.short())));
+        if let Some(branch) = &self.branch {
+            fields.push(("branch", format!("{} at {}", branch.name, branch.tip.short())));
         }
         fields.extend(self.state.session.iter().map(|session| ("session", session.to_string())));
         for test in &node.test_commands {
@@ -209,12 +206,34 @@ impl<'a> Seen<'a> {
         if !node.is_leaf() {
             self.say_phase(&mut document);
         }
-        document["branch"] = json!(self.branch.as_ref().map(|(branch, at)| json!({"name": branch, "commit": at})));
+        document["branch"] = json!(self.branch.as_ref().map(|own| json!({"name": own.name, "commit": own.tip})));
         document["steps"] = json!(steps);
         document["feedback"] = json!(self.feedback);
         document["logs"] = self.logs.iter().map(super::logs::log_json).collect();
         Ok(document)
     }
+}
+
+/// The branch of a task, unless it is that of another tree's task of the same name.
+fn own_branch(ground: &Ground, grown: &Grown, task: &TaskId) -> Result<Option<OpenBranch>, Failure> {
+    let (repo, tree) = (&ground.place.repo, grown.file.path.as_str());
+    let name = task_branch(&ground.place.branch_prefix, &ground.target, task);
+    let name = name.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+    let Some(tip) = repo.reference(&branch_ref(&name)).map_err(|error| of_git(&error))? else { return Ok(None) };
+    let branch = OpenBranch { name, place: Place::Task(task.clone()), tip };
+    let is_own = match grown.progress.unread(task) {
+        // Nobody knows whose it is.
+        Some(_) => true,
+        None => match ground.reader().is_of_tree(branch.clone(), task, tree).map_err(|error| of_tree(&error.into()))? {
+            Some(is_own) => is_own,
+            // Before its first step only its session knows.
+            None => View::open(repo).map_err(|error| of_engine(&error))?.0.into_iter().any(|(_, summary)| {
+                let of = summary.ok().and_then(|summary| summary.started.task);
+                of.is_some_and(|of| of.target == ground.target && of.tree == tree && of.id == *task)
+            }),
+        },
+    };
+    Ok(is_own.then_some(branch))
 }
 
 /// What the next attempt is told: by the session that goes on with the task, where there is one, else by the commits.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use pleach::engine::tree::Mark;
+use pleach::engine::tree::{Mark, Prepared};
 use pleach::ids::TaskId;
 use serde_json::json;
 
@@ -63,11 +63,18 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
     if args.dry_run {
         match marking.prepare(task, mark).map_err(|error| of_tree(&error))? {
             None => nothing(&mut out)?,
-            Some(message) if globals.json => {
-                out.json(&json!({"task": task, "changed": false, "dry_run": true, "message": message.write()}))?;
+            Some(Prepared { run_start, message }) if globals.json => {
+                let run_start = run_start.map(|message| message.write());
+                out.json(&json!({
+                    "task": task, "changed": false, "dry_run": true, "run_start": run_start, "message": message.write(),
+                }))?;
             }
-            Some(message) => {
+            Some(Prepared { run_start, message }) => {
                 out.line(format!("would commit on `{}`:\n", ground.target))?;
+                if let Some(run_start) = run_start {
+                    out.text(&run_start.write())?;
+                    out.line("\nand then:\n")?;
+                }
                 out.text(&message.write())?;
             }
         }

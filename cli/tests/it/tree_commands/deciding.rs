@@ -17,7 +17,15 @@ fn a_skipped_task_counts_as_complete() {
     let ran = env.pleach(&["skip", "T001", "--dry-run"]).expect(0);
     assert!(ran.stdout.contains("task(main@T001@skipped): skipped \"Add one\""), "{ran}");
     assert_eq!(env.git(&["log", "--oneline"]).lines().count(), 2, "a dry run writes nothing");
+    let dry = env.pleach(&["--json", "skip", "T001", "--dry-run"]).expect(0).json();
     env.pleach(&["skip", "T001"]).expect(0);
+    for (key, commit) in [("run_start", "HEAD~"), ("message", "HEAD")] {
+        let message = env.git(&["log", "-1", "--format=%B", commit]);
+        assert!(ran.stdout.contains(message.trim_end()), "it shows both: {ran}");
+        assert_eq!(dry[key].as_str().unwrap().trim_end(), message.trim_end());
+    }
+    let dry = env.pleach(&["--json", "skip", "T002", "--dry-run"]).expect(0).json();
+    assert_eq!(dry["run_start"], json!(null), "the run is begun: {dry}");
     let message = env.git(&["log", "-1", "--format=%B"]);
     assert_eq!(
         message.trim_end(),

@@ -358,6 +358,35 @@ fn a_phase_tells_what_its_tests_say_by_now() {
 }
 
 #[test]
+fn a_branch_is_shown_for_the_tree_whose_steps_it_has() {
+    let env = world(TREE, AGENT);
+    env.write("repo/openspec/changes/a/task-tree.json", TREE);
+    pleach(&env, 0, &["garden"]);
+    let branch = |more: &[&str]| {
+        let seen = env.pleach(&[&["--json", "inspect", "T001"], more].concat()).expect(0).json();
+        seen["branch"]["name"].clone()
+    };
+    let other = ["--tree", "openspec/changes/a/task-tree.json"];
+    assert_eq!(branch(&["--tree", "task-tree.json"]), "pleach/tasks/main/T001");
+    assert_eq!(branch(&other), Value::Null);
+    let ran = env.pleach(&[&["inspect", "T001"], &other[..]].concat()).expect(0);
+    assert!(!ran.stdout.contains("pleach/tasks"), "{ran}");
+}
+
+#[test]
+fn a_branch_is_shown_before_its_first_step() {
+    let (env, mut gardener) = super::sessions::hanging();
+    let seen = env.pleach(&["--json", "inspect", "T001"]).expect(0).json();
+    assert_eq!((&seen["branch"]["name"], &seen["steps"]), (&json!("pleach/tasks/main/T001"), &json!([])));
+    env.write("repo/specs/a/task-tree.json", TREE);
+    let other = env.pleach(&["--json", "inspect", "T001", "--tree", "specs/a/task-tree.json"]).expect(0).json();
+    assert_eq!(other["branch"], Value::Null);
+    gardener.kill().unwrap();
+    gardener.wait().unwrap();
+    env.assert_no_process_left();
+}
+
+#[test]
 fn unknown_tasks_are_a_mistake_with_a_guess() {
     let env = world(TREE, AGENT);
     for command in ["inspect", "logs", "reports", "skip", "reset"] {

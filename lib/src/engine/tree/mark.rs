@@ -7,7 +7,7 @@ use super::Error;
 use super::begin::begins_anew;
 use super::left::left_in;
 use super::progress::Reader;
-use super::run::{is_begun, run_start, target_lock, target_tip};
+use super::run::{is_begun, run_start, start_message, target_lock, target_tip};
 use crate::clock;
 use crate::engine::Session;
 use crate::git::{CommitSpec, LandError, Person, Repo};
@@ -45,6 +45,15 @@ pub struct Marking<'a> {
     pub base_branch: Option<&'a BranchName>,
 }
 
+/// A decision that would be put on the target.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Prepared {
+    /// What the commit before it says, where that opens the run.
+    pub run_start: Option<Message>,
+    /// What its commit says.
+    pub message: Message,
+}
+
 /// A decision that is on the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marked {
@@ -60,9 +69,11 @@ pub struct Marked {
 
 impl Marking<'_> {
     /// What would be written; none when the task is as it is wanted already.
-    pub fn prepare(&self, task: &TaskId, mark: Mark) -> Result<Option<Message>, Error> {
+    pub fn prepare(&self, task: &TaskId, mark: Mark) -> Result<Option<Prepared>, Error> {
         let node = self.node(task)?;
-        Ok(self.message(node, mark, &self.reader().read_whole(self.path)?.of(self.tree)))
+        let progress = self.reader().read_whole(self.path)?.of(self.tree);
+        let run_start = (!is_begun(&progress, self.tree)).then(|| start_message(self.target, self.path));
+        Ok(self.message(node, mark, &progress).map(|message| Prepared { run_start, message }))
     }
 
     /// Puts it on the target; none when there was nothing to do. The target is taken meanwhile, or this says who has it.

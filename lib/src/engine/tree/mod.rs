@@ -20,7 +20,7 @@ mod work;
 pub use edited::Stamp;
 pub use left::has_landed;
 pub use logs::{Log, logs, report};
-pub use mark::{Mark, Marked, Marking};
+pub use mark::{Mark, Marked, Marking, Prepared};
 pub use planning::{PlanError, Planner, planner_node};
 pub use run::{First, Parked, Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, target_lock};
 

@@ -8,7 +8,7 @@ use super::step_cache;
 use super::step_scan::{Cut, Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
 use crate::git::{self, Parent, Passed, Repo};
 use crate::ids::{BranchName, CommitId, TaskId};
-use crate::progress::{Chain, OpenBranch, Place, Progress, Unread, fold, print, taken};
+use crate::progress::{Chain, OpenBranch, Place, Progress, Seen, Unread, fold, print, taken};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
 /// As many new commits are read again each time before the cache is written anew.
@@ -113,6 +113,22 @@ impl Reader {
         progress.cut_off = scan.cut.as_ref().is_some_and(|cut| !start.is_some_and(|start| cut.whole.contains(&start)));
         self.scan = Some(scan);
         Ok(progress)
+    }
+
+    /// Whether the newest step a task has on its branch is of the tree at `tree`; none when the branch has no step of it.
+    pub fn is_of_tree(&mut self, branch: OpenBranch, task: &TaskId, tree: &str) -> Result<Option<bool>, Error> {
+        let scan = self.look()?;
+        let tip = branch.tip;
+        let ahead = self.chain(&scan, branch)?.map(|chain| chain.steps);
+        // One that has landed stands at its last step.
+        let is_its = |seen: &&Seen| seen.found.step.task.as_ref() == Some(task);
+        let newest = match &ahead {
+            Some(steps) => steps.iter().rev().find(is_its),
+            None => scan.steps.iter().rev().filter(|seen| seen.found.commit == tip).find(is_its),
+        };
+        let of_tree = newest.map(|seen| seen.found.step.tree.as_deref().is_none_or(|named| named == tree));
+        self.scan = Some(scan);
+        Ok(of_tree)
     }
 
     /// Reads the steps of the target that are new.

@@ -25,6 +25,7 @@ use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::{Progress, TaskState};
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
 use crate::step::Step;
+use crate::trailer::Message;
 use crate::workspace::{Lock, branch_key, branch_ref, phase_branch, phase_branches, task_branches};
 
 /// A pipeline a task is worked by.
@@ -457,15 +458,19 @@ pub(super) fn run_start(
     tree: &str,
     on: CommitId,
 ) -> Result<CommitId, crate::git::Error> {
-    let message = Step::run_start(tree).message(target.as_str(), "", None, "");
     writer.commit(&CommitSpec {
         tree: repo.tree_of(on)?,
         parents: vec![on],
         author: Person::pleach(),
         committer: Person::pleach(),
         at: clock::now(),
-        message: message.write().into_bytes(),
+        message: start_message(target, tree).write().into_bytes(),
     })
+}
+
+/// What the commit that opens a run says.
+pub(super) fn start_message(target: &BranchName, tree: &str) -> Message {
+    Step::run_start(tree).message(target.as_str(), "", None, "")
 }
 
 /// Where a target stands.
