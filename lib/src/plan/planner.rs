@@ -95,7 +95,14 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
     // How many it found can be counted; a wrong number there is no reason to refuse a good plan.
     fields.take("total_tasks_found");
     let tasks = fields.list("tasks");
-    let mut draft = Draft { unknown: fields.rest(), ..Draft::default() };
+    // What else a tree has would count when the tree is read again, so it is read as one of a tree, or made anew.
+    if fields.take("nodes").is_some() {
+        fields.error("nodes", "a plan has no `nodes`: give every task once, in `tasks`");
+    }
+    let order = fields.texts("execution_order").unwrap_or_default();
+    fields.take("root_ids");
+    fields.take("spec_files");
+    let mut draft = Draft { order, unknown: fields.rest(), ..Draft::default() };
     let mut places = Vec::new();
     for (at, task) in tasks.unwrap_or_default().into_iter().enumerate() {
         let place = format!("tasks[{at}]");
@@ -234,6 +241,40 @@ mod tests {
         - tasks[1].depends_on[0]: a cycle, of which nothing can be first: `A` depends on `B`, `B` depends on `A`
         ");
         assert!(again(&found).contains("```json"));
+    }
+
+    /// A plan of `A`, and `B` after it, with more at its top.
+    fn with(more: &str) -> String {
+        format!(
+            r#"{{{more}, "tasks": [{{"id": "A", "description": "a", "source_file": "a.md"}},
+                {{"id": "B", "description": "b", "depends_on": ["A"]}}, {{"id": "C", "description": "c"}}]}}"#
+        )
+    }
+
+    #[test]
+    fn what_a_plan_says_beside_its_tasks_is_checked_or_made_anew() {
+        let order = r#""execution_order": ["C", "A", "B"]"#;
+        let plan = with(&format!(r#"{order}, "root_ids": ["X"], "spec_files": 7, "is_leaf": true, "note": [1]"#));
+        let tree = read(&plan).unwrap();
+        assert_eq!(tree.order().iter().map(TaskId::as_str).collect::<Vec<_>>(), ["C", "A", "B"]);
+        let written: Value = serde_json::from_str(&tree.write()).unwrap();
+        assert_eq!(written["root_ids"], serde_json::json!(["A", "B", "C"]));
+        assert_eq!((&written["spec_files"], &written["note"]), (&serde_json::json!(["a.md"]), &serde_json::json!([1])));
+        assert_eq!(TaskTree::read(&tree.write()), Ok(tree));
+
+        let order = r#""execution_order": ["B", "A", "X", "A", 7]"#;
+        let nodes = r#""nodes": {"X": {"id": "X", "name": "x"}}"#;
+        assert_eq!(
+            errors(&with(&format!("{order}, {nodes}"))),
+            [
+                "nodes: a plan has no `nodes`: give every task once, in `tasks`",
+                "execution_order[4]: must be a text, and is a number",
+                "execution_order[2]: there is no node `X`",
+                "execution_order[3]: `A` is there twice; keep one",
+                "execution_order[0]: `B` stands before `A`, which it depends on",
+            ]
+        );
+        assert_eq!(errors(&format!("{{{nodes}}}")), ["nodes: a plan has no `nodes`: give every task once, in `tasks`"]);
     }
 
     #[test]

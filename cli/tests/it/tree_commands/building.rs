@@ -106,6 +106,29 @@ fn an_agent_plans_and_its_answer_is_asked_for_once_more() {
 }
 
 #[test]
+fn what_is_written_is_the_plan_that_was_checked() {
+    let env = world();
+    let tasks = json!([{"id": "A", "description": "a", "depends_on": ["B"]}, {"id": "B", "description": "b"}]);
+    let forged = json!({"tasks": tasks, "nodes": {"X": {"id": "X", "name": "x", "depends_on": ["X"]}},
+        "execution_order": ["A", "gone"]});
+    let plan = json!({"description": "A shop", "tasks": tasks, "execution_order": ["B", "A"], "root_ids": ["X"],
+        "spec_files": ["gone.md"]});
+    scripted(&env, &forged.to_string(), &plan.to_string());
+    env.pleach(&["build", "--spec-dir", "spec", "-o", "task-tree.json"]).expect(0);
+    let made = tree(&env, "repo/task-tree.json");
+    assert_eq!((&made["execution_order"], &made["root_ids"]), (&json!(["B", "A"]), &json!(["A", "B"])));
+    assert_eq!((&made["spec_files"], &made["description"]), (&json!([]), &json!("A shop")));
+    assert_eq!(made["nodes"].as_object().expect("nodes").len(), 2);
+    env.pleach(&["status"]).expect(0);
+
+    scripted(&env, &plan.to_string().replace(r#"["B","A"]"#, r#"["A","B"]"#), &forged.to_string());
+    let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "-o", "task-tree.json"]).expect(1);
+    assert!(ran.stderr.contains("nodes: a plan has no `nodes`"), "{ran}");
+    assert!(ran.stderr.contains("execution_order[1]: there is no node `gone`"), "{ran}");
+    assert_eq!(tree(&env, "repo/task-tree.json"), made, "nothing is written");
+}
+
+#[test]
 fn a_plan_that_is_bad_twice_is_refused() {
     let env = world();
     scripted(&env, CYCLE, "I cannot do better.");

@@ -7,6 +7,23 @@ use serde_json::{Map, Value, json};
 use super::{TaskNode, TaskTree, TestCommand};
 use crate::ids::TaskId;
 
+/// The fields that mean something here: of a tree, of a node, of a test command.
+const OF_TREE: &[&str] = &["nodes", "root_ids", "execution_order", "spec_files"];
+const OF_NODE: &[&str] = &[
+    "id",
+    "name",
+    "description",
+    "parent",
+    "children",
+    "depends_on",
+    "source_file",
+    "source_line",
+    "is_leaf",
+    "test_commands",
+    "pipeline",
+];
+const OF_TEST: &[&str] = &["type", "command", "framework", "timeout"];
+
 impl TaskTree {
     /// The tree as a file that reads back as the same tree. Fields that mean nothing here are kept.
     pub fn write(&self) -> String {
@@ -16,9 +33,16 @@ impl TaskTree {
         tree.insert("root_ids".into(), ids(&self.roots));
         tree.insert("execution_order".into(), ids(&self.order));
         tree.insert("spec_files".into(), json!(self.spec_files));
-        tree.extend(self.unknown.clone());
+        keep(&mut tree, &self.unknown, OF_TREE);
         format!("{:#}\n", Value::Object(tree))
     }
+}
+
+/// Adds what means nothing here. What was checked is what is written: no such field takes the place of a known one, not
+/// even of one that is left out.
+fn keep(fields: &mut Map<String, Value>, unknown: &Map<String, Value>, known: &[&str]) {
+    let unknown = unknown.iter().filter(|(key, _)| !known.contains(&key.as_str()));
+    fields.extend(unknown.map(|(key, value)| (key.clone(), value.clone())));
 }
 
 fn ids(ids: &[TaskId]) -> Value {
@@ -45,7 +69,7 @@ fn node(node: &TaskNode) -> Value {
     if let Some(file) = &node.pipeline {
         fields.insert("pipeline".into(), file.as_str().into());
     }
-    fields.extend(node.unknown.fields.clone());
+    keep(&mut fields, &node.unknown.fields, OF_NODE);
     Value::Object(fields)
 }
 
@@ -59,10 +83,33 @@ fn command(test: &TestCommand, unknown: &Map<String, Value>) -> Value {
     if test.timeout != TestCommand::TIMEOUT {
         fields.insert("timeout".into(), seconds(test.timeout));
     }
-    fields.extend(unknown.clone());
+    keep(&mut fields, unknown, OF_TEST);
     Value::Object(fields)
 }
 
 fn seconds(time: Duration) -> Value {
     if time.subsec_nanos() == 0 { time.as_secs().into() } else { time.as_secs_f64().into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_unknown_field_takes_the_place_of_a_known_one() {
+        let text = r#"{"nodes": {"T1": {"id": "T1", "name": "One", "test_commands": [{"command": "true"}]}}}"#;
+        let tree = TaskTree::read(text).unwrap();
+        let mut forged = tree.clone();
+        let strange = |known: &[&str]| -> Map<String, Value> {
+            known.iter().chain(&["mine"]).map(|key| ((*key).to_owned(), json!("forged"))).collect()
+        };
+        forged.unknown = strange(OF_TREE);
+        forged.nodes[0].unknown.fields = strange(OF_NODE);
+        forged.nodes[0].unknown.tests = vec![strange(OF_TEST)];
+        let written: Value = serde_json::from_str(&forged.write()).unwrap();
+        let mine = written.to_string().replace(r#","mine":"forged""#, "");
+        let plain: Value = serde_json::from_str(&tree.write()).unwrap();
+        assert_eq!(mine, plain.to_string());
+        assert_eq!(written.to_string().matches("forged").count(), 3, "what means nothing is kept");
+    }
 }
