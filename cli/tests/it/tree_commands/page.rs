@@ -67,6 +67,36 @@ fn the_page_about_trees_shows_what_happens() {
     }
 }
 
+/// What the planner of the test answers.
+const PLAN: &str = r#"{"tasks": [{"id": "T001", "description": "Greet the world"},
+    {"id": "T002", "description": "Greet by name", "depends_on": ["T001"]}]}"#;
+
+#[test]
+fn the_commands_of_the_readme_work_one_after_another() {
+    let env = TestEnv::new();
+    let repo = env.repo();
+    copy(&repository().join("examples/greeting"), &repo);
+    let plan = serde_json::json!({"name": "plan", "when": {"node": "plan"}, "steps": [{"text": PLAN}]});
+    env.write("repo/script.yaml", format!("{}  - {plan}\n", env.read("repo/script.yaml")));
+    // The test of the example would be asked about.
+    env.write("repo/pleach.yaml", "agent: builtin\nproviders: {script: {file: script.yaml}}\n");
+    let readme = std::fs::read_to_string(repository().join("README.md")).expect("the page");
+    let part = readme.split("## Task trees").nth(1).expect("a part about trees");
+    let block = part.split("```").nth(1).and_then(|block| block.strip_prefix("sh\n")).expect("commands");
+    let commands: Vec<&str> = block.lines().map(|line| line.split('#').next().unwrap_or(line).trim()).collect();
+    assert!(commands.len() > 4, "{commands:?}");
+    for command in commands {
+        let words = command.strip_prefix("pleach ").expect("a command of pleach").split(' ');
+        // With nothing running, a status that is watched waits for something.
+        let words: Vec<&str> = words.filter(|word| *word != "--watch").collect();
+        let ran = env.pleach(&words).expect(0);
+        if words == ["gardener"] {
+            assert!(ran.stdout.contains("done: every task of `task-tree.json` is complete"), "{ran}");
+        }
+    }
+    env.assert_no_process_left();
+}
+
 #[test]
 fn the_demo_shows_a_pipeline_and_a_tree() {
     let env = TestEnv::new();
