@@ -39,7 +39,7 @@ pub struct TreeArgs {
     /// How many attempts a task gets.
     #[arg(long, value_name = "N")]
     pub max_retries: Option<u32>,
-    /// The agent, as `agent` in pleach.yaml names it.
+    /// The agent of all steps, as `agent` in pleach.yaml names it.
     #[arg(long, value_name = "AGENT")]
     pub runner: Option<String>,
     /// The model of implementing and reviewing.

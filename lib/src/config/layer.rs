@@ -226,7 +226,8 @@ impl Merged {
         let mut provenance = BTreeMap::new();
         let mut overridden = BTreeMap::<String, Vec<Source>>::new();
         let mut users = None;
-        for layer in read_layers(layers, &mut origins, &mut errors) {
+        for mut layer in read_layers(layers, &mut origins, &mut errors) {
+            agent_of_steps(&mut layer, &tree);
             let mut keys = BTreeSet::new();
             layer.leaves("", &mut |key, at| {
                 let source = &origins[at.source].source;
@@ -268,9 +269,29 @@ impl Merged {
     }
 }
 
+/// An agent that a layer names is that of every step a weaker one names an agent for: the stronger layer counts, also
+/// where the weaker one says more.
+fn agent_of_steps(layer: &mut Node, weaker: &Node) {
+    let is_given = |entry: Option<&Entry>| entry.is_some_and(|entry| !matches!(entry.value.kind, Kind::Null));
+    let Some(agent) = layer.at_path(&["agent"]).filter(|agent| is_given(Some(agent))).map(|agent| agent.value.clone())
+    else {
+        return;
+    };
+    let Some(Kind::Map(steps)) = weaker.at_path(&["tree", "steps"]).map(|steps| &steps.value.kind) else { return };
+    for step in steps.keys() {
+        let path = ["tree", "steps", step, "runner"];
+        if is_given(weaker.at_path(&path)) && !is_given(layer.at_path(&path)) {
+            // What is in the way is no section, and told as a mistake already.
+            let _ = layer.put(&path, agent.clone());
+        }
+    }
+}
+
 /// Errors in the order of the text they are about.
 fn in_order(mut errors: Vec<ConfigError>) -> Vec<ConfigError> {
     errors.sort_by(|a, b| (&a.place, a.column).cmp(&(&b.place, b.column)));
+    // One value may count in several places.
+    errors.dedup();
     errors
 }
 

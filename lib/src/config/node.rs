@@ -78,9 +78,12 @@ impl Node {
         if rest.is_empty() { Some(entry) } else { entry.value.at_path(rest) }
     }
 
-    /// Puts a value at a path of keys, making the maps on the way. What is there already stays when it is in the way:
-    /// its place comes back.
+    /// Puts a value at a path of keys, making the maps on the way, also where nothing was written after a key. What is
+    /// there already stays when it is in the way: its place comes back.
     pub fn put(&mut self, path: &[&str], value: Node) -> Result<(), Place> {
+        if matches!(self.kind, Kind::Null) {
+            self.kind = Kind::Map(BTreeMap::new());
+        }
         let Kind::Map(map) = &mut self.kind else { return Err(self.at) };
         let Some((first, rest)) = path.split_first() else { return Ok(()) };
         let at = value.at;

@@ -200,6 +200,32 @@ fn arborist_settings_inherit_as_they_do_there() {
 }
 
 #[test]
+fn a_stronger_agent_is_that_of_every_step() {
+    let arborist = r#"{"steps": {"run": {"runner": "codex", "model": "m"}}}"#;
+    let arborist = Layer::file(Level::Arborist, "/p/.arborist/config.json", arborist);
+    let with = |layers: &[Layer]| {
+        let resolved = resolved([std::slice::from_ref(&arborist), layers].concat());
+        let runner = |step: &str| {
+            let runner = resolved.config.tree.steps[step].runner.as_ref().map(ToString::to_string);
+            format!("{} ({})", runner.unwrap_or_default(), resolved.source(&format!("tree.steps.{step}.runner")))
+        };
+        assert_eq!(resolved.config.tree.steps["implement"].model.as_deref(), Some("m"), "a model is another setting");
+        [runner("implement"), runner("review")]
+    };
+    let file = "/p/.arborist/config.json:1";
+    assert_eq!(with(&[]), [format!("codex ({file})"), format!("codex ({file})")]);
+    assert_eq!(with(&[project("tree: {max_retries: 1}")])[0], format!("codex ({file})"));
+    let ours = "claude (/p/pleach.yaml:1)";
+    assert_eq!(with(&[project("agent: claude\ntree:")]), [ours, ours]);
+    let own = project("agent: claude\ntree: {steps: {review: {runner: gemini}, implement: {runner: }}}");
+    assert_eq!(with(std::slice::from_ref(&own)), [ours, "gemini (/p/pleach.yaml:2)"], "a file says more of a step");
+    assert_eq!(with(&[own.clone(), flag("agent", "builtin")]), ["builtin (--agent)", "builtin (--agent)"]);
+    assert_eq!(with(&[own, flag("tree.max_retries", "2")])[1], "gemini (/p/pleach.yaml:2)");
+    let errors = resolve(vec![arborist, project("agent: 'command:'")]).unwrap_err();
+    assert_eq!(errors.len(), 1, "{}", shown(&errors));
+}
+
+#[test]
 fn every_mistake_of_every_layer_is_reported_with_its_place() {
     let text = "agnet: claude
 tree:
@@ -511,7 +537,7 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     variable agents.reviewer.env.A (/p/pleach.yaml:12): b
     sandbox agents.reviewer.permission_mode (/p/pleach.yaml:12): yolo
     sandbox agents.reviewer.turns (/p/pleach.yaml:12): hooks
-    command tree.steps.implement.runner (/p/pleach.yaml:18): x y
+    command tree.steps.implement.runner (/p/.env:4): evil
     command tools[0].command (/p/pleach.yaml:13): make test
     command workspace.tools.backend.run-tests.command (/p/pleach.yaml:17): make
     command tree.test_command (/p/pleach.yaml:18): t

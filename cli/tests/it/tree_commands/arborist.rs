@@ -50,6 +50,21 @@ fn a_runner_and_a_model_of_a_step_are_its_own() {
 }
 
 #[test]
+fn an_agent_that_is_named_above_it_works_all_steps() {
+    let env = settled(r#"{"steps": {"run": {"runner": "command:/nonexistent/agent"}}}"#, AGENT);
+    let agent = format!("command:{}", env.root().join("agent.sh").display());
+    env.pleach(&["-y", "garden"]).expect(7);
+    env.pleach(&["-y", "garden", "--runner", &agent]).expect(0);
+    // So it is with the project's own file, and with the command line above that.
+    env.write("repo/pleach.yaml", format!("agent: \"{agent}\"\n"));
+    env.pleach(&["-y", "garden", "--fresh"]).expect(0);
+    let steps = "tree: {steps: {implement: {runner: 'command:/nonexistent/agent'}, review: {runner: codex}}}";
+    env.write("repo/pleach.yaml", steps);
+    env.pleach(&["-y", "garden", "--fresh"]).expect(7);
+    env.pleach(&["-y", "garden", "--fresh", "--runner", &agent]).expect(0);
+}
+
+#[test]
 fn its_test_command_and_timeout_hold_for_tasks_without_their_own() {
     let env = settled(
         r#"{"defaults": {"runner": "AGENT", "max_retries": 1}, "test": {"command": "sleep 30", "timeout": 1}}"#,
