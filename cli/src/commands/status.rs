@@ -51,7 +51,7 @@ pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
     let place = Place::find(&globals.dir, None, &settings)?;
     let (repo, prefix) = (place.repo.clone(), place.branch_prefix.clone());
     let ground = match target(&place) {
-        Ok(target) => Some(Ground::on(globals, settings, place, target)?),
+        Ok(target) => Some(Ground::on(globals, settings, place, target)),
         Err(none) if args.tree.is_some() => return Err(none),
         Err(_) => None,
     };

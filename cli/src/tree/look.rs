@@ -12,7 +12,7 @@ use pleach::text::{closest, listed};
 use pleach::workspace::{Holder, Lock};
 
 use super::find::{NAME, TreeFile, read, usual};
-use super::plan::{base_branch, limits, target};
+use super::plan::{limits, target};
 use crate::commands::Globals;
 use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
@@ -70,14 +70,14 @@ impl Ground {
         let settings = load_settings(globals, &globals.dir)?;
         let place = Place::find(&globals.dir, None, &settings)?;
         let target = target(&place)?;
-        Self::on(globals, settings, place, target)
+        Ok(Self::on(globals, settings, place, target))
     }
 
     /// As [`Ground::find`], with what is known already.
-    pub fn on(globals: &Globals, settings: Settings, place: Place, target: BranchName) -> Result<Self, Failure> {
+    pub fn on(globals: &Globals, settings: Settings, place: Place, target: BranchName) -> Self {
         let config = &settings.resolved.config;
-        let (limits, base) = (limits(config), base_branch(config)?);
-        Ok(Self { settings, place, target, limits, base, dir: globals.dir.clone() })
+        let (limits, base) = (limits(config), config.tree.base_branch.clone());
+        Self { settings, place, target, limits, base, dir: globals.dir.clone() }
     }
 
     /// A reader of what has become of trees.

@@ -127,7 +127,7 @@ pub fn make(
         return Err(Failure::new(Exit::Usage, format!("`{}` has no task `{task}`", file.path))
             .hint("`pleach status` lists the tasks"));
     }
-    let base_branch = base_branch(config)?;
+    let base_branch = tree.base_branch.clone();
     if let Some(base) = &base_branch {
         named_base(&place.repo, base).map_err(|error| of_tree(&error.into()))?;
     }
@@ -182,12 +182,6 @@ pub fn limits(config: &Config) -> Limits {
         early_stop: tree.early_stop,
         ..Limits::default()
     }
-}
-
-/// The branch the target was begun on, where the settings name one.
-pub fn base_branch(config: &Config) -> Result<Option<BranchName>, Failure> {
-    let name = config.tree.base_branch.clone().map(BranchName::new).transpose();
-    name.map_err(|error| Failure::new(Exit::Usage, error.to_string()))
 }
 
 /// The branch tasks land on: the one that is checked out. The branches of tasks and phases are on their way to another.

@@ -212,6 +212,61 @@ fn all_mistakes_are_told_at_once() {
 }
 
 #[test]
+fn mistakes_are_told_whatever_their_kind() {
+    let env = TestEnv::new();
+    env.repo();
+    let values = "tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1,\n  base_branch: a..b}\n";
+    env.write("repo/pleach.yaml", values);
+    env.write("repo/.arborist/config.json", r#"{"defaults": {"base_branch": 5}, "steps": [], "timeouts": 5}"#);
+    insta::assert_snapshot!(env.pleach(&["config"]).expect(2), @r#"
+    exit: 2
+    --- stderr
+    error: 8 mistakes in the configuration
+    .arborist/config.json:1:30: `defaults.base_branch` takes text, not a number
+     1 | {"defaults": {"base_branch": 5}, "steps": [], "timeouts": 5}
+       |                              ^
+    .arborist/config.json:1:43: `steps` takes a section, not a list
+     1 | {"defaults": {"base_branch": 5}, "steps": [], "timeouts": 5}
+       |                                           ^
+    .arborist/config.json:1:59: `timeouts` takes a section, not a number
+     1 | {"defaults": {"base_branch": 5}, "steps": [], "timeouts": 5}
+       |                                                           ^
+    pleach.yaml:1:21: a task needs at least one attempt
+     1 | tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1,
+       |                     ^
+    Give a number from 1 up.
+    pleach.yaml:1:38: a test needs at least one second
+     1 | tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1,
+       |                                      ^
+    pleach.yaml:1:57: an agent needs at least one second
+     1 | tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1,
+       |                                                         ^
+    pleach.yaml:1:60: unknown key `tree.foo`
+     1 | tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1,
+       |                                                            ^^^
+    Known here: test_command, test_timeout, runner_timeout, max_retries, base_branch, report_dir, log_dir, commit_logs, isolation, pipeline, early_stop, steps.
+    pleach.yaml:2:16: `a..b` is not a valid branch name: a name `git check-ref-format --branch` accepts
+     2 |   base_branch: a..b}
+       |                ^^^^
+    hint: docs/configuration.md says what every setting takes
+    "#);
+    for command in [&["status"][..], &["gardener"]] {
+        let ran = env.pleach(command).expect(2);
+        assert!(ran.stderr.contains("pleach.yaml:2:16: `a..b` is not a valid branch name"), "{ran}");
+    }
+    env.write("repo/pleach.yaml", "");
+    for (text, told) in [
+        ("not json", "config.json:1:1: settings of Arborist are a JSON object"),
+        (r#"{"defaults": 5}"#, "config.json:1:14: `defaults` takes a section, not a number"),
+        (r#"{"timeouts": {"runner_timeout": 0}}"#, "config.json:1:33: an agent needs at least one second"),
+    ] {
+        env.write("repo/.arborist/config.json", text);
+        let ran = env.pleach(&["config"]).expect(2);
+        assert!(ran.stderr.contains(told), "{ran}");
+    }
+}
+
+#[test]
 fn secrets_are_not_shown() {
     let env = TestEnv::new();
     env.repo();

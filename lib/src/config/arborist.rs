@@ -2,7 +2,8 @@
 //!
 //! It is another program's file: keys that mean nothing here are passed over, the ones that do are checked.
 
-use super::node::{Kind, Node};
+use super::node::{Form, Kind, Node};
+use super::read::Reading;
 
 /// Where each of its settings goes. The steps and the general model are handled apart, because they inherit.
 const MAPPED: [(&[&str], &[&str]); 7] = [
@@ -32,9 +33,44 @@ pub(super) const VARIABLES: [(&str, &[&str]); 13] = [
     ("ARBORIST_STEP_REVIEW_MODEL", &["steps", "review", "model"]),
 ];
 
+/// What holds settings that count.
+const SECTIONS: [&[&str]; 7] = [
+    &["defaults"],
+    &["timeouts"],
+    &["test"],
+    &["steps"],
+    &["steps", "run"],
+    &["steps", "implement"],
+    &["steps", "review"],
+];
+
+/// The settings that can be any text. Elsewhere a number is a text too; in JSON it is another thing.
+const TEXTS: [&str; 3] = ["model", "base_branch", "command"];
+
 /// The key a variable stands for, in the file's own terms.
 pub(super) fn variable(name: &str) -> Option<&'static [&'static str]> {
     VARIABLES.iter().find(|(variable, _)| *variable == name).map(|(_, path)| *path)
+}
+
+/// Adds an error for every section and text that is something else. The other values are checked when they are read.
+pub(super) fn check(file: &Node, reading: &mut Reading<'_>) {
+    for path in SECTIONS {
+        let Some(entry) = file.at_path(path) else { continue };
+        let section = path.join(".");
+        let fields = match &entry.value.kind {
+            Kind::Null => continue,
+            Kind::Map(fields) => fields,
+            _ => {
+                reading.expected_at(&section, &entry.value, "a section");
+                continue;
+            }
+        };
+        for (key, field) in fields.iter().filter(|(key, _)| TEXTS.contains(&key.as_str())) {
+            if matches!(field.value.kind, Kind::Scalar { form: Form::Number | Form::Bool, .. }) {
+                reading.expected_at(&format!("{section}.{key}"), &field.value, "text");
+            }
+        }
+    }
 }
 
 /// The file's tree as a tree of pleach settings. Values keep their places.

@@ -9,9 +9,16 @@ use crate::text::closest;
 
 /// Adds an error for everything in `config` that cannot work; `tree` has the places.
 pub(super) fn check(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
-    agents(config, tree, reading);
+    values(config, tree, reading);
     tools(config, tree, reading);
     repos(config, tree, reading);
+}
+
+/// Adds an error for every value that cannot work, whatever else is set: also where another could not be read, and
+/// nothing can be said of what must be there or is named elsewhere.
+pub(super) fn values(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+    agents(config, tree, reading);
+    branches(config, tree, reading);
     numbers(config, tree, reading);
     left_out(config, tree, reading);
 }
@@ -141,11 +148,20 @@ fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
 }
 
 fn repos(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
+    for (name, _) in config.workspace.repos.iter().filter(|(_, repo)| repo.path.is_none()) {
+        let at = place(tree, &["workspace", "repos", name.as_str(), "path"]);
+        reading.fail(at, format!("the repository `{name}` has no `path`"));
+    }
+    if let Some(name) = &config.record.repo
+        && !config.workspace.repos.contains_key(name)
+    {
+        reading.fail(place(tree, &["record", "repo"]), format!("`workspace.repos` has no repository `{name}`"));
+    }
+}
+
+fn branches(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     for (name, repo) in &config.workspace.repos {
         let at = |key: &str| place(tree, &["workspace", "repos", name.as_str(), key]);
-        if repo.path.is_none() {
-            reading.fail(at("path"), format!("the repository `{name}` has no `path`"));
-        }
         if BranchName::new(format!("{}x", repo.branch_prefix)).is_err() {
             let message = format!("no branch can begin with `{}`", repo.branch_prefix);
             reading.report(at("branch_prefix"), message, Some("Write something like `pleach/`.".to_owned()));
@@ -153,11 +169,6 @@ fn repos(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
         if repo.clone_depth == Some(0) {
             reading.fail(at("clone_depth"), "a clone takes at least one commit");
         }
-    }
-    if let Some(name) = &config.record.repo
-        && !config.workspace.repos.contains_key(name)
-    {
-        reading.fail(place(tree, &["record", "repo"]), format!("`workspace.repos` has no repository `{name}`"));
     }
 }
 
@@ -168,6 +179,9 @@ fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     }
     if config.tree.test_timeout == 0 {
         reading.fail(place(tree, &["tree", "test_timeout"]), "a test needs at least one second");
+    }
+    if config.tree.runner_timeout == Some(0) {
+        reading.fail(place(tree, &["tree", "runner_timeout"]), "an agent needs at least one second");
     }
     for (name, provider) in [
         ("anthropic", &config.providers.anthropic),

@@ -253,6 +253,9 @@ impl Merged {
             errors = reading.errors;
         }
         if !errors.is_empty() {
+            let mut reading = Reading::new(&origins);
+            check::values(&config, &tree, &mut reading);
+            errors.append(&mut reading.errors);
             return Err(in_order(errors));
         }
         Ok(Self { config: Config { root, ..config }, provenance, overridden, users, tree, origins })
@@ -317,6 +320,9 @@ fn read_layers(layers: Vec<Layer>, origins: &mut Vec<Origin>, errors: &mut Vec<C
         }
         place = if foreign.is_none() { trees.len() } else { place };
         let tree = parse_layer(layer, origins, errors);
+        let mut reading = Reading::new(origins);
+        arborist::check(&tree, &mut reading);
+        errors.append(&mut reading.errors);
         match &mut foreign {
             Some(below) => below.overlay(tree),
             None => foreign = Some(tree),
@@ -355,7 +361,11 @@ fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, errors: &mut Vec<ConfigE
                 Kind::Null => Ok(Node::empty_map(start)),
                 Kind::Map(_) => Ok(node),
                 _ => {
-                    let error = ConfigError::new(source, "a configuration file is a list of `key: value` lines");
+                    let form = match layer.level {
+                        Level::Arborist => "settings of Arborist are a JSON object, such as {\"defaults\": {…}}",
+                        _ => "a configuration file is a list of `key: value` lines",
+                    };
+                    let error = ConfigError::new(source, form);
                     Err(Box::new(error.located(&text, node.at.line, node.at.column, node.at.width)))
                 }
             });

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::agent::AgentChoice;
 use super::define::{choice, section};
 use super::read::{Key, Setting};
-use crate::ids::RepoName;
+use crate::ids::{BranchName, RepoName};
 
 section! {
     /// The configuration of a run.
@@ -331,7 +331,7 @@ section! {
         /// Attempts a task gets.
         max_retries: u32 = 5,
         /// The branch older histories are read against.
-        base_branch: Option<String> = None,
+        base_branch: Option<BranchName> = None,
         /// The directory reports of tasks go to.
         report_dir: Option<PathBuf> = None,
         /// The directory logs of tasks go to.

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::error::{ConfigError, Source};
 use super::node::{Entry, Form, Kind, Node, Place, parse};
+use crate::ids::{BranchName, RepoName};
 use crate::text::closest;
 
 /// A source of settings: what it is called, its text for excerpts, and the directory its relative paths start from.
@@ -70,6 +71,11 @@ impl<'o> Reading<'o> {
     }
 
     fn expected(&mut self, node: &Node, what: &str) {
+        self.expected_at(&self.key(), node, what);
+    }
+
+    /// Tells that the value of a key, whatever is being read, is of the wrong kind.
+    pub fn expected_at(&mut self, key: &str, node: &Node, what: &str) {
         let found = match &node.kind {
             Kind::Null => "nothing",
             Kind::Scalar { form: Form::Text | Form::Loose, .. } => "text",
@@ -78,7 +84,6 @@ impl<'o> Reading<'o> {
             Kind::List(_) => "a list",
             Kind::Map(_) => "a section",
         };
-        let key = self.key();
         self.fail(node.at, format!("`{key}` takes {what}, not {found}"));
     }
 }
@@ -358,16 +363,23 @@ pub(super) fn word(node: &Node, words: &[&'static str], reading: &mut Reading<'_
     known
 }
 
-impl Setting for crate::ids::RepoName {
-    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
-        let name = Self::new(String::read(node, reading)?);
-        if let Err(error) = &name {
-            reading.fail(node.at, error.to_string());
-        }
-        name.ok()
-    }
+macro_rules! name {
+    ($type:ty, $what:literal) => {
+        impl Setting for $type {
+            fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+                let name = Self::new(String::read(node, reading)?);
+                if let Err(error) = &name {
+                    reading.fail(node.at, error.to_string());
+                }
+                name.ok()
+            }
 
-    fn takes() -> String {
-        "the name of a repository".to_owned()
-    }
+            fn takes() -> String {
+                $what.to_owned()
+            }
+        }
+    };
 }
+
+name!(RepoName, "the name of a repository");
+name!(BranchName, "the name of a branch");

@@ -226,6 +226,62 @@ fn a_stronger_agent_is_that_of_every_step() {
 }
 
 #[test]
+fn values_that_cannot_work_are_told_with_the_rest() {
+    let text = "tree: {max_retries: 0, test_timeout: 0, runner_timeout: 0, foo: 1, base_branch: a..b}
+workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 'command:'\n";
+    let told = |layer: Layer| -> Vec<String> {
+        let errors = resolve(vec![layer]).unwrap_err();
+        let told = errors
+            .iter()
+            .map(|error| format!("{}:{}: {}", error.place.line.unwrap_or(0), error.column.unwrap_or(0), error.message));
+        told.collect()
+    };
+    // What must be there, or is named elsewhere, may be what could not be read.
+    assert_eq!(
+        told(project(text)),
+        [
+            "1:21: a task needs at least one attempt",
+            "1:38: a test needs at least one second",
+            "1:57: an agent needs at least one second",
+            "1:60: unknown key `tree.foo`",
+            "1:81: `a..b` is not a valid branch name: a name `git check-ref-format --branch` accepts",
+            "2:31: `workspace.repos.a.path` takes text, not a list",
+            "2:49: a clone takes at least one commit",
+            "4:8: this agent has no program",
+        ]
+    );
+    assert_eq!(told(project("tree: {runner_timeout: 0}")), ["1:24: an agent needs at least one second"]);
+    assert_eq!(told(project("record: {repo: b}")), ["1:16: `workspace.repos` has no repository `b`"]);
+
+    let arborist = |text: &str| told(Layer::file(Level::Arborist, "/p/.arborist/config.json", text));
+    let timeouts = r#"{"timeouts": {"runner_timeout": 0, "test_command": 0}}"#;
+    assert_eq!(
+        arborist(timeouts),
+        ["1:33: an agent needs at least one second", "1:52: a test needs at least one second"]
+    );
+    let kinds = r#"{"defaults": {"base_branch": 5, "runner": true, "model": [], "foo": 7}, "timeouts": "9",
+        "test": {"command": 1, "timeout": []}, "steps": {"run": [], "implement": {"model": 4.5}, "other": 3}}"#;
+    assert_eq!(
+        arborist(kinds),
+        [
+            "1:30: `defaults.base_branch` takes text, not a number",
+            "1:43: there is no agent `true`",
+            "1:58: `tree.steps.review.model` takes text, not a list",
+            "1:85: `timeouts` takes a section, not text",
+            "2:29: `test.command` takes text, not a number",
+            "2:43: `tree.test_timeout` takes a whole number, not a list",
+            "2:65: `steps.run` takes a section, not a list",
+            "2:92: `steps.implement.model` takes text, not a number",
+        ]
+    );
+    assert_eq!(arborist(r#"{"defaults": 5, "steps": []}"#).len(), 2);
+    let form = "settings of Arborist are a JSON object, such as {\"defaults\": {…}}";
+    assert_eq!(arborist("not json"), [format!("1:1: {form}")]);
+    assert_eq!(arborist("[]"), [format!("1:1: {form}")]);
+    assert_eq!(told(project("not yaml")), ["1:1: a configuration file is a list of `key: value` lines"]);
+}
+
+#[test]
 fn every_mistake_of_every_layer_is_reported_with_its_place() {
     let text = "agnet: claude
 tree:
