@@ -1,6 +1,7 @@
 //! `pleach inspect`
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::Args;
 use pleach::engine::tree::logs;
@@ -192,9 +193,10 @@ impl<'a> Seen<'a> {
         let repo = &ground.place.repo;
         let mut document = task_json(node, &self.grown.file.tree, &self.grown.progress);
         let steps = self.state.steps.iter().map(|found| step_json(repo, found)).collect::<Result<Vec<_>, _>>()?;
+        let test_timeout = Duration::from_secs(ground.settings.resolved.config.tree.test_timeout);
         let tests = node.test_commands.iter().map(|test| {
             json!({"type": test.kind.as_str(), "command": test.command, "framework": test.framework,
-                "timeout": test.timeout.as_secs_f64()})
+                "timeout": test.timeout.unwrap_or(test_timeout).as_secs_f64()})
         });
         document["tree"] = json!(self.grown.file.path);
         document["target"] = json!(ground.target);

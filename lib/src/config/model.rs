@@ -324,7 +324,7 @@ section! {
     Tree {
         /// The test of tasks that have none of their own.
         test_command: Option<String> = None,
-        /// Seconds a test may take.
+        /// Seconds a test may take that has no `timeout` of its own.
         test_timeout: u64 = 300,
         /// Seconds an agent may take for one step; no limit without it.
         runner_timeout: Option<u64> = None,

@@ -81,6 +81,35 @@ fn its_test_command_and_timeout_hold_for_tasks_without_their_own() {
 }
 
 #[test]
+fn its_test_timeout_holds_for_tests_that_do_not_say() {
+    let env = settled(r#"{"defaults": {"runner": "AGENT", "max_retries": 1}}"#, AGENT);
+    let one = [("ARBORIST_TEST_TIMEOUT", "1")];
+    let tree = |test: &str| env.write("repo/task-tree.json", TREE.replace(r#""command": "test -f one.txt""#, test));
+    tree(r#""command": "sleep 30""#);
+    let timeout = |ran: Ran| ran.expect(0).json()["test_commands"][0]["timeout"].as_f64();
+    assert_eq!(timeout(env.pleach(&["--json", "inspect", "T001"])), Some(300.0));
+    assert_eq!(timeout(with(&env, &one, &["--json", "inspect", "T001"])), Some(1.0));
+    with(&env, &one, &["-y", "garden"]).expect(1);
+    let log = env.git(&["log", "--format=%s%n%b"]);
+    let runtime: f64 = log.split("Arborist-Test-Runtime: ").nth(1).unwrap().lines().next().unwrap().parse().unwrap();
+    assert!(runtime < 20.0, "the timeout ends it: {runtime}");
+
+    // One of its own stays.
+    tree(r#""command": "sleep 2", "timeout": 300"#);
+    assert_eq!(timeout(with(&env, &one, &["--json", "inspect", "T001"])), Some(300.0));
+    with(&env, &one, &["-y", "garden", "--fresh"]).expect(0);
+
+    // Nor is a test of a task's pipeline given more.
+    env.write(
+        "repo/own.dot",
+        r#"digraph g { start [shape=Mdiamond]; exit [shape=Msquare]
+        work [step=implement]; test [shape=parallelogram, step=test, tool_command="sleep 30"]
+        start -> work -> test -> exit }"#,
+    );
+    with(&env, &one, &["-y", "garden", "--fresh", "--pipeline", "own.dot"]).expect(1);
+}
+
+#[test]
 fn a_runner_the_repository_names_is_asked_about() {
     let env = settled(r#"{"defaults": {"runner": "AGENT"}}"#, AGENT);
     let ran = env.pleach(&["garden"]).expect(4);

@@ -16,7 +16,7 @@ impl Session {
             kind: TestKind::Unit,
             command: command.clone(),
             framework: None,
-            timeout: node.timeout.unwrap_or(TestCommand::TIMEOUT),
+            timeout: node.timeout.or(Some(job.test_timeout)),
         };
         Some(node.tool_command.as_ref().map_or_else(|| job.tests.clone(), |command| vec![own(command)]))
     }

@@ -9,6 +9,7 @@ mod step;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 
@@ -41,6 +42,8 @@ pub struct TaskJob {
     pub task: TaskNode,
     /// What tests it; nothing means that it is not tested.
     pub tests: Vec<TestCommand>,
+    /// How long a test of its pipeline may take that does not say.
+    pub test_timeout: Duration,
     /// Where logs go, from the root of the repository.
     pub logs: String,
     /// Where reports go, likewise.

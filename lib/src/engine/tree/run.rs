@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -66,6 +67,8 @@ pub struct TreePlan {
     pub commits: Commits,
     /// What tests a task that does not say.
     pub test: Option<TestCommand>,
+    /// How long a test may take that does not say.
+    pub test_timeout: Duration,
     /// Where logs go, from the root of the repository.
     pub logs: String,
     /// Where reports go, likewise.
@@ -388,9 +391,14 @@ impl<'p> TreeRun<'p> {
         if !tested(&tests) {
             tests.clear();
         }
+        let test_timeout = self.plan.test_timeout;
+        for test in &mut tests {
+            test.timeout.get_or_insert(test_timeout);
+        }
         TaskJob {
             task: task.clone(),
             tests,
+            test_timeout,
             logs: self.plan.logs.clone(),
             reports: self.plan.reports.clone(),
             commit_logs: self.plan.commit_logs,

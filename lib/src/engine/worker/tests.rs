@@ -106,7 +106,11 @@ impl Worker {
         let status_file = self.status_file()?;
         let mut command = Command::shell(&test.command, self.copy.path());
         command.env = self.environment("test", &status_file);
-        command.limits = Limits { output: OUTPUT_KEPT, wall: Some(test.timeout), ..Limits::default() };
+        command.limits = Limits {
+            output: OUTPUT_KEPT,
+            wall: Some(test.timeout.unwrap_or(TestCommand::TIMEOUT)),
+            ..Limits::default()
+        };
         command.lock = Some(self.lock.file());
         command.sandbox = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
         let ran = |exit: String, passed, (stdout, stderr): (String, String), runtime| RanTest {

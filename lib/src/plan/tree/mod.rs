@@ -85,12 +85,12 @@ pub struct TestCommand {
     pub command: String,
     /// The test framework whose output it prints.
     pub framework: Option<String>,
-    /// How long it may take.
-    pub timeout: Duration,
+    /// How long it may take; none when it does not say.
+    pub timeout: Option<Duration>,
 }
 
 impl TestCommand {
-    /// How long a command may take that does not say.
+    /// How long a command may take when nobody says.
     pub const TIMEOUT: Duration = Duration::from_secs(300);
 }
 

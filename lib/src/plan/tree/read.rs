@@ -8,7 +8,7 @@ use super::json::member;
 use super::{Draft, DraftNode, Fault, Fields, Json, Parent, TaskTree, TestCommand, TestKind, TreeError, check};
 
 /// The longest a test command may be given: past a year a number is a slip.
-const LONGEST: f64 = 31_536_000.0;
+const LONGEST: Duration = Duration::from_secs(31_536_000);
 
 impl TaskTree {
     /// Reads a tree, or tells everything that is wrong with it.
@@ -129,14 +129,14 @@ fn test_command(node: &mut Fields<'_>, at: usize, test: Json) -> Option<(TestCom
         fields.error("command", "is empty: give a line for the shell");
     }
     let framework = fields.text("framework");
-    let timeout = match fields.number("timeout") {
-        None => TestCommand::TIMEOUT,
-        Some(seconds) if seconds > 0.0 && seconds <= LONGEST => Duration::from_secs_f64(seconds),
-        Some(_) => {
+    let timeout = fields.number("timeout").and_then(|seconds| {
+        // What is too little to be counted is nothing.
+        let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| !time.is_zero() && *time <= LONGEST);
+        if time.is_none() {
             fields.error("timeout", "must be more than 0 and at most a year, in seconds");
-            TestCommand::TIMEOUT
         }
-    };
+        time
+    });
     let unknown = fields.rest();
     Some((TestCommand { kind: kind?, command: command?, framework, timeout }, unknown))
 }

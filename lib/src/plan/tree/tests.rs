@@ -97,7 +97,7 @@ fn the_documented_tree_is_read_and_written_back_byte_for_byte() {
         kind: TestKind::Unit,
         command: "python -m pytest tests/ -x".into(),
         framework: Some("pytest".into()),
-        timeout: Duration::from_secs(120),
+        timeout: Some(Duration::from_secs(120)),
     };
     assert_eq!(task.test_commands, [test]);
     assert_eq!((task.name.as_str(), task.description.as_str()), ("Create schema", "…"));
@@ -114,7 +114,7 @@ fn an_id_and_a_name_are_enough() {
     assert!(task.is_leaf() && task.parent.is_none() && task.description.is_empty() && task.pipeline.is_none());
     let tree = read(json!({"nodes": {"T1": {"id": "T1", "name": "One", "test_commands": [{"command": "make"}]}}}));
     let test = &tree.nodes().next().unwrap().test_commands[0];
-    assert_eq!((test.kind, test.timeout, &test.framework), (TestKind::Unit, Duration::from_secs(300), &None));
+    assert_eq!((test.kind, test.timeout, &test.framework), (TestKind::Unit, None, &None));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn every_mistake_is_told_at_once_with_its_path() {
         "T3":  {"id": "T3", "name": "Three", "parent": null},
         "T4":  {"id": "T5", "name": "Four", "parent": "away"},
         "T6":  {"name": 6, "parent": "p", "source_line": -1, "test_commands": [
-                  {"type": "smoke", "command": "x"}, {"command": " ", "timeout": 0}, "make", {"timeout": "5"}]},
+                  {"type": "smoke", "command": "x"}, {"command": " ", "timeout": 1e-12}, "make", {"timeout": "5"}]},
         "T6":  {"id": "T6", "name": "again"},
         "a b": {"id": "a b", "name": "bad"},
         "":    {"id": "", "name": "none"},

@@ -80,8 +80,8 @@ fn command(test: &TestCommand, unknown: &Map<String, Value>) -> Value {
     if let Some(framework) = &test.framework {
         fields.insert("framework".into(), framework.as_str().into());
     }
-    if test.timeout != TestCommand::TIMEOUT {
-        fields.insert("timeout".into(), seconds(test.timeout));
+    if let Some(timeout) = test.timeout {
+        fields.insert("timeout".into(), seconds(timeout));
     }
     keep(&mut fields, unknown, OF_TEST);
     Value::Object(fields)
