@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use pleach::budget::Limits;
-use pleach::config::supplied;
+use pleach::config::{Supplied, supplied};
 use pleach::engine::tree::{PlanError, Planner, planner_node};
 use pleach::engine::{Purse, Unheld};
 use pleach::git::Repo;
@@ -94,7 +94,12 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, St
     }
     let root = repo.and_then(Repo::workdir);
     let named = |path: PathBuf| {
-        let text = fs::read_to_string(&path).map_err(|error| unreadable(&path, &error))?;
+        let text = fs::read_to_string(&path).map_err(|error| {
+            unreadable(&path, &error).hint(match error.kind() {
+                ErrorKind::InvalidData => "save the file as UTF-8",
+                _ => "make the file readable, or take it out of the directory",
+            })
+        })?;
         let name = match root {
             Some(root) => shown(&path, Some(root)),
             None => given.join(path.file_name().unwrap_or_default()).display().to_string(),
@@ -133,8 +138,8 @@ fn by_agent(
     let agent = agent.map_err(|error| {
         Failure::new(Exit::Environment, error.to_string()).hint("`pleach config` shows which agents are configured")
     })?;
-    let items: Vec<TrustItem> =
-        supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
+    let supplied = supplied(&settings.resolved, &settings.environment);
+    let items: Vec<TrustItem> = supplied.into_iter().filter(concerns_planner).map(TrustItem::from).collect();
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     let place = repo.map_or(globals.dir.as_path(), Repo::common_dir);
     trust::require(&trust::Store::new(&settings.state_dir), place, items, ask)?;
@@ -159,6 +164,11 @@ fn by_agent(
         let planner = Planner { agent: &*agent, dir: scratch.path(), model, timeout, sandbox, cancel: &cancel };
         planner.plan(files, &mut purse, &mut warn).await.map_err(|error| failure(&error))
     })
+}
+
+/// Whether a planner could have anything to do with it: no task is worked, tested or merged, and no working copy set up.
+fn concerns_planner(item: &Supplied) -> bool {
+    !item.key.starts_with("tree.") && !["merge.test_command", "worktrees.setup"].contains(&item.key.as_str())
 }
 
 fn failure(error: &PlanError) -> Failure {

@@ -46,6 +46,14 @@ pub enum NoAgent {
         /// How to get it.
         how: String,
     },
+    /// The program is there, and nobody may start it.
+    #[error("{title} cannot be started: `{program}` is not executable; make it so with `chmod +x {program}`")]
+    NotExecutable {
+        /// What people call the agent.
+        title: String,
+        /// The program.
+        program: String,
+    },
     /// The agent's turns cannot be told apart as the configuration wants it.
     #[error("`agents.{agent}.turns` cannot be `{turns}`: {why}; it can be {}", can.join(", "))]
     Turns {
@@ -273,13 +281,23 @@ impl Roster {
         };
         let known = argv.first().filter(can_look);
         match known.filter(|program| find_program(self.place_of(program), &self.environment).is_none()) {
-            Some(program) => Err(NoAgent::Missing {
-                title: "The agent".to_owned(),
-                program: program.clone(),
-                how: "install it, or correct the command".to_owned(),
-            }),
+            Some(program) => Err(self.no_program("", program, "")),
             None => Ok(()),
         }
+    }
+
+    /// Why a program is not found, with the command that installs it where there is one.
+    fn no_program(&self, title: &str, program: &str, install: &str) -> NoAgent {
+        let title = if title.is_empty() { "The agent" } else { title }.to_owned();
+        let program = program.to_owned();
+        if program.contains('/') && self.place_of(&program).is_file() {
+            return NoAgent::NotExecutable { title, program };
+        }
+        let how = match install.is_empty() {
+            true => "install it, or correct the command".to_owned(),
+            false => format!("install it with `{install}`"),
+        };
+        NoAgent::Missing { title, program, how }
     }
 
     /// A program that speaks the Agent Client Protocol: behind the gateway where it can be brought there and somebody
@@ -345,15 +363,8 @@ impl Roster {
             TurnMode::Gateway => Some(upstream?),
             _ => None,
         };
-        let program =
-            find_program(self.place_of(&preset.program), &self.environment).ok_or_else(|| NoAgent::Missing {
-                title: if preset.title.is_empty() { "The agent".to_owned() } else { preset.title.clone() },
-                program: preset.program.clone(),
-                how: match preset.install.is_empty() {
-                    true => "install it, or correct the command".to_owned(),
-                    false => format!("install it with `{}`", preset.install),
-                },
-            })?;
+        let program = find_program(self.place_of(&preset.program), &self.environment)
+            .ok_or_else(|| self.no_program(&preset.title, &preset.program, &preset.install))?;
         let given = self.config.providers.get(preset.provider);
         let settings = CliSettings {
             args: settings.args.clone(),

@@ -81,6 +81,9 @@ fn mistakes_in_markdown_are_told_with_their_places() {
     std::fs::create_dir(env.repo_path().join("empty")).unwrap();
     let ran = env.pleach(&["build", "--spec-dir", "empty", "--no-ai"]).expect(2);
     assert!(ran.stderr.contains("no markdown file"), "{ran}");
+    std::fs::write(env.repo_path().join("empty/latin.md"), b"- [ ] T001 Gr\xfc\xdfe\n").unwrap();
+    let ran = env.pleach(&["build", "--spec-dir", "empty", "--no-ai"]).expect(2);
+    assert!(ran.stderr.contains("latin.md`") && ran.stderr.contains("hint: save the file as UTF-8"), "{ran}");
 }
 
 #[test]
@@ -126,6 +129,19 @@ fn what_is_written_is_the_plan_that_was_checked() {
     assert!(ran.stderr.contains("nodes: a plan has no `nodes`"), "{ran}");
     assert!(ran.stderr.contains("execution_order[1]: there is no node `gone`"), "{ran}");
     assert_eq!(tree(&env, "repo/task-tree.json"), made, "nothing is written");
+}
+
+#[test]
+fn what_no_planner_runs_is_not_asked_about() {
+    let env = world();
+    scripted(&env, PLAN, PLAN);
+    let settings = env.read("repo/pleach.yaml");
+    let others = "tree: {test_command: make, steps: {review: {runner: 'command:mine'}}}\nworktrees: {setup: make}\n";
+    env.write("repo/pleach.yaml", format!("{settings}{others}merge: {{test_command: make}}\n"));
+    env.pleach(&["build", "--spec-dir", "spec"]).expect(0);
+    env.write("repo/pleach.yaml", format!("{settings}{others}sandbox: {{network: open}}\n"));
+    let ran = env.pleach(&["build", "--spec-dir", "spec", "-o", "other.json"]).expect(4);
+    assert!(ran.stderr.contains("sandbox.network") && !ran.stderr.contains("test_command"), "{ran}");
 }
 
 #[test]
@@ -210,6 +226,10 @@ fn where_nobody_can_plan_it_ends_as_a_run_does() {
         assert!(ran.stderr.contains(&format!("there is no program `{program}`")), "{ran}");
     }
     // It is there, and cannot be started all the same.
+    env.write("repo/planner.sh", "#!/bin/sh\n");
+    let ran = build(&["--runner", "command:./planner.sh"]);
+    assert!(ran.stderr.contains("`./planner.sh` is not executable"), "{ran}");
+    assert!(ran.stderr.contains("chmod +x ./planner.sh") && !ran.stderr.contains("there is no program"), "{ran}");
     env.write_program("repo/planner.sh", "#!/nonexistent/sh\n");
     let ran = build(&["--runner", "command:./planner.sh"]);
     assert!(ran.stderr.contains("cannot start `"), "{ran}");
