@@ -14,6 +14,10 @@ use crate::failure::of_git;
 /// The usual name of a tree's file.
 pub const NAME: &str = "task-tree.json";
 
+/// What to do where there is none. A tree is not looked for beside any markdown it may be made of.
+pub const HOW_TO_HAVE_ONE: &str =
+    "name one with --tree, or make one from markdown with `pleach build --spec-dir DIR -o task-tree.json`";
+
 /// A tree and the file it was read from.
 #[derive(Debug)]
 pub struct TreeFile {
@@ -96,8 +100,9 @@ fn search(root: &Path) -> Result<PathBuf, Failure> {
     let mut found = usual(root);
     match found.len() {
         1 => Ok(found.remove(0)),
-        0 => Err(Failure::new(Exit::Usage, format!("there is no {NAME} in `{}`", root.display()))
-            .hint("name one with --tree, or make one from markdown with `pleach build --spec-dir DIR`")),
+        0 => {
+            Err(Failure::new(Exit::Usage, format!("there is no {NAME} in `{}`", root.display())).hint(HOW_TO_HAVE_ONE))
+        }
         _ => {
             let listed: Vec<String> =
                 found.iter().map(|path| format!("  {}", path.strip_prefix(root).unwrap_or(path).display())).collect();

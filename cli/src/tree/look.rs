@@ -11,7 +11,7 @@ use pleach::schedule::Limits;
 use pleach::text::{closest, listed};
 use pleach::workspace::{Holder, Lock};
 
-use super::find::{NAME, TreeFile, read, usual};
+use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
 use super::plan::{limits, target};
 use crate::commands::Globals;
 use crate::commands::run::load_settings;
@@ -170,9 +170,7 @@ impl Ground {
             let failure = Failure::new(Exit::Usage, format!("there is no task `{task}`, for there is no tree"));
             return Err(match withered.first() {
                 Some(tree) => failure.hint(tree.cannot_be_used()),
-                None => {
-                    failure.hint("name one with --tree, or make one from markdown with `pleach build --spec-dir DIR`")
-                }
+                None => failure.hint(HOW_TO_HAVE_ONE),
             });
         }
         let paths: Vec<String> = grown.iter().map(|tree| tree.file.path.clone()).collect();

@@ -152,6 +152,7 @@ fn a_tree_is_found_where_trees_lie() {
     garden.env.git(&["commit", "--quiet", "-m", "Move it"]);
     let ran = garden.gardener(&["--dry-run"]).expect(2);
     assert!(ran.stderr.contains("there is no task-tree.json") && ran.stderr.contains("--tree"), "{ran}");
+    assert!(ran.stderr.contains("`pleach build --spec-dir DIR -o task-tree.json`"), "it is found there: {ran}");
     // Where `pleach build` puts it.
     garden.commit("specs/all.md", "# All\n\n- [ ] T001 Begin\n");
     garden.env.pleach(&["build", "--spec-dir", "specs", "--no-ai"]).expect(0);
