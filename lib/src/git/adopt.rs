@@ -1,21 +1,68 @@
 //! Files that stand in the way of a landing with the very content that lands: what a power cut leaves of one, or what
-//! the user has taken over by hand. git refuses to touch them; told that they are meant, it goes on.
+//! the user has taken over by hand. git refuses to touch them; told that they are meant, it goes on. And what stands in the
+//! way where git does not look.
 
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use super::diff::{Change, ChangeKind};
 use super::error::Error;
 use super::id::{BlobId, TreeId};
 use super::object::{EntryKind, TreeEntry};
 use super::repo::Repo;
-use crate::ids::RepoPath;
+use crate::ids::{CommitId, RepoPath};
 
 impl Repo {
     /// Puts those of `paths` into the checkout's index that hold what `tree` has there, if all do, so that nothing
     /// is left in the way of `tree`. Otherwise names those that do not, and touches nothing.
     pub(super) fn adopt(&self, checkout: &Path, paths: &[RepoPath], tree: TreeId) -> Result<Vec<RepoPath>, Error> {
+        let (entries, others) = self.holding(checkout, paths, tree)?;
+        if others.is_empty() && !entries.is_empty() {
+            let lines: Vec<u8> = entries.iter().flat_map(index_line).collect();
+            let args = ["update-index", "-z", "--index-info"];
+            self.shared.program.run_with_stdin(checkout, args, &lines)?.success()?;
+        }
+        Ok(others)
+    }
+
+    /// The links to other repositories that a checkout has, `to` has not, and that have something else in their place than
+    /// what lands there. git does not look into it and replaces it with all that is not committed.
+    pub(super) fn links_in_the_way(
+        &self,
+        checkout: &Path,
+        from: CommitId,
+        to: CommitId,
+    ) -> Result<Vec<RepoPath>, Error> {
+        let is_dropped = |change: &Change| match change.kind {
+            ChangeKind::Removed(EntryKind::Submodule, _) => true,
+            ChangeKind::Modified((EntryKind::Submodule, _), (new, _)) => new != EntryKind::Submodule,
+            _ => false,
+        };
+        let to = self.tree_of(to)?;
+        let dropped = self.changes(self.tree_of(from)?, to)?.into_iter().filter(is_dropped).map(|change| change.path);
+        let mut taken: Vec<RepoPath> = dropped.filter(|path| is_taken(&place(checkout, path))).collect();
+        if !taken.is_empty() {
+            // What the index has no link for, git looks at.
+            let listed = self.shared.program.run(checkout, ["ls-files", "--stage", "-z"])?.success()?;
+            let links = listed.split(|byte| *byte == 0).filter(|line| line.starts_with(b"160000 "));
+            let links: BTreeSet<&[u8]> =
+                links.filter_map(|line| line.splitn(2, |byte| *byte == b'\t').nth(1)).collect();
+            taken.retain(|path| links.contains(path.as_bytes()));
+        }
+        Ok(self.holding(checkout, &taken, to)?.1)
+    }
+
+    /// Those of `paths` where a checkout holds what `tree` has there, and the others.
+    fn holding(
+        &self,
+        checkout: &Path,
+        paths: &[RepoPath],
+        tree: TreeId,
+    ) -> Result<(Vec<TreeEntry>, Vec<RepoPath>), Error> {
         let mut entries = Vec::new();
         let mut others = Vec::new();
         for path in paths {
@@ -25,15 +72,11 @@ impl Repo {
             }
         }
         let found = self.hash_files(checkout, &entries)?;
-        let differing = entries.iter().zip(&found).filter(|(entry, found)| entry.id != **found);
-        others.extend(differing.map(|(entry, _)| entry.path.clone()));
-        if others.is_empty() && !entries.is_empty() {
-            let lines: Vec<u8> = entries.iter().flat_map(index_line).collect();
-            let args = ["update-index", "-z", "--index-info"];
-            self.shared.program.run_with_stdin(checkout, args, &lines)?.success()?;
-        }
+        let compared = entries.into_iter().zip(found);
+        let (same, differing): (Vec<_>, Vec<_>) = compared.partition(|(entry, found)| entry.id == *found);
+        others.extend(differing.into_iter().map(|(entry, _)| entry.path));
         others.sort();
-        Ok(others)
+        Ok((same.into_iter().map(|(entry, _)| entry).collect(), others))
     }
 
     /// The blobs the files of a checkout would become, through git's own filters.
@@ -54,11 +97,20 @@ impl Repo {
 
 /// Whether a checkout has a plain file where a tree has one, and both can be run or neither.
 fn has_kind(checkout: &Path, entry: &TreeEntry) -> bool {
-    let path = checkout.join(std::ffi::OsStr::from_bytes(entry.path.as_bytes()));
-    let Ok(metadata) = fs::symlink_metadata(path) else { return false };
+    let Ok(metadata) = fs::symlink_metadata(place(checkout, &entry.path)) else { return false };
     let is_executable = metadata.permissions().mode() & 0o100 != 0;
     let kind = if is_executable { EntryKind::Executable } else { EntryKind::File };
     metadata.is_file() && entry.kind == kind
+}
+
+/// Whether there is anything but an empty directory.
+fn is_taken(place: &Path) -> bool {
+    let Ok(metadata) = fs::symlink_metadata(place) else { return false };
+    !metadata.is_dir() || fs::read_dir(place).map_or(true, |mut inside| inside.next().is_some())
+}
+
+fn place(checkout: &Path, path: &RepoPath) -> PathBuf {
+    checkout.join(OsStr::from_bytes(path.as_bytes()))
 }
 
 /// `MODE SPACE ID TAB PATH NUL`

@@ -37,8 +37,9 @@ const LARGEST: u64 = 256 * 1024 * 1024;
 const KEPT: usize = 512 * 1024;
 
 impl Repo {
-    /// Looks at every object `to` has in its history and `from` has not, each once.
-    pub(super) fn check_between(&self, from: CommitId, to: CommitId) -> Result<(), Error> {
+    /// Looks at every object `to` has in its history and `from` has not, each once. Says whether one of the commits may
+    /// have no directory, or no link to another repository, where there was one.
+    pub(super) fn check_between(&self, from: CommitId, to: CommitId) -> Result<bool, Error> {
         let (from, to) = (to_gix(from), to_gix(to));
         let shallow = history::shallow(&self.local())?;
         let mut check = Check::new(self)?;
@@ -63,7 +64,8 @@ impl Repo {
         }
         // Whatever the commits between say, this is what is written to files.
         let (before, after) = (check.commit(from)?.tree, check.commit(to)?.tree);
-        check.difference(Some(before), after, Sides::New)
+        check.difference(Some(before), after, Sides::New)?;
+        Ok(check.drops)
     }
 
     /// Looks at all that a merge of trees reads.
@@ -114,6 +116,8 @@ struct Check {
     seen: BTreeSet<ObjectId>,
     /// The trees that were compared; a tree may be in many places.
     compared: BTreeSet<(Option<ObjectId>, ObjectId)>,
+    /// Whether a tree had a directory or a link to another repository where the one after it has none.
+    drops: bool,
 }
 
 /// What is known of a commit that was looked at.
@@ -145,6 +149,7 @@ impl Check {
             kept: 0,
             seen: BTreeSet::new(),
             compared: BTreeSet::new(),
+            drops: false,
         })
     }
 
@@ -178,8 +183,11 @@ impl Check {
             let mut old = entries(before.unwrap_or(after), &old)?.into_iter().peekable();
             for entry in entries(after, &new)? {
                 // Both have the same order. In one that has another, more than what differs is looked at.
-                while old.next_if(|was| *was < entry).is_some() {}
+                while let Some(gone) = old.next_if(|was| *was < entry) {
+                    self.drops |= holds_more(&gone);
+                }
                 let was = old.next_if(|was| was.cmp(&entry).is_eq());
+                self.drops |= was.is_some_and(|was| was.mode.is_commit() && !entry.mode.is_commit());
                 let id = entry.oid.to_owned();
                 if was.is_some_and(|was| was.oid == entry.oid && was.mode == entry.mode) {
                     continue;
@@ -197,6 +205,7 @@ impl Check {
                     was.filter(|_| sides == Sides::Both).map(|was| self.file(was, &path)).transpose()?;
                 }
             }
+            self.drops |= old.any(|gone| holds_more(&gone));
         }
         Ok(())
     }
@@ -307,6 +316,11 @@ impl Check {
 fn entries(id: ObjectId, tree: &[u8]) -> Result<Vec<EntryRef<'_>>, Error> {
     let entries = gix::objs::TreeRefIter::from_bytes(tree, id.kind());
     entries.collect::<Result<_, _>>().map_err(|error| Error::object("tree", &id, error))
+}
+
+/// Whether there may be files at an entry of a tree that it does not name itself.
+fn holds_more(entry: &EntryRef<'_>) -> bool {
+    entry.mode.is_tree() || entry.mode.is_commit()
 }
 
 /// Refuses content that was read for an object and is not what its id says. pleach goes by its records: nobody may put

@@ -151,8 +151,8 @@ impl Repo {
         if !self.is_ancestor(from, to).map_err(damaged)? {
             return Err(LandError::NotForward { target: target.clone(), from, to });
         }
-        self.check_between(from, to).map_err(damaged)?;
-        let landing = Landing { repo: self, target, name: full_name(target), from, to };
+        let drops = self.check_between(from, to).map_err(damaged)?;
+        let landing = Landing { repo: self, target, name: full_name(target), from, to, drops };
         let begun = Instant::now();
         crash::point(Kind::Landing, When::Before);
         loop {
@@ -178,6 +178,8 @@ struct Landing<'a> {
     name: String,
     from: CommitId,
     to: CommitId,
+    /// Whether links to other repositories may be gone with it.
+    drops: bool,
 }
 
 enum Attempt {
@@ -260,6 +262,10 @@ impl Landing<'_> {
         let lock = locks.iter().map(|path| lock_path(path)).find(|lock| lock.exists());
         if let Some(what) = in_progress(&git_dir, checkout).or(lock.map(|lock| locked(&lock))) {
             return Ok(Attempt::Blocked(what));
+        }
+        let links = if self.drops { self.repo.links_in_the_way(checkout, self.from, self.to)? } else { Vec::new() };
+        if !links.is_empty() {
+            return Err(self.local_changes(checkout, links));
         }
         let program = self.repo.shared.program.clone().with_variable(NOTHING, "");
         let mut finished = program.run(checkout, self.arguments())?;

@@ -675,6 +675,65 @@ fn submodules_are_left_alone() {
 }
 
 #[test]
+fn what_is_not_committed_in_a_submodule_stays_where_its_link_goes() {
+    let new = |edits: fn(&mut pleach::git::Writer) -> Vec<TreeEdit>| {
+        let sandbox = Sandbox::new();
+        sandbox.git(".", &["clone", "-q", "repo", "library"]);
+        let add = ["-c", "protocol.file.allow=always", "submodule", "add", "-q", "../library", "deep/sub"];
+        sandbox.git("repo", &add);
+        sandbox.commit("repo", "add a submodule");
+        let mut world = World::of(sandbox);
+        let mut writer = world.repo.writer();
+        let edits = edits(&mut writer);
+        let tree = writer.tree(Some(world.repo.tree_of(world.to).unwrap()), &edits).unwrap();
+        world.to = writer.commit(&spec(tree, &[world.to], "no link")).unwrap();
+        writer.flush().unwrap();
+        world
+    };
+    type Edits = fn(&mut pleach::git::Writer) -> Vec<TreeEdit>;
+    let cases: [Edits; 5] = [
+        |_| vec![TreeEdit::Remove("deep/sub".into())],
+        |writer| vec![TreeEdit::Put("deep/sub".into(), EntryKind::File, writer.blob(b"a file\n").unwrap())],
+        |writer| vec![TreeEdit::Put("deep/sub".into(), EntryKind::Link, writer.blob(b"a.txt").unwrap())],
+        |writer| {
+            let file = writer.blob(b"new\n").unwrap();
+            vec![TreeEdit::Remove("deep/sub".into()), TreeEdit::Put("deep/sub/x".into(), EntryKind::File, file)]
+        },
+        |writer| {
+            let file = writer.blob(b"no directory\n").unwrap();
+            vec![TreeEdit::Remove("deep/sub".into()), TreeEdit::Put("deep".into(), EntryKind::File, file)]
+        },
+    ];
+    for (at, case) in cases.into_iter().enumerate() {
+        let world = new(case);
+        world.sandbox.write("repo/deep/sub/a.txt", "mine\n");
+        world.sandbox.write("repo/deep/sub/mine", "mine\n");
+        let before = world.everything();
+        assert_eq!(refused(world.land()), ["deep/sub"], "{at}");
+        assert_eq!(world.everything(), before, "{at}");
+        assert_eq!(world.read("repo/deep/sub/a.txt"), "mine\n");
+        assert_eq!(world.read("repo/deep/sub/mine"), "mine\n");
+        // Where it was never fetched, or is moved away, nothing is in the way.
+        fs::rename(world.sandbox.path("repo/deep/sub"), world.sandbox.path("aside")).unwrap();
+        fs::create_dir(world.sandbox.path("repo/deep/sub")).unwrap();
+        world.land().unwrap();
+        world.assert_landed_in("repo");
+        assert_eq!(world.status(), "", "{at}");
+    }
+    // What a file is to replace may be a file of the user's by now, also the one that lands.
+    for (content, lands) in [("mine\n", false), ("a file\n", true)] {
+        let world = new(cases[1]);
+        fs::rename(world.sandbox.path("repo/deep/sub"), world.sandbox.path("aside")).unwrap();
+        world.sandbox.write("repo/deep/sub", content);
+        match lands {
+            true => world.land().unwrap(),
+            false => assert_eq!(refused(world.land()), ["deep/sub"]),
+        }
+        assert_eq!(world.read("repo/deep/sub"), content);
+    }
+}
+
+#[test]
 fn a_git_directory_that_lies_elsewhere_does_not_hide_the_checkout() {
     let sandbox = Sandbox::new();
     sandbox.git(".", &["clone", "-q", "--separate-git-dir=apart.git", "repo", "files"]);
