@@ -234,11 +234,11 @@ pub fn require_trust(
 /// Agents start from the last commit: what is not committed they do not see.
 pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failure> {
     let failed = |error: pleach::workspace::Error| of_engine(&error.into());
-    let changes = Watch::new(&place.repo).and_then(|mut watch| watch.changes()).map_err(failed)?;
-    if changes.is_empty() || globals.verbosity < 0 {
+    let paths = Watch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
+    if paths.is_empty() || globals.verbosity < 0 {
         return Ok(());
     }
-    let names = listed(changes.keys().map(|path| format!("`{path}`")), 5);
+    let names = listed(paths.iter().map(|path| format!("`{path}`")), 5);
     say!("warning: not committed, so agents do not see it: {names}");
     Ok(())
 }

@@ -2,7 +2,7 @@
 //! the user has taken over by hand. git refuses to touch them; told that they are meant, it goes on. And what stands in the
 //! way where git does not look.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,16 +17,50 @@ use super::repo::Repo;
 use crate::ids::{CommitId, RepoPath};
 
 impl Repo {
-    /// Puts those of `paths` into the checkout's index that hold what `tree` has there, if all do, so that nothing
-    /// is left in the way of `tree`. Otherwise names those that do not, and touches nothing.
-    pub(super) fn adopt(&self, checkout: &Path, paths: &[RepoPath], tree: TreeId) -> Result<Vec<RepoPath>, Error> {
-        let (entries, others) = self.holding(checkout, paths, tree)?;
+    /// Puts those of `paths` into the checkout's index that hold what `to` has there, if all do, so that nothing is left
+    /// in the way of `to`. Otherwise names those that do not, and touches nothing. One that is staged with other content
+    /// than `from` or `to` has is in the way as well: nobody has that content but the index.
+    pub(super) fn adopt(
+        &self,
+        checkout: &Path,
+        paths: &[RepoPath],
+        (from, to): (CommitId, CommitId),
+    ) -> Result<Vec<RepoPath>, Error> {
+        let (entries, mut others) = self.holding(checkout, paths, self.tree_of(to)?)?;
+        if !entries.is_empty() {
+            let staged = self.staged(checkout, from)?;
+            let is_lost =
+                |entry: &&TreeEntry| staged.get(&entry.path).is_some_and(|staged| *staged != index_line(entry));
+            others.extend(entries.iter().filter(is_lost).map(|entry| entry.path.clone()));
+            others.sort();
+        }
         if others.is_empty() && !entries.is_empty() {
             let lines: Vec<u8> = entries.iter().flat_map(index_line).collect();
             let args = ["update-index", "-z", "--index-info"];
             self.shared.program.run_with_stdin(checkout, args, &lines)?.success()?;
         }
         Ok(others)
+    }
+
+    /// What the index of a checkout has otherwise than a commit, each as it would be put there.
+    fn staged(&self, checkout: &Path, commit: CommitId) -> Result<BTreeMap<RepoPath, Vec<u8>>, Error> {
+        let commit = commit.to_string();
+        let args = ["diff-index", "--cached", "--raw", "--no-abbrev", "--no-renames", "-z", &commit, "--"];
+        let output = self.shared.program.run(checkout, args)?.success()?;
+        let mut fields = output.split(|byte| *byte == 0);
+        let mut staged = BTreeMap::new();
+        // `:MODE MODE ID ID STATUS NUL PATH NUL`, the old before the new
+        while let (Some(words), Some(path)) = (fields.next(), fields.next()) {
+            let words: Vec<&[u8]> = words.split(|byte| *byte == b' ').collect();
+            let [_, mode, _, id, _] = words[..] else {
+                return Err(Error::Library {
+                    doing: "look at what is staged".into(),
+                    detail: "git says it oddly".into(),
+                });
+            };
+            staged.insert(RepoPath::new(path), [mode, b" ", id, b"\t", path, b"\0"].concat());
+        }
+        Ok(staged)
     }
 
     /// The links to other repositories that a checkout has, `to` has not, and that have something else in their place than

@@ -271,7 +271,7 @@ impl Landing<'_> {
         let mut finished = program.run(checkout, self.arguments())?;
         let in_the_way = refused_paths(&finished.stderr);
         if finished.code != Some(0) && !in_the_way.is_empty() {
-            let paths = self.repo.adopt(checkout, &in_the_way, self.repo.tree_of(self.to)?)?;
+            let paths = self.repo.adopt(checkout, &in_the_way, (self.from, self.to))?;
             if !paths.is_empty() {
                 return Err(self.local_changes(checkout, paths));
             }

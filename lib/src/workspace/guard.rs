@@ -1,7 +1,7 @@
 //! Watches what an agent must leave alone: the user's checkout, the repository's configuration and hooks, and the
 //! refs. Agents share the git directory with the user, so a change is noticed rather than prevented here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::Error;
@@ -89,9 +89,15 @@ impl Watch {
         self.moved = true;
     }
 
+    /// What the user has not committed, which agents do not see.
+    pub fn uncommitted(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
+        let checkout = self.checkout.as_mut();
+        Ok(checkout.map(Worktree::uncommitted).transpose()?.unwrap_or_default())
+    }
+
     /// The files of the user's checkout that differ from where it stood at the start, with a mark that changes when
     /// they do.
-    pub fn changes(&mut self) -> Result<BTreeMap<RepoPath, String>, Error> {
+    fn changes(&mut self) -> Result<BTreeMap<RepoPath, String>, Error> {
         let Some(checkout) = &mut self.checkout else { return Ok(BTreeMap::new()) };
         if std::mem::take(&mut self.moved) {
             checkout.renew()?;

@@ -41,6 +41,30 @@ fn a_dirty_file_that_is_not_in_the_way_stays_as_it_is() {
 }
 
 #[test]
+fn what_is_staged_alone_or_changed_in_a_submodule_is_named() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let env = &garden.env;
+    let library = env.root().join("library");
+    env.git(&["clone", "--quiet", ".", library.to_str().unwrap()]);
+    for name in ["clean", "dirty"] {
+        let allow = ["-c", "protocol.file.allow=always"];
+        env.git(&[&allow[..], &["submodule", "--quiet", "add", library.to_str().unwrap(), name]].concat());
+    }
+    env.git(&["commit", "--quiet", "-m", "submodules"]);
+    env.write("repo/dirty/README.md", "my own words\n");
+    let words = env.read("repo/README.md");
+    env.write("repo/README.md", "staged\n");
+    env.write("repo/gone", "staged\n");
+    env.git(&["add", "README.md", "gone"]);
+    env.write("repo/README.md", &words);
+    std::fs::remove_file(env.root().join("repo/gone")).unwrap();
+    let ran = garden.gardener(&[]).expect(0);
+    let warning = "warning: not committed, so agents do not see it: `README.md`, `dirty`, `gone`\n";
+    assert!(ran.stderr.contains(warning), "{ran}");
+    assert_eq!(garden.env.git(&["status", "--porcelain"]), "MM README.md\n M dirty\nAD gone");
+}
+
+#[test]
 fn a_file_in_the_way_leaves_the_work_on_its_branch_and_the_next_run_lands_it() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.env.write("repo/T001.txt", "mine\n");

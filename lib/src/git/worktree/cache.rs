@@ -27,12 +27,14 @@ pub(super) struct Cache {
     pending: BTreeMap<BString, Option<Known>>,
     /// Whether some files may be left out of the checkout on purpose.
     sparse: bool,
+    /// What the index it was built from had otherwise.
+    pub staged: Vec<BString>,
 }
 
 impl Cache {
     pub fn empty(handle: &gix::Repository) -> Self {
         let index = File::from_state(State::new(handle.object_hash()), handle.index_path());
-        Self { index, pending: BTreeMap::new(), sparse: false }
+        Self { index, pending: BTreeMap::new(), sparse: false, staged: Vec::new() }
     }
 
     /// A cache for `tree`, with the stats `from` has for the same content. What the rules leave out is marked, but for what
@@ -67,10 +69,19 @@ impl Cache {
         index.set_timestamp(from.timestamp());
         rules.mark(&mut index)?;
         let mut old = from.entries().iter().peekable();
+        let mut staged = Vec::new();
         let (entries, paths) = index.entries_mut_and_pathbacking();
         for entry in entries {
             let path = entry.path_in(paths);
-            while old.next_if(|known| known.path(from) < path).is_some() {}
+            while let Some(added) = old.next_if(|known| known.path(from) < path) {
+                staged.push(added.path(from).to_owned());
+            }
+            let has_it = |known: &&gix::index::Entry| {
+                known.path(from) == path && known.stage_raw() == 0 && known.id == entry.id && known.mode == entry.mode
+            };
+            if !old.peek().is_some_and(has_it) {
+                staged.push(path.to_owned());
+            }
             while let Some(known) = old.next_if(|known| known.path(from) == path) {
                 if trusted && known.stage_raw() == 0 && known.id == entry.id && known.mode == entry.mode {
                     entry.stat = known.stat;
@@ -81,8 +92,13 @@ impl Cache {
                 }
             }
         }
+        staged.extend(old.map(|added| added.path(from).to_owned()));
+        // There is none, or it has directories in place of what is in them.
+        if from.entries().is_empty() || from.is_sparse() {
+            staged.clear();
+        }
         let sparse = !rules.is_empty();
-        Ok(Self { index, pending: BTreeMap::new(), sparse })
+        Ok(Self { index, pending: BTreeMap::new(), sparse, staged })
     }
 
     pub fn known(&self, path: &BStr) -> Option<Known> {

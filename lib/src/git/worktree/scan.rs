@@ -1,6 +1,8 @@
 //! Which files differ from the recorded tree.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -92,6 +94,26 @@ impl Worktree {
         scan.nested.sort();
         scan.submodules.sort();
         Ok(scan)
+    }
+
+    /// What of a user's checkout no commit has: what a scan finds, what is staged alone, and submodules that stand elsewhere
+    /// or have changes of their own.
+    pub fn uncommitted(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
+        let scan = self.scan()?;
+        let mut paths: BTreeSet<RepoPath> = scan.paths().collect();
+        paths.extend(self.cache.staged.iter().map(|path| RepoPath::new(path.to_vec())));
+        let index = self.cache.index();
+        let links = index.entries().iter().filter(|entry| entry.mode == Mode::COMMIT).map(|entry| entry.path(index));
+        let links: Vec<BString> = links.map(BStr::to_owned).collect();
+        let is_there = |link: &&BString| self.place(link.as_bstr()).join(".git").symlink_metadata().is_ok();
+        let links: Vec<&OsStr> = links.iter().filter(is_there).map(|link| OsStr::from_bytes(link)).collect();
+        if !links.is_empty() {
+            let args = ["--literal-pathspecs", "diff-files", "--name-only", "--ignore-submodules=none", "-z", "--"];
+            let args = args.iter().map(OsStr::new).chain(links);
+            let names = self.repo.shared.program.run(&self.root, args)?.success()?;
+            paths.extend(names.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(RepoPath::new));
+        }
+        Ok(paths)
     }
 
     /// Reads tracked files whose stat tells nothing, as they are read for a tree.

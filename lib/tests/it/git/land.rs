@@ -253,6 +253,49 @@ fn files_that_hold_what_lands_are_not_in_the_way() {
 }
 
 #[test]
+fn what_is_staged_alone_is_not_overwritten() {
+    type Arrange = fn(&World);
+    let cases: [(&str, Arrange, &[&str]); 4] = [
+        (
+            "another content",
+            |w| {
+                w.sandbox.write("repo/a.txt", "staged\n");
+                w.sandbox.git("repo", &["add", "a.txt"]);
+            },
+            &["a.txt"],
+        ),
+        (
+            "a new file",
+            |w| {
+                w.sandbox.write("repo/new/file", "staged\n");
+                w.sandbox.git("repo", &["add", "new/file"]);
+            },
+            &["new/file"],
+        ),
+        ("a removal", |w| drop(w.sandbox.git("repo", &["rm", "-q", "--cached", "a.txt"])), &["a.txt"]),
+        ("a mode", |w| drop(w.sandbox.git("repo", &["update-index", "--chmod=+x", "a.txt"])), &["a.txt"]),
+    ];
+    for (name, arrange, expected) in cases {
+        let world = World::new();
+        arrange(&world);
+        world.sandbox.write("repo/a.txt", "landed\n");
+        world.sandbox.write("repo/new/file", "new\n");
+        let before = world.everything();
+        assert_eq!(refused(world.land()), expected, "{name}");
+        assert_eq!(world.everything(), before, "{name}");
+    }
+    // What lands may be staged, and anything that is not in the way.
+    let world = World::new();
+    world.sandbox.write("repo/src/b.txt", "mine\n");
+    world.sandbox.write("repo/a.txt", "landed\n");
+    world.sandbox.git("repo", &["add", "-A"]);
+    world.sandbox.write("repo/new/file", "new\n");
+    world.land().unwrap();
+    world.sandbox.git("repo", &["reset", "-q", "src/b.txt"]);
+    world.assert_landed_in("repo");
+}
+
+#[test]
 fn conflicts_the_user_has_not_resolved_are_named() {
     let world = World::new();
     world.sandbox.write("repo/src/b.txt", "stashed\n");
