@@ -118,7 +118,7 @@ impl Repo {
         if entries.is_empty() {
             return Ok(Vec::new());
         }
-        let names: Vec<u8> = entries.iter().flat_map(|entry| [entry.path.as_bytes(), b"\n"].concat()).collect();
+        let names: Vec<u8> = entries.iter().flat_map(|entry| quoted(&entry.path)).collect();
         let finished = self.shared.program.run_with_stdin(checkout, ["hash-object", "--stdin-paths"], &names)?;
         let output = finished.success()?;
         let ids = String::from_utf8_lossy(&output).lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>();
@@ -127,6 +127,20 @@ impl Repo {
             false => Err(Error::Library { doing: "compare files".into(), detail: "git left some out".into() }),
         }
     }
+}
+
+/// A path on a line of its own, as git reads it whatever is in it: a quote at its beginning, line breaks, a `\r` at its end.
+fn quoted(path: &RepoPath) -> Vec<u8> {
+    let mut line = vec![b'"'];
+    for byte in path.as_bytes() {
+        match byte {
+            b'"' | b'\\' => line.extend([b'\\', *byte]),
+            0..0x20 | 0x7f => line.extend(format!("\\{byte:03o}").bytes()),
+            _ => line.push(*byte),
+        }
+    }
+    line.extend(b"\"\n");
+    line
 }
 
 /// Whether a checkout has a plain file where a tree has one, and both can be run or neither.

@@ -1,6 +1,7 @@
 //! Moving a branch people work on. Where a checkout has it, the git program moves branch, index and files together and
 //! refuses to overwrite anything; where none has it, its ref is swapped.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -269,7 +270,7 @@ impl Landing<'_> {
         }
         let program = self.repo.shared.program.clone().with_variable(NOTHING, "");
         let mut finished = program.run(checkout, self.arguments())?;
-        let in_the_way = refused_paths(&finished.stderr);
+        let in_the_way = self.refused(&finished)?;
         if finished.code != Some(0) && !in_the_way.is_empty() {
             let paths = self.repo.adopt(checkout, &in_the_way, (self.from, self.to))?;
             if !paths.is_empty() {
@@ -304,11 +305,20 @@ impl Landing<'_> {
         settings.into_iter().chain(command).chain([self.to.to_string()]).map(OsString::from).collect()
     }
 
+    /// The files that git has refused to overwrite.
+    fn refused(&self, finished: &Finished) -> Result<Vec<RepoPath>, Error> {
+        if !finished.stderr.contains("\n\t") {
+            return Ok(Vec::new());
+        }
+        let changes = self.repo.changes(self.repo.tree_of(self.from)?, self.repo.tree_of(self.to)?)?;
+        Ok(refused_paths(&finished.stderr, changes.iter().map(|change| &change.path)))
+    }
+
     /// What git's refusal means. Its words are the only thing that tells: the codes are few and shared.
     fn refusal(&self, finished: Finished, checkout: &Path) -> Result<Attempt, LandError> {
         let place = checkout.display();
+        let paths = self.refused(&finished)?;
         let words = &finished.stderr;
-        let paths = refused_paths(words);
         if !paths.is_empty() {
             return Err(self.local_changes(checkout, paths));
         }
@@ -379,13 +389,42 @@ fn locked(lock: &Path) -> String {
     )
 }
 
-/// The files git lists in a refusal: each on a line of its own, after a tab.
-fn refused_paths(words: &str) -> Vec<RepoPath> {
-    let mut paths: Vec<RepoPath> =
-        words.lines().filter_map(|line| line.strip_prefix('\t')).map(RepoPath::new).collect();
-    paths.sort();
-    paths.dedup();
-    paths
+/// The files git lists in a refusal: each on a line of its own, after a tab, as it is but for what is lost on the way. What
+/// it names is one of those that change, or a directory above one: so also a name of several lines is known again.
+fn refused_paths<'a>(words: &str, changed: impl Iterator<Item = &'a RepoPath>) -> Vec<RepoPath> {
+    let mut known: BTreeMap<String, BTreeSet<RepoPath>> = BTreeMap::new();
+    for path in changed.map(RepoPath::as_bytes) {
+        let above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
+        for path in above.chain([path]) {
+            known.entry(shown(path)).or_default().insert(RepoPath::new(path));
+        }
+    }
+    let most = known.keys().map(|name| name.matches('\n').count()).max().unwrap_or_default();
+    let mut paths = BTreeSet::new();
+    let mut rest = Some(words);
+    while let Some(text) = rest {
+        let Some(text) = text.strip_prefix('\t') else {
+            rest = text.split_once('\n').map(|(_, rest)| rest);
+            continue;
+        };
+        let ends = text.match_indices('\n').map(|(at, _)| at).chain([text.len()]).take(most + 1);
+        let ends: Vec<usize> = ends.collect();
+        let found = ends.iter().rev().find_map(|end| Some((*end, known.get(&text[..*end])?)));
+        let end = found.as_ref().map_or(ends[0], |(end, _)| *end);
+        match found {
+            Some((_, found)) => paths.extend(found.iter().cloned()),
+            None => paths.extend([RepoPath::new(&text[..end])]),
+        }
+        rest = text.get(end + 1..);
+    }
+    paths.into_iter().collect()
+}
+
+/// A path as git puts it into a message, and as that is read.
+fn shown(path: &[u8]) -> String {
+    let is_kept = |byte: u8| !byte.is_ascii_control() || matches!(byte, b'\t' | b'\n');
+    let bytes: Vec<u8> = path.iter().map(|byte| if is_kept(*byte) { *byte } else { b'?' }).collect();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 #[cfg(test)]
@@ -398,7 +437,18 @@ mod tests {
             Please commit your changes or stash them before you merge.\n\
             error: The following untracked working tree files would be overwritten by merge:\n\tnew/file\n\
             Please move or remove them before you merge.\nAborting";
-        assert_eq!(refused_paths(words), ["a".into(), "b c".into(), "new/file".into()]);
-        assert_eq!(refused_paths("fatal: Not possible to fast-forward, aborting."), []);
+        assert_eq!(refused_paths(words, [].iter()), ["a".into(), "b c".into(), "new/file".into()]);
+        assert_eq!(refused_paths("fatal: Not possible to fast-forward, aborting.", [].iter()), []);
+    }
+
+    #[test]
+    fn refused_files_are_known_again_whatever_their_names_are() {
+        let words = "error: The following untracked working tree files would be overwritten by merge:\n\ta\n\ta\n\tb\n\tc\n\
+            new\n\t\u{fffd}?\nPlease move or remove them before you merge.\nAborting";
+        let changed = ["a", "a\n\tb", "c\nnew/file", "d"].map(RepoPath::from).into_iter();
+        let changed: Vec<RepoPath> = changed.chain([RepoPath::new(b"\xff\x01")]).collect();
+        let mut expected = ["a", "a\n\tb", "c\nnew"].map(RepoPath::from).to_vec();
+        expected.push(RepoPath::new(b"\xff\x01"));
+        assert_eq!(refused_paths(words, changed.iter()), expected);
     }
 }

@@ -296,6 +296,31 @@ fn what_is_staged_alone_is_not_overwritten() {
 }
 
 #[test]
+fn files_in_the_way_may_have_any_name() {
+    let odd = ["\"quoted\" \\ name", "two\nlines", "tab\tand\rreturn\r", "dir\n\tx/file", "plain"];
+    for held in ["landed\n", "mine\n"] {
+        let mut world = World::new();
+        let files: Vec<(&str, Option<&str>)> = odd.iter().map(|name| (*name, Some("landed\n"))).collect();
+        world.to = advance(&world.repo, world.to, &files, "odd names");
+        for name in odd {
+            world.sandbox.write(&format!("repo/{name}"), held);
+        }
+        if held == "landed\n" {
+            world.land().unwrap();
+            world.assert_landed_in("repo");
+            assert_eq!(world.status(), "");
+            continue;
+        }
+        let error = world.land().unwrap_err();
+        let LandError::LocalChanges { paths, .. } = &error else { panic!("{error:?}") };
+        let mut expected = odd.map(pleach::ids::RepoPath::from).to_vec();
+        expected.sort();
+        assert_eq!(*paths, expected);
+        assert_eq!(world.tip(), world.from);
+    }
+}
+
+#[test]
 fn conflicts_the_user_has_not_resolved_are_named() {
     let world = World::new();
     world.sandbox.write("repo/src/b.txt", "stashed\n");
