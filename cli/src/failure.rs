@@ -108,7 +108,9 @@ pub fn of_git(error: &git::Error) -> Failure {
         | Error::LinkReplaced { .. }
         | Error::PlaceTaken { .. }
         | Error::Path { .. } => advised(Exit::Environment, error),
-        Error::Program { .. } | Error::Io { .. } | Error::Library { .. } => plain(Exit::Environment, error),
+        Error::Program { .. } | Error::BrokenOff(_) | Error::Io { .. } | Error::Library { .. } => {
+            plain(Exit::Environment, error)
+        }
     }
 }
 

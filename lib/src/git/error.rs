@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use super::broken_off::BrokenOff;
 use crate::ids::{CommitId, RepoPath};
 
 /// The oldest git that has everything pleach calls (`merge-tree --write-tree`).
@@ -94,6 +95,9 @@ pub enum Error {
         /// git's own words.
         stderr: String,
     },
+    /// The git program failed while it wrote the files of a checkout.
+    #[error(transparent)]
+    BrokenOff(#[from] Box<BrokenOff>),
     /// Files could not be read or written.
     #[error("cannot {doing} `{}`: {source}", path.display())]
     Io {

@@ -6,6 +6,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _};
 use super::merge::listed;
@@ -16,6 +18,7 @@ use super::refs::{SwapError, lock_path};
 use super::repo::Repo;
 use super::worktree::{Worktree, git_dirs, linked_git_dir};
 use crate::beneath::{Beneath, FEW_LINES};
+use crate::clock;
 use crate::ids::{BranchName, CommitId, RepoPath};
 
 /// How long what is in the way of a landing is waited for.
@@ -269,6 +272,7 @@ impl Landing<'_> {
             return Err(self.local_changes(checkout, links));
         }
         let program = self.repo.shared.program.clone().with_variable(NOTHING, "");
+        let begun = clock::now();
         let mut finished = program.run(checkout, self.arguments())?;
         let in_the_way = self.refused(&finished)?;
         if finished.code != Some(0) && !in_the_way.is_empty() {
@@ -284,7 +288,7 @@ impl Landing<'_> {
             Some(0) => {
                 Ok(Attempt::Blocked(format!("another git process works in `{}`; wait for it", checkout.display())))
             }
-            _ => self.refusal(finished, checkout),
+            _ => self.refusal(finished, checkout, begun),
         }
     }
 
@@ -315,7 +319,7 @@ impl Landing<'_> {
     }
 
     /// What git's refusal means. Its words are the only thing that tells: the codes are few and shared.
-    fn refusal(&self, finished: Finished, checkout: &Path) -> Result<Attempt, LandError> {
+    fn refusal(&self, finished: Finished, checkout: &Path, begun: Timestamp) -> Result<Attempt, LandError> {
         let place = checkout.display();
         let paths = self.refused(&finished)?;
         let words = &finished.stderr;
@@ -338,7 +342,7 @@ impl Landing<'_> {
             // The next look at the ref tells.
             format!("git does not find {} ahead of what `{place}` has checked out", self.to)
         } else {
-            return Err(finished.failure().into());
+            return Err(self.repo.broken_off(finished.failure(), checkout, (self.from, self.to), begun).into());
         };
         Ok(Attempt::Blocked(blocked))
     }

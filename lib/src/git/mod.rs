@@ -11,6 +11,7 @@
 //! - [`crash`] has the points at which tests let the process die.
 
 mod adopt;
+mod broken_off;
 mod checkouts;
 pub mod crash;
 mod diff;
@@ -35,6 +36,7 @@ mod whole;
 mod worktree;
 mod writer;
 
+pub use broken_off::BrokenOff;
 pub use diff::{Change, ChangeKind, FileStat};
 pub use error::{Error, OLDEST_GIT, Unsupported};
 pub use history::{Judge, Kept, Look, Parent, Passed};

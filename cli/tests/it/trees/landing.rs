@@ -91,6 +91,27 @@ fn a_file_in_the_way_leaves_the_work_on_its_branch_and_the_next_run_lands_it() {
 }
 
 #[test]
+fn a_landing_that_git_breaks_off_says_where_the_work_is_and_how_to_undo_the_rest() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.write("repo/.git/info/attributes", "T001.txt filter=broken\n");
+    let smudge = "case $PWD in */repo) exit 1;; *) cat;; esac";
+    garden.env.git(&["config", "filter.broken.smudge", smudge]);
+    garden.env.git(&["config", "filter.broken.required", "true"]);
+    garden.agent(&format!("{WRITES}; echo more >> README.md"), APPROVES);
+    let ran = garden.env.pleach(&["-y", "gardener"]).expect(7);
+    for words in ["half written", "smudge filter", "`pleach/tasks/main/T001`", "`git restore -- FILE` for `README.md`"]
+    {
+        assert!(ran.stderr.contains(words), "{words}: {ran}");
+    }
+    assert!(!ran.stderr.contains("--no-overwrite-ignore"), "{ran}");
+    garden.env.git(&["config", "--remove-section", "filter.broken"]);
+    garden.env.git(&["restore", "--", "README.md"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 1, "what is done is not done again");
+}
+
+#[test]
 fn work_that_the_user_takes_by_hand_has_landed() {
     for merge in [&["--ff-only"][..], &["--no-ff", "-m", "Take it"]] {
         let garden = Garden::new(&Tree::of(&["T001", "T002"]));

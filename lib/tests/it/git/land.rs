@@ -321,6 +321,49 @@ fn files_in_the_way_may_have_any_name() {
 }
 
 #[test]
+fn what_git_leaves_half_written_is_said_with_how_to_undo_it() {
+    let script = "merge:1) cd \"$repo\"; rm run.sh; printf lan >a.txt; mkdir new; : >new/file; \
+        echo 'fatal: No space left on device' >&2; exit 128;;";
+    let world = World::new().with_git_that(script);
+    world.sandbox.git("repo", &["branch", "the/work", &world.to.to_string()]);
+    world.sandbox.write("repo/src/b.txt", "dirty\n");
+    let error = world.land_at_once().unwrap_err();
+    assert!(matches!(error, LandError::Git(pleach::git::Error::BrokenOff(_))), "{error:?}");
+    let words = error.to_string();
+    assert!(
+        words.contains("half written") && words.contains("No space left") && words.contains("`the/work`"),
+        "{words}"
+    );
+    assert!(words.contains("`git restore -- FILE` for `a.txt`, `run.sh`, and by deleting"), "{words}");
+    assert!(words.contains("not there before: `new/file`;") && !words.contains("b.txt"), "{words}");
+    assert_eq!(world.read("repo/a.txt"), "lan", "nothing is undone without a word from the user");
+    assert_eq!(refused(world.land_at_once()), ["a.txt", "new/file"]);
+    world.sandbox.git("repo", &["restore", "--", "a.txt", "run.sh"]);
+    fs::remove_file(world.sandbox.path("repo/new/file")).unwrap();
+    world.land_at_once().unwrap();
+    world.assert_landed_in("repo");
+    assert_eq!(world.status(), " M src/b.txt");
+
+    // A filter that fails.
+    let world = World::new();
+    world.sandbox.write("repo/.git/info/attributes", "new/file filter=broken\n");
+    world.sandbox.git("repo", &["config", "filter.broken.smudge", "false"]);
+    world.sandbox.git("repo", &["config", "filter.broken.required", "true"]);
+    let words = world.land_at_once().unwrap_err().to_string();
+    assert!(words.contains("half written") && words.contains(&world.to.to_string()), "{words}");
+    assert!(words.contains("`git restore -- FILE` for `a.txt`, `run.sh`"), "{words}");
+
+    // What the user has changed before is no trace of git.
+    let world = World::new().with_git_that("merge:1) echo 'fatal: out of memory' >&2; exit 128;;");
+    world.sandbox.write("repo/a.txt", "mine\n");
+    world.sandbox.write("repo/new/file", "mine\n");
+    fs::remove_file(world.sandbox.path("repo/run.sh")).unwrap();
+    std::thread::sleep(SHORT);
+    let words = world.land_at_once().unwrap_err().to_string();
+    assert!(words.contains("out of memory") && !words.contains("half written"), "{words}");
+}
+
+#[test]
 fn conflicts_the_user_has_not_resolved_are_named() {
     let world = World::new();
     world.sandbox.write("repo/src/b.txt", "stashed\n");

@@ -1,0 +1,114 @@
+//! What is left in a checkout by a git that broke off while it wrote files there: the disk is full, or a filter fails.
+//! It is told and not undone, for nobody knows who else has written there meanwhile.
+
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fmt;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::diff::ChangeKind;
+use super::error::Error;
+use super::merge::listed;
+use super::repo::Repo;
+use crate::ids::{CommitId, RepoPath};
+
+/// Time stamps of files lag behind the clock by up to this.
+const LAG: SignedDuration = SignedDuration::from_millis(100);
+
+/// A landing that git broke off.
+#[derive(Debug, thiserror::Error)]
+pub struct BrokenOff {
+    checkout: PathBuf,
+    /// How git ended, and its own words.
+    end: String,
+    /// The branch that has the work, or its commit.
+    work: String,
+    from: CommitId,
+    to: CommitId,
+    left: Left,
+}
+
+/// What git has written or removed.
+#[derive(Debug, Default)]
+struct Left {
+    /// What is to be as the checkout's commit has it.
+    changed: Vec<RepoPath>,
+    /// What that commit has not.
+    added: Vec<RepoPath>,
+}
+
+impl fmt::Display for BrokenOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { checkout, end, work, from, to, left } = self;
+        write!(
+            f,
+            "git broke off while it wrote files in `{}`, which may be half written now ({end}); ",
+            checkout.display()
+        )?;
+        write!(f, "the work is whole, at `{work}`; when git can write again, undo what it did")?;
+        if !left.changed.is_empty() {
+            write!(f, ", with `git restore -- FILE` for {}", listed(&left.changed))?;
+        }
+        if !left.added.is_empty() {
+            let and = if left.changed.is_empty() { "," } else { ", and" };
+            write!(f, "{and} by deleting what was not there before: {}", listed(&left.added))?;
+        }
+        write!(f, "; then run again; `git diff --name-only {} {}` lists all that lands", from.short(), to.short())
+    }
+}
+
+impl Repo {
+    /// The failure of a git that was to move a checkout, with what it has left there since `begun`. If that is nothing, the
+    /// failure as it is.
+    pub(super) fn broken_off(
+        &self,
+        failure: Error,
+        checkout: &Path,
+        (from, to): (CommitId, CommitId),
+        begun: Timestamp,
+    ) -> Error {
+        // What cannot be found out now keeps nobody from saying what has happened.
+        let left = self.left(checkout, (from, to), begun).unwrap_or_default();
+        match failure {
+            Error::Program { exit, stderr, .. } if !(left.changed.is_empty() && left.added.is_empty()) => {
+                let branches = self.references("refs/heads/").unwrap_or_default();
+                let branch = branches.into_iter().find(|(_, tip)| *tip == to).map(|(name, _)| name);
+                let branch = branch.as_deref().and_then(|name| name.strip_prefix("refs/heads/")).map(str::to_owned);
+                let work = branch.unwrap_or_else(|| to.to_string());
+                let end = format!("{exit}: {stderr}");
+                Box::new(BrokenOff { checkout: checkout.to_owned(), end, work, from, to, left }).into()
+            }
+            other => other,
+        }
+    }
+
+    /// The paths that are not as `from` has them, of those that `to` changes, but for what somebody changed before `begun`.
+    fn left(&self, checkout: &Path, (from, to): (CommitId, CommitId), begun: Timestamp) -> Result<Left, Error> {
+        let commit = from.to_string();
+        let args = ["diff-index", "--name-only", "--no-renames", "-z", &commit, "--"];
+        let names = self.shared.program.run(checkout, args)?.success()?;
+        let differing: BTreeSet<&[u8]> = names.split(|byte| *byte == 0).collect();
+        let mut left = Left::default();
+        for change in self.changes(self.tree_of(from)?, self.tree_of(to)?)? {
+            let place = checkout.join(OsStr::from_bytes(change.path.as_bytes()));
+            // What is gone shows where it was.
+            let nearest = place.ancestors().find_map(|place| place.symlink_metadata().ok());
+            let is_new = nearest.is_some_and(|data| {
+                let nanoseconds = i32::try_from(data.ctime_nsec()).unwrap_or_default();
+                Timestamp::new(data.ctime(), nanoseconds).is_ok_and(|at| at >= begun - LAG)
+            });
+            match change.kind {
+                _ if !is_new => {}
+                ChangeKind::Added(..) if place.symlink_metadata().is_ok() => left.added.push(change.path),
+                ChangeKind::Added(..) => {}
+                _ if differing.contains(change.path.as_bytes()) => left.changed.push(change.path),
+                _ => {}
+            }
+        }
+        Ok(left)
+    }
+}
