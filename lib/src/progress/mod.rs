@@ -338,7 +338,9 @@ impl Progress {
     /// The same without what the tasks of a tree did as phases before: the tests of a phase are no attempts.
     pub fn of(mut self, tree: &TaskTree) -> Self {
         for (_, state) in self.tasks.iter_mut().filter(|(id, _)| tree.is_leaf(id)) {
-            let as_phase = state.steps.iter().take_while(|found| state.is_gate_run(found)).count();
+            // Steps of no session are those of a program that runs no such tests.
+            let as_phase = |found: &&Arc<Found>| found.step.session.is_some() && state.is_gate_run(found);
+            let as_phase = state.steps.iter().take_while(as_phase).count();
             if as_phase > 0 {
                 *state = TaskState { newest: state.newest, ..TaskState::of(&state.steps[as_phase..]) };
             }
