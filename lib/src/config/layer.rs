@@ -273,7 +273,7 @@ impl Merged {
 }
 
 /// An agent that a layer names is that of every step a weaker one names an agent for: the stronger layer counts, also
-/// where the weaker one says more.
+/// where the weaker one says more. A model that was named with that agent goes with it.
 fn agent_of_steps(layer: &mut Node, weaker: &Node) {
     let is_given = |entry: Option<&Entry>| entry.is_some_and(|entry| !matches!(entry.value.kind, Kind::Null));
     let Some(agent) = layer.at_path(&["agent"]).filter(|agent| is_given(Some(agent))).map(|agent| agent.value.clone())
@@ -286,6 +286,10 @@ fn agent_of_steps(layer: &mut Node, weaker: &Node) {
         if is_given(weaker.at_path(&path)) && !is_given(layer.at_path(&path)) {
             // What is in the way is no section, and told as a mistake already.
             let _ = layer.put(&path, agent.clone());
+            let path = ["tree", "steps", step, "model"];
+            if is_given(weaker.at_path(&path)) && layer.at_path(&path).is_none() {
+                let _ = layer.put(&path, Node { kind: Kind::Null, ..agent.clone() });
+            }
         }
     }
 }

@@ -63,22 +63,29 @@ impl Repo {
         Ok(staged)
     }
 
-    /// The links to other repositories that a checkout has, `to` has not, and that have something else in their place than
-    /// what lands there. git does not look into it and replaces it with all that is not committed.
+    /// The links to other repositories that a checkout has, that `to` has something else for, and that have something else
+    /// in their place than what lands there. git does not look into it and replaces it with all that is not committed.
     pub(super) fn links_in_the_way(
         &self,
         checkout: &Path,
         from: CommitId,
         to: CommitId,
     ) -> Result<Vec<RepoPath>, Error> {
-        let is_dropped = |change: &Change| match change.kind {
-            ChangeKind::Removed(EntryKind::Submodule, _) => true,
+        let to = self.tree_of(to)?;
+        let changes = self.changes(self.tree_of(from)?, to)?;
+        let is_below = |path: &RepoPath, link: &RepoPath| {
+            path.as_bytes().strip_prefix(link.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
+        };
+        let is_replaced = |change: &&Change| match change.kind {
+            // Where nothing comes in its place, git leaves what is there.
+            ChangeKind::Removed(EntryKind::Submodule, _) => {
+                changes.iter().any(|other| is_below(&other.path, &change.path) || is_below(&change.path, &other.path))
+            }
             ChangeKind::Modified((EntryKind::Submodule, _), (new, _)) => new != EntryKind::Submodule,
             _ => false,
         };
-        let to = self.tree_of(to)?;
-        let dropped = self.changes(self.tree_of(from)?, to)?.into_iter().filter(is_dropped).map(|change| change.path);
-        let mut taken: Vec<RepoPath> = dropped.filter(|path| is_taken(&place(checkout, path))).collect();
+        let replaced = changes.iter().filter(is_replaced).map(|change| change.path.clone());
+        let mut taken: Vec<RepoPath> = replaced.filter(|path| is_taken(&place(checkout, path))).collect();
         if !taken.is_empty() {
             // What the index has no link for, git looks at.
             let listed = self.shared.program.run(checkout, ["ls-files", "--stage", "-z"])?.success()?;

@@ -44,17 +44,18 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
     let mut chains: Vec<&Chain> = branches.iter().collect();
     chains.sort_by(|one, two| one.branch.place.cmp(&two.branch.place));
     for chain in chains {
-        // What somebody merged into a phase may be newer than all of its own, and is there already.
-        let is_mixed = chain.has_merges && matches!(chain.branch.place, Place::Phase(_));
-        if !is_mixed && chain.steps.last().is_none_or(|newest| prints.contains(&newest.found.print)) {
-            continue;
-        }
         // A task's branch also has what it was built on. Where nobody else has that any more, somebody dropped it.
-        let is_own = |seen: &Seen| match &chain.branch.place {
+        let is_own = |seen: &&Seen| match &chain.branch.place {
             Place::Task(task) => seen.found.step.task.as_ref() == Some(task),
             Place::Phase(_) | Place::Target => true,
         };
-        let steps = counting(&chain.steps, &|seen| is_own(seen) && counts(seen), &mut prints);
+        // What somebody merged into a phase may be newer than all of its own, and is there already.
+        let is_mixed = chain.has_merges && matches!(chain.branch.place, Place::Phase(_));
+        let newest = chain.steps.iter().rev().find(is_own);
+        if !is_mixed && newest.is_none_or(|newest| prints.contains(&newest.found.print)) {
+            continue;
+        }
+        let steps = counting(&chain.steps, &|seen| is_own(&seen) && counts(seen), &mut prints);
         if !steps.is_empty() {
             open.push(chain.branch.clone());
             line = merged(line, steps, chain);

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
-use crate::step::{Feedback, Step, StepKind, shown_name, text};
+use crate::step::{Feedback, Step, StepKind, TestKind, shown_name, text};
 use crate::trailer::before_copied;
 
 pub use fold::{Chain, fold};
@@ -338,11 +338,13 @@ impl Progress {
     /// The same without what the tasks of a tree did as phases before: the tests of a phase are no attempts.
     pub fn of(mut self, tree: &TaskTree) -> Self {
         for (_, state) in self.tasks.iter_mut().filter(|(id, _)| tree.is_leaf(id)) {
-            // Steps of no session are those of a program that runs no such tests.
-            let as_phase = |found: &&Arc<Found>| found.step.session.is_some() && state.is_gate_run(found);
-            let as_phase = state.steps.iter().take_while(as_phase).count();
-            if as_phase > 0 {
-                *state = TaskState { newest: state.newest, ..TaskState::of(&state.steps[as_phase..]) };
+            // Steps of no session are those of a program that runs no such tests, and a phase has no tests of units.
+            let is_of_units = |found: &Found| found.step.test.as_ref().is_none_or(|test| test.kind == TestKind::Unit);
+            let as_phase =
+                |found: &Found| found.step.session.is_some() && !is_of_units(found) && state.is_gate_run(found);
+            if state.steps.iter().any(|found| as_phase(found)) {
+                let steps: Vec<_> = state.steps.iter().filter(|found| !as_phase(found)).cloned().collect();
+                *state = TaskState { newest: state.newest, ..TaskState::of(&steps) };
             }
         }
         self.tasks.retain(|_, state| !state.steps.is_empty());

@@ -434,7 +434,7 @@ impl WorkingCopy {
     /// Undoes what a node that must not write has written, after saving it. What was held back before it stays.
     pub fn undo(&mut self, node: &NodeId) -> Result<Undone, Error> {
         let spared = self.spared()?;
-        let kept = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?;
+        let mut kept = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?;
         let undone = self.worktree.undone_setup()?;
         let mut given_back: Vec<RepoPath> = undone.difference(&self.undone_before).cloned().collect();
         let mut lost: Vec<RepoPath> =
@@ -444,6 +444,16 @@ impl WorkingCopy {
             self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
             let still_undone = self.worktree.undone_setup()?;
             lost.extend(given_back.extract_if(.., |path| still_undone.contains(path)));
+        }
+        // With rules it has left, what those have hidden comes to light: nobody else can have put that there.
+        let is_rules = |path: &RepoPath| path.as_bytes().rsplit(|byte| *byte == b'/').next() == Some(b".gitignore");
+        let mut newest = kept.as_ref().map(|(_, paths)| paths.clone()).unwrap_or_default();
+        while newest.iter().any(is_rules)
+            && let Some((name, hidden)) = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?
+        {
+            self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
+            newest.clone_from(&hidden);
+            kept = kept.map(|(names, paths)| (format!("{names} and {name}"), [paths, hidden].concat()));
         }
         // What git cannot hold stays where it is, and is not forgotten.
         let warnings = if is_untouched { Vec::new() } else { self.hold_back()?.warnings };

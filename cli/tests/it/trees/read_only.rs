@@ -45,3 +45,15 @@ fn ignore_rules_a_test_leaves_hide_nothing_of_the_next_task() {
     assert_eq!(garden.file("main", "T002.txt"), "T002 1");
     assert!(!garden.files("main").contains(&".gitignore".to_owned()));
 }
+
+#[test]
+fn what_a_test_writes_and_hides_is_undone_with_the_rules_that_hide_it() {
+    for rules in ["*", "left.*"] {
+        let test = format!("echo '{rules}' > .gitignore; touch left.1 left.2; test $(cat tries) = 2");
+        let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[&format!("unit: {test}")]));
+        garden.agent("echo $n > tries", APPROVES);
+        let ran = garden.gardener(&[]).expect(0);
+        assert_eq!(garden.files("main"), ["README.md", "task-tree.json", "tries"], "{rules}: {ran}");
+        assert!(ran.stderr.contains("`left.1`") && ran.stderr.contains("`.gitignore`"), "{rules}: {ran}");
+    }
+}

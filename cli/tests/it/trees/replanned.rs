@@ -98,6 +98,63 @@ fn what_was_skipped_is_missed_by_nobody() {
 }
 
 #[test]
+fn what_was_set_back_is_missed_by_nobody_on_the_branch_that_has_it() {
+    let garden = Garden::new(&phase1(&["T001", "T002: T001", "T003"]));
+    gather(&garden, "T001");
+    have_wait(&garden, "T002");
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    assert_eq!(garden.times_asked("T002", "implement"), 1);
+}
+
+#[test]
+fn a_task_that_was_a_phase_for_a_while_is_as_done_as_before() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.gardener(&[]).expect(0);
+    garden.plant(&Tree::default().phase("T001", &["T002"]).tests("T001", &["e2e: false"]));
+    garden.gardener(&[]).expect(1);
+    garden.plant(&Tree::of(&["T001", "T002"]));
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
+fn a_task_somebody_merged_its_phase_into_has_what_it_had() {
+    let garden = Garden::new(&phase1(&["T001", "T002", "T003"]));
+    gather(&garden, "T001");
+    let gate = Gate::new(&garden.env, "review");
+    garden.agent(WRITES, &format!("{}; {APPROVES}", gate.command()));
+    let mut run = garden.env.spawn(&["-y", "garden", "--isolation", "phase", "--task", "T002"]);
+    let held = gate.reached(&mut run);
+    run.kill(held);
+    garden.agent(WRITES, APPROVES);
+    gather(&garden, "T003");
+    garden.env.git(&["switch", "--quiet", "pleach/tasks/main/T002"]);
+    garden.env.git(&["merge", "--quiet", "-m", "Mix", "pleach/phase/main/phase1"]);
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.times_asked("T002", "implement"), 1);
+}
+
+#[test]
+fn tests_of_a_task_count_also_where_its_pipeline_has_no_other_step() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: echo $RANDOM; false"]));
+    let gate = Gate::new(&garden.env, "agent");
+    garden.commit(
+        "bare.dot",
+        "digraph bare { start [shape=Mdiamond]; done [shape=Msquare]; work; \
+         test [shape=parallelogram, step=test]; start -> work -> test -> done }",
+    );
+    garden.agent(&format!("echo $n > T001.txt; test $n != 3 || {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener", "--pipeline", "bare.dot", "--max-retries", "4"]);
+    let held = gate.reached(&mut run);
+    run.kill(held);
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(status.stdout.contains("next: work T001, attempt 3 of 5"), "{status}");
+}
+
+#[test]
 fn work_that_was_set_back_and_done_elsewhere_does_not_come_again() {
     let garden = Garden::new(&phase1(&["T001", "T002"]));
     garden.agent(&format!("{WRITES}; test $task$n != T0011 || touch bad.txt"), APPROVES);

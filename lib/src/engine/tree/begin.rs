@@ -419,9 +419,10 @@ impl TreeRun<'_> {
     fn lacked(&self, task: &TaskId, (tip, target): (CommitId, CommitId)) -> Result<Option<&TaskId>, Error> {
         let tree = &self.plan.tree;
         for needed in tree.dependencies(task).into_iter().flat_map(|needed| tree.leaves_below(needed)) {
-            // One that was skipped has brought nothing.
-            let newest = self.progress.task(needed).newest().filter(|newest| !newest.step.skipped);
-            let Some(newest) = newest else { continue };
+            let state = self.progress.task(needed);
+            // One that was skipped has brought nothing, and one that was set back has nothing new.
+            let is_work = |newest: &&Found| state.status == Status::Complete && !newest.step.skipped;
+            let Some(newest) = state.newest().filter(is_work) else { continue };
             if self.repo.is_ancestor(newest.commit, target)? && !self.repo.is_ancestor(newest.commit, tip)? {
                 return Ok(Some(needed));
             }

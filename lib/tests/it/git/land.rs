@@ -802,8 +802,7 @@ fn what_is_not_committed_in_a_submodule_stays_where_its_link_goes() {
         world
     };
     type Edits = fn(&mut pleach::git::Writer) -> Vec<TreeEdit>;
-    let cases: [Edits; 5] = [
-        |_| vec![TreeEdit::Remove("deep/sub".into())],
+    let cases: [Edits; 4] = [
         |writer| vec![TreeEdit::Put("deep/sub".into(), EntryKind::File, writer.blob(b"a file\n").unwrap())],
         |writer| vec![TreeEdit::Put("deep/sub".into(), EntryKind::Link, writer.blob(b"a.txt").unwrap())],
         |writer| {
@@ -831,6 +830,11 @@ fn what_is_not_committed_in_a_submodule_stays_where_its_link_goes() {
         world.assert_landed_in("repo");
         assert_eq!(world.status(), "", "{at}");
     }
+    // Where nothing comes in its place, all of it is left.
+    let world = new(|_| vec![TreeEdit::Remove("deep/sub".into())]);
+    world.sandbox.write("repo/deep/sub/a.txt", "mine\n");
+    world.land().unwrap();
+    assert_eq!(world.read("repo/deep/sub/a.txt"), "mine\n");
     // What a file is to replace may be a file of the user's by now, also the one that lands.
     for (content, lands) in [("mine\n", false), ("a file\n", true)] {
         let world = new(cases[1]);
