@@ -230,12 +230,20 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
         });
         Some(parts.collect::<Option<Vec<_>>>()?.join("/"))
     };
-    let text = below.and_then(plain).filter(|dir| !dir.is_empty());
-    text.map(Some).ok_or_else(|| {
-        let flag = key.replace('_', "-");
+    let flag = key.replace('_', "-");
+    let text = below.and_then(plain).filter(|dir| !dir.is_empty()).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("`tree.{key}` must be a directory inside the repository"))
             .hint(format!("`{}` is not; name another with `--{flag} DIR`", dir.display()))
-    })
+    })?;
+    if !pleach::trailer::fits(&text) {
+        // Steps name the files that lie there, and they would be looked for under another name.
+        let message = format!(
+            "no commit can name what lies in {text:?} (`tree.{key}`): spaces at its ends or in a row, tabs and line breaks \
+             get lost"
+        );
+        return Err(Failure::new(Exit::Usage, message).hint(format!("name another with `--{flag} DIR`")));
+    }
+    Ok(Some(text))
 }
 
 /// Refuses a plan whose logs or reports would be committed where the target has something else.

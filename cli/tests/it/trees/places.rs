@@ -35,6 +35,30 @@ fn a_place_for_logs_or_reports_that_is_no_directory_is_refused_at_once() {
 }
 
 #[test]
+fn a_place_for_logs_or_reports_that_no_step_can_name_is_refused_at_once() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    for dir in ["a  b", "a/b  c/d", " a", "a ", "a\tb", "a\nb"] {
+        for (flag, key) in [("--log-dir", "log_dir"), ("--report-dir", "report_dir")] {
+            let named = format!("no commit can name what lies in {dir:?} (`tree.{key}`)");
+            assert_refused(&garden, &garden.gardener(&[flag, dir]).expect(2), &named, flag);
+            assert_refused(&garden, &garden.gardener(&[flag, dir, "--dry-run"]).expect(2), &named, flag);
+        }
+    }
+    let reports = |dir: &str| format!("tree: {{report_dir: {:?}}}\n", garden.env.repo_path().join(dir));
+    garden.configure(&reports("a  b"));
+    assert_refused(
+        &garden,
+        &garden.gardener(&[]).expect(2),
+        "no commit can name what lies in \"a  b\"",
+        "--report-dir",
+    );
+    garden.configure(&reports("a b"));
+    garden.gardener(&["--log-dir", "my logs"]).expect(0);
+    let report = garden.newest("main", "T001 complete").trailer("Arborist-Report").unwrap().to_owned();
+    assert!(report.starts_with("a b/T001_run_"), "{report}");
+}
+
+#[test]
 fn a_usual_place_that_is_taken_is_refused_with_the_ways_out() {
     for (name, flag) in [("logs", "`--log-dir DIR`"), ("reports", "`--report-dir DIR`")] {
         for kind in ["a file", "a link"] {
