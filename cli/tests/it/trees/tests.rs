@@ -126,6 +126,29 @@ fn setup_comes_first_and_teardown_last_whatever_happens() {
 }
 
 #[test]
+fn what_a_setup_leaves_running_ends_with_it_and_a_killed_test_is_cleaned_up_after() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "test");
+    let unit = format!("unit: {}", gate.command());
+    let swept = "teardown: echo swept >> \"$HOME/swept\"";
+    let tests = ["setup: sleep 600 & echo ready", &unit, swept, "teardown: sleep 700", swept];
+    garden.plant(&Tree::of(&["T001"]).tests("T001", &tests));
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    let left: Vec<_> = garden.env.processes().into_iter().filter(|(_, line)| line.contains("sleep 600")).collect();
+    assert!(left.is_empty(), "{left:?}");
+    run.stop();
+    run.interrupt();
+    // Nobody opens the gate: the test is killed. A teardown that hangs is so in a while, and nothing begins behind it.
+    let begun = Instant::now();
+    run.end().expect(3);
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    garden.env.assert_no_process_left();
+    drop(held);
+    assert_eq!(garden.env.read("home/swept"), "swept\n");
+}
+
+#[test]
 fn a_failed_setup_fails_the_step_and_nothing_is_tested() {
     let tests = [
         "setup: echo no database >&2; test -e mended || exit 3",

@@ -14,6 +14,9 @@ use crate::step::{Counts, RanTest, TestFacts, counts, report, text};
 /// The limit on what is kept of a test's output, per stream.
 const OUTPUT_KEPT: usize = 4 * 1024 * 1024;
 
+/// How long all teardowns may take once a run is killed.
+const LAST_GRACE: Duration = Duration::from_secs(5);
+
 /// How a command ended that was not started.
 const DID_NOT_RUN: &str = "did not run";
 
@@ -54,17 +57,28 @@ impl Worker {
             add_line(&mut setup.stderr, &format!("[{why}]"));
             end.warnings.push(why);
         }
-        // A test that was interrupted still gets cleaned up after, unless there is no time left for anything.
-        if !self.engine.cancel.is_killed() {
-            let (_canceller, undisturbed) = Cancel::new();
+        // A test that was interrupted or killed still gets cleaned up after.
+        let (canceller, late) = Cancel::new();
+        let run = self.engine.cancel.clone();
+        let cut_off = async {
+            run.killed().await;
+            tokio::time::sleep(LAST_GRACE).await;
+            canceller.kill();
+            std::future::pending::<()>().await;
+        };
+        let clean_up = async {
             for command in &teardown {
-                if let Ok(test) = self.test(command, &undisturbed, &|| false).await {
+                if let Ok(test) = self.test(command, &late, &|| false).await {
                     if !test.passed {
                         end.warnings.push(format!("the teardown `{}` failed ({})", command.command, test.exit));
                     }
                     ran.push(test);
                 }
             }
+        };
+        tokio::select! {
+            () = clean_up => {}
+            () = cut_off => {}
         }
         if let Some(why) = stopped {
             return Err(why);
