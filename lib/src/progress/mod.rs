@@ -178,10 +178,15 @@ impl TaskState {
     /// Why it was given up: as its last step says, else by how its last attempt ended. None when it was not.
     pub fn why_failed(&self) -> Option<String> {
         let newest = self.newest().filter(|_| self.status == Status::Failed)?;
-        if let Some(said) = newest.body.lines().map(str::trim).find(|line| !line.is_empty()) {
+        let first_line = |text: &str| text.lines().map(|line| line.trim().to_owned()).find(|line| !line.is_empty());
+        let (why, untold) = text::why_given_up(&newest.body);
+        if let Some(said) = first_line(why) {
             let said = said.trim_end_matches('.');
             let mut chars = said.chars();
             return Some(chars.next().into_iter().flat_map(char::to_lowercase).chain(chars).collect());
+        }
+        if let Some(said) = untold.and_then(first_line) {
+            return Some(format!("its last attempt ended: {said}"));
         }
         let before = self.steps[..self.steps.len() - 1].iter().rev();
         let failing =

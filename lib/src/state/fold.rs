@@ -129,6 +129,9 @@ impl State {
             Position::Ended => return Err("the run has ended".into()),
         };
         expect_visit(&visit, &data.node_id, (data.visit, data.attempt))?;
+        if let Some(attempt) = self.task.as_mut().and_then(|task| task.attempt.as_mut()) {
+            attempt.is_told = false;
+        }
         let node = self.nodes.entry(data.node_id.clone()).or_default();
         node.visits = data.visit;
         node.retries = data.attempt - 1;

@@ -23,6 +23,9 @@ pub struct Attempt {
     /// It has failed, and a step says so.
     #[serde(default)]
     pub has_failed: bool,
+    /// Nothing was begun behind the step that says so: that is how it ended.
+    #[serde(default)]
+    pub is_told: bool,
     /// Its newest test step has passed.
     #[serde(default)]
     pub tested: bool,
@@ -101,7 +104,8 @@ impl State {
         }
         self.on_task(|task| {
             let &AttemptStarted { retry, number, of, code, laid, .. } = data;
-            task.attempt = Some(Attempt { retry, number, of, code, laid, has_failed: false, tested: false });
+            task.attempt =
+                Some(Attempt { retry, number, of, code, laid, has_failed: false, is_told: false, tested: false });
             task.feedback.extend(data.feedback.iter().cloned());
         })?;
         self.restart();
@@ -127,7 +131,7 @@ impl State {
                 task.attempt.iter_mut().for_each(|attempt| attempt.tested = !data.failed_attempt());
             }
             if data.failed_attempt() {
-                task.attempt.iter_mut().for_each(|attempt| attempt.has_failed = true);
+                task.attempt.iter_mut().for_each(|attempt| (attempt.has_failed, attempt.is_told) = (true, true));
                 task.failed.push(FailedAttempt {
                     status: data.status.clone(),
                     before: task.attempt.as_ref().map_or(data.code, |attempt| attempt.code),

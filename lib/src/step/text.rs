@@ -9,6 +9,9 @@ const WORDS: usize = 2000;
 /// How much of each stream of a test command a body keeps.
 const STREAM: usize = 1000;
 
+/// How much of what went wrong is kept for the next attempt, in characters.
+pub const FEEDBACK: usize = 8_000;
+
 /// What stands above text that was cut.
 const CUT: &str = "[...truncated]";
 
@@ -76,6 +79,27 @@ pub fn complete(attempts: u32, report: Option<&str>) -> String {
     format!("Completed after {attempts} attempt(s).{report}")
 }
 
+/// The body of a task that was given up: why, and how its last attempt ended where no step of it tells that.
+pub fn failed(why: &str, untold: Option<&str>) -> String {
+    let parts = [why.to_owned(), untold.map(runner_error).unwrap_or_default()];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+}
+
+/// What is told of an attempt that ended outside of its steps.
+pub fn broke_off(reason: &str) -> Feedback {
+    Feedback { kind: FeedbackKind::RunnerError, text: cut(reason, FEEDBACK) }
+}
+
+/// The two parts of such a body.
+pub fn why_given_up(body: &str) -> (&str, Option<&str>) {
+    match body.find(RUNNER_ERROR) {
+        Some(from) if from == 0 || body[..from].ends_with('\n') => {
+            (body[..from].trim(), Some(body[from + RUNNER_ERROR.len()..].trim()))
+        }
+        _ => (body, None),
+    }
+}
+
 /// What a step's body tells the next attempt; none when the step went well.
 pub fn feedback(step: &Step, body: &str) -> Option<Feedback> {
     let kind = match step.kind {
@@ -84,6 +108,7 @@ pub fn feedback(step: &Step, body: &str) -> Option<Feedback> {
         // A reviewer that broke off has said nothing about the code.
         StepKind::Review if !step.passed && body.trim_start().starts_with(RUNNER_ERROR) => FeedbackKind::RunnerError,
         StepKind::Review if !step.passed => FeedbackKind::Rejected,
+        StepKind::Complete if !step.passed => return why_given_up(body).1.map(broke_off),
         // Whoever reopens a task says why.
         StepKind::Reset => FeedbackKind::TestFailure,
         _ => return None,

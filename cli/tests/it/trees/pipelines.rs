@@ -276,3 +276,41 @@ fn an_attempt_that_goes_on_behind_a_step_that_failed_is_gone_on_with() {
     garden.gardener(&[&lenient[..], &["--answer", "keep=No"]].concat()).expect(1);
     assert_eq!(garden.told("main").last().unwrap(), "T001 failed");
 }
+
+#[test]
+fn what_ends_an_attempt_behind_a_step_that_failed_is_told_as_well() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let dot = r#"digraph a {
+        start [shape=Mdiamond]; done [shape=Msquare]
+        implement [step=implement]
+        lint [shape=parallelogram, step=lint, tool_command="echo LINTSAYS; exit 1"]
+        fix [shape=parallelogram, tool_command="true"]
+        build [shape=parallelogram, tool_command="echo BUILDSAYS; exit 2"]
+        start -> implement -> lint
+        lint -> done [condition="outcome=success"]
+        lint -> fix [condition="outcome=fail"]
+        fix -> build -> done
+    }"#;
+    garden.commit("fix.dot", dot);
+    let twice = ["--pipeline", "fix.dot", "--max-retries", "2"];
+    let ran = garden.gardener(&twice).expect(1);
+    let once = ["T001 implement-pass", "T001 lint-fail"];
+    assert_eq!(garden.told("main"), [&once[..], &once, &["T001 failed"]].concat(), "no attempt counts twice");
+    let asked = garden.asked("T001", "implement", 2);
+    assert!(asked.contains("LINTSAYS") && asked.contains("`build` failed: exit 2: BUILDSAYS"), "{asked}");
+    let body = garden.newest("main", "T001 failed").body;
+    assert_eq!(body, "Runner error:\n`build` failed: exit 2: BUILDSAYS");
+    assert!(ran.stdout.contains("was given up: its last attempt ended: `build` failed: exit 2: BUILDSAYS"), "{ran}");
+    // The next budget is told as well.
+    garden.gardener(&[&twice[..], &["--retry-failed"]].concat()).expect(1);
+    let asked = garden.asked("T001", "implement", 3);
+    assert!(asked.contains("LINTSAYS") && asked.contains("BUILDSAYS"), "{asked}");
+    // A step that ends its attempt itself is told once.
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let alone = dot.lines().filter(|line| !line.contains("fix") && !line.contains("build")).collect::<Vec<_>>();
+    garden.commit("lint.dot", &alone.join("\n"));
+    let ran = garden.gardener(&["--pipeline", "lint.dot", "--max-retries", "2"]).expect(1);
+    assert_eq!(garden.asked("T001", "implement", 2).matches("LINTSAYS").count(), 1);
+    assert_eq!(garden.newest("main", "T001 failed").body, "");
+    assert!(ran.stdout.contains("its last attempt ended with lint-fail"), "{ran}");
+}

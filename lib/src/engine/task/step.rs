@@ -10,15 +10,13 @@ use crate::ids::{CommitId, RepoPath};
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::step::prompt::{self};
+use crate::step::text::FEEDBACK;
 use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
 use crate::trailer::{Message, attribution};
 use crate::workspace::Change;
 use jiff::Timestamp;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-
-/// How much of what a failed step said is kept for the next attempt, in characters.
-const FEEDBACK: usize = 8_000;
 
 /// What a node's worker found out about the step it stands for.
 #[derive(Debug, Default)]
@@ -85,9 +83,9 @@ impl Session {
         let attempt = self.state.task.as_ref().and_then(|task| task.attempt.clone());
         let attempt = attempt.expect("an attempt that failed was begun");
         let facts = Step { retry: Some(attempt.retry), ..self.facts(StepKind::Implement, false) };
-        let told = Feedback { kind: FeedbackKind::RunnerError, text: text::cut(reason, FEEDBACK) };
         let body = text::runner_error(reason);
-        let making = Making { attempt: self.attempt(), feedback: Some(told), ..Making::of(facts, body) };
+        let told = Some(text::broke_off(reason));
+        let making = Making { attempt: self.attempt(), feedback: told, ..Making::of(facts, body) };
         self.commit_step(making, observe)?;
         Ok(())
     }
@@ -373,7 +371,7 @@ fn feedback(kind: &StepKind, said: &str) -> Feedback {
         StepKind::Review => tail(FeedbackKind::Rejected),
         StepKind::Test => prompt::test_failure(&text::cut(said, FEEDBACK)),
         StepKind::Custom(_) => tail(FeedbackKind::TestFailure),
-        _ => tail(FeedbackKind::RunnerError),
+        _ => text::broke_off(said),
     }
 }
 

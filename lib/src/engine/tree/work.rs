@@ -112,7 +112,7 @@ impl TreeRun<'_> {
                 return Ok(Worked::Ended(worked));
             }
             match self.try_land(&mut session, notes).await? {
-                Tried::Red => self.next_or_fail(&mut session, notes)?,
+                Tried::Red => self.next_or_fail(&mut session, None, notes)?,
                 tried => return Ok(self.landed(session, tried)),
             }
         }
@@ -144,30 +144,40 @@ impl TreeRun<'_> {
                     files if files.is_empty() => self.complete(session, job, notes)?,
                     files => {
                         let why = text::left_out("the task is not complete", &files);
-                        session.fail_attempt(&why, &mut observer(&session.id.clone(), notes))?;
-                        self.next_or_fail(session, notes)?;
+                        self.end_attempt(session, Some(why), notes)?;
                     }
                 },
                 Ended::Failed { reason } => {
-                    if !attempt_has_result(session) {
-                        session.fail_attempt(&reason, &mut observer(&session.id.clone(), notes))?;
-                    }
-                    self.next_or_fail(session, notes)?;
+                    let outside = (!attempt_is_told(session)).then_some(reason);
+                    self.end_attempt(session, outside, notes)?;
                 }
             }
         }
         Ok(None)
     }
 
-    /// What follows a failed attempt: another one, or the end of the task.
-    fn next_or_fail(&self, session: &mut Session, notes: Notes<'_>) -> Result<(), Error> {
-        if let Some(why) = session.task_is_out_of_budget()? {
-            return self.fail(session, session.attempt_number(), why, notes);
+    /// Ends an attempt that failed, with what ended it `outside` of its steps.
+    fn end_attempt(&self, session: &mut Session, outside: Option<String>, notes: Notes<'_>) -> Result<(), Error> {
+        match outside {
+            Some(why) if !attempt_has_result(session) => {
+                session.fail_attempt(&why, &mut observer(&session.id.clone(), notes))?;
+                self.next_or_fail(session, None, notes)
+            }
+            // A step has failed before and the pass went on. Another one would count as another attempt.
+            outside => self.next_or_fail(session, outside, notes),
         }
-        match self.after(session) {
-            After::Again => self.begin_next(session, notes),
-            After::GiveUp(why) => self.fail(session, session.attempt_number(), words(why), notes),
-        }
+    }
+
+    /// What follows a failed attempt: another one, or the end of the task. Either is told what no step tells.
+    fn next_or_fail(&self, session: &mut Session, untold: Option<String>, notes: Notes<'_>) -> Result<(), Error> {
+        let over = session.task_is_out_of_budget()?;
+        let given_up = match (over, self.after(session)) {
+            (Some(why), _) => why,
+            (None, After::GiveUp(why)) => words(why),
+            (None, After::Again) => return self.begin_next(session, untold, notes),
+        };
+        let body = text::failed(&given_up, untold.as_deref());
+        self.fail(session, session.attempt_number(), body, notes)
     }
 
     /// What follows the attempts of a session so far.
@@ -178,7 +188,7 @@ impl TreeRun<'_> {
         schedule::after(number, &ended, &self.plan.limits)
     }
 
-    fn begin_next(&self, session: &mut Session, notes: Notes<'_>) -> Result<(), Error> {
+    fn begin_next(&self, session: &mut Session, untold: Option<String>, notes: Notes<'_>) -> Result<(), Error> {
         let task = session.state.task.as_ref().expect("a session on a task");
         let last = task.attempt.as_ref().expect("an attempt was begun");
         let start = start_after(&session.pipeline, None).expect("a pipeline that ran has a start");
@@ -190,7 +200,7 @@ impl TreeRun<'_> {
             start,
             code,
             laid: None,
-            feedback: Vec::new(),
+            feedback: untold.iter().map(|why| text::broke_off(why)).collect(),
             extra: Default::default(),
         };
         Ok(session.begin_attempt(attempt, &mut observer(&session.id.clone(), notes))?)
@@ -306,6 +316,11 @@ fn ended(failed: &crate::state::FailedAttempt) -> schedule::Ended {
 /// Whether the newest attempt failed with a step that says so.
 fn attempt_has_result(session: &Session) -> bool {
     session.state.task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.has_failed)
+}
+
+/// Whether the newest attempt ended with such a step.
+fn attempt_is_told(session: &Session) -> bool {
+    session.state.task.as_ref().and_then(|task| task.attempt.as_ref()).is_some_and(|attempt| attempt.is_told)
 }
 
 /// Passes a session's events on.
