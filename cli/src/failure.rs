@@ -73,6 +73,9 @@ pub fn of_tree(error: &tree::Error) -> Failure {
                 format!("`pleach inspect {task}` shows its steps{}; look at their dates", newer.unwrap_or_default());
             plain(Exit::Environment, error).hint(hint)
         }
+        Error::LongName(_) => {
+            plain(Exit::Usage, error).hint("work on one with a shorter name: `git switch -c NAME` makes it")
+        }
         Error::Name(_) | Error::Pipeline { .. } => plain(Exit::Usage, error),
     }
 }
@@ -82,7 +85,8 @@ fn of_task_branch(error: &workspace::Error) -> Failure {
     let hint = match error {
         workspace::Error::BranchGone { branch, tip } => {
             format!(
-                "run again to begin the task anew, or put its branch back first: git branch {branch} {}",
+                "run again: a task without a step goes on, one that has some begins anew unless its branch is put back \
+                 first: git branch {branch} {}",
                 tip.short()
             )
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use pleach::config::{Commits as ConfigCommits, Config, Isolation};
 use pleach::engine::tree::progress::named_base;
-use pleach::engine::tree::{TASK_PIPELINE, TaskPipeline, TreePlan};
+use pleach::engine::tree::{TASK_PIPELINE, TaskPipeline, TreePlan, check_target};
 use pleach::event::Commits;
 use pleach::git::EntryKind;
 use pleach::ids::{BranchName, RepoPath, TaskId};
@@ -106,6 +106,7 @@ pub fn make(
 ) -> Result<TreePlan, Failure> {
     let config = &settings.resolved.config;
     let target = target(place)?;
+    check_target(&target).map_err(|error| of_tree(&error))?;
     let tree = &config.tree;
     if tree.isolation == Isolation::Task {
         return Err(Failure::new(Exit::Usage, "`isolation: task` is not built yet").hint("use none or phase"));

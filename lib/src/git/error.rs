@@ -131,7 +131,7 @@ pub enum Error {
 }
 
 /// A format of repository that is refused until it is tested.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Unsupported {
     /// Refs in a reftable.
     #[error(
@@ -149,6 +149,14 @@ pub enum Unsupported {
     /// No commit yet.
     #[error("has no commit yet; make the first one with `git commit --allow-empty -m start`")]
     UnbornHead,
+    /// A branch that stands for another.
+    #[error("has `{branch}` checked out, a symbolic ref to `{to}`; switch to that with `git switch {to}`")]
+    SymbolicBranch {
+        /// What is checked out.
+        branch: String,
+        /// The branch it stands for.
+        to: String,
+    },
 }
 
 impl Error {

@@ -89,11 +89,24 @@ impl Repo {
             packs: Packs::default(),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
-        match repo.local().head().doing("read HEAD")?.id() {
-            Some(_) => Ok(repo),
-            None => Err(Error::Unsupported { path: dir.to_owned(), feature: Unsupported::UnbornHead }),
+        match unsupported_head(&repo.local())? {
+            None => Ok(repo),
+            Some(feature) => Err(Error::Unsupported { path: dir.to_owned(), feature }),
         }
     }
+}
+
+/// What nothing can be built on.
+fn unsupported_head(repo: &gix::Repository) -> Result<Option<Unsupported>, Error> {
+    let head = repo.head().doing("read HEAD")?;
+    if head.id().is_some() {
+        return Ok(None);
+    }
+    let stands_for = head.try_into_referent().and_then(|branch| {
+        let to = branch.target().try_name()?.shorten().to_string();
+        Some(Unsupported::SymbolicBranch { branch: branch.name().shorten().to_string(), to })
+    });
+    Ok(Some(stands_for.unwrap_or(Unsupported::UnbornHead)))
 }
 
 /// Opens a handle on a git directory with the given configuration instead of the one on disk.

@@ -204,8 +204,15 @@ impl Repo {
     /// The best common ancestor of two commits, none if their histories are unrelated.
     pub fn merge_base(&self, one: CommitId, two: CommitId) -> Result<Option<CommitId>, Error> {
         let repo = self.local();
-        let base = repo.merge_base(to_gix(one), to_gix(two)).doing("find the common ancestor")?;
-        Ok(base.map(|base| from_gix(&base)))
+        let (one, two) = (to_gix(one), to_gix(two));
+        // The commit-graph only saves time: one that is broken is done without, as git does.
+        let graph = repo.commit_graph_if_enabled().unwrap_or_default();
+        let with = |graph: Option<&_>| repo.merge_base_with_graph(one, two, &mut repo.revision_graph(graph));
+        let base = match with(graph.as_ref()) {
+            Err(_) if graph.is_some() => with(None),
+            base => base,
+        };
+        Ok(base.doing("find the common ancestor")?.map(|base| from_gix(&base)))
     }
 
     /// Whether `descendant` is `ancestor` or has it in its history.

@@ -495,3 +495,30 @@ fn why_an_attempt_does_not_count_is_told_to_everybody() {
     let shown = garden.env.pleach(&["inspect", "T001"]).expect(0);
     assert!(shown.stdout.contains(why), "{shown}");
 }
+
+/// What becomes of a task whose branch is removed while its agent works is what the hint says.
+#[test]
+fn a_branch_that_is_removed_meanwhile_costs_the_steps_it_had_and_no_more() {
+    let hint = "a task without a step goes on, one that has some begins anew unless its branch is put back first";
+    for (has_steps, put_back, told) in [(false, false, "goes on"), (true, false, "begins"), (true, true, "goes on")] {
+        let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
+        let gate = Gate::new(&garden.env, "agent");
+        let first = if has_steps { "test $n = 1 && echo 1 > one ||" } else { "" };
+        garden.agent(&format!("{first} {{ {}; echo 1 > mended; }}", gate.command()), APPROVES);
+        let mut run = garden.env.spawn(&["-y", "gardener"]);
+        let held = gate.reached(&mut run);
+        let branch = "pleach/tasks/main/T001";
+        garden.env.git(&["update-ref", "-d", &format!("refs/heads/{branch}")]);
+        gate.open(held);
+        let ran = run.end().expect(5);
+        assert!(ran.stderr.contains(hint), "{ran}");
+        if put_back {
+            let tip = ran.stderr.split(&format!("git branch {branch} ")).nth(1).unwrap().split_whitespace().next();
+            garden.env.git(&["branch", branch, tip.unwrap()]);
+        }
+        let ran = garden.gardener(&[]).expect(0);
+        assert!(ran.stderr.contains(&format!("T001 Grow T001 {told} (session")), "{has_steps} {put_back}: {ran}");
+        let is_kept = garden.told("main").contains(&"T001 test-fail".to_owned());
+        assert_eq!(is_kept, put_back, "{:?}", garden.told("main"));
+    }
+}

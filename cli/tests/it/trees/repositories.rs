@@ -361,3 +361,36 @@ fn commits_that_git_replaces_are_built_on_as_they_are() {
         assert!(ran.stderr.contains("2 of 2 tasks done"), "{ran}");
     }
 }
+
+#[test]
+fn a_branch_that_stands_for_another_is_named_with_that() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.git(&["symbolic-ref", "refs/heads/alias", "refs/heads/main"]);
+    garden.env.git(&["symbolic-ref", "HEAD", "refs/heads/alias"]);
+    let ran = garden.gardener(&[]).expect(2);
+    assert!(ran.stderr.contains("has `alias` checked out, a symbolic ref to `main`"), "{ran}");
+    assert!(ran.stderr.contains("`git switch main`"), "{ran}");
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.gardener(&[]).expect(0);
+}
+
+#[test]
+fn a_branch_whose_name_is_too_long_for_a_file_is_refused() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    // `/` takes three bytes.
+    for long in ["b".repeat(241), format!("{}/b", "b".repeat(237))] {
+        garden.switch_to_new(&long);
+        let asks = [&["gardener"][..], &["gardener", "--dry-run"], &["skip", "T001"]];
+        for ask in asks {
+            let ran = garden.env.pleach(&[&["-y"], ask].concat()).expect(2);
+            assert!(ran.stderr.contains(&format!("the name of the branch `{long}` is too long")), "{ran}");
+            assert!(ran.stderr.contains("`git switch -c NAME`"), "{ran}");
+        }
+        garden.env.pleach(&["status"]).expect(0);
+        assert!(garden.steps(&long).is_empty());
+    }
+    let longest = format!("{}/b", "b".repeat(236));
+    garden.switch_to_new(&longest);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.told(&longest).last().unwrap(), "T001 complete");
+}

@@ -7,7 +7,7 @@ use super::Error;
 use super::begin::begins_anew;
 use super::left::left_in;
 use super::progress::Reader;
-use super::run::{is_begun, run_start, start_message, target_lock, target_tip};
+use super::run::{check_target, is_begun, run_start, start_message, target_lock, target_tip};
 use crate::clock;
 use crate::engine::Session;
 use crate::git::{CommitSpec, LandError, Person, Repo};
@@ -79,6 +79,7 @@ impl Marking<'_> {
     /// Puts it on the target; none when there was nothing to do. The target is taken meanwhile, or this says who has it.
     pub fn write(&self, task: &TaskId, mark: Mark, redactor: &Redactor) -> Result<Option<Marked>, Error> {
         let node = self.node(task)?;
+        check_target(self.target)?;
         let what = format!("the list of tasks on `{}`", self.target);
         let _lock = Lock::take(self.repo.common_dir(), &target_lock(self.target), &what)?;
         let mut reader = self.reader();

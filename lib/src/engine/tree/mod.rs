@@ -22,7 +22,9 @@ pub use left::has_landed;
 pub use logs::{Log, logs, report};
 pub use mark::{Mark, Marked, Marking, Prepared};
 pub use planning::{PlanError, Planner, planner_node};
-pub use run::{First, Parked, Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, target_lock};
+pub use run::{
+    First, Parked, Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, check_target, target_lock,
+};
 
 use crate::engine;
 use crate::event::Recorded;
@@ -142,6 +144,9 @@ pub enum Error {
         /// It is a task, and not the tests of a phase.
         is_task: bool,
     },
+    /// Files are named after the target, and no file can have such a name.
+    #[error("the name of the branch `{0}` is too long to name files after")]
+    LongName(BranchName),
     /// A name gives no valid branch.
     #[error(transparent)]
     Name(#[from] InvalidId),

@@ -204,9 +204,19 @@ pub fn target_lock(target: &BranchName) -> String {
     format!("target-{}", branch_key(target))
 }
 
+/// Refuses a target no file can be named after.
+pub fn check_target(target: &BranchName) -> Result<(), Error> {
+    // The longest of the names, and what nearly all file systems take.
+    match Seat::lock_name(target).len() > 255 {
+        true => Err(Error::LongName(target.clone())),
+        false => Ok(()),
+    }
+}
+
 impl<'p> TreeRun<'p> {
     /// Takes the target, or says who has it, and reads what was done so far.
     pub fn open(engine: Arc<Engine>, repo: Repo, plan: &'p TreePlan) -> Result<Self, Error> {
+        check_target(&plan.target)?;
         for branches in [task_branches, phase_branches] {
             refuse_clash(&repo, &branches(&plan.branch_prefix, &plan.target))?;
         }

@@ -61,6 +61,13 @@ fn what_is_not_supported_is_refused_with_one_clear_sentence() {
     assert!(matches!(refusal(&sandbox, "unborn"), Error::Unsupported { feature: Unsupported::UnbornHead, .. }));
     assert!(refusal(&sandbox, "unborn").to_string().contains("has no commit yet; make the first one"));
 
+    sandbox.git(".", &["init", "-q", "-b", "main", "alias"]);
+    sandbox.commit("alias", "start");
+    sandbox.git("alias", &["symbolic-ref", "refs/heads/other", "refs/heads/main"]);
+    sandbox.git("alias", &["symbolic-ref", "HEAD", "refs/heads/other"]);
+    let said = refusal(&sandbox, "alias").to_string();
+    assert!(said.contains("has `other` checked out, a symbolic ref to `main`; switch to that"), "{said}");
+
     if sandbox.try_git(".", &["init", "-q", "--object-format=sha256", "sha256"]).is_ok() {
         sandbox.commit("sha256", "start");
         assert!(matches!(refusal(&sandbox, "sha256"), Error::Unsupported { feature: Unsupported::Sha256, .. }));
@@ -216,4 +223,30 @@ fn differences_are_told_path_by_path() {
     let stat = repo.stat(old, new).unwrap();
     assert_eq!(stat.iter().find(|file| file.path == path("a.txt")).unwrap().lines, Some((1, 0)));
     assert_eq!(stat.iter().find(|file| file.path.as_bytes() == b"\xff").unwrap().lines, None);
+}
+
+#[test]
+fn a_broken_commit_graph_is_done_without() {
+    let sandbox = Sandbox::new();
+    let commit = |message| {
+        sandbox.write("repo/new", message);
+        sandbox.commit("repo", message);
+        sandbox.open("repo").head().unwrap().commit
+    };
+    let base = commit("base");
+    sandbox.git("repo", &["switch", "-q", "-c", "beside"]);
+    let one = commit("one");
+    sandbox.git("repo", &["switch", "-q", "-"]);
+    let two = commit("two");
+    sandbox.git("repo", &["commit-graph", "write", "--reachable"]);
+    let graph = sandbox.path("repo/.git/objects/info/commit-graph");
+    let whole = fs::read(&graph).unwrap();
+    fs::remove_file(&graph).unwrap();
+    // Cut off, and with what it says of commits overwritten.
+    let garbled: Vec<u8> = whole.iter().enumerate().map(|(at, byte)| if at < 1200 { *byte } else { 0xff }).collect();
+    for content in [&b"short"[..], &whole[..whole.len() / 2], &garbled, &whole] {
+        fs::write(&graph, content).unwrap();
+        let repo = sandbox.open("repo");
+        assert_eq!(repo.merge_base(one, two).unwrap(), Some(base));
+    }
 }
