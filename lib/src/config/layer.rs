@@ -227,7 +227,10 @@ impl Merged {
         let mut overridden = BTreeMap::<String, Vec<Source>>::new();
         let mut users = None;
         for mut layer in read_layers(layers, &mut origins, &mut errors) {
-            agent_of_steps(&mut layer, &tree);
+            for forgotten in agent_of_steps(&mut layer, &mut tree) {
+                provenance.remove(&forgotten);
+                overridden.remove(&forgotten);
+            }
             let mut keys = BTreeSet::new();
             layer.leaves("", &mut |key, at| {
                 let source = &origins[at.source].source;
@@ -273,25 +276,30 @@ impl Merged {
 }
 
 /// An agent that a layer names is that of every step a weaker one names an agent for: the stronger layer counts, also
-/// where the weaker one says more. A model that was named with that agent goes with it.
-fn agent_of_steps(layer: &mut Node, weaker: &Node) {
+/// where the weaker one says more. A model that was named for such a step goes with its agent; these keys are answered.
+fn agent_of_steps(layer: &mut Node, weaker: &mut Node) -> Vec<String> {
     let is_given = |entry: Option<&Entry>| entry.is_some_and(|entry| !matches!(entry.value.kind, Kind::Null));
     let Some(agent) = layer.at_path(&["agent"]).filter(|agent| is_given(Some(agent))).map(|agent| agent.value.clone())
     else {
-        return;
+        return Vec::new();
     };
-    let Some(Kind::Map(steps)) = weaker.at_path(&["tree", "steps"]).map(|steps| &steps.value.kind) else { return };
-    for step in steps.keys() {
-        let path = ["tree", "steps", step, "runner"];
+    let Some(Kind::Map(steps)) = weaker.at_path(&["tree", "steps"]).map(|steps| &steps.value.kind) else {
+        return Vec::new();
+    };
+    let mut forgotten = Vec::new();
+    for step in steps.keys().cloned().collect::<Vec<_>>() {
+        let path = ["tree", "steps", &step, "runner"];
         if is_given(weaker.at_path(&path)) && !is_given(layer.at_path(&path)) {
             // What is in the way is no section, and told as a mistake already.
             let _ = layer.put(&path, agent.clone());
-            let path = ["tree", "steps", step, "model"];
-            if is_given(weaker.at_path(&path)) && layer.at_path(&path).is_none() {
-                let _ = layer.put(&path, Node { kind: Kind::Null, ..agent.clone() });
+            let path = ["tree", "steps", &step, "model"];
+            if is_given(weaker.at_path(&path)) {
+                let _ = weaker.put(&path, Node { kind: Kind::Null, ..agent.clone() });
+                forgotten.push(path.join("."));
             }
         }
     }
+    forgotten
 }
 
 /// Errors in the order of the text they are about.

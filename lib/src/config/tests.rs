@@ -209,7 +209,8 @@ fn a_stronger_agent_is_that_of_every_step() {
             let runner = resolved.config.tree.steps[step].runner.as_ref().map(ToString::to_string);
             format!("{} ({})", runner.unwrap_or_default(), resolved.source(&format!("tree.steps.{step}.runner")))
         };
-        assert_eq!(resolved.config.tree.steps["implement"].model.as_deref(), Some("m"), "a model is another setting");
+        let model = resolved.config.tree.steps["implement"].model.as_deref();
+        assert_eq!(model, runner("implement").starts_with("codex").then_some("m"), "a model goes with its agent");
         [runner("implement"), runner("review")]
     };
     let file = "/p/.arborist/config.json:1";
