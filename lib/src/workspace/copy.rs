@@ -96,6 +96,15 @@ pub struct Change {
     pub warnings: Vec<String>,
 }
 
+/// What was saved before it is removed.
+#[derive(Debug, Default)]
+struct Kept {
+    /// The ref, and the paths, if there was anything.
+    kept: Option<(String, Vec<RepoPath>)>,
+    /// Submodules whose place is gone, of which there is nothing to save.
+    gone: Vec<RepoPath>,
+}
+
 /// What became of the changes of a node that must not write.
 #[derive(Debug)]
 pub struct Undone {
@@ -161,10 +170,11 @@ impl WorkingCopy {
     /// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
     /// has is saved for the session before. Returns the ref it was saved under.
     pub fn hand_over(&mut self, session: SessionId, branch: BranchName, at: Position) -> Result<Option<String>, Error> {
-        let kept = match self.settled {
-            true => None,
+        let Kept { kept, gone } = match self.settled {
+            true => Kept::default(),
             false => self.keep_uncommitted("the working copy goes to another session", &BTreeSet::new())?,
         };
+        self.worktree.make_places(&gone)?;
         // The next task mostly begins where the one before it has ended: nothing has to be written then.
         let head = Some(Head { commit: at.base, branch: None });
         let is_there = kept.is_none() && at.base == at.tip && at.base == self.at.base && at.tip == self.at.tip;
@@ -434,7 +444,7 @@ impl WorkingCopy {
     /// Undoes what a node that must not write has written, after saving it. What was held back before it stays.
     pub fn undo(&mut self, node: &NodeId) -> Result<Undone, Error> {
         let spared = self.spared()?;
-        let mut kept = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?;
+        let Kept { mut kept, .. } = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?;
         let undone = self.worktree.undone_setup()?;
         let mut given_back: Vec<RepoPath> = undone.difference(&self.undone_before).cloned().collect();
         let mut lost: Vec<RepoPath> =
@@ -449,15 +459,19 @@ impl WorkingCopy {
         let is_rules = |path: &RepoPath| path.as_bytes().rsplit(|byte| *byte == b'/').next() == Some(b".gitignore");
         let mut newest = kept.as_ref().map(|(_, paths)| paths.clone()).unwrap_or_default();
         while newest.iter().any(is_rules)
-            && let Some((name, hidden)) = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?
+            && let Some((name, hidden)) = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?.kept
         {
             self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
             newest.clone_from(&hidden);
             kept = kept.map(|(names, paths)| (format!("{names} and {name}"), [paths, hidden].concat()));
         }
         // What git cannot hold stays where it is, and is not forgotten.
-        let warnings = if is_untouched { Vec::new() } else { self.hold_back()?.warnings };
-        Ok(Undone { kept, given_back, lost, warnings })
+        if is_untouched {
+            return Ok(Undone { kept, given_back, lost, warnings: Vec::new() });
+        }
+        let written = self.hold_back()?;
+        self.worktree.make_places(&written.gone)?;
+        Ok(Undone { kept, given_back, lost, warnings: written.warnings })
     }
 
     /// What was held back and is as it was then.
@@ -515,7 +529,7 @@ impl WorkingCopy {
         let spared = self.spared()?;
         let kept = match is_recorded {
             true => None,
-            false => self.keep_uncommitted("resume after a crash", &spared)?,
+            false => self.keep_uncommitted("resume after a crash", &spared)?.kept,
         };
         self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
         self.held.retain(&self.session, &spared)?;
@@ -540,12 +554,8 @@ impl WorkingCopy {
         Ok(self.worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?.tree == commit.tree)
     }
 
-    /// Saves what no recorded commit has, but for some files. Returns the ref, and the paths.
-    fn keep_uncommitted(
-        &mut self,
-        reason: &str,
-        spared: &BTreeSet<RepoPath>,
-    ) -> Result<Option<(String, Vec<RepoPath>)>, Error> {
+    /// Saves what no recorded commit has, but for some files.
+    fn keep_uncommitted(&mut self, reason: &str, spared: &BTreeSet<RepoPath>) -> Result<Kept, Error> {
         let mut writer = self.repo.writer();
         let mut scan = self.worktree.scan()?;
         self.worktree.spare(&mut scan, spared);
@@ -553,12 +563,13 @@ impl WorkingCopy {
         let own = self.lost_head()?;
         let is_recorded = written.tree == self.tree()? && own.is_none();
         self.settled = is_recorded && spared.is_empty() && written.held_back.is_empty() && written.warnings.is_empty();
+        let gone = written.gone;
         if is_recorded {
-            return Ok(None);
+            return Ok(Kept { kept: None, gone });
         }
         let parents: Vec<CommitId> = std::iter::once(self.at.tip).chain(own).collect();
         let name = keep::save(&self.repo, writer, &self.session, written.tree, &parents, reason)?;
-        Ok(Some((name, written.paths)))
+        Ok(Kept { kept: Some((name, written.paths)), gone })
     }
 
     /// A commit on top of the newest one whose files are those of the running node's base, for an agent that has to

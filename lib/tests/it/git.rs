@@ -76,6 +76,14 @@ impl Sandbox {
         self.git(dir, &["commit", "-q", "--allow-empty", "-m", message]);
     }
 
+    /// Commits the link of a submodule that is not checked out.
+    fn submodule(&self, dir: &str, path: &str) {
+        fs::create_dir_all(self.path(dir).join(path)).unwrap();
+        let link = format!("160000,{},{path}", self.git(dir, &["rev-parse", "HEAD"]));
+        self.git(dir, &["update-index", "--add", "--cacheinfo", &link]);
+        self.git(dir, &["commit", "-q", "-m", "a submodule"]);
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the one variable the tests take over: where git is")]
     pub fn variables(&self) -> Vec<(&'static str, String)> {
         vec![

@@ -57,3 +57,68 @@ fn what_a_test_writes_and_hides_is_undone_with_the_rules_that_hide_it() {
         assert!(ran.stderr.contains("`left.1`") && ran.stderr.contains("`.gitignore`"), "{rules}: {ran}");
     }
 }
+
+/// A garden with the link of a submodule `sm`, and that link as git shows it.
+fn with_submodule(tree: &Tree) -> (Garden, String) {
+    let garden = Garden::new(tree);
+    std::fs::create_dir(garden.env.repo_path().join("sm")).unwrap();
+    let link = format!("160000,{},sm", garden.env.git(&["rev-parse", "HEAD"]));
+    garden.env.git(&["update-index", "--add", "--cacheinfo", &link]);
+    garden.env.git(&["commit", "--quiet", "-m", "A submodule"]);
+    let link = garden.env.git(&["ls-tree", "main", "sm"]);
+    (garden, link)
+}
+
+#[test]
+fn what_a_test_writes_in_the_place_of_a_submodule_is_kept_and_undone() {
+    let tree = Tree::of(&["T001", "T002: T001", "T003: T002", "T004: T003"])
+        .tests("T001", &["unit: echo left > sm/left"])
+        .tests("T002", &["unit: rmdir sm; echo left > sm"])
+        .tests("T003", &["unit: rmdir sm"]);
+    let (garden, link) = with_submodule(&tree);
+    garden.agent("test -d sm && test -z \"$(ls sm)\" && echo $task > $task.txt", APPROVES);
+    let ran = garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002", "T003", "T004"], "{ran}");
+    assert_eq!(garden.env.git(&["ls-tree", "main", "sm"]), link);
+    let kept = garden.refs("refs/pleach/keep/");
+    assert_eq!(kept.len(), 2, "{ran}");
+    for path in ["sm/left", "sm"] {
+        let has_it = |kept: &&String| garden.files(kept).iter().any(|file| file == path);
+        let kept = kept.iter().find(has_it).unwrap_or_else(|| panic!("{path} is not kept: {ran}"));
+        assert_eq!(garden.file(kept, path), "left");
+    }
+    assert!(ran.stderr.contains("submodule `sm` is gone; its link is left alone"), "{ran}");
+}
+
+#[test]
+fn no_task_lands_with_files_in_the_place_of_a_submodule_and_none_takes_its_link_away() {
+    let (garden, link) = with_submodule(&Tree::of(&["T001", "T002: T001", "T003: T002"]));
+    let made = "case $task.$n in T001.1) echo code > sm/f;; T001.*) rm sm/f;; T002.1) rmdir sm;; *) test -d sm;; esac";
+    garden.agent(&format!("{made} && echo $task > $task.txt"), APPROVES);
+    let ran = garden.gardener(&["--test-command", "true"]).expect(0);
+    let told = ["T001 implement-pass", "T001 test-fail", "T001 implement-pass", "T001 test-pass"];
+    assert_eq!(garden.told("main")[..4], told, "{ran}");
+    let why = "`sm/f` is not committed: it lies in the place of a submodule, whose link is left alone";
+    let asked = garden.asked("T001", "implement", 2);
+    assert!(asked.contains("the tests were not run") && asked.contains(why), "{asked}");
+    assert_eq!(garden.completed(), ["T001", "T002", "T003"], "{ran}");
+    assert_eq!(garden.env.git(&["ls-tree", "main", "sm"]), link);
+    let gone = "submodule `sm` is gone; its link is left alone";
+    assert!(ran.stderr.contains(why) && ran.stderr.contains(gone), "{ran}");
+    assert_eq!(garden.refs("refs/pleach/keep/").len(), 0, "{ran}");
+}
+
+#[test]
+fn what_a_failed_task_leaves_in_the_place_of_a_submodule_is_kept_and_gone_before_the_next() {
+    let (garden, link) = with_submodule(&Tree::of(&["T001", "T002"]));
+    garden.agent("test $task = T002 && test ! -e sm/f || echo code > sm/f; echo $task > $task.txt", APPROVES);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    let body = garden.newest("main", "T001 implement-fail").body;
+    assert!(body.contains("the task is not complete") && body.contains("`sm/f` is not committed"), "{body}");
+    let ran = garden.garden(&["--task", "T002"]).expect(0);
+    assert_eq!(garden.completed(), ["T002"], "{ran}");
+    assert_eq!(garden.env.git(&["ls-tree", "main", "sm"]), link);
+    let kept = garden.refs("refs/pleach/keep/");
+    assert_eq!(kept.len(), 1, "{ran}");
+    assert_eq!(garden.file(&kept[0], "sm/f"), "code");
+}

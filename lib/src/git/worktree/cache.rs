@@ -110,6 +110,18 @@ impl Cache {
         }
     }
 
+    /// Whether the tree has the link of a submodule at a path.
+    pub fn is_submodule(&self, path: &BStr) -> bool {
+        self.known(path).is_some_and(|known| known.mode == Mode::COMMIT)
+    }
+
+    /// All submodules.
+    pub fn submodules(&mut self) -> Vec<BString> {
+        let index = &*self.index();
+        let links = index.entries().iter().filter(|entry| entry.mode == Mode::COMMIT);
+        links.map(|entry| entry.path(index).to_owned()).collect()
+    }
+
     /// Whether the path is left out of a sparse checkout.
     pub fn is_skipped(&self, path: &BStr) -> bool {
         let entry = self.index.entry_by_path(path);

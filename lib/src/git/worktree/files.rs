@@ -25,17 +25,19 @@ pub struct Limits {
     pub max_file: u64,
     /// The largest number of new files at once.
     pub max_new_paths: usize,
+    /// Whether what lies in the place of a submodule takes the place of its link.
+    pub in_submodules: bool,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_file: 50 * 1024 * 1024, max_new_paths: 5_000 }
+        Self { max_file: 50 * 1024 * 1024, max_new_paths: 5_000, in_submodules: false }
     }
 }
 
 impl Limits {
     /// No limits, for saving everything before it is removed.
-    pub const NONE: Self = Self { max_file: u64::MAX, max_new_paths: usize::MAX };
+    pub const NONE: Self = Self { max_file: u64::MAX, max_new_paths: usize::MAX, in_submodules: true };
 }
 
 /// A file that was not committed.
@@ -60,6 +62,8 @@ pub enum Held {
     TooDeep,
     /// Git does not allow its name, because on some systems it would mean `.git`.
     Name,
+    /// A submodule belongs there, and is not checked out.
+    Submodule,
     /// It cannot be read.
     Unreadable(String),
     /// The filter that git's attributes ask for failed.
@@ -75,6 +79,7 @@ impl fmt::Display for Held {
             }
             Self::TooDeep => f.write_str("it lies too deep for any path to lead there"),
             Self::Name => f.write_str("git does not allow its name"),
+            Self::Submodule => f.write_str("it lies in the place of a submodule, whose link is left alone"),
             Self::Unreadable(detail) => write!(f, "cannot be read: {detail}"),
             Self::Filter(detail) => write!(f, "its git filter failed: {detail}"),
         }
@@ -90,6 +95,8 @@ pub struct Written {
     pub paths: Vec<RepoPath>,
     /// Files that changed but are not in the tree.
     pub held_back: Vec<HeldBack>,
+    /// Submodules in whose place is nothing, or nothing a tree can have. Their links are left alone.
+    pub gone: Vec<RepoPath>,
     /// What a person should know, one line each.
     pub warnings: Vec<String>,
 }
@@ -125,12 +132,16 @@ impl Worktree {
     pub fn commit_tree(&mut self, scan: &Scan, writer: &mut Writer, limits: &Limits) -> Result<Written, Error> {
         let mut entries: Vec<(BString, Option<Known>)> = Vec::new();
         let (mut held_back, mut held) = (Vec::new(), Vec::new());
+        let (mut gone, mut replaced) = (Vec::new(), Vec::new());
         let new: BTreeSet<&BString> =
             scan.candidates.iter().filter(|path| self.cache.known(path.as_bstr()).is_none()).collect();
         let too_many = (new.len() > limits.max_new_paths).then_some(Held::TooMany(new.len()));
         let mut filters = None;
         for path in &scan.candidates {
             let found = match &too_many {
+                _ if !limits.in_submodules && self.belongs_to_submodule(path.as_bstr()) => {
+                    self.found_there(path.as_bstr())
+                }
                 Some(reason) if new.contains(path) => Found::Held(reason.clone()),
                 _ if !is_allowed(path.as_bstr()) => Found::Held(Held::Name),
                 _ => {
@@ -141,6 +152,16 @@ impl Worktree {
                     self.read(path.as_bstr(), filters, writer, limits)?
                 }
             };
+            if self.cache.is_submodule(path.as_bstr()) {
+                match found {
+                    Found::Gone => {
+                        gone.push(RepoPath::new(path.to_vec()));
+                        continue;
+                    }
+                    Found::Held(_) => replaced.push(RepoPath::new(path.to_vec())),
+                    Found::File(_) | Found::Same => {}
+                }
+            }
             match found {
                 Found::Gone if !new.contains(path) => entries.push((path.clone(), None)),
                 // What is left out stays that until somebody makes something else of it.
@@ -171,8 +192,8 @@ impl Worktree {
         self.cache.forget_stats(held);
         self.staged = Some(Staged { tree, entries });
         let unfiltered = filters.map(|filters| filters.unfiltered).unwrap_or_default();
-        let warnings = warnings(scan, &held_back, &unfiltered);
-        Ok(Written { tree, paths, warnings, held_back })
+        let warnings = warnings(scan, (&gone, &replaced), &held_back, &unfiltered);
+        Ok(Written { tree, paths, warnings, held_back, gone })
     }
 
     /// What the recorded tree has where a new file takes the place of a directory or needs one, and nobody has removed: a
@@ -255,6 +276,16 @@ impl Worktree {
         Ok(Found::File(Known { id, mode, stat }))
     }
 
+    /// What stands where only a submodule can, which is not read: files there are in no tree.
+    fn found_there(&self, path: &BStr) -> Found {
+        let found = self.place(path).symlink_metadata().ok().filter(|_| self.leads_to(path));
+        match found {
+            Some(found) if found.is_file() || found.is_symlink() => Found::Held(Held::Submodule),
+            Some(found) if found.is_dir() => Found::Same,
+            _ => self.absent(path),
+        }
+    }
+
     /// What it means that nothing is at a path. What is left out is gone only where something else has taken its place.
     fn absent(&self, path: &BStr) -> Found {
         let is_taken = |parent: &BStr| self.place(parent).symlink_metadata().is_ok_and(|found| !found.is_dir());
@@ -279,9 +310,17 @@ fn is_absent(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory)
 }
 
-fn warnings(scan: &Scan, held_back: &[HeldBack], unfiltered: &[(BString, BString)]) -> Vec<String> {
+fn warnings(
+    scan: &Scan,
+    (gone, replaced): (&[RepoPath], &[RepoPath]),
+    held_back: &[HeldBack],
+    unfiltered: &[(BString, BString)],
+) -> Vec<String> {
     let nested = scan.nested.iter().map(|path| format!("`{path}` is a repository of its own and is not committed"));
-    let moved = scan.submodules.iter().map(|path| format!("submodule `{path}` moved; its link is left alone"));
+    let links = [(scan.submodules.as_slice(), "moved"), (gone, "is gone"), (replaced, "is replaced")];
+    let links = links.into_iter().flat_map(|(paths, what)| {
+        paths.iter().map(move |path| format!("submodule `{path}` {what}; its link is left alone"))
+    });
     let cleared = scan.cleared.iter().take(SHOWN);
     let cleared = cleared.map(|path| format!("`{path}` was no file git could have read; it is removed"));
     let unlocked = scan.unlocked.iter().take(SHOWN);
@@ -289,7 +328,7 @@ fn warnings(scan: &Scan, held_back: &[HeldBack], unfiltered: &[(BString, BString
     let raw = unfiltered.iter().take(SHOWN).map(|(path, filter)| {
         format!("`{path}` is committed as it is: git's filter `{filter}`, which it asks for, is not installed")
     });
-    nested.chain(moved).chain(cleared).chain(unlocked).chain(in_words(held_back)).chain(raw).collect()
+    nested.chain(links).chain(cleared).chain(unlocked).chain(in_words(held_back)).chain(raw).collect()
 }
 
 /// Which files are held back and why, one line each, and how many more.

@@ -21,6 +21,7 @@ mod rules;
 mod scan;
 mod seen;
 mod set_up;
+mod submodules;
 mod untracked;
 mod waits;
 mod walk;

@@ -119,12 +119,13 @@ impl Worktree {
         Ok(done)
     }
 
-    /// Removes a file that is in no tree, and the directories it leaves empty.
+    /// Removes a file that is in no tree, and the directories it leaves empty but for that of a submodule.
     pub(super) fn remove_new(&self, beneath: &Beneath, path: &BStr) -> Result<(), Error> {
         let inside = gix::path::from_bstr(path).unwrap_or_default();
         beneath.remove(&inside).at("remove", &self.place(path))?;
         for parent in inside.ancestors().skip(1).filter(|parent| !parent.as_os_str().is_empty()) {
-            if !beneath.remove_empty(parent).at("remove", &self.root.join(parent))? {
+            let is_submodule = gix::path::into_bstr(parent).is_ok_and(|at| self.cache.is_submodule(at.as_ref()));
+            if is_submodule || !beneath.remove_empty(parent).at("remove", &self.root.join(parent))? {
                 break;
             }
         }

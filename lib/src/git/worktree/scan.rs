@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicBool;
 use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::dir::entry::{Kind as DiskKind, Status};
 use gix::index::entry::{Mode, Stat};
-use gix::status::plumbing::index_as_worktree::traits::{CompareBlobs, HashEq, ReadData, SubmoduleStatus};
+use gix::status::plumbing::index_as_worktree::traits::{CompareBlobs, HashEq, ReadData};
 use gix::status::plumbing::index_as_worktree::{Change, EntryStatus};
 use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
 
 use super::files::Found as Content;
 use super::filters::Filters;
-use super::waits::waits;
+use super::submodules::Submodules;
 use super::walk::{SMALL, walk};
 use super::{Limits, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
@@ -63,10 +63,14 @@ impl Worktree {
         self.clear_waits(std::mem::take(&mut walked.waits), &mut met)?;
         let hidden = self.hidden_rules(&walked)?;
         let mut untracked = self.untracked(&mut walked, &mut met)?;
+        let mut places = std::mem::take(&mut walked.submodules);
         if untracked.is_none() {
             met.deep.clear();
             untracked = self.clear_waits_everywhere(&mut met)?;
+            // The walk may not have come to all of them.
+            places = self.cache.submodules();
         }
+        let in_submodules = self.in_submodules(places, &mut met)?;
         let index = self.cache.index();
         let Found { mut scan, refreshed } = match walked.few(index).filter(|_| untracked.is_some()) {
             Some(few) => {
@@ -87,6 +91,7 @@ impl Worktree {
         scan.nested.extend(met.nested);
         scan.candidates.extend(untracked.unwrap_or_default());
         scan.candidates.extend(hidden);
+        scan.candidates.extend(in_submodules);
         // The same content under another stat: known, it is not read again at the next scan.
         self.cache.refresh(&refreshed);
         scan.candidates.retain(|path| !self.is_excluded(path.as_bstr()));
@@ -170,7 +175,7 @@ impl Worktree {
 
     /// Looks at the named files only, absolute or relative to the worktree, at a cost that follows their number. Only
     /// right when nothing else changed: a full scan must come before the node ends. A change of ignore rules, a
-    /// directory or a path outside the worktree leads to a full scan.
+    /// directory, a path in a submodule or outside the worktree leads to a full scan.
     pub fn scan_paths(&mut self, paths: &[PathBuf]) -> Result<Scan, Error> {
         let Some(paths) = paths.iter().map(|path| self.relative(path)).collect::<Option<BTreeSet<_>>>() else {
             return self.scan();
@@ -205,8 +210,12 @@ impl Worktree {
         let is_known = self.cache.known(path).is_some();
         // A directory on the way may have been a file, or may be a link or a repository now.
         for parent in parents(path) {
-            if !is_known && self.cache.known(parent).is_some() {
-                scan.candidates.insert(parent.to_owned());
+            match self.cache.known(parent).filter(|_| !is_known) {
+                Some(known) if known.mode == Mode::COMMIT => return Ok(false),
+                Some(_) => {
+                    scan.candidates.insert(parent.to_owned());
+                }
+                None => {}
             }
             let place = self.place(parent);
             match place.symlink_metadata() {
@@ -350,28 +359,5 @@ impl CompareBlobs for Compare {
             Ok(change) => change.map(|_| ()),
             Err(_) => Some(()),
         })
-    }
-}
-
-/// Notices submodules that moved, by their HEAD alone.
-#[derive(Clone)]
-struct Submodules {
-    root: PathBuf,
-}
-
-impl SubmoduleStatus for Submodules {
-    type Output = ();
-
-    fn status(&mut self, entry: &gix::index::Entry, path: &BStr) -> Result<Option<()>, gix::Error> {
-        let place = self.root.join(gix::path::from_bstr(path)?);
-        if place.join(".git").symlink_metadata().is_err() {
-            return Ok(None);
-        }
-        if !waits(&place.join(".git")).is_empty() {
-            return Ok(Some(()));
-        }
-        let head = gix::open_opts(place, gix::open::Options::isolated());
-        let head = head.ok().and_then(|repo| repo.head_id().ok().map(gix::Id::detach));
-        Ok(head.filter(|head| *head != entry.id).map(|_| ()))
     }
 }

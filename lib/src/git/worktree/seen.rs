@@ -49,11 +49,12 @@ impl fmt::Display for Seen {
 
 impl Worktree {
     /// Of files that were seen once, those that are still what they were. One where the tree has a directory, or below a
-    /// file of it, has to make room.
+    /// file of it, has to make room, but for a directory that only submodules are in.
     pub fn untouched(&self, files: &BTreeMap<RepoPath, Seen>) -> BTreeSet<RepoPath> {
         let is_same = |path: &BStr, seen: Seen| self.leads_to(path) && Seen::at(&self.place(path)) == Some(seen);
         let is_free = |path: &BStr| {
-            parents(path).all(|parent| self.cache.known(parent).is_none()) && self.cache.below(path).is_empty()
+            parents(path).all(|parent| self.cache.known(parent).is_none() || self.cache.is_submodule(parent))
+                && self.cache.below(path).iter().all(|below| self.cache.is_submodule(below.as_bstr()))
         };
         let untouched = files.iter().filter(|(path, seen)| {
             let path = path.as_bytes().as_bstr();
@@ -62,11 +63,13 @@ impl Worktree {
         untouched.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Takes files out of a scan that are to stay as they are, in no commit.
+    /// Takes files out of a scan that are to stay as they are, in no commit, and submodules that they leave no room for.
     pub fn spare(&mut self, scan: &mut Scan, files: &BTreeSet<RepoPath>) {
         let files = files.iter().map(|path| BString::from(path.as_bytes()));
-        let spared: Vec<BString> = files.filter(|path| scan.candidates.remove(path)).collect();
+        let spared: BTreeSet<BString> = files.filter(|path| scan.candidates.remove(path)).collect();
         self.cache.forget_stats(&spared);
+        let is_in_the_way = |path: &BStr| parents(path).any(|parent| spared.contains(parent));
+        scan.candidates.retain(|path| spared.is_empty() || !is_in_the_way(path.as_bstr()));
     }
 }
 

@@ -153,7 +153,8 @@ impl Worktree {
     /// setup has not removed.
     fn begun_at(&self, path: &BStr) -> Option<Made> {
         let made = self.made_of_tree(path)?;
-        let is_free = parents(path).filter(|parent| self.cache.known(parent).is_some()).all(|at| self.is_removed(at))
+        let is_taken = |parent: &&BStr| self.cache.known(parent).is_some() && !self.cache.is_submodule(parent);
+        let is_free = parents(path).filter(is_taken).all(|at| self.is_removed(at))
             && self.cache.below(path).iter().all(|at| self.is_removed(at.as_bstr()));
         is_free.then_some(made)
     }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
@@ -46,11 +47,18 @@ fn is_special(kind: FileType) -> bool {
 
 /// What lies directly in a directory.
 #[derive(Default)]
-struct Listing {
-    waits: Vec<BString>,
-    below: Vec<BString>,
-    files: Vec<BString>,
-    is_repository: bool,
+pub(super) struct Listing {
+    pub waits: Vec<BString>,
+    pub below: Vec<BString>,
+    pub files: Vec<BString>,
+    /// What makes a repository of it, or would on some systems.
+    pub git: Vec<(BString, FileType)>,
+}
+
+impl Listing {
+    pub fn is_empty(&self) -> bool {
+        self.waits.is_empty() && self.below.is_empty() && self.files.is_empty() && self.git.is_empty()
+    }
 }
 
 impl Worktree {
@@ -113,14 +121,14 @@ impl Worktree {
             if !directory.is_empty() && is_ignored(directory, Mode::DIR)? {
                 continue;
             }
-            let mut listing = self.listing(directory);
-            if listing.is_none() && self.is_agents && self.unlock(directory)? {
-                scan.unlocked.push(RepoPath::new(directory.to_vec()));
-                listing = self.listing(directory);
-            }
-            let Some(Listing { waits, mut below, files: mut found, is_repository }) = listing else { continue };
+            let listing = self.unlocked_listing(directory, scan)?;
+            let Some(Listing { waits, mut below, files: mut found, git }) = listing else { continue };
             self.clear_waits(waits, scan)?;
-            if is_repository && self.cache.below(directory).is_empty() {
+            // What lies in their places is looked at by itself.
+            if self.cache.is_submodule(directory) {
+                continue;
+            }
+            if !git.is_empty() && self.cache.below(directory).is_empty() {
                 scan.nested.push(RepoPath::new(directory.to_vec()));
                 continue;
             }
@@ -147,19 +155,33 @@ impl Worktree {
         unlocked.map(|(_, was_locked)| was_locked).at("open", &self.place(directory))
     }
 
+    /// As [`Worktree::listing`]; a directory of an agent's is made readable where it is not.
+    pub(super) fn unlocked_listing(&self, directory: &BStr, scan: &mut Scan) -> Result<Option<Listing>, Error> {
+        let listing = self.listing(directory);
+        if listing.is_some() || !self.is_agents || !self.unlock(directory)? {
+            return Ok(listing);
+        }
+        scan.unlocked.push(RepoPath::new(directory.to_vec()));
+        Ok(self.listing(directory))
+    }
+
     /// What lies directly in a directory; none where it cannot be read, which the library tells of.
-    fn listing(&self, directory: &BStr) -> Option<Listing> {
+    pub(super) fn listing(&self, directory: &BStr) -> Option<Listing> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::open(self.place(directory), flags, Permissions::empty());
         let mut listing = Listing::default();
         for entry in opened.and_then(Dir::new).ok()?.flatten() {
             let name = entry.file_name().to_bytes();
-            match (name, entry.file_type()) {
+            let kind = match entry.file_type() {
+                FileType::Unknown => self.kind(inside(directory, name).as_bstr()),
+                kind => kind,
+            };
+            match (name, kind) {
                 (b"." | b"..", _) => {}
                 (b".git", _) if directory.is_empty() => {}
                 (name, kind) if name.eq_ignore_ascii_case(b".git") => {
                     listing.waits.extend(self.waits_in(inside(directory, name), kind));
-                    listing.is_repository = true;
+                    listing.git.push((inside(directory, name), kind));
                 }
                 (name, FileType::Directory) => listing.below.push(inside(directory, name)),
                 (name, kind) if is_waited_for(name, kind, || self.size(inside(directory, name).as_bstr())) => {
@@ -170,6 +192,12 @@ impl Worktree {
             }
         }
         Some(listing)
+    }
+
+    /// What a thing is, where its directory does not say.
+    fn kind(&self, path: &BStr) -> FileType {
+        let found = self.place(path).symlink_metadata();
+        found.map_or(FileType::Unknown, |found| FileType::from_raw_mode(found.mode()))
     }
 
     /// The size of a file, nothing where there is none.

@@ -50,6 +50,8 @@ pub(super) struct Walked {
     pub is_odd: bool,
     /// What git would wait for if it read it.
     pub waits: Vec<BString>,
+    /// Directories in the places of submodules.
+    pub submodules: Vec<BString>,
 }
 
 /// A file, a link or a directory the index does not know.
@@ -95,6 +97,7 @@ impl Walked {
         self.strangers.extend(other.strangers);
         self.is_odd |= other.is_odd;
         self.waits.extend(other.waits);
+        self.submodules.extend(other.submodules);
     }
 }
 
@@ -326,7 +329,10 @@ impl Walk<'_> {
             walked.is_odd = true;
         } else if is_directory && let Some(Child { file: Some(at), .. }) = known(false) {
             // A submodule is a directory and has one entry; a file has made room for a directory otherwise.
-            walked.is_odd |= self.index.entries()[*at].mode != Mode::COMMIT;
+            match self.index.entries()[*at].mode {
+                Mode::COMMIT => walked.submodules.push(path()),
+                _ => walked.is_odd = true,
+            }
         } else if is_directory || kind.is_file() || kind.is_symlink() {
             walked.strangers.push(Stranger { path: path(), is_directory });
         }

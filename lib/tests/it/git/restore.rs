@@ -155,3 +155,40 @@ fn what_is_in_no_commit_stays_when_it_is_to_be_spared() {
     worktree.reset_to(base, tree).unwrap();
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
 }
+
+#[test]
+fn what_lies_in_the_place_of_a_submodule_is_spared_or_goes_and_the_place_stays() {
+    let sandbox = Sandbox::new();
+    sandbox.submodule("repo", "sm");
+    sandbox.submodule("repo", "dir/sm");
+    let repo = sandbox.open("repo");
+    let (base, mut worktree) = (repo.head().unwrap().commit, sandbox.worktree(&repo));
+    let (root, tree) = (worktree.root().to_owned(), worktree.tree());
+    fs::remove_dir_all(root.join("dir")).unwrap();
+    for path in ["sm/f", "sm/g", "dir"] {
+        fs::write(root.join(path), "held back").unwrap();
+    }
+    let written = record(&repo, &mut worktree);
+    let held = written.held_back.into_iter().map(|held| (held.path, held.seen.unwrap())).collect();
+    fs::write(root.join("sm/g"), "written").unwrap();
+    fs::write(root.join("sm/new"), "new").unwrap();
+    let spared = worktree.untouched(&held);
+    assert_eq!(names(&spared.iter().cloned().collect::<Vec<_>>()), ["dir", "sm/f"]);
+    let done = worktree.reset_but(base, tree, &spared).unwrap();
+    assert_eq!((names(&done.written), names(&done.removed)), (vec![], vec!["sm/g".into(), "sm/new".into()]));
+    assert_eq!(fs::read_to_string(root.join("dir")).unwrap(), "held back");
+    let done = worktree.reset_to(base, tree).unwrap();
+    assert_eq!(
+        (names(&done.written), names(&done.removed)),
+        (vec!["dir/sm".into()], vec!["dir".into(), "sm/f".into()])
+    );
+    assert!(root.join("sm").is_dir() && root.join("dir/sm").is_dir());
+    // Where nothing else is to be brought back, the places alone are.
+    fs::remove_dir_all(root.join("sm")).unwrap();
+    fs::remove_dir_all(root.join("dir")).unwrap();
+    fs::write(root.join("dir"), "in the way").unwrap();
+    let gone = record(&repo, &mut worktree).gone;
+    assert_eq!(names(&gone), ["dir/sm", "sm"]);
+    worktree.make_places(&gone).unwrap();
+    assert!(root.join("sm").is_dir() && root.join("dir").is_file());
+}

@@ -139,6 +139,28 @@ fn whatever_setup_and_work_swap_commits_have_the_work_alone() {
 }
 
 #[test]
+fn what_a_setup_makes_of_a_submodule_is_nobody_s_change() {
+    let sandbox = Sandbox::new();
+    ["copied", "linked", "removed"].iter().for_each(|path| sandbox.submodule("repo", path));
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let (root, tree) = (worktree.root().to_owned(), worktree.tree());
+    fs::write(root.join("copied/f"), "x").unwrap();
+    fs::remove_dir(root.join("linked")).unwrap();
+    symlink("src", root.join("linked")).unwrap();
+    fs::remove_dir(root.join("removed")).unwrap();
+    worktree.set_up(true).unwrap();
+    let written = record(&repo, &mut worktree);
+    assert_eq!((written.tree, written.warnings), (tree, Vec::<String>::new()));
+    fs::write(root.join("copied/g"), "x").unwrap();
+    fs::write(root.join("copied/f"), "y").unwrap();
+    assert_eq!(record(&repo, &mut worktree).held_back.len(), 2);
+    worktree.restore(tree).unwrap();
+    assert_eq!(fs::read_to_string(root.join("copied/f")).unwrap(), "x");
+    assert!(!root.join("copied/g").exists() && root.join("linked").is_symlink() && !root.join("removed").exists());
+}
+
+#[test]
 fn git_sees_a_change_that_no_commit_has_though_the_file_looks_the_same() {
     let second = |place: &Path| fs::symlink_metadata(place).unwrap().ctime();
     // Git may know the seconds alone, so both are written within the one they were made in.

@@ -362,7 +362,7 @@ fn what_is_too_much_is_held_back() {
     let repo = sandbox.open("repo");
     let mut worktree = sandbox.worktree(&repo);
     let root = worktree.root().to_owned();
-    let limits = Limits { max_file: 100, max_new_paths: 2 };
+    let limits = Limits { max_file: 100, max_new_paths: 2, ..Limits::default() };
     fs::write(root.join("a.txt"), [b'x'; 101]).unwrap();
     fs::write(root.join("run.sh"), [b'x'; 100]).unwrap();
     for name in ["1", "2"] {
@@ -484,11 +484,177 @@ fn submodule_links_are_left_alone() {
         sandbox.git(&root, &["ls-tree", &written.tree.to_string(), "lib"]),
         sandbox.git("repo", &["ls-tree", "HEAD", "lib"])
     );
-    // Removing one is a change like any other, and can be undone; its files are git's to fetch.
+    // The place of one that is removed can be brought back; its files are git's to fetch.
     fs::remove_dir_all(root.join("lib")).unwrap();
-    assert_eq!(names(&record(&repo, &mut worktree).paths), ["lib"]);
+    let gone = record(&repo, &mut worktree);
+    assert_eq!(
+        (gone.tree, gone.warnings),
+        (written.tree, vec!["submodule `lib` is gone; its link is left alone".into()])
+    );
     worktree.restore(written.tree).unwrap();
-    assert!(worktree.scan().unwrap().is_empty());
+    assert!(worktree.scan().unwrap().is_empty() && root.join("lib").is_dir());
+}
+
+/// What is told of held back files that lie where submodules belong.
+fn in_the_place(files: &[&str]) -> Vec<String> {
+    let why = "it lies in the place of a submodule, whose link is left alone";
+    files.iter().map(|file| format!("`{file}` is not committed: {why}")).collect()
+}
+
+#[test]
+fn a_submodule_link_stays_whatever_becomes_of_its_place() {
+    let sandbox = Sandbox::new();
+    sandbox.submodule("repo", "sm");
+    sandbox.submodule("repo", "dir/sm");
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let (root, tree) = (worktree.root().to_owned(), worktree.tree());
+    let remove = |path: &str| fs::remove_dir_all(root.join(path)).unwrap();
+    let index = |args: &[&str]| drop(sandbox.git(&root, args));
+    type Case<'a> = (&'a dyn Fn(), &'a [&'a str], &'a [&'a str]);
+    let cases: [Case<'_>; 7] = [
+        (&|| remove("sm"), &["sm", "is gone"], &[]),
+        (
+            &|| {
+                remove("sm");
+                fs::write(root.join("sm"), "x").unwrap();
+            },
+            &["sm", "is replaced"],
+            &["sm"],
+        ),
+        (
+            &|| {
+                remove("sm");
+                symlink("src", root.join("sm")).unwrap();
+            },
+            &["sm", "is replaced"],
+            &["sm"],
+        ),
+        (
+            &|| {
+                remove("sm");
+                fifo(&root.join("sm"));
+            },
+            &["sm", "is gone"],
+            &[],
+        ),
+        (
+            &|| {
+                remove("dir");
+                symlink("src", root.join("dir")).unwrap();
+            },
+            &["dir/sm", "is gone"],
+            &["dir"],
+        ),
+        (
+            &|| {
+                index(&["rm", "-q", "--cached", "sm"]);
+                fs::write(root.join("sm/f"), "code").unwrap();
+            },
+            &[],
+            &["sm/f"],
+        ),
+        (
+            &|| {
+                index(&["rm", "-q", "--cached", "sm"]);
+                fs::create_dir_all(root.join("sm")).unwrap();
+                fs::write(root.join("sm/f"), "code").unwrap();
+                index(&["add", "sm/f"]);
+                index(&["commit", "-qm", "files in its place"]);
+                fs::write(root.join("sm/gone"), "").unwrap();
+                index(&["add", "sm/gone"]);
+                index(&["commit", "-qm", "and one that goes again"]);
+                fs::remove_file(root.join("sm/gone")).unwrap();
+            },
+            &[],
+            &["sm/f"],
+        ),
+    ];
+    for (at, (change, said, held)) in cases.into_iter().enumerate() {
+        change();
+        fs::write(root.join("a.txt"), format!("{at}")).unwrap();
+        let mut expected: Vec<String> = Vec::new();
+        if let [path, what] = said {
+            expected.push(format!("submodule `{path}` {what}; its link is left alone"));
+        }
+        expected.extend(in_the_place(held));
+        let own =
+            worktree.agent_head().unwrap().map(|head| head.commit).filter(|own| *own != repo.head().unwrap().commit);
+        let scan = match own {
+            Some(own) => worktree.scan_after(own).unwrap(),
+            None => worktree.scan().unwrap(),
+        };
+        let written = worktree.commit_tree(&scan, &mut repo.writer(), &Limits::default()).unwrap();
+        assert_eq!((names(&written.paths), written.warnings), (vec!["a.txt".to_owned()], expected), "case {at}");
+        // A look at what is named sees the same.
+        let paths = ["a.txt", "dir", "sm", "sm/f"].map(PathBuf::from);
+        let scan = worktree.scan_paths(&paths).unwrap();
+        let again = worktree.commit_tree(&scan, &mut repo.writer(), &Limits::default()).unwrap();
+        assert_eq!((again.tree, &again.held_back), (written.tree, &written.held_back), "case {at}");
+        // It can be saved, and undone.
+        let mut writer = repo.writer();
+        let scan = worktree.scan().unwrap();
+        let saved = worktree.commit_tree(&scan, &mut writer, &Limits::NONE).unwrap();
+        writer.flush().unwrap();
+        for path in held {
+            let saved = sandbox.git(&root, &["ls-tree", &saved.tree.to_string(), path]);
+            assert!(saved.contains(" blob "), "case {at}: {path}");
+        }
+        worktree.reset_to(repo.head().unwrap().commit, tree).unwrap();
+        assert!(worktree.scan().unwrap().is_empty(), "case {at}");
+        assert!(
+            ["sm", "dir/sm"].iter().all(|path| fs::read_dir(root.join(path)).unwrap().next().is_none()),
+            "case {at}"
+        );
+        assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "", "case {at}");
+    }
+}
+
+#[test]
+fn files_in_the_place_of_a_submodule_are_held_back_however_it_is_looked_at() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/.gitignore", "*.o\n");
+    sandbox.commit("repo", "ignore rules");
+    sandbox.submodule("repo", "dir/sm");
+    sandbox.submodule("repo", "other");
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let root = worktree.root().to_owned();
+    for path in ["dir/sm/f", "dir/sm/deep/g", "dir/sm/.GIT/x", "dir/sm/h.o"] {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::write(root.join(path), "x").unwrap();
+    }
+    sandbox.git(&root, &["init", "-q", "dir/sm/inner"]);
+    let nested = "`dir/sm/inner` is a repository of its own and is not committed".to_owned();
+    let mut expected = vec![nested];
+    expected.extend(in_the_place(&["dir/sm/.GIT/x", "dir/sm/deep/g", "dir/sm/f"]));
+    let look = |worktree: &mut Worktree| {
+        let all = worktree.scan().unwrap();
+        let named = worktree.scan_paths(&["dir/sm/f".into()]).unwrap();
+        [all, named].map(|scan| worktree.commit_tree(&scan, &mut repo.writer(), &Limits::default()).unwrap())
+    };
+    for written in look(&mut worktree) {
+        assert_eq!((written.paths.len(), written.warnings), (0, expected.clone()));
+    }
+    // The library looks where there is another repository, and nobody before it where nobody may.
+    sandbox.git(&root, &["init", "-q", "another"]);
+    fs::set_permissions(root.join("dir"), fs::Permissions::from_mode(0o000)).unwrap();
+    for written in look(&mut worktree) {
+        let of_those = written.warnings.iter().filter(|warning| warning.contains("dir/sm"));
+        assert_eq!(of_those.cloned().collect::<Vec<_>>(), expected);
+    }
+    // They count as all new files do.
+    fs::write(root.join("new"), "").unwrap();
+    let limits = Limits { max_new_paths: 3, ..Limits::default() };
+    let scan = worktree.scan().unwrap();
+    let written = worktree.commit_tree(&scan, &mut repo.writer(), &limits).unwrap();
+    let held: Vec<_> = written.held_back.iter().map(|held| (held.path.to_string(), &held.reason)).collect();
+    assert_eq!(held[2..], [("dir/sm/f".to_owned(), &Held::Submodule), ("new".to_owned(), &Held::TooMany(4))]);
+    // A submodule that is checked out is a repository of its own.
+    fs::remove_dir_all(root.join("dir/sm/.GIT")).unwrap();
+    sandbox.git(&root, &["init", "-q", "dir/sm"]);
+    let scan = worktree.scan().unwrap();
+    assert_eq!(names(&scan.paths().collect::<Vec<_>>()), ["new"]);
 }
 
 #[test]
