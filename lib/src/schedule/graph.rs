@@ -204,7 +204,7 @@ impl<'t> Schedule<'t> {
         let task = self.items[leaf].id.clone();
         let max = self.limits.max_retries;
         let (attempts, in_budget, begun) = match self.items[leaf].standing {
-            Standing::Open { attempts, in_budget, begun } => (attempts, in_budget, begun),
+            Standing::Open { attempts, in_budget, begun, .. } => (attempts, in_budget, begun),
             Standing::Failed { attempts } => (attempts, 0, false),
             Standing::Waiting { .. } | Standing::Complete { .. } | Standing::Elsewhere { .. } => {
                 unreachable!("only open tasks are ready")
@@ -248,7 +248,7 @@ impl<'t> Schedule<'t> {
         gate: &dyn Fn(&TaskId) -> GateState,
     ) -> Self {
         let index: BTreeMap<&TaskId, usize> = tree.nodes().enumerate().map(|(at, node)| (&node.id, at)).collect();
-        let open = Standing::Open { attempts: 0, in_budget: 0, begun: false };
+        let open = Standing::Open { attempts: 0, in_budget: 0, begun: false, left_on: None };
         let by_phase = limits.isolation == Isolation::Phase;
         let has_work = |leaf: &&TaskId| standing(leaf) == Standing::Complete { on_target: false };
         let gathered: BTreeSet<&TaskId> =
@@ -364,15 +364,21 @@ impl<'t> Schedule<'t> {
         if has_all && is_green() { None } else { Some(Level::OnTarget) }
     }
 
-    /// Whether a leaf that could land is built on something that is done, and not where it would land: the tree was edited
-    /// since. What was set back or added since does not hold it; that would not hold it either if it had landed in time.
+    /// Whether a leaf that could land is built on something that is not where it would land: the tree was edited since, or
+    /// that was set back. What was set back where it lands, or added since, does not hold it; that would not hold it either
+    /// if it had landed in time.
     fn is_held(&self, leaf: usize) -> bool {
         let item = &self.items[leaf];
         let standing = |below: &TaskId| &self.items[self.index[below]].standing;
         let holds = |needed: &TaskId| {
             let Some(level) = self.level(item.phase, self.index[needed]) else { return false };
             let leaves = self.tree.leaves_below(needed);
-            leaves.iter().any(|leaf| standing(leaf).is_done() && !standing(leaf).is_there(level))
+            leaves.iter().any(|leaf| match standing(leaf) {
+                Standing::Open { left_on: Some(phase), .. } => {
+                    level == Level::OnTarget || phase != self.items[item.phase].id
+                }
+                standing => standing.is_done() && !standing.is_there(level),
+            })
         };
         !item.standing.has_failed() && self.tree.dependencies(item.id).into_iter().any(holds)
     }

@@ -1,7 +1,10 @@
 //! What the commits say about a node, cut down to what decides.
 
+use std::sync::Arc;
+
 use crate::ids::TaskId;
-use crate::progress::{Gate, Place, Status, TaskState};
+use crate::progress::{Found, Gate, Place, Status, TaskState};
+use crate::step::StepKind;
 
 /// What became of a leaf, as far as others depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +17,8 @@ pub(super) enum Standing {
         in_budget: u32,
         /// An attempt was begun and has no result.
         begun: bool,
+        /// The phase on whose branch it was done before it was set back.
+        left_on: Option<TaskId>,
     },
     /// It has ended on its own branch.
     Waiting { failed: bool },
@@ -42,6 +47,7 @@ impl Standing {
                 attempts: state.attempts,
                 in_budget: state.in_budget,
                 begun: !state.unfinished().is_empty(),
+                left_on: left_on(state),
             },
         }
     }
@@ -60,6 +66,15 @@ impl Standing {
     /// It is done, whether or not anybody has it yet.
     pub(super) fn is_done(&self) -> bool {
         matches!(self, Self::Waiting { failed: false } | Self::Complete { .. } | Self::Elsewhere { .. })
+    }
+}
+
+/// The phase on whose branch a task was done that is to be done again.
+fn left_on(state: &TaskState) -> Option<TaskId> {
+    let is_done = |found: &&Arc<Found>| found.step.kind == StepKind::Complete && found.step.passed;
+    match &state.steps.iter().rev().find(is_done)?.on {
+        Place::Phase(phase) => Some(phase.clone()),
+        Place::Target | Place::Task(_) => None,
     }
 }
 

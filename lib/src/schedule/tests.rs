@@ -470,7 +470,7 @@ fn a_thousand_tasks_are_scheduled_in_no_time() {
     }
     let tree = TaskTree::read(&json!({"nodes": nodes}).to_string()).unwrap();
     let started = Instant::now();
-    let open = |_: &TaskId| Standing::Open { attempts: 0, in_budget: 0, begun: false };
+    let open = |_: &TaskId| Standing::Open { attempts: 0, in_budget: 0, begun: false, left_on: None };
     let mut schedule = Schedule::build(&tree, Limits::default(), &open, &|_| GateState::default());
     let (mut tasks, mut gates) = (0, 0);
     loop {

@@ -109,6 +109,18 @@ fn what_was_set_back_is_missed_by_nobody_on_the_branch_that_has_it() {
 }
 
 #[test]
+fn what_waits_is_held_by_what_was_set_back_elsewhere() {
+    let tree = phase1(&["T001", "T002: T001", "T003"]);
+    let garden = Garden::new(&tree.tests("T002", &["unit: test -e T001.txt"]));
+    gather(&garden, "T001");
+    have_wait(&garden, "T002");
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002", "T003"]);
+    assert_eq!(garden.times_asked("T002", "implement"), 1);
+}
+
+#[test]
 fn a_task_that_was_a_phase_for_a_while_is_as_done_as_before() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.gardener(&[]).expect(0);

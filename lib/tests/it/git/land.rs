@@ -837,7 +837,7 @@ fn what_is_not_committed_in_a_submodule_stays_where_its_link_goes() {
     assert_eq!(world.read("repo/deep/sub/a.txt"), "mine\n");
     // What a file is to replace may be a file of the user's by now, also the one that lands.
     for (content, lands) in [("mine\n", false), ("a file\n", true)] {
-        let world = new(cases[1]);
+        let world = new(cases[0]);
         fs::rename(world.sandbox.path("repo/deep/sub"), world.sandbox.path("aside")).unwrap();
         world.sandbox.write("repo/deep/sub", content);
         match lands {
