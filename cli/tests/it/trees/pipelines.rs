@@ -249,7 +249,6 @@ fn a_test_that_says_that_it_may_write_does() {
 
 #[test]
 fn an_attempt_that_goes_on_behind_a_step_that_failed_is_gone_on_with() {
-    let garden = Garden::new(&Tree::of(&["T001"]));
     let dot = r#"digraph a {
         start [shape=Mdiamond]; done [shape=Msquare]
         implement [step=implement]
@@ -265,16 +264,14 @@ fn an_attempt_that_goes_on_behind_a_step_that_failed_is_gone_on_with() {
         no -> done
         review -> done
     }"#;
-    garden.commit("lenient.dot", dot);
     let lenient = ["--pipeline", "lenient.dot", "--max-retries", "1"];
-    garden.gardener(&lenient).expect(4);
-    garden.gardener(&[&lenient[..], &["--answer", "keep=Yes"]].concat()).expect(0);
-    assert_eq!(garden.told("main").last().unwrap(), "T001 complete");
-    let garden = Garden::new(&Tree::of(&["T001"]));
-    garden.commit("lenient.dot", dot);
-    garden.gardener(&lenient).expect(4);
-    garden.gardener(&[&lenient[..], &["--answer", "keep=No"]].concat()).expect(1);
-    assert_eq!(garden.told("main").last().unwrap(), "T001 failed");
+    for (answer, code, end) in [("keep=Yes", 0, "T001 complete"), ("keep=No", 1, "T001 failed")] {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        garden.commit("lenient.dot", dot);
+        garden.gardener(&lenient).expect(4);
+        garden.gardener(&[&lenient[..], &["--answer", answer]].concat()).expect(code);
+        assert_eq!(garden.told("main").last().unwrap(), end);
+    }
 }
 
 #[test]

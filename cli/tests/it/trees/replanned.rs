@@ -23,6 +23,16 @@ fn have_wait(garden: &Garden, task: &str) {
     garden.env.git(&["worktree", "remove", "--force", &beside]);
 }
 
+/// Kills a run over a task, on the branch of its phase, while the task is reviewed.
+fn kill_in_review(garden: &Garden, task: &str) {
+    let gate = Gate::new(&garden.env, "review");
+    garden.agent(WRITES, &format!("{}; {APPROVES}", gate.command()));
+    let mut run = garden.env.spawn(&["-y", "garden", "--isolation", "phase", "--task", task]);
+    let held = gate.reached(&mut run);
+    run.kill(held);
+    garden.agent(WRITES, APPROVES);
+}
+
 #[test]
 fn a_phase_that_somebody_merged_another_into_has_what_it_had() {
     let garden = Garden::new(&phase1(&["T001", "T009"]).phase("phase2", &["T002", "T008"]));
@@ -135,12 +145,7 @@ fn a_task_that_was_a_phase_for_a_while_is_as_done_as_before() {
 fn a_task_somebody_merged_its_phase_into_has_what_it_had() {
     let garden = Garden::new(&phase1(&["T001", "T002", "T003"]));
     gather(&garden, "T001");
-    let gate = Gate::new(&garden.env, "review");
-    garden.agent(WRITES, &format!("{}; {APPROVES}", gate.command()));
-    let mut run = garden.env.spawn(&["-y", "garden", "--isolation", "phase", "--task", "T002"]);
-    let held = gate.reached(&mut run);
-    run.kill(held);
-    garden.agent(WRITES, APPROVES);
+    kill_in_review(&garden, "T002");
     gather(&garden, "T003");
     garden.env.git(&["switch", "--quiet", "pleach/tasks/main/T002"]);
     garden.env.git(&["merge", "--quiet", "-m", "Mix", "pleach/phase/main/phase1"]);
@@ -210,18 +215,13 @@ fn a_task_that_moves_out_of_a_phase_takes_nothing_of_others_along() {
     // Cut off, and gone on with by hand.
     let garden = Garden::new(&phase1(&["T001", "T002", "T009"]));
     gather(&garden, "T001");
-    let gate = Gate::new(&garden.env, "review");
-    garden.agent(WRITES, &format!("{}; {APPROVES}", gate.command()));
-    let mut run = garden.env.spawn(&["-y", "garden", "--isolation", "phase", "--task", "T002"]);
-    let held = gate.reached(&mut run);
-    run.kill(held);
+    kill_in_review(&garden, "T002");
     let beside = garden.env.root().join("beside").display().to_string();
     garden.env.git(&["worktree", "add", "--quiet", "--force", &beside, "pleach/tasks/main/T002"]);
     garden.env.write("beside/more.txt", "more\n");
     garden.env.git(&["-C", &beside, "add", "more.txt"]);
     garden.env.git(&["-C", &beside, "commit", "--quiet", "-m", "More"]);
     garden.env.git(&["worktree", "remove", "--force", &beside]);
-    garden.agent(WRITES, APPROVES);
     let (rest, test) = tree("true");
     garden.plant(&rest.leaf("T002", None).tests("T002", &[&test]));
     garden.garden(&["--task", "T002"]).expect(0);

@@ -1,14 +1,14 @@
 //! Where work on a task begins: in the session an earlier run left, or in a new one with what is there already.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::changed::unlooked_at;
 use super::edited::or_told;
-use super::run::{Refusal, TaskPipeline, TreeRun, target_tip};
+use super::refusal::begins_anew;
+use super::run::{TaskPipeline, TreeRun, target_tip};
 use super::work::start_after;
 use super::{Error, GATE_PIPELINE, Note, Notes};
 use crate::clock;
@@ -21,7 +21,7 @@ use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::TaskNode;
 use crate::plan::{self, Inputs};
-use crate::progress::{Found, Place, Status, TaskState};
+use crate::progress::{Status, TaskState};
 use crate::record::{self, History, read_through};
 use crate::state::{Phase, State, TaskWork};
 use crate::step::{Attempt, StepKind};
@@ -349,112 +349,16 @@ impl TreeRun<'_> {
     /// what it would land on. It may have been begun on the branch of a phase that it is no part of any more.
     fn own_base(&self, task: &TaskId, tip: CommitId, onto: CommitId) -> Result<Option<CommitId>, Error> {
         let Some(shared) = self.repo.merge_base(tip, onto)? else { return Ok(None) };
-        for commit in self.chain(tip, shared)?.into_iter().rev() {
-            if self.found(commit, Place::Target)?.is_some_and(|found| found.step.task.as_ref() != Some(task)) {
-                return Ok(Some(commit));
-            }
-        }
-        Ok(Some(shared))
+        let steps = self.steps_ahead(tip, onto)?;
+        let of_another = steps.iter().rev().find(|found| found.step.task.as_ref() != Some(task));
+        Ok(Some(of_another.map_or(shared, |found| found.commit)))
     }
 
     /// Whether the newest step of a branch is none of another tree.
     fn has_no_step_of_others(&self, tip: CommitId, base: CommitId) -> Result<bool, Error> {
-        let shared = self.repo.merge_base(tip, base)?.unwrap_or(base);
-        for commit in self.chain(tip, shared)?.into_iter().rev() {
-            if let Some(found) = self.found(commit, Place::Target)? {
-                return Ok(found.step.tree.is_none_or(|tree| tree == self.plan.path));
-            }
-        }
-        Ok(true)
-    }
-
-    /// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged, or was set
-    /// back and done elsewhere. What is left unmerged by that, or by a run before this one, is kept.
-    pub(super) fn bring_phase(&self, task: &TaskId, notes: Notes<'_>) -> Result<(), Error> {
-        let on = self.lands_on(task)?;
-        if on == self.plan.target {
-            return Ok(());
-        }
-        let (name, target) = (branch_ref(&on), target_tip(&self.repo, &self.plan.target)?);
-        // As with the branch of a task: who has the target is the only writer.
-        self.repo.release_stale_lock(&name)?;
-        let tip = self.repo.reference(&name)?;
-        let phase = self.plan.tree.phase_of(task);
-        if let Some(tip) = tip {
-            let is_merged = self.repo.is_ancestor(tip, target)?;
-            let is_of_run = match &self.progress.run_start {
-                // What another tree left there is no part of it either.
-                _ if self.progress.taken.iter().any(|taken| taken.branch.name == on) => false,
-                Some(run) => self.repo.is_ancestor(run.commit, tip)?,
-                None => true,
-            };
-            if is_of_run && !is_merged {
-                let is_of_use = self.progress.finished_on(&Place::Phase(phase.clone())).next().is_some();
-                if is_of_use || !self.is_replaced(tip, target)? {
-                    let lacked = self.lacked(task, (tip, target))?;
-                    return lacked.map_or(Ok(()), |needed| Err(self.lacks(task, needed, on)?));
-                }
-            }
-            if tip == target {
-                return Ok(());
-            }
-            if !is_merged {
-                let kept = self.keep(phase, tip)?;
-                notes(Note::Said(format!("`{on}` begins anew; what was left on it is kept at {kept}")));
-            }
-        }
-        if let Some(checkout) = self.repo.checkouts_of(&on)?.into_iter().next() {
-            if let Some(tip) = tip
-                && self.repo.is_ancestor(tip, target)?
-            {
-                return Ok(self.repo.fast_forward(&on, tip, target)?);
-            }
-            return Err(begins_anew(task, on, &checkout));
-        }
-        Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
-    }
-
-    /// Something a task needs that the target has and the branch of its phase has not: the branch was begun before that was
-    /// there, or before the tree said so.
-    fn lacked(&self, task: &TaskId, (tip, target): (CommitId, CommitId)) -> Result<Option<&TaskId>, Error> {
-        let tree = &self.plan.tree;
-        for needed in tree.dependencies(task).into_iter().flat_map(|needed| tree.leaves_below(needed)) {
-            let state = self.progress.task(needed);
-            // One that was skipped has brought nothing, and one that was set back has nothing new.
-            let is_work = |newest: &&Found| state.status == Status::Complete && !newest.step.skipped;
-            let Some(newest) = state.newest().filter(is_work) else { continue };
-            if self.repo.is_ancestor(newest.commit, target)? && !self.repo.is_ancestor(newest.commit, tip)? {
-                return Ok(Some(needed));
-            }
-        }
-        Ok(None)
-    }
-
-    /// That a task cannot begin, or land, on a phase's branch that lacks what it needs.
-    fn lacks(&self, task: &TaskId, needed: &TaskId, on: BranchName) -> Result<Error, Error> {
-        let by_hand = self.merged_by_hand(&self.plan.target, &on);
-        let why = format!("{task} needs {needed}, which `{on}` does not have; {by_hand}");
-        let finished = self.progress.waiting_to_land().contains(&task);
-        let branch = if finished { self.branch_of(task)? } else { on };
-        Ok(Error::Refused(Refusal { task: task.clone(), finished, branch, why, first: None }))
-    }
-
-    /// Whether a phase's branch has a task that was set back, and done again on the target since.
-    fn is_replaced(&self, tip: CommitId, target: CommitId) -> Result<bool, Error> {
-        let is_done = |task: &TaskId| {
-            let state = self.progress.task(task);
-            let is_there = state.newest().is_some_and(|newest| newest.on == Place::Target && !newest.step.skipped);
-            state.status == Status::Complete && is_there
-        };
-        let shared = self.repo.merge_base(tip, target)?.unwrap_or(target);
-        for commit in self.chain(tip, shared)? {
-            let Some(Found { step, .. }) = self.found(commit, Place::Target)? else { continue };
-            let completes = step.kind == StepKind::Complete && step.passed;
-            if completes && step.task.as_ref().is_some_and(is_done) {
-                return Ok(true);
-            }
-        }
-        Ok(false)
+        let steps = self.steps_ahead(tip, base)?;
+        let tree = steps.last().and_then(|newest| newest.step.tree.as_ref());
+        Ok(tree.is_none_or(|tree| *tree == self.plan.path))
     }
 
     /// A commit with the files of an earlier budget on another base; none when they do not fit.
@@ -506,15 +410,6 @@ impl TreeRun<'_> {
         let all = self.repo.references(&format!("{KEEP}{task}-"))?;
         Ok(all.into_iter().find(|(_, kept)| *kept == commit).map(|(name, _)| name))
     }
-}
-
-/// A branch that is to stand elsewhere stays where a checkout has it.
-pub(super) fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) -> Error {
-    let why = format!(
-        "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
-        checkout.display()
-    );
-    Error::Refused(Refusal { task: task.clone(), finished: false, branch, why, first: None })
 }
 
 /// A task whose newest step is on its branch.

@@ -1,20 +1,18 @@
 //! Landing: the target moves over the steps of a task that has ended, rebuilt where it has moved meanwhile.
 
-use std::collections::BTreeSet;
-
-use super::run::{First, Refusal, TreeEnded, TreeRun, target_tip};
+use super::refusal::Refusal;
+use super::run::{TreeEnded, TreeRun};
 use super::work::{Worked, observer};
 use super::{Error, Note, Notes};
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::Retest;
 use crate::engine::{Pause, Session};
-use crate::git::{LandError, MergeError, TreeId};
-use crate::ids::{BranchName, CommitId, ContextId, RepoPath, SessionId, TaskId};
-use crate::progress::{self, Found, OpenBranch, Place, Stands, Stray, Taken, Unread};
-use crate::record::History;
+use crate::git::LandError;
+use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
+use crate::progress::{self, Found, Place};
 use crate::step::{Attempt, Step, report};
 use crate::trailer::Message;
-use crate::workspace::{branch_ref, phase_branch};
+use crate::workspace::branch_ref;
 
 /// What came of a try to land.
 pub(super) enum Tried {
@@ -263,6 +261,13 @@ impl TreeRun<'_> {
         Ok(steps)
     }
 
+    /// The steps of a branch behind where it left another, oldest first.
+    pub(super) fn steps_ahead(&self, tip: CommitId, of: CommitId) -> Result<Vec<Found>, crate::git::Error> {
+        let shared = self.repo.merge_base(tip, of)?.unwrap_or(of);
+        let found = |commit| self.found(commit, Place::Target).transpose();
+        self.chain(tip, shared)?.into_iter().filter_map(found).collect()
+    }
+
     /// The logs and reports a branch has and its base has not.
     fn logs_of(&self, base: CommitId, tip: CommitId) -> Result<Vec<RepoPath>, crate::git::Error> {
         let changes = self.repo.changes(self.repo.tree_of(base)?, self.repo.tree_of(tip)?)?;
@@ -286,7 +291,7 @@ impl TreeRun<'_> {
     }
 
     /// Moves a branch forward; one that is not there yet begins where it was thought to be.
-    fn forward(&self, on: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
+    pub(super) fn forward(&self, on: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
         tokio::task::block_in_place(|| {
             if *on != self.plan.target {
                 // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
@@ -356,170 +361,10 @@ impl TreeRun<'_> {
         }))
     }
 
-    /// Says that work waits which nothing of the tree lands: without its task or phase nothing can test it.
-    pub(super) fn unsettled(&self, stray: Stray) -> Result<Refusal, Error> {
-        let Stray { id, lacks, branch: OpenBranch { name: branch, place, .. }, tasks } = stray;
-        let of_task = matches!(place, Place::Task(_));
-        let drop = self.dropped(&branch, self.progress.task(&id).session.clone().filter(|_| of_task), &tasks)?;
-        let why = format!("{id} {lacks}; take it with `git merge {branch}`, or drop it with `{drop}`, and run again");
-        Ok(Refusal { task: id, finished: true, branch, why, first: None })
-    }
-
-    /// Says that another tree has a branch this one needs: what is there is that tree's to finish.
-    pub(super) fn taken(&self, taken: Taken) -> Result<Refusal, Error> {
-        let Taken { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session, tasks } = taken;
-        let has = match (&place, stands) {
-            (Place::Phase(_), _) => format!("has tasks of `{tree}` that are not merged"),
-            (_, Stands::Waiting) => format!("has {task} of `{tree}`, which is finished and waits to land"),
-            _ => format!("has {task} of `{tree}`, which is under way"),
-        };
-        let file = self.repo.workdir().map(|root| root.join(&tree)).filter(|file| file.is_file());
-        let first = match &file {
-            Some(_) => format!("go on with `{tree}` first"),
-            None => format!("put `{tree}` back, which is not there, and go on with it first"),
-        };
-        let drop = self.dropped(&branch, session, &tasks)?;
-        let why = format!("that branch {has}; {first}, or drop it with `{drop}`, and run again");
-        let gathers = matches!(place, Place::Phase(_));
-        Ok(Refusal { task, finished: false, branch, why, first: file.map(|file| First { file, gathers }) })
-    }
-
-    /// Says that nobody can read a branch: whether what it had is done again is for a person to decide.
-    pub(super) fn unread(&self, unread: Unread) -> Refusal {
-        let why = format!("{}; then {}", unread.why, self.progress.remedy(&unread, &self.plan.tree));
-        Refusal { task: unread.id, finished: false, branch: unread.branch.name, why, first: None }
-    }
-
-    /// The command that drops what is on a branch, with its session where there is one. What a phase's branch has of
-    /// tasks is on their own branches too, and would land from there.
-    fn dropped(&self, branch: &BranchName, session: Option<SessionId>, tasks: &[TaskId]) -> Result<String, Error> {
-        if let Some(id) = session.filter(|id| History::newest(&self.repo, id, &ContextId::main()).is_ok()) {
-            return Ok(format!("pleach rm --force {id}"));
-        }
-        let mut command = format!("git branch -D {branch}");
-        let Some(at) = self.repo.reference(&branch_ref(branch))? else { return Ok(command) };
-        let shared = self.repo.merge_base(at, self.seen)?.unwrap_or(self.seen);
-        let mut there = BTreeSet::new();
-        for commit in self.chain(at, shared)? {
-            there.extend(self.found(commit, Place::Target)?.map(|found| found.print));
-        }
-        for own in tasks.iter().map(|task| self.branch_of(task)) {
-            let own = own?;
-            let Some(tip) = self.repo.reference(&branch_ref(&own))?.filter(|_| own != *branch) else { continue };
-            // Another task of that name may have the branch by now.
-            let newest = self.found(tip, Place::Target)?;
-            if newest.is_some_and(|newest| there.contains(&newest.print)) {
-                command.push_str(&format!(" {own}"));
-            }
-        }
-        Ok(command)
-    }
-
-    /// How somebody merges a branch into one of pleach's own. Nothing can be run there, so the way leads back.
-    pub(super) fn merged_by_hand(&self, from: &BranchName, into: &BranchName) -> String {
-        format!(
-            "merge `{from}` into `{into}` by hand (`git switch {into}`, `git merge {from}`), go back with `git switch {}`, and run again",
-            self.plan.target
-        )
-    }
-
     /// Keeps what a task's branch stands at before it is built anew elsewhere.
     fn keep_branch(&self, session: &Session) -> Result<(), Error> {
         self.keep(&session.task().id, session.task_tip())?;
         Ok(())
-    }
-
-    /// What the tests of a phase run on: what is landed; where phases are gathered, what their merge will be.
-    pub(super) fn gate_base(&self, gate: &TaskId) -> Result<CommitId, Error> {
-        let phase = self.plan.tree.phase_of(gate);
-        if self.schedule.is_ahead(phase) { self.candidate(phase) } else { target_tip(&self.repo, &self.plan.target) }
-    }
-
-    /// The end of a run at tests of a phase that fail.
-    pub(super) fn gate_red(&self, gate: TaskId) -> TreeEnded {
-        let on_merge = self.schedule.is_ahead(self.plan.tree.phase_of(&gate));
-        TreeEnded::GateRed { gate, on_merge }
-    }
-
-    /// The merge of a phase into the target as both are now. It is written, and nothing moves.
-    fn candidate(&self, phase: &TaskId) -> Result<CommitId, Error> {
-        let (target, tip) = (target_tip(&self.repo, &self.plan.target)?, self.landing_tip_of_phase(phase)?);
-        let mut writer = self.repo.writer();
-        let at = self.repo.commit(tip)?.at.max(self.repo.commit(target)?.at);
-        let merged = landing::merge_phase(&self.repo, &mut writer, phase, target, tip, at);
-        let commit = match merged {
-            Ok(commit) => commit,
-            Err(MergeError::Git(error)) => return Err(error.into()),
-            Err(MergeError::Conflict(conflict)) => {
-                let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
-                let why = format!("{conflict}; {}", self.merged_by_hand(&self.plan.target, &branch));
-                return Err(Error::Refused(Refusal { task: phase.clone(), finished: true, branch, why, first: None }));
-            }
-        };
-        writer.flush()?;
-        Ok(commit)
-    }
-
-    fn landing_tip_of_phase(&self, phase: &TaskId) -> Result<CommitId, Error> {
-        let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
-        match self.repo.reference(&branch_ref(&branch))? {
-            Some(tip) => Ok(tip),
-            None => target_tip(&self.repo, &self.plan.target),
-        }
-    }
-
-    /// The files the tests of a phase last passed on, where this run or the record of an earlier one tells.
-    fn tested_on(&self, gate: &TaskId) -> Result<Option<TreeId>, Error> {
-        if let Some(tree) = self.gated.get(gate) {
-            return Ok(Some(*tree));
-        }
-        let run = self.progress.gate(gate, self.plan.tree.leaves_below(gate));
-        let session =
-            run.newest.filter(|found| run.green && found.step.passed).and_then(|found| found.step.session.clone());
-        let Some(session) = session else { return Ok(None) };
-        // A record that is not there tells nothing, and the tests run again.
-        let Ok(history) = History::newest(&self.repo, &session, &ContextId::main()) else { return Ok(None) };
-        Ok(history.started.base.values().next().map(|base| self.repo.tree_of(*base)).transpose()?)
-    }
-
-    /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.
-    pub(super) async fn merge_phase(&mut self, phase: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
-        loop {
-            let commit = self.candidate(phase)?;
-            let tree = self.repo.tree_of(commit)?;
-            let gates: Vec<TaskId> = self.plan.tree.gates().into_iter().map(|gate| gate.id.clone()).collect();
-            let of_phase = |gate: &&TaskId| self.plan.tree.phase_of(gate) == phase;
-            let mut untested = None;
-            for gate in gates.iter().filter(of_phase) {
-                if self.tested_on(gate)? != Some(tree) {
-                    untested = Some(gate.clone());
-                    break;
-                }
-            }
-            if let Some(gate) = untested {
-                match self.gate(&gate, notes).await? {
-                    Worked::GoOn => continue,
-                    other => return Ok(other),
-                }
-            }
-            let from = self.repo.commit(commit)?.parents[0];
-            let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
-            match self.forward(&self.plan.target.clone(), from, commit) {
-                Ok(()) => {
-                    self.read_again()?;
-                    let (on, progress) = (&self.plan.target, &self.progress);
-                    notes(Note::Landed { task: phase, commit, on, progress });
-                    return Ok(Worked::GoOn);
-                }
-                Err(LandError::Moved { .. }) => continue,
-                Err(LandError::Git(error)) => return Err(error.into()),
-                Err(error) => {
-                    let refusal =
-                        Refusal { task: phase.clone(), finished: true, branch, why: error.to_string(), first: None };
-                    return Ok(Worked::Ended(TreeEnded::Refused(refusal)));
-                }
-            }
-        }
     }
 }
 

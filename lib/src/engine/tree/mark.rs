@@ -4,9 +4,9 @@
 use jiff::Timestamp;
 
 use super::Error;
-use super::begin::begins_anew;
 use super::left::left_in;
 use super::progress::Reader;
+use super::refusal::begins_anew;
 use super::run::{check_target, is_begun, run_start, start_message, target_lock, target_tip};
 use crate::clock;
 use crate::engine::Session;

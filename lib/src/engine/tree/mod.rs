@@ -9,8 +9,10 @@ mod left;
 mod logs;
 mod mark;
 mod once;
+mod phase;
 mod planning;
 pub mod progress;
+mod refusal;
 mod run;
 mod spending;
 mod step_cache;
@@ -22,9 +24,8 @@ pub use left::has_landed;
 pub use logs::{Log, logs, report};
 pub use mark::{Mark, Marked, Marking, Prepared};
 pub use planning::{PlanError, Planner, planner_node};
-pub use run::{
-    First, Parked, Refusal, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, check_target, target_lock,
-};
+pub use refusal::{First, Refusal};
+pub use run::{Parked, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, check_target, target_lock};
 
 use crate::engine;
 use crate::event::Recorded;

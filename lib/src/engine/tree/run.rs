@@ -11,6 +11,7 @@ use super::edited::{Stamp, was_edited};
 use super::left::bring_branches;
 use super::once::Did;
 use super::progress::Reader;
+use super::refusal::Refusal;
 use super::spending::Spending;
 use super::work::Worked;
 use super::{Error, Note, Notes};
@@ -125,30 +126,6 @@ pub enum TreeEnded {
     Refused(Refusal),
     /// The tree's file was edited. Read it again and go on with [`TreeRun::park`], or go on as it was.
     Edited,
-}
-
-/// Work that waits to land, or to begin.
-#[derive(Debug)]
-pub struct Refusal {
-    /// The task or phase.
-    pub task: TaskId,
-    /// It is finished; else it could not begin.
-    pub finished: bool,
-    /// Where its work is.
-    pub branch: BranchName,
-    /// Why it did not, and how to go on.
-    pub why: String,
-    /// Another tree that is to be worked first.
-    pub first: Option<First>,
-}
-
-/// A tree that is to be worked before another.
-#[derive(Debug)]
-pub struct First {
-    /// Its file.
-    pub file: PathBuf,
-    /// It gathers its phases.
-    pub gathers: bool,
 }
 
 /// A run over a tree. The one writer of its target's tasks.

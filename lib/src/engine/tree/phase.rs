@@ -1,0 +1,191 @@
+//! The branch of a phase: where it begins, what it lacks, what the phase's tests run on, and how it is merged.
+
+use super::refusal::{Refusal, begins_anew};
+use super::run::{TreeEnded, TreeRun, target_tip};
+use super::work::Worked;
+use super::{Error, Note, Notes};
+use crate::engine::landing;
+use crate::git::{LandError, MergeError, TreeId};
+use crate::ids::{BranchName, CommitId, ContextId, TaskId};
+use crate::progress::{Found, Place, Status};
+use crate::record::History;
+use crate::step::{Step, StepKind};
+use crate::workspace::{branch_ref, phase_branch};
+
+impl TreeRun<'_> {
+    /// Makes the branch of a task's phase begin at the target, or go on from there once all it had is merged, or was set
+    /// back and done elsewhere. What is left unmerged by that, or by a run before this one, is kept.
+    pub(super) fn bring_phase(&self, task: &TaskId, notes: Notes<'_>) -> Result<(), Error> {
+        let on = self.lands_on(task)?;
+        if on == self.plan.target {
+            return Ok(());
+        }
+        let (name, target) = (branch_ref(&on), target_tip(&self.repo, &self.plan.target)?);
+        // As with the branch of a task: who has the target is the only writer.
+        self.repo.release_stale_lock(&name)?;
+        let tip = self.repo.reference(&name)?;
+        let phase = self.plan.tree.phase_of(task);
+        if let Some(tip) = tip {
+            let is_merged = self.repo.is_ancestor(tip, target)?;
+            let is_of_run = match &self.progress.run_start {
+                // What another tree left there is no part of it either.
+                _ if self.progress.taken.iter().any(|taken| taken.branch.name == on) => false,
+                Some(run) => self.repo.is_ancestor(run.commit, tip)?,
+                None => true,
+            };
+            if is_of_run && !is_merged {
+                let is_of_use = self.progress.finished_on(&Place::Phase(phase.clone())).next().is_some();
+                if is_of_use || !self.is_replaced(tip, target)? {
+                    let lacked = self.lacked(task, (tip, target))?;
+                    return lacked.map_or(Ok(()), |needed| Err(self.lacks(task, needed, on)?));
+                }
+            }
+            if tip == target {
+                return Ok(());
+            }
+            if !is_merged {
+                let kept = self.keep(phase, tip)?;
+                notes(Note::Said(format!("`{on}` begins anew; what was left on it is kept at {kept}")));
+            }
+        }
+        if let Some(checkout) = self.repo.checkouts_of(&on)?.into_iter().next() {
+            if let Some(tip) = tip
+                && self.repo.is_ancestor(tip, target)?
+            {
+                return Ok(self.repo.fast_forward(&on, tip, target)?);
+            }
+            return Err(begins_anew(task, on, &checkout));
+        }
+        Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
+    }
+
+    /// Something a task needs that the target has and the branch of its phase has not: the branch was begun before that was
+    /// there, or before the tree said so.
+    fn lacked(&self, task: &TaskId, (tip, target): (CommitId, CommitId)) -> Result<Option<&TaskId>, Error> {
+        let tree = &self.plan.tree;
+        for needed in tree.dependencies(task).into_iter().flat_map(|needed| tree.leaves_below(needed)) {
+            let state = self.progress.task(needed);
+            // One that was skipped has brought nothing, and one that was set back has nothing new.
+            let is_work = |newest: &&Found| state.status == Status::Complete && !newest.step.skipped;
+            let Some(newest) = state.newest().filter(is_work) else { continue };
+            if self.repo.is_ancestor(newest.commit, target)? && !self.repo.is_ancestor(newest.commit, tip)? {
+                return Ok(Some(needed));
+            }
+        }
+        Ok(None)
+    }
+
+    /// That a task cannot begin, or land, on a phase's branch that lacks what it needs.
+    fn lacks(&self, task: &TaskId, needed: &TaskId, on: BranchName) -> Result<Error, Error> {
+        let by_hand = self.merged_by_hand(&self.plan.target, &on);
+        let why = format!("{task} needs {needed}, which `{on}` does not have; {by_hand}");
+        let finished = self.progress.waiting_to_land().contains(&task);
+        let branch = if finished { self.branch_of(task)? } else { on };
+        Ok(Error::Refused(Refusal { task: task.clone(), finished, branch, why, first: None }))
+    }
+
+    /// Whether a phase's branch has a task that was set back, and done again on the target since.
+    fn is_replaced(&self, tip: CommitId, target: CommitId) -> Result<bool, Error> {
+        let is_done = |task: &TaskId| {
+            let state = self.progress.task(task);
+            let is_there = state.newest().is_some_and(|newest| newest.on == Place::Target && !newest.step.skipped);
+            state.status == Status::Complete && is_there
+        };
+        let completes = |step: &Step| step.kind == StepKind::Complete && step.passed;
+        let is_again = |found: &Found| completes(&found.step) && found.step.task.as_ref().is_some_and(is_done);
+        Ok(self.steps_ahead(tip, target)?.iter().any(is_again))
+    }
+
+    /// What the tests of a phase run on: what is landed; where phases are gathered, what their merge will be.
+    pub(super) fn gate_base(&self, gate: &TaskId) -> Result<CommitId, Error> {
+        let phase = self.plan.tree.phase_of(gate);
+        if self.schedule.is_ahead(phase) { self.candidate(phase) } else { target_tip(&self.repo, &self.plan.target) }
+    }
+
+    /// The end of a run at tests of a phase that fail.
+    pub(super) fn gate_red(&self, gate: TaskId) -> TreeEnded {
+        let on_merge = self.schedule.is_ahead(self.plan.tree.phase_of(&gate));
+        TreeEnded::GateRed { gate, on_merge }
+    }
+
+    /// The merge of a phase into the target as both are now. It is written, and nothing moves.
+    fn candidate(&self, phase: &TaskId) -> Result<CommitId, Error> {
+        let (target, tip) = (target_tip(&self.repo, &self.plan.target)?, self.landing_tip_of_phase(phase)?);
+        let mut writer = self.repo.writer();
+        let at = self.repo.commit(tip)?.at.max(self.repo.commit(target)?.at);
+        let merged = landing::merge_phase(&self.repo, &mut writer, phase, target, tip, at);
+        let commit = match merged {
+            Ok(commit) => commit,
+            Err(MergeError::Git(error)) => return Err(error.into()),
+            Err(MergeError::Conflict(conflict)) => {
+                let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
+                let why = format!("{conflict}; {}", self.merged_by_hand(&self.plan.target, &branch));
+                return Err(Error::Refused(Refusal { task: phase.clone(), finished: true, branch, why, first: None }));
+            }
+        };
+        writer.flush()?;
+        Ok(commit)
+    }
+
+    fn landing_tip_of_phase(&self, phase: &TaskId) -> Result<CommitId, Error> {
+        let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
+        match self.repo.reference(&branch_ref(&branch))? {
+            Some(tip) => Ok(tip),
+            None => target_tip(&self.repo, &self.plan.target),
+        }
+    }
+
+    /// The files the tests of a phase last passed on, where this run or the record of an earlier one tells.
+    fn tested_on(&self, gate: &TaskId) -> Result<Option<TreeId>, Error> {
+        if let Some(tree) = self.gated.get(gate) {
+            return Ok(Some(*tree));
+        }
+        let run = self.progress.gate(gate, self.plan.tree.leaves_below(gate));
+        let session =
+            run.newest.filter(|found| run.green && found.step.passed).and_then(|found| found.step.session.clone());
+        let Some(session) = session else { return Ok(None) };
+        // A record that is not there tells nothing, and the tests run again.
+        let Ok(history) = History::newest(&self.repo, &session, &ContextId::main()) else { return Ok(None) };
+        Ok(history.started.base.values().next().map(|base| self.repo.tree_of(*base)).transpose()?)
+    }
+
+    /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.
+    pub(super) async fn merge_phase(&mut self, phase: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
+        loop {
+            let commit = self.candidate(phase)?;
+            let tree = self.repo.tree_of(commit)?;
+            let gates: Vec<TaskId> = self.plan.tree.gates().into_iter().map(|gate| gate.id.clone()).collect();
+            let of_phase = |gate: &&TaskId| self.plan.tree.phase_of(gate) == phase;
+            let mut untested = None;
+            for gate in gates.iter().filter(of_phase) {
+                if self.tested_on(gate)? != Some(tree) {
+                    untested = Some(gate.clone());
+                    break;
+                }
+            }
+            if let Some(gate) = untested {
+                match self.gate(&gate, notes).await? {
+                    Worked::GoOn => continue,
+                    other => return Ok(other),
+                }
+            }
+            let from = self.repo.commit(commit)?.parents[0];
+            let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
+            match self.forward(&self.plan.target.clone(), from, commit) {
+                Ok(()) => {
+                    self.read_again()?;
+                    let (on, progress) = (&self.plan.target, &self.progress);
+                    notes(Note::Landed { task: phase, commit, on, progress });
+                    return Ok(Worked::GoOn);
+                }
+                Err(LandError::Moved { .. }) => continue,
+                Err(LandError::Git(error)) => return Err(error.into()),
+                Err(error) => {
+                    let refusal =
+                        Refusal { task: phase.clone(), finished: true, branch, why: error.to_string(), first: None };
+                    return Ok(Worked::Ended(TreeEnded::Refused(refusal)));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Work that waits because of something only a person can decide, and what is said of it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::Error;
+use super::run::TreeRun;
+use crate::ids::{BranchName, ContextId, SessionId, TaskId};
+use crate::progress::{OpenBranch, Place, Stands, Stray, Taken, Unread};
+use crate::record::History;
+use crate::workspace::branch_ref;
+
+/// Work that waits to land, or to begin.
+#[derive(Debug)]
+pub struct Refusal {
+    /// The task or phase.
+    pub task: TaskId,
+    /// It is finished; else it could not begin.
+    pub finished: bool,
+    /// Where its work is.
+    pub branch: BranchName,
+    /// Why it did not, and how to go on.
+    pub why: String,
+    /// Another tree that is to be worked first.
+    pub first: Option<First>,
+}
+
+/// A tree that is to be worked before another.
+#[derive(Debug)]
+pub struct First {
+    /// Its file.
+    pub file: PathBuf,
+    /// It gathers its phases.
+    pub gathers: bool,
+}
+
+impl TreeRun<'_> {
+    /// Says that work waits which nothing of the tree lands: without its task or phase nothing can test it.
+    pub(super) fn unsettled(&self, stray: Stray) -> Result<Refusal, Error> {
+        let Stray { id, lacks, branch: OpenBranch { name: branch, place, .. }, tasks } = stray;
+        let of_task = matches!(place, Place::Task(_));
+        let drop = self.dropped(&branch, self.progress.task(&id).session.clone().filter(|_| of_task), &tasks)?;
+        let why = format!("{id} {lacks}; take it with `git merge {branch}`, or drop it with `{drop}`, and run again");
+        Ok(Refusal { task: id, finished: true, branch, why, first: None })
+    }
+
+    /// Says that another tree has a branch this one needs: what is there is that tree's to finish.
+    pub(super) fn taken(&self, taken: Taken) -> Result<Refusal, Error> {
+        let Taken { branch: OpenBranch { name: branch, place, .. }, id: task, tree, stands, session, tasks } = taken;
+        let has = match (&place, stands) {
+            (Place::Phase(_), _) => format!("has tasks of `{tree}` that are not merged"),
+            (_, Stands::Waiting) => format!("has {task} of `{tree}`, which is finished and waits to land"),
+            _ => format!("has {task} of `{tree}`, which is under way"),
+        };
+        let file = self.repo.workdir().map(|root| root.join(&tree)).filter(|file| file.is_file());
+        let first = match &file {
+            Some(_) => format!("go on with `{tree}` first"),
+            None => format!("put `{tree}` back, which is not there, and go on with it first"),
+        };
+        let drop = self.dropped(&branch, session, &tasks)?;
+        let why = format!("that branch {has}; {first}, or drop it with `{drop}`, and run again");
+        let gathers = matches!(place, Place::Phase(_));
+        Ok(Refusal { task, finished: false, branch, why, first: file.map(|file| First { file, gathers }) })
+    }
+
+    /// Says that nobody can read a branch: whether what it had is done again is for a person to decide.
+    pub(super) fn unread(&self, unread: Unread) -> Refusal {
+        let why = format!("{}; then {}", unread.why, self.progress.remedy(&unread, &self.plan.tree));
+        Refusal { task: unread.id, finished: false, branch: unread.branch.name, why, first: None }
+    }
+
+    /// The command that drops what is on a branch, with its session where there is one. What a phase's branch has of
+    /// tasks is on their own branches too, and would land from there.
+    fn dropped(&self, branch: &BranchName, session: Option<SessionId>, tasks: &[TaskId]) -> Result<String, Error> {
+        if let Some(id) = session.filter(|id| History::newest(&self.repo, id, &ContextId::main()).is_ok()) {
+            return Ok(format!("pleach rm --force {id}"));
+        }
+        let mut command = format!("git branch -D {branch}");
+        let Some(at) = self.repo.reference(&branch_ref(branch))? else { return Ok(command) };
+        let there: BTreeSet<u64> = self.steps_ahead(at, self.seen)?.iter().map(|found| found.print).collect();
+        for own in tasks.iter().map(|task| self.branch_of(task)) {
+            let own = own?;
+            let Some(tip) = self.repo.reference(&branch_ref(&own))?.filter(|_| own != *branch) else { continue };
+            // Another task of that name may have the branch by now.
+            let newest = self.found(tip, Place::Target)?;
+            if newest.is_some_and(|newest| there.contains(&newest.print)) {
+                command.push_str(&format!(" {own}"));
+            }
+        }
+        Ok(command)
+    }
+
+    /// How somebody merges a branch into one of pleach's own. Nothing can be run there, so the way leads back.
+    pub(super) fn merged_by_hand(&self, from: &BranchName, into: &BranchName) -> String {
+        format!(
+            "merge `{from}` into `{into}` by hand (`git switch {into}`, `git merge {from}`), go back with `git switch {}`, and run again",
+            self.plan.target
+        )
+    }
+}
+
+/// A branch that is to stand elsewhere stays where a checkout has it.
+pub(super) fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) -> Error {
+    let why = format!(
+        "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
+        checkout.display()
+    );
+    Error::Refused(Refusal { task: task.clone(), finished: false, branch, why, first: None })
+}
