@@ -49,5 +49,5 @@ pub use program::version;
 pub use refs::{Move, SwapError};
 pub use repo::{Head, Repo};
 pub(crate) use worktree::remove_directory;
-pub use worktree::{Held, HeldBack, Limits, Listed, Notes, Restored, Scan, Seen, Worktree, Written};
+pub use worktree::{Held, HeldBack, Limits, Listed, Notes, Restored, Scan, Seen, Worktree, Written, are_ignore_rules};
 pub use writer::{CommitSpec, TreeEdit, Writer};

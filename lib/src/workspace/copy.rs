@@ -18,7 +18,7 @@ use super::names::branch_ref;
 use super::{Error, keep};
 use crate::beneath::Beneath;
 use crate::event::Commits;
-use crate::git::{CommitSpec, Head, Limits, Person, Repo, TreeId, Worktree, Writer, Written};
+use crate::git::{CommitSpec, Head, Limits, Person, Repo, TreeId, Worktree, Writer, Written, are_ignore_rules};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
 use crate::trailer::{Message, TurnFacts};
 
@@ -456,10 +456,10 @@ impl WorkingCopy {
             lost.extend(given_back.extract_if(.., |path| still_undone.contains(path)));
         }
         // With rules it has left, what those have hidden comes to light: nobody else can have put that there.
-        let is_rules = |path: &RepoPath| path.as_bytes().rsplit(|byte| *byte == b'/').next() == Some(b".gitignore");
         let mut newest = kept.as_ref().map(|(_, paths)| paths.clone()).unwrap_or_default();
-        while newest.iter().any(is_rules)
+        while newest.iter().any(|path| are_ignore_rules(path.as_bytes()))
             && let Some((name, hidden)) = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?.kept
+            && hidden != newest
         {
             self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
             newest.clone_from(&hidden);

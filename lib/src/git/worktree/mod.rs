@@ -42,6 +42,7 @@ pub use restore::Restored;
 pub(crate) use restore::remove_directory;
 pub use scan::Scan;
 pub use seen::Seen;
+pub use untracked::are_ignore_rules;
 
 use super::diff::{Change, ChangeKind};
 use super::error::Error;

@@ -16,6 +16,7 @@ use gix::status::plumbing::index_as_worktree_with_renames::{Entry, VisitEntry};
 use super::files::Found as Content;
 use super::filters::Filters;
 use super::submodules::Submodules;
+use super::untracked::are_ignore_rules;
 use super::walk::{SMALL, walk};
 use super::{Limits, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
@@ -184,9 +185,7 @@ impl Worktree {
         self.clear_waits_above(&paths, &mut scan)?;
         let mut ignored = None;
         for path in &paths {
-            if path.rsplit(|byte| *byte == b'/').next() == Some(b".gitignore")
-                || !self.look_at(path.as_bstr(), &mut ignored, &mut scan)?
-            {
+            if are_ignore_rules(path) || !self.look_at(path.as_bstr(), &mut ignored, &mut scan)? {
                 return self.scan();
             }
         }

@@ -59,10 +59,7 @@ impl Worktree {
     /// Files with ignore rules, beside tracked ones, that ignore themselves. They belong to the tree all the same: what
     /// they hide from now on would be missing in it, and nobody could see why.
     pub(super) fn hidden_rules(&self, walked: &Walked) -> Result<Vec<BString>, Error> {
-        let is_named = |stranger: &&Stranger| {
-            let name = stranger.path.rsplit(|byte| *byte == b'/').next();
-            !stranger.is_directory && name == Some(&b".gitignore"[..])
-        };
+        let is_named = |stranger: &&Stranger| !stranger.is_directory && are_ignore_rules(&stranger.path);
         let mut hidden = Vec::new();
         let mut named = walked.strangers.iter().filter(is_named).peekable();
         if named.peek().is_none() {
@@ -106,4 +103,9 @@ impl Worktree {
         }
         Some(inside)
     }
+}
+
+/// Whether a path is that of a file that says what is ignored.
+pub fn are_ignore_rules(path: &[u8]) -> bool {
+    path.rsplit(|byte| *byte == b'/').next() == Some(b".gitignore")
 }
