@@ -72,6 +72,11 @@ impl Shown {
         if !left_out.is_empty() {
             self.warn(&format!("execution_order leaves out, so never worked: {}", listed(left_out, 10)));
         }
+        let idle = plan.tree.with_idle_tests();
+        if !idle.is_empty() {
+            let what = "only `integration` and `e2e` tests of a phase run; its `unit` tests never do";
+            self.warn(&format!("{what}: {}", listed(idle, 10)));
+        }
     }
 
     /// Says what was changed in the tree while it is worked.

@@ -223,6 +223,22 @@ fn a_gate_runs_on_the_landed_tree_when_the_last_task_below_is_done() {
 }
 
 #[test]
+fn unit_tests_of_a_phase_are_no_gate_and_that_is_said() {
+    let tree = Tree::default()
+        .phase("phase1", &["T001"])
+        .phase("phase2", &["T002"])
+        .tests("phase1", &["unit: false"])
+        .tests("phase2", &["unit: false", "e2e: true"]);
+    let garden = Garden::new(&tree);
+    let ran = garden.gardener(&[]).expect(0);
+    let said = "its `unit` tests never do: phase1, phase2";
+    assert_eq!(ran.stderr.matches(said).count(), 1, "{ran}");
+    let told = garden.told("main");
+    assert!(!told.iter().any(|step| step.contains("phase1")), "{told:?}");
+    assert_eq!(garden.newest("main", "phase2 test-pass").trailer("Arborist-Test-Type"), Some("e2e"));
+}
+
+#[test]
 fn a_red_gate_ends_the_run_and_is_tried_first_the_next_time() {
     let tree = Tree::default()
         .phase("phase1", &["T001"])

@@ -231,6 +231,13 @@ impl TaskTree {
         self.nodes.iter().filter(gates).filter(|node| !self.leaves_below(&node.id).is_empty()).collect()
     }
 
+    /// The inner nodes with unit tests, which nobody runs: those are of tasks.
+    pub fn with_idle_tests(&self) -> Vec<&TaskId> {
+        let is_idle =
+            |node: &&TaskNode| !node.is_leaf() && node.test_commands.iter().any(|test| test.kind == TestKind::Unit);
+        self.nodes.iter().filter(is_idle).map(|node| &node.id).collect()
+    }
+
     /// A cycle between phases, each waiting for the next and the last for the first. Tasks may still have an order
     /// then, but phases that land as a whole do not.
     pub fn phase_cycle(&self) -> Option<Vec<TaskId>> {
