@@ -45,7 +45,7 @@ pub struct TreeArgs {
     /// The model of implementing and reviewing.
     #[arg(long, value_name = "MODEL")]
     pub model: Option<String>,
-    /// The branch this one was begun on, for reading older histories.
+    /// The branch this one was begun on, for reading older histories; `tree.base_branch` says it to all commands.
     #[arg(long, value_name = "BRANCH")]
     pub base_branch: Option<String>,
     /// Where reports go.

@@ -330,7 +330,8 @@ section! {
         runner_timeout: Option<u64> = None,
         /// Attempts a task gets.
         max_retries: u32 = 5,
-        /// The branch older histories are read against.
+        /// The branch older histories are read against; without it the one `origin/HEAD` names, then `main`, then
+        /// `master`.
         base_branch: Option<BranchName> = None,
         /// The directory reports of tasks go to.
         report_dir: Option<PathBuf> = None,

@@ -93,6 +93,15 @@ impl Repo {
         Ok(Some(from_gix(&id.map_err(|error| Error::library(format!("read `{name}`"), error))?)))
     }
 
+    /// The full name of the ref a symbolic ref stands for, whether that exists or not. None for all other refs, and for
+    /// names that are not UTF-8.
+    pub fn leads_to(&self, name: &str) -> Result<Option<String>, Error> {
+        Ok(match exactly(&self.local(), full_name(name)?)?.map(|found| found.target) {
+            Some(Target::Symbolic(to)) => to.as_bstr().to_str().ok().map(str::to_owned),
+            Some(Target::Object(_)) | None => None,
+        })
+    }
+
     /// All refs whose full name begins with `prefix`, sorted by name. Names that are not UTF-8 are left out: pleach
     /// makes none.
     pub fn references(&self, prefix: &str) -> Result<Vec<(String, CommitId)>, Error> {

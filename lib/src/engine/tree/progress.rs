@@ -14,7 +14,10 @@ use crate::workspace::{branch_ref, phase_branches, task_branches};
 /// As many new commits are read again each time before the cache is written anew.
 const WORTH_CACHING: usize = 100;
 
-/// The base branch when nobody names one: the first of these that exists.
+/// What the branch others begin on is called in a clone.
+const BASE_OF_REMOTE: &str = "refs/remotes/origin/HEAD";
+
+/// The base branch when neither a person nor the remote names one: the first of these that exists.
 const USUAL_BASES: [&str; 2] = ["main", "master"];
 
 /// Why the state of a tree could not be read.
@@ -221,7 +224,9 @@ impl Reader {
         if let Some(name) = &self.base {
             return Ok(Some((name.clone(), named_base(&self.repo, name)?)));
         }
-        for name in USUAL_BASES.iter().filter_map(|name| BranchName::new(*name).ok()) {
+        let of_remote = self.repo.leads_to(BASE_OF_REMOTE)?;
+        let of_remote = of_remote.as_deref().and_then(|name| name.strip_prefix("refs/remotes/origin/"));
+        for name in of_remote.into_iter().chain(USUAL_BASES).filter_map(|name| BranchName::new(name).ok()) {
             if let Some(tip) = find_base(&self.repo, &name)? {
                 return Ok(Some((name, tip)));
             }

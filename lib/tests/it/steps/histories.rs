@@ -128,6 +128,29 @@ fn the_older_form_counts_since_the_base_branch_was_left() {
 }
 
 #[test]
+fn the_branch_the_remote_begins_on_is_the_base() {
+    let world = World::on("trunk");
+    world.say("trunk", old("T001", "complete", "Arborist-Result: pass"));
+    world.place("feature", world.tip("trunk"));
+    world.say("feature", old("T002", "complete", "Arborist-Result: pass"));
+    let found = |branch: &str| world.progress(branch).tasks().map(|(id, _)| id.to_string()).collect::<Vec<_>>();
+    assert_eq!(found("feature"), ["T001", "T002"], "nobody says where it was begun");
+    let remote = "refs/remotes/origin/HEAD";
+    world.git(&["symbolic-ref", remote, "refs/remotes/origin/trunk"]);
+    assert_eq!(found("feature"), ["T002"]);
+    assert_eq!(found("trunk"), ["T001"], "it is its own base");
+    // A branch that happens to have a usual name is another one.
+    world.place("master", world.tip("feature"));
+    assert_eq!(found("feature"), ["T002"]);
+    // Where the remote's branch is gone, or named by no branch at all, the usual one is the base again.
+    world.git(&["symbolic-ref", remote, "refs/remotes/origin/gone"]);
+    assert_eq!(found("feature"), [""; 0]);
+    world.git(&["symbolic-ref", "--delete", remote]);
+    world.git(&["update-ref", remote, "refs/heads/trunk"]);
+    assert_eq!(found("feature"), [""; 0]);
+}
+
+#[test]
 fn each_tree_has_its_own_run() {
     let world = World::new();
     world.say("main", run_start("main", "one.json"));
