@@ -83,6 +83,23 @@ impl TaskWork {
         }
     }
 
+    /// However many of its steps fail, an attempt fails once: of its tests where those did, else of the last of them.
+    fn attempt_failed(&mut self, data: &StepFinished) {
+        let failed = FailedAttempt {
+            status: data.status.clone(),
+            before: self.attempt.as_ref().map_or(data.code, |attempt| attempt.code),
+            after: data.code,
+            failing: data.failing.clone(),
+        };
+        let has_failed = self.attempt.as_ref().is_some_and(|attempt| attempt.has_failed);
+        match self.failed.last_mut().filter(|_| has_failed) {
+            Some(before) if before.status == "test-fail" && failed.status != "test-fail" => before.after = failed.after,
+            Some(before) => *before = failed,
+            None => self.failed.push(failed),
+        }
+        self.attempt.iter_mut().for_each(|attempt| (attempt.has_failed, attempt.is_told) = (true, true));
+    }
+
     /// Whether it is complete or given up, so that nothing is left but to land.
     pub fn is_decided(&self) -> bool {
         matches!(self.status.as_deref(), Some("complete" | "failed"))
@@ -131,13 +148,7 @@ impl State {
                 task.attempt.iter_mut().for_each(|attempt| attempt.tested = !data.failed_attempt());
             }
             if data.failed_attempt() {
-                task.attempt.iter_mut().for_each(|attempt| (attempt.has_failed, attempt.is_told) = (true, true));
-                task.failed.push(FailedAttempt {
-                    status: data.status.clone(),
-                    before: task.attempt.as_ref().map_or(data.code, |attempt| attempt.code),
-                    after: data.code,
-                    failing: data.failing.clone(),
-                });
+                task.attempt_failed(data);
             }
         })?;
         for commit in self.work.values_mut() {

@@ -275,6 +275,28 @@ fn an_attempt_that_goes_on_behind_a_step_that_failed_is_gone_on_with() {
 }
 
 #[test]
+fn an_attempt_with_two_steps_that_fail_is_one_attempt() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent("true", APPROVES);
+    let dot = r#"digraph a {
+        start [shape=Mdiamond]; done [shape=Msquare]
+        implement [step=implement]
+        lint [shape=parallelogram, step=lint, tool_command="exit 1"]
+        scan [shape=parallelogram, step=scan, tool_command="exit 2"]
+        start -> implement -> lint
+        lint -> scan [condition="outcome=fail"]
+        lint -> scan [condition="outcome=success"]
+        scan -> done [condition="outcome=success"]
+    }"#;
+    garden.commit("two.dot", dot);
+    let ran = garden.gardener(&["--pipeline", "two.dot", "--max-retries", "4"]).expect(1);
+    let once = ["T001 implement-pass", "T001 lint-fail", "T001 scan-fail"];
+    assert_eq!(garden.told("main"), [&once[..], &once, &["T001 failed"]].concat(), "{ran}");
+    assert!(ran.stdout.contains("two attempts in a row changed nothing"), "{ran}");
+    assert!(garden.newest("main", "T001 scan-fail").subject.contains("attempt 2/4"), "{ran}");
+}
+
+#[test]
 fn what_ends_an_attempt_behind_a_step_that_failed_is_told_as_well() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let dot = r#"digraph a {
