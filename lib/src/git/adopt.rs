@@ -16,6 +16,9 @@ use super::object::{EntryKind, TreeEntry};
 use super::repo::Repo;
 use crate::ids::{CommitId, RepoPath};
 
+/// The mode of what is staged to be removed.
+const NO_MODE: &[u8] = b"000000 ";
+
 impl Repo {
     /// Puts those of `paths` into the checkout's index that hold what `to` has there, if all do, so that nothing is left
     /// in the way of `to`. Otherwise names those that do not, and touches nothing. One that is staged with other content
@@ -40,6 +43,28 @@ impl Repo {
             self.shared.program.run_with_stdin(checkout, args, &lines)?.success()?;
         }
         Ok(others)
+    }
+
+    /// The paths of `changes`, which are what lands on `from`, where a checkout has something of its own.
+    pub(super) fn in_the_way(
+        &self,
+        checkout: &Path,
+        from: CommitId,
+        changes: &[Change],
+    ) -> Result<Vec<RepoPath>, Error> {
+        // Files that were only touched are not among them.
+        let args = ["diff", "--name-only", "--no-ext-diff", "--no-renames", "--ignore-submodules=all", "-z"];
+        let written = self.shared.program.run(checkout, args)?.success()?;
+        let written: BTreeSet<&[u8]> = written.split(|byte| *byte == 0).collect();
+        let staged = self.staged(checkout, from)?;
+        let is_in_the_way = |change: &&Change| {
+            let is_new = matches!(change.kind, ChangeKind::Added(..));
+            let is_gone = matches!(change.kind, ChangeKind::Removed(..));
+            let is_own = is_new || written.contains(change.path.as_bytes());
+            let is_staged = staged.get(&change.path).is_some_and(|line| !is_gone || !line.starts_with(NO_MODE));
+            is_staged || is_own && is_taken(&place(checkout, &change.path))
+        };
+        Ok(changes.iter().filter(is_in_the_way).map(|change| change.path.clone()).collect())
     }
 
     /// What the index of a checkout has otherwise than a commit, each as it would be put there.
@@ -104,20 +129,26 @@ impl Repo {
         paths: &[RepoPath],
         tree: TreeId,
     ) -> Result<(Vec<TreeEntry>, Vec<RepoPath>), Error> {
-        let mut entries = Vec::new();
-        let mut others = Vec::new();
+        let (mut same, mut files, mut others) = (Vec::new(), Vec::new(), Vec::new());
         for path in paths {
             match self.tree_entry(tree, path)? {
-                Some(entry) if has_kind(checkout, &entry) => entries.push(entry),
+                Some(entry) if self.has_link(checkout, &entry)? => same.push(entry),
+                Some(entry) if has_kind(checkout, &entry) => files.push(entry),
                 _ => others.push(path.clone()),
             }
         }
-        let found = self.hash_files(checkout, &entries)?;
-        let compared = entries.into_iter().zip(found);
-        let (same, differing): (Vec<_>, Vec<_>) = compared.partition(|(entry, found)| entry.id == *found);
-        others.extend(differing.into_iter().map(|(entry, _)| entry.path));
+        let found = self.hash_files(checkout, &files)?;
+        for (entry, found) in files.into_iter().zip(found) {
+            if entry.id == found { same.push(entry) } else { others.push(entry.path) }
+        }
         others.sort();
-        Ok((same.into_iter().map(|(entry, _)| entry).collect(), others))
+        Ok((same, others))
+    }
+
+    /// Whether a checkout has a link where a tree has one, to the same place.
+    fn has_link(&self, checkout: &Path, entry: &TreeEntry) -> Result<bool, Error> {
+        let Ok(to) = fs::read_link(place(checkout, &entry.path)) else { return Ok(false) };
+        Ok(entry.kind == EntryKind::Link && self.blob(entry.id)? == to.as_os_str().as_bytes())
     }
 
     /// The blobs the files of a checkout would become, through git's own filters.
@@ -170,6 +201,6 @@ fn place(checkout: &Path, path: &RepoPath) -> PathBuf {
 
 /// `MODE SPACE ID TAB PATH NUL`
 fn index_line(entry: &TreeEntry) -> Vec<u8> {
-    let mode = if entry.kind == EntryKind::Executable { "100755" } else { "100644" };
-    [format!("{mode} {}\t", entry.id).as_bytes(), entry.path.as_bytes(), b"\0"].concat()
+    let mode = entry.kind.to_gix() as u16;
+    [format!("{mode:o} {}\t", entry.id).as_bytes(), entry.path.as_bytes(), b"\0"].concat()
 }

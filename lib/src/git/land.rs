@@ -30,6 +30,9 @@ const POLL: Duration = Duration::from_millis(50);
 /// A lock of pleach's own that is as old as this was left by a killed run: it is held for the time of a rename.
 const ABANDONED: Duration = Duration::from_secs(5);
 
+/// As many bytes git prints of an error, and nothing of the rest.
+const LONGEST_ERROR: usize = 4095;
+
 /// A variable without a value, to set what the user has set back to nothing.
 const NOTHING: &str = "PLEACH_NOTHING";
 
@@ -274,7 +277,7 @@ impl Landing<'_> {
         let program = self.repo.shared.program.clone().with_variable(NOTHING, "");
         let begun = clock::now();
         let mut finished = program.run(checkout, self.arguments())?;
-        let in_the_way = self.refused(&finished)?;
+        let in_the_way = self.refused(&finished, checkout)?;
         if finished.code != Some(0) && !in_the_way.is_empty() {
             let paths = self.repo.adopt(checkout, &in_the_way, (self.from, self.to))?;
             if !paths.is_empty() {
@@ -309,19 +312,23 @@ impl Landing<'_> {
         settings.into_iter().chain(command).chain([self.to.to_string()]).map(OsString::from).collect()
     }
 
-    /// The files that git has refused to overwrite.
-    fn refused(&self, finished: &Finished) -> Result<Vec<RepoPath>, Error> {
-        if !finished.stderr.contains("\n\t") {
+    /// The files that git has refused to overwrite. Where it has not named them all, they are looked for.
+    fn refused(&self, finished: &Finished, checkout: &Path) -> Result<Vec<RepoPath>, Error> {
+        let words = &finished.stderr;
+        if !words.contains("\n\t") {
             return Ok(Vec::new());
         }
         let changes = self.repo.changes(self.repo.tree_of(self.from)?, self.repo.tree_of(self.to)?)?;
-        Ok(refused_paths(&finished.stderr, changes.iter().map(|change| &change.path)))
+        if words.split("error: ").any(|error| error.len() + "error: ".len() >= LONGEST_ERROR) {
+            return self.repo.in_the_way(checkout, self.from, &changes);
+        }
+        Ok(refused_paths(words, changes.iter().map(|change| &change.path)))
     }
 
     /// What git's refusal means. Its words are the only thing that tells: the codes are few and shared.
     fn refusal(&self, finished: Finished, checkout: &Path, begun: Timestamp) -> Result<Attempt, LandError> {
         let place = checkout.display();
-        let paths = self.refused(&finished)?;
+        let paths = self.refused(&finished, checkout)?;
         let words = &finished.stderr;
         if !paths.is_empty() {
             return Err(self.local_changes(checkout, paths));

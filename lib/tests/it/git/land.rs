@@ -253,6 +253,61 @@ fn files_that_hold_what_lands_are_not_in_the_way() {
 }
 
 #[test]
+fn links_that_lead_where_those_lead_that_land_are_not_in_the_way() {
+    let mut world = World::new();
+    let link = world.sandbox.path("repo/link");
+    std::os::unix::fs::symlink("a.txt", &link).unwrap();
+    world.sandbox.commit("repo", "a link");
+    world.to = world.tip();
+    world.sandbox.git("repo", &["reset", "-q", "--hard", &world.from.to_string()]);
+    std::os::unix::fs::symlink("elsewhere", &link).unwrap();
+    assert_eq!(refused(world.land()), ["link"]);
+    fs::remove_file(&link).unwrap();
+    fs::write(&link, "a.txt").unwrap();
+    assert_eq!(refused(world.land()), ["link"], "a file is no link");
+    fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink("a.txt", &link).unwrap();
+    world.land().unwrap();
+    assert_eq!((world.tip(), world.status()), (world.to, String::new()));
+}
+
+#[test]
+fn more_files_in_the_way_than_git_names_are_all_looked_at() {
+    let many: Vec<String> = (0..300).map(|n| format!("a-directory/a-file-with-a-name-{n}")).collect();
+    let half_landed = || {
+        let mut world = World::new();
+        let files: Vec<_> = many.iter().map(|name| (name.as_str(), Some("landed\n"))).collect();
+        world.to = advance(&world.repo, world.to, &files, "many files");
+        for name in &many {
+            world.sandbox.write(&format!("repo/{name}"), "landed\n");
+        }
+        world.sandbox.write("repo/a.txt", "landed\n");
+        world.sandbox.write("repo/src/b.txt", "mine\n");
+        fs::remove_file(world.sandbox.path("repo/run.sh")).unwrap();
+        world
+    };
+    let world = half_landed();
+    world.land().unwrap();
+    world.assert_landed_in("repo");
+    assert_eq!(world.status(), " M src/b.txt");
+    // Those that differ are named alone, wherever git's own list ends, and nothing is staged.
+    let world = half_landed();
+    for name in [&many[0], &many[299]] {
+        world.sandbox.write(&format!("repo/{name}"), "mine\n");
+    }
+    let before = world.everything();
+    assert_eq!(refused(world.land()), [many[0].clone(), many[299].clone()]);
+    assert_eq!(world.everything(), before);
+    // What is staged alone is not lost either.
+    let world = half_landed();
+    let last = format!("repo/{}", many[299]);
+    world.sandbox.write(&last, "staged\n");
+    world.sandbox.git("repo", &["add", &many[299]]);
+    world.sandbox.write(&last, "landed\n");
+    assert_eq!(refused(world.land()), [many[299].clone()]);
+}
+
+#[test]
 fn what_is_staged_alone_is_not_overwritten() {
     type Arrange = fn(&World);
     let cases: [(&str, Arrange, &[&str]); 4] = [
