@@ -22,7 +22,8 @@ const NO_MODE: &[u8] = b"000000 ";
 impl Repo {
     /// Puts those of `paths` into the checkout's index that hold what `to` has there, if all do, so that nothing is left
     /// in the way of `to`. Otherwise names those that do not, and touches nothing. One that is staged with other content
-    /// than `from` or `to` has is in the way as well: nobody has that content but the index.
+    /// than `from` or `to` has is in the way as well: nobody has that content but the index. So is a file where the index
+    /// has a directory, or the other way round: it would drop what it has there.
     pub(super) fn adopt(
         &self,
         checkout: &Path,
@@ -32,8 +33,12 @@ impl Repo {
         let (entries, mut others) = self.holding(checkout, paths, self.tree_of(to)?)?;
         if !entries.is_empty() {
             let staged = self.staged(checkout, from)?;
-            let is_lost =
-                |entry: &&TreeEntry| staged.get(&entry.path).is_some_and(|staged| *staged != index_line(entry));
+            let listed = self.shared.program.run(checkout, ["ls-files", "-z"])?.success()?;
+            let indexed: BTreeSet<&[u8]> = listed.split(|byte| *byte == 0).collect();
+            let is_lost = |entry: &&TreeEntry| {
+                let is_other = staged.get(&entry.path).is_some_and(|staged| *staged != index_line(entry));
+                is_other || is_displacing(&indexed, &entry.path)
+            };
             others.extend(entries.iter().filter(is_lost).map(|entry| entry.path.clone()));
             others.sort();
         }
@@ -187,6 +192,15 @@ fn has_kind(checkout: &Path, entry: &TreeEntry) -> bool {
     let is_executable = metadata.permissions().mode() & 0o100 != 0;
     let kind = if is_executable { EntryKind::Executable } else { EntryKind::File };
     metadata.is_file() && entry.kind == kind
+}
+
+/// Whether an index that has these paths has any of them below or above another.
+fn is_displacing(indexed: &BTreeSet<&[u8]>, path: &RepoPath) -> bool {
+    let path = path.as_bytes();
+    let mut above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
+    let inside = [path, b"/"].concat();
+    let next = indexed.range(&inside[..]..).next();
+    above.any(|path| indexed.contains(path)) || next.is_some_and(|next| next.starts_with(&inside))
 }
 
 /// Whether there is anything but an empty directory.

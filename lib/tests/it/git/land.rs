@@ -272,6 +272,19 @@ fn links_that_lead_where_those_lead_that_land_are_not_in_the_way() {
 }
 
 #[test]
+fn a_file_in_the_place_of_a_directory_is_in_the_way_whatever_it_holds() {
+    let mut world = World::new();
+    for step in [("src/b.txt", None), ("src", Some("landed\n"))] {
+        world.to = advance(&world.repo, world.to, &[step], "a file for a directory");
+    }
+    fs::remove_dir_all(world.sandbox.path("repo/src")).unwrap();
+    world.sandbox.write("repo/src", "landed\n");
+    let before = world.everything();
+    assert_eq!(refused(world.land()), ["src"]);
+    assert_eq!(world.everything(), before);
+}
+
+#[test]
 fn more_files_in_the_way_than_git_names_are_all_looked_at() {
     let many: Vec<String> = (0..300).map(|n| format!("a-directory/a-file-with-a-name-{n}")).collect();
     let half_landed = || {
