@@ -14,6 +14,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
+use crate::say;
 
 /// The flags that answer gates.
 #[derive(Debug, Clone, Default, Args)]
@@ -98,6 +99,7 @@ impl Interviewer for Console {
         Box::pin(async move {
             let mut lines = self.lines.lock().await;
             let lines = lines.get_or_insert_with(read_lines);
+            let _asking = say::asking();
             let mut text = format!("\n? {}\n", question.text);
             for choice in &question.choices {
                 text.push_str(&format!("  [{}] {}\n", choice.key, choice.label));

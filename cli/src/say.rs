@@ -1,16 +1,75 @@
 //! The one door to standard error, where progress and warnings go. What cannot be written there, because nobody reads it
 //! or the disk it goes to is full, is dropped: work never ends for the lack of somebody to tell.
+//!
+//! At the foot of a terminal a live line may be drawn. Everything else that is written there goes through here, so that
+//! neither it nor the live line is written over: lines stand above it, and a question takes its place.
 
 use std::fmt;
 use std::io::Write as _;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use indicatif::{ProgressBar, WeakProgressBar};
 
 /// Writes one line on standard error, as `eprintln!` does but for the panic.
 macro_rules! say {
     ($($arg:tt)*) => { $crate::say::line(format_args!($($arg)*)) };
 }
 
+/// The foot of the terminal.
+struct Foot {
+    /// The live line, for as long as whoever draws it keeps it.
+    live: Option<WeakProgressBar>,
+    /// How many questions wait for their answer.
+    questions: usize,
+}
+
+static FOOT: Mutex<Foot> = Mutex::new(Foot { live: None, questions: 0 });
+
+fn foot() -> MutexGuard<'static, Foot> {
+    FOOT.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Writes one line, without its colours where they are not wanted.
 pub fn line(text: fmt::Arguments<'_>) {
     // In one piece, so that lines of several threads do not mix.
-    let _ = anstream::stderr().write_all(format!("{text}\n").as_bytes());
+    let text = format!("{text}\n");
+    let write = || drop(anstream::stderr().write_all(text.as_bytes()));
+    // Held until it is written: no live line may begin meanwhile.
+    let foot = foot();
+    match foot.live.as_ref().and_then(WeakProgressBar::upgrade) {
+        Some(bar) => bar.suspend(write),
+        None => write(),
+    }
+}
+
+/// Draws a live line, until it is dropped or a question takes its place; none while a question is there.
+pub fn live(make: impl FnOnce() -> ProgressBar) -> Option<ProgressBar> {
+    let mut foot = foot();
+    if foot.questions > 0 {
+        return None;
+    }
+    let bar = make();
+    foot.live = Some(bar.downgrade());
+    Some(bar)
+}
+
+/// A person is asked at the terminal, as long as this is kept.
+#[derive(Debug)]
+pub struct Asking(());
+
+/// Puts the live line away: nothing may be drawn over a question. Lines are still written meanwhile, for Ctrl-C is
+/// answered also then.
+pub fn asking() -> Asking {
+    let mut foot = foot();
+    foot.questions += 1;
+    if let Some(bar) = foot.live.take().and_then(|live| live.upgrade()) {
+        bar.finish_and_clear();
+    }
+    Asking(())
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        foot().questions -= 1;
+    }
 }

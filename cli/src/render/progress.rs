@@ -15,6 +15,7 @@ use serde::Serialize;
 
 use super::{duration, spent, tokens};
 use crate::commands::Globals;
+use crate::say;
 
 /// Shows the events of a run.
 #[derive(Debug)]
@@ -52,19 +53,27 @@ impl Progress {
     pub fn new(globals: &Globals, session: &Session) -> Self {
         let quiet = globals.json || globals.verbosity < 0;
         let live = !quiet && std::io::stderr().is_terminal();
-        let begun = Instant::now();
-        Self {
+        let mut progress = Self {
             session: session.id.clone(),
             json: globals.json,
             quiet,
             verbose: globals.verbosity > 0,
             live,
-            begun,
-            bar: live.then(|| live_line(begun)),
+            begun: Instant::now(),
+            bar: None,
             seq: 0,
             turns: session.state.turns,
             tokens: session.state.spent.total.tokens.total(),
             node: Amount::default(),
+        };
+        progress.draw();
+        progress
+    }
+
+    /// Draws the live line, unless it is there already: a question puts it away.
+    fn draw(&mut self) {
+        if self.live && self.bar.as_ref().is_none_or(ProgressBar::is_finished) {
+            self.bar = say::live(|| live_line(self.begun));
         }
     }
 
@@ -92,12 +101,8 @@ impl Progress {
     }
 
     fn show(&mut self, event: &Event) {
-        if self.live && self.bar.is_none() {
-            self.bar = Some(live_line(self.begun));
-        }
+        self.draw();
         match event {
-            // A person types at this terminal now: nothing may be drawn over the question.
-            Event::NodeStarted(node) if self.live && node.handler == "wait.human" => self.finish(),
             Event::SessionBranchCreated(branch) => {
                 self.line(format!("session {} on branch {}", self.session, branch.branch));
             }
@@ -108,7 +113,7 @@ impl Progress {
                 let visit = if node.visit > 1 { format!(", visit {}", node.visit) } else { String::new() };
                 let start = format!("▸ {} ({}{visit}{again})", node.node_id, node.handler);
                 self.now(&start);
-                if self.bar.is_none() && !matches!(node.handler.as_str(), "start" | "exit" | "conditional") {
+                if !self.live && !matches!(node.handler.as_str(), "start" | "exit" | "conditional") {
                     self.line(start);
                 }
             }
@@ -168,10 +173,7 @@ impl Progress {
 
     /// A line that stays.
     fn line(&self, text: String) {
-        match &self.bar {
-            Some(bar) => bar.println(text),
-            None => say!("{text}"),
-        }
+        say!("{text}");
     }
 
     /// What goes on right now, on a terminal.
@@ -184,11 +186,7 @@ impl Progress {
     /// Says something the user should not miss.
     pub fn warn(&self, text: &str) {
         let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
-        let text = format!("{yellow}warning:{yellow:#} {text}");
-        match &self.bar {
-            Some(bar) => bar.println(text),
-            None => say!("{text}"),
-        }
+        say!("{yellow}warning:{yellow:#} {text}");
     }
 
     /// Takes the live line away.

@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use pleach::config::OnExceeded;
@@ -19,6 +20,7 @@ use crate::commands::Globals;
 use crate::exit::Failure;
 use crate::render::Out;
 use crate::render::tree::{done, renamed, stalled};
+use crate::say;
 
 /// Shows a run over a tree.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub struct Shown {
     quiet: bool,
     verbose: bool,
     live: bool,
+    begun: Instant,
     bar: Option<ProgressBar>,
     /// The task that was begun last.
     task: Option<TaskId>,
@@ -40,17 +43,26 @@ impl Shown {
     pub fn new(globals: &Globals, plan: &TreePlan) -> Self {
         let quiet = globals.json || globals.verbosity < 0;
         let live = !quiet && std::io::stderr().is_terminal();
-        let all = plan.tree.order().len();
-        Self {
+        let mut shown = Self {
             json: globals.json,
             quiet,
             verbose: globals.verbosity > 0,
             live,
-            bar: live.then(|| bar(all)),
+            begun: Instant::now(),
+            bar: None,
             task: None,
             seq: 0,
-            all,
+            all: plan.tree.order().len(),
             done: 0,
+        };
+        shown.draw();
+        shown
+    }
+
+    /// Draws the live line, unless it is there already: a question puts it away.
+    fn draw(&mut self) {
+        if self.live && self.bar.as_ref().is_none_or(ProgressBar::is_finished) {
+            self.bar = say::live(|| bar(self.all, self.done, self.begun));
         }
     }
 
@@ -97,12 +109,13 @@ impl Shown {
     fn say_edited(&self, plan: &TreePlan, changes: &[String], when: &str) {
         if !changes.is_empty() {
             self.warn(&format!("`{}` was edited {when}:", plan.path));
-            changes.iter().for_each(|change| self.say(format!("  {change}")));
+            changes.iter().for_each(|change| say!("  {change}"));
         }
     }
 
     /// Takes one note of a run over a plan.
     pub fn note(&mut self, plan: &TreePlan, note: Note<'_>) {
+        self.draw();
         match note {
             Note::RunStarted(commit) => self.detail(format!("run started ({})", commit.short())),
             Note::Began { task, name, attempt, session, resumed } => {
@@ -136,13 +149,7 @@ impl Shown {
             // A reader that stops reading does not stop the run: its record is what counts.
             let _ = writeln!(std::io::stdout(), "{line}");
         }
-        if self.live && self.bar.is_none() {
-            self.bar = Some(bar(self.all));
-            self.bar.iter().for_each(|bar| bar.set_position(self.done as u64));
-        }
         match &recorded.event {
-            // A person types at this terminal now: nothing may be drawn over the question.
-            Event::NodeStarted(node) if self.live && node.handler == "wait.human" => self.finish(),
             Event::HumanInteraction(answer) => {
                 self.line(format!("  {}: {} ({})", answer.question, answer.answer, answer.source));
             }
@@ -243,28 +250,22 @@ impl Shown {
     }
 
     fn warn(&self, text: &str) {
-        self.say(format!("warning: {text}"));
+        say!("warning: {text}");
     }
 
     fn line(&self, text: String) {
         if !self.quiet {
-            self.say(text);
-        }
-    }
-
-    fn say(&self, text: String) {
-        match &self.bar {
-            Some(bar) => bar.suspend(|| say!("{text}")),
-            None => say!("{text}"),
+            say!("{text}");
         }
     }
 }
 
-fn bar(all: usize) -> ProgressBar {
+/// A line that shows how much is done and what goes on, with the time since `begun`.
+fn bar(all: usize, done: usize, begun: Instant) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} [{bar:30}] {pos}/{len} {elapsed} {wide_msg}");
-    let bar = ProgressBar::new(all as u64);
+    let bar = ProgressBar::new(all as u64).with_position(done as u64).with_elapsed(begun.elapsed());
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.enable_steady_tick(std::time::Duration::from_millis(200));
+    bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }
 

@@ -22,6 +22,7 @@ pub use self::place::place_of_worktrees;
 use self::store::key;
 pub use self::store::{Agreement, Store};
 use crate::exit::{Exit, Failure};
+use crate::say;
 
 /// One thing that needs the user's agreement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -127,6 +128,7 @@ fn require_with(
     }
     let things = counted(new.len(), "thing");
     if !ask.yes {
+        let _asking = say::asking();
         let _ = err.write_all(shown(&repo, &new).as_bytes());
         if !ask.terminal {
             return Err(Failure::new(

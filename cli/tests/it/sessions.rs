@@ -406,10 +406,9 @@ impl Gate {
     pub fn reached(&self, run: &mut Running<'_>) -> Held {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            // Opening a pipe for writing without waiting works as soon as somebody reads from it.
-            match OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&self.pipe) {
-                Ok(pipe) => return Held(pipe),
-                Err(_) => std::thread::sleep(Duration::from_millis(5)),
+            match self.held() {
+                Some(held) => return held,
+                None => std::thread::sleep(Duration::from_millis(5)),
             }
             let ended = run.child.try_wait().expect("a child to wait for");
             if ended.is_some() || Instant::now() > deadline {
@@ -417,6 +416,12 @@ impl Gate {
                 panic!("nobody came to the gate (ended: {ended:?}): {}", run.seen);
             }
         }
+    }
+
+    /// Holds the command, if it waits at the gate already.
+    pub fn held(&self) -> Option<Held> {
+        // Opening a pipe for writing without waiting works as soon as somebody reads from it.
+        OpenOptions::new().write(true).custom_flags(O_NONBLOCK).open(&self.pipe).ok().map(Held)
     }
 
     /// Lets the command pass, this time and whenever it is run again.

@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::sessions::{graph, tool};
+use crate::sessions::{Gate, Held, graph, tool};
 use crate::support::TestEnv;
-use crate::trees::garden::{Garden, Tree};
+use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -26,8 +26,9 @@ struct Terminal {
 impl Terminal {
     /// Runs `pleach` at a terminal; none where there is no `script`.
     fn open(env: &TestEnv, args: &str) -> Option<Self> {
-        // Without a shell in between, which would take Ctrl-C for itself as well.
-        let line = format!("exec '{}' {args}", env!("CARGO_BIN_EXE_pleach"));
+        // Without a shell in between, which would take Ctrl-C for itself as well. What the terminal shows by itself for
+        // that key is not pleach's, and moves what is drawn.
+        let line = format!("stty -echoctl; exec '{}' {args}", env!("CARGO_BIN_EXE_pleach"));
         let mut script = env.program("script", &env.repo_path());
         // One that can draw; nothing is drawn where the kind of terminal is not known.
         script.env("TERM", "xterm").args(["-q", "-e", "-f", "-c", &line, "/dev/null"]);
@@ -64,6 +65,28 @@ impl Terminal {
         self.read += self.seen[self.read..].find(text).expect("just found") + text.len();
     }
 
+    /// Waits until a command waits at a gate.
+    #[track_caller]
+    fn wait_at(&mut self, gate: &Gate) -> Held {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(held) = gate.held() {
+                return held;
+            }
+            match self.shown.recv_timeout(Duration::from_millis(5)) {
+                Ok(more) => self.seen.push_str(&String::from_utf8_lossy(&more)),
+                Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < deadline => {}
+                Err(why) => panic!("nobody came to the gate ({why}): {}", self.seen),
+            }
+        }
+    }
+
+    #[track_caller]
+    fn agree(&mut self) {
+        self.wait_for("Agree to all of this? [y/N] ");
+        self.enter("y");
+    }
+
     fn enter(&mut self, line: &str) {
         self.press(&format!("{line}\n"));
     }
@@ -89,6 +112,40 @@ impl Drop for Terminal {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What somebody who sits at the terminal sees once all of `shown` was written there, line by line.
+fn screen(shown: &str) -> Vec<String> {
+    const WIDTH: usize = 80;
+    let (mut lines, mut row, mut column) = (vec![Vec::new()], 0_usize, 0);
+    let mut rest = shown.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            '\r' => column = 0,
+            '\n' => row += 1,
+            '\u{1b}' => {
+                let code = rest.as_str().split_inclusive(char::is_alphabetic).next().expect("a whole sequence");
+                rest = rest.as_str()[code.len()..].chars();
+                match code {
+                    "[2K" => lines[row].clear(),
+                    other => assert!(other.ends_with('m'), "a screen knows no `{other}`"),
+                }
+            }
+            control if control.is_control() => {}
+            letter => {
+                if column == WIDTH {
+                    (row, column) = (row + 1, 0);
+                }
+                lines.resize(lines.len().max(row + 1), Vec::new());
+                let line: &mut Vec<char> = &mut lines[row];
+                line.resize(line.len().max(column + 1), ' ');
+                line[column] = letter;
+                column += 1;
+            }
+        }
+        lines.resize(lines.len().max(row + 1), Vec::new());
+    }
+    lines.into_iter().map(|line| line.into_iter().collect::<String>().trim_end().to_owned()).collect()
 }
 
 fn asks() -> String {
@@ -246,4 +303,96 @@ fn init_asks_at_the_terminal() {
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
     assert!(env.read("repo/pleach.yaml").contains("test_command: go test ./..."));
+}
+
+#[test]
+fn new_commands_of_an_edited_tree_are_asked_about_at_the_terminal() {
+    let tree = Tree::of(&["T001", "T002: T001"]);
+    let garden = Garden::new(&tree);
+    let gate = Gate::new(&garden.env, "work");
+    garden.agent(&format!("{}; {WRITES}", gate.command()), APPROVES);
+    let Some(mut terminal) = Terminal::open(&garden.env, "gardener") else { return };
+    terminal.agree();
+    let held = terminal.wait_at(&gate);
+    garden.env.write("repo/task-tree.json", tree.tests("T002", &["unit: test -f T002.txt"]).json());
+    gate.open(held);
+    terminal.wait_for("Agree to all of this? [y/N] ");
+    let seen = screen(&terminal.seen);
+    assert_eq!(seen.last().map(String::as_str), Some("Agree to all of this? [y/N]"), "{seen:#?}");
+    assert!(!seen.iter().any(|line| line.contains("] 1/2 ")), "the bar is put away: {seen:#?}");
+    // What is said meanwhile does not wait for the answer.
+    terminal.press("\u{3}");
+    terminal.wait_for("stopping after the turn in flight");
+    terminal.enter("y");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 3, "{shown}");
+    let terminal = Terminal::open(&garden.env, "gardener").expect("it was there before");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "it is agreed to: {shown}");
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+}
+
+#[test]
+fn the_bar_is_back_once_new_commands_of_a_tree_are_agreed_to() {
+    let tree = Tree::of(&["T001", "T002: T001"]);
+    let garden = Garden::new(&tree);
+    let (first, second) = (Gate::new(&garden.env, "first"), Gate::new(&garden.env, "second"));
+    let work = format!("case $task in T001) {};; *) {};; esac; {WRITES}", first.command(), second.command());
+    garden.agent(&work, APPROVES);
+    let Some(mut terminal) = Terminal::open(&garden.env, "gardener") else { return };
+    terminal.agree();
+    let held = terminal.wait_at(&first);
+    garden.env.write("repo/task-tree.json", tree.tests("T002", &["unit: test -f T002.txt"]).json());
+    first.open(held);
+    terminal.agree();
+    let held = terminal.wait_at(&second);
+    terminal.wait_for("] 1/2 ");
+    terminal.wait_for("implement");
+    second.open(held);
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert!(!screen(&shown).iter().any(|line| line.contains("/2 ")), "{:#?}", screen(&shown));
+}
+
+#[test]
+fn everything_said_stands_above_the_bar_of_a_tree() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
+    let (first, second) = (Gate::new(&garden.env, "first"), Gate::new(&garden.env, "second"));
+    let work = format!("case $task in T001) {};; *) {};; esac; {WRITES}", first.command(), second.command());
+    garden.agent(&work, APPROVES);
+    let Some(mut terminal) = Terminal::open(&garden.env, "gardener") else { return };
+    terminal.agree();
+    let held = terminal.wait_at(&first);
+    garden.env.write("repo/task-tree.json", "{\"nodes\": ");
+    first.open(held);
+    let held = terminal.wait_at(&second);
+    terminal.wait_for("going on with the tree as it was");
+    terminal.press("\u{3}");
+    terminal.wait_for("once more to kill it");
+    second.open(held);
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 3, "{shown}");
+    let seen = screen(&shown);
+    assert!(shown.contains("] 1/2 ") && !seen.iter().any(|line| line.contains("/2 ")), "no bar is left: {seen:#?}");
+    for begins in ["working `task-tree.json`", "▸ T002", "stopping after the turn", "paused: "] {
+        assert!(seen.iter().any(|line| line.starts_with(begins)), "`{begins}`: {seen:#?}");
+    }
+}
+
+#[test]
+fn ctrl_c_is_answered_above_the_live_line_of_a_run() {
+    let env = TestEnv::with_repo();
+    let gate = Gate::new(&env, "work");
+    env.pipeline(&graph("waits", &(tool("work", &gate.command()) + "start -> work -> exit")));
+    let Some(mut terminal) = Terminal::open(&env, "-y run ../pipeline.dot") else { return };
+    let held = terminal.wait_at(&gate);
+    terminal.wait_for("▸ work (tool) · turn 0");
+    terminal.press("\u{3}");
+    terminal.wait_for("once more to kill it");
+    gate.open(held);
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 3, "{shown}");
+    let seen = screen(&shown);
+    assert!(!seen.iter().any(|line| line.contains("▸ work")), "no live line is left: {seen:#?}");
+    assert!(seen.iter().any(|line| line.starts_with("stopping after the turn")), "{seen:#?}");
 }
