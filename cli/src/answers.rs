@@ -9,12 +9,10 @@ use pleach::agent::BoxFuture;
 use pleach::engine::{Answer, Given, Interviewer, NoChoice, Question};
 use pleach::process::Cancel;
 use serde_json::Value;
-use tokio::sync::Mutex;
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
-use crate::say;
+use crate::{say, typed};
 
 /// The flags that answer gates.
 #[derive(Debug, Clone, Default, Args)]
@@ -87,18 +85,14 @@ fn read_given(answer: &Value) -> Option<Given> {
     }
 }
 
-/// Asks at the terminal. One thread reads lines for all questions: a question nobody answered in time must not take the
-/// answer to the next one.
-#[derive(Debug, Default)]
-pub struct Console {
-    lines: Mutex<Option<UnboundedReceiver<String>>>,
-}
+/// Asks at the terminal.
+#[derive(Debug)]
+pub struct Console;
 
 impl Interviewer for Console {
     fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
-            let mut lines = self.lines.lock().await;
-            let lines = lines.get_or_insert_with(read_lines);
+            let mut lines = typed::lines().await;
             let _asking = say::asking();
             let mut text = format!("\n? {}\n", question.text);
             for choice in &question.choices {
@@ -108,7 +102,9 @@ impl Interviewer for Console {
                 if anstream::stderr().write_all(format!("{text}> ").as_bytes()).is_err() {
                     return Answer::Nobody;
                 }
-                let Some(line) = lines.recv().await else { return Answer::Nobody };
+                let Some(line) = lines.next().await.ok().filter(|line| !line.is_empty()) else {
+                    return Answer::Nobody;
+                };
                 match question.choice(&line) {
                     Ok(index) => return Answer::Choice { index, source: "console" },
                     Err(NoChoice::Ambiguous { fitting, .. }) => text = format!("this could be: {fitting}\n"),
@@ -119,14 +115,4 @@ impl Interviewer for Console {
             }
         })
     }
-}
-
-/// The lines typed from now on. The thread ends with the input, or is left behind at the end of the program.
-fn read_lines() -> UnboundedReceiver<String> {
-    let (sender, lines) = unbounded_channel();
-    std::thread::spawn(move || {
-        let typed = std::io::stdin().lines().map_while(Result::ok);
-        let _ = typed.map(|line| sender.send(line)).all(|sent| sent.is_ok());
-    });
-    lines
 }

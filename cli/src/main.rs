@@ -18,6 +18,7 @@ mod settings;
 mod survey;
 mod tree;
 mod trust;
+mod typed;
 
 use std::process::ExitCode;
 

@@ -176,7 +176,7 @@ fn interviewer(answers: Answers) -> Box<dyn Interviewer> {
     let last: Box<dyn Interviewer> = if answers.auto_approve {
         Box::new(AutoApprove)
     } else if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-        Box::new(Console::default())
+        Box::new(Console)
     } else {
         Box::new(Nobody)
     };

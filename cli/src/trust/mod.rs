@@ -10,7 +10,7 @@ mod store;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::{BufRead as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 
 use pleach::config::{Supplied, SuppliedKind};
@@ -22,7 +22,7 @@ pub use self::place::place_of_worktrees;
 use self::store::key;
 pub use self::store::{Agreement, Store};
 use crate::exit::{Exit, Failure};
-use crate::say;
+use crate::{say, typed};
 
 /// One thing that needs the user's agreement.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,8 +100,7 @@ pub fn confirm(question: &str) -> std::io::Result<bool> {
     let mut err = anstream::stderr();
     write!(err, "{question}")?;
     err.flush()?;
-    let mut line = String::new();
-    std::io::stdin().lock().read_line(&mut line)?;
+    let line = typed::line_from_now_on()?;
     Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 

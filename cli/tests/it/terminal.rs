@@ -396,3 +396,24 @@ fn ctrl_c_is_answered_above_the_live_line_of_a_run() {
     assert!(!seen.iter().any(|line| line.contains("▸ work")), "no live line is left: {seen:#?}");
     assert!(seen.iter().any(|line| line.starts_with("stopping after the turn")), "{seen:#?}");
 }
+
+#[test]
+fn new_commands_are_asked_about_also_after_a_gate() {
+    let tree = Tree::of(&["T001", "T002: T001"]);
+    let garden = Garden::new(&tree);
+    let dot = "digraph asks { start [shape=Mdiamond] done [shape=Msquare] implement [step=implement]
+        gate [shape=hexagon, label=\"Keep it?\"]
+        start -> implement -> gate  gate -> done [label=\"Yes\"]  gate -> done [label=\"No\"] }";
+    garden.commit("asks.dot", dot);
+    let Some(mut terminal) = Terminal::open(&garden.env, "gardener --pipeline asks.dot") else { return };
+    terminal.agree();
+    terminal.wait_for("? Keep it?");
+    garden.env.write("repo/task-tree.json", tree.tests("T002", &["unit: test -f T002.txt"]).json());
+    terminal.enter("yes");
+    terminal.agree();
+    terminal.wait_for("? Keep it?");
+    terminal.enter("yes");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 0, "{shown}");
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+}

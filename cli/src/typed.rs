@@ -1,0 +1,80 @@
+//! Lines a person types at the terminal, for everybody who asks there.
+//!
+//! There is one reader for all questions: a question nobody answered in time must not take the answer to the next one.
+//! It reads a line when somebody waits for it and never ahead, for a program in the background that reads is stopped.
+
+use std::io;
+use std::thread;
+
+use tokio::sync::oneshot::error::TryRecvError;
+use tokio::sync::oneshot::{Receiver, channel};
+use tokio::sync::{Mutex, MutexGuard};
+
+/// A line that is being read.
+type Reading = Receiver<io::Result<String>>;
+
+/// The line somebody waits for, or waited for in vain.
+static READING: Mutex<Option<Reading>> = Mutex::const_new(None);
+
+/// The lines one question is answered with. The next question waits until it is dropped.
+#[derive(Debug)]
+pub struct Lines(MutexGuard<'static, Option<Reading>>);
+
+/// Waits until nobody else asks.
+pub async fn lines() -> Lines {
+    Lines(READING.lock().await)
+}
+
+impl Lines {
+    /// The next line, with its end; empty at the end of the input.
+    pub async fn next(&mut self) -> io::Result<String> {
+        let line = self.0.get_or_insert_with(read).await;
+        *self.0 = None;
+        line.unwrap_or_else(|gone| Err(io::Error::other(gone)))
+    }
+}
+
+/// One line, for who cannot do anything else meanwhile. What came too late for an earlier question is no answer.
+pub fn line_from_now_on() -> io::Result<String> {
+    let wait = || {
+        let mut reading = READING.blocking_lock();
+        let line = reading.take().and_then(unread).unwrap_or_else(read).blocking_recv();
+        line.unwrap_or_else(|gone| Err(io::Error::other(gone)))
+    };
+    // In a thread of its own: where futures run, nobody may wait like this.
+    let waited = thread::scope(|scope| scope.spawn(wait).join());
+    waited.unwrap_or_else(|_| Err(io::Error::other("the reader panicked")))
+}
+
+/// A line that is still to come; none where it has come.
+fn unread(mut reading: Reading) -> Option<Reading> {
+    reading.try_recv().is_err_and(|why| why == TryRecvError::Empty).then_some(reading)
+}
+
+/// Begins to read a line. The thread ends with it, or is left behind at the end of the program.
+fn read() -> Reading {
+    let (sender, reading) = channel();
+    thread::spawn(move || {
+        let mut line = String::new();
+        let read = io::stdin().read_line(&mut line).map(|_| line);
+        // Nobody waits any more when the program is about to end.
+        let _ = sender.send(read);
+    });
+    reading
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_came_too_late_for_an_earlier_question_is_not_taken() {
+        let (sender, reading) = channel();
+        let reading = unread(reading).expect("it is still to come");
+        sender.send(Ok("y\n".to_owned())).expect("somebody waits");
+        assert!(unread(reading).is_none());
+        let (sender, reading) = channel();
+        drop(sender);
+        assert!(unread(reading).is_none(), "nobody reads it any more");
+    }
+}
