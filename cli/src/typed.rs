@@ -20,9 +20,11 @@ static READING: Mutex<Option<Reading>> = Mutex::const_new(None);
 #[derive(Debug)]
 pub struct Lines(MutexGuard<'static, Option<Reading>>);
 
-/// Waits until nobody else asks.
+/// Waits until nobody else asks. What came too late for an earlier question is no answer to this one.
 pub async fn lines() -> Lines {
-    Lines(READING.lock().await)
+    let mut reading = READING.lock().await;
+    *reading = reading.take().and_then(unread);
+    Lines(reading)
 }
 
 impl Lines {
@@ -34,7 +36,7 @@ impl Lines {
     }
 }
 
-/// One line, for who cannot do anything else meanwhile. What came too late for an earlier question is no answer.
+/// One line, for who cannot do anything else meanwhile. As with [`lines`], it counts from now on.
 pub fn line_from_now_on() -> io::Result<String> {
     let wait = || {
         let mut reading = READING.blocking_lock();
@@ -76,5 +78,14 @@ mod tests {
         let (sender, reading) = channel();
         drop(sender);
         assert!(unread(reading).is_none(), "nobody reads it any more");
+    }
+
+    #[tokio::test]
+    async fn the_next_question_begins_without_it() {
+        let (sender, reading) = channel();
+        *READING.lock().await = Some(reading);
+        assert!(lines().await.0.is_some(), "the line that is being read is the next one");
+        sender.send(Ok("y\n".to_owned())).expect("somebody waits");
+        assert!(lines().await.0.is_none());
     }
 }
