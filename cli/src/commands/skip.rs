@@ -63,19 +63,26 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
     if args.dry_run {
         match marking.prepare(task, mark).map_err(|error| of_tree(&error))? {
             None => nothing(&mut out)?,
-            Some(Prepared { run_start, message }) if globals.json => {
+            Some(Prepared { run_start, message, session, removed }) if globals.json => {
                 let run_start = run_start.map(|message| message.write());
                 out.json(&json!({
                     "task": task, "changed": false, "dry_run": true, "run_start": run_start, "message": message.write(),
+                    "cancelled_session": session, "removed_branch": removed,
                 }))?;
             }
-            Some(Prepared { run_start, message }) => {
+            Some(Prepared { run_start, message, session, removed }) => {
                 out.line(format!("would commit on `{}`:\n", ground.target))?;
                 if let Some(run_start) = run_start {
                     out.text(&run_start.write())?;
                     out.line("\nand then:\n")?;
                 }
                 out.text(&message.write())?;
+                if let Some(session) = session {
+                    out.line(format!("\nand call off session {session}, which works on it"))?;
+                }
+                if let Some(branch) = removed {
+                    out.line(format!("\nand remove branch `{branch}`, which cannot be read"))?;
+                }
             }
         }
         return Ok(Exit::Done);

@@ -66,8 +66,15 @@ fn a_task_whose_branch_cannot_be_read_is_done_again_once_it_is_reset() {
             // Another task is none the worse for it.
             garden.env.pleach(&["-y", "garden", "--task", "T002"]).expect(0);
             assert_eq!(garden.file("main", "T002.txt"), "T002 1");
+            let told = garden.env.pleach(&["reset", "T001", "--dry-run"]).expect(0);
+            assert!(told.stdout.contains(&format!("and remove branch `{BRANCH}`")), "{told}");
+            let json = garden.env.pleach(&["--json", "reset", "T001", "--dry-run"]).expect(0).json();
+            assert_eq!(json["removed_branch"], BRANCH, "{json}");
             let ran = garden.env.pleach(&["reset", "T001"]).expect(0);
             assert!(ran.stdout.contains(&format!("removed: branch `{BRANCH}`")), "{ran}");
+            let off = ran.stdout.lines().find_map(|line| line.strip_prefix("called off: "));
+            assert_eq!(off.is_some(), told.stdout.contains("and call off session"), "{told}\n{ran}");
+            assert_eq!(off.is_some(), json["cancelled_session"].is_string(), "{json}\n{ran}");
             garden.gardener(&[]).expect(0);
             assert_eq!(garden.file("main", "T001.txt"), "T001 2");
             assert_eq!(garden.told("main").last().unwrap(), "T001 complete");

@@ -52,6 +52,10 @@ pub struct Prepared {
     pub run_start: Option<Message>,
     /// What its commit says.
     pub message: Message,
+    /// The session that would be called off.
+    pub session: Option<SessionId>,
+    /// The branch that would be removed, because nobody can read it.
+    pub removed: Option<BranchName>,
 }
 
 /// A decision that is on the target.
@@ -73,7 +77,10 @@ impl Marking<'_> {
         let node = self.node(task)?;
         let progress = self.reader().read_whole(self.path)?.of(self.tree);
         let run_start = (!is_begun(&progress, self.tree)).then(|| start_message(self.target, self.path));
-        Ok(self.message(node, mark, &progress).map(|message| Prepared { run_start, message }))
+        let Some(message) = self.message(node, mark, &progress) else { return Ok(None) };
+        let removed = progress.unread(task).map(|unread| unread.branch.name.clone());
+        let session = left_in(self.repo, self.target, self.path, task)?;
+        Ok(Some(Prepared { run_start, message, session, removed }))
     }
 
     /// Puts it on the target; none when there was nothing to do. The target is taken meanwhile, or this says who has it.
