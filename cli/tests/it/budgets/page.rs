@@ -1,13 +1,9 @@
 //! The page about budgets is true: its commands are run, and say what it shows.
 
-use std::path::Path;
-
-use regex::Regex;
-
 use super::settings;
 use crate::sessions::graph;
 use crate::support::TestEnv;
-use crate::tree_commands::page::{commands, repository};
+use crate::tree_commands::page::shows_what_happens;
 
 const SCRIPT: &str = r#"
 scripts:
@@ -24,21 +20,5 @@ fn the_page_about_budgets_shows_what_happens() {
     let env = TestEnv::with_script(SCRIPT);
     env.configure(&settings(""));
     env.write("repo/write.dot", graph("write", " work\n start -> work -> exit"));
-    let page = std::fs::read_to_string(repository().join("docs/budgets.md")).expect("the page");
-    let commands = commands(&page);
-    assert!(commands.len() > 3, "{commands:?}");
-    let program = Path::new(env!("CARGO_BIN_EXE_pleach")).parent().expect("the directory of the program");
-    for (command, shown) in commands {
-        let mut shell = env.program("sh", &env.repo_path());
-        shell.args(["-c", &format!("PATH={}:$PATH; {{ {command}; }} 2>&1", program.display())]);
-        let output = shell.output().expect("a shell");
-        let said = String::from_utf8(output.stdout).expect("text");
-        assert!(output.status.success(), "{command}\n{said}");
-        let mut rest = said.lines();
-        for line in shown.iter().filter(|line| !line.trim().is_empty()) {
-            let pattern = format!("^{}$", regex::escape(line).replace('…', ".*"));
-            let pattern = Regex::new(&pattern).expect("a pattern of words and gaps");
-            assert!(rest.any(|said| pattern.is_match(said)), "`{command}` does not say: {line}\n{said}");
-        }
-    }
+    shows_what_happens(&env, "docs/budgets.md", 3);
 }

@@ -1,17 +1,21 @@
-//! The page about task trees is true: its commands are run, and say what it shows.
+//! The pages about task trees are true: their commands are run, and say what is shown.
 
+use std::collections::BTreeSet;
 use std::path::Path;
+use std::time::Duration;
 
+use pleach::ids::TaskId;
+use pleach::step::{Attempt, Counts, Step, StepKind, TestFacts, TestKind};
 use regex::Regex;
 
 use crate::support::TestEnv;
 
-pub fn repository() -> &'static Path {
+fn repository() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository around the crate")
 }
 
 /// The commands of a page's console blocks, with the lines shown below them.
-pub fn commands(page: &str) -> Vec<(String, Vec<String>)> {
+fn commands(page: &str) -> Vec<(String, Vec<String>)> {
     let mut commands: Vec<(String, Vec<String>)> = Vec::new();
     let blocks = page.split("```console\n").skip(1).filter_map(|rest| rest.split("```").next());
     for line in blocks.flat_map(str::lines) {
@@ -34,17 +38,12 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-#[test]
-fn the_page_about_trees_shows_what_happens() {
-    let env = TestEnv::new();
-    let repo = env.repo();
-    copy(&repository().join("examples/greeting"), &repo);
-    env.git(&["rm", "--quiet", "README.md"]);
-    env.git(&["add", "."]);
-    env.git(&["commit", "--quiet", "-m", "Begin"]);
-    let page = std::fs::read_to_string(repository().join("docs/task-trees.md")).expect("the page");
+/// Runs the commands of a page in the repository, more than so many, one after another: each says the lines shown below it.
+#[track_caller]
+pub fn shows_what_happens(env: &TestEnv, page: &str, more_than: usize) {
+    let page = std::fs::read_to_string(repository().join(page)).expect("the page");
     let commands = commands(&page);
-    assert!(commands.len() > 8, "{commands:?}");
+    assert!(commands.len() > more_than, "{commands:?}");
     let program = Path::new(env!("CARGO_BIN_EXE_pleach")).parent().expect("the directory of the program");
     let me = [
         ("GIT_AUTHOR_NAME", "Ada"),
@@ -53,7 +52,7 @@ fn the_page_about_trees_shows_what_happens() {
         ("GIT_COMMITTER_EMAIL", "ada@example.org"),
     ];
     for (command, shown) in commands {
-        let mut shell = env.program("sh", &repo);
+        let mut shell = env.program("sh", &env.repo_path());
         shell.args(["-c", &format!("PATH={}:$PATH; {{ {command}; }} 2>&1", program.display())]).envs(me);
         let output = shell.output().expect("a shell");
         let said = String::from_utf8(output.stdout).expect("text");
@@ -65,6 +64,83 @@ fn the_page_about_trees_shows_what_happens() {
             assert!(rest.any(|said| pattern.is_match(said)), "`{command}` does not say: {line}\n{said}");
         }
     }
+}
+
+/// A repository that is a copy of the example.
+fn greeting() -> TestEnv {
+    let env = TestEnv::new();
+    let repo = env.repo();
+    copy(&repository().join("examples/greeting"), &repo);
+    env.git(&["rm", "--quiet", "README.md"]);
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Begin"]);
+    env
+}
+
+#[test]
+fn the_page_about_trees_shows_what_happens() {
+    shows_what_happens(&greeting(), "docs/task-trees.md", 8);
+}
+
+#[test]
+fn the_page_about_step_commits_shows_what_happens() {
+    shows_what_happens(&greeting(), "docs/step-commits.md", 16);
+}
+
+/// The rows of the table below a heading, without the words above them: what stands in backticks, cell by cell.
+fn table(page: &str, heading: &str) -> Vec<Vec<Vec<String>>> {
+    let part = page.split(&format!("\n## {heading}\n")).nth(1).expect("the part");
+    let rows =
+        part.lines().skip_while(|line| !line.starts_with("|---")).skip(1).take_while(|line| line.starts_with('|'));
+    let quoted = |cell: &str| cell.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+    rows.map(|row| row.trim_matches('|').split('|').map(quoted).collect()).collect()
+}
+
+/// A step of every kind, as well and as badly as it can end, with all it can have.
+fn every_step() -> Vec<Step> {
+    let task = || Some(TaskId::new("T001").expect("an id"));
+    let lint = || StepKind::from_word("lint").expect("a name a step can have");
+    let kinds = [StepKind::Implement, StepKind::Test, StepKind::Review, lint(), StepKind::Complete];
+    let mut all = vec![Step::run_start("task-tree.json")];
+    all.extend(kinds.into_iter().flat_map(|kind| [true, false].map(|passed| Step::new(task(), kind.clone(), passed))));
+    all.push(Step { skipped: true, ..Step::new(task(), StepKind::Complete, true) });
+    all.push(Step::new(task(), StepKind::Reset, true));
+    let log = || Some("a.log".to_owned());
+    let runtime = Duration::from_millis(1500);
+    let test = TestFacts { kind: TestKind::Unit, counts: Some(Counts::default()), runtime, log: log() };
+    for step in &mut all {
+        (step.test, step.retry) = (Some(test.clone()), Some(0));
+        (step.review_log, step.report, step.untested) = (log(), log(), step.kind == StepKind::Complete);
+        (step.session, step.tree) = ("abcdefgh".parse().ok(), Some("task-tree.json".to_owned()));
+    }
+    all
+}
+
+#[test]
+fn the_page_about_step_commits_tells_every_subject_and_every_trailer() {
+    let page = std::fs::read_to_string(repository().join("docs/step-commits.md")).expect("the page");
+    let steps = every_step();
+    let told: BTreeSet<String> =
+        table(&page, "Subjects").into_iter().map(|row| format!("{}): {}", row[1][0], row[2][0])).collect();
+    let written = steps.iter().map(|step| {
+        let attempt = Attempt { number: if step.kind == StepKind::Complete { 5 } else { 1 }, of: 5 };
+        let subject = step.subject("main", "NAME", Some(attempt));
+        subject.rsplit_once('@').expect("a status").1.to_owned()
+    });
+    assert_eq!(told, written.collect());
+    let rows = table(&page, "Trailers");
+    let told: Vec<&String> = rows.iter().flat_map(|row| &row[0]).collect();
+    let (own, of_agents): (Vec<&String>, Vec<&String>) =
+        told.into_iter().partition(|key| key.starts_with("Arborist-") || key.starts_with("Pleach-"));
+    assert_eq!(of_agents, ["Assisted-by", "Co-authored-by"]);
+    let mut all = BTreeSet::new();
+    for step in &steps {
+        let keys: Vec<String> = step.trailers().into_iter().map(|(key, _)| key).collect();
+        let places: Vec<Option<usize>> = keys.iter().map(|key| own.iter().position(|told| *told == key)).collect();
+        assert!(places.is_sorted() && !places.contains(&None), "the page has another order: {keys:?}");
+        all.extend(keys);
+    }
+    assert_eq!(own.into_iter().cloned().collect::<BTreeSet<String>>(), all);
 }
 
 /// What the planner of the test answers.
