@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::providers::{answer_of, text};
 use crate::server::{Play, Server};
 use crate::support::TestEnv;
 
@@ -233,6 +234,30 @@ fn where_nobody_can_plan_it_ends_as_a_run_does() {
     env.write_program("repo/planner.sh", "#!/nonexistent/sh\n");
     let ran = build(&["--runner", "command:./planner.sh"]);
     assert!(ran.stderr.contains("cannot start `"), "{ran}");
+}
+
+#[test]
+fn the_model_that_plans_is_the_one_that_is_named() {
+    let env = world();
+    let server = Server::start(|_, _| answer_of("claude-sonnet-4-5", &[text(PLAN)]));
+    env.write("repo/.env", "ANTHROPIC_API_KEY=sk-ant-test-0123456789abcdef\n");
+    let settings = |more: &str| {
+        let provider =
+            format!("{{models: {{worker: usual, big: biggest}}, settings: {{api_base: '{}'}}}}", server.url());
+        let yaml = format!("agent: builtin\nproviders: {{default: anthropic, anthropic: {provider}}}\n{more}");
+        env.write("repo/pleach.yaml", yaml);
+    };
+    let asked = |more: &[&str]| {
+        env.pleach(&[&["-y", "build", "--spec-dir", "spec"], more].concat()).expect(0);
+        server.seen().last().expect("somebody was asked").body["model"].as_str().map(str::to_owned)
+    };
+    settings("");
+    assert_eq!(asked(&[]).as_deref(), Some("usual"));
+    assert_eq!(asked(&["--model", "mine"]).as_deref(), Some("mine"));
+    assert_eq!(asked(&["--model", "big"]).as_deref(), Some("biggest"), "a name the settings know");
+    settings("tree: {steps: {implement: {model: quick}}}\n");
+    assert_eq!(asked(&[]).as_deref(), Some("quick"));
+    assert_eq!(asked(&["--model", "mine"]).as_deref(), Some("mine"));
 }
 
 #[test]

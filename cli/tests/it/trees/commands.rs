@@ -401,3 +401,37 @@ fn a_base_branch_that_is_not_there_is_refused_at_once() {
     garden.gardener(&["--base-branch", "develop"]).expect(0);
     garden.gardener(&["--base-branch", "main"]).expect(0);
 }
+
+/// Commits the end of a task as the first versions of Arborist did, which named no branch.
+fn done_in_the_older_form(garden: &Garden, task: &str) {
+    let message = format!("task({task}): complete \"Grow {task}\"\n\nArborist-Step: complete\nArborist-Result: pass\n");
+    garden.env.git(&["commit", "--quiet", "--allow-empty", "-m", &message]);
+}
+
+#[test]
+fn steps_of_the_older_form_count_since_the_base_branch_was_left() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003", "T004"]));
+    done_in_the_older_form(&garden, "T001");
+    garden.switch_to_new("develop");
+    done_in_the_older_form(&garden, "T002");
+    garden.switch_to_new("feature");
+    done_in_the_older_form(&garden, "T003");
+    let left = |more: &[&str]| {
+        let ran = garden.gardener(&[&["--dry-run", "--json"], more].concat()).expect(0);
+        ran.json()["left"].as_array().expect("a list").iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")
+    };
+    for (base, expected) in [("main", "T001 T004"), ("develop", "T001 T002 T004"), ("feature", "T004")] {
+        garden.configure("");
+        assert_eq!(left(&["--base-branch", base]), expected, "--base-branch {base}");
+        garden.configure(&format!("tree: {{base_branch: {base}}}\n"));
+        assert_eq!(left(&[]), expected, "tree.base_branch: {base}");
+        let status = garden.env.pleach(&["status", "--json"]).expect(0).json();
+        let done = 4 - expected.split(' ').count();
+        assert_eq!(status["trees"][0]["counts"]["complete"], done, "status, {base}");
+    }
+    // What is given goes above what is set, and the run itself does what it was said to do.
+    garden.configure("tree: {base_branch: main}\n");
+    garden.gardener(&["--base-branch", "develop"]).expect(0);
+    let asked = ["T001", "T002", "T003", "T004"].map(|task| garden.times_asked(task, "implement"));
+    assert_eq!(asked, [1, 1, 0, 1]);
+}

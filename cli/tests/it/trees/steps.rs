@@ -302,7 +302,9 @@ fn a_review_is_shown_the_whole_diff_of_all_attempts_and_no_more_than_fits() {
     garden.gardener(&[]).expect(0);
     let second = garden.asked("T001", "review", 2);
     assert!(second.contains(" part1 ") && second.contains(" part2 ") && second.contains(" long "), "{second}");
-    assert!(second.contains("[...truncated: "), "{second}");
+    let (_, diff) = second.split_once("\nDiff:\n").expect("a diff");
+    let (shown, _) = diff.split_once("\n[...truncated: ").unwrap_or_else(|| panic!("{second}"));
+    assert_eq!(shown.chars().count(), 8_000);
     assert!(second.chars().count() < 12_000, "{}", second.len());
 }
 

@@ -102,6 +102,33 @@ fn output_nobody_can_count_leaves_the_counts_out() {
 }
 
 #[test]
+fn the_runtime_of_a_step_is_that_of_all_its_commands() {
+    let tests = [
+        "setup: sleep 0.2",
+        "unit: sleep 0.2; test -e mended",
+        "unit: sleep 0.2",
+        "integration: sleep 0.2",
+        "e2e: sleep 0.2",
+        "teardown: sleep 0.2",
+    ];
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &tests));
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    let begun = Instant::now();
+    garden.gardener(&[]).expect(0);
+    let whole = begun.elapsed().as_secs_f64();
+    let runtime = |status| -> f64 {
+        garden.newest("main", status).trailer("Arborist-Test-Runtime").unwrap().parse().expect("seconds")
+    };
+    let both = ["T001 test-fail", "T001 test-pass"].map(runtime);
+    assert!(both.iter().all(|seconds| *seconds >= 1.2), "six commands of 0.2 seconds each: {both:?}");
+    assert!(both.iter().sum::<f64>() <= whole, "{both:?} of {whole}");
+    let steps = garden.env.pleach(&["--json", "inspect", "T001"]).expect(0).json();
+    let told = steps["steps"].as_array().expect("steps").iter().filter_map(|step| step["test"]["runtime"].as_f64());
+    let millis = |seconds: f64| (seconds * 1000.0).round();
+    assert_eq!(told.map(millis).collect::<Vec<_>>(), both.map(millis));
+}
+
+#[test]
 fn setup_comes_first_and_teardown_last_whatever_happens() {
     let note = |what: &str| format!("echo {what} >> \"$HOME/order\"");
     let tests = [
