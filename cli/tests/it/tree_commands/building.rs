@@ -88,6 +88,28 @@ fn mistakes_in_markdown_are_told_with_their_places() {
 }
 
 #[test]
+fn the_markdown_files_of_the_directory_are_read_in_the_order_of_their_names() {
+    let env = world();
+    env.write("repo/spec/tasks.md", "## Phase 2: Later\n\n- [ ] T002 Second\n");
+    env.write(
+        "repo/spec/first.MD",
+        "## Phase 1: Now\n\n- [ ] T001 First\n\n## Dependencies\n\n```\nT002 → T001\n```\n",
+    );
+    env.write("repo/spec/notes.txt", "- [ ] T003 Not this\n");
+    env.write("repo/spec/below/more.md", "- [ ] T004 Nor this\n");
+    env.write("repo/spec/fenced.md", "```\n- [ ] T005 Nor this\n```\n");
+    env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(0);
+    let made = tree(&env, "repo/spec/task-tree.json");
+    assert_eq!(made["spec_files"], json!(["spec/fenced.md", "spec/first.MD", "spec/tasks.md"]));
+    assert_eq!(made["root_ids"], json!(["phase1", "phase2"]));
+    assert_eq!(made["execution_order"], json!(["T002", "T001"]), "the dependency in the fence counts");
+    // A finished one has its id as well.
+    env.write("repo/spec/fenced.md", "- [x] T002 Done before\n");
+    let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "--no-ai"]).expect(2);
+    assert!(ran.stderr.contains("spec/tasks.md:3: `T002` is there already, at spec/fenced.md:1"), "{ran}");
+}
+
+#[test]
 fn without_an_agent_there_is_no_plan() {
     let env = world();
     for config in ["", "agent: simulation\n"] {

@@ -83,6 +83,19 @@ fn the_page_about_trees_shows_what_happens() {
 }
 
 #[test]
+fn the_pipeline_of_the_page_about_trees_can_be_used() {
+    let page = std::fs::read_to_string(repository().join("docs/task-trees.md")).expect("the page");
+    let dot = page.split("```dot\n").nth(1).and_then(|rest| rest.split("```").next()).expect("a pipeline");
+    let env = greeting();
+    env.write("repo/careful.dot", dot);
+    env.pleach(&["validate", "careful.dot"]).expect(0);
+    env.pleach(&["build", "--spec-dir", "spec", "--no-ai", "-o", "task-tree.json"]).expect(0);
+    env.pleach(&["-y", "gardener", "--dry-run", "--pipeline", "careful.dot"]).expect(0);
+    env.write("repo/careful.dot", dot.replace("step=lint", "step=test"));
+    env.pleach(&["-y", "gardener", "--dry-run", "--pipeline", "careful.dot"]).expect(2);
+}
+
+#[test]
 fn the_page_about_step_commits_shows_what_happens() {
     shows_what_happens(&greeting(), "docs/step-commits.md", 16);
 }

@@ -109,6 +109,47 @@ fn a_pipeline_knows_the_task_it_is_run_for() {
     assert!(second.contains("--- Previous runner error ---"), "{second}");
 }
 
+/// A name or a description is text wherever it goes, and never a command.
+#[test]
+fn what_a_task_is_called_reaches_prompts_commands_tests_and_conditions() {
+    const KNOWING: &str = r#"digraph knowing {
+        goal = "See to $task_id"
+        start [shape=Mdiamond]
+        done [shape=Msquare]
+        implement [step=implement, prompt="Do task $task_id: {{ task_name }} ($task_description; $goal)"]
+        which [shape=diamond]
+        lint [shape=parallelogram, step=lint, tool_command="echo \"$task_id|$task_name|$task_description|$goal\""]
+        test [shape=parallelogram, step=test]
+        start -> implement -> which
+        which -> lint [condition="context.task_id=T001"]
+        which -> test [condition="context.task_id!=T001"]
+        lint -> test -> done
+    }"#;
+    let tree = Tree::default().phase("phase1", &["T001", "T002"]);
+    let tree = tree.with("T001", "name", "One `id`".into()).with("T001", "description", "a $(id) b".into());
+    let tree = tree.tests("T001", &["unit: echo \"$task_id|$task_name|$task_description|$goal\""]);
+    let tree = tree.tests("phase1", &["e2e: echo \"$task_id|$task_name|$task_description|$goal\""]);
+    let garden = Garden::new(&tree);
+    garden.commit("knowing.dot", KNOWING);
+    garden.agent(&format!("echo \"$task_id|$task_name\" > $task.env; {WRITES}"), APPROVES);
+    garden.gardener(&["--pipeline", "knowing.dot"]).expect(0);
+    let told = garden.told("main").into_iter().filter(|step| step.contains("lint")).collect::<Vec<_>>();
+    assert_eq!(told, ["T001 lint-pass"], "the way depends on the task");
+    let asked = garden.asked("T001", "implement", 1);
+    assert!(asked.starts_with("Do task T001: One `id` (a $(id) b; See to T001)\n"), "{asked}");
+    let asked = garden.asked("T002", "implement", 1);
+    assert!(asked.starts_with("Do task T002: Grow T002 (Make T002 grow.; See to T002)\n"), "{asked}");
+    let body = |status| garden.newest("main", status).body;
+    assert!(body("T001 lint-pass").ends_with("\nT001|One `id`|a $(id) b|See to T001"), "{}", body("T001 lint-pass"));
+    assert!(body("T001 test-pass").ends_with("\nT001|One `id`|a $(id) b|See to T001"), "{}", body("T001 test-pass"));
+    assert!(
+        body("phase1 test-pass").ends_with("\nphase1|Phase phase1||phase1: Phase phase1"),
+        "{}",
+        body("phase1 test-pass")
+    );
+    assert_eq!(garden.file("main", "T001.env"), "T001|One `id`");
+}
+
 #[test]
 fn turns_can_be_on_the_branch_as_well() {
     let garden = Garden::new(&Tree::of(&["T001"]));
