@@ -302,7 +302,8 @@ fn step_json(repo: &Repo, found: &Found) -> Result<Value, Failure> {
     let message = message(repo, found)?;
     let step = &found.step;
     let test = step.test.as_ref().map(|test| {
-        json!({"type": test.kind.as_str(), "counts": test.counts, "runtime": test.runtime.as_secs_f64(), "log": test.log})
+        let runtime = (test.runtime.as_secs_f64() * 1000.0).round() / 1000.0;
+        json!({"type": test.kind.as_str(), "counts": test.counts, "runtime": runtime, "log": test.log})
     });
     let on = match &found.on {
         Place::Target => "target",

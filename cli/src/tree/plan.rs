@@ -278,7 +278,7 @@ fn default_pipeline(globals: &Globals, config: &Config) -> Result<TaskPipeline, 
 /// A task pipeline of the user's own. It must be fit for one pass: without circles, and with a step.
 fn from_file(name: &Path, path: &Path, config: &Config) -> Result<TaskPipeline, Failure> {
     let file = PipelineFile::read(name, path)?;
-    let values = ["task_id", "task_name", "task_description"].map(|key| (key.to_owned(), String::new())).into();
+    let values = plan::OF_TASKS.map(|key| (key.to_owned(), String::new())).into();
     let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(values), &known(config));
     found.extend(pipeline.iter().flat_map(lint::unsupported));
     // For anything but tasks it may be a good one.

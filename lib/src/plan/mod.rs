@@ -29,7 +29,7 @@ use std::collections::BTreeSet;
 
 use diagnostic::Diagnostic;
 use pipeline::Pipeline;
-pub use transform::{Inputs, Transform};
+pub use transform::{Inputs, OF_TASKS, Transform};
 
 /// Reads a pipeline. There is one when the file holds a graph at all; it may be run when no diagnostic is an error and
 /// the linter finds none either.

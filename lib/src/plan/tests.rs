@@ -324,6 +324,10 @@ fn variables_are_expanded_once_and_unknown_ones_told() {
         fix: give it as an input: `missing=…`
     ");
 
+    let (_, diagnostics) = load("digraph G { a [prompt=\"{{ task_id }}\"] }", &Inputs::default(), &[]);
+    let fix = diagnostics[0].fix.as_deref();
+    assert_eq!(fix, Some("in a run over a tree of tasks it does; give it to others as an input: `task_id=…`"));
+
     let (pipeline, _) = load(source, &inputs(&[("goal", "mine")], &[]), &[]);
     assert_eq!(pipeline.unwrap().goal, "mine", "an input called goal replaces the graph's");
     let (_, diagnostics) = load("digraph G { a [prompt=\"{{ goal }}\"] }", &Inputs::default(), &[]);

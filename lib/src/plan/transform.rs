@@ -27,6 +27,9 @@ pub struct Inputs {
     pub values: BTreeMap<String, String>,
 }
 
+/// What runs over a tree of tasks give the pipelines of its tasks.
+pub const OF_TASKS: [&str; 3] = ["task_id", "task_name", "task_description"];
+
 /// Runs all transforms.
 pub fn apply(graph: &mut Graph, inputs: &Inputs, own: &[&dyn Transform]) -> Vec<Diagnostic> {
     let mut diagnostics = Vec::new();
@@ -116,6 +119,9 @@ impl Expander<'_> {
             let message = format!("`{{{{ {name} }}}}` in `{key}` stands for nothing");
             let fix = match name.as_str() {
                 "goal" => "give the graph a `goal`".to_owned(),
+                name if OF_TASKS.contains(&name) => {
+                    format!("in a run over a tree of tasks it does; give it to others as an input: `{name}=…`")
+                }
                 _ => format!("give it as an input: `{name}=…`"),
             };
             let warning = Diagnostic::warning("undefined_variable", message, attr.span).with_fix(fix);

@@ -22,6 +22,7 @@ use crate::clock;
 use crate::event::{AttemptStarted, Landed, Landing, PipelineStarted, Snapshot, TaskOf};
 use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
+use crate::plan::OF_TASKS;
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand};
 use crate::record::Batch;
@@ -67,9 +68,8 @@ impl TaskJob {
     /// What its pipeline is told of the task.
     pub fn inputs(&self) -> BTreeMap<String, String> {
         let TaskNode { id, name, description, .. } = &self.task;
-        [("task_id", id.as_str()), ("task_name", name), ("task_description", description)]
-            .map(|(key, value)| (key.to_owned(), value.to_owned()))
-            .into()
+        let values = [id.as_str(), name, description].map(str::to_owned);
+        OF_TASKS.map(str::to_owned).into_iter().zip(values).collect()
     }
 }
 
