@@ -236,10 +236,13 @@ impl Reader {
 
     /// The task and phase branches that may be ahead of the target, and those that cannot be read.
     fn chains(&self, scan: &Scan) -> Result<(Vec<Chain>, Vec<Unread>), Error> {
-        let (mut chains, mut unread) = (Vec::new(), Vec::new());
+        let (mut chains, mut unread) = (Vec::<Chain>::new(), Vec::new());
         let mut landed: Option<Landed> = None;
+        // What tasks have brought to their phase, whose branch is read before theirs.
+        let mut gathered: BTreeSet<CommitId> = BTreeSet::new();
         for (id, branch) in self.branches()? {
-            if branch.tip == scan.tip {
+            let is_task = matches!(branch.place, Place::Task(_));
+            if branch.tip == scan.tip || is_task && gathered.contains(&branch.tip) {
                 continue;
             }
             let landed = landed.get_or_insert_with(|| Landed::new(scan));
@@ -256,7 +259,12 @@ impl Reader {
                     }
                     unread.push(Unread { branch, id, why: self.repo.blame(error).to_string() });
                 }
-                chain => chains.extend(chain?),
+                chain => {
+                    let chain = chain?;
+                    let steps = chain.iter().filter(|_| !is_task).flat_map(|chain| &chain.steps);
+                    gathered.extend(steps.map(|seen| seen.found.commit));
+                    chains.extend(chain);
+                }
             }
         }
         Ok((chains, unread))
