@@ -60,7 +60,7 @@ pub fn decide(pipeline: &Pipeline, state: &State, visit: &Visit, outcome: Outcom
     if let Some(delay) = retry_delay(pipeline, node, visit, &outcome) {
         return Decision { outcome, route: Route::Retry, delay: Some(delay) };
     }
-    let outcome = settle(node, outcome);
+    let outcome = of_step(pipeline, state, node, settle(node, outcome));
     let route = route(pipeline, state, node, &outcome, trees);
     Decision { outcome, route, delay: None }
 }
@@ -136,6 +136,18 @@ fn settle(node: &Node, outcome: Outcome) -> Outcome {
     let why = outcome.failure_reason.as_deref().map(|reason| format!(": {reason}")).unwrap_or_default();
     let failure_reason = Some(format!("max retries exceeded{why}"));
     Outcome { status: Status::Fail, failure_reason, ..outcome }
+}
+
+/// A step of a task goes well or it fails. With a word of its own it has not gone well, so nothing goes on behind it but
+/// where an edge asks for that.
+fn of_step(pipeline: &Pipeline, state: &State, node: &Node, outcome: Outcome) -> Outcome {
+    let is_step = state.task.is_some() && node.step.is_some();
+    let Some(said) = outcome.own_word().filter(|_| is_step) else { return outcome };
+    if select_edge(pipeline, state, node, &outcome).is_some_and(|edge| edge.condition.is_some()) {
+        return outcome;
+    }
+    let (failure_class, failure_reason) = (FailureClass::Terminal, Some(said));
+    Outcome { status: Status::Fail, failure_class, failure_reason, ..outcome }
 }
 
 /// The edge the run follows, by the five steps: a condition that holds, the preferred label, the suggested nodes,
@@ -222,6 +234,9 @@ fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -
     if outcome.status == Status::Fail {
         return Route::Fail { reason: outcome.failure_reason.clone().unwrap_or_else(|| "the exit failed".into()) };
     }
+    if let Some(step) = unsatisfied_step(pipeline, state) {
+        return Route::Fail { reason: format!("`{}` did not succeed, and no task is complete without it", step.id) };
+    }
     let Some(gate) = unsatisfied_gate(pipeline, state) else {
         return Route::Complete;
     };
@@ -238,6 +253,14 @@ fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -
         return Route::Fail { reason };
     }
     bounded(pipeline, state, exit, Route::GateRetry { gate: gate.id.clone(), to: to.clone() })
+}
+
+/// The first step a pass at a task has come to that keeps the task from being complete, whatever edges lead on behind it:
+/// nothing lands that was not done, is red or was rejected. A step of the user's own is for the pipeline to judge.
+fn unsatisfied_step<'a>(pipeline: &'a Pipeline, state: &State) -> Option<&'a Node> {
+    let decides = |node: &&Node| matches!(node.step.as_deref(), Some("implement" | "test" | "review"));
+    let failed = |node: &&Node| state.outcome(&node.id).is_some_and(|outcome| !outcome.status.is_success());
+    pipeline.nodes().iter().filter(|_| state.task.is_some()).filter(decides).find(failed)
 }
 
 /// The first gate the run has come to that does not let it end.

@@ -137,6 +137,13 @@ impl Outcome {
         }
     }
 
+    /// What is said of one that is neither a success nor a failure, but a word of its own.
+    pub fn own_word(&self) -> Option<String> {
+        let notes = self.notes.as_deref().map(|notes| format!(": {notes}")).unwrap_or_default();
+        let status = Some(&self.status).filter(|status| matches!(status, Status::Custom(_) | Status::Skipped));
+        status.map(|status| format!("it ended with `{status}`{notes}"))
+    }
+
     /// Success.
     pub fn success() -> Self {
         Self::of(Status::Success)

@@ -522,3 +522,45 @@ fn a_branch_that_is_removed_meanwhile_costs_the_steps_it_had_and_no_more() {
         assert_eq!(is_kept, put_back, "{:?}", garden.told("main"));
     }
 }
+
+/// A script that leaves a word of its own for the pipeline.
+fn with_word(word: &str, then: &str) -> String {
+    format!("echo '{{\"outcome\": \"{word}\", \"notes\": \"no key\"}}' > \"$PLEACH_STATUS_FILE\"; {then}")
+}
+
+#[test]
+fn a_review_with_a_word_of_its_own_is_what_its_verdict_says() {
+    let rejects = "echo 'REJECTED: it deletes the database'";
+    for word in ["rejected", "skipped", "needs-work"] {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        let review = format!("if test $n = 1; then {}; else {APPROVES}; fi", with_word(word, rejects));
+        garden.agent(WRITES, &review);
+        let ran = garden.gardener(&[]).expect(0);
+        let once = ["T001 implement-pass", "T001 review-rejected"];
+        let twice = ["T001 implement-pass", "T001 review-approved", "T001 complete"];
+        assert_eq!(garden.told("main"), [&once[..], &twice].concat(), "{word}: {ran}");
+        assert!(garden.asked("T001", "implement", 2).contains("it deletes the database"), "{word}");
+    }
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(WRITES, &with_word("approved", APPROVES));
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+    // Who approves and says something else beside it has not approved.
+    garden.plant(&Tree::of(&["T001", "T002"]));
+    garden.agent(WRITES, &with_word("blocked", APPROVES));
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert_eq!(garden.told("main")[3..], ["T002 implement-pass", "T002 review-rejected", "T002 failed"], "{ran}");
+    assert!(!garden.files("main").contains(&"T002.txt".to_owned()));
+}
+
+#[test]
+fn an_agent_with_a_word_of_its_own_has_not_done_its_work() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(&format!("if test $n = 1; then {}; else {WRITES}; fi", with_word("blocked", "true")), APPROVES);
+    garden.gardener(&[]).expect(0);
+    let twice = ["T001 implement-fail", "T001 implement-pass", "T001 review-approved", "T001 complete"];
+    assert_eq!(garden.told("main"), twice);
+    let failed = garden.newest("main", "T001 implement-fail");
+    assert_eq!(failed.body, "Runner error:\nit ended with `blocked`: no key");
+    assert!(garden.asked("T001", "implement", 2).contains("it ended with `blocked`: no key"));
+}

@@ -338,6 +338,46 @@ fn an_attempt_with_two_steps_that_fail_is_one_attempt() {
 }
 
 #[test]
+fn nothing_lands_that_is_red_or_rejected_whatever_edges_lead_on() {
+    let passed_over = |step: &str, command: &str, more: &str| {
+        format!(
+            r#"digraph a {{
+            start [shape=Mdiamond]; done [shape=Msquare]
+            implement [step=implement]
+            {step} [shape=parallelogram, step={step}, tool_command="{command}"{more}]
+            note [shape=parallelogram, tool_command="true"]
+            start -> implement -> {step}
+            {step} -> done [condition="outcome=success"]
+            {step} -> note [condition="outcome=fail"]
+            note -> done
+        }}"#
+        )
+    };
+    let cases = [
+        ("test", "false", "", "test-fail"),
+        ("review", "echo REJECTED bad", "", "review-rejected"),
+        ("review", "echo APPROVED; exit 1", "", "review-rejected"),
+        ("test", "false", ", retry_target=done", "test-fail"),
+    ];
+    for (step, command, more, told) in cases {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        let dot = passed_over(step, command, more);
+        let dot =
+            if more.is_empty() { dot } else { dot.replace(" [condition=\"outcome=fail\"]", " [condition=\"a=b\"]") };
+        garden.commit("over.dot", &dot);
+        let ran = garden.gardener(&["--pipeline", "over.dot", "--max-retries", "1"]).expect(1);
+        let told = format!("T001 {told}");
+        assert_eq!(garden.told("main"), ["T001 implement-pass", told.as_str(), "T001 failed"], "{command}: {ran}");
+        assert!(!garden.files("main").contains(&"T001.txt".to_owned()), "{command}");
+    }
+    // A command that reviews approves by ending well, unless it says something else.
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("fine.dot", &passed_over("review", "echo fine", ""));
+    garden.gardener(&["--pipeline", "fine.dot"]).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 review-approved", "T001 complete"]);
+}
+
+#[test]
 fn what_ends_an_attempt_behind_a_step_that_failed_is_told_as_well() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let dot = r#"digraph a {

@@ -58,7 +58,7 @@ impl Worker {
             return Err(Stopped::Paused(PauseReason::Interrupted));
         }
         let (stdout, stderr) = (output.stdout.to_text(), output.stderr.to_text());
-        let mut outcome = match output.exit {
+        let outcome = match output.exit {
             Exit::Code(0) => self.read_status(&status_file).unwrap_or_else(Outcome::success),
             exit => {
                 let last = stderr.lines().chain(stdout.lines()).rfind(|line| !line.trim().is_empty());
@@ -66,7 +66,7 @@ impl Worker {
                 self.within_time(Outcome::fail(format!("{exit}{last}")), cancel)
             }
         };
-        self.command_step(&outcome, (&stdout, &stderr), end);
+        let mut outcome = self.command_step(outcome, (&stdout, &stderr), end);
         let seen = seen_by_others(stdout.trim_end());
         outcome.context_updates.entry("tool.output".into()).or_insert(seen.into());
         outcome.context_updates.insert("last_stage".into(), self.node.id.as_str().into());

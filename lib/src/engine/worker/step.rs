@@ -2,7 +2,7 @@
 
 use super::{Gathered, Worker};
 use crate::engine::task::StepReport;
-use crate::event::{FailureClass, Outcome};
+use crate::event::{FailureClass, Outcome, Status};
 use crate::step::verdict::{self, Verdict};
 use crate::step::{report, text};
 
@@ -17,10 +17,14 @@ impl Worker {
     }
 
     /// What is told of a step that is a command.
-    pub(super) fn command_step(&self, outcome: &Outcome, (stdout, stderr): (&str, &str), end: &mut Gathered) {
+    pub(super) fn command_step(&self, outcome: Outcome, (stdout, stderr): (&str, &str), end: &mut Gathered) -> Outcome {
         if self.job.is_none() || self.node.step.is_none() {
-            return;
+            return outcome;
         }
+        let outcome = match self.is_review() && verdict::read(stdout) == Some(Verdict::Rejected) {
+            true => rejected(outcome, "the review rejected it"),
+            false => outcome,
+        };
         let redact = |text: &str| self.engine.redactor.text(text).into_owned();
         let (stdout, stderr) = (redact(stdout), redact(stderr));
         let failed = !outcome.status.is_success();
@@ -28,6 +32,7 @@ impl Worker {
         let body = text::custom(name, !failed, &stdout, &stderr);
         let said = report::log([("stdout", stdout.as_str()), ("stderr", stderr.as_str())]);
         end.step = Some(StepReport { body, log: failed.then(|| said.clone()), said, ..StepReport::default() });
+        outcome
     }
 
     /// The outcome of an agent's step, and what is told of it. Of an agent that has given no answer, the last words are.
@@ -43,7 +48,7 @@ impl Worker {
         }
         let answer = end.response.clone().unwrap_or(last_words);
         let answer = self.engine.redactor.text(&answer).into_owned();
-        let failure = outcome.failure_reason.clone().unwrap_or_default();
+        let failure = outcome.failure_reason.clone().or_else(|| outcome.own_word()).unwrap_or_default();
         let ended = outcome.status.is_success();
         let log = log_of(end, &answer, if ended { "" } else { &failure });
         if !self.is_review() {
@@ -51,16 +56,21 @@ impl Worker {
             end.step = Some(StepReport { body, said: log.clone(), log: Some(log), ..StepReport::default() });
             return outcome;
         }
+        let broke_off = matches!(outcome.status, Status::Fail | Status::Retry);
         let outcome = match verdict::read(&answer) {
-            Some(Verdict::Rejected) if ended || crashed => rejected(outcome, "the review rejected it"),
+            Some(Verdict::Rejected) if !broke_off || crashed => rejected(outcome, "the review rejected it"),
             // A reviewer that broke off has not approved, whatever it said before.
-            _ if !ended => {
+            _ if broke_off => {
                 let body = text::runner_error(&failure);
                 let said = if answer.is_empty() { failure } else { format!("{answer}\n\n{failure}") };
                 end.step = Some(StepReport { body, said, log: Some(log), broke_off: true, ..StepReport::default() });
                 // It has not rejected either: it is asked again.
                 let failure_class = if crashed { FailureClass::Transient } else { outcome.failure_class };
                 return Outcome { failure_class, ..outcome };
+            }
+            // The same said twice.
+            Some(Verdict::Approved) if outcome.status.as_str() == "approved" => {
+                Outcome { status: Status::Success, ..outcome }
             }
             Some(_) => outcome,
             None => rejected(outcome, "the review gave no verdict, also when asked once more"),
