@@ -29,6 +29,9 @@ pub struct Attempt {
     /// Its newest test step has passed.
     #[serde(default)]
     pub tested: bool,
+    /// The code that one saw.
+    #[serde(default)]
+    pub tested_code: Option<CommitId>,
 }
 
 /// How an attempt ended that did not succeed.
@@ -121,8 +124,8 @@ impl State {
         }
         self.on_task(|task| {
             let &AttemptStarted { retry, number, of, code, laid, .. } = data;
-            task.attempt =
-                Some(Attempt { retry, number, of, code, laid, has_failed: false, is_told: false, tested: false });
+            let (has_failed, is_told, tested, tested_code) = (false, false, false, None);
+            task.attempt = Some(Attempt { retry, number, of, code, laid, has_failed, is_told, tested, tested_code });
             task.feedback.extend(data.feedback.iter().cloned());
         })?;
         self.restart();
@@ -145,7 +148,9 @@ impl State {
             task.feedback.extend(data.feedback.clone());
             if data.step == "test" {
                 task.tested = data.trailers.clone();
-                task.attempt.iter_mut().for_each(|attempt| attempt.tested = !data.failed_attempt());
+                let tested = !data.failed_attempt();
+                let newest = |attempt: &mut Attempt| (attempt.tested, attempt.tested_code) = (tested, Some(data.code));
+                task.attempt.iter_mut().for_each(newest);
             }
             if data.failed_attempt() {
                 task.attempt_failed(data);

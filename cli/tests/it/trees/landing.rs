@@ -163,6 +163,31 @@ fn what_a_test_changes_where_it_lands_is_said_as_well() {
 }
 
 #[test]
+fn what_an_agent_has_tested_is_tested_again_on_the_new_tip() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let dot = r#"digraph a {
+        start [shape=Mdiamond]; done [shape=Msquare]
+        implement [step=implement]
+        test [step=test, write=false, prompt="Now test task $task_id: does it run?"]
+        start -> implement -> test -> done
+    }"#;
+    garden.commit("agents.dot", dot);
+    let gate = Gate::new(&garden.env, "agent");
+    let implement = format!("test $n = 1 && echo 1 > one || echo 1 > mended; {}", gate.command());
+    let tests = "echo tested; test ! -e mine || test -e mended";
+    garden.agent(&format!("if test $PLEACH_NODE = test; then {tests}; else {implement}; fi"), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener", "--pipeline", "agents.dot"]);
+    let held = gate.reached(&mut run);
+    garden.commit("mine", "by the user\n");
+    gate.open(held);
+    let ran = run.end().expect(0);
+    assert!(ran.stderr.contains("built anew on `main`, where only an agent can test it"), "{ran}");
+    let once = ["T001 implement-pass", "T001 test-pass", "T001 complete"];
+    assert_eq!(garden.told("main"), [&once[..], &["T001 test-fail"], &once].concat(), "{ran}");
+    assert_eq!(garden.files("main"), ["README.md", "agents.dot", "mended", "mine", "one", "task-tree.json"]);
+}
+
+#[test]
 fn work_that_breaks_on_the_new_tip_gets_another_attempt() {
     let test = "unit: test ! -e mine || test -e mended";
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));

@@ -338,6 +338,27 @@ fn an_attempt_with_two_steps_that_fail_is_one_attempt() {
 }
 
 #[test]
+fn what_is_written_behind_the_tests_is_untested() {
+    for (write, tested) in [("echo more > more", "untested"), ("true", "tested")] {
+        let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
+        let dot = format!(
+            r#"digraph a {{
+            start [shape=Mdiamond]; done [shape=Msquare]
+            implement [step=implement]
+            test [shape=parallelogram, step=test]
+            behind [shape=parallelogram, tool_command="{write}"]
+            start -> implement -> test -> behind -> done
+        }}"#
+        );
+        garden.commit("behind.dot", &dot);
+        garden.gardener(&["--pipeline", "behind.dot"]).expect(0);
+        let complete = garden.newest("main", "T001 complete");
+        assert_eq!(complete.trailer("Pleach-Tested"), (tested == "untested").then_some("none"), "{write}");
+        assert_eq!(garden.env.pleach(&["status"]).expect(0).stdout.contains("untested"), tested == "untested");
+    }
+}
+
+#[test]
 fn nothing_lands_that_is_red_or_rejected_whatever_edges_lead_on() {
     let passed_over = |step: &str, command: &str, more: &str| {
         format!(

@@ -23,7 +23,7 @@ use crate::event::{AttemptStarted, Landed, Landing, PipelineStarted, Snapshot, T
 use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::plan::OF_TASKS;
-use crate::plan::pipeline::{Node, WritePolicy};
+use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand};
 use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
@@ -113,6 +113,8 @@ pub enum Retest {
     Green,
     /// They fail, and this is what they said.
     Red(Box<StepReport>),
+    /// They are an agent's, so only another attempt can tell; this is what it is told.
+    Unknown(Box<StepReport>),
     /// Nobody waited for their end.
     Interrupted,
 }
@@ -341,15 +343,21 @@ impl Session {
     pub async fn tests_at(&mut self, commit: CommitId) -> Result<Option<Retested>, Error> {
         let job = self.job.clone().expect("only sessions on tasks do this");
         let step = self.pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
+        let by_agent = step.is_some_and(|node| node.handler == HandlerKind::Codergen);
         let node = step.or_else(|| self.pipeline.start()).expect("a pipeline that ran has a start").clone();
         let tests = self.step_tests(&node).unwrap_or_else(|| job.tests.clone());
-        if tests.is_empty() {
+        if tests.is_empty() && !by_agent {
             return Ok(None);
         }
         let node = Node { write: WritePolicy::Never, ..node };
         let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
         let at = Position { branch: copy.at().branch, ..Position::all(commit) };
         tokio::task::block_in_place(|| copy.hand_over(self.id.clone(), copy.branch.clone(), at))?;
+        if by_agent {
+            let body = "What the agent tested was built anew since, on what had landed meanwhile.".to_owned();
+            let report = StepReport { said: body.clone(), body, ..StepReport::default() };
+            return Ok(Some(Retested { outcome: Retest::Unknown(Box::new(report)), warnings: Vec::new() }));
+        }
         let visit = Visit { node: node.id.clone(), visit: 1, attempt: 1, from: None };
         let finished = self.work_aside(node, visit, Work::Tests(tests)).await?;
         self.copy = Some(finished.copy);

@@ -240,6 +240,18 @@ impl Session {
         code_of(&self.repo, (self.repo.tree_of(self.task_of().base)?, tree), job)
     }
 
+    /// The code there is now.
+    pub fn code(&mut self, observe: Observer<'_>) -> Result<CommitId, Error> {
+        let step = self.unwritten.as_ref().and_then(|unwritten| unwritten.step);
+        match (self.code, step) {
+            (Some((newest, code)), Some((_, tree))) if newest == tree => Ok(code),
+            _ => tokio::task::block_in_place(|| {
+                self.settle(observe)?;
+                self.code_of(self.working().tree()?)
+            }),
+        }
+    }
+
     fn make_step(
         &mut self,
         writer: &mut Writer,

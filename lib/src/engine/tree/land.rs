@@ -5,7 +5,7 @@ use super::run::{TreeEnded, TreeRun};
 use super::work::{Worked, observer};
 use super::{Error, Note, Notes};
 use crate::engine::landing::{self, RebuildError};
-use crate::engine::task::Retest;
+use crate::engine::task::{Retest, StepReport};
 use crate::engine::{Pause, Session};
 use crate::git::LandError;
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
@@ -139,9 +139,12 @@ impl TreeRun<'_> {
                     Some(Retest::Interrupted) => return Ok(Tried::Paused),
                     Some(Retest::Red(red)) => {
                         notes(Note::Said(format!("{task} was built anew on `{on}` and its tests fail there")));
-                        self.keep_branch(session)?;
-                        session.turn_red(built.to, *red, &mut observer(&session.id.clone(), notes))?;
-                        return Ok(Tried::Red);
+                        return self.turn_red(session, built.to, *red, notes);
+                    }
+                    Some(Retest::Unknown(red)) => {
+                        let how = "where only an agent can test it, in another attempt";
+                        notes(Note::Said(format!("{task} was built anew on `{on}`, {how}")));
+                        return self.turn_red(session, built.to, *red, notes);
                     }
                 }
             }
@@ -153,6 +156,19 @@ impl TreeRun<'_> {
                 return Ok(tried);
             }
         }
+    }
+
+    /// Has a task go on from steps that were built anew, where they are not fit to land.
+    fn turn_red(
+        &self,
+        session: &mut Session,
+        built: CommitId,
+        red: StepReport,
+        notes: Notes<'_>,
+    ) -> Result<Tried, Error> {
+        self.keep_branch(session)?;
+        session.turn_red(built, red, &mut observer(&session.id.clone(), notes))?;
+        Ok(Tried::Red)
     }
 
     /// Whether a session was begun on the files a commit has.

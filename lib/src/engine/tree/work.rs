@@ -208,7 +208,7 @@ impl TreeRun<'_> {
 
     /// The last step of a task that is done, with its report.
     fn complete(&self, session: &mut Session, job: &TaskJob, notes: Notes<'_>) -> Result<(), Error> {
-        let tested = self.is_tested(session);
+        let tested = self.is_tested(session, notes)?;
         let attempts = session.attempt_number();
         let report = Report {
             task_id: job.task.id.clone(),
@@ -238,14 +238,19 @@ impl TreeRun<'_> {
         Ok(())
     }
 
-    /// Whether a test has passed in the attempt a session is at: one of its own, or one behind which it was begun.
-    fn is_tested(&self, session: &Session) -> bool {
-        let Some(work) = &session.state.task else { return false };
+    /// Whether a test has passed in the attempt a session is at: one of its own that saw the code there is now, or one behind
+    /// which it was begun.
+    fn is_tested(&self, session: &mut Session, notes: Notes<'_>) -> Result<bool, Error> {
+        let Some(work) = &session.state.task else { return Ok(false) };
         let before = self.progress.task(&work.of.id).at_attempt();
         let behind = before.iter().rposition(|found| Some(found.step.status()) == work.of.status);
         let behind = behind.filter(|_| work.failed.is_empty()).map_or(&[][..], |last| &before[..=last]);
-        work.attempt.as_ref().is_some_and(|attempt| attempt.tested)
-            || behind.iter().any(|found| found.step.kind == StepKind::Test && found.step.passed)
+        let Some(attempt) = work.attempt.as_ref().filter(|attempt| attempt.tested) else {
+            return Ok(behind.iter().any(|found| found.step.kind == StepKind::Test && found.step.passed));
+        };
+        // Older records do not tell which code it was.
+        let Some(tested) = attempt.tested_code else { return Ok(true) };
+        Ok(tested == session.code(&mut observer(&session.id.clone(), notes))?)
     }
 
     /// The last step of a task that is given up after so many attempts.
