@@ -76,7 +76,10 @@ pub fn of_tree(error: &tree::Error) -> Failure {
         Error::LongName(_) => {
             plain(Exit::Usage, error).hint("work on one with a shorter name: `git switch -c NAME` makes it")
         }
-        Error::Name(_) | Error::Pipeline { .. } => plain(Exit::Usage, error),
+        Error::Pipeline { path, .. } => plain(Exit::Usage, error).hint(format!(
+            "`pleach validate {path}` shows more; once it is mended, run the same command again: no attempt was counted"
+        )),
+        Error::Name(_) => plain(Exit::Usage, error),
     }
 }
 
@@ -223,6 +226,15 @@ mod tests {
         let (code, message, hint) = shown(&of_git(&error));
         assert_eq!((code, message.as_str()), (2, "`/a; b` is not in a git repository"));
         assert!(hint.starts_with("run `git init`"), "{hint}");
+    }
+
+    #[test]
+    fn a_pipeline_that_cannot_be_used_is_named_in_the_hint() {
+        let task = "T001".parse().expect("a task id");
+        let error = tree::Error::Pipeline { path: "my.dot".into(), task, why: "it has no start".into() };
+        let (code, message, hint) = shown(&of_tree(&error));
+        assert_eq!((code, message.as_str()), (2, "the pipeline `my.dot` of task T001 cannot be used: it has no start"));
+        assert!(hint.starts_with("`pleach validate my.dot` shows more"), "{hint}");
     }
 
     #[test]

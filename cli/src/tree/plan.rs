@@ -278,20 +278,27 @@ fn default_pipeline(globals: &Globals, config: &Config) -> Result<TaskPipeline, 
 /// A task pipeline of the user's own. It must be fit for one pass: without circles, and with a step.
 fn from_file(name: &Path, path: &Path, config: &Config) -> Result<TaskPipeline, Failure> {
     let file = PipelineFile::read(name, path)?;
-    let values = plan::OF_TASKS.map(|key| (key.to_owned(), String::new())).into();
-    let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(values), &known(config));
+    let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(of_no_task()), &known(config));
     found.extend(pipeline.iter().flat_map(lint::unsupported));
     // For anything but tasks it may be a good one.
     let for_tasks = pipeline.iter().flat_map(lint::task_pipeline).map(|found| (found, false));
     let error = found.into_iter().map(|found| (found, true)).chain(for_tasks).find(|(found, _)| found.is_error());
     if let Some((error, is_validated)) = error {
-        let message = format!("the pipeline `{}` cannot be used for tasks: {}", name.display(), error.message);
-        return Err(Failure::new(Exit::Usage, message).hint(match is_validated {
+        return Err(unusable(&file.name, &error.message).hint(match is_validated {
             true => format!("`pleach validate {}` shows more", name.display()),
             false => "a task is one pass: no circle, at least one node with `step=`, and each step once".to_owned(),
         }));
     }
     with_steps(config, file.source, file.name, file.files)
+}
+
+/// What stands for the values of tasks, as long as there is none.
+fn of_no_task() -> BTreeMap<String, String> {
+    plan::OF_TASKS.map(|key| (key.to_owned(), String::new())).into()
+}
+
+fn unusable(pipeline: &str, why: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("the pipeline `{pipeline}` cannot be used for tasks: {why}"))
 }
 
 /// Gives the steps the agents, models and limits the configuration names, where the pipeline does not.
@@ -301,7 +308,7 @@ fn with_steps(
     path: String,
     files: BTreeMap<String, String>,
 ) -> Result<TaskPipeline, Failure> {
-    let inputs = plan::Inputs { files: files.clone(), values: BTreeMap::new() };
+    let inputs = plan::Inputs { files, values: of_no_task() };
     let (pipeline, _) = plan::load(&dot, &inputs, &[]);
     let mut statements = String::new();
     for node in pipeline.iter().flat_map(|pipeline| pipeline.nodes()) {
@@ -322,9 +329,16 @@ fn with_steps(
             statements.push_str(&format!("    {} [{}]\n", node.id, attrs.join(", ")));
         }
     }
-    let dot = match dot.rfind('}').filter(|_| !statements.is_empty()) {
-        Some(end) => format!("{}{statements}{}", &dot[..end], &dot[end..]),
-        None => dot,
-    };
-    Ok(TaskPipeline { dot, path, files })
+    if statements.is_empty() {
+        return Ok(TaskPipeline { dot, path, files: inputs.files });
+    }
+    let end = plan::dot::parse(&dot).0.close.map_or(dot.len(), |brace| brace.start);
+    let dot = format!("{}{statements}{}", &dot[..end], &dot[end..]);
+    // What is wrong with them is told now, before the run has written anything.
+    let (_, found) = plan::load_for_tasks(&dot, &inputs);
+    match found.iter().find(|found| found.is_error()) {
+        None => Ok(TaskPipeline { dot, path, files: inputs.files }),
+        Some(error) => Err(unusable(&path, &error.message)
+            .hint("look at `tree.steps` and `tree.runner_timeout` in pleach.yaml, and at --model")),
+    }
 }

@@ -58,6 +58,18 @@ fn a_task_can_name_a_pipeline_of_its_own() {
 }
 
 #[test]
+fn a_brace_behind_the_graph_is_no_place_for_settings() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("tree: {runner_timeout: 60}\n");
+    garden.commit("careful.dot", &format!("{LINT}// the end of }} careful.dot\n/* }} */\n"));
+    let ran = garden.gardener(&["--pipeline", "careful.dot", "--model", "m1"]).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 lint-pass", "T001 complete"], "{ran}");
+    let started = garden.env.story().first("PipelineStarted");
+    let set = "    implement [llm_model=\"m1\", timeout=\"60s\"]\n}\n// the end";
+    assert!(started["dot"].as_str().is_some_and(|dot| dot.contains(set)), "{started}");
+}
+
+#[test]
 fn a_name_no_step_can_have_is_refused_with_the_true_reason() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let refused = |step: &str, why: &str| {

@@ -123,6 +123,8 @@ pub struct Document {
     pub id: Option<Ident>,
     /// Its statements.
     pub statements: Vec<Statement>,
+    /// The graph's closing brace; none when it is missing.
+    pub close: Option<Span>,
 }
 
 /// Whether `text` may be the name of a node, graph or subgraph.

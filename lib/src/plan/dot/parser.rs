@@ -86,9 +86,9 @@ impl Parser<'_> {
         if self.token.kind != Kind::OpenBrace {
             let message = format!("`{{` is missing after the graph's name, found {}", self.found());
             self.error(self.token.span, message);
-            return Document { id, statements: Vec::new() };
+            return Document { id, ..Document::default() };
         }
-        let statements = self.block();
+        let (statements, close) = self.block();
         if self.token.kind != Kind::End {
             let again = ["strict", "graph", "digraph"].into_iter().any(|word| self.is_word(word));
             let message = if again {
@@ -98,7 +98,7 @@ impl Parser<'_> {
             };
             self.error(self.token.span, message);
         }
-        Document { id, statements }
+        Document { id, statements, close }
     }
 
     fn graph_id(&mut self) -> Option<Ident> {
@@ -126,8 +126,8 @@ impl Parser<'_> {
         }
     }
 
-    /// `{ statements }`; the current token is the brace.
-    fn block(&mut self) -> Vec<Statement> {
+    /// `{ statements }` and where it is closed; the current token is the brace.
+    fn block(&mut self) -> (Vec<Statement>, Option<Span>) {
         let open = self.advance().span;
         let mut statements = Vec::new();
         loop {
@@ -137,12 +137,12 @@ impl Parser<'_> {
                     statements.extend(statement);
                 }
                 Kind::CloseBrace => {
-                    self.advance();
-                    return statements;
+                    let close = self.advance().span;
+                    return (statements, Some(close));
                 }
                 Kind::End => {
                     self.unclosed(open, "this `{` is never closed", "add `}`");
-                    return statements;
+                    return (statements, None);
                 }
                 Kind::Semicolon => {
                     self.advance();
@@ -152,7 +152,7 @@ impl Parser<'_> {
                     while self.token.kind != Kind::End {
                         self.advance();
                     }
-                    return statements;
+                    return (statements, None);
                 }
                 _ => {
                     let before = self.token.span;
@@ -286,7 +286,7 @@ impl Parser<'_> {
             return None;
         }
         self.depth += 1;
-        let statements = self.block();
+        let (statements, _) = self.block();
         self.depth -= 1;
         Some(statements)
     }

@@ -145,6 +145,20 @@ fn spans_point_at_what_was_written() {
 }
 
 #[test]
+fn the_brace_that_closes_the_graph_is_told_from_all_others() {
+    for (source, at) in [
+        ("digraph G { a [label=\"}\"] }", 26),
+        ("digraph G { subgraph s { a } }\n// the end of } G", 29),
+        ("digraph G { a /* } */ } /* } */", 22),
+    ] {
+        assert_eq!(ok(source).close, Some(Span { start: at, end: at + 1 }), "{source}");
+    }
+    for source in ["", "digraph G", "digraph G { a", "digraph G { subgraph s { a }"] {
+        assert_eq!(parse(source).0.close, None, "{source}");
+    }
+}
+
+#[test]
 fn what_the_dialect_leaves_out_is_named() {
     let heads = [
         "strict digraph G { a }",
