@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use pleach::config::{Commits as ConfigCommits, Config, Isolation};
 use pleach::engine::tree::progress::named_base;
-use pleach::engine::tree::{TASK_PIPELINE, TaskPipeline, TreePlan, check_target};
+use pleach::engine::tree::{self, TASK_PIPELINE, TaskPipeline, TreePlan, check_target};
 use pleach::event::Commits;
 use pleach::git::EntryKind;
 use pleach::ids::{BranchName, RepoPath, TaskId};
@@ -15,7 +15,7 @@ use pleach::plan::pipeline::HandlerKind;
 use pleach::plan::tree::{TestCommand, TestKind};
 use pleach::plan::{self, lint, print};
 use pleach::schedule::Limits;
-use pleach::workspace::target_of;
+use pleach::workspace::{branch_ref, target_of};
 
 use super::find::TreeFile;
 use super::run::Worked;
@@ -95,7 +95,7 @@ pub fn load_settings(globals: &Globals, dir: &Path, args: &TreeArgs) -> Result<S
     settings::load(globals.environment.clone(), &Search::with(globals, dir, flags))
 }
 
-/// The plan that settings, flags and a tree make.
+/// The plan that settings, flags and a tree make for a target.
 pub fn make(
     globals: &Globals,
     args: &TreeArgs,
@@ -103,9 +103,9 @@ pub fn make(
     settings: &Settings,
     place: &Place,
     file: TreeFile,
+    target: BranchName,
 ) -> Result<TreePlan, Failure> {
     let config = &settings.resolved.config;
-    let target = target(place)?;
     check_target(&target).map_err(|error| of_tree(&error))?;
     let tree = &config.tree;
     if tree.isolation == Isolation::Task {
@@ -249,7 +249,8 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
 
 /// Refuses a plan whose logs or reports would be committed where the target has something else.
 pub fn check_room(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
-    let tip = place.repo.head().map_err(|error| of_git(&error))?.commit;
+    let tip = place.repo.reference(&branch_ref(&plan.target)).map_err(|error| of_git(&error))?;
+    let tip = tip.ok_or_else(|| of_tree(&tree::Error::NoTarget(plan.target.clone())))?;
     let tree = place.repo.tree_of(tip).map_err(|error| of_git(&error))?;
     for (what, dir, key) in [("logs", &plan.logs, "log_dir"), ("reports", &plan.reports, "report_dir")] {
         let found = place.repo.no_directory(tree, &RepoPath::from(dir.as_str())).map_err(|error| of_git(&error))?;

@@ -2,22 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::sync::Arc;
 
+use pleach::agent::Roster;
 use pleach::config::supplied;
 use pleach::engine::tree::progress::Reader;
-use pleach::engine::tree::{Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again};
-use pleach::engine::{Copy, outwait_orphans};
-use pleach::ids::TaskId;
+use pleach::engine::tree::{self, Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again};
+use pleach::engine::{Copy, Engine, outwait_orphans};
+use pleach::ids::{BranchName, TaskId};
 use pleach::plan;
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
+use pleach::process::sandbox::Chosen;
 use pleach::progress::Progress;
 use pleach::step::shown_name;
 
-use super::find::{find, read};
-use super::plan::{TreeArgs, check_room, load_settings, make};
+use super::find::{TreeFile, find, read};
+use super::plan::{TreeArgs, check_room, load_settings, make, target};
 use super::show::Shown;
+use crate::answers::Answers;
 use crate::commands::Globals;
-use crate::commands::run::{agent_nodes, any_alone, block_on, check_answers, warn_of_dirty_files};
+use crate::commands::run::{agent_nodes, any_alone, block_on, check_agents, check_answers, warn_of_dirty_files};
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_lost_repository, of_tree};
 use crate::render::Out;
@@ -37,94 +41,144 @@ pub enum Worked {
 
 /// Works a tree, once everything it would run is agreed to.
 pub fn work(globals: &Globals, args: &TreeArgs, worked: Worked) -> Result<Exit, Failure> {
-    go(globals, args, &worked, &require_trust)
+    go(globals, args, &worked, false)
 }
 
 /// Works a tree that pleach itself has brought along.
 pub fn work_trusted(globals: &Globals, args: &TreeArgs, worked: Worked) -> Result<Exit, Failure> {
-    go(globals, args, &worked, &|_, _, _, _| Ok(()))
+    go(globals, args, &worked, true)
 }
 
-/// Whether everything a plan would run is agreed to.
-type Agree = dyn Fn(&Globals, &Settings, &Place, &TreePlan) -> Result<(), Failure>;
-
-fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, agree: &Agree) -> Result<Exit, Failure> {
+fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
     let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
     let settings = load_settings(globals, &dir, args)?;
-    let config = &settings.resolved.config;
     let place = Place::find(&dir, target_repo, &settings)?;
-    let file = find(args.tree.as_deref(), &globals.dir, &place.repo)?;
-    let mut plan = make(globals, args, worked, &settings, &place, file)?;
-    check_room(&plan, &place)?;
-    check_answers(&pipelines(&plan).collect::<Vec<_>>(), &answers)?;
+    let site = Site { globals, args, worked, trusted, settings, place, answers };
+    let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
+    let plan = site.plan(file, target(&site.place)?)?;
     if args.dry_run {
-        return dry_run(globals, &place, &plan);
+        return dry_run(globals, &site.place, &plan);
     }
-    require_agent(&settings, &plan)?;
-    agree(globals, &settings, &place, &plan)?;
-    let built = build(&settings, config, answers)?;
-    let alone = pipelines(&plan).any(|pipeline| any_alone(&pipeline, &built.engine.agents));
-    warn_of_dirty_files(globals, &place)?;
+    site.agree(&plan)?;
+    let built = build(&site.settings, &site.settings.resolved.config, site.answers.clone())?;
+    warn_of_dirty_files(globals, &site.place)?;
     let mut shown = Shown::new(globals, &plan);
-    let repo = place.repo.clone();
-    // What the tree has become is only taken over when it can be worked, and every new command in it is agreed to.
-    let read_again = |plan: &TreePlan| -> Result<Option<TreePlan>, Failure> {
-        let file = match read(&plan.file, &place.repo) {
-            Ok(file) => file,
-            Err(unreadable) => {
-                say!("warning: {}; going on with the tree as it was", unreadable.sentence());
-                return Ok(None);
-            }
-        };
-        let newer = make(globals, args, worked, &settings, &place, file)?;
-        require_agent(&settings, &newer)?;
-        agree(globals, &settings, &place, &newer)?;
-        Ok(Some(newer))
-    };
-    let workers = workers(&plan);
-    for node in &workers {
-        let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
-        built.engine.agents.of(node).map_err(cannot)?;
+    check_agents_of(&plan, &built.engine.agents)?;
+    outwait_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
+    let run = site.run(plan, built.engine, &built.protection, &mut shown);
+    let (plan, ended) = block_on(built.canceller, run)?;
+    shown.ended(globals, &dir, &plan, &ended)?;
+    Ok(exit(&ended))
+}
+
+/// What stays as it is while a tree is worked, whatever becomes of its file.
+struct Site<'a> {
+    globals: &'a Globals,
+    args: &'a TreeArgs,
+    worked: &'a Worked,
+    /// Nothing that is run has to be agreed to.
+    trusted: bool,
+    settings: Settings,
+    place: Place,
+    answers: Answers,
+}
+
+impl Site<'_> {
+    /// The plan a tree makes for a target, once it is known that it can be worked.
+    fn plan(&self, file: TreeFile, target: BranchName) -> Result<TreePlan, Failure> {
+        let plan = make(self.globals, self.args, self.worked, &self.settings, &self.place, file, target)?;
+        check_room(&plan, &self.place)?;
+        check_answers(&pipelines(&plan).collect::<Vec<_>>(), &self.answers)?;
+        // What would be done can be shown without anybody who does it.
+        if !self.args.dry_run {
+            require_agent(&self.settings, &plan)?;
+        }
+        Ok(plan)
     }
-    outwait_orphans(&repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
-    let ended = block_on(built.canceller, async {
-        introduce(globals, &built.engine, &workers).await;
-        let place = repo.clone();
-        let failed = |error: pleach::engine::tree::Error| match place.is_gone() {
-            true => of_lost_repository(of_tree(&error), place.common_dir(), None),
-            false => of_tree(&error),
-        };
-        say_unheld(built.engine.unheld(pipelines(&plan)));
-        let run = TreeRun::open(built.engine, repo, &plan).map_err(|error| of_tree(&error))?;
+
+    /// Makes sure that everything a plan would run is agreed to.
+    fn agree(&self, plan: &TreePlan) -> Result<(), Failure> {
+        match self.trusted {
+            true => Ok(()),
+            false => require_trust(self.globals, &self.settings, &self.place, plan),
+        }
+    }
+
+    /// Works a plan to its end, with the tree as it is after each task. Gives the plan that was worked last.
+    async fn run(
+        &self,
+        mut plan: TreePlan,
+        engine: Arc<Engine>,
+        protection: &Chosen,
+        shown: &mut Shown,
+    ) -> Result<(TreePlan, TreeEnded), Failure> {
+        introduce(self.globals, &engine, &workers(&plan)).await;
+        say_unheld(engine.unheld(pipelines(&plan)));
+        let run = TreeRun::open(engine.clone(), self.place.repo.clone(), &plan).map_err(|error| of_tree(&error))?;
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
         let changes = run.changes(&mut |note| shown.note(&plan, note));
         shown.begin(&plan, progress, &changes);
-        say_protection(globals, &built.protection, alone);
+        let alone = pipelines(&plan).any(|pipeline| any_alone(&pipeline, &engine.agents));
+        say_protection(self.globals, protection, alone);
         let mut parked = run.park();
-        let ended = loop {
+        loop {
             let mut run = parked.go_on(&plan).map_err(|error| of_tree(&error))?;
             let ended = run.run(&mut |note| shown.note(&plan, note)).await;
-            let progress = match ended.map_err(failed)? {
+            let progress = match ended.map_err(|error| self.failed(&error))? {
                 TreeEnded::Edited => run.progress().clone(),
-                ended => break ended,
+                ended => {
+                    drop(run);
+                    shown.finish();
+                    return Ok((plan, ended));
+                }
             };
             parked = run.park();
-            match read_again(&plan)? {
+            let seen = Stamp::of(&plan.file);
+            match self.edited(&plan, &engine.agents)? {
                 Some(newer) => {
                     shown.edited(&plan, &newer, &progress);
                     plan = newer;
                 }
-                None => plan.stamp = Stamp::of(&plan.file),
+                // Nobody looks at it again before it is edited again.
+                None => plan.stamp = seen,
             }
+        }
+    }
+
+    /// What the tree has become, once every new command in it is agreed to; none where it cannot be worked.
+    fn edited(&self, plan: &TreePlan, agents: &Roster) -> Result<Option<TreePlan>, Failure> {
+        let newer = || {
+            let newer = self.plan(read(&plan.file, &self.place.repo)?, plan.target.clone())?;
+            check_agents_of(&newer, agents)?;
+            Ok(newer)
         };
-        shown.finish();
-        Ok(ended)
-    })?;
-    shown.ended(globals, &dir, &plan, &ended)?;
-    Ok(exit(&ended))
+        match newer() {
+            Ok(newer) => {
+                self.agree(&newer)?;
+                Ok(Some(newer))
+            }
+            Err::<_, Failure>(unusable) => {
+                say!("warning: {}; going on with the tree as it was", unusable.sentence());
+                Ok(None)
+            }
+        }
+    }
+
+    fn failed(&self, error: &tree::Error) -> Failure {
+        let (failure, repo) = (of_tree(error), &self.place.repo);
+        match repo.is_gone() {
+            true => of_lost_repository(failure, repo.common_dir(), None),
+            false => failure,
+        }
+    }
+}
+
+/// Looks for the agents of all nodes of a plan.
+fn check_agents_of(plan: &TreePlan, agents: &Roster) -> Result<(), Failure> {
+    pipelines(plan).try_for_each(|pipeline| check_agents(&pipeline, agents))
 }
 
 /// The nodes agents work on, in all pipelines of a plan.

@@ -354,6 +354,18 @@ impl Running<'_> {
         self.wait_for("stopping after the turn in flight");
     }
 
+    /// Waits for its end, which must come though something nobody gives could be waited for.
+    #[track_caller]
+    pub fn end_soon(mut self) -> Ran {
+        let deadline = Instant::now() + PATIENCE;
+        while self.child.try_wait().expect("a child to wait for").is_none() {
+            self.seen.extend(self.lines.try_iter().map(|line| line + "\n"));
+            assert!(Instant::now() < deadline, "it does not end: {}", self.seen);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.end()
+    }
+
     /// Waits for its end.
     pub fn end(mut self) -> Ran {
         let stdout = self.stdout.take().expect("taken once").join().expect("the reader ends");

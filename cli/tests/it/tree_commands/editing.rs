@@ -1,9 +1,7 @@
 //! Trees that change: between runs, and while they are worked.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::Stdio;
-
 use super::{AGENT, TREE, pleach, world};
+use crate::support::{Ran, TestEnv};
 
 #[test]
 fn an_edited_tree_is_noticed_at_the_next_start() {
@@ -27,61 +25,100 @@ fn an_edited_tree_is_noticed_at_the_next_start() {
     assert!(!new.is_empty() && old.len() == 2, "{new:?} {old:?}");
 }
 
-#[test]
-fn a_tree_edited_while_it_is_worked_is_gone_on_with_as_it_is_now() {
+/// Runs `gardener` and has something edited while its first task is worked.
+#[track_caller]
+fn edited_meanwhile(env: &TestEnv, args: &[&str], edit: impl FnOnce()) -> Ran {
     let agent = AGENT.replace("echo 1 > one.txt;", "until [ -f GATE/go ]; do sleep 0.05; done; echo 1 > one.txt;");
-    let env = world(TREE, AGENT);
     env.write_program("agent.sh", &agent.replace("GATE", env.root().to_str().unwrap()));
-    let mut gardener = env.command(&["-y", "gardener"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let mut said = BufReader::new(gardener.stderr.take().unwrap()).lines();
-    assert!(said.any(|line| line.unwrap().contains("T001 Add one begins")));
-    // T003 is taken out, T004 comes in and waits for nothing.
-    let edited = TREE.replace("\"children\": [\"T003\"]", "\"children\": [\"T004\"]").replace("T003", "T004");
-    env.write("repo/task-tree.json", edited.replace("test -f three.txt", "true"));
+    let mut run = env.spawn(args);
+    run.wait_for("T001 Add one begins");
+    edit();
     env.write("go", "");
-    let said: Vec<String> = said.map_while(Result::ok).collect();
-    assert!(gardener.wait().unwrap().success(), "{said:#?}");
-    let has = |text: &str| said.iter().any(|line| line.contains(text));
-    let at = |text: &str| said.iter().position(|line| line.contains(text));
-    let noticed = at("was edited and counts so from the next task on");
-    assert!(noticed.is_some() && noticed < at("T001 complete"), "at the end of the step it was edited in: {said:#?}");
-    assert!(at("T001 landed") < at("was edited and is gone on with as it is now"), "{said:#?}");
-    assert!(has("T003 removed: Add three") && has("T004 added: Add three"), "{said:#?}");
-    assert!(has("T004 Add three begins") && !has("T003 Add three begins"), "{said:#?}");
+    run.end_soon()
+}
+
+/// A pipeline of one step, which ends as `end` says.
+fn pipeline(attrs: &str, end: &str) -> String {
+    format!("digraph p {{ start [shape=Mdiamond]; done [shape=Msquare]; work [{attrs}]; start -> work; {end} }}\n")
 }
 
 #[test]
-fn a_tree_that_cannot_be_read_meanwhile_is_worked_as_it_was() {
-    let agent = AGENT.replace("echo 1 > one.txt;", "until [ -f GATE/go ]; do sleep 0.05; done; echo 1 > one.txt;");
+fn a_tree_edited_while_it_is_worked_is_gone_on_with_as_it_is_now() {
     let env = world(TREE, AGENT);
-    env.write_program("agent.sh", &agent.replace("GATE", env.root().to_str().unwrap()));
-    let mut gardener = env.command(&["-y", "gardener"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let mut said = BufReader::new(gardener.stderr.take().unwrap()).lines();
-    assert!(said.any(|line| line.unwrap().contains("T001 Add one begins")));
-    env.write("repo/task-tree.json", "{\"nodes\": ");
-    env.write("go", "");
-    let said: Vec<String> = said.map_while(Result::ok).collect();
-    assert!(gardener.wait().unwrap().success(), "{said:#?}");
-    assert!(said.iter().any(|line| line.contains("going on with the tree as it was")), "{said:#?}");
-    assert!(said.iter().any(|line| line.contains("T003 Add three begins")), "{said:#?}");
+    // T003 is taken out, T004 comes in and waits for nothing.
+    let edited = TREE.replace("\"children\": [\"T003\"]", "\"children\": [\"T004\"]").replace("T003", "T004");
+    let edited = edited.replace("test -f three.txt", "true");
+    let ran = edited_meanwhile(&env, &["-y", "gardener"], || {
+        env.write("repo/task-tree.json", edited);
+    })
+    .expect(0);
+    let at = |text: &str| ran.stderr.find(text);
+    let noticed = at("was edited and counts so from the next task on");
+    assert!(noticed.is_some() && noticed < at("T001 complete"), "at the end of the step it was edited in: {ran}");
+    assert!(at("T001 landed") < at("was edited and is gone on with as it is now"), "{ran}");
+    assert!(ran.stderr.contains("T003 removed: Add three") && ran.stderr.contains("T004 added: Add three"), "{ran}");
+    assert!(ran.stderr.contains("T004 Add three begins") && !ran.stderr.contains("T003 Add three begins"), "{ran}");
+}
+
+#[test]
+fn a_tree_that_cannot_be_worked_meanwhile_is_worked_as_it_was() {
+    let with = |tree: &str, task: &str, pipeline: &str| {
+        let id = format!("\"id\": \"{task}\"");
+        tree.replace(&id, &format!("{id}, \"pipeline\": \"{pipeline}\""))
+    };
+    let tree = with(TREE, "T002", "asks.dot");
+    for (edited, why) in [
+        ("{\"nodes\": ", "is no valid task tree"),
+        (&with(&tree, "T003", "later.dot"), "cannot read `later.dot`"),
+        (&with(&tree, "T003", "ghost.dot"), "no-such-program"),
+        (TREE, "the pipeline has no gate `look`"),
+    ] {
+        let env = world(&tree, AGENT);
+        env.write("repo/ghost.dot", pipeline("agent=ghost, step=implement", "work -> done"));
+        env.write("repo/asks.dot", pipeline("step=implement", "look [shape=hexagon]; work -> look -> done"));
+        let settings = env.read("repo/pleach.yaml");
+        env.write("repo/pleach.yaml", settings + "agents: {ghost: {command: [no-such-program]}}\n");
+        let ran = edited_meanwhile(&env, &["-y", "gardener", "--answer", "look=done"], || {
+            env.write("repo/task-tree.json", edited);
+        })
+        .expect(0);
+        let warned = ran.stderr.split("; going on with the tree as it was\n").next();
+        assert!(warned.is_some_and(|warned| warned.len() < ran.stderr.len() && warned.contains(why)), "{why}: {ran}");
+        assert!(
+            ran.stderr.contains("T002 Add two begins") && ran.stderr.contains("T003 Add three begins"),
+            "{why}: {ran}"
+        );
+    }
+}
+
+/// A tree outside of the repository says nothing about the branch that is checked out.
+#[test]
+fn an_edited_tree_is_gone_on_with_on_the_branch_it_was_begun_on() {
+    let env = world(TREE, AGENT);
+    let outside = env.write("outside.json", TREE).display().to_string();
+    let ran = edited_meanwhile(&env, &["-y", "gardener", "--tree", &outside], || {
+        env.git(&["switch", "--quiet", "--create", "other"]);
+        env.write("outside.json", TREE.replace("Add three", "Add 3"));
+    })
+    .expect(0);
+    assert!(ran.stderr.contains("T003 renamed: Add three → Add 3"), "{ran}");
+    let landed = |branch| env.git(&["ls-tree", "--name-only", branch]);
+    assert!(landed("main").contains("three.txt"), "{ran}");
+    assert!(!landed("other").contains("txt"), "{ran}");
 }
 
 #[test]
 fn new_commands_in_an_edited_tree_must_be_agreed_to() {
-    let agent = AGENT.replace("echo 1 > one.txt;", "until [ -f GATE/go ]; do sleep 0.05; done; echo 1 > one.txt;");
     let env = world(TREE, AGENT);
     pleach(&env, 0, &["garden"]);
     env.pleach(&["reset", "T001"]).expect(0);
-    env.write_program("agent.sh", &agent.replace("GATE", env.root().to_str().unwrap()));
-    let mut gardener = env.command(&["gardener"]).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let mut said = BufReader::new(gardener.stderr.take().unwrap()).lines();
-    assert!(said.any(|line| line.unwrap().contains("T001 Add one begins")), "all of it was agreed to before");
-    env.write("repo/task-tree.json", TREE.replace("test -f three.txt", "curl evil"));
-    env.write("go", "");
-    let said: Vec<String> = said.map_while(Result::ok).collect();
-    assert_eq!(gardener.wait().unwrap().code(), Some(4), "{said:#?}");
-    assert!(said.iter().any(|line| line.contains("curl evil")), "{said:#?}");
-    assert!(!said.iter().any(|line| line.contains("T002 Add two begins")), "{said:#?}");
+    // All of it was agreed to before.
+    let ran = edited_meanwhile(&env, &["gardener"], || {
+        env.write("repo/task-tree.json", TREE.replace("test -f three.txt", "curl evil"));
+    })
+    .expect(4);
+    assert!(ran.stderr.contains("curl evil"), "{ran}");
+    assert!(!ran.stderr.contains("T002 Add two begins"), "{ran}");
 }
 
 #[test]
