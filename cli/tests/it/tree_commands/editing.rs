@@ -91,6 +91,19 @@ fn a_tree_that_cannot_be_worked_meanwhile_is_worked_as_it_was() {
     }
 }
 
+#[test]
+fn a_pipe_in_the_place_of_a_tree_is_not_waited_for() {
+    let env = world(TREE, AGENT);
+    let tree = env.repo_path().join("task-tree.json");
+    let ran = edited_meanwhile(&env, &["-y", "gardener"], || {
+        std::fs::remove_file(&tree).unwrap();
+        assert!(env.program("mkfifo", env.root()).arg(&tree).status().unwrap().success());
+    })
+    .expect(0);
+    assert!(ran.stderr.contains("it is a named pipe, not a file; going on with the tree as it was"), "{ran}");
+    assert!(ran.stderr.contains("T003 Add three begins"), "{ran}");
+}
+
 /// A tree outside of the repository says nothing about the branch that is checked out.
 #[test]
 fn an_edited_tree_is_gone_on_with_on_the_branch_it_was_begun_on() {

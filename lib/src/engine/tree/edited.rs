@@ -12,6 +12,7 @@ use crate::git::Repo;
 use crate::ids::{ContextId, SessionId};
 use crate::plan::tree::TaskTree;
 use crate::record::{self, History};
+use crate::regular;
 
 /// What a file looks like from outside. As long as that is the same, nobody reads it again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub(super) fn was_edited(repo: &Repo, plan: &TreePlan, stamp: &mut Option<Stamp>
         return false;
     }
     *stamp = now;
-    fs::read(&plan.file).ok().as_deref() != Some(plan.document.as_bytes())
+    regular::read(&plan.file).ok().as_ref() != Some(&plan.document)
 }
 
 /// Passes the events of a task's session on, and says after each of its steps what was edited in the tree meanwhile: a task
@@ -56,7 +57,7 @@ pub(super) fn watched<'a>(
         notes(Note::Event { session, event });
         if matches!(event.event, Event::StepFinished(_)) && was_edited(repo, plan, told) {
             // One that cannot be read is spoken of when its next task is to begin.
-            let now = fs::read_to_string(&plan.file).ok().and_then(|text| TaskTree::read(&text).ok());
+            let now = regular::read(&plan.file).ok().and_then(|text| TaskTree::read(&text).ok());
             now.into_iter().for_each(|now| notes(Note::Edited(plan.tree.difference(&now))));
         }
     }
