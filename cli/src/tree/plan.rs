@@ -136,10 +136,11 @@ pub fn make(
     let root = place.repo.workdir();
     let pipeline = default_pipeline(globals, config)?;
     let mut pipelines = BTreeMap::new();
-    for name in file.tree.nodes().filter_map(|node| node.pipeline.clone()) {
-        let path = file.place.parent().unwrap_or(Path::new(".")).join(&name);
-        let read = from_file(Path::new(&name), &path, config)?;
-        pipelines.insert(name, read);
+    for name in file.tree.nodes().filter_map(|node| node.pipeline.as_ref()) {
+        if !pipelines.contains_key(name) {
+            let path = file.place.parent().unwrap_or(Path::new(".")).join(name);
+            pipelines.insert(name.clone(), from_file(Path::new(name), &path, config)?);
+        }
     }
     Ok(TreePlan {
         limits: Limits { retry_failed: args.retry_failed, only, ..limits(config) },

@@ -57,6 +57,19 @@ fn a_task_can_name_a_pipeline_of_its_own() {
     );
 }
 
+/// A pipe gives its text to one reader alone.
+#[test]
+fn a_pipeline_several_tasks_name_is_read_once() {
+    let named = |tree: Tree, task: &str| tree.with(task, "pipeline", "../careful.dot".into());
+    let garden = Garden::new(&named(named(Tree::of(&["T001", "T002"]), "T001"), "T002"));
+    let pipe = garden.env.root().join("careful.dot");
+    assert!(garden.env.program("mkfifo", garden.env.root()).arg(&pipe).status().unwrap().success());
+    let run = garden.env.spawn(&["-y", "gardener", "--dry-run"]);
+    std::fs::write(&pipe, LINT).unwrap();
+    let ran = run.end_soon().expect(0);
+    assert!(ran.stdout.contains("next: work T001"), "{ran}");
+}
+
 #[test]
 fn a_brace_behind_the_graph_is_no_place_for_settings() {
     let garden = Garden::new(&Tree::of(&["T001"]));
