@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{Marking, target_lock};
 use pleach::ids::{BranchName, TaskId};
-use pleach::plan::tree::{TaskNode, TaskTree};
+use pleach::plan::tree::TaskNode;
 use pleach::progress::{Progress, TaskState};
 use pleach::schedule::Limits;
 use pleach::text::{closest, listed};
@@ -48,7 +48,7 @@ pub struct Grown {
 #[derive(Debug)]
 pub struct Worked {
     progress: Progress,
-    tree: Option<TaskTree>,
+    file: Option<TreeFile>,
     /// Why its file cannot be read, where that is known.
     pub withered: Option<Withered>,
 }
@@ -120,20 +120,21 @@ impl Ground {
         let (mut grown, mut withered) = (Vec::new(), Vec::new());
         for place in places {
             let path = place.strip_prefix(&root).unwrap_or(&place).display().to_string();
-            match (place.is_file(), read(&place, repo)) {
-                (true, Ok(file)) => {
+            if !place.is_file() {
+                // Of one outside nothing but its name is known.
+                let what = match path.contains('/') {
+                    true => "the file is gone",
+                    false => "it lies outside of the repository or is gone; name it with --tree",
+                };
+                withered.push(Withered { path, why: format!("it was worked here, and {what}"), invalid: false });
+                continue;
+            }
+            match read(&place, repo) {
+                Ok(file) => {
                     let progress = reader.read(&file.path).map_err(failed)?.of(&file.tree);
                     grown.push(Grown { file, progress });
                 }
-                (true, Err(failure)) => withered.push(Withered { path, why: failure.sentence(), invalid: true }),
-                (false, _) => {
-                    // Of one outside nothing but its name is known.
-                    let what = match path.contains('/') {
-                        true => "the file is gone",
-                        false => "it lies outside of the repository or is gone; name it with --tree",
-                    };
-                    withered.push(Withered { path, why: format!("it was worked here, and {what}"), invalid: false });
-                }
+                Err(failure) => withered.push(Withered { path, why: failure.sentence(), invalid: true }),
             }
         }
         Ok((grown, withered))
@@ -145,20 +146,20 @@ impl Ground {
         let (grown, withered) = self.trees(asked, &mut reader)?;
         // What other programs did names no tree, so any name finds it.
         let unnamed = (grown.is_empty() && withered.is_empty()).then_some(None);
-        let of_grown = |grown: Grown| Worked { progress: grown.progress, tree: Some(grown.file.tree), withered: None };
+        let of_grown = |grown: Grown| Worked { progress: grown.progress, file: Some(grown.file), withered: None };
         let mut worked: Vec<Worked> = grown.into_iter().map(of_grown).collect();
         for withered in withered.into_iter().map(Some).chain(unnamed) {
             let path = withered.as_ref().map_or(NAME, |tree| tree.path.as_str());
             let progress = reader.read(path).map_err(|error| of_tree(&error.into()))?;
-            worked.push(Worked { progress, tree: None, withered });
+            worked.push(Worked { progress, file: None, withered });
         }
         if let Some(task) = task {
-            worked.retain(|worked| worked.has(task));
-            let grown = worked.iter().filter(|worked| worked.tree.is_some()).count();
-            if worked.is_empty() || grown > 1 {
-                // This says that there is none, or that there are several.
-                self.tree_of(asked, task)?;
+            let with_task = || worked.iter().filter(|worked| worked.has(task));
+            if with_task().next().is_none() || with_task().filter(|worked| worked.file.is_some()).count() > 1 {
+                let files: Vec<&TreeFile> = worked.iter().filter_map(|worked| worked.file.as_ref()).collect();
+                return Err(not_one(task, &files, worked.iter().find_map(|worked| worked.withered.as_ref())));
             }
+            worked.retain(|worked| worked.has(task));
         }
         Ok(worked)
     }
@@ -166,35 +167,34 @@ impl Ground {
     /// The one tree that was asked for, or that has the task.
     pub fn tree_of(&self, asked: Option<&Path>, task: &TaskId) -> Result<Grown, Failure> {
         let (grown, withered) = self.trees(asked, &mut self.reader())?;
-        if grown.is_empty() {
-            let failure = Failure::new(Exit::Usage, format!("there is no task `{task}`, for there is no tree"));
-            return Err(match withered.first() {
-                Some(tree) => failure.hint(tree.cannot_be_used()),
-                None => failure.hint(HOW_TO_HAVE_ONE),
-            });
+        let (mut with_task, others): (Vec<Grown>, Vec<Grown>) =
+            grown.into_iter().partition(|tree| tree.file.tree.node(task).is_some());
+        if with_task.len() == 1 {
+            return Ok(with_task.remove(0));
         }
-        let paths: Vec<String> = grown.iter().map(|tree| tree.file.path.clone()).collect();
-        let ids: Vec<String> =
-            grown.iter().flat_map(|tree| tree.file.tree.nodes()).map(|node| node.id.to_string()).collect();
-        let mut with_task: Vec<Grown> = grown.into_iter().filter(|tree| tree.file.tree.node(task).is_some()).collect();
-        match with_task.len() {
-            1 => Ok(with_task.remove(0)),
-            0 => {
-                let message =
-                    format!("there is no task `{task}` in {}", listed(paths.iter().map(|p| format!("`{p}`")), 5));
-                let hint = match closest(task.as_str(), ids.iter().map(String::as_str)) {
-                    Some(meant) => format!("did you mean `{meant}`?"),
-                    None => "`pleach status -v` lists the tasks".to_owned(),
-                };
-                Err(Failure::new(Exit::Usage, message).hint(hint))
-            }
-            _ => {
-                let paths = listed(with_task.iter().map(|tree| format!("`{}`", tree.file.path)), 5);
-                Err(Failure::new(Exit::Usage, format!("several trees have a task `{task}`: {paths}"))
-                    .hint("say which one with --tree"))
-            }
-        }
+        let files: Vec<&TreeFile> = with_task.iter().chain(&others).map(|tree| &tree.file).collect();
+        Err(not_one(task, &files, withered.first()))
     }
+}
+
+/// Why a task is not that of one tree: there is no tree, none has it, or several have it.
+fn not_one(task: &TaskId, files: &[&TreeFile], withered: Option<&Withered>) -> Failure {
+    if files.is_empty() {
+        let hint = withered.map_or_else(|| HOW_TO_HAVE_ONE.to_owned(), Withered::cannot_be_used);
+        return Failure::new(Exit::Usage, format!("there is no task `{task}`, for there is no tree")).hint(hint);
+    }
+    let paths = |files: &[&TreeFile]| listed(files.iter().map(|file| format!("`{}`", file.path)), 5);
+    let with_task: Vec<&TreeFile> = files.iter().copied().filter(|file| file.tree.node(task).is_some()).collect();
+    if !with_task.is_empty() {
+        let message = format!("several trees have a task `{task}`: {}", paths(&with_task));
+        return Failure::new(Exit::Usage, message).hint("say which one with --tree");
+    }
+    let ids = files.iter().flat_map(|file| file.tree.nodes()).map(|node| node.id.as_str());
+    let hint = match closest(task.as_str(), ids) {
+        Some(meant) => format!("did you mean `{meant}`?"),
+        None => "`pleach status -v` lists the tasks".to_owned(),
+    };
+    Failure::new(Exit::Usage, format!("there is no task `{task}` in {}", paths(files))).hint(hint)
 }
 
 impl Withered {
@@ -207,12 +207,12 @@ impl Withered {
 impl Worked {
     /// The tasks of the tree that have steps; all that have some where nobody knows which those are.
     pub fn tasks(&self) -> impl Iterator<Item = (&TaskId, &TaskState)> {
-        self.progress.tasks().filter(|(id, _)| self.tree.as_ref().is_none_or(|tree| tree.node(id).is_some()))
+        self.progress.tasks().filter(|(id, _)| self.file.as_ref().is_none_or(|file| file.tree.node(id).is_some()))
     }
 
     fn has(&self, task: &TaskId) -> bool {
-        match &self.tree {
-            Some(tree) => tree.node(task).is_some(),
+        match &self.file {
+            Some(file) => file.tree.node(task).is_some(),
             None => self.tasks().any(|(id, _)| id == task),
         }
     }

@@ -431,3 +431,26 @@ fn a_watched_status_ends_with_ctrl_c_as_done() {
     env.program("kill", env.root()).args(["-INT", &watched.id().to_string()]).status().unwrap();
     assert_eq!(watched.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn a_task_that_is_not_that_of_one_tree_is_refused_alike_by_all() {
+    let env = world(TREE, AGENT);
+    env.git(&["rm", "--quiet", "task-tree.json"]);
+    for tree in ["a", "b"] {
+        env.write(format!("repo/specs/{tree}/task-tree.json"), TREE);
+    }
+    for command in ["logs", "inspect", "skip"] {
+        let ran = env.pleach(&[command, "T001"]).expect(2);
+        let both = "several trees have a task `T001`: `specs/a/task-tree.json`, `specs/b/task-tree.json`\n";
+        assert!(ran.stderr.contains(both) && ran.stderr.contains("say which one with --tree"), "{ran}");
+        let ran = env.pleach(&[command, "T0001"]).expect(2);
+        let none = "there is no task `T0001` in `specs/a/task-tree.json`, `specs/b/task-tree.json`\n";
+        assert!(ran.stderr.contains(none) && ran.stderr.contains("did you mean `T001`?"), "{ran}");
+    }
+    std::fs::remove_dir_all(env.repo_path().join("specs")).unwrap();
+    for command in ["logs", "inspect", "skip"] {
+        let ran = env.pleach(&[command, "T001"]).expect(2);
+        assert!(ran.stderr.contains("there is no task `T001`, for there is no tree"), "{ran}");
+        assert!(ran.stderr.contains("or make one from markdown"), "{ran}");
+    }
+}
