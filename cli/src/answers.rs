@@ -93,13 +93,13 @@ impl Interviewer for Console {
     fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
             let mut lines = typed::lines().await;
-            let _asking = say::asking();
+            let mut asking = say::asking();
             let mut text = format!("\n? {}\n", question.text);
             for choice in &question.choices {
                 text.push_str(&format!("  [{}] {}\n", choice.key, choice.label));
             }
             loop {
-                if anstream::stderr().write_all(format!("{text}> ").as_bytes()).is_err() {
+                if asking.write_all(format!("{text}> ").as_bytes()).is_err() {
                     return Answer::Nobody;
                 }
                 let Some(line) = lines.next().await.ok().filter(|line| !line.is_empty()) else {

@@ -5,9 +5,10 @@
 //! neither it nor the live line is written over: lines stand above it, and a question takes its place.
 
 use std::fmt;
-use std::io::Write as _;
+use std::io::{self, Stderr, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use anstream::AutoStream;
 use indicatif::{ProgressBar, WeakProgressBar};
 
 /// Writes one line on standard error, as `eprintln!` does but for the panic.
@@ -53,9 +54,10 @@ pub fn live(make: impl FnOnce() -> ProgressBar) -> Option<ProgressBar> {
     Some(bar)
 }
 
-/// A person is asked at the terminal, as long as this is kept.
+/// A person is asked at the terminal, as long as this is kept. What they are asked is written to it, and unlike a line it
+/// is not dropped in silence: where nobody can read the question, nobody answers it.
 #[derive(Debug)]
-pub struct Asking(());
+pub struct Asking(AutoStream<Stderr>);
 
 /// Puts the live line away: nothing may be drawn over a question. Lines are still written meanwhile, for Ctrl-C is
 /// answered also then.
@@ -65,7 +67,17 @@ pub fn asking() -> Asking {
     if let Some(bar) = foot.live.take().and_then(|live| live.upgrade()) {
         bar.finish_and_clear();
     }
-    Asking(())
+    Asking(anstream::stderr())
+}
+
+impl Write for Asking {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        self.0.write(text)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 impl Drop for Asking {

@@ -92,24 +92,24 @@ pub struct Ask {
 /// Makes sure the user agrees to all of `items`. What was agreed to before is not asked again; everything else is
 /// shown whole and asked about once.
 pub fn require(store: &Store, repo: &Path, items: Vec<TrustItem>, ask: Ask) -> Result<(), Failure> {
-    require_with(store, repo, items, ask, &mut anstream::stderr(), confirm)
+    require_with(store, repo, items, ask, say::asking, confirm)
 }
 
 /// Asks a person; anything but yes is no.
 pub fn confirm(question: &str) -> std::io::Result<bool> {
-    let mut err = anstream::stderr();
-    write!(err, "{question}")?;
-    err.flush()?;
+    let mut asking = say::asking();
+    write!(asking, "{question}")?;
+    asking.flush()?;
     let line = typed::line_from_now_on()?;
     Ok(matches!(line.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }
 
-fn require_with(
+fn require_with<W: std::io::Write>(
     store: &Store,
     repo: &Path,
     items: Vec<TrustItem>,
     ask: Ask,
-    err: &mut dyn std::io::Write,
+    asking: impl FnOnce() -> W,
     answer: impl FnOnce(&str) -> std::io::Result<bool>,
 ) -> Result<(), Failure> {
     let repo = repo.to_string_lossy().into_owned();
@@ -127,8 +127,8 @@ fn require_with(
     }
     let things = counted(new.len(), "thing");
     if !ask.yes {
-        let _asking = say::asking();
-        let _ = err.write_all(shown(&repo, &new).as_bytes());
+        let mut asking = asking();
+        let _ = asking.write_all(shown(&repo, &new).as_bytes());
         if !ask.terminal {
             return Err(Failure::new(
                 Exit::WaitsForPerson,
@@ -202,10 +202,18 @@ mod tests {
         let mut shown = Vec::new();
         let mut asked = false;
         let items = texts.iter().map(|text| item(text)).collect();
-        let result = require_with(store, Path::new(repo), items, ask, &mut shown, |_| {
-            asked = true;
-            Ok(agrees)
-        });
+        let out = &mut shown;
+        let result = require_with(
+            store,
+            Path::new(repo),
+            items,
+            ask,
+            move || out,
+            |_| {
+                asked = true;
+                Ok(agrees)
+            },
+        );
         (result, String::from_utf8(shown).unwrap(), asked)
     }
 
@@ -234,7 +242,8 @@ mod tests {
             let source = Source::file(Level::Project, "pleach.yaml");
             let item = TrustItem::from(Supplied { kind, key: key.into(), source, text: text.into() });
             let mut shown = Vec::new();
-            let result = require_with(&store, Path::new("/a/.git"), vec![item], ask, &mut shown, |_| Ok(false));
+            let out = &mut shown;
+            let result = require_with(&store, Path::new("/a/.git"), vec![item], ask, move || out, |_| Ok(false));
             (result.is_ok(), String::from_utf8(shown).unwrap())
         };
         let base = |provider: &str| format!("providers.{provider}.settings.api_base");

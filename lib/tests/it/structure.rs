@@ -125,6 +125,17 @@ fn the_library_never_prints() {
 }
 
 #[test]
+fn standard_error_has_one_door() {
+    for path in sources("cli/src").iter().filter(|path| *path != "cli/src/say.rs") {
+        for line in read(path).lines() {
+            let named = |at: usize| !line[..at].ends_with('_') && !line[at..].starts_with("stderr().is_terminal()");
+            let writes = code(line).match_indices("stderr()").any(|(at, _)| named(at));
+            assert!(!writes, "{path}: what goes to standard error goes through cli/src/say.rs: {line}");
+        }
+    }
+}
+
+#[test]
 fn unsafe_code_is_forbidden_in_every_crate() {
     for path in ["lib/src/lib.rs", "cli/src/main.rs", "xtask/src/main.rs"] {
         assert!(read(path).contains("#![forbid(unsafe_code)]"), "{path}");
