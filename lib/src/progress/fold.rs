@@ -25,15 +25,17 @@ pub struct Chain {
 /// What the steps on a target and on the branches ahead of it say about the tree at `tree`.
 ///
 /// Steps count from the newest run-start of the tree on, those that name another tree never; one that names none
-/// counts for every tree. A step is its message and its date: copies count once, where they are found first, looking
-/// at the target, then at phases, then at tasks. The branch of a task counts for that task alone. A branch whose newest step is there already is closed: what it has
-/// beyond is left over from work that landed in another shape.
+/// counts for every tree. Where a run was begun in two clones, both starts are its start. A step is its message and its
+/// date: copies count once, where they are found first, looking at the target, then at phases, then at tasks. The branch of
+/// a task counts for that task alone. A branch whose newest step is there already is closed: what it has beyond is left
+/// over from work that landed in another shape.
 pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
     let of_tree = |seen: &Seen| seen.found.step.tree.as_deref().is_none_or(|named| named == tree);
     let starts = |seen: &&Seen| seen.found.step.kind == StepKind::RunStart && of_tree(seen);
-    let run_start = target.iter().rev().find(starts).map(|seen| Arc::clone(&seen.found));
+    let run_starts = standing(&target.iter().filter(starts).collect::<Vec<_>>());
     let counts = |seen: &Seen| {
-        let begun = run_start.as_ref().is_none_or(|start| seen.runs.contains(&start.commit));
+        let is_begun = run_starts.iter().any(|start| seen.runs.contains(&start.commit)) || run_starts.is_empty();
+        let begun = is_begun || run_starts.last().is_some_and(|start| is_unknown_to(start, &seen.found));
         seen.found.step.kind != StepKind::RunStart && of_tree(seen) && begun && seen.in_scope
     };
     let mut line =
@@ -61,7 +63,7 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
             line = merged(line, steps, chain);
         }
     }
-    let mut progress = Progress { run_start, open, ..Progress::default() };
+    let mut progress = Progress { run_starts, open, ..Progress::default() };
     // A task's steps mostly stand together, so it is looked up once for all of them.
     for steps in line.chunk_by(|one, two| one.step.task == two.step.task) {
         progress.apply(steps);
@@ -124,6 +126,18 @@ impl TaskState {
         }
         self.now = attempt;
     }
+}
+
+/// The starts of runs that no other was built on.
+fn standing(starts: &[&Seen]) -> Vec<Arc<Found>> {
+    let is_taken_over = |start: &Seen| starts.iter().any(|other| other.runs.contains(&start.found.commit));
+    starts.iter().filter(|start| !is_taken_over(start)).map(|start| Arc::clone(&start.found)).collect()
+}
+
+/// Whether a step on the target was made after the start of a run that is built on it. Somebody has put the start there
+/// later, with a rebase: where it was made, the step was not known.
+fn is_unknown_to(start: &Found, found: &Found) -> bool {
+    found.on == Place::Target && found.at > start.at
 }
 
 /// The steps without those that are copies of an earlier one.

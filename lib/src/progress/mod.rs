@@ -253,8 +253,8 @@ pub struct Unread {
 /// What has become of a tree on a target.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// The start of the run that counts.
-    pub run_start: Option<Arc<Found>>,
+    /// The starts of the run that counts, oldest first: several where it was begun in several clones.
+    pub run_starts: Vec<Arc<Found>>,
     /// The branches that are ahead of the target.
     pub open: Vec<OpenBranch>,
     /// The branches other trees have work on.
@@ -271,6 +271,11 @@ pub struct Progress {
 }
 
 impl Progress {
+    /// The newest start of the run that counts.
+    pub fn run_start(&self) -> Option<&Found> {
+        self.run_starts.last().map(Arc::as_ref)
+    }
+
     /// What has become of a task; one without steps is pending.
     pub fn task(&self, id: &TaskId) -> &TaskState {
         self.tasks.get(id).unwrap_or(&self.pending)
@@ -318,7 +323,7 @@ impl Progress {
 
     /// Whether a run over the tree was begun: by its own start, or by the steps of a program that writes none.
     pub fn is_begun(&self) -> bool {
-        self.run_start.is_some() || !self.tasks.is_empty()
+        self.run_start().is_some() || !self.tasks.is_empty()
     }
 
     /// The tasks that have ended on their own branch but are not landed, in the order they ended.

@@ -98,3 +98,23 @@ fn a_branch_that_is_removed_where_its_task_was_worked_on_has_it_done_again() {
     gardener(&garden, &place, &[]).expect(0);
     assert_eq!(garden.times_asked("T001", "implement"), 2);
 }
+
+#[test]
+fn what_two_clones_did_each_by_itself_counts_in_both() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    let place = clone(&garden, &[]);
+    let name = place.to_str().unwrap();
+    garden.env.pleach(&["-C", name, "skip", "T003"]).expect(0);
+    garden.env.pleach(&["-y", "-C", name, "garden", "--task", "T002"]).expect(0);
+    garden.garden(&["--task", "T001"]).expect(0);
+    garden.env.git(&["pull", "--quiet", "--no-rebase", "--no-edit", name, "main"]);
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(status.stdout.contains("3 of 3 tasks done, 1 skipped"), "{status}");
+    garden.gardener(&[]).expect(0);
+    let asked = ["T001", "T002", "T003"].map(|task| garden.times_asked(task, "implement"));
+    assert_eq!(asked, [1, 1, 0]);
+    // Who begins again means all of it.
+    garden.gardener(&["--fresh"]).expect(0);
+    let asked = ["T001", "T002", "T003"].map(|task| garden.times_asked(task, "implement"));
+    assert_eq!(asked, [2, 2, 1]);
+}

@@ -98,9 +98,9 @@ impl TreeRun<'_> {
                 other => other?,
             };
             if on == self.plan.target && tip != self.seen {
-                let was_open = self.progress.run_start.is_some();
+                let was_open = self.progress.run_start().is_some();
                 self.read_again()?;
-                if was_open && self.progress.run_start.is_none() {
+                if was_open && self.progress.run_start().is_none() {
                     // Whoever took back the start of the run has not taken back this task.
                     self.start(notes)?;
                     continue;

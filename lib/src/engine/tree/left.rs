@@ -109,10 +109,7 @@ impl TreeRun<'_> {
         }
         // What was begun before the run that counts is none of this run's.
         let base = history.started.base.values().next().copied().unwrap_or(task.base);
-        let is_of_run = match &self.progress.run_start {
-            Some(start) => self.repo.is_ancestor(start.commit, base)?,
-            None => true,
-        };
+        let is_of_run = self.is_of_run(base)?;
         Ok(is_of_run && !self.plan.fresh && state.phase != Phase::Cancelled)
     }
 }

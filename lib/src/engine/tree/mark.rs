@@ -102,7 +102,7 @@ impl Marking<'_> {
             // Steps before the start of a run do not count in it.
             let on = match is_begun(&progress, self.tree) {
                 true => tip,
-                false => run_start(self.repo, &mut writer, self.target, self.path, tip)?,
+                false => run_start(self.repo, &mut writer, self.target, self.path, (tip, date(&progress)))?,
             };
             let commit = writer.commit(&CommitSpec {
                 tree: self.repo.tree_of(tip)?,

@@ -27,12 +27,9 @@ impl TreeRun<'_> {
         let phase = self.plan.tree.phase_of(task);
         if let Some(tip) = tip {
             let is_merged = self.repo.is_ancestor(tip, target)?;
-            let is_of_run = match &self.progress.run_start {
-                // What another tree left there is no part of it either.
-                _ if self.progress.taken.iter().any(|taken| taken.branch.name == on) => false,
-                Some(run) => self.repo.is_ancestor(run.commit, tip)?,
-                None => true,
-            };
+            // What another tree left there is no part of it either.
+            let is_others = self.progress.taken.iter().any(|taken| taken.branch.name == on);
+            let is_of_run = !is_others && self.is_of_run(tip)?;
             if is_of_run && !is_merged {
                 let is_of_use = self.progress.finished_on(&Place::Phase(phase.clone())).next().is_some();
                 if is_of_use || !self.is_replaced(tip, target)? {

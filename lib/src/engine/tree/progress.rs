@@ -112,7 +112,7 @@ impl Reader {
         let mut progress = fold(&scan.steps, &chains, tree);
         progress.taken = taken(&scan.steps, &chains, tree);
         progress.unread = unread;
-        let start = progress.run_start.as_ref().map(|start| start.commit);
+        let start = progress.run_start().map(|start| start.commit);
         progress.cut_off = scan.cut.as_ref().is_some_and(|cut| !start.is_some_and(|start| cut.whole.contains(&start)));
         self.scan = Some(scan);
         Ok(progress)

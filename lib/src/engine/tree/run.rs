@@ -1,5 +1,6 @@
 //! The run over a tree: ask what is next, do it, land it.
 
+use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -337,7 +338,9 @@ impl<'p> TreeRun<'p> {
         loop {
             let tip = target_tip(&self.repo, &self.plan.target)?;
             let mut writer = self.repo.writer();
-            let commit = run_start(&self.repo, &mut writer, &self.plan.target, &self.plan.path, tip)?;
+            // What is known is older, whatever the clock says.
+            let at = clock::now().max(self.progress.not_before());
+            let commit = run_start(&self.repo, &mut writer, &self.plan.target, &self.plan.path, (tip, at))?;
             writer.flush()?;
             match tokio::task::block_in_place(|| self.repo.fast_forward(&self.plan.target, tip, commit)) {
                 Ok(()) => {
@@ -364,6 +367,17 @@ impl<'p> TreeRun<'p> {
         let limits = Limits { only: self.chosen.clone(), ..self.plan.limits.clone() };
         self.schedule = Schedule::new(&self.plan.tree, &self.progress, limits);
         Ok(())
+    }
+
+    /// Whether a commit is built on the start of the run that counts.
+    pub(super) fn is_of_run(&self, commit: CommitId) -> Result<bool, Error> {
+        let starts = &self.progress.run_starts;
+        for start in starts.iter() {
+            if self.repo.is_ancestor(start.commit, commit)? {
+                return Ok(true);
+            }
+        }
+        Ok(starts.is_empty())
     }
 
     /// What a session has to know of a task.
@@ -442,7 +456,7 @@ pub fn begun_again(progress: &Progress) -> Vec<String> {
 
 /// Whether a run over a tree was begun: by its own start, or by the steps of a program that writes none.
 pub(super) fn is_begun(progress: &Progress, tree: &TaskTree) -> bool {
-    progress.run_start.is_some() || tree.nodes().any(|node| !progress.task(&node.id).steps.is_empty())
+    progress.run_start().is_some() || tree.nodes().any(|node| !progress.task(&node.id).steps.is_empty())
 }
 
 /// The commit that opens a run, on top of another. It changes no file.
@@ -451,14 +465,14 @@ pub(super) fn run_start(
     writer: &mut Writer,
     target: &BranchName,
     tree: &str,
-    on: CommitId,
+    (on, at): (CommitId, Timestamp),
 ) -> Result<CommitId, crate::git::Error> {
     writer.commit(&CommitSpec {
         tree: repo.tree_of(on)?,
         parents: vec![on],
         author: Person::pleach(),
         committer: Person::pleach(),
-        at: clock::now(),
+        at,
         message: start_message(target, tree).write().into_bytes(),
     })
 }

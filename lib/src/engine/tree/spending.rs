@@ -59,7 +59,7 @@ impl TreeRun<'_> {
             let Some(history) = read.flatten() else { continue };
             let Some(task) = &history.started.task else { continue };
             let is_of_tree = task.target == self.plan.target && task.tree == self.plan.path;
-            if is_of_tree && self.is_of_run(&history)? {
+            if is_of_tree && self.was_begun_in_run(&history)? {
                 spending.insert(id, (task.id.clone(), spent_in(&history).total));
             }
         }
@@ -67,14 +67,16 @@ impl TreeRun<'_> {
     }
 
     /// Whether a session was begun in the run that counts. Within the second of its start only the commits can tell.
-    fn is_of_run(&self, history: &History) -> Result<bool, Error> {
-        let Some(start) = &self.progress.run_start else { return Ok(true) };
-        let (begun, run) = (history.started_at.as_second(), start.at.as_second());
+    fn was_begun_in_run(&self, history: &History) -> Result<bool, Error> {
+        let Some(run) = self.progress.run_starts.iter().map(|start| start.at.as_second()).min() else {
+            return Ok(true);
+        };
+        let begun = history.started_at.as_second();
         if begun != run {
             return Ok(begun > run);
         }
         match history.started.base.values().next() {
-            Some(base) => Ok(self.repo.is_ancestor(start.commit, *base)?),
+            Some(base) => self.is_of_run(*base),
             None => Ok(false),
         }
     }

@@ -151,6 +151,40 @@ fn the_branch_the_remote_begins_on_is_the_base() {
 }
 
 #[test]
+fn a_run_that_was_begun_twice_is_one_run() {
+    let world = World::new();
+    world.place("other", world.tip("main"));
+    world.say("main", run_start("main", TREE));
+    world.say("main", step("main", "T001", "complete", 0));
+    world.say("other", run_start("main", TREE));
+    world.say("other", step("main", "T002", "complete", 0));
+    world.merge("main", "other");
+    let done = |ids: &[&str]| ids.iter().map(|id| world.status("main", id)).collect::<Vec<_>>();
+    assert_eq!(done(&["T001", "T002"]), [Status::Complete, Status::Complete]);
+    world.say("main", step("main", "T003", "complete", 0));
+    assert_eq!(done(&["T001", "T002", "T003"]), [Status::Complete; 3]);
+    // Begun again by who knew of both.
+    world.say("main", run_start("main", TREE));
+    assert_eq!(done(&["T001", "T002", "T003"]), [Status::Pending; 3]);
+}
+
+#[test]
+fn a_start_that_was_rebased_forgets_nothing_it_did_not_know() {
+    let world = World::new();
+    world.say("main", run_start("main", TREE));
+    let then = world.repo.commit(world.say("main", "meanwhile")).unwrap().at.as_second();
+    world.say("main", step("main", "T001", "complete", 0));
+    let dated = |message: String, at: i64| {
+        let commit = world.commit(&[world.tip("main")], message, at);
+        world.place("main", commit);
+    };
+    // Made before T001 was done, and put behind it.
+    dated(run_start("main", TREE), then);
+    dated(step("main", "T002", "complete", 0), then);
+    assert_eq!([world.status("main", "T001"), world.status("main", "T002")], [Status::Complete, Status::Complete]);
+}
+
+#[test]
 fn each_tree_has_its_own_run() {
     let world = World::new();
     world.say("main", run_start("main", "one.json"));
@@ -168,7 +202,7 @@ fn each_tree_has_its_own_run() {
     let again = world.say("main", run_start("main", "one.json"));
     assert_eq!(status("one.json", "T001"), Status::Pending);
     assert_eq!(status("two.json", "T001"), Status::Testing);
-    assert_eq!(world.read("main", "one.json", None).unwrap().run_start.unwrap().commit, again);
+    assert_eq!(world.read("main", "one.json", None).unwrap().run_start().unwrap().commit, again);
     // One that names no tree is a start for all.
     world.say("main", "task(main@@run-start): run started\n\nArborist-Step: run-start\n");
     assert_eq!(status("two.json", "T001"), Status::Pending);
@@ -196,7 +230,7 @@ fn histories_of_the_original_are_gone_on_with() {
     world.say("main", "task(main@T001@complete): complete \"A\"\n\nArborist-Step: complete\nArborist-Result: pass\n");
     world.say("main", old("T002", "implement", "Arborist-Result: pass\nArborist-Retry: 0"));
     let progress = world.progress("main");
-    assert!(progress.is_begun() && progress.run_start.is_none());
+    assert!(progress.is_begun() && progress.run_start().is_none());
     assert_eq!(progress.task(&task("T001")).status, Status::Complete);
     assert_eq!(progress.task(&task("T002")).status, Status::Implementing);
     world.say("main", step("main", "T002", "complete", 0));
