@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::standing::{GateState, LEVELS, Level, Standing};
+use super::waits::Waits;
 use super::{Blocked, Limits, Next, Reason, Wait, Why};
 use crate::config::Isolation;
 use crate::ids::TaskId;
@@ -37,6 +38,9 @@ pub struct Schedule<'t> {
     pub(super) limits: Limits,
     pub(super) index: BTreeMap<&'t TaskId, usize>,
     pub(super) items: Vec<Item<'t>>,
+    /// By the phase whose branch they are done on and that they are no part of any more: how many leaves that is, at or
+    /// below each node.
+    along: BTreeMap<TaskId, BTreeMap<usize, u32>>,
     /// Leaves by their position.
     order: Vec<usize>,
     ready: BTreeSet<usize>,
@@ -89,7 +93,7 @@ impl<'t> Schedule<'t> {
             }
             above = self.items[inner].parent;
         }
-        if self.items.iter().any(|item| matches!(item.standing, Standing::Elsewhere { .. })) {
+        if !self.along.is_empty() {
             // Who waits for what may be another thing now.
             let anew = Self::new(tree, progress, self.limits.clone());
             let failed_before = anew.failed_before.intersection(&self.failed_before).copied().collect();
@@ -196,7 +200,7 @@ impl<'t> Schedule<'t> {
         } else if item.standing.has_failed() && !self.may_retry(leaf) {
             Next::Failed(only.clone())
         } else {
-            stalled(self.waits_of(leaf))
+            stalled(Waits::new(self).of(leaf))
         }
     }
 
@@ -224,7 +228,8 @@ impl<'t> Schedule<'t> {
             let standing = &self.items[**leaf].standing;
             matches!(standing, Standing::Open { .. } | Standing::Waiting { failed: false } | Standing::Elsewhere { .. })
         };
-        let blocked = |leaf: &usize| Blocked { task: self.items[*leaf].id.clone(), waits_for: self.waits_of(*leaf) };
+        let mut waits = Waits::new(self);
+        let blocked = |leaf: &usize| Blocked { task: self.items[*leaf].id.clone(), waits_for: waits.of(*leaf) };
         let left_out = self.waiting.iter().filter(|(position, _)| *position == usize::MAX).map(|(_, leaf)| leaf);
         let stuck: Vec<_> = self.order.iter().chain(left_out).filter(is_open).map(blocked).collect();
         match self.order.iter().find(has_failed) {
@@ -275,6 +280,7 @@ impl<'t> Schedule<'t> {
             limits,
             index,
             items,
+            along: BTreeMap::new(),
             order,
             ready: BTreeSet::new(),
             waiting: BTreeSet::new(),
@@ -352,16 +358,10 @@ impl<'t> Schedule<'t> {
         if self.items[dependency].phase == phase {
             return Some(Level::Landed);
         }
-        let standing = |leaf: &TaskId| &self.items[self.index[leaf]].standing;
-        let comes_along = |leaf: &TaskId| matches!(standing(leaf), Standing::Elsewhere { phase: with } if with == self.items[phase].id);
-        let is_there = |leaf: &TaskId| comes_along(leaf) || standing(leaf).is_there(Level::OnTarget);
-        let leaves = self.tree.leaves_below(self.items[dependency].id);
-        let has_all = leaves.iter().any(|leaf| comes_along(leaf)) && leaves.iter().all(|leaf| is_there(leaf));
-        let is_green = || {
-            let gates = self.items.iter().enumerate().filter(|(_, item)| item.gate.is_some_and(|gate| !gate.green));
-            !gates.map(|(gate, _)| gate).any(|gate| self.is_above(dependency, gate))
-        };
-        if has_all && is_green() { None } else { Some(Level::OnTarget) }
+        let come_along = self.along.get(self.items[phase].id).and_then(|below| below.get(&dependency));
+        // All that is not on the target comes along, and no gate is missing.
+        let has_all = come_along == Some(&self.items[dependency].missing[Level::OnTarget as usize]);
+        if has_all { None } else { Some(Level::OnTarget) }
     }
 
     /// Whether a leaf that could land is built on something that is not where it would land: the tree was edited since, or
@@ -400,6 +400,7 @@ impl<'t> Schedule<'t> {
         let before = &self.items[leaf].standing;
         let changes = LEVELS.map(|level| i64::from(before.is_there(level)) - i64::from(standing.is_there(level)));
         let waits = matches!(standing, Standing::Waiting { .. });
+        self.count_along(leaf, &standing);
         self.items[leaf].standing = standing;
         self.shift_missing(leaf, changes);
         let position = self.items[leaf].position.unwrap_or(usize::MAX);
@@ -439,9 +440,42 @@ impl<'t> Schedule<'t> {
                 }
             }
             self.refresh_inner(current);
-            // A leaf nobody works is missing to those who name it, not to what it is part of.
-            let counts = !self.items[current].is_leaf || self.items[current].position.is_some();
-            at = self.items[current].parent.filter(|_| counts);
+            at = self.counts_to(current);
+        }
+    }
+
+    /// What a node counts to beside itself. A leaf nobody works is missing to those who name it, not to what it is part of.
+    fn counts_to(&self, node: usize) -> Option<usize> {
+        let item = &self.items[node];
+        item.parent.filter(|_| !item.is_leaf || item.position.is_some())
+    }
+
+    /// Takes a leaf from those that come along with the branch of a phase, or adds it to them.
+    fn count_along(&mut self, leaf: usize, standing: &Standing) {
+        let before = self.items[leaf].standing.comes_with().cloned();
+        let after = standing.comes_with();
+        if before.as_ref() == after {
+            return;
+        }
+        let nodes: Vec<usize> = std::iter::successors(Some(leaf), |node| self.counts_to(*node)).collect();
+        if let Some(phase) = before
+            && let Some(below) = self.along.get_mut(&phase)
+        {
+            for node in &nodes {
+                if let Some(count) = below.get_mut(node) {
+                    *count -= 1;
+                    if *count == 0 {
+                        below.remove(node);
+                    }
+                }
+            }
+            if below.is_empty() {
+                self.along.remove(&phase);
+            }
+        }
+        if let Some(phase) = after {
+            let below = self.along.entry(phase.clone()).or_default();
+            nodes.iter().for_each(|node| *below.entry(*node).or_default() += 1);
         }
     }
 

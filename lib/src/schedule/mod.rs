@@ -1,7 +1,8 @@
 //! What a tree's run does next: which task, which attempt, which gate, and why nothing more.
 //!
 //! Pure: a [`Schedule`] is made from the tree and from what the commits say, told of every task that got a new step, and
-//! asked what to do. Making it costs what the tree is long; an answer costs what has changed.
+//! asked what to do. Making it costs what the tree is long, with what each task depends on; an answer costs what has
+//! changed, or what it tells.
 
 mod attempts;
 mod graph;

@@ -59,6 +59,14 @@ impl Standing {
         }
     }
 
+    /// The phase whose branch has it, though it is no part of that one any more.
+    pub(super) fn comes_with(&self) -> Option<&TaskId> {
+        match self {
+            Self::Elsewhere { phase } => Some(phase),
+            _ => None,
+        }
+    }
+
     pub(super) fn has_failed(&self) -> bool {
         matches!(self, Self::Failed { .. } | Self::Waiting { failed: true })
     }
@@ -98,7 +106,7 @@ impl GateState {
 }
 
 /// How far a dependency must have come.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Level {
     /// Landed on the branch of its phase, or on the target.
     Landed = 0,

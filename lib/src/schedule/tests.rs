@@ -1,6 +1,6 @@
 //! Runs over small trees, by hand and at random, against commits folded as those of a real run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::standing::{GateState, Standing};
+use super::standing::{GateState, Level, Standing};
+use super::waits::Waits;
 use super::*;
 use crate::ids::{BranchName, CommitId};
 use crate::progress::{Chain, Found, OpenBranch, Place, Seen, Status, Stray, TaskState, fold};
@@ -624,6 +625,100 @@ fn a_phase_that_another_was_merged_into_still_has_its_own() {
     let progress = fold(&[], &[branch("p1", one, false), branch("p2", both, true)], "");
     assert!(["A", "B"].iter().all(|task| progress.task(&id(task)).status == Status::Complete));
     assert_eq!(progress.open.len(), 2);
+}
+
+/// How far a dependency must have come, leaf by leaf and gate by gate.
+fn plain_level(schedule: &Schedule<'_>, phase: usize, dependency: usize) -> Option<Level> {
+    let (tree, items) = (schedule.tree, &schedule.items);
+    if !items[phase].gathers {
+        return Some(Level::OnTarget);
+    }
+    if items[dependency].phase == phase {
+        return Some(Level::Landed);
+    }
+    let standing = |leaf: &TaskId| &items[schedule.index[leaf]].standing;
+    let comes_along = |leaf: &TaskId| standing(leaf).comes_with() == Some(items[phase].id);
+    let leaves = tree.leaves_below(items[dependency].id);
+    let has_all = leaves.iter().any(|leaf| comes_along(leaf))
+        && leaves.iter().all(|leaf| comes_along(leaf) || standing(leaf).is_there(Level::OnTarget));
+    let is_below = |gate: usize| std::iter::successors(Some(gate), |at| items[*at].parent).any(|at| at == dependency);
+    let mut gates = items.iter().enumerate().filter(|(_, item)| item.gate.is_some_and(|gate| !gate.green));
+    if has_all && !gates.any(|(gate, _)| is_below(gate)) { None } else { Some(Level::OnTarget) }
+}
+
+/// What a task waits for, without anything that was found out for another.
+fn plain_waits(schedule: &Schedule<'_>, leaf: usize) -> Vec<Wait> {
+    let (tree, items) = (schedule.tree, &schedule.items);
+    let item = &items[leaf];
+    if let Some(phase) = item.standing.comes_with() {
+        return vec![Wait { on: item.id.clone(), why: Why::Elsewhere(phase.clone()) }];
+    }
+    let mut waits: Vec<Wait> = Vec::new();
+    let mut seen = BTreeSet::new();
+    let gathers = items[item.phase].gathers;
+    let leaves = if gathers { tree.leaves_below(items[item.phase].id) } else { vec![item.id] };
+    let is_to_do = |leaf: &&TaskId| !items[schedule.index[*leaf]].standing.is_done();
+    for other in [item.id].into_iter().chain(leaves.into_iter().filter(is_to_do)) {
+        for dependency in tree.dependencies(other) {
+            let dependency = schedule.index[dependency];
+            let inside = items[dependency].phase == item.phase;
+            if inside && other != item.id || !seen.insert(dependency) {
+                continue;
+            }
+            let Some(level) = plain_level(schedule, item.phase, dependency) else { continue };
+            let on = items[dependency].id;
+            waits.extend(schedule.why(dependency, level).map(|why| Wait { on: on.clone(), why }));
+        }
+    }
+    waits
+}
+
+/// What may have become of a leaf, by a number.
+fn any_standing(tree: &TaskTree, number: u8) -> Standing {
+    let roots = tree.roots();
+    let gone = TaskId::new("gone").unwrap();
+    match number % 8 {
+        0 => Standing::Open { attempts: 0, in_budget: 0, begun: false, left_on: None },
+        1 => Standing::Waiting { failed: number & 8 == 0 },
+        2 => Standing::Failed { attempts: 1 },
+        3 => Standing::Complete { on_target: false },
+        4 => Standing::Complete { on_target: true },
+        _ => Standing::Elsewhere { phase: roots.get(usize::from(number / 8) % 4).cloned().unwrap_or(gone) },
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+    #[test]
+    fn what_is_counted_and_shared_says_what_the_leaves_say(
+        tree in any_tree(),
+        numbers in prop::array::uniform16(any::<u8>()),
+        later in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..12),
+        green in any::<bool>(),
+        by_phase in any::<bool>(),
+    ) {
+        let isolation = if by_phase { Isolation::Phase } else { Isolation::None };
+        let places: BTreeMap<&TaskId, usize> = tree.nodes().enumerate().map(|(at, node)| (&node.id, at)).collect();
+        let standing = |leaf: &TaskId| any_standing(&tree, numbers[places[leaf] % 16]);
+        let gate = |_: &TaskId| GateState { runs: 1, green, ..GateState::default() };
+        let limits = Limits { isolation, ..Limits::default() };
+        let mut schedule = Schedule::build(&tree, limits, &standing, &gate);
+        for (at, number) in later {
+            let leaves: Vec<TaskId> = tree.nodes().filter(|node| node.is_leaf()).map(|node| node.id.clone()).collect();
+            schedule.set(at.get(&leaves), any_standing(&tree, number));
+        }
+        for node in 0..schedule.items.len() {
+            let phase = schedule.items[node].phase;
+            let needed = tree.dependencies(schedule.items[node].id);
+            for dependency in needed.into_iter().map(|needed| schedule.index[needed]) {
+                prop_assert_eq!(schedule.level(phase, dependency), plain_level(&schedule, phase, dependency));
+            }
+        }
+        let mut waits = Waits::new(&schedule);
+        for leaf in (0..schedule.items.len()).filter(|node| schedule.items[*node].is_leaf) {
+            prop_assert_eq!(waits.of(leaf), plain_waits(&schedule, leaf));
+        }
+    }
 }
 
 /// Takes or drops what nothing would land.

@@ -1,42 +1,82 @@
-//! What keeps a task.
+//! What keeps tasks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use super::graph::Schedule;
 use super::standing::{Level, Standing};
 use super::{Wait, Why};
 use crate::ids::TaskId;
 
-impl Schedule<'_> {
+/// What tasks wait for, with what many of them share found out once.
+pub(super) struct Waits<'s, 't> {
+    schedule: &'s Schedule<'t>,
+    /// What whole phases wait for, by the phase.
+    phases: BTreeMap<usize, Rc<[(usize, Wait)]>>,
+    whys: BTreeMap<(usize, Level), Option<Why>>,
+}
+
+impl<'s, 't> Waits<'s, 't> {
+    pub(super) fn new(schedule: &'s Schedule<'t>) -> Self {
+        Self { schedule, phases: BTreeMap::new(), whys: BTreeMap::new() }
+    }
+
     /// What a task waits for that is not there.
-    pub(super) fn waits_of(&self, leaf: usize) -> Vec<Wait> {
-        let item = &self.items[leaf];
+    pub(super) fn of(&mut self, leaf: usize) -> Vec<Wait> {
+        let schedule = self.schedule;
+        let item = &schedule.items[leaf];
         if let Standing::Elsewhere { phase } = &item.standing {
             return vec![Wait { on: item.id.clone(), why: Why::Elsewhere(phase.clone()) }];
         }
-        let mut waits = Vec::new();
-        let mut seen = BTreeSet::new();
-        let gathers = self.items[item.phase].gathers;
-        let leaves = if gathers { self.tree.leaves_below(self.items[item.phase].id) } else { vec![item.id] };
         // Its own dependencies come first, then what its phase waits for on behalf of others.
-        let is_to_do = |leaf: &&TaskId| !self.items[self.index[*leaf]].standing.is_done();
-        for other in [item.id].into_iter().chain(leaves.into_iter().filter(is_to_do)) {
-            for dependency in self.tree.dependencies(other) {
-                let dependency = self.index[dependency];
-                let inside = self.items[dependency].phase == item.phase;
-                if inside && other != item.id || !seen.insert(dependency) {
-                    continue;
-                }
-                let Some(level) = self.level(item.phase, dependency) else { continue };
-                let on = self.items[dependency].id;
-                waits.extend(self.why(dependency, level).map(|why| Wait { on: on.clone(), why }));
-            }
+        let own = dependencies(schedule, item.id);
+        let mut waits: Vec<Wait> = own.iter().filter_map(|needed| self.wait(item.phase, *needed)).collect();
+        if schedule.items[item.phase].gathers {
+            let own = BTreeSet::from_iter(own);
+            let of_phase = self.of_phase(item.phase);
+            waits.extend(of_phase.iter().filter(|(on, _)| !own.contains(on)).map(|(_, wait)| wait.clone()));
         }
         waits
     }
 
+    /// What any task of a phase that is to be done needs from elsewhere and is not there, each by its node.
+    fn of_phase(&mut self, phase: usize) -> Rc<[(usize, Wait)]> {
+        if let Some(known) = self.phases.get(&phase) {
+            return known.clone();
+        }
+        let schedule = self.schedule;
+        let mut seen = BTreeSet::new();
+        let mut waits = Vec::new();
+        for leaf in schedule.tree.leaves_below(schedule.items[phase].id) {
+            if schedule.items[schedule.index[leaf]].standing.is_done() {
+                continue;
+            }
+            for dependency in dependencies(schedule, leaf) {
+                if schedule.items[dependency].phase != phase && seen.insert(dependency) {
+                    waits.extend(self.wait(phase, dependency).map(|wait| (dependency, wait)));
+                }
+            }
+        }
+        self.phases.entry(phase).or_insert(waits.into()).clone()
+    }
+
+    /// That a task of a phase waits for a dependency; none when that is met.
+    fn wait(&mut self, phase: usize, dependency: usize) -> Option<Wait> {
+        let schedule = self.schedule;
+        let level = schedule.level(phase, dependency)?;
+        let why = self.whys.entry((dependency, level)).or_insert_with(|| schedule.why(dependency, level));
+        why.clone().map(|why| Wait { on: schedule.items[dependency].id.clone(), why })
+    }
+}
+
+/// What a task depends on, itself or by what it is part of.
+fn dependencies(schedule: &Schedule<'_>, leaf: &TaskId) -> Vec<usize> {
+    schedule.tree.dependencies(leaf).into_iter().map(|needed| schedule.index[needed]).collect()
+}
+
+impl Schedule<'_> {
     /// Why a dependency is not met; none when it is.
-    fn why(&self, node: usize, level: Level) -> Option<Why> {
+    pub(super) fn why(&self, node: usize, level: Level) -> Option<Why> {
         let item = &self.items[node];
         let [landed, _] = item.missing;
         if item.missing[level as usize] == 0 {
