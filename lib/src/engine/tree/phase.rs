@@ -1,5 +1,7 @@
 //! The branch of a phase: where it begins, what it lacks, what the phase's tests run on, and how it is merged.
 
+use std::collections::HashSet;
+
 use super::refusal::{Refusal, begins_anew};
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::work::Worked;
@@ -60,16 +62,22 @@ impl TreeRun<'_> {
     /// there, or before the tree said so.
     fn lacked(&self, task: &TaskId, (tip, target): (CommitId, CommitId)) -> Result<Option<&TaskId>, Error> {
         let tree = &self.plan.tree;
-        for needed in tree.dependencies(task).into_iter().flat_map(|needed| tree.leaves_below(needed)) {
+        let needed = tree.dependencies(task).into_iter().flat_map(|needed| tree.leaves_below(needed));
+        let landed = needed.filter_map(|needed| {
             let state = self.progress.task(needed);
             // One that was skipped has brought nothing, and one that was set back has nothing new.
             let is_work = |newest: &&Found| state.status == Status::Complete && !newest.step.skipped;
-            let Some(newest) = state.newest().filter(is_work) else { continue };
-            if self.repo.is_ancestor(newest.commit, target)? && !self.repo.is_ancestor(newest.commit, tip)? {
-                return Ok(Some(needed));
-            }
+            let newest = state.newest().filter(is_work)?;
+            (newest.on == Place::Target).then_some((needed, newest.commit))
+        });
+        let mut landed = landed.peekable();
+        if landed.peek().is_none() {
+            return Ok(None);
         }
-        Ok(None)
+        // Looked at once: to ask for each of them would walk the history as often.
+        let [of_target, _] = self.repo.apart(target, tip, (&|_| false, &|_| false))?;
+        let missing: HashSet<CommitId> = of_target.into_iter().map(|passed| passed.id).collect();
+        Ok(landed.find(|(_, commit)| missing.contains(commit)).map(|(needed, _)| needed))
     }
 
     /// That a task cannot begin, or land, on a phase's branch that lacks what it needs.
