@@ -187,6 +187,25 @@ fn work_that_was_set_back_and_done_elsewhere_does_not_come_again() {
 }
 
 #[test]
+fn a_phase_that_cannot_begin_anew_keeps_nothing_and_says_no_such_thing() {
+    let garden = Garden::new(&phase1(&["T001", "T002"]));
+    gather(&garden, "T001");
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    garden.gardener(&[]).expect(0);
+    garden.plant(&phase1(&["T001", "T002", "T003: T001"]));
+    let beside = garden.env.root().join("beside");
+    let beside = beside.to_str().unwrap();
+    garden.env.git(&["worktree", "add", "--quiet", beside, "pleach/phase/main/phase1"]);
+    let ran = garden.gardener(&PHASE).expect(5);
+    assert!(ran.stdout.contains(&format!("`{beside}` has it checked out; switch to another branch there")), "{ran}");
+    assert!(!ran.stderr.contains("kept at"), "{ran}");
+    assert_eq!(garden.refs("refs/pleach/keep/phase1-"), [""; 0]);
+    garden.env.git(&["worktree", "remove", beside]);
+    let ran = garden.gardener(&PHASE).expect(0);
+    assert!(ran.stderr.contains("begins anew; what was left on it is kept at refs/pleach/keep/phase1-1"), "{ran}");
+}
+
+#[test]
 fn what_waits_is_held_by_the_finished_part_of_a_phase_too() {
     let garden = Garden::new(&phase1(&["T001", "T002: T001", "T008"]));
     gather(&garden, "T001");

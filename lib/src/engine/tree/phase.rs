@@ -27,6 +27,7 @@ impl TreeRun<'_> {
         self.repo.release_stale_lock(&name)?;
         let tip = self.repo.reference(&name)?;
         let phase = self.plan.tree.phase_of(task);
+        let mut unmerged = None;
         if let Some(tip) = tip {
             let is_merged = self.repo.is_ancestor(tip, target)?;
             // What another tree left there is no part of it either.
@@ -42,18 +43,18 @@ impl TreeRun<'_> {
             if tip == target {
                 return Ok(());
             }
-            if !is_merged {
-                let kept = self.keep(phase, tip)?;
-                notes(Note::Said(format!("`{on}` begins anew; what was left on it is kept at {kept}")));
-            }
+            unmerged = Some(tip).filter(|_| !is_merged);
         }
         if let Some(checkout) = self.repo.checkouts_of(&on)?.into_iter().next() {
-            if let Some(tip) = tip
-                && self.repo.is_ancestor(tip, target)?
-            {
-                return Ok(self.repo.fast_forward(&on, tip, target)?);
-            }
-            return Err(begins_anew(task, on, &checkout));
+            return match tip.filter(|_| unmerged.is_none()) {
+                Some(tip) => Ok(self.repo.fast_forward(&on, tip, target)?),
+                // It would stay where it is, so nothing is kept yet.
+                None => Err(begins_anew(task, on, &checkout)),
+            };
+        }
+        if let Some(tip) = unmerged {
+            let kept = self.keep(phase, tip)?;
+            notes(Note::Said(format!("`{on}` begins anew; what was left on it is kept at {kept}")));
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
     }
