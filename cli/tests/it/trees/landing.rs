@@ -458,6 +458,36 @@ fn an_object_that_was_overwritten_after_the_tests_does_not_land() {
     assert_eq!(garden.file("main", "T001.txt"), "T001 2");
 }
 
+/// Be it in what the merge would give, or in what an earlier attempt has left below that.
+#[test]
+fn an_object_of_a_phase_that_was_overwritten_is_not_merged_and_its_task_is_found() {
+    for attempts in [1, 2] {
+        let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002: T001"]));
+        let swaps = SWAPS.replace("git hash-object \"$task.txt\"", "echo 'T001 1' | git hash-object --stdin");
+        let review = format!(
+            "if [ $task = T002 ]; then {swaps}\nelif [ $n = {attempts} ]; then echo APPROVED; else echo REJECTED; fi"
+        );
+        garden.agent(WRITES, &review);
+        // In a run of its own, so that the other does not pack what this one has written.
+        garden.garden(&["--isolation", "phase"]).expect(0);
+        for _ in 0..2 {
+            let ran = garden.gardener(&["--isolation", "phase"]).expect(5);
+            assert!(ran.stdout.starts_with("waiting: phase1 "), "{ran}");
+            assert!(ran.stdout.contains("the file `T001.txt`") && ran.stdout.contains("was overwritten"), "{ran}");
+            assert!(ran.stdout.contains("then `git branch -D pleach/phase/main/phase1` and run again"), "{ran}");
+        }
+        assert_eq!(garden.completed(), [""; 0]);
+        garden.agent(WRITES, APPROVES);
+        garden.env.git(&["branch", "-D", "pleach/phase/main/phase1"]);
+        let ran = garden.gardener(&["--isolation", "phase"]).expect(5);
+        assert!(ran.stdout.contains("then `pleach reset T001` to have it done again"), "{ran}");
+        garden.env.pleach(&["reset", "T001"]).expect(0);
+        garden.gardener(&["--isolation", "phase"]).expect(0);
+        assert_eq!(garden.file("main", "T001.txt"), format!("T001 {}", attempts + 1));
+        assert_eq!(garden.times_asked("T002", "implement"), 1);
+    }
+}
+
 #[test]
 fn what_pleach_packs_is_what_it_has_written() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: ! grep backdoor T001.txt"]));

@@ -122,6 +122,11 @@ impl TreeRun<'_> {
         let merged = landing::merge_phase(&self.repo, &mut writer, phase, target, tip, at);
         let commit = match merged {
             Ok(commit) => commit,
+            Err(MergeError::Git(error @ crate::git::Error::Overwritten { .. })) => {
+                let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
+                let why = landed_again(&branch, &error);
+                return Err(Error::Refused(Refusal { task: phase.clone(), finished: true, branch, why, first: None }));
+            }
             Err(MergeError::Git(error)) => return Err(error.into()),
             Err(MergeError::Conflict(conflict)) => {
                 let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
@@ -187,11 +192,20 @@ impl TreeRun<'_> {
                 Err(LandError::Moved { .. }) => continue,
                 Err(LandError::Git(error)) => return Err(error.into()),
                 Err(error) => {
-                    let refusal =
-                        Refusal { task: phase.clone(), finished: true, branch, why: error.to_string(), first: None };
+                    let why = match &error {
+                        LandError::Overwritten { .. } => landed_again(&branch, &error),
+                        error => error.to_string(),
+                    };
+                    let refusal = Refusal { task: phase.clone(), finished: true, branch, why, first: None };
                     return Ok(Worked::Ended(TreeEnded::Refused(refusal)));
                 }
             }
         }
     }
+}
+
+/// What to do about the branch of a phase with something on it that is not any more what it was. Its tasks have branches of
+/// their own: whose work it is shows when they land.
+fn landed_again(branch: &BranchName, error: &dyn std::error::Error) -> String {
+    format!("{error}; then `git branch -D {branch}` and run again, to have its tasks land once more or be done again")
 }
