@@ -103,7 +103,8 @@ impl<'t> Schedule<'t> {
     }
 
     /// The tasks that may be worked now, in their order.
-    pub fn ready(&self) -> impl Iterator<Item = &'t TaskId> {
+    #[cfg(test)]
+    pub(super) fn ready(&self) -> impl Iterator<Item = &'t TaskId> {
         self.ready.iter().map(|position| self.items[self.order[*position]].id)
     }
 
@@ -215,7 +216,7 @@ impl<'t> Schedule<'t> {
             }
         };
         if in_budget >= max && !begun {
-            return Next::GiveUp { task, retries: in_budget, reason: Reason::OutOfAttempts };
+            return Next::GiveUp { task, reason: Reason::OutOfAttempts };
         }
         let number = in_budget.saturating_add(1);
         Next::Work { task, attempt: Attempt { number, of: max.max(number) }, retry: attempts }

@@ -72,8 +72,6 @@ pub enum Next {
     GiveUp {
         /// The task.
         task: TaskId,
-        /// How many attempts it had.
-        retries: u32,
         /// Why no more.
         reason: Reason,
     },

@@ -327,7 +327,7 @@ fn a_failed_task_ends_the_run_it_fails_in_and_no_later_one() {
         world.attempt("A", retry, &[(StepKind::Implement, false)]);
         schedule.update(&world.progress(), &id("A"));
     }
-    let given_up = Next::GiveUp { task: id("A"), retries: 5, reason: Reason::OutOfAttempts };
+    let given_up = Next::GiveUp { task: id("A"), reason: Reason::OutOfAttempts };
     assert_eq!(schedule.next(), given_up);
     world.on_branch("A", StepKind::Complete, false, 0);
     schedule.update(&world.progress(), &id("A"));
@@ -354,7 +354,7 @@ fn a_failed_task_gets_a_new_budget_once_per_run_when_asked_for() {
         world.attempt("A", retry, &[(StepKind::Implement, true), (StepKind::Review, false)]);
         schedule.update(&world.progress(), &id("A"));
     }
-    assert!(matches!(schedule.next(), Next::GiveUp { retries: 2, .. }));
+    assert!(matches!(schedule.next(), Next::GiveUp { .. }));
     let begun = Limits { max_retries: 3, ..Limits::default() };
     let goes_on = Next::Work { task: id("A"), attempt: Attempt { number: 3, of: 3 }, retry: 4 };
     assert_eq!(world.next(&tree, &begun), goes_on, "a budget once opened goes on without being asked for");
@@ -384,7 +384,7 @@ fn attempts_are_counted_over_restarts_and_only_with_a_result() {
     let finish = Next::Work { task: id("A"), attempt: Attempt { number: 5, of: 5 }, retry: 4 };
     assert_eq!(world.next(&tree, &fewer), finish, "what is begun is finished");
     world.attempt("A", 4, &[(StepKind::Review, false)]);
-    let given_up = Next::GiveUp { task: id("A"), retries: 5, reason: Reason::OutOfAttempts };
+    let given_up = Next::GiveUp { task: id("A"), reason: Reason::OutOfAttempts };
     assert_eq!(world.next(&tree, &Limits::default()), given_up);
 }
 

@@ -37,14 +37,12 @@ pub struct Report {
     pub finished: Timestamp,
 }
 
-/// How a task ended.
+/// How a task ended. One that was given up leaves no report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskResult {
     /// Complete.
     Pass,
-    /// Given up.
-    Fail,
 }
 
 impl Report {

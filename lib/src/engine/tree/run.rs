@@ -297,7 +297,7 @@ impl<'p> TreeRun<'p> {
                 Next::Work { task, attempt, retry } => {
                     self.work_once(&task, attempt, retry, notes).await.map_err(|error| error.at(&task, &self.repo))
                 }
-                Next::GiveUp { task, reason, .. } => {
+                Next::GiveUp { task, reason } => {
                     self.give_up(&task, reason, notes).await.map_err(|error| error.at(&task, &self.repo))
                 }
             };
