@@ -42,6 +42,13 @@ pub struct PipelineStarted {
     pub extra: Extra,
 }
 
+impl PipelineStarted {
+    /// The commit the session is built on: where its repository stood, or the first of several.
+    pub fn built_on(&self) -> Option<CommitId> {
+        self.base.values().next().copied()
+    }
+}
+
 /// See [`Event::Resumed`](super::Event::Resumed).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resumed {

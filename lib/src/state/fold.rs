@@ -94,8 +94,7 @@ impl State {
             self.context.insert(key.clone(), value.clone().into());
         }
         self.initial_context = self.context.clone();
-        let begun = data.base.values().next().copied();
-        self.task = data.task.as_ref().map(|of| Box::new(TaskWork::new(of, begun)));
+        self.task = data.task.as_ref().map(|of| Box::new(TaskWork::new(of, data.built_on())));
         Ok(())
     }
 

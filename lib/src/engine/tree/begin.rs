@@ -104,7 +104,7 @@ impl TreeRun<'_> {
         // Who begins anew from the last step does without what came behind it.
         let steps_alone = has_steps && aside == Aside::Outrun;
         let done = if steps_alone { state.on_branches() } else { state.work.clone() }.into_values().next();
-        let base = history.started.base.values().next().copied();
+        let base = history.started.built_on();
         let Some(done) = done.filter(|done| Some(*done) != base) else { return Ok(()) };
         let why = match self.repo.reference(&branch_ref(&branch))? {
             // Somebody has built on it, or taken it.
@@ -149,7 +149,7 @@ impl TreeRun<'_> {
     /// Whether a session is still what its task is at. Since it was left, the task may have been reset, skipped or worked
     /// by another session.
     fn is_newest(&self, task: &TaskId, history: &History, work: &TaskWork) -> Result<bool, Error> {
-        let has_steps = history.started.base.values().next().is_some_and(|base| *base != work.step);
+        let has_steps = history.started.built_on().is_some_and(|base| base != work.step);
         let tip = self.repo.reference(&branch_ref(&self.branch_of(task)?))?;
         // Killed between record and branch, it has a step nobody else knows of.
         let is_known = has_steps && tip == Some(work.step);

@@ -173,7 +173,7 @@ impl TreeRun<'_> {
 
     /// Whether a session was begun on the files a commit has.
     fn ran_on(&self, session: &Session, commit: CommitId) -> Result<bool, Error> {
-        let base = session.started.base.values().next().map(|base| self.repo.tree_of(*base)).transpose()?;
+        let base = session.started.built_on().map(|base| self.repo.tree_of(base)).transpose()?;
         Ok(base == Some(self.repo.tree_of(commit)?))
     }
 
@@ -234,7 +234,7 @@ impl TreeRun<'_> {
             Built { to: to.last().copied().unwrap_or(tip), changed: false }
         } else if is_gate && self.schedule.is_ahead(self.plan.tree.phase_of(&session.task().id)) {
             // It was run on what the merge will be, which is not yet on the phase's branch.
-            let base = session.started.base.values().next().copied().unwrap_or(base);
+            let base = session.started.built_on().unwrap_or(base);
             let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
             Built { to: to.last().copied().unwrap_or(tip), changed: false }
         } else if base == tip {

@@ -108,7 +108,7 @@ impl TreeRun<'_> {
             return Ok(false);
         }
         // What was begun before the run that counts is none of this run's.
-        let base = history.started.base.values().next().copied().unwrap_or(task.base);
+        let base = history.started.built_on().unwrap_or(task.base);
         let is_of_run = self.is_of_run(base)?;
         Ok(is_of_run && !self.plan.fresh && state.phase != Phase::Cancelled)
     }

@@ -157,7 +157,7 @@ impl TreeRun<'_> {
         let Some(session) = session else { return Ok(None) };
         // A record that is not there tells nothing, and the tests run again.
         let Ok(history) = History::newest(&self.repo, &session, &ContextId::main()) else { return Ok(None) };
-        Ok(history.started.base.values().next().map(|base| self.repo.tree_of(*base)).transpose()?)
+        Ok(history.started.built_on().map(|base| self.repo.tree_of(base)).transpose()?)
     }
 
     /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.

@@ -75,8 +75,8 @@ impl TreeRun<'_> {
         if begun != run {
             return Ok(begun > run);
         }
-        match history.started.base.values().next() {
-            Some(base) => self.is_of_run(*base),
+        match history.started.built_on() {
+            Some(base) => self.is_of_run(base),
             None => Ok(false),
         }
     }
