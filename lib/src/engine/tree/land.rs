@@ -368,13 +368,7 @@ impl TreeRun<'_> {
 
     /// Says that work waits.
     fn refuse(&self, task: &TaskId, why: String) -> Result<Tried, Error> {
-        Ok(Tried::Refused(Refusal {
-            task: task.clone(),
-            finished: true,
-            branch: self.branch_of(task)?,
-            why,
-            first: None,
-        }))
+        Ok(Tried::Refused(Refusal::new(task.clone(), true, self.branch_of(task)?, why)))
     }
 
     /// Keeps what a task's branch stands at before it is built anew elsewhere.

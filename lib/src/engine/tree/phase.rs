@@ -87,7 +87,7 @@ impl TreeRun<'_> {
         let why = format!("{task} needs {needed}, which `{on}` does not have; {by_hand}");
         let finished = self.progress.waiting_to_land().contains(&task);
         let branch = if finished { self.branch_of(task)? } else { on };
-        Ok(Error::Refused(Refusal { task: task.clone(), finished, branch, why, first: None }))
+        Ok(Error::Refused(Refusal::new(task.clone(), finished, branch, why)))
     }
 
     /// Whether a phase's branch has a task that was set back, and done again on the target since.
@@ -116,34 +116,25 @@ impl TreeRun<'_> {
 
     /// The merge of a phase into the target as both are now. It is written, and nothing moves.
     fn candidate(&self, phase: &TaskId) -> Result<CommitId, Error> {
-        let (target, tip) = (target_tip(&self.repo, &self.plan.target)?, self.landing_tip_of_phase(phase)?);
+        let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
+        let (target, tip) = (target_tip(&self.repo, &self.plan.target)?, self.tip_or_target(&branch)?);
         let mut writer = self.repo.writer();
         let at = self.repo.commit(tip)?.at.max(self.repo.commit(target)?.at);
         let merged = landing::merge_phase(&self.repo, &mut writer, phase, target, tip, at);
         let commit = match merged {
             Ok(commit) => commit,
             Err(MergeError::Git(error @ crate::git::Error::Overwritten { .. })) => {
-                let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
                 let why = landed_again(&branch, &error);
-                return Err(Error::Refused(Refusal { task: phase.clone(), finished: true, branch, why, first: None }));
+                return Err(Error::Refused(Refusal::new(phase.clone(), true, branch, why)));
             }
             Err(MergeError::Git(error)) => return Err(error.into()),
             Err(MergeError::Conflict(conflict)) => {
-                let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
                 let why = format!("{conflict}; {}", self.merged_by_hand(&self.plan.target, &branch));
-                return Err(Error::Refused(Refusal { task: phase.clone(), finished: true, branch, why, first: None }));
+                return Err(Error::Refused(Refusal::new(phase.clone(), true, branch, why)));
             }
         };
         writer.flush()?;
         Ok(commit)
-    }
-
-    fn landing_tip_of_phase(&self, phase: &TaskId) -> Result<CommitId, Error> {
-        let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
-        match self.repo.reference(&branch_ref(&branch))? {
-            Some(tip) => Ok(tip),
-            None => target_tip(&self.repo, &self.plan.target),
-        }
     }
 
     /// The files the tests of a phase last passed on, where this run or the record of an earlier one tells.
@@ -196,7 +187,7 @@ impl TreeRun<'_> {
                         LandError::Overwritten { .. } => landed_again(&branch, &error),
                         error => error.to_string(),
                     };
-                    let refusal = Refusal { task: phase.clone(), finished: true, branch, why, first: None };
+                    let refusal = Refusal::new(phase.clone(), true, branch, why);
                     return Ok(Worked::Ended(TreeEnded::Refused(refusal)));
                 }
             }

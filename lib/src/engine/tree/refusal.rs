@@ -25,6 +25,12 @@ pub struct Refusal {
     pub first: Option<First>,
 }
 
+impl Refusal {
+    pub(super) fn new(task: TaskId, finished: bool, branch: BranchName, why: String) -> Self {
+        Self { task, finished, branch, why, first: None }
+    }
+}
+
 /// A tree that is to be worked before another.
 #[derive(Debug)]
 pub struct First {
@@ -41,7 +47,7 @@ impl TreeRun<'_> {
         let of_task = matches!(place, Place::Task(_));
         let drop = self.dropped(&branch, self.progress.task(&id).session.clone().filter(|_| of_task), &tasks)?;
         let why = format!("{id} {lacks}; take it with `git merge {branch}`, or drop it with `{drop}`, and run again");
-        Ok(Refusal { task: id, finished: true, branch, why, first: None })
+        Ok(Refusal::new(id, true, branch, why))
     }
 
     /// Says that another tree has a branch this one needs: what is there is that tree's to finish.
@@ -66,7 +72,7 @@ impl TreeRun<'_> {
     /// Says that nobody can read a branch: whether what it had is done again is for a person to decide.
     pub(super) fn unread(&self, unread: Unread) -> Refusal {
         let why = format!("{}; then {}", unread.why, self.progress.remedy(&unread, &self.plan.tree));
-        Refusal { task: unread.id, finished: false, branch: unread.branch.name, why, first: None }
+        Refusal::new(unread.id, false, unread.branch.name, why)
     }
 
     /// The command that drops what is on a branch, with its session where there is one. What a phase's branch has of
@@ -105,5 +111,5 @@ pub(super) fn begins_anew(task: &TaskId, branch: BranchName, checkout: &Path) ->
         "it begins anew, and `{}` has it checked out; switch to another branch there and run again",
         checkout.display()
     );
-    Error::Refused(Refusal { task: task.clone(), finished: false, branch, why, first: None })
+    Error::Refused(Refusal::new(task.clone(), false, branch, why))
 }

@@ -294,10 +294,14 @@ impl TreeRun<'_> {
         }
     }
 
-    /// Where the branch stands a task lands on. A phase's branch begins at the target.
+    /// Where the branch stands a task lands on.
     pub(super) fn landing_tip(&self, task: &TaskId) -> Result<CommitId, Error> {
-        let on = self.lands_on(task)?;
-        match self.repo.reference(&branch_ref(&on))? {
+        self.tip_or_target(&self.lands_on(task)?)
+    }
+
+    /// Where a branch stands. A phase's begins at the target.
+    pub(super) fn tip_or_target(&self, on: &BranchName) -> Result<CommitId, Error> {
+        match self.repo.reference(&branch_ref(on))? {
             Some(tip) => Ok(tip),
             None => target_tip(&self.repo, &self.plan.target),
         }
