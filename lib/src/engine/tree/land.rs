@@ -203,18 +203,10 @@ impl TreeRun<'_> {
     /// Lands a task a run before this one has finished.
     pub(super) async fn land_waiting(&mut self, task: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
         self.bring_phase(task, notes)?;
-        let node = self.plan.tree.node(task).expect("what is next is a task of the tree").clone();
-        let job = std::sync::Arc::new(self.job(&node));
-        let session = match self.take_up(task, &job, notes).await? {
-            Some(session) => session,
-            // The record is gone, the branch is there.
-            None => {
-                let state = self.progress.task(task);
-                let (attempt, retry) = (state.in_budget.max(1), state.attempts.saturating_sub(1));
-                self.begin(&job, Attempt { number: attempt, of: self.plan.limits.max_retries }, retry, notes).await?
-            }
-        };
-        self.see_through(session, &job, notes).await
+        // Where its record is gone, the branch is there.
+        let state = self.progress.task(task);
+        let (number, retry) = (state.in_budget.max(1), state.attempts.saturating_sub(1));
+        self.work(task, Attempt { number, of: self.plan.limits.max_retries }, retry, notes).await
     }
 
     /// The commit a branch would have to move to so that a session's steps are on it.

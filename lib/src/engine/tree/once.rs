@@ -16,24 +16,18 @@ pub(super) struct Did {
 }
 
 impl TreeRun<'_> {
-    pub(super) async fn work_once(
+    /// Works a task from an attempt on, or lands one a run before this one has finished.
+    pub(super) async fn task_once(
         &mut self,
         task: &TaskId,
-        attempt: Attempt,
-        retry: u32,
+        attempt: Option<(Attempt, u32)>,
         notes: Notes<'_>,
     ) -> Result<Worked, Error> {
         let because = self.not_again(task, &[task])?;
-        let worked = self.work(task, attempt, retry, notes).await?;
-        if let Worked::Done(task) = &worked {
-            self.note_done(task, because)?;
-        }
-        Ok(worked)
-    }
-
-    pub(super) async fn land_once(&mut self, task: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
-        let because = self.not_again(task, &[task])?;
-        let worked = self.land_waiting(task, notes).await?;
+        let worked = match attempt {
+            Some((attempt, retry)) => self.work(task, attempt, retry, notes).await?,
+            None => self.land_waiting(task, notes).await?,
+        };
         if let Worked::Done(task) = &worked {
             self.note_done(task, because)?;
         }

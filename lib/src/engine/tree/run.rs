@@ -291,11 +291,14 @@ impl<'p> TreeRun<'p> {
                 Next::Settle(stray) => return Ok(TreeEnded::Refused(self.unsettled(stray)?)),
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
-                Next::Land(task) => self.land_once(&task, notes).await.map_err(|error| error.at(&task, &self.repo)),
+                Next::Land(task) => {
+                    self.task_once(&task, None, notes).await.map_err(|error| error.at(&task, &self.repo))
+                }
                 Next::Gate(gate) => self.gate_once(&gate, notes).await,
                 Next::MergePhase(phase) => self.merge_phase(&phase, notes).await,
                 Next::Work { task, attempt, retry } => {
-                    self.work_once(&task, attempt, retry, notes).await.map_err(|error| error.at(&task, &self.repo))
+                    let attempt = Some((attempt, retry));
+                    self.task_once(&task, attempt, notes).await.map_err(|error| error.at(&task, &self.repo))
                 }
                 Next::GiveUp { task, reason } => {
                     self.give_up(&task, reason, notes).await.map_err(|error| error.at(&task, &self.repo))
@@ -380,8 +383,9 @@ impl<'p> TreeRun<'p> {
         Ok(starts.is_empty())
     }
 
-    /// What a session has to know of a task.
-    pub(super) fn job(&self, task: &TaskNode) -> TaskJob {
+    /// What a session has to know of a task that is next, or of the tests of a phase.
+    pub(super) fn job(&self, task: &TaskId) -> Arc<TaskJob> {
+        let task = self.plan.tree.node(task).expect("what is next is a node of the tree");
         let gate = |test: &&TestCommand| task.is_leaf() || test.kind != TestKind::Unit;
         let mut tests: Vec<TestCommand> = task.test_commands.iter().filter(gate).cloned().collect();
         let tested = |tests: &[TestCommand]| tests.iter().any(|test| test.kind.is_test());
@@ -396,7 +400,7 @@ impl<'p> TreeRun<'p> {
         for test in &mut tests {
             test.timeout.get_or_insert(test_timeout);
         }
-        TaskJob {
+        Arc::new(TaskJob {
             task: task.clone(),
             tests,
             test_timeout,
@@ -406,7 +410,7 @@ impl<'p> TreeRun<'p> {
             attempts: self.plan.limits.max_retries,
             not_before: self.progress.not_before(),
             begun: self.progress.task(&task.id).begun_there(),
-        }
+        })
     }
 }
 

@@ -40,13 +40,24 @@ impl TreeRun<'_> {
         retry: u32,
         notes: Notes<'_>,
     ) -> Result<Worked, Error> {
-        let node = self.plan.tree.node(task).expect("what is next is a task of the tree").clone();
-        let job = Arc::new(self.job(&node));
+        let (session, job) = self.session(task, attempt, retry, notes).await?;
+        self.see_through(session, &job, notes).await
+    }
+
+    /// The session a task is worked in, with what it has to know: the one an earlier run left, or a new one.
+    async fn session(
+        &mut self,
+        task: &TaskId,
+        attempt: Attempt,
+        retry: u32,
+        notes: Notes<'_>,
+    ) -> Result<(Session, Arc<TaskJob>), Error> {
+        let job = self.job(task);
         let session = match self.take_up(task, &job, notes).await? {
             Some(session) => session,
             None => self.begin(&job, attempt, retry, notes).await?,
         };
-        self.see_through(session, &job, notes).await
+        Ok((session, job))
     }
 
     /// Runs the tests of a phase and lands what they say.
@@ -60,8 +71,7 @@ impl TreeRun<'_> {
 
     /// Runs them once; none when somebody has moved the target meanwhile, so that they say nothing about what is there.
     async fn gate_at_tip(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<Option<Worked>, Error> {
-        let node = self.plan.tree.node(gate).expect("what is next is a node of the tree").clone();
-        let job = Arc::new(self.job(&node));
+        let job = self.job(gate);
         // One that was cut off tells nothing about what is there now.
         if let Some(cut_off) = self.unfinished.remove(gate) {
             Session::put_aside(&self.repo, &self.engine.redactor, &cut_off, self.seat.as_ref())?;
@@ -263,14 +273,9 @@ impl TreeRun<'_> {
 
     /// Gives a task up whose budget was used up by a run before this one.
     pub(super) async fn give_up(&mut self, task: &TaskId, why: Reason, notes: Notes<'_>) -> Result<Worked, Error> {
-        let node = self.plan.tree.node(task).expect("what is next is a task of the tree").clone();
-        let job = Arc::new(self.job(&node));
         let state = self.progress.task(task);
         let (number, retry) = (state.in_budget, state.attempts.saturating_sub(1));
-        let mut session = match self.take_up(task, &job, notes).await? {
-            Some(session) => session,
-            None => self.begin(&job, Attempt { number, of: number }, retry, notes).await?,
-        };
+        let (mut session, job) = self.session(task, Attempt { number, of: number }, retry, notes).await?;
         // An attempt with a step that failed may go on behind it, as its pipeline says, and is the last of the budget.
         if !session.is_decided() && !attempt_has_result(&session) {
             self.fail(&mut session, number, words(why), notes)?;
