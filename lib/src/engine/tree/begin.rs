@@ -59,7 +59,7 @@ impl TreeRun<'_> {
         job: &Arc<TaskJob>,
         notes: Notes<'_>,
     ) -> Result<Option<Session>, Error> {
-        let Some(id) = self.unfinished.remove(task) else { return Ok(None) };
+        let Some(id) = self.course.unfinished.remove(task) else { return Ok(None) };
         // All of it is needed to go on.
         let whole = History::newest(&self.repo, &id, &ContextId::main()).and_then(|history| {
             read_through(&self.repo, history.tip).map_err(record::Error::from)?;
@@ -76,11 +76,11 @@ impl TreeRun<'_> {
             true => None,
         };
         if let Some(aside) = aside {
-            Session::put_aside(&self.repo, &self.engine.redactor, &id, self.seat.as_ref())?;
+            Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
             self.tell_put_aside(task, &history, &state, aside, notes)?;
             return Ok(None);
         }
-        let seat = self.seat.take().expect("the working copy is back when no task is worked");
+        let seat = self.course.seat.take().expect("the working copy is back when no task is worked");
         let resumed = Session::resume_task(self.engine.clone(), self.repo.clone(), &id, job.clone(), seat).await;
         let (mut session, kept) = resumed?;
         self.tell_spent(&mut session)?;
@@ -234,7 +234,7 @@ impl TreeRun<'_> {
             branch: beginning.branch,
             base: beginning.base,
             attempt: first,
-            seat: self.seat.take().expect("the working copy is back when no task is worked"),
+            seat: self.course.seat.take().expect("the working copy is back when no task is worked"),
         };
         let (mut session, kept) = Session::start_task(self.engine.clone(), request, start).await?;
         self.tell_spent(&mut session)?;

@@ -101,7 +101,7 @@ impl TreeRun<'_> {
     fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
         let Ok(state) = state_of(history) else { return Ok(false) };
         let Some(work) = state.task.as_ref().filter(|work| work.landed.is_none()) else { return Ok(false) };
-        if let (Some((_, to)), Some(seat)) = (work.landing, &self.seat)
+        if let (Some((_, to)), Some(seat)) = (work.landing, &self.course.seat)
             && self.is_on_target(&task.id, to)?
         {
             Session::close_landed(self.engine.clone(), self.repo.clone(), &history.session, seat)?;

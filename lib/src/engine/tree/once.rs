@@ -48,7 +48,7 @@ impl TreeRun<'_> {
     fn not_again(&self, task: &TaskId, tasks: &[&TaskId]) -> Result<Vec<CommitId>, Error> {
         let newest = tasks.iter().filter_map(|task| self.progress.task(task).newest());
         let because: Vec<CommitId> = newest.map(|found| found.commit).collect();
-        if let Some(did) = self.done.get(task).filter(|did| did.because == because)
+        if let Some(did) = self.course.done.get(task).filter(|did| did.because == because)
             && (self.repo.is_ancestor(did.landed, self.landing_tip(task)?)?
                 || self.repo.is_ancestor(did.landed, self.seen)?)
         {
@@ -61,7 +61,7 @@ impl TreeRun<'_> {
 
     fn note_done(&mut self, task: &TaskId, because: Vec<CommitId>) -> Result<(), Error> {
         let landed = self.landing_tip(task)?;
-        self.done.insert(task.clone(), Did { because, landed });
+        self.course.done.insert(task.clone(), Did { because, landed });
         Ok(())
     }
 }

@@ -139,7 +139,7 @@ impl TreeRun<'_> {
 
     /// The files the tests of a phase last passed on, where this run or the record of an earlier one tells.
     fn tested_on(&self, gate: &TaskId) -> Result<Option<TreeId>, Error> {
-        if let Some(tree) = self.gated.get(gate) {
+        if let Some(tree) = self.course.gated.get(gate) {
             return Ok(Some(*tree));
         }
         let run = self.progress.gate(gate, self.plan.tree.leaves_below(gate));

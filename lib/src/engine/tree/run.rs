@@ -135,20 +135,11 @@ pub struct TreeRun<'p> {
     pub(super) engine: Arc<Engine>,
     pub(super) repo: Repo,
     pub(super) plan: &'p TreePlan,
-    pub(super) reader: Reader,
+    pub(super) course: Course,
     pub(super) progress: Progress,
     /// What the target stood at when the progress was read, or where this run moved it since.
     pub(super) seen: CommitId,
-    pub(super) seat: Option<Seat>,
     pub(super) schedule: Schedule<'p>,
-    /// What the tests of each phase last passed on, in this run.
-    pub(super) gated: BTreeMap<TaskId, TreeId>,
-    /// The one task that is worked: the one that was asked for, or the first that was done where any one was.
-    chosen: Option<TaskId>,
-    /// What this run has done.
-    pub(super) done: BTreeMap<TaskId, Did>,
-    /// Sessions of tasks that have not landed, from runs before this one.
-    pub(super) unfinished: BTreeMap<TaskId, SessionId>,
     /// What the tree's file looked like when it was last looked at.
     stamp: Option<Stamp>,
     /// What it looked like when somebody was last told that it was edited.
@@ -157,9 +148,25 @@ pub struct TreeRun<'p> {
     pub(super) document: Option<BlobId>,
     /// What the sessions of the run have spent, once somebody had to know.
     pub(super) spending: Option<Spending>,
+}
+
+/// How far a run has come and what it holds, whatever becomes of its tree.
+#[derive(Debug)]
+pub(super) struct Course {
+    reader: Reader,
+    /// The working copy, when no task is worked.
+    pub(super) seat: Option<Seat>,
+    /// What the tests of each phase last passed on, in this run.
+    pub(super) gated: BTreeMap<TaskId, TreeId>,
+    /// The one task that is worked: the one that was asked for, or the first that was done where any one was.
+    chosen: Option<TaskId>,
+    /// What this run has done.
+    pub(super) done: BTreeMap<TaskId, Did>,
+    /// Sessions of tasks that have not landed, from runs before this one.
+    pub(super) unfinished: BTreeMap<TaskId, SessionId>,
     /// This run was opened.
     opened: bool,
-    lock: Lock,
+    _lock: Lock,
 }
 
 /// A run between two readings of its tree. It keeps the target.
@@ -167,14 +174,7 @@ pub struct TreeRun<'p> {
 pub struct Parked {
     engine: Arc<Engine>,
     repo: Repo,
-    reader: Reader,
-    seat: Option<Seat>,
-    gated: BTreeMap<TaskId, TreeId>,
-    chosen: Option<TaskId>,
-    done: BTreeMap<TaskId, Did>,
-    unfinished: BTreeMap<TaskId, SessionId>,
-    opened: bool,
-    lock: Lock,
+    course: Course,
 }
 
 /// The name of the lock a run over a target's tasks holds.
@@ -203,9 +203,7 @@ impl<'p> TreeRun<'p> {
         bring_branches(&repo, &plan.target)?;
         let reader = Reader::new(&repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
         let seat = Seat::take(&repo, &plan.target).map_err(Error::from)?;
-        let parked = Parked {
-            engine,
-            repo,
+        let course = Course {
             reader,
             seat: Some(seat),
             gated: BTreeMap::new(),
@@ -213,27 +211,16 @@ impl<'p> TreeRun<'p> {
             done: BTreeMap::new(),
             unfinished: BTreeMap::new(),
             opened: false,
-            lock,
+            _lock: lock,
         };
-        let mut run = parked.go_on(plan)?;
-        run.unfinished = run.find_unfinished()?;
+        let mut run = Parked { engine, repo, course }.go_on(plan)?;
+        run.course.unfinished = run.find_unfinished()?;
         Ok(run)
     }
 
     /// Lets go of the tree, so that it can be read again, and of nothing else.
     pub fn park(self) -> Parked {
-        Parked {
-            engine: self.engine,
-            repo: self.repo,
-            reader: self.reader,
-            seat: self.seat,
-            gated: self.gated,
-            chosen: self.chosen,
-            done: self.done,
-            unfinished: self.unfinished,
-            opened: self.opened,
-            lock: self.lock,
-        }
+        Parked { engine: self.engine, repo: self.repo, course: self.course }
     }
 
     /// What has become of the tasks so far.
@@ -254,7 +241,7 @@ impl<'p> TreeRun<'p> {
     }
 
     async fn run_loop(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
-        if !self.opened && (self.plan.fresh || !is_begun(&self.progress, &self.plan.tree)) {
+        if !self.course.opened && (self.plan.fresh || !is_begun(&self.progress, &self.plan.tree)) {
             match schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
@@ -273,14 +260,14 @@ impl<'p> TreeRun<'p> {
                 return Ok(TreeEnded::Edited);
             }
             // Whoever took the task out of the tree that was just done has not undone it.
-            let is_out = |task: &TaskId| self.done.contains_key(task) && !self.plan.tree.is_leaf(task);
-            if let Some(task) = self.chosen.take_if(|task| is_out(task)) {
+            let is_out = |task: &TaskId| self.course.done.contains_key(task) && !self.plan.tree.is_leaf(task);
+            if let Some(task) = self.course.chosen.take_if(|task| is_out(task)) {
                 return Ok(TreeEnded::TaskDone(task));
             }
             let next = self.next();
             let worked = match next {
                 Next::Done => {
-                    return Ok(self.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone));
+                    return Ok(self.course.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone));
                 }
                 Next::Failed(task) => {
                     let why = self.progress.task(&task).why_failed().map(|why| format!(": {why}")).unwrap_or_default();
@@ -315,10 +302,10 @@ impl<'p> TreeRun<'p> {
             match worked {
                 Worked::GoOn => {}
                 // The tests and the merge of its phase belong to the task that completes it.
-                Worked::Done(task) if self.plan.one && self.chosen.is_none() => {
+                Worked::Done(task) if self.plan.one && self.course.chosen.is_none() => {
                     let limits = Limits { only: Some(task.clone()), ..self.plan.limits.clone() };
                     self.schedule = Schedule::new(&self.plan.tree, &self.progress, limits);
-                    self.chosen = Some(task);
+                    self.course.chosen = Some(task);
                 }
                 Worked::Done(_) => {}
                 Worked::Ended(ended) => return Ok(ended),
@@ -347,7 +334,7 @@ impl<'p> TreeRun<'p> {
             writer.flush()?;
             match tokio::task::block_in_place(|| self.repo.fast_forward(&self.plan.target, tip, commit)) {
                 Ok(()) => {
-                    self.opened = true;
+                    self.course.opened = true;
                     notes(Note::RunStarted(commit));
                     return self.read_again();
                 }
@@ -365,9 +352,9 @@ impl<'p> TreeRun<'p> {
 
     pub(super) fn read_again(&mut self) -> Result<(), Error> {
         self.seen = target_tip(&self.repo, &self.plan.target)?;
-        let progress = tokio::task::block_in_place(|| self.reader.read(&self.plan.path))?;
+        let progress = tokio::task::block_in_place(|| self.course.reader.read(&self.plan.path))?;
         self.progress = progress.of(&self.plan.tree);
-        let limits = Limits { only: self.chosen.clone(), ..self.plan.limits.clone() };
+        let limits = Limits { only: self.course.chosen.clone(), ..self.plan.limits.clone() };
         self.schedule = Schedule::new(&self.plan.tree, &self.progress, limits);
         Ok(())
     }
@@ -420,31 +407,24 @@ impl Parked {
         let seen = target_tip(&self.repo, &plan.target)?;
         // What was done before does not count in a run that begins again.
         let progress = match plan.fresh {
-            true => self.reader.read(&plan.path)?,
-            false => self.reader.read_whole(&plan.path)?,
+            true => self.course.reader.read(&plan.path)?,
+            false => self.course.reader.read_whole(&plan.path)?,
         };
         let progress = progress.of(&plan.tree);
-        let limits = Limits { only: self.chosen.clone(), ..plan.limits.clone() };
+        let limits = Limits { only: self.course.chosen.clone(), ..plan.limits.clone() };
         let schedule = Schedule::new(&plan.tree, &progress, limits);
         Ok(TreeRun {
             engine: self.engine,
             repo: self.repo,
             plan,
-            reader: self.reader,
+            course: self.course,
             progress,
             seen,
-            seat: self.seat,
             schedule,
-            gated: self.gated,
-            chosen: self.chosen,
-            done: self.done,
-            unfinished: self.unfinished,
             stamp: plan.stamp,
             told: plan.stamp,
             document: None,
             spending: None,
-            opened: self.opened,
-            lock: self.lock,
         })
     }
 }

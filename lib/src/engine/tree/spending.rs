@@ -44,7 +44,7 @@ impl TreeRun<'_> {
             let spent = (session.task().id.clone(), session.state.spent.total);
             spending.insert(session.id.clone(), spent);
         }
-        self.seat = Some(session.leave());
+        self.course.seat = Some(session.leave());
     }
 
     fn read_spending(&self) -> Result<Spending, Error> {

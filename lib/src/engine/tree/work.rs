@@ -73,8 +73,8 @@ impl TreeRun<'_> {
     async fn gate_at_tip(&mut self, gate: &TaskId, notes: Notes<'_>) -> Result<Option<Worked>, Error> {
         let job = self.job(gate);
         // One that was cut off tells nothing about what is there now.
-        if let Some(cut_off) = self.unfinished.remove(gate) {
-            Session::put_aside(&self.repo, &self.engine.redactor, &cut_off, self.seat.as_ref())?;
+        if let Some(cut_off) = self.course.unfinished.remove(gate) {
+            Session::put_aside(&self.repo, &self.engine.redactor, &cut_off, self.course.seat.as_ref())?;
         }
         let runs = self.progress.gate(gate, self.plan.tree.leaves_below(gate)).runs;
         let mut session = self.begin(&job, Attempt { number: 1, of: 1 }, runs, notes).await?;
@@ -97,12 +97,12 @@ impl TreeRun<'_> {
         if matches!(tried, Tried::Moved) {
             notes(Note::Said(format!("`{}` moved while the tests of {gate} ran; they run again", self.plan.target)));
             self.take_back(session);
-            Session::put_aside(&self.repo, &self.engine.redactor, &id, self.seat.as_ref())?;
+            Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
             return Ok(None);
         }
         let worked = self.landed(session, tried);
         if let (Worked::GoOn, Some(tested)) = (&worked, tested) {
-            self.gated.insert(gate.clone(), tested);
+            self.course.gated.insert(gate.clone(), tested);
         }
         Ok(Some(worked))
     }
