@@ -7,7 +7,7 @@ use std::sync::Arc;
 use pleach::agent::Roster;
 use pleach::config::supplied;
 use pleach::engine::tree::progress::Reader;
-use pleach::engine::tree::{self, Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again};
+use pleach::engine::tree::{self, Left, Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again};
 use pleach::engine::{Copy, Engine, outwait_orphans};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan;
@@ -49,6 +49,15 @@ pub fn work_trusted(globals: &Globals, args: &TreeArgs, worked: Worked) -> Resul
     go(globals, args, &worked, true)
 }
 
+/// What brings commands along.
+#[derive(Debug, Clone, Copy)]
+enum Supplier<'a> {
+    /// A tree and its pipelines.
+    Plan(&'a TreePlan),
+    /// Sessions that were begun by runs before, or in another clone.
+    Left(&'a [Left]),
+}
+
 fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
@@ -61,7 +70,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Res
     if args.dry_run {
         return dry_run(globals, &site.place, &plan);
     }
-    site.agree(&plan)?;
+    site.agree(Supplier::Plan(&plan))?;
     let built = build(&site.settings, &site.settings.resolved.config, site.answers.clone())?;
     warn_of_dirty_files(globals, &site.place)?;
     let mut shown = Shown::new(globals, &plan);
@@ -98,11 +107,11 @@ impl Site<'_> {
         Ok(plan)
     }
 
-    /// Makes sure that everything a plan would run is agreed to.
-    fn agree(&self, plan: &TreePlan) -> Result<(), Failure> {
+    /// Makes sure that everything that would be run is agreed to.
+    fn agree(&self, supplier: Supplier<'_>) -> Result<(), Failure> {
         match self.trusted {
             true => Ok(()),
-            false => require_trust(self.globals, &self.settings, &self.place, plan),
+            false => require_trust(self.globals, &self.settings, &self.place, supplier),
         }
     }
 
@@ -114,14 +123,17 @@ impl Site<'_> {
         protection: &Chosen,
         shown: &mut Shown,
     ) -> Result<(TreePlan, TreeEnded), Failure> {
-        introduce(self.globals, &engine, &workers(&plan)).await;
-        say_unheld(engine.unheld(pipelines(&plan)));
-        let run = TreeRun::open(engine.clone(), self.place.repo.clone(), &plan).map_err(|error| of_tree(&error))?;
+        let opened = TreeRun::open(engine.clone(), self.place.repo.clone(), &plan);
+        let (run, left) = opened.map_err(|error| of_tree(&error))?;
+        self.agree(Supplier::Left(&left))?;
+        let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
+        introduce(self.globals, &engine, workers(&plan).iter().chain(left.iter().flat_map(agent_nodes))).await;
+        say_unheld(engine.unheld(pipelines(&plan).chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
         let changes = run.changes(&mut |note| shown.note(&plan, note));
         shown.begin(&plan, progress, &changes);
-        let alone = pipelines(&plan).any(|pipeline| any_alone(&pipeline, &engine.agents));
+        let alone = pipelines(&plan).chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
         say_protection(self.globals, protection, alone);
         let mut parked = run.park();
         loop {
@@ -157,7 +169,7 @@ impl Site<'_> {
         };
         match newer() {
             Ok(newer) => {
-                self.agree(&newer)?;
+                self.agree(Supplier::Plan(&newer))?;
                 Ok(Some(newer))
             }
             Err::<_, Failure>(unusable) => {
@@ -227,7 +239,17 @@ fn pipelines(plan: &TreePlan) -> impl Iterator<Item = Pipeline> {
 }
 
 /// Asks for trust in every command that would be run and came with the repository.
-fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &TreePlan) -> Result<(), Failure> {
+fn require_trust(globals: &Globals, settings: &Settings, place: &Place, supplier: Supplier<'_>) -> Result<(), Failure> {
+    let items = match supplier {
+        Supplier::Plan(plan) => supplied_by_plan(settings, place, plan)?,
+        Supplier::Left(left) => supplied_by_left(settings, place, left)?,
+    };
+    let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
+    trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, ask)
+}
+
+/// What the settings, a tree and its pipelines bring along.
+fn supplied_by_plan(settings: &Settings, place: &Place, plan: &TreePlan) -> Result<Vec<TrustItem>, Failure> {
     let mut items: Vec<TrustItem> =
         supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
     for node in plan.tree.nodes() {
@@ -250,8 +272,25 @@ fn require_trust(globals: &Globals, settings: &Settings, place: &Place, plan: &T
     items.extend(trust::place_of_worktrees(settings, &place.repo));
     let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
     items.extend(trust::obeyed(&place.repo, head.commit, &settings.resolved.config, nodes)?);
-    let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
-    trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, ask)
+    Ok(items)
+}
+
+/// What the pipelines of sessions bring along that are gone on with, and what their agents would find to obey. Their
+/// records may have been fetched; all else they are worked with is this clone's.
+fn supplied_by_left(settings: &Settings, place: &Place, left: &[Left]) -> Result<Vec<TrustItem>, Failure> {
+    let mut items = Vec::new();
+    for Left { session, task, path, pipeline, at } in left {
+        items.extend(pipeline.commands().into_iter().map(|command| {
+            let of = command.node.map(|node| format!(" of `{node}`")).unwrap_or_default();
+            let where_from = format!("{}{of}, {path} as session {session} on {task} recorded it", command.attribute);
+            TrustItem::command(where_from, command.text.to_owned())
+        }));
+        // Nobody works from a commit that cannot be read.
+        if let Some(from) = at.filter(|at| place.repo.tree_of(*at).is_ok()) {
+            items.extend(trust::obeyed(&place.repo, from, &settings.resolved.config, agent_nodes(pipeline))?);
+        }
+    }
+    Ok(items)
 }
 
 /// What would be done first, and in which order the rest comes.

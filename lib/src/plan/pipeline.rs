@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::config::AgentChoice;
 use crate::ids::{InvalidId, NodeId, PipelineName};
 use crate::plan::condition::Condition;
 use crate::plan::diagnostic::Span;
@@ -433,7 +434,7 @@ impl Pipeline {
             AttrValue::Text(text) => Some(text.as_str()),
             _ => None,
         });
-        let is_command = |agent: &&str| agent.starts_with("command:");
+        let is_command = |agent: &&str| agent.parse::<AgentChoice>().is_ok_and(|agent| agent.command_line().is_some());
         let mut commands: Vec<_> = hooks(&self.attrs, None).collect();
         commands.extend(graph_agent.filter(is_command).map(|text| Command { node: None, attribute: "agent", text }));
         for node in &self.nodes {

@@ -420,7 +420,8 @@ fn transforms_of_ones_own_run_last_and_in_order() {
 fn commands_a_file_brings_along_are_listed() {
     let pipeline = pipeline(
         r#"digraph G { graph [agent="command:all", tool_hooks.pre="hook"]
-            a [shape=parallelogram, tool_command="make test"] b [agent="command:own --x", tool_hooks.post="after"] c [agent=claude] }"#,
+            a [shape=parallelogram, tool_command="make test"] b [agent="command:own --x", tool_hooks.post="after"] c [agent=claude]
+            d [agent=" command:spaced"] e [agent="acp:speaks --it"] }"#,
     );
     let commands: Vec<_> = pipeline
         .commands()
@@ -435,6 +436,8 @@ fn commands_a_file_brings_along_are_listed() {
             "a tool_command make test",
             "b agent command:own --x",
             "b tool_hooks.post after",
+            "d agent  command:spaced",
+            "e agent acp:speaks --it",
         ]
     );
 }

@@ -118,3 +118,130 @@ fn what_two_clones_did_each_by_itself_counts_in_both() {
     let asked = ["T001", "T002", "T003"].map(|task| garden.times_asked(task, "implement"));
     assert_eq!(asked, [2, 2, 1]);
 }
+
+/// A pipeline of one clone alone, in which a person is asked before anything is run that tells of it.
+const OWN: &str = r#"digraph own {
+    start [shape=Mdiamond]
+    done [shape=Msquare]
+    implement [step=implement]
+    q [shape=hexagon, label="Go on?"]
+    lint [shape=parallelogram, step=lint, tool_command="touch ~/linted"]
+    mend [step=mend, agent="command:sh -c 'touch ~/mended'", prompt="Mend it."]
+    polish [step=polish, agent=" command:sh -c 'touch ~/polished'", prompt="Polish it."]
+    start -> implement -> q
+    q -> lint [label="Yes"]
+    lint -> mend -> polish -> done
+}
+"#;
+
+/// A garden whose task waits in a pipeline that is not in the repository.
+fn begun(tasks: &[&str]) -> Garden {
+    let garden = Garden::new(&Tree::of(tasks));
+    garden.env.write("own.dot", OWN);
+    garden.gardener(&["--pipeline", "../own.dot"]).expect(4);
+    garden
+}
+
+/// What the recorded pipeline has run.
+fn has_run(garden: &Garden) -> Vec<&'static str> {
+    let home = garden.env.root().join("home");
+    ["linted", "mended", "polished"].into_iter().filter(|name| home.join(name).exists()).collect()
+}
+
+#[test]
+fn what_fetched_sessions_would_run_is_asked_about_first() {
+    let garden = begun(&["T001", "T002: T001"]);
+    let session = garden.env.sessions().remove(0);
+    let place = clone(&garden, &[RECORDS]);
+    // There, its own agent and settings are agreed to.
+    garden.env.git_in(&place, &["switch", "--quiet", "--create", "other"]);
+    gardener(&garden, &place, &[]).expect(0);
+    garden.env.git_in(&place, &["switch", "--quiet", "main"]);
+    let place = place.to_str().unwrap();
+    for command in ["gardener", "garden"] {
+        let ran = garden.env.pleach(&["-C", place, command, "--auto-approve"]).expect(4);
+        let from = format!("{}/own.dot as session {session} on T001 recorded it)", garden.env.root().display());
+        for (place, text) in [
+            ("tool_command of `lint`", "touch ~/linted"),
+            ("agent of `mend`", "command:sh -c 'touch ~/mended'"),
+            ("agent of `polish`", "command:sh -c 'touch ~/polished'"),
+        ] {
+            assert!(ran.stderr.contains(&format!("  command ({place}, {from}\n    ")), "{ran}");
+            assert!(ran.stderr.contains(text), "{ran}");
+        }
+        assert!(ran.stderr.contains("supplies 3 things you have not agreed to"), "{ran}");
+        assert!(!ran.stderr.contains("goes on"), "{ran}");
+        assert_eq!(has_run(&garden), [""; 0], "{ran}");
+    }
+    garden.env.pleach(&["-y", "-C", place, "garden", "--auto-approve"]).expect(0);
+    assert_eq!(has_run(&garden), ["linted", "mended", "polished"]);
+    // Nothing of it is left to be gone on with, and where it was begun it was agreed to.
+    garden.env.pleach(&["-C", place, "gardener"]).expect(0);
+    garden.env.pleach(&["gardener", "--auto-approve"]).expect(0);
+    garden.env.assert_no_process_left();
+}
+
+#[test]
+fn what_agents_would_obey_of_fetched_work_is_asked_about_first() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("tree: {steps: {other: {runner: 'command:claude'}}}\n");
+    garden.agent(&format!("mkdir -p .claude; echo '{{\"hooks\": 1}}' > .claude/settings.json; {WRITES}"), APPROVES);
+    garden.env.write("own.dot", OWN);
+    garden.gardener(&["--pipeline", "../own.dot"]).expect(4);
+    let place = clone(&garden, &[RECORDS]);
+    garden.env.git_in(&place, &["switch", "--quiet", "--create", "other"]);
+    gardener(&garden, &place, &[]).expect(0);
+    garden.env.git_in(&place, &["switch", "--quiet", "main"]);
+    let ran = garden.env.pleach(&["-C", place.to_str().unwrap(), "gardener", "--auto-approve"]).expect(4);
+    let asked = "command (`.claude/settings.json` in the repository)\n    {\"hooks\": 1}";
+    assert!(ran.stderr.contains(asked), "{ran}");
+    assert!(ran.stderr.contains("supplies 4 things"), "{ran}");
+}
+
+/// Writes the record of a session once more, with other words in it.
+#[track_caller]
+fn rewrite(garden: &Garden, place: &Path, session: &str, words: &str) {
+    const SCRIPT: &str = r#"set -e; ref=refs/pleach/sessions/$1/main; new=
+        for old in $(git rev-list --reverse --first-parent --grep='^Pleach-Record: ' $ref); do
+            events=$(git show $old:events.json | sed "$2" | git hash-object -w --stdin)
+            tree=$(git ls-tree $old | sed "/events.json/s/[0-9a-f]\{40\}/$events/" | git mktree)
+            parents=$(git show -s --format=%P $old | sed "${new:+s/^[0-9a-f]*/$new/;}s/[0-9a-f]\{40\}/-p &/g")
+            new=$(git show -s --format=%B $old | git -c user.name=x -c user.email=x commit-tree $tree $parents)
+        done; git update-ref $ref $new"#;
+    let written = garden.env.program("sh", place).args(["-c", SCRIPT, "sh", session, words]).status();
+    assert!(written.expect("sh can be started").success());
+}
+
+#[test]
+fn a_record_that_is_replaced_during_the_run_is_not_gone_on_with() {
+    let garden = begun(&["T001", "T002"]);
+    let place = clone(&garden, &[RECORDS]);
+    let session = garden.env.sessions().remove(0);
+    // It is agreed to, and another task comes first.
+    let first = Tree::of(&["T002", "T001: T002"]).json();
+    garden.env.write(place.join("task-tree.json"), &first);
+    garden.env.git_in(&place, &["commit", "--quiet", "-am", "Turn it round"]);
+    let gate = Gate::new(&garden.env, "held");
+    garden.agent(&format!("{}; {WRITES}", gate.command()), APPROVES);
+    let at = place.to_str().unwrap();
+    let mut run = garden.env.spawn(&["-y", "-C", at, "gardener", "--auto-approve"]);
+    let held = gate.reached(&mut run);
+    rewrite(&garden, &place, &session, "s/linted/planted/");
+    gate.open(held);
+    let ran = run.end().expect(0);
+    assert!(ran.stderr.contains(&format!("session {session} is passed over: its record was replaced")), "{ran}");
+    assert!(!garden.env.root().join("home/planted").exists(), "{ran}");
+}
+
+#[test]
+fn a_record_gives_no_variables_to_commands() {
+    let garden = begun(&["T001"]);
+    let place = clone(&garden, &[RECORDS]);
+    let planted = garden.env.root().join("home/planted");
+    garden.env.write_program("evil/touch", &format!("#!/bin/sh\n: > '{}'\n", planted.display()));
+    let path = format!("{}:/usr/bin:/bin", garden.env.root().join("evil").display());
+    rewrite(&garden, &place, &garden.env.sessions()[0], &format!("s|\"task_id\":|\"PATH\": \"{path}\", &|"));
+    let ran = gardener(&garden, &place, &["--auto-approve"]).expect(0);
+    assert!(!planted.exists(), "{ran}");
+    assert_eq!(has_run(&garden), ["linted", "mended", "polished"], "{ran}");
+}

@@ -191,9 +191,10 @@ impl Session {
         let mut session = tokio::task::block_in_place(|| {
             let locks = Locks::beside(&repo, id, seat.lock.clone())?;
             let mut found: Found = read(&repo, id)?;
-            // The tree may have been edited since: what its task is told now, its commands are told too.
+            // The tree may have been edited since: what its task is told now, its commands are told too. Nothing else comes
+            // from the record, for these are variables of commands, and one there could be named `PATH`.
             let started = &mut found.history.started;
-            started.inputs.extend(job.inputs());
+            started.inputs = job.inputs();
             started.task.iter_mut().for_each(|task| task.name.clone_from(&job.task.name));
             found.pipeline = recorded_pipeline(started)?;
             started.goal.clone_from(&found.pipeline.goal);

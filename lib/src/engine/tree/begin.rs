@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::changed::unlooked_at;
 use super::edited::or_told;
+use super::left::Unfinished;
 use super::refusal::begins_anew;
 use super::run::{TaskPipeline, TreeRun, target_tip};
 use super::work::start_after;
@@ -59,13 +60,18 @@ impl TreeRun<'_> {
         job: &Arc<TaskJob>,
         notes: Notes<'_>,
     ) -> Result<Option<Session>, Error> {
-        let Some(id) = self.course.unfinished.remove(task) else { return Ok(None) };
+        let Some(Unfinished { id, first }) = self.course.unfinished.remove(task) else { return Ok(None) };
         // All of it is needed to go on.
         let whole = History::newest(&self.repo, &id, &ContextId::main()).and_then(|history| {
             read_through(&self.repo, history.tip).map_err(record::Error::from)?;
             Ok(history)
         });
         let Some(history) = or_told(whole, &id, notes) else { return Ok(None) };
+        if history.first != first {
+            // Nobody has agreed to what it would run now.
+            notes(Note::Said(format!("session {id} is passed over: its record was replaced since this run began")));
+            return Ok(None);
+        }
         let state = state_of(&history)?;
         let Some(work) = &state.task else { return Ok(None) };
         // The node may have been a phase then, and the session its tests.

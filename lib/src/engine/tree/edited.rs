@@ -79,8 +79,8 @@ impl TreeRun<'_> {
     fn last_document(&self, notes: Notes<'_>) -> Option<String> {
         let stepped = self.progress.tasks().filter_map(|(_, state)| state.newest());
         let newest = stepped.filter(|found| found.step.session.is_some()).max_by_key(|found| found.at);
-        let sessions =
-            newest.and_then(|found| found.step.session.as_ref()).into_iter().chain(self.course.unfinished.values());
+        let unfinished = self.course.unfinished.values().map(|left| &left.id);
+        let sessions = newest.and_then(|found| found.step.session.as_ref()).into_iter().chain(unfinished);
         let mut last: Option<History> = None;
         for id in sessions {
             let Some(history) = or_told(History::newest(&self.repo, id, &ContextId::main()), id, notes) else {

@@ -3,19 +3,55 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Error;
 use super::begin::state_of;
 use super::run::TreeRun;
-use crate::engine::{Session, lock_name};
+use super::{Error, GATE_PIPELINE};
+use crate::engine::{Session, lock_name, recorded_pipeline};
 use crate::event::TaskOf;
 use crate::git::Repo;
-use crate::ids::{BranchName, ContextId, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
+use crate::plan::pipeline::Pipeline;
 use crate::record::History;
 use crate::state::Phase;
 use crate::workspace::{Lock, branch_ref};
 
 /// How the last record of a task begins that has landed.
 const LANDED: &str = "landed on ";
+
+/// A session a run may go on with, and what it would be worked by: the pipeline it was started with, which may be none of
+/// this clone's.
+#[derive(Debug)]
+pub struct Left {
+    /// The session.
+    pub session: SessionId,
+    /// Its task.
+    pub task: TaskId,
+    /// Where its pipeline was read from, for messages.
+    pub path: String,
+    /// Its pipeline, as it is recorded.
+    pub pipeline: Pipeline,
+    /// What its agents would see first.
+    pub at: Option<CommitId>,
+}
+
+impl Left {
+    /// That of a record; none of the tests of a phase, which run anew, and of what nobody can read or go on with.
+    fn of(history: &History) -> Option<Self> {
+        let started = &history.started;
+        let task = started.task.as_ref().filter(|_| started.dot != GATE_PIPELINE)?.id.clone();
+        let (pipeline, state) = (recorded_pipeline(started).ok()?, state_of(history).ok()?);
+        let at = state.work.values().chain(started.base.values()).next().copied();
+        Some(Self { session: history.session.clone(), task, path: started.dot_path.clone(), pipeline, at })
+    }
+}
+
+/// A session as it was found at the start of a run.
+#[derive(Debug, Clone)]
+pub(super) struct Unfinished {
+    pub id: SessionId,
+    /// The record that says how it was started: what a person has agreed to is in there.
+    pub first: CommitId,
+}
 
 /// Whether a session is one of a task that has landed. Most have, and their last record says so in its first line.
 pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
@@ -28,7 +64,7 @@ pub(super) fn left_in(repo: &Repo, target: &BranchName, tree: &str, task: &TaskI
     let goes_on = |history: &History, of: &TaskOf| {
         Ok(of.id == *task && state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled))
     };
-    Ok(newest_of_each(open, goes_on)?.remove(task))
+    Ok(newest_of_each(open, goes_on)?.remove(task).map(|history| history.session))
 }
 
 /// Makes the branches of tasks that were worked on in another clone, where only the records were brought here: a record
@@ -76,24 +112,27 @@ fn is_of(history: &History, tree: &str) -> bool {
 fn newest_of_each(
     open: Vec<History>,
     passes: impl Fn(&History, &TaskOf) -> Result<bool, Error>,
-) -> Result<BTreeMap<TaskId, SessionId>, Error> {
-    let mut found: BTreeMap<TaskId, (jiff::Timestamp, SessionId)> = BTreeMap::new();
+) -> Result<BTreeMap<TaskId, History>, Error> {
+    let mut found: BTreeMap<TaskId, History> = BTreeMap::new();
     for history in open {
         let Some(task) = &history.started.task else { continue };
-        let newer = found.get(&task.id).is_none_or(|(at, _)| *at < history.started_at);
+        let newer = found.get(&task.id).is_none_or(|other| other.started_at < history.started_at);
         if passes(&history, task)? && newer {
-            found.insert(task.id.clone(), (history.started_at, history.session.clone()));
+            found.insert(task.id.clone(), history);
         }
     }
-    Ok(found.into_iter().map(|(task, (_, id))| (task, id)).collect())
+    Ok(found)
 }
 
 impl TreeRun<'_> {
     /// The sessions of this tree's tasks this run may go on with.
-    pub(super) fn find_unfinished(&self) -> Result<BTreeMap<TaskId, SessionId>, Error> {
-        newest_of_each(not_landed(&self.repo, &self.plan.target, |_| true)?, |history, task| {
+    pub(super) fn find_unfinished(&self) -> Result<(BTreeMap<TaskId, Unfinished>, Vec<Left>), Error> {
+        let found = newest_of_each(not_landed(&self.repo, &self.plan.target, |_| true)?, |history, task| {
             Ok(is_of(history, &self.plan.path) && self.is_unfinished(history, task)?)
-        })
+        })?;
+        let left = found.values().filter_map(Left::of).collect();
+        let known = |history: History| Unfinished { id: history.session, first: history.first };
+        Ok((found.into_iter().map(|(task, history)| (task, known(history))).collect(), left))
     }
 
     /// Whether a session is one this run may go on with. Where its task has landed, and its process ended before it could

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::edited::{Stamp, was_edited};
-use super::left::bring_branches;
+use super::left::{Left, Unfinished, bring_branches};
 use super::once::Did;
 use super::progress::Reader;
 use super::refusal::Refusal;
@@ -23,7 +23,7 @@ use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{self, Engine, Pause};
 use crate::event::Commits;
 use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
-use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
+use crate::ids::{BranchName, CommitId, RepoName, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::{Progress, TaskState};
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
@@ -163,7 +163,7 @@ pub(super) struct Course {
     /// What this run has done.
     pub(super) done: BTreeMap<TaskId, Did>,
     /// Sessions of tasks that have not landed, from runs before this one.
-    pub(super) unfinished: BTreeMap<TaskId, SessionId>,
+    pub(super) unfinished: BTreeMap<TaskId, Unfinished>,
     /// This run was opened.
     opened: bool,
     _lock: Lock,
@@ -192,8 +192,10 @@ pub fn check_target(target: &BranchName) -> Result<(), Error> {
 }
 
 impl<'p> TreeRun<'p> {
-    /// Takes the target, or says who has it, and reads what was done so far.
-    pub fn open(engine: Arc<Engine>, repo: Repo, plan: &'p TreePlan) -> Result<Self, Error> {
+    /// Takes the target, or says who has it, and reads what was done so far. Gives the sessions it may go on with, too:
+    /// their pipelines come from records, which are fetched as branches are, so that what they would run has to be agreed
+    /// to before the run begins. No other is gone on with later.
+    pub fn open(engine: Arc<Engine>, repo: Repo, plan: &'p TreePlan) -> Result<(Self, Vec<Left>), Error> {
         check_target(&plan.target)?;
         for branches in [task_branches, phase_branches] {
             refuse_clash(&repo, &branches(&plan.branch_prefix, &plan.target))?;
@@ -214,8 +216,9 @@ impl<'p> TreeRun<'p> {
             _lock: lock,
         };
         let mut run = Parked { engine, repo, course }.go_on(plan)?;
-        run.course.unfinished = run.find_unfinished()?;
-        Ok(run)
+        let (unfinished, left) = run.find_unfinished()?;
+        run.course.unfinished = unfinished;
+        Ok((run, left))
     }
 
     /// Lets go of the tree, so that it can be read again, and of nothing else.

@@ -74,7 +74,7 @@ impl TreeRun<'_> {
         let job = self.job(gate);
         // One that was cut off tells nothing about what is there now.
         if let Some(cut_off) = self.course.unfinished.remove(gate) {
-            Session::put_aside(&self.repo, &self.engine.redactor, &cut_off, self.course.seat.as_ref())?;
+            Session::put_aside(&self.repo, &self.engine.redactor, &cut_off.id, self.course.seat.as_ref())?;
         }
         let runs = self.progress.gate(gate, self.plan.tree.leaves_below(gate)).runs;
         let mut session = self.begin(&job, Attempt { number: 1, of: 1 }, runs, notes).await?;
