@@ -1,17 +1,18 @@
 //! The run over a tree: who may work it, what is asked first, and what happens when it is edited meanwhile.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use pleach::agent::Roster;
-use pleach::config::supplied;
+use pleach::config::{AgentChoice, supplied};
 use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{self, Left, Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again};
 use pleach::engine::{Copy, Engine, outwait_orphans};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan;
-use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
+use pleach::plan::pipeline::{Node, Pipeline};
 use pleach::process::sandbox::Chosen;
 use pleach::progress::Progress;
 use pleach::step::shown_name;
@@ -102,7 +103,7 @@ impl Site<'_> {
         check_answers(&pipelines(&plan).collect::<Vec<_>>(), &self.answers)?;
         // What would be done can be shown without anybody who does it.
         if !self.args.dry_run {
-            require_agent(&self.settings, &plan)?;
+            require_agent(&self.settings, pipelines(&plan))?;
         }
         Ok(plan)
     }
@@ -125,6 +126,11 @@ impl Site<'_> {
     ) -> Result<(TreePlan, TreeEnded), Failure> {
         let opened = TreeRun::open(engine.clone(), self.place.repo.clone(), &plan);
         let (run, left) = opened.map_err(|error| of_tree(&error))?;
+        for Left { session, task, pipeline, .. } in &left {
+            require_agent(&self.settings, [pipeline]).map_err(|failure| {
+                failure.hint(format!("{task} was begun so; `pleach cancel {session}`, and it begins anew"))
+            })?;
+        }
         self.agree(Supplier::Left(&left))?;
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         introduce(self.globals, &engine, workers(&plan).iter().chain(left.iter().flat_map(agent_nodes))).await;
@@ -213,22 +219,32 @@ fn exit(ended: &TreeEnded) -> Exit {
     }
 }
 
-/// A tree is never worked by agents that only pretend.
-fn require_agent(settings: &Settings, plan: &TreePlan) -> Result<(), Failure> {
-    use pleach::config::AgentChoice;
+/// A tree is never worked by agents that only pretend, whoever names them.
+fn require_agent<P: Borrow<Pipeline>>(
+    settings: &Settings,
+    pipelines: impl IntoIterator<Item = P>,
+) -> Result<(), Failure> {
     let config = &settings.resolved.config;
-    let configured = !matches!(config.agent, None | Some(AgentChoice::Simulation));
-    let needs = pipelines(plan).any(|pipeline| {
-        pipeline.nodes().iter().any(|node| {
-            let simulated = node.agent.as_deref().is_none_or(|agent| agent == "simulation");
-            node.handler == HandlerKind::Codergen && simulated
-        })
-    });
-    if configured || !needs {
-        return Ok(());
+    let pretends = |name: Option<&str>| config.agent_of(name).is_ok_and(|choice| choice == AgentChoice::Simulation);
+    for pipeline in pipelines {
+        let Some(node) = agent_nodes(pipeline.borrow()).find(|node| pretends(node.agent.as_deref())) else { continue };
+        // Whoever works the run would work the node as well, were it not for the name.
+        return Err(match &node.agent {
+            Some(name) if !pretends(None) => {
+                let step = node.step.as_ref().filter(|step| config.tree.steps.contains_key(*step));
+                let whose = match step {
+                    Some(step) => format!("`tree.steps.{step}.runner`, or `agent` of the node `{}`", node.id),
+                    None => format!("`agent` of the node `{}`", node.id),
+                };
+                let message =
+                    format!("`{}` would be worked by `{name}`, and tasks are never worked by pretending", node.id);
+                Failure::new(Exit::Usage, message).hint(format!("name another agent in {whose}"))
+            }
+            _ => Failure::new(Exit::Usage, "no agent is configured, and tasks are never worked by pretending")
+                .hint("set `agent:` in pleach.yaml, or name one with --runner, as in --runner 'command:./my-agent'"),
+        });
     }
-    Err(Failure::new(Exit::Usage, "no agent is configured, and tasks are never worked by pretending")
-        .hint("set `agent:` in pleach.yaml, or name one with --runner, as in --runner 'command:./my-agent'"))
+    Ok(())
 }
 
 /// The pipelines a plan's tasks are worked by.

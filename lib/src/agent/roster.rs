@@ -140,26 +140,12 @@ impl Roster {
 
     /// What kind of agent a node has: the one it names, else the configured one, else the simulated one.
     pub fn choice(&self, node: &Node) -> Result<AgentChoice, NoAgent> {
-        node.agent.as_ref().map_or_else(|| Ok(self.default_choice()), |name| self.choice_of(name))
+        self.config.agent_of(node.agent.as_deref()).map_err(unknown)
     }
 
     /// What kind of agent a name stands for.
     pub fn choice_of(&self, name: &str) -> Result<AgentChoice, NoAgent> {
-        let parsed = name.parse::<AgentChoice>();
-        let Some(agent) = self.config.agents.get(name) else {
-            return parsed.map_err(|error: InvalidAgent| NoAgent::Unknown(error.to_string()));
-        };
-        Ok(match (&agent.runner, parsed) {
-            (Some(runner), _) => runner.clone(),
-            // An entry named like a kind of agent changes that kind.
-            (None, Ok(kind)) => kind,
-            (None, Err(_)) if !agent.command.is_empty() => AgentChoice::Command(agent.command.clone()),
-            (None, Err(_)) => self.default_choice(),
-        })
-    }
-
-    fn default_choice(&self) -> AgentChoice {
-        self.config.agent.clone().unwrap_or(AgentChoice::Simulation)
+        self.config.agent_of(Some(name)).map_err(unknown)
     }
 
     fn profile(&self, name: Option<&str>) -> Profile {
@@ -486,6 +472,10 @@ fn over(below: AgentSettings, above: &AgentSettings) -> AgentSettings {
         env,
         ..AgentSettings::default()
     }
+}
+
+fn unknown(error: InvalidAgent) -> NoAgent {
+    NoAgent::Unknown(error.to_string())
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use super::Config;
 use super::node::Node;
 use super::read::{Reading, Setting};
 use crate::text::closest;
@@ -85,6 +86,23 @@ impl AgentChoice {
             Self::Command(argv) => Some(argv.clone()),
             _ => None,
         }
+    }
+}
+
+impl Config {
+    /// What kind of agent a name stands for; without one that of the run, which is simulated where there is none.
+    pub fn agent_of(&self, name: Option<&str>) -> Result<AgentChoice, InvalidAgent> {
+        let of_run = || self.agent.clone().unwrap_or(AgentChoice::Simulation);
+        let Some(name) = name else { return Ok(of_run()) };
+        let parsed = name.parse::<AgentChoice>();
+        let Some(agent) = self.agents.get(name) else { return parsed };
+        Ok(match (&agent.runner, parsed) {
+            (Some(runner), _) => runner.clone(),
+            // An entry named like a kind of agent changes that kind.
+            (None, Ok(kind)) => kind,
+            (None, Err(_)) if !agent.command.is_empty() => AgentChoice::Command(agent.command.clone()),
+            (None, Err(_)) => of_run(),
+        })
     }
 }
 

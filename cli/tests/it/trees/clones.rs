@@ -245,3 +245,18 @@ fn a_record_gives_no_variables_to_commands() {
     assert!(!planted.exists(), "{ran}");
     assert_eq!(has_run(&garden), ["linted", "mended", "polished"], "{ran}");
 }
+
+#[test]
+fn a_record_has_nothing_pretended() {
+    let garden = begun(&["T001"]);
+    let place = clone(&garden, &[RECORDS]);
+    let session = garden.env.sessions().remove(0);
+    rewrite(&garden, &place, &session, "s/command:sh -c 'touch ~.mended'/simulation/");
+    let ran = gardener(&garden, &place, &["--auto-approve"]).expect(2);
+    assert!(ran.stderr.contains("`mend` would be worked by `simulation`"), "{ran}");
+    assert!(ran.stderr.contains(&format!("`pleach cancel {session}`")), "{ran}");
+    assert_eq!(has_run(&garden), [""; 0], "{ran}");
+    garden.env.pleach(&["-C", place.to_str().unwrap(), "cancel", &session]).expect(0);
+    let ran = gardener(&garden, &place, &[]).expect(0);
+    assert_eq!(has_run(&garden), [""; 0], "{ran}");
+}

@@ -130,6 +130,32 @@ fn without_an_agent_nothing_is_pretended() {
 }
 
 #[test]
+fn nothing_is_pretended_whoever_says_so() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let pretending = r#"digraph g { start [shape=Mdiamond] done [shape=Msquare]
+        implement [step=implement, agent=" simulation"] start -> implement -> done }"#;
+    garden.commit("pretends.dot", pretending);
+    garden.commit("named.dot", &pretending.replace(" simulation", "nobody"));
+    for (config, more, node, place) in [
+        ("tree: {steps: {implement: {runner: simulation}}}\n", &[][..], "implement", "tree.steps.implement.runner"),
+        ("tree: {steps: {review: {runner: simulation}}}\n", &[], "review", "tree.steps.review.runner"),
+        ("", &["--pipeline", "pretends.dot"], "implement", "`agent` of the node `implement`"),
+        ("agents: {nobody: {runner: simulation}}\n", &["--pipeline", "named.dot"], "implement", "`agent` of the node"),
+    ] {
+        garden.configure(config);
+        let ran = garden.gardener(more).expect(2);
+        assert!(ran.stderr.contains(&format!("`{node}` would be worked by `")), "{ran}");
+        assert!(ran.stderr.contains("tasks are never worked by pretending"), "{ran}");
+        assert!(ran.stderr.contains(place), "{ran}");
+    }
+    // An entry of that name can be anybody.
+    garden
+        .configure(&format!("agents: {{nobody: {{command: ['{}']}}}}\n", garden.env.root().join("agent.sh").display()));
+    assert_eq!(garden.env.git(&["log", "--format=%s", "--grep=run-start"]), "");
+    garden.gardener(&["--pipeline", "named.dot"]).expect(0);
+}
+
+#[test]
 fn commands_of_the_repository_are_asked_for_first() {
     let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: echo from-the-repository"]));
     let ran = garden.env.pleach(&["gardener"]).expect(4);
