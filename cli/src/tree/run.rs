@@ -8,7 +8,9 @@ use std::sync::Arc;
 use pleach::agent::Roster;
 use pleach::config::{AgentChoice, supplied};
 use pleach::engine::tree::progress::Reader;
-use pleach::engine::tree::{self, Left, Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again};
+use pleach::engine::tree::{
+    self, Left, Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, left,
+};
 use pleach::engine::{Copy, Engine, outwait_orphans};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan;
@@ -100,7 +102,7 @@ impl Site<'_> {
     fn plan(&self, file: TreeFile, target: BranchName) -> Result<TreePlan, Failure> {
         let plan = make(self.globals, self.args, self.worked, &self.settings, &self.place, file, target)?;
         check_room(&plan, &self.place)?;
-        check_answers(&pipelines(&plan).collect::<Vec<_>>(), &self.answers)?;
+        check_answers(&asking(&self.place, &plan, &self.answers)?, &self.answers)?;
         // What would be done can be shown without anybody who does it.
         if !self.args.dry_run {
             require_agent(&self.settings, pipelines(&plan))?;
@@ -197,6 +199,16 @@ impl Site<'_> {
 /// Looks for the agents of all nodes of a plan.
 fn check_agents_of(plan: &TreePlan, agents: &Roster) -> Result<(), Failure> {
     pipelines(plan).try_for_each(|pipeline| check_agents(&pipeline, agents))
+}
+
+/// The pipelines whose gates may be answered: those of the plan, and those of the sessions it would go on with.
+fn asking(place: &Place, plan: &TreePlan, answers: &Answers) -> Result<Vec<Pipeline>, Failure> {
+    let mut asking: Vec<Pipeline> = pipelines(plan).collect();
+    if !answers.named.is_empty() && !plan.fresh {
+        let left = left(&place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
+        asking.extend(left.into_iter().map(|left| left.pipeline));
+    }
+    Ok(asking)
 }
 
 /// The nodes agents work on, in all pipelines of a plan.

@@ -82,6 +82,26 @@ fn an_answer_no_gate_of_a_task_asks_for_is_refused() {
 }
 
 #[test]
+fn a_gate_of_the_pipeline_a_task_was_begun_with_can_be_answered() {
+    let garden = asking(&["T001", "T002"]);
+    garden.gardener(&["--pipeline", "asks.dot"]).expect(4);
+    let ran = garden.gardener(&[]).expect(4);
+    assert!(ran.stdout.contains("answer:  pleach -y gardener --answer gate=CHOICE\n"), "{ran}");
+    let ran = garden.gardener(&["--answer", "gaet=Yes"]).expect(2);
+    assert!(ran.stderr.contains("no gate `gaet`") && ran.stderr.contains("its gates: gate"), "{ran}");
+    // Nothing is gone on with there.
+    let ran = garden.gardener(&["--answer", "gate=Yes", "--fresh", "--dry-run"]).expect(2);
+    assert!(ran.stderr.contains("no gate `gate`"), "{ran}");
+    garden.gardener(&["--answer", "gate=Yes", "--dry-run"]).expect(0);
+    garden.gardener(&["--answer", "gate=Yes"]).expect(0);
+    assert_eq!(garden.told("main")[..3], ["T001 implement-pass", "T001 lint-pass", "T001 complete"]);
+    // The next one has the pipeline of today, and so has nobody asked.
+    assert_eq!(garden.told("main")[3..], ["T002 implement-pass", "T002 review-approved", "T002 complete"]);
+    let ran = garden.gardener(&["--answer", "gate=Yes"]).expect(2);
+    assert!(ran.stderr.contains("no gate `gate`"), "{ran}");
+}
+
+#[test]
 fn what_a_task_is_told_after_its_tree_was_edited_its_commands_are_told_too() {
     let garden = asking(&["T001"]);
     let saves = ASKS.replace("\"true\"", "\"printf %s \\\"$task_name: $task_description\\\" > \\\"$HOME/saw\\\"\"");

@@ -60,11 +60,18 @@ pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Er
 
 /// The session a task was left in, if it has not landed and was not called off.
 pub(super) fn left_in(repo: &Repo, target: &BranchName, tree: &str, task: &TaskId) -> Result<Option<SessionId>, Error> {
+    Ok(open_sessions(repo, target, tree)?.remove(task).map(|history| history.session))
+}
+
+/// The sessions a run over a tree may go on with, for whoever has not taken the target: a run that has may find fewer.
+pub fn left(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<Left>, Error> {
+    Ok(open_sessions(repo, target, tree)?.values().filter_map(Left::of).collect())
+}
+
+/// The sessions the tasks of a tree were left in that have not landed and were not called off.
+fn open_sessions(repo: &Repo, target: &BranchName, tree: &str) -> Result<BTreeMap<TaskId, History>, Error> {
     let open = not_landed(repo, target, |_| true)?.into_iter().filter(|history| is_of(history, tree)).collect();
-    let goes_on = |history: &History, of: &TaskOf| {
-        Ok(of.id == *task && state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled))
-    };
-    Ok(newest_of_each(open, goes_on)?.remove(task).map(|history| history.session))
+    newest_of_each(open, |history, _| Ok(state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled)))
 }
 
 /// Makes the branches of tasks that were worked on in another clone, where only the records were brought here: a record

@@ -20,7 +20,7 @@ mod step_scan;
 mod work;
 
 pub use edited::Stamp;
-pub use left::{Left, has_landed};
+pub use left::{Left, has_landed, left};
 pub use logs::{Log, logs, report};
 pub use mark::{Mark, Marked, Marking, Prepared};
 pub use planning::{PlanError, Planner, planner_node};
