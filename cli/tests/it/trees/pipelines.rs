@@ -83,6 +83,28 @@ fn a_brace_behind_the_graph_is_no_place_for_settings() {
 }
 
 #[test]
+fn a_step_on_a_node_that_makes_none_is_refused() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let asks = "digraph g { start [shape=Mdiamond] done [shape=Msquare] implement [label=Do, step=implement]\n\
+                ask [shape=hexagon, step=ask, label=\"Keep it?\"]\n\
+                start -> implement -> ask -> done [label=Yes] }";
+    let garden_of = |dot: &str| {
+        garden.commit("mine.dot", dot);
+        garden.gardener(&["--pipeline", "mine.dot", "--auto-approve"])
+    };
+    let says = "`ask` (`shape=hexagon`) cannot be the step `ask`: only agents (`shape=box`) and commands \
+                (`shape=parallelogram`) can be steps";
+    let ran = garden_of(asks).expect(2);
+    assert!(ran.stderr.contains(says), "{ran}");
+    let ran = garden.env.pleach(&["validate", "mine.dot"]).expect(0);
+    assert!(ran.stdout.contains("warning") && ran.stdout.contains(says), "{ran}");
+    let ran = garden_of(&asks.replace("start [shape=Mdiamond]", "start [shape=Mdiamond, step=begin]")).expect(2);
+    assert!(ran.stderr.contains("`start` (`shape=Mdiamond`) cannot be the step `begin`"), "{ran}");
+    assert_eq!(garden.told("main"), [""; 0]);
+    garden_of(&asks.replace(" step=ask,", "")).expect(0);
+}
+
+#[test]
 fn a_name_no_step_can_have_is_refused_with_the_true_reason() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let refused = |step: &str, why: &str| {

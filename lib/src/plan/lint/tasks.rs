@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::{NodeId, StepName};
 use crate::plan::diagnostic::Diagnostic;
-use crate::plan::pipeline::{Node, Pipeline};
+use crate::plan::pipeline::{HandlerKind, Node, Pipeline};
 
 /// Why nothing may lead back.
 const ONE_PASS: &str = "an attempt at a task is one pass without circles";
@@ -22,7 +22,9 @@ pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
     for node in pipeline.nodes() {
         let Some(step) = node.step.as_deref() else { continue };
         let refuse = |why: String| Diagnostic::error("task_steps", why, node.span.0).at_node(&node.id);
-        if StepName::new(step).is_err() {
+        if let Some(why) = no_step(node) {
+            found.push(refuse(why));
+        } else if StepName::new(step).is_err() {
             found.push(refuse(format!("`{step}` cannot be the name of a step: use a-z, 0-9 and `-`")));
         } else if TAKEN.contains(&step) {
             found.push(refuse(format!("`{step}` cannot be the name of a step: {} are taken", TAKEN.join(", "))));
@@ -40,6 +42,21 @@ pub fn task_pipeline(pipeline: &Pipeline) -> Vec<Diagnostic> {
     }
     found.extend(jumps_back(pipeline));
     found
+}
+
+/// Why a node that names a step makes none; none where it does, or names none.
+pub(super) fn no_step(node: &Node) -> Option<String> {
+    let step = node.step.as_deref()?;
+    if matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool) {
+        return None;
+    }
+    let said = |key: &str| node.attrs.get(key).map(|attr| format!("{key}={}", attr.value));
+    let what = said("type").or_else(|| said("shape")).unwrap_or_else(|| format!("type={}", node.handler.as_str()));
+    Some(format!(
+        "`{}` (`{what}`) cannot be the step `{step}`: only agents (`shape=box`) and commands (`shape=parallelogram`) can be \
+         steps",
+        node.id
+    ))
 }
 
 /// Retry targets that lead back: they would begin the pass again where nobody counts it as an attempt.

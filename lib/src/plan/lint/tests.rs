@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use insta::assert_snapshot;
 
 use super::*;
@@ -372,6 +374,42 @@ join -> m -> exit",
     ");
     let (plain, _) = validate(&around("a [prompt=x]\nstart -> a -> exit"), &Inputs::default(), &Known::default());
     assert_eq!(unsupported(&plain.unwrap()), []);
+}
+
+#[test]
+fn only_agents_and_commands_are_steps() {
+    let source = around(
+        "a [prompt=x, step=implement]
+b [shape=parallelogram, step=test]
+c [shape=hexagon, step=ask]
+d [shape=diamond, step=branch]
+e [type=wait, shape=box, duration=1s, step=pause]
+start [step=begin]
+exit [step=finish]
+start -> a -> b -> c -> d -> e -> exit",
+    );
+    let said = [("c", "shape=hexagon", "ask"), ("d", "shape=diamond", "branch"), ("e", "type=wait", "pause")];
+    let ends = [("start", "shape=Mdiamond", "begin"), ("exit", "shape=Msquare", "finish")];
+    let expected: BTreeSet<String> = said
+        .iter()
+        .chain(&ends)
+        .map(|(id, what, step)| format!("`{id}` (`{what}`) cannot be the step `{step}`"))
+        .collect();
+    let told = |found: &[Diagnostic], rule: &str| -> BTreeSet<String> {
+        let found = found.iter().filter(|found| found.rule == rule);
+        found.map(|found| found.message.split(": only agents").next().unwrap_or_default().to_owned()).collect()
+    };
+    let (pipeline, warned) = validate(&source, &Inputs::default(), &Known::default());
+    assert_eq!(told(&warned, "step_on_working_nodes"), expected);
+    assert!(!warned.iter().any(Diagnostic::is_error), "{}", show(&source, &warned));
+    let refused = task_pipeline(&pipeline.unwrap());
+    assert_eq!(told(&refused, "task_steps"), expected);
+    assert!(refused.iter().all(Diagnostic::is_error), "{}", show(&source, &refused));
+    // What is no step is none that would be committed.
+    let asks = around("c [shape=hexagon, step=ask]\nstart -> c -> exit");
+    let (pipeline, _) = validate(&asks, &Inputs::default(), &Known::default());
+    let refused = show(&asks, &task_pipeline(&pipeline.unwrap()));
+    assert!(refused.contains("no node has a `step`"), "{refused}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Known;
+use super::tasks::no_step;
 use crate::plan::alias;
 use crate::plan::condition::{Expr, Op};
 use crate::plan::diagnostic::Diagnostic;
@@ -47,6 +48,7 @@ pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnost
         spelling.shape(node, &mut warnings);
         handler_type(node, known, &mut warnings);
         needed(node, &mut warnings);
+        step(node, &mut warnings);
         choices(node, &mut warnings);
         default_choice(pipeline, node, &mut warnings);
         configured(node, known, &mut warnings);
@@ -132,6 +134,12 @@ fn needed(node: &Node, found: &mut Vec<Diagnostic>) {
         _ => return,
     };
     found.push(Diagnostic::warning(rule, format!("`{}` {what}", node.id), node.span.0).with_fix(fix));
+}
+
+/// A step on a node nothing is committed of.
+fn step(node: &Node, found: &mut Vec<Diagnostic>) {
+    let span = node.attrs.get("step").map_or(node.span.0, |attr| attr.span);
+    found.extend(no_step(node).map(|why| Diagnostic::warning("step_on_working_nodes", why, span)));
 }
 
 fn choices(node: &Node, found: &mut Vec<Diagnostic>) {
