@@ -25,7 +25,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_git, of_tree};
 use crate::pipeline_file::{PipelineFile, known};
 use crate::session::Place;
-use crate::settings::{self, Search, Settings};
+use crate::settings::{self, Search, Settings, shortened};
 
 /// What `garden` and `gardener` take.
 #[derive(Debug, Default, Args)]
@@ -136,11 +136,14 @@ pub fn make(
     let root = place.repo.workdir();
     let pipeline = default_pipeline(globals, config)?;
     let mut pipelines = BTreeMap::new();
-    for name in file.tree.nodes().filter_map(|node| node.pipeline.as_ref()) {
-        if !pipelines.contains_key(name) {
-            let path = file.place.parent().unwrap_or(Path::new(".")).join(name);
-            pipelines.insert(name.clone(), from_file(Path::new(name), &path, config)?);
-        }
+    for node in file.tree.nodes().filter(|node| node.is_leaf()) {
+        let Some(name) = node.pipeline.as_ref().filter(|name| !pipelines.contains_key(*name)) else { continue };
+        let path = file.place.parent().unwrap_or(Path::new(".")).join(name);
+        let read = from_file(&shortened(&path, &globals.here), &path, config).map_err(|failure| {
+            let message = format!("the pipeline of {}: {}", node.id, failure.message);
+            Failure { message, ..failure }
+        })?;
+        pipelines.insert(name.clone(), TaskPipeline { path: name.clone(), ..read });
     }
     Ok(TreePlan {
         limits: Limits { retry_failed: args.retry_failed, only, ..limits(config) },

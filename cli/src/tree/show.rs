@@ -89,6 +89,11 @@ impl Shown {
             let what = "only `integration` and `e2e` tests of a phase run; its `unit` tests never do";
             self.warn(&format!("{what}: {}", listed(idle, 10)));
         }
+        let idle = plan.tree.with_idle_pipelines();
+        if !idle.is_empty() {
+            let what = "a `pipeline` works a task; that of a phase or a group is not read";
+            self.warn(&format!("{what}: {}", listed(idle, 10)));
+        }
     }
 
     /// Says what was changed in the tree while it is worked.

@@ -355,3 +355,20 @@ fn a_gate_that_was_run_and_reads_as_due_is_not_run_again() {
     assert!(ran.stderr.contains("phase1 has landed and still reads as testing"), "{ran}");
     assert_eq!(garden.env.read("home/gate"), "ran\n");
 }
+
+#[test]
+fn a_pipeline_of_a_phase_is_not_read_and_that_is_said_once() {
+    let tree = Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]);
+    let garden =
+        Garden::new(&tree.with("phase1", "pipeline", "gone.dot".into()).with("phase2", "pipeline", "own.dot".into()));
+    // Neither what it would run nor what is wrong with it concerns anybody.
+    garden.commit(
+        "own.dot",
+        "digraph g { start [shape=Mdiamond] done [shape=Msquare] a [tool_command=\"never\"] a -> a }",
+    );
+    garden.env.pleach(&["-y", "garden"]).expect(0);
+    let ran = garden.env.pleach(&["gardener"]).expect(0);
+    let said = "warning: a `pipeline` works a task; that of a phase or a group is not read: phase1, phase2";
+    assert_eq!(ran.stderr.matches(said).count(), 1, "{ran}");
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+}

@@ -83,6 +83,23 @@ fn a_brace_behind_the_graph_is_no_place_for_settings() {
 }
 
 #[test]
+fn a_missing_pipeline_of_a_task_is_told_with_the_task_and_the_place() {
+    let tree = Tree::of(&["T001", "T002"]).with("T002", "pipeline", "flows/careful.dot".into());
+    let garden = Garden::new(&tree);
+    garden.commit("plans/task-tree.json", &tree.json());
+    garden.env.git(&["rm", "--quiet", "task-tree.json"]);
+    garden.env.git(&["commit", "--quiet", "-m", "Another place"]);
+    garden.commit("flows/careful.dot", LINT);
+    // It counts from where the tree is.
+    let ran = garden.gardener(&["--tree", "plans/task-tree.json"]).expect(2);
+    let says = "the pipeline of T002: cannot read `plans/flows/careful.dot`";
+    assert!(ran.stderr.contains(says), "{ran}");
+    garden.commit("plans/flows/careful.dot", LINT);
+    garden.gardener(&["--tree", "plans/task-tree.json"]).expect(0);
+    assert!(garden.told("main").contains(&"T002 lint-pass".to_owned()));
+}
+
+#[test]
 fn a_step_on_a_node_that_makes_none_is_refused() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let asks = "digraph g { start [shape=Mdiamond] done [shape=Msquare] implement [label=Do, step=implement]\n\

@@ -238,6 +238,12 @@ impl TaskTree {
         self.nodes.iter().filter(is_idle).map(|node| &node.id).collect()
     }
 
+    /// The inner nodes that name a pipeline, which works nothing: those are of tasks.
+    pub fn with_idle_pipelines(&self) -> Vec<&TaskId> {
+        let is_idle = |node: &&TaskNode| !node.is_leaf() && node.pipeline.is_some();
+        self.nodes.iter().filter(is_idle).map(|node| &node.id).collect()
+    }
+
     /// A cycle between phases, each waiting for the next and the last for the first. Tasks may still have an order
     /// then, but phases that land as a whole do not.
     pub fn phase_cycle(&self) -> Option<Vec<TaskId>> {
