@@ -59,6 +59,10 @@ pub fn of_tree(error: &tree::Error) -> Failure {
                 "{first}run the same command again: no attempt was counted; with other settings or another pipeline the task goes on from its last step"
             ))
         }
+        // Sessions of tasks are not resumed by themselves, and have the settings of the run that goes on with them.
+        Error::Session(error @ engine::Error::Setup { .. }) => of_engine(error).hint(
+            "once it would work, `pleach gardener` (or `garden`) tries it again, also with another `worktrees.setup`; no attempt was counted",
+        ),
         Error::Session(engine::Error::Workspace(moved)) if moved.is_of_own_branch() => of_task_branch(moved),
         Error::Session(error) => of_engine(error),
         Error::Git(error) | Error::Progress(tree::progress::Error::Git(error)) => of_git(error),

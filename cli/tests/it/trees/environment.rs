@@ -174,3 +174,26 @@ fn a_provider_that_fails_in_the_middle_of_the_work_is_a_crash() {
     garden.gardener(&["--max-retries", "1"]).expect(1);
     assert_eq!(garden.told("main"), ["T001 implement-fail", "T001 failed"]);
 }
+
+#[test]
+fn a_setup_that_fails_is_tried_again_by_the_gardener() {
+    let mended = Garden::new(&Tree::of(&["T001"]));
+    mended.configure("worktrees: {setup: 'test -e \"$HOME/mended\"'}\n");
+    let changed = Garden::new(&Tree::of(&["T001"]));
+    changed.configure("worktrees: {setup: 'exit 3'}\n");
+    for garden in [&mended, &changed] {
+        let ran = garden.gardener(&[]).expect(7);
+        assert!(ran.stderr.contains("the setup command `"), "{ran}");
+        assert!(ran.stderr.contains("`pleach gardener` (or `garden`) tries it again"), "{ran}");
+        assert!(!ran.stderr.contains("pleach resume") && !ran.stderr.contains("pleach rm"), "{ran}");
+    }
+    mended.env.write("home/mended", "");
+    changed.configure("worktrees: {setup: 'true'}\n");
+    for garden in [&mended, &changed] {
+        let ran = garden.gardener(&[]).expect(0);
+        assert!(ran.stderr.contains("T001 Grow T001 goes on (session"), "{ran}");
+        assert!(ran.stderr.contains("attempt 1 of 5"), "{ran}");
+        assert_eq!(garden.completed(), ["T001"]);
+        assert_eq!(garden.env.sessions().len(), 1);
+    }
+}
