@@ -197,7 +197,9 @@ impl Session {
         let responses = if needs_answers { self.responses()? } else { &none };
         let responses = responses.clone();
         let told = preamble::text(&self.pipeline, &self.state, &self.id, fidelity, &responses);
-        Ok(if told.is_empty() { node.prompt.clone() } else { format!("{told}\n{}", node.prompt) })
+        let lessons = self.lessons_for(node).map(|lessons| format!("\n{lessons}")).unwrap_or_default();
+        let asked = format!("{}{lessons}", node.prompt);
+        Ok(if told.is_empty() { asked } else { format!("{told}\n{asked}") })
     }
 }
 

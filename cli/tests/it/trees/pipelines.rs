@@ -301,6 +301,30 @@ fn an_attempt_that_fails_before_its_first_step_counts_and_is_told() {
     assert!(garden.asked("T001", "implement", 2).contains("--- Previous runner error ---"));
 }
 
+#[test]
+fn the_first_agent_is_told_what_failed_where_none_implements() {
+    let dot = r#"digraph a {
+        start [shape=Mdiamond]; done [shape=Msquare]
+        code [step=code, prompt="Do task $task_id: $task_name"]
+        polish [step=polish, prompt="Polish task $task_id: $task_name"]
+        test [shape=parallelogram, step=test]
+        start -> code -> polish -> test -> done
+    }"#;
+    let pipelines = [dot.to_owned(), dot.replace("step=code, ", "").replace("step=polish, ", "")];
+    for dot in pipelines {
+        let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: echo TESTSAYS; test -e T001.2"]));
+        garden.commit("code.dot", &dot);
+        garden.agent("echo x > $task.$n", APPROVES);
+        garden.gardener(&["--pipeline", "code.dot"]).expect(0);
+        let (before, after) = (garden.asked("T001", "code", 1), garden.asked("T001", "code", 2));
+        assert!(before.contains("Do task T001: Grow T001\n") && !before.contains("failed attempts"), "{before}");
+        let told = "Do task T001: Grow T001\n\nPrevious feedback from failed attempts:\n\n\
+                    --- Previous test failure ---\n";
+        assert!(after.contains(told) && after.contains("TESTSAYS"), "{after}");
+        assert!(!garden.asked("T001", "polish", 2).contains("failed attempts"), "told once");
+    }
+}
+
 /// A pipeline that says nothing about who may write.
 const SILENT: &str = r#"digraph silent {
     start [shape=Mdiamond]

@@ -6,6 +6,7 @@ use crate::git::{Change, ChangeKind, Durability, MergeError, TreeEdit, TreeId};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::Node;
 use crate::plan::tree::{TestCommand, TestKind};
+use crate::step::Feedback;
 use crate::step::prompt::{self, Bounds};
 
 impl Session {
@@ -39,16 +40,23 @@ impl Session {
                 let asked = prompt::review(&job.task, &stat, &diff);
                 Some(own.map_or_else(|| asked.clone(), |own| format!("{own}\n\n{asked}")))
             }
-            "implement" => {
-                let feedback = self.state.task.as_ref().map(|task| &task.feedback[..]).unwrap_or_default();
-                let bounds = Bounds::default();
-                Some(match own {
-                    Some(own) => format!("{own}\n{}", prompt::lessons(feedback, bounds)),
-                    None => prompt::implement(&job.task, feedback, &job.tests, bounds),
-                })
-            }
+            "implement" => Some(match own {
+                Some(own) => format!("{own}\n{}", prompt::lessons(self.feedback(), Bounds::default())),
+                None => prompt::implement(&job.task, self.feedback(), &job.tests, Bounds::default()),
+            }),
             _ => None,
         })
+    }
+
+    /// What stands below the prompt of the agent that begins the work where none implements: what went wrong before.
+    pub(in crate::engine) fn lessons_for(&self, node: &Node) -> Option<String> {
+        let feedback = Some(self.feedback()).filter(|feedback| !feedback.is_empty())?;
+        self.pipeline.is_first_at_work(node).then(|| prompt::lessons(feedback, Bounds::default()))
+    }
+
+    /// What went wrong so far.
+    fn feedback(&self) -> &[Feedback] {
+        self.state.task.as_ref().map(|task| &task.feedback[..]).unwrap_or_default()
     }
 
     /// Everything the task has changed since before its first attempt, but for what pleach wrote itself.
