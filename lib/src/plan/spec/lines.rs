@@ -14,8 +14,10 @@ fn pattern(text: &str) -> Regex {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
-    /// The mark that opens or closes a code fence.
-    Fence,
+    /// The mark that opens a code fence.
+    Opens,
+    /// The mark that closes it.
+    Closes,
     /// Inside of a code fence.
     Code,
     Comment,
@@ -63,7 +65,7 @@ impl<'t> Lines<'t> {
                 if closes {
                     self.open = None;
                 }
-                if closes { Kind::Fence } else { Kind::Code }
+                if closes { Kind::Closes } else { Kind::Code }
             }
             Some(Open::Comment(_)) => {
                 if trimmed.contains("-->") {
@@ -74,7 +76,7 @@ impl<'t> Lines<'t> {
             None => {
                 if let Some(mark) = fence(trimmed) {
                     self.open = Some(Open::Fence(mark, number));
-                    return Kind::Fence;
+                    return Kind::Opens;
                 }
                 let Some(comment) = trimmed.strip_prefix("<!--") else { return Kind::Text };
                 if !comment.contains("-->") {
@@ -129,22 +131,28 @@ pub(super) fn is_dependencies(title: &str) -> bool {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Task<'t> {
     pub done: bool,
-    pub indent: usize,
     pub id: Option<TaskId>,
     pub title: &'t str,
 }
 
-/// The task a line is. An id has a digit in it, so that the first word of a title is not taken for one.
+/// The task a line is: an item of a list, with numbers or without, that begins with a box. An id has a digit in it, so that
+/// the first word of a title is not taken for one. No box is what a link begins with, or a type (`[]byte`).
 pub(super) fn task(line: &str) -> Option<Task<'_>> {
-    static TASK: LazyLock<Regex> = LazyLock::new(|| pattern(r"^\s*[-*+]\s*\[(\s*|[xX])\](?:\s+(.*?))?\s*$"));
+    static TASK: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(r"^\s*(?:[-*+]|[0-9]{1,9}[.)])\s*\[(\s*|[xX])\](?:\s+(.*?)|([\p{Alphabetic}\p{Nd}*`_].*?))?\s*$")
+    });
     let found = TASK.captures(line)?;
-    let text = found.get(2).map_or("", |text| text.as_str());
+    let at_once = found.get(3);
+    if at_once.is_some() && found[1].is_empty() {
+        return None;
+    }
+    let text = found.get(2).or(at_once).map_or("", |text| text.as_str());
     let (word, title) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
     let word = word.trim_matches(['*', '`']).trim_end_matches(':').trim_matches(['*', '`']);
     let id = TaskId::new(word).ok().filter(|_| word.contains(|c: char| c.is_ascii_digit()));
     let title = title.trim_start();
     let title = title.strip_prefix("[P]").unwrap_or(title).trim_start();
-    Some(Task { done: !found[1].trim().is_empty(), indent: indent(line), id, title })
+    Some(Task { done: !found[1].trim().is_empty(), id, title })
 }
 
 /// How far a line is indented; a tab goes to the next multiple of four.

@@ -5,6 +5,7 @@
 //! | `## Phase 2: Title` | the phase `phase2` |
 //! | `### Title` … `###### Title` | a group `group1`, `group2`, … in the phase or group above it |
 //! | `- [ ] T001 Title` | a task; a `[P]` after the id means nothing here; what is indented below describes it |
+//! | `1. [ ] T001 Title`, `1) [ ] T001 Title` | the same |
 //! | `- [x] T001 Title` | nothing: it is finished |
 //! | below `## Dependencies`: `A → B, C` | B and C wait for A |
 //! | below `## Dependencies`: `A -> B, C` | A waits for B and C |

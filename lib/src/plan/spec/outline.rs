@@ -45,13 +45,21 @@ struct Position {
     /// The open headings: their levels and nodes.
     headings: Vec<(usize, usize)>,
     in_dependencies: bool,
-    /// The task whose description may go on, and how far its line is indented.
-    task: Option<(usize, usize)>,
+    /// The tasks whose descriptions may go on, each below the one before it: their nodes, and how far their lines are
+    /// indented. What belongs to one without a node, a finished one, is passed over.
+    tasks: Vec<(Option<usize>, usize)>,
 }
 
 impl Position {
     fn node(&self) -> Option<usize> {
         self.headings.last().map(|(_, node)| *node)
+    }
+
+    /// Ends the descriptions no line that is so far indented belongs to. Says whether there was one.
+    fn leave(&mut self, indent: usize) -> bool {
+        let before = self.tasks.len();
+        self.tasks.retain(|(_, task)| *task < indent);
+        self.tasks.len() < before
     }
 }
 
@@ -85,7 +93,15 @@ impl Outline {
             match line.kind {
                 Kind::Comment => {}
                 Kind::Code if position.in_dependencies => self.dependency(place, line.text),
-                Kind::Fence | Kind::Code => self.describe(&position, line.text),
+                Kind::Opens => {
+                    // Beside all tasks it ends none.
+                    let indent = lines::indent(line.text);
+                    if position.tasks.first().is_some_and(|(_, task)| *task < indent) {
+                        position.leave(indent);
+                    }
+                    self.describe(&position, line.text);
+                }
+                Kind::Code | Kind::Closes => self.describe(&position, line.text),
                 Kind::Text => {
                     if let Some((level, title)) = lines::heading(line.text) {
                         self.heading(place, &mut position, level, title);
@@ -103,7 +119,7 @@ impl Outline {
     }
 
     fn heading(&mut self, place: Place, position: &mut Position, level: usize, title: &str) {
-        position.task = None;
+        position.tasks.clear();
         position.headings.retain(|(open, _)| *open < level);
         if level <= 2 {
             position.in_dependencies = level == 2 && lines::is_dependencies(title);
@@ -121,35 +137,46 @@ impl Outline {
         }
     }
 
-    /// A line that is a task, belongs to the one above, or is prose.
+    /// A line that is a task, belongs to one above, or is prose.
     fn text(&mut self, place: Place, position: &mut Position, line: &str) {
-        let below = position.task.is_some_and(|(_, indent)| lines::indent(line) > indent);
+        if line.trim().is_empty() {
+            // Whose text goes on behind it is not known yet. Around a description it is left out.
+            position
+                .tasks
+                .iter()
+                .filter_map(|(node, _)| *node)
+                .for_each(|node| self.nodes[node].description.push('\n'));
+            return;
+        }
+        let indent = lines::indent(line);
+        let beside = position.leave(indent);
+        let described = position.tasks.last().is_some_and(|(node, _)| node.is_some());
         match lines::task(line) {
             Some(Task { id: Some(id), done: true, .. }) => {
-                position.task = None;
                 self.claim(place, id.as_str(), None);
+                position.tasks.push((None, indent));
             }
-            Some(Task { id: Some(id), indent, title, .. }) => {
+            Some(Task { id: Some(id), title, .. }) => {
                 let node = self.add(place, id.into(), title, position.node(), true);
-                position.task = node.map(|node| (node, indent));
+                position.tasks.push((node, indent));
             }
             // Outside of all phases and groups it is somebody's checklist.
-            Some(Task { id: None, done: false, .. }) if !below && position.node().is_some() => {
+            Some(Task { id: None, done: false, .. }) if (beside || !described) && position.node().is_some() => {
                 let rule = "letters, digits, `.`, `_` and `-`, one digit at least";
                 let message =
                     format!("a task needs an id ({rule}), as in `- [ ] T001 Title`; take out the box if it is none");
                 self.errors.push((place, message));
             }
-            _ if below || line.trim().is_empty() => self.describe(position, line),
-            _ => position.task = None,
+            _ => self.describe(position, line),
         }
     }
 
+    /// Adds a line to the description of the innermost task, if it is indented below it.
     fn describe(&mut self, position: &Position, line: &str) {
-        if let Some((node, indent)) = position.task
-            && (line.trim().is_empty() || lines::indent(line) > indent)
+        if let Some((Some(node), indent)) = position.tasks.last()
+            && (line.trim().is_empty() || lines::indent(line) > *indent)
         {
-            let description = &mut self.nodes[node].description;
+            let description = &mut self.nodes[*node].description;
             description.push_str(line);
             description.push('\n');
         }

@@ -128,6 +128,44 @@ fn what_is_indented_below_a_task_describes_it() {
 }
 
 #[test]
+fn numbered_boxes_and_ids_right_behind_a_box_are_tasks() {
+    let text = "## Phase 1: One\n1. [ ] T1 a\n   of T1\n2) [ ] T2 b\n10. [x] T3 c\n- [ ]T4 d\n* [ ]**T5**: e\n- [x]T6 f\n\
+                - []byte8 is a type\n- [x](T7) a link\n- [ ](T8) another\n- [x][T9] and one more\n1. no box\n";
+    let read = tree(text);
+    assert_eq!(shown(&read), "phase1 - [] One\nT1 phase1 [] a\nT2 phase1 [] b\nT4 phase1 [] d\nT5 phase1 [] e");
+    assert_eq!(read.nodes().nth(1).unwrap().description, "of T1");
+    insta::assert_snapshot!(errors(&[("t.md", "## Phase 1: One\n3. [ ] Title\n- [ ]Title\n1. [ ] T1 a\n- [ ] T1 b\n")]), @r"
+    t.md:2: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; take out the box if it is none
+    t.md:3: a task needs an id (letters, digits, `.`, `_` and `-`, one digit at least), as in `- [ ] T001 Title`; take out the box if it is none
+    t.md:5: `T1` is there already, at t.md:4; give one of them another id
+    ");
+}
+
+#[test]
+fn text_behind_a_nested_task_belongs_to_the_one_it_is_indented_below() {
+    let described = |text: &str| {
+        let tree = tree(&format!("## Phase 1: One\n{text}"));
+        let tasks = tree.nodes().filter(|node| node.is_leaf());
+        tasks.map(|node| format!("{}={}", node.id, node.description)).collect::<Vec<_>>().join("|")
+    };
+    assert_eq!(described("- [ ] T1 a\n  - [ ] T2 b\n    of T2\n  more of T1\n"), "T1=more of T1|T2=of T2");
+    assert_eq!(
+        described("- [ ] T1 a\n  of T1\n  - [ ] T2 b\n    of T2\n\n  more of T1\n    - still\nprose\n  of nobody\n"),
+        "T1=of T1\n\nmore of T1\n  - still|T2=of T2"
+    );
+    assert_eq!(described("- [ ] T1 a\n  - [x] T2 b\n    of T2\n  more of T1\n"), "T1=more of T1");
+    // A fence is of one task as a whole, however its lines are indented.
+    assert_eq!(
+        described("- [ ] T1 a\n  - [ ] T2 b\n    ```\n    of T2\n    ```\n  ```\n      of T1\n\n  ```\n"),
+        "T1=```\n    of T1\n\n```|T2=```\nof T2\n```"
+    );
+    assert_eq!(described("- [ ] T1 a\n  - [ ] T2 b\n    ```\n    of T2\n   ```\n"), "T1=|T2= ```\n of T2\n```");
+    // One that stands beside tasks is no note of the task above them.
+    let beside = "## Phase 1: One\n- [ ] T1 a\n  - [ ] T2 b\n  - [ ] no id\n- [x] T3 c\n  - [ ] no id\n";
+    assert_eq!(errors(&[("t.md", beside)]).matches("a task needs an id").count(), 2);
+}
+
+#[test]
 fn several_files_are_read_by_name_as_one() {
     let one = ("b.md", "## Phase 2: Two\n### G\n- [ ] T2 b\n");
     let two = ("a.md", "## Phase 1: One\n### G\n- [ ] T1 a\n## Dependencies\nT2 → T1\n");
@@ -194,7 +232,7 @@ proptest! {
     fn no_text_makes_the_reader_panic(lines in prop::collection::vec(prop_oneof![
         "\\PC{0,20}",
         "#{1,7} ?(Phase [0-9]{0,2}:?|Dependencies)? ?[a-z#]{0,5}",
-        "[ \t\u{3000}]{0,6}- \\[[ x]?\\] ?(T[0-3])? ?(\\[P\\])?[a-z ]{0,4}",
+        "[ \t\u{3000}]{0,6}(-|1[.)]) \\[[ x]?\\] ?(T[0-3])? ?(\\[P\\])?[a-z ]{0,4}",
         "(T[0-3]|Phase [0-2]|group1)( ?(→|->|,) ?(T[0-3]|phase1)){0,3}",
         "(```|~~~|<!--|-->|  )[a-z ]{0,4}",
     ], 0..20)) {
