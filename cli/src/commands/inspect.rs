@@ -263,7 +263,7 @@ fn kind(kind: FeedbackKind) -> &'static str {
     match kind {
         FeedbackKind::Rejected => "a review rejected it:",
         FeedbackKind::TestFailure => "tests failed:",
-        FeedbackKind::RunnerError => "the agent failed:",
+        FeedbackKind::RunnerError => "it broke off:",
     }
 }
 

@@ -175,23 +175,26 @@ impl TaskState {
         found.step.kind == StepKind::Test && !self.steps.iter().any(of_task)
     }
 
-    /// Why it was given up: as its last step says, else by how its last attempt ended. None when it was not.
+    /// Why it was given up: as its last step says, and by what ended its last attempt where no step of that one did; else by
+    /// the step that did. None when it was not.
     pub fn why_failed(&self) -> Option<String> {
         let newest = self.newest().filter(|_| self.status == Status::Failed)?;
         let first_line = |text: &str| text.lines().map(|line| line.trim().to_owned()).find(|line| !line.is_empty());
         let (why, untold) = text::why_given_up(&newest.body);
-        if let Some(said) = first_line(why) {
-            let said = said.trim_end_matches('.');
-            let mut chars = said.chars();
-            return Some(chars.next().into_iter().flat_map(char::to_lowercase).chain(chars).collect());
+        let why = first_line(why).map(|said| {
+            let mut chars = said.trim_end_matches('.').chars();
+            chars.next().into_iter().flat_map(char::to_lowercase).chain(chars).collect::<String>()
+        });
+        let mut before = self.steps[..self.steps.len() - 1].iter().rev();
+        let failing = before.find(|found| !found.step.passed || found.step.kind == StepKind::Complete);
+        let failing = failing.filter(|found| found.step.kind != StepKind::Complete);
+        let outside = untold.or_else(|| text::ended_outside(&failing?.body)).and_then(first_line);
+        let outside = outside.map(|said| format!("its last attempt ended: {said}"));
+        match (why, outside) {
+            (Some(why), Some(outside)) => Some(format!("{why}; {outside}")),
+            (Some(said), None) | (None, Some(said)) => Some(said),
+            (None, None) => Some(format!("its last attempt ended with {}", failing?.step.status())),
         }
-        if let Some(said) = untold.and_then(first_line) {
-            return Some(format!("its last attempt ended: {said}"));
-        }
-        let before = self.steps[..self.steps.len() - 1].iter().rev();
-        let failing =
-            before.take_while(|found| found.step.kind != StepKind::Complete).find(|found| !found.step.passed)?;
-        Some(format!("its last attempt ended with {}", failing.step.status()))
     }
 
     /// Its steps that are where its work belongs though it is not done: since it was last complete, given up or reset

@@ -24,6 +24,8 @@ pub enum Failure {
     Tests(BTreeSet<String>),
     /// The agent that was to do the work has failed itself.
     Agent,
+    /// No step of it: a node that has none.
+    Outside,
     /// Anything else: the reviewer, a step of the pipeline's own.
     Other,
 }
@@ -37,6 +39,8 @@ pub enum Reason {
     NothingChanged,
     /// In two attempts in a row the agent failed, and changed nothing.
     NothingDone,
+    /// Two attempts in a row broke off, outside of their steps or at the agent, and changed nothing.
+    BrokeOff,
     /// Two attempts in a row failed the same tests on the same tree.
     SameFailures,
 }
@@ -47,6 +51,7 @@ impl fmt::Display for Reason {
             Self::OutOfAttempts => "All attempts of the budget failed.",
             Self::NothingChanged => "Stopped early: two attempts in a row changed nothing.",
             Self::NothingDone => "Stopped early: in two attempts in a row the agent failed and left nothing.",
+            Self::BrokeOff => "Stopped early: two attempts in a row broke off and left nothing.",
             Self::SameFailures => "Stopped early: two attempts in a row failed the same tests on the same files.",
         })
     }
@@ -75,8 +80,12 @@ pub fn after(in_budget: u32, ended: &[Ended], limits: &Limits) -> After {
     } else if same_tests && earlier.after == last.after {
         After::GiveUp(Reason::SameFailures)
     } else if idle(earlier) && idle(last) {
-        match [earlier, last].map(|attempt| attempt.failure == Failure::Agent) {
-            [true, true] => After::GiveUp(Reason::NothingDone),
+        let broke_off = |attempt: &Ended| matches!(attempt.failure, Failure::Agent | Failure::Outside);
+        match [broke_off(earlier), broke_off(last)] {
+            [true, true] if earlier.failure == Failure::Agent && last.failure == Failure::Agent => {
+                After::GiveUp(Reason::NothingDone)
+            }
+            [true, true] => After::GiveUp(Reason::BrokeOff),
             [false, false] => After::GiveUp(Reason::NothingChanged),
             // Who failed would have changed something, perhaps.
             _ => After::Again,
@@ -117,7 +126,13 @@ mod tests {
         let failed = ended(1, 1, Failure::Agent);
         check(&[failed.clone(), failed.clone()], After::GiveUp(Reason::NothingDone));
         check(&[failed.clone(), idle.clone()], After::Again);
-        check(&[idle, failed], After::Again);
+        check(&[idle.clone(), failed.clone()], After::Again);
+        let outside = ended(1, 1, Failure::Outside);
+        check(&[outside.clone(), outside.clone()], After::GiveUp(Reason::BrokeOff));
+        check(&[outside.clone(), failed.clone()], After::GiveUp(Reason::BrokeOff));
+        check(&[failed, outside.clone()], After::GiveUp(Reason::BrokeOff));
+        check(&[idle, outside.clone()], After::Again);
+        check(&[outside, ended(1, 2, Failure::Outside)], After::Again);
     }
 
     #[test]

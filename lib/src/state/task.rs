@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Phase, Position, State, Visit};
 use crate::event::{AttemptStarted, Feedback, StepFinished, TaskOf};
 use crate::ids::CommitId;
+use crate::step::text;
 
 /// The newest attempt at a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -39,6 +40,9 @@ pub struct Attempt {
 pub struct FailedAttempt {
     /// The status of the step that failed.
     pub status: String,
+    /// It ended outside of its steps, and that one only says so.
+    #[serde(default)]
+    pub outside: bool,
     /// The code it began with.
     pub before: CommitId,
     /// The code it left.
@@ -90,6 +94,7 @@ impl TaskWork {
     fn attempt_failed(&mut self, data: &StepFinished) {
         let failed = FailedAttempt {
             status: data.status.clone(),
+            outside: text::ended_outside(&data.body).is_some(),
             before: self.attempt.as_ref().map_or(data.code, |attempt| attempt.code),
             after: data.code,
             failing: data.failing.clone(),

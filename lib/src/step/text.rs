@@ -17,6 +17,7 @@ const CUT: &str = "[...truncated]";
 
 const RUNNER_OUTPUT: &str = "Runner output (truncated to 2000 chars):";
 const RUNNER_ERROR: &str = "Runner error:";
+const ENDED: &str = "The attempt ended:";
 const REVIEW: &str = "Review:";
 
 /// The last characters of a text, below a line that says so when there were more.
@@ -35,6 +36,16 @@ pub fn implement(output: &str) -> String {
 /// The body of an implement step that failed.
 pub fn runner_error(error: &str) -> String {
     format!("{RUNNER_ERROR}\n{}", cut(error, WORDS))
+}
+
+/// The body of an implement step that stands for an attempt which ended outside of its steps.
+pub fn outside(reason: &str) -> String {
+    format!("{ENDED}\n{}", cut(reason, WORDS))
+}
+
+/// What ended the attempt outside of its steps that a body tells of.
+pub fn ended_outside(body: &str) -> Option<&str> {
+    body.strip_prefix(ENDED).filter(|why| why.starts_with('\n')).map(str::trim)
 }
 
 /// The body of a review step.
@@ -125,5 +136,5 @@ fn without_heading(body: &str) -> &str {
 
 fn is_heading(line: &str) -> bool {
     let stream = |line: &str| line.starts_with("Test (") || line.starts_with("Step (");
-    [RUNNER_OUTPUT, RUNNER_ERROR, REVIEW].contains(&line) || stream(line) && line.ends_with(" chars):")
+    [RUNNER_OUTPUT, RUNNER_ERROR, ENDED, REVIEW].contains(&line) || stream(line) && line.ends_with(" chars):")
 }

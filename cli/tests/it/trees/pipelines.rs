@@ -302,6 +302,41 @@ fn an_attempt_that_fails_before_its_first_step_counts_and_is_told() {
 }
 
 #[test]
+fn a_node_without_a_step_that_fails_is_named_when_the_task_is_given_up() {
+    let dot = |order: &str| {
+        format!(
+            r#"digraph a {{
+            start [shape=Mdiamond]; done [shape=Msquare]
+            implement [step=implement]
+            look [shape=parallelogram, tool_command="echo LOOKSAYS; exit 2"]
+            start -> {order} -> done
+        }}"#
+        )
+    };
+    let ended = "its last attempt ended: `look` failed: exit 2: LOOKSAYS";
+    let broke_off = "stopped early: two attempts in a row broke off and left nothing";
+    let cases = [
+        ("look -> implement", WRITES, "5", format!("{broke_off}; {ended}"), 0),
+        ("implement -> look", "true", "5", format!("{broke_off}; {ended}"), 2),
+        ("implement -> look", WRITES, "2", ended.to_owned(), 2),
+    ];
+    for (order, agent, attempts, why, asked) in cases {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        garden.commit("look.dot", &dot(order));
+        garden.agent(agent, APPROVES);
+        let ran = garden.gardener(&["--pipeline", "look.dot", "--max-retries", attempts]).expect(1);
+        assert_eq!(garden.times_asked("T001", "implement"), asked, "{order}");
+        assert!(ran.stdout.contains(&format!("failed: T001: `T001` was given up: {why}\n")), "{order}: {ran}");
+        let status = garden.env.pleach(&["status"]).expect(0);
+        assert!(status.stdout.contains(&format!("failed after 2 attempts ({why})\n")), "{order}: {status}");
+        let body = garden.newest("main", "T001 implement-fail").body;
+        assert_eq!(body, "The attempt ended:\n`look` failed: exit 2: LOOKSAYS");
+        let inspected = garden.env.pleach(&["inspect", "T001"]).expect(0);
+        assert!(inspected.stdout.contains("  it broke off:\n    `look` failed: exit 2: LOOKSAYS\n"), "{inspected}");
+    }
+}
+
+#[test]
 fn the_first_agent_is_told_what_failed_where_none_implements() {
     let dot = r#"digraph a {
         start [shape=Mdiamond]; done [shape=Msquare]

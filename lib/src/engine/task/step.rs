@@ -83,7 +83,7 @@ impl Session {
         let attempt = self.state.task.as_ref().and_then(|task| task.attempt.clone());
         let attempt = attempt.expect("an attempt that failed was begun");
         let facts = Step { retry: Some(attempt.retry), ..self.facts(StepKind::Implement, false) };
-        let body = text::runner_error(reason);
+        let body = text::outside(reason);
         let told = Some(text::broke_off(reason));
         let making = Making { attempt: self.attempt(), feedback: told, ..Making::of(facts, body) };
         self.commit_step(making, observe)?;

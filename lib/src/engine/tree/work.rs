@@ -321,6 +321,7 @@ fn words(why: Reason) -> String {
 fn ended(failed: &crate::state::FailedAttempt) -> schedule::Ended {
     let failure = match failed.status.as_str() {
         "test-fail" => Failure::Tests(failed.failing.iter().cloned().collect()),
+        _ if failed.outside => Failure::Outside,
         "implement-fail" => Failure::Agent,
         _ => Failure::Other,
     };
