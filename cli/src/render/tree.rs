@@ -281,7 +281,7 @@ impl Shown<'_> {
             .map(|unread| json!({"id": unread.id, "branch": unread.branch.name, "why": unread.why}))
             .collect();
         json!({
-            "tree": self.grown.file.path, "target": self.target, "begun": progress.is_begun(),
+            "tree": self.grown.file.path, "target": self.target, "begun": progress.is_begun(tree),
             "cut_off": progress.cut_off, "unreadable": unread,
             "counts": Counts::of(progress, tree.order()).json(), "phases": phases.collect::<Vec<_>>(),
             "tasks": tasks.collect::<Vec<_>>(), "gates": gates, "renamed": renamed, "left_out": tree.left_out(),

@@ -324,9 +324,10 @@ impl Progress {
         self.tasks.iter()
     }
 
-    /// Whether a run over the tree was begun: by its own start, or by the steps of a program that writes none.
-    pub fn is_begun(&self) -> bool {
-        self.run_start().is_some() || !self.tasks.is_empty()
+    /// Whether a run over the tree was begun: by its own start, or by the steps of a program that writes none. Those name no
+    /// tree, so that steps of nodes it does not have are of another one.
+    pub fn is_begun(&self, tree: &TaskTree) -> bool {
+        self.run_start().is_some() || tree.nodes().any(|node| !self.task(&node.id).steps.is_empty())
     }
 
     /// The tasks that have ended on their own branch but are not landed, in the order they ended.

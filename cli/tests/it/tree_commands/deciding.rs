@@ -11,6 +11,21 @@ fn status(env: &TestEnv, task: &str) -> String {
 }
 
 #[test]
+fn steps_of_tasks_the_tree_does_not_have_begin_no_run_of_it() {
+    let env = world(TREE, AGENT);
+    let says = |task: &str| {
+        let step =
+            format!("task(main@{task}@complete): complete \"N\"\n\nArborist-Step: complete\nArborist-Result: pass\n");
+        env.git(&["commit", "--quiet", "--allow-empty", "-m", &step]);
+        let dry = env.pleach(&["--json", "skip", "T002", "--dry-run"]).expect(0).json();
+        let status = env.pleach(&["--json", "status"]).expect(0).json();
+        (status["trees"][0]["begun"].clone(), dry["run_start"].is_null())
+    };
+    assert_eq!(says("X1"), (json!(false), false));
+    assert_eq!(says("T001"), (json!(true), true));
+}
+
+#[test]
 fn a_skipped_task_counts_as_complete() {
     let env = world(TREE, AGENT);
     let before = env.git(&["rev-parse", "HEAD^{tree}"]);

@@ -7,7 +7,7 @@ use super::Error;
 use super::left::left_in;
 use super::progress::Reader;
 use super::refusal::begins_anew;
-use super::run::{check_target, is_begun, run_start, start_message, target_lock, target_tip};
+use super::run::{check_target, run_start, start_message, target_lock, target_tip};
 use crate::clock;
 use crate::engine::Session;
 use crate::git::{CommitSpec, LandError, Person, Repo};
@@ -76,7 +76,7 @@ impl Marking<'_> {
     pub fn prepare(&self, task: &TaskId, mark: Mark) -> Result<Option<Prepared>, Error> {
         let node = self.node(task)?;
         let progress = self.reader().read_whole(self.path)?.of(self.tree);
-        let run_start = (!is_begun(&progress, self.tree)).then(|| start_message(self.target, self.path));
+        let run_start = (!progress.is_begun(self.tree)).then(|| start_message(self.target, self.path));
         let Some(message) = self.message(node, mark, &progress) else { return Ok(None) };
         let removed = progress.unread(task).map(|unread| unread.branch.name.clone());
         let session = left_in(self.repo, self.target, self.path, task)?;
@@ -100,7 +100,7 @@ impl Marking<'_> {
             }
             let mut writer = self.repo.writer();
             // Steps before the start of a run do not count in it.
-            let on = match is_begun(&progress, self.tree) {
+            let on = match progress.is_begun(self.tree) {
                 true => tip,
                 false => run_start(self.repo, &mut writer, self.target, self.path, (tip, date(&progress)))?,
             };

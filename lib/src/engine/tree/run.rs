@@ -244,7 +244,7 @@ impl<'p> TreeRun<'p> {
     }
 
     async fn run_loop(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
-        if !self.course.opened && (self.plan.fresh || !is_begun(&self.progress, &self.plan.tree)) {
+        if !self.course.opened && (self.plan.fresh || !self.progress.is_begun(&self.plan.tree)) {
             match schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
@@ -439,11 +439,6 @@ pub fn begun_again(progress: &Progress) -> Vec<String> {
         format!("{task} {stands}, and is done again all the same; what its branch has is kept then")
     };
     progress.not_landed().map(words).collect()
-}
-
-/// Whether a run over a tree was begun: by its own start, or by the steps of a program that writes none.
-pub(super) fn is_begun(progress: &Progress, tree: &TaskTree) -> bool {
-    progress.run_start().is_some() || tree.nodes().any(|node| !progress.task(&node.id).steps.is_empty())
 }
 
 /// The commit that opens a run, on top of another. It changes no file.

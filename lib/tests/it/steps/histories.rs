@@ -1,6 +1,7 @@
 //! What histories add up to, in real repositories.
 
 use pleach::ids::BranchName;
+use pleach::plan::tree::TaskTree;
 use pleach::progress::{Place, Status};
 use pleach::step::FeedbackKind;
 
@@ -150,6 +151,11 @@ fn the_branch_the_remote_begins_on_is_the_base() {
     assert_eq!(found("feature"), [""; 0]);
 }
 
+/// A tree of one task.
+fn tree_of(id: &str) -> TaskTree {
+    TaskTree::read(&format!(r#"{{"nodes": {{"{id}": {{"id": "{id}", "name": "N"}}}}}}"#)).unwrap()
+}
+
 #[test]
 fn a_run_that_was_begun_twice_is_one_run() {
     let world = World::new();
@@ -197,7 +203,7 @@ fn each_tree_has_its_own_run() {
     assert_eq!(status("one.json", "T002"), Status::Implementing);
     assert_eq!(status("two.json", "T001"), Status::Testing);
     assert_eq!(status("two.json", "T002"), Status::Pending);
-    assert!(!world.read("main", "three.json", None).unwrap().is_begun());
+    assert!(!world.read("main", "three.json", None).unwrap().is_begun(&tree_of("T001")));
     // Started over: what was before is before.
     let again = world.say("main", run_start("main", "one.json"));
     assert_eq!(status("one.json", "T001"), Status::Pending);
@@ -230,7 +236,8 @@ fn histories_of_the_original_are_gone_on_with() {
     world.say("main", "task(main@T001@complete): complete \"A\"\n\nArborist-Step: complete\nArborist-Result: pass\n");
     world.say("main", old("T002", "implement", "Arborist-Result: pass\nArborist-Retry: 0"));
     let progress = world.progress("main");
-    assert!(progress.is_begun() && progress.run_start().is_none());
+    assert!(progress.is_begun(&tree_of("T001")) && progress.run_start().is_none());
+    assert!(!progress.is_begun(&tree_of("T003")), "steps that name no tree may be of another one");
     assert_eq!(progress.task(&task("T001")).status, Status::Complete);
     assert_eq!(progress.task(&task("T002")).status, Status::Implementing);
     world.say("main", step("main", "T002", "complete", 0));
