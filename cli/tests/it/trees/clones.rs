@@ -182,6 +182,16 @@ fn what_fetched_sessions_would_run_is_asked_about_first() {
 }
 
 #[test]
+fn what_was_agreed_to_is_not_asked_about_again_where_it_goes_on() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let named = OWN.replace("touch ~/linted", "touch ~/linted; echo {{ task_name }} $task_id {{ goal }}");
+    garden.env.write("own.dot", named.replace("digraph own {", "digraph own { goal=\"$task_id\""));
+    garden.gardener(&["--pipeline", "../own.dot"]).expect(4);
+    garden.env.pleach(&["gardener", "--pipeline", "../own.dot", "--auto-approve"]).expect(0);
+    assert_eq!(has_run(&garden), ["linted", "mended", "polished"]);
+}
+
+#[test]
 fn what_agents_would_obey_of_fetched_work_is_asked_about_first() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.configure("tree: {steps: {other: {runner: 'command:claude'}}}\n");

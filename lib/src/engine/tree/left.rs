@@ -6,11 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::begin::state_of;
 use super::run::TreeRun;
 use super::{Error, GATE_PIPELINE};
-use crate::engine::{Session, lock_name, recorded_pipeline};
+use crate::engine::{Session, lock_name};
 use crate::event::TaskOf;
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
+use crate::plan::{self, Inputs};
 use crate::record::History;
 use crate::state::Phase;
 use crate::workspace::{Lock, branch_ref};
@@ -28,7 +29,7 @@ pub struct Left {
     pub task: TaskId,
     /// Where its pipeline was read from, for messages.
     pub path: String,
-    /// Its pipeline, as it is recorded.
+    /// Its pipeline, as it is recorded, before anything is put in for its variables.
     pub pipeline: Pipeline,
     /// What its agents would see first.
     pub at: Option<CommitId>,
@@ -39,7 +40,10 @@ impl Left {
     fn of(history: &History) -> Option<Self> {
         let started = &history.started;
         let task = started.task.as_ref().filter(|_| started.dot != GATE_PIPELINE)?.id.clone();
-        let (pipeline, state) = (recorded_pipeline(started).ok()?, state_of(history).ok()?);
+        let state = state_of(history).ok()?;
+        // As it is written: that is what is agreed to, whatever its task is called.
+        let inputs = Inputs { files: started.files.clone(), values: BTreeMap::new() };
+        let pipeline = plan::load_for_tasks(&started.dot, &inputs).0?;
         let at = state.work.values().chain(started.base.values()).next().copied();
         Some(Self { session: history.session.clone(), task, path: started.dot_path.clone(), pipeline, at })
     }
