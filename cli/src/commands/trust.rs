@@ -15,8 +15,8 @@ const SHOWN_KEY: usize = 10;
 
 /// List what you have agreed to: commands that repositories supply, and settings of theirs that touch your keys.
 ///
-/// `run` and `resume` ask before they use any of it for the first time. An agreement holds for one repository and one
-/// exact text; when the text changes you are asked again.
+/// `run`, `resume`, `garden`, `gardener` and `build` ask before they use any of it for the first time. An agreement holds
+/// for one repository and one exact text; when the text changes you are asked again.
 #[derive(Debug, Args)]
 pub struct TrustArgs {
     /// Take these agreements back, by the beginning of their key.
