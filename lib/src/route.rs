@@ -139,11 +139,15 @@ fn settle(node: &Node, outcome: Outcome) -> Outcome {
 }
 
 /// A step of a task goes well or it fails. With a word of its own it has not gone well, so nothing goes on behind it but
-/// where an edge asks for that.
+/// where an edge asks for that, or a branch point may.
 fn of_step(pipeline: &Pipeline, state: &State, node: &Node, outcome: Outcome) -> Outcome {
     let is_step = state.task.is_some() && node.step.is_some();
     let Some(said) = outcome.own_word().filter(|_| is_step) else { return outcome };
-    if select_edge(pipeline, state, node, &outcome).is_some_and(|edge| edge.condition.is_some()) {
+    let asks = |edge: &Edge| {
+        let branches = pipeline.node(&edge.to).is_some_and(|node| node.handler == HandlerKind::Conditional);
+        edge.condition.is_some() || branches
+    };
+    if select_edge(pipeline, state, node, &outcome).is_some_and(asks) {
         return outcome;
     }
     let (failure_class, failure_reason) = (FailureClass::Terminal, Some(said));

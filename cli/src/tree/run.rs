@@ -52,15 +52,6 @@ pub fn work_trusted(globals: &Globals, args: &TreeArgs, worked: Worked) -> Resul
     go(globals, args, &worked, true)
 }
 
-/// What brings commands along.
-#[derive(Debug, Clone, Copy)]
-enum Supplier<'a> {
-    /// A tree and its pipelines.
-    Plan(&'a TreePlan),
-    /// Sessions that were begun by runs before, or in another clone.
-    Left(&'a [Left]),
-}
-
 fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
@@ -70,10 +61,15 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Res
     let site = Site { globals, args, worked, trusted, settings, place, answers };
     let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
     let plan = site.plan(file, target(&site.place)?)?;
+    let left = site.left(&plan)?;
+    check_answers(
+        &pipelines(&plan).chain(left.iter().map(|left| left.pipeline.clone())).collect::<Vec<_>>(),
+        &site.answers,
+    )?;
     if args.dry_run {
         return dry_run(globals, &site.place, &plan);
     }
-    site.agree(Supplier::Plan(&plan))?;
+    site.agree(&plan, &left)?;
     let built = build(&site.settings, &site.settings.resolved.config, site.answers.clone())?;
     warn_of_dirty_files(globals, &site.place)?;
     let mut shown = Shown::new(globals, &plan);
@@ -102,7 +98,6 @@ impl Site<'_> {
     fn plan(&self, file: TreeFile, target: BranchName) -> Result<TreePlan, Failure> {
         let plan = make(self.globals, self.args, self.worked, &self.settings, &self.place, file, target)?;
         check_room(&plan, &self.place)?;
-        check_answers(&asking(&self.place, &plan, &self.answers)?, &self.answers)?;
         // What would be done can be shown without anybody who does it.
         if !self.args.dry_run {
             require_agent(&self.settings, pipelines(&plan))?;
@@ -110,11 +105,19 @@ impl Site<'_> {
         Ok(plan)
     }
 
-    /// Makes sure that everything that would be run is agreed to.
-    fn agree(&self, supplier: Supplier<'_>) -> Result<(), Failure> {
+    /// The sessions a run may go on with.
+    fn left(&self, plan: &TreePlan) -> Result<Vec<Left>, Failure> {
+        if plan.fresh {
+            return Ok(Vec::new());
+        }
+        left(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))
+    }
+
+    /// Makes sure that everything is agreed to that a plan, and sessions it goes on with, would run.
+    fn agree(&self, plan: &TreePlan, left: &[Left]) -> Result<(), Failure> {
         match self.trusted {
             true => Ok(()),
-            false => require_trust(self.globals, &self.settings, &self.place, supplier),
+            false => require_trust(self.globals, &self.settings, &self.place, plan, left),
         }
     }
 
@@ -133,7 +136,8 @@ impl Site<'_> {
                 failure.hint(format!("{task} was begun so; `pleach cancel {session}`, and it begins anew"))
             })?;
         }
-        self.agree(Supplier::Left(&left))?;
+        // Asked about before, but for what has come in this very moment.
+        self.agree(&plan, &left)?;
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         introduce(self.globals, &engine, workers(&plan).iter().chain(left.iter().flat_map(agent_nodes))).await;
         say_unheld(engine.unheld(pipelines(&plan).chain(left.iter().cloned())));
@@ -177,7 +181,7 @@ impl Site<'_> {
         };
         match newer() {
             Ok(newer) => {
-                self.agree(Supplier::Plan(&newer))?;
+                self.agree(&newer, &[])?;
                 Ok(Some(newer))
             }
             Err::<_, Failure>(unusable) => {
@@ -199,16 +203,6 @@ impl Site<'_> {
 /// Looks for the agents of all nodes of a plan.
 fn check_agents_of(plan: &TreePlan, agents: &Roster) -> Result<(), Failure> {
     pipelines(plan).try_for_each(|pipeline| check_agents(&pipeline, agents))
-}
-
-/// The pipelines whose gates may be answered: those of the plan, and those of the sessions it would go on with.
-fn asking(place: &Place, plan: &TreePlan, answers: &Answers) -> Result<Vec<Pipeline>, Failure> {
-    let mut asking: Vec<Pipeline> = pipelines(plan).collect();
-    if !answers.named.is_empty() && !plan.fresh {
-        let left = left(&place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
-        asking.extend(left.into_iter().map(|left| left.pipeline));
-    }
-    Ok(asking)
 }
 
 /// The nodes agents work on, in all pipelines of a plan.
@@ -267,11 +261,15 @@ fn pipelines(plan: &TreePlan) -> impl Iterator<Item = Pipeline> {
 }
 
 /// Asks for trust in every command that would be run and came with the repository.
-fn require_trust(globals: &Globals, settings: &Settings, place: &Place, supplier: Supplier<'_>) -> Result<(), Failure> {
-    let items = match supplier {
-        Supplier::Plan(plan) => supplied_by_plan(settings, place, plan)?,
-        Supplier::Left(left) => supplied_by_left(settings, place, left)?,
-    };
+fn require_trust(
+    globals: &Globals,
+    settings: &Settings,
+    place: &Place,
+    plan: &TreePlan,
+    left: &[Left],
+) -> Result<(), Failure> {
+    let mut items = supplied_by_plan(settings, place, plan)?;
+    items.extend(supplied_by_left(settings, place, left)?);
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, ask)
 }

@@ -34,8 +34,7 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
     let starts = |seen: &&Seen| seen.found.step.kind == StepKind::RunStart && of_tree(seen);
     let run_starts = standing(&target.iter().filter(starts).collect::<Vec<_>>());
     let counts = |seen: &Seen| {
-        let is_begun = run_starts.iter().any(|start| seen.runs.contains(&start.commit)) || run_starts.is_empty();
-        let begun = is_begun || run_starts.last().is_some_and(|start| is_unknown_to(start, &seen.found));
+        let begun = run_starts.iter().any(|start| seen.runs.contains(&start.commit)) || run_starts.is_empty();
         seen.found.step.kind != StepKind::RunStart && of_tree(seen) && begun && seen.in_scope
     };
     let mut line =
@@ -132,12 +131,6 @@ impl TaskState {
 fn standing(starts: &[&Seen]) -> Vec<Arc<Found>> {
     let is_taken_over = |start: &Seen| starts.iter().any(|other| other.runs.contains(&start.found.commit));
     starts.iter().filter(|start| !is_taken_over(start)).map(|start| Arc::clone(&start.found)).collect()
-}
-
-/// Whether a step on the target was made after the start of a run that is built on it. Somebody has put the start there
-/// later, with a rebase: where it was made, the step was not known.
-fn is_unknown_to(start: &Found, found: &Found) -> bool {
-    found.on == Place::Target && found.at > start.at
 }
 
 /// The steps without those that are copies of an earlier one.

@@ -71,7 +71,6 @@ fn a_tree_that_cannot_be_worked_meanwhile_is_worked_as_it_was() {
         ("{\"nodes\": ", "is no valid task tree"),
         (&with(&tree, "T003", "later.dot"), "cannot read `later.dot`"),
         (&with(&tree, "T003", "ghost.dot"), "no-such-program"),
-        (TREE, "the pipeline has no gate `look`"),
     ] {
         let env = world(&tree, AGENT);
         env.write("repo/ghost.dot", pipeline("agent=ghost, step=implement", "work -> done"));
@@ -89,6 +88,18 @@ fn a_tree_that_cannot_be_worked_meanwhile_is_worked_as_it_was() {
             "{why}: {ran}"
         );
     }
+}
+
+#[test]
+fn an_edit_may_take_a_gate_away_that_was_answered() {
+    let id = "\"id\": \"T002\"";
+    let env = world(&TREE.replace(id, &format!("{id}, \"pipeline\": \"asks.dot\"")), AGENT);
+    env.write("repo/asks.dot", pipeline("step=implement", "look [shape=hexagon]; work -> look -> done"));
+    let ran = edited_meanwhile(&env, &["-y", "gardener", "--answer", "look=done"], || {
+        env.write("repo/task-tree.json", TREE);
+    })
+    .expect(0);
+    assert!(ran.stderr.contains("was edited and is gone on with as it is now"), "{ran}");
 }
 
 #[test]

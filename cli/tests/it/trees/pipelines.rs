@@ -461,6 +461,34 @@ fn an_attempt_with_two_steps_that_fail_is_one_attempt() {
 }
 
 #[test]
+fn a_word_of_its_own_may_be_asked_for_by_an_edge_or_a_branch_point() {
+    let minor = r#"echo '{\"outcome\": \"minor\"}' > $PLEACH_STATUS_FILE"#;
+    let ways = [
+        "check -> polish [condition=\"outcome=minor\"]; check -> done [condition=\"outcome=success\"]",
+        "check -> d; d -> polish [condition=\"outcome=minor\"]; d -> done [condition=\"outcome=success\"]",
+    ];
+    for way in ways {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        let dot = format!(
+            r#"digraph a {{
+            start [shape=Mdiamond]; done [shape=Msquare]
+            implement [step=implement]
+            check [shape=parallelogram, step=check, tool_command="{minor}"]
+            d [shape=diamond]
+            polish [shape=parallelogram, tool_command="echo fine > polished"]
+            start -> implement -> check
+            {way}
+            polish -> done
+        }}"#
+        );
+        let dot = if way.contains("d ->") { dot } else { dot.replace("d [shape=diamond]", "") };
+        garden.commit("words.dot", &dot);
+        let ran = garden.gardener(&["--pipeline", "words.dot"]).expect(0);
+        assert!(garden.files("main").contains(&"polished".to_owned()), "{way}: {ran}");
+    }
+}
+
+#[test]
 fn what_is_written_behind_the_tests_is_untested() {
     for (write, tested) in [("echo more > more", "untested"), ("true", "tested")] {
         let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));

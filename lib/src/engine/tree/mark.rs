@@ -102,7 +102,7 @@ impl Marking<'_> {
             // Steps before the start of a run do not count in it.
             let on = match progress.is_begun(self.tree) {
                 true => tip,
-                false => run_start(self.repo, &mut writer, self.target, self.path, (tip, date(&progress)))?,
+                false => run_start(self.repo, &mut writer, self.target, self.path, tip)?,
             };
             let commit = writer.commit(&CommitSpec {
                 tree: self.repo.tree_of(tip)?,

@@ -226,7 +226,9 @@ impl Reader {
         }
         let of_remote = self.repo.leads_to(BASE_OF_REMOTE)?;
         let of_remote = of_remote.as_deref().and_then(|name| name.strip_prefix("refs/remotes/origin/"));
-        for name in of_remote.into_iter().chain(USUAL_BASES).filter_map(|name| BranchName::new(name).ok()) {
+        // One with a usual name is its own base, whatever others begin on.
+        let itself = USUAL_BASES.into_iter().filter(|name| *name == self.target.as_str());
+        for name in itself.chain(of_remote).chain(USUAL_BASES).filter_map(|name| BranchName::new(name).ok()) {
             if let Some(tip) = find_base(&self.repo, &name)? {
                 return Ok(Some((name, tip)));
             }
@@ -238,7 +240,7 @@ impl Reader {
     fn chains(&self, scan: &Scan) -> Result<(Vec<Chain>, Vec<Unread>), Error> {
         let (mut chains, mut unread) = (Vec::<Chain>::new(), Vec::new());
         let mut landed: Option<Landed> = None;
-        // What tasks have brought to their phase, whose branch is read before theirs.
+        // What tasks have brought to their phase, whose branch is read before theirs, where that is not closed.
         let mut gathered: BTreeSet<CommitId> = BTreeSet::new();
         for (id, branch) in self.branches()? {
             let is_task = matches!(branch.place, Place::Task(_));
@@ -261,7 +263,8 @@ impl Reader {
                 }
                 chain => {
                     let chain = chain?;
-                    let steps = chain.iter().filter(|_| !is_task).flat_map(|chain| &chain.steps);
+                    let is_open = |chain: &&Chain| chain.steps.last().is_some_and(|newest| !landed.has_copy_of(newest));
+                    let steps = chain.iter().filter(|_| !is_task).filter(is_open).flat_map(|chain| &chain.steps);
                     gathered.extend(steps.map(|seen| seen.found.commit));
                     chains.extend(chain);
                 }
@@ -322,6 +325,11 @@ impl Landed {
             commits: found().map(|found| found.commit).collect(),
             prints: found().map(|found| found.print).collect(),
         }
+    }
+
+    /// Whether a step is there, or a copy of it.
+    fn has_copy_of(&self, step: &Seen) -> bool {
+        self.prints.contains(&step.found.print)
     }
 
     /// Whether the commit a branch ends in, which nearly always is its newest step, is on the target or has a copy there.

@@ -1,6 +1,5 @@
 //! The run over a tree: ask what is next, do it, land it.
 
-use jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -331,9 +330,7 @@ impl<'p> TreeRun<'p> {
         loop {
             let tip = target_tip(&self.repo, &self.plan.target)?;
             let mut writer = self.repo.writer();
-            // What is known is older, whatever the clock says.
-            let at = clock::now().max(self.progress.not_before());
-            let commit = run_start(&self.repo, &mut writer, &self.plan.target, &self.plan.path, (tip, at))?;
+            let commit = run_start(&self.repo, &mut writer, &self.plan.target, &self.plan.path, tip)?;
             writer.flush()?;
             match tokio::task::block_in_place(|| self.repo.fast_forward(&self.plan.target, tip, commit)) {
                 Ok(()) => {
@@ -447,14 +444,14 @@ pub(super) fn run_start(
     writer: &mut Writer,
     target: &BranchName,
     tree: &str,
-    (on, at): (CommitId, Timestamp),
+    on: CommitId,
 ) -> Result<CommitId, crate::git::Error> {
     writer.commit(&CommitSpec {
         tree: repo.tree_of(on)?,
         parents: vec![on],
         author: Person::pleach(),
         committer: Person::pleach(),
-        at,
+        at: clock::now(),
         message: start_message(target, tree).write().into_bytes(),
     })
 }

@@ -140,9 +140,10 @@ fn the_branch_the_remote_begins_on_is_the_base() {
     world.git(&["symbolic-ref", remote, "refs/remotes/origin/trunk"]);
     assert_eq!(found("feature"), ["T002"]);
     assert_eq!(found("trunk"), ["T001"], "it is its own base");
-    // A branch that happens to have a usual name is another one.
+    // A branch that happens to have a usual name is another one, and its own base.
     world.place("master", world.tip("feature"));
     assert_eq!(found("feature"), ["T002"]);
+    assert_eq!(found("master"), ["T001", "T002"]);
     // Where the remote's branch is gone, or named by no branch at all, the usual one is the base again.
     world.git(&["symbolic-ref", remote, "refs/remotes/origin/gone"]);
     assert_eq!(found("feature"), [""; 0]);
@@ -154,6 +155,25 @@ fn the_branch_the_remote_begins_on_is_the_base() {
 /// A tree of one task.
 fn tree_of(id: &str) -> TaskTree {
     TaskTree::read(&format!(r#"{{"nodes": {{"{id}": {{"id": "{id}", "name": "N"}}}}}}"#)).unwrap()
+}
+
+#[test]
+fn work_on_a_phase_that_is_closed_is_found_on_the_branch_of_its_task() {
+    let world = World::new();
+    world.say("main", run_start("main", TREE));
+    let (phase, one) = ("pleach/phase/main/P1", "pleach/tasks/main/T001");
+    world.place(phase, world.tip("main"));
+    world.say(phase, step("main", "T001", "complete", 0));
+    world.place(one, world.tip(phase));
+    let two = world.say(phase, step("main", "T002", "complete", 0));
+    world.say(phase, "by hand");
+    assert!(world.task("main", "T001").landed, "on its phase");
+    // Somebody took the newest of it over by hand.
+    let taken = world.repo.commit(two).unwrap();
+    let copy = world.commit(&[world.tip("main")], taken.message, taken.at.as_second());
+    world.place("main", copy);
+    assert_eq!(world.status("main", "T001"), Status::Complete);
+    assert!(!world.task("main", "T001").landed);
 }
 
 #[test]
@@ -172,22 +192,6 @@ fn a_run_that_was_begun_twice_is_one_run() {
     // Begun again by who knew of both.
     world.say("main", run_start("main", TREE));
     assert_eq!(done(&["T001", "T002", "T003"]), [Status::Pending; 3]);
-}
-
-#[test]
-fn a_start_that_was_rebased_forgets_nothing_it_did_not_know() {
-    let world = World::new();
-    world.say("main", run_start("main", TREE));
-    let then = world.repo.commit(world.say("main", "meanwhile")).unwrap().at.as_second();
-    world.say("main", step("main", "T001", "complete", 0));
-    let dated = |message: String, at: i64| {
-        let commit = world.commit(&[world.tip("main")], message, at);
-        world.place("main", commit);
-    };
-    // Made before T001 was done, and put behind it.
-    dated(run_start("main", TREE), then);
-    dated(step("main", "T002", "complete", 0), then);
-    assert_eq!([world.status("main", "T001"), world.status("main", "T002")], [Status::Complete, Status::Complete]);
 }
 
 #[test]
