@@ -178,9 +178,12 @@ fn merged(line: Vec<Arc<Found>>, steps: Vec<Arc<Found>>, chain: &Chain) -> Vec<A
 }
 
 /// The earliest date of a step behind another. What is decided about a task on the target wins against a step of the
-/// same second on a branch, and deciding the same once more in one second would look like a copy.
+/// same second on a branch, and deciding the same once more in one second would look like a copy. A task that failed on the
+/// branch of its phase may be done on that of another, and only dates tell which was later.
 fn next_date(found: &Found) -> Timestamp {
-    let decided = found.step.kind == StepKind::Reset || found.step.skipped;
+    let step = &found.step;
+    let gave_up = step.kind == StepKind::Complete && !step.passed && matches!(found.on, Place::Phase(_));
+    let decided = step.kind == StepKind::Reset || step.skipped || gave_up;
     let apart = if decided { 1.second() } else { 0.seconds() };
     found.at.checked_add(apart).unwrap_or(found.at)
 }

@@ -177,6 +177,26 @@ fn work_on_a_phase_that_is_closed_is_found_on_the_branch_of_its_task() {
 }
 
 #[test]
+fn what_failed_on_one_phase_is_older_than_what_is_done_on_another() {
+    let world = World::new();
+    world.say("main", run_start("main", TREE));
+    let (failed_on, done_on) = ("pleach/phase/main/P2", "pleach/phase/main/P1");
+    world.place(failed_on, world.tip("main"));
+    world.place(done_on, world.tip("main"));
+    let failed =
+        "task(main@T001@failed): failed \"A\" after 1 retries\n\nArborist-Step: complete\nArborist-Result: fail\n";
+    let failed = world.repo.commit(world.say(failed_on, failed)).unwrap();
+    let progress = world.progress("main");
+    assert_eq!(progress.task(&task("T001")).status, Status::Failed);
+    assert_eq!(progress.not_before().as_second(), failed.at.as_second() + 1);
+    // As early as it may be: the branch of the phase it moved to is read first.
+    let at = progress.not_before().as_second();
+    let done = world.commit(&[world.tip(done_on)], step("main", "T001", "complete", 1), at);
+    world.place(done_on, done);
+    assert_eq!(world.status("main", "T001"), Status::Complete);
+}
+
+#[test]
 fn a_run_that_was_begun_twice_is_one_run() {
     let world = World::new();
     world.place("other", world.tip("main"));
