@@ -1,6 +1,6 @@
 //! Command lines to go on with. Each works as it is printed, from where pleach was started.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use pleach::ids::NodeId;
 
@@ -40,21 +40,61 @@ fn with<'a>(line: impl Iterator<Item = &'a str>, more: Option<&str>) -> String {
 
 /// Another command about what was worked in a directory, and about this tree there.
 pub fn about(globals: &Globals, dir: &Path, command: &str, tree: Option<&Path>) -> String {
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let word = |path: &Path| shell_word(&path.display().to_string());
-    let (dir, here) = (real(dir), real(&globals.here));
     let mut line = "pleach".to_owned();
-    if dir != here {
-        line.push_str(&format!(" -C {}", word(&shortened(&dir, &here))));
+    if let Some(dir) = elsewhere(globals, dir) {
+        line.push_str(&format!(" -C {dir}"));
     }
+    let dir = real(dir);
     if let Some(config) = &globals.config {
-        line.push_str(&format!(" --config {}", word(&shortened(config, &dir))));
+        line.push_str(&format!(" --config {}", path_word(&shortened(config, &dir))));
     }
     line.push_str(&format!(" {command}"));
     if let Some(tree) = tree {
-        line.push_str(&format!(" --tree {}", word(&shortened(&real(tree), &dir))));
+        line.push_str(&format!(" --tree {}", path_word(&shortened(&real(tree), &dir))));
     }
     line
+}
+
+/// A text that gives commands to somebody who stands in a directory and has one tree there, for where pleach was started.
+pub fn addressed(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> String {
+    let command = |quoted: &str| match quoted.split_once(' ')? {
+        ("pleach", command) if ["reset", "skip", "inspect"].contains(&command.split(' ').next()?) => {
+            Some(about(globals, dir, command, Some(tree)))
+        }
+        ("pleach", command) => Some(about(globals, dir, command, None)),
+        // What takes work by hand is for the checkout the text names.
+        ("git", command) if !command.starts_with("-C ") && !command.starts_with("merge --ff-only ") => {
+            Some(git_about(globals, dir, command))
+        }
+        _ => None,
+    };
+    let quoted = |(at, part): (usize, &str)| match at % 2 {
+        0 => part.to_owned(),
+        _ => command(part).unwrap_or_else(|| part.to_owned()),
+    };
+    text.split('`').enumerate().map(quoted).collect::<Vec<_>>().join("`")
+}
+
+/// A command of git in a directory.
+fn git_about(globals: &Globals, dir: &Path, command: &str) -> String {
+    match elsewhere(globals, dir) {
+        Some(dir) => format!("git -C {dir} {command}"),
+        None => format!("git {command}"),
+    }
+}
+
+/// A directory as a word, unless pleach was started there.
+fn elsewhere(globals: &Globals, dir: &Path) -> Option<String> {
+    let (dir, here) = (real(dir), real(&globals.here));
+    (dir != here).then(|| path_word(&shortened(&dir, &here)))
+}
+
+fn real(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
+}
+
+fn path_word(path: &Path) -> String {
+    shell_word(&path.display().to_string())
 }
 
 /// A word as a shell reads it back.
@@ -107,5 +147,17 @@ mod tests {
         let expected = r"pleach -C 'it'\''s' --config /nowhere/own.yaml inspect T001 --tree specs/tree.json";
         assert_eq!(look, expected);
         assert_eq!(about(&globals, &globals.here, "status", None), "pleach --config own.yaml status");
+    }
+
+    #[test]
+    fn commands_within_a_text_find_the_same_place() {
+        let globals = Globals { config: None, ..given(&[]) };
+        let tree = Path::new("/nowhere/it's/tree.json");
+        let text = "merge `main` (`git switch b`, `git merge main`), or `pleach reset T1`; `pleach rm --force x`, or \
+                    take it with `git merge --ff-only abc`";
+        let expected = r"merge `main` (`git -C 'it'\''s' switch b`, `git -C 'it'\''s' merge main`), or `pleach -C 'it'\''s' reset T1 --tree tree.json`; `pleach -C 'it'\''s' rm --force x`, or take it with `git merge --ff-only abc`";
+        assert_eq!(addressed(&globals, &globals.dir, tree, text), expected);
+        let there = Globals { here: globals.dir.clone(), ..globals };
+        assert_eq!(addressed(&there, &there.dir, tree, "`git switch b` or `main`"), "`git switch b` or `main`");
     }
 }

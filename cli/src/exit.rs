@@ -109,6 +109,12 @@ impl Failure {
         self
     }
 
+    /// Says what went wrong, and how to mend it, in other words.
+    #[must_use]
+    pub fn reworded(self, reword: impl Fn(&str) -> String) -> Self {
+        Self { message: reword(&self.message), hint: self.hint.as_deref().map(reword), ..self }
+    }
+
     /// Adds the error behind it, with everything behind that.
     #[must_use]
     pub fn because(mut self, error: &dyn Error) -> Self {

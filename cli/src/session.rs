@@ -51,6 +51,10 @@ impl Place {
         }
         let configured = repos.iter().next();
         let path = asked.or_else(|| configured.and_then(|(_, repo)| repo.path.clone())).unwrap_or(dir.to_owned());
+        if !path.is_dir() {
+            let message = format!("`{}` is not a directory", path.display());
+            return Err(Failure::new(Exit::Usage, message).hint("name the directory of a repository"));
+        }
         let repo = Repo::discover(&path, &settings.own_environment).map_err(|error| of_engine(&error.into()))?;
         let name = match configured {
             Some((name, _)) => name.clone(),

@@ -17,7 +17,7 @@ use pleach::workspace::{branch_ref, task_branch};
 use serde_json::{Value, json};
 
 use crate::commands::Globals;
-use crate::commands::logs::shown_by;
+use crate::commands::logs::{gone, shown_by};
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git, of_tree};
 use crate::render::session::{fields, plain};
@@ -182,7 +182,7 @@ impl<'a> Seen<'a> {
             text.push_str("\nLogs, as `pleach logs TASK --show FILE` prints them:\n");
             for log in &self.logs {
                 let recorded = log.session().map(|session| format!("  {}, in the record of {session}", log.status));
-                text.push_str(&format!("  {}{}\n", shown_by(log), recorded.unwrap_or_default()));
+                text.push_str(&format!("  {}{}{}\n", shown_by(log), recorded.unwrap_or_default(), gone(log)));
             }
         }
         Ok(text)

@@ -66,11 +66,15 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
     }
     let mut table = Table::new(["task", "step", "commit", "file"]);
     for (task, log) in &found {
-        let gone = if log.there || log.path.starts_with("refs/") { "" } else { " (not in the commit)" };
-        table.row([task.to_string(), log.status.clone(), log.commit.short(), format!("{}{gone}", log.path)]);
+        table.row([task.to_string(), log.status.clone(), log.commit.short(), format!("{}{}", log.path, gone(log))]);
     }
     out.line(table)?;
     Ok(tell_invalid(&trees))
+}
+
+/// A mark for a log that is not where its step says.
+pub fn gone(log: &Log) -> &'static str {
+    if log.there || log.path.starts_with("refs/") { "" } else { " (not in the commit)" }
 }
 
 /// A log for programs.

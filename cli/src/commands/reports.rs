@@ -54,11 +54,15 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
     let mut table = Table::new(["task", "result", "attempts", "tests", "commit", "file"]).right(2);
     for report in &reports {
         let holds = &report["report"];
-        let number = |value: &Value| value.as_u64().map(|number| number.to_string()).unwrap_or_default();
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let tests = match (holds["tested"].as_bool(), holds["tests"].as_object()) {
             (Some(false), _) => "untested".to_owned(),
-            (_, Some(counts)) => format!("{} passed", counts.get("passed").map(number).unwrap_or_default()),
+            (_, Some(counts)) => {
+                let count = |what: &str| counts.get(what).and_then(Value::as_u64).unwrap_or_default();
+                let failed = Some(count("failed")).filter(|failed| *failed > 0);
+                format!("{} passed", count("passed"))
+                    + &failed.map(|failed| format!(", {failed} failed")).unwrap_or_default()
+            }
             _ => String::new(),
         };
         let commit: String = text(&report["commit"]).chars().take(10).collect();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pleach::ids::TaskId;
 use pleach::plan::tree::{TaskNode, TaskTree};
 use pleach::progress::{Progress, Status, Stray, Taken, TaskState, Unread};
-use pleach::schedule::{self, Limits, Next};
+use pleach::schedule::{self, Blocked, Limits, Next, Why};
 use pleach::step::shown_name;
 use pleach::text::{counted, listed, shorten};
 use serde_json::{Value, json};
@@ -43,10 +43,16 @@ pub fn next_words(next: &Next, only: Option<&TaskId>) -> String {
         Next::Failed(task) => format!("nothing, {task} failed; --retry-failed gives it another budget"),
         Next::GateRed(gate) => format!("nothing, the tests of {gate} fail"),
         Next::Stalled(blocked) => {
-            let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
-            format!("{}: {}", stalled(only), blocked.join("; "))
+            let told = blocked.iter().map(ToString::to_string).chain(another_budget(blocked).map(str::to_owned));
+            format!("{}: {}", stalled(only), told.collect::<Vec<_>>().join("; "))
         }
     }
+}
+
+/// How tasks are worked again that others wait for.
+fn another_budget(blocked: &[Blocked]) -> Option<&'static str> {
+    let mut waits = blocked.iter().flat_map(|blocked| &blocked.waits_for);
+    waits.any(|wait| wait.why == Why::Failed).then_some("--retry-failed gives what failed another budget")
 }
 
 /// A task that was completed under another name.
@@ -190,6 +196,7 @@ impl Shown<'_> {
             Next::Stalled(blocked) => {
                 text.push_str("  nothing can start:\n");
                 blocked.iter().for_each(|blocked| text.push_str(&format!("    {blocked}\n")));
+                another_budget(blocked).into_iter().for_each(|how| text.push_str(&format!("  {how}\n")));
             }
             next => text.push_str(&format!("  next: {}\n", next_words(next, None))),
         }

@@ -126,7 +126,7 @@ pub fn make(
         && !file.tree.is_leaf(task)
     {
         return Err(Failure::new(Exit::Usage, format!("`{}` has no task `{task}`", file.path))
-            .hint("`pleach status` lists the tasks"));
+            .hint("`pleach status -v` lists the tasks"));
     }
     let base_branch = tree.base_branch.clone();
     if let Some(base) = &base_branch {

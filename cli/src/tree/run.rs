@@ -3,6 +3,7 @@
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pleach::agent::Roster;
@@ -22,6 +23,7 @@ use pleach::step::shown_name;
 use super::find::{TreeFile, find, read};
 use super::plan::{TreeArgs, check_room, load_settings, make, target};
 use super::show::Shown;
+use crate::again::addressed;
 use crate::answers::Answers;
 use crate::commands::Globals;
 use crate::commands::run::{agent_nodes, any_alone, block_on, check_agents, check_answers, warn_of_dirty_files};
@@ -58,7 +60,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Res
     let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
     let settings = load_settings(globals, &dir, args)?;
     let place = Place::find(&dir, target_repo, &settings)?;
-    let site = Site { globals, args, worked, trusted, settings, place, answers };
+    let site = Site { globals, args, worked, trusted, dir, settings, place, answers };
     let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
     let plan = site.plan(file, target(&site.place)?)?;
     let left = site.left(&plan)?;
@@ -77,7 +79,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Res
     outwait_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     let run = site.run(plan, built.engine, &built.protection, &mut shown);
     let (plan, ended) = block_on(built.canceller, run)?;
-    shown.ended(globals, &dir, &plan, &ended)?;
+    shown.ended(globals, &site.dir, &plan, &ended)?;
     Ok(exit(&ended))
 }
 
@@ -88,6 +90,8 @@ struct Site<'a> {
     worked: &'a Worked,
     /// Nothing that is run has to be agreed to.
     trusted: bool,
+    /// Where it is worked.
+    dir: PathBuf,
     settings: Settings,
     place: Place,
     answers: Answers,
@@ -130,7 +134,7 @@ impl Site<'_> {
         shown: &mut Shown,
     ) -> Result<(TreePlan, TreeEnded), Failure> {
         let opened = TreeRun::open(engine.clone(), self.place.repo.clone(), &plan);
-        let (run, left) = opened.map_err(|error| of_tree(&error))?;
+        let (run, left) = opened.map_err(|error| self.failed(&plan, &error))?;
         for Left { session, task, pipeline, .. } in &left {
             require_agent(&self.settings, [pipeline]).map_err(|failure| {
                 failure.hint(format!("{task} was begun so; `pleach cancel {session}`, and it begins anew"))
@@ -151,7 +155,7 @@ impl Site<'_> {
         loop {
             let mut run = parked.go_on(&plan).map_err(|error| of_tree(&error))?;
             let ended = run.run(&mut |note| shown.note(&plan, note)).await;
-            let progress = match ended.map_err(|error| self.failed(&error))? {
+            let progress = match ended.map_err(|error| self.failed(&plan, &error))? {
                 TreeEnded::Edited => run.progress().clone(),
                 ended => {
                     drop(run);
@@ -191,8 +195,9 @@ impl Site<'_> {
         }
     }
 
-    fn failed(&self, error: &tree::Error) -> Failure {
-        let (failure, repo) = (of_tree(error), &self.place.repo);
+    fn failed(&self, plan: &TreePlan, error: &tree::Error) -> Failure {
+        let repo = &self.place.repo;
+        let failure = of_tree(error).reworded(|text| addressed(self.globals, &self.dir, &plan.file, text));
         match repo.is_gone() {
             true => of_lost_repository(failure, repo.common_dir(), None),
             false => failure,

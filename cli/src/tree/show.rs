@@ -9,13 +9,15 @@ use pleach::config::OnExceeded;
 use pleach::engine::Pause;
 use pleach::engine::tree::{Note, Refusal, TreeEnded, TreePlan};
 use pleach::event::{Event, Recorded};
-use pleach::ids::{SessionId, TaskId};
-use pleach::progress::Progress;
+use pleach::ids::{BranchName, SessionId, TaskId};
+use pleach::progress::{Progress, Status};
+use pleach::schedule::{Blocked, Why};
 use pleach::step::shown_name;
 use pleach::text::{counted, listed};
+use pleach::workspace::{phase_branch, task_branch};
 use serde_json::json;
 
-use crate::again::{about, again, answering, retrying};
+use crate::again::{about, addressed, again, answering, retrying};
 use crate::commands::Globals;
 use crate::exit::Failure;
 use crate::render::Out;
@@ -136,7 +138,7 @@ impl Shown {
                 if self.live {
                     self.count(plan, progress);
                 }
-                self.line(format!("  {task} landed on {on} ({})", commit.short()));
+                self.line(format!("  {} ({})", landed(plan, progress, task, on), commit.short()));
             }
             Note::Edited(changes) => self.say_edited(plan, &changes, "and counts so from the next task on"),
             Note::Said(text) => self.warn(&text),
@@ -183,7 +185,7 @@ impl Shown {
     /// Says how the run in a directory ended, and how to go on.
     pub fn ended(&self, globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded) -> Result<(), Failure> {
         if self.json {
-            return Out::new().json(&ended_json(globals, dir, ended));
+            return Out::new().json(&ended_json(globals, dir, plan, ended));
         }
         let mut out = Out::new();
         let about = |command: &str| about(globals, dir, command, Some(&plan.file));
@@ -192,6 +194,9 @@ impl Shown {
             TreeEnded::TaskDone(task) => out.line(format!("done: {task}")),
             TreeEnded::Failed { task, reason } => {
                 out.line(format!("failed: {task}: {reason}"))?;
+                if let Ok(branch) = task_branch(&plan.branch_prefix, &plan.target, task) {
+                    out.line(format!("code:    what it wrote is on `{branch}`"))?;
+                }
                 out.line(format!("look:    {}", about(&format!("inspect {task}"))))?;
                 out.line(format!("again:   {}", retrying(globals)))
             }
@@ -200,18 +205,22 @@ impl Shown {
                 out.line(format!("again:   {}", again(globals)))
             }
             TreeEnded::GateRed { gate, on_merge } => {
-                let on = match on_merge {
-                    true => format!("what the merge into `{}` would be", plan.target),
-                    false => format!("`{}`", plan.target),
+                let target = &plan.target;
+                let phase = phase_branch(&plan.branch_prefix, target, plan.tree.phase_of(gate)).ok();
+                let phase = phase.filter(|_| *on_merge);
+                let (on, place) = match &phase {
+                    Some(phase) => (format!("what the merge of `{phase}` into `{target}` would be"), phase),
+                    None => (format!("`{target}`"), target),
                 };
                 out.line(format!("failed: the tests of {gate} fail on {on}"))?;
                 out.line(format!("look:    {}", about(&format!("inspect {gate}"))))?;
                 let reset = about("reset TASK");
-                out.line(format!("go on:   mend it by hand and run again, or reopen a task with `{reset}`"))
+                out.line(format!("go on:   mend it on `{place}` and run again, or reopen a task with `{reset}`"))
             }
             TreeEnded::Stalled(blocked) => {
                 out.line(format!("stalled: {}", stalled(plan.limits.only.as_ref())))?;
-                blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))
+                blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))?;
+                ways(globals, dir, plan, blocked).into_iter().try_for_each(|way| out.line(way))
             }
             TreeEnded::OutOfBudget { why } => out.line(format!("stopped: {why}")),
             TreeEnded::Paused(Pause { question: Some(question), .. }) => {
@@ -232,7 +241,7 @@ impl Shown {
                     true => format!("waiting: {task} is finished on `{branch}` and could not land"),
                     false => format!("waiting: {task} could not begin on `{branch}`"),
                 })?;
-                out.line(&refusal.why)?;
+                out.line(addressed(globals, dir, &plan.file, &refusal.why))?;
                 match first(globals, dir, refusal) {
                     Some(command) => out.line(format!("first:   {command}")),
                     None => Ok(()),
@@ -281,7 +290,40 @@ fn first(globals: &Globals, dir: &Path, refusal: &Refusal) -> Option<String> {
     Some(about(globals, dir, command, Some(&first.file)))
 }
 
-fn ended_json(globals: &Globals, dir: &Path, ended: &TreeEnded) -> serde_json::Value {
+/// Where what came of a task is now. Of one that was given up its steps alone are there, and of a phase what its tests say.
+fn landed(plan: &TreePlan, progress: &Progress, task: &TaskId, on: &BranchName) -> String {
+    match (plan.tree.is_leaf(task), progress.task(task).status) {
+        (false, _) => format!("what the tests of {task} say is on {on}"),
+        (true, Status::Failed) => format!("the steps of {task}, without its code, are on {on}"),
+        (true, _) => format!("{task} landed on {on}"),
+    }
+}
+
+/// How to go on where nothing can start.
+fn ways(globals: &Globals, dir: &Path, plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
+    let about = |command: String| about(globals, dir, &command, Some(&plan.file));
+    let first = |why: fn(&Why) -> bool| {
+        let mut waits = blocked.iter().flat_map(|blocked| &blocked.waits_for);
+        waits.find(|wait| why(&wait.why)).map(|wait| wait.on.clone())
+    };
+    if let Some(failed) = first(|why| *why == Why::Failed) {
+        return vec![
+            format!("look:    {}", about(format!("inspect {failed}"))),
+            format!("again:   {}", retrying(globals)),
+            format!("without: {}", about(format!("skip {failed}"))),
+        ];
+    }
+    if let Some(red) = first(|why| *why == Why::GateRed) {
+        return vec![format!("look:    {}", about(format!("inspect {red}")))];
+    }
+    if let Some(left_out) = first(|why| *why == Why::LeftOut) {
+        return vec![format!("go on:   put {left_out} into `execution_order` of `{}` and run again", plan.path)];
+    }
+    // What else one task waits for can be worked.
+    plan.limits.only.iter().map(|_| format!("first:   {}", about("gardener".to_owned()))).collect()
+}
+
+fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded) -> serde_json::Value {
     match ended {
         TreeEnded::Done => json!({"ended": "done"}),
         TreeEnded::TaskDone(task) => json!({"ended": "done", "task": task}),
@@ -303,6 +345,7 @@ fn ended_json(globals: &Globals, dir: &Path, ended: &TreeEnded) -> serde_json::V
         TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),
         TreeEnded::Paused(_) | TreeEnded::Edited => json!({"ended": "paused"}),
         TreeEnded::Refused(refusal @ Refusal { task, branch, finished, why, .. }) => {
+            let why = addressed(globals, dir, &plan.file, why);
             let mut json =
                 json!({"ended": "refused", "task": task, "branch": branch, "finished": finished, "reason": why});
             if let Some(command) = first(globals, dir, refusal) {

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 
 use crate::plan::spec::fence;
 use crate::plan::tree::{Draft, DraftNode, Fields, Json, TaskTree, TreeError, check, node_fields, tree_errors};
+use crate::text::counted;
 
 const TASK: &str = "\
 Plan the work that the files below describe, as a tree of tasks.
@@ -89,10 +90,23 @@ pub fn read(reply: &str) -> Result<TaskTree, Vec<TreeError>> {
     }
 }
 
+/// That a plan has fewer tasks than the planner says it has found.
+pub fn shortfall(reply: &str, tree: &TaskTree) -> Option<String> {
+    let Ok(Json::Object(entries)) = object(reply) else { return None };
+    let said = entries.into_iter().find_map(|(key, value)| match value {
+        Json::Scalar(value) if key == "total_tasks_found" => value.as_u64(),
+        _ => None,
+    })?;
+    let given = tree.nodes().count() as u64;
+    (said > given).then(|| {
+        format!("the planner says that it found {} and gave {given}: see that none is missing", counted(said, "task"))
+    })
+}
+
 /// The draft and where its nodes stand.
 fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, Vec<String>) {
     let mut fields = Fields::new(String::new(), entries, errors);
-    // How many it found can be counted; a wrong number there is no reason to refuse a good plan.
+    // A wrong number there is no reason to refuse a good plan; `shortfall` tells of it.
     fields.take("total_tasks_found");
     let tasks = fields.list("tasks");
     // What else a tree has would count when the tree is read again, so it is read as one of a tree, or made anew.

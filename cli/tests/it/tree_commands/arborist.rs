@@ -129,3 +129,44 @@ fn a_tree_it_began_is_gone_on_with() {
     env.pleach(&["-y", "garden", "--fresh"]).expect(0);
     assert!(env.git(&["log", "--format=%s"]).starts_with("task(main@T001@complete): complete \"Add one\""));
 }
+
+#[test]
+fn the_commits_of_its_reference_are_read_as_they_stand() {
+    let examples = include_str!("../../../../lib/tests/golden/step-commits.txt");
+    let named: Vec<&str> = examples.split("%%\n").filter(|text| text.starts_with("task(T001)")).collect();
+    let env = world(TREE, AGENT);
+    let expected = [
+        ("implement-pass", "implementing"),
+        ("implement-fail", "implementing"),
+        ("test-pass", "testing"),
+        ("test-fail", "testing"),
+        ("review-approved", "reviewing"),
+        ("review-rejected", "reviewing"),
+        ("complete", "complete"),
+        ("failed", "failed"),
+    ];
+    assert_eq!(named.len(), expected.len());
+    for (message, (step, status)) in named.into_iter().zip(expected) {
+        env.git(&["commit", "--quiet", "--allow-empty", "-m", message]);
+        let seen = env.pleach(&["--json", "inspect", "T001"]).expect(0).json();
+        let newest = seen["steps"].as_array().and_then(|steps| steps.last()).expect("a step");
+        assert_eq!((&newest["status"], &seen["status"]), (&step.into(), &status.into()), "{message}");
+    }
+    let seen = env.pleach(&["inspect", "T001"]).expect(0).stdout;
+    assert!(seen.contains("T001_test_20250216T143022.log (not in the commit)"), "{seen}");
+}
+
+#[test]
+fn a_hundred_and_thirty_tasks_are_counted_on_main() {
+    let task = |number: usize| format!(r#""T{number:03}": {{"id": "T{number:03}", "name": "Part {number}"}}"#);
+    let nodes: Vec<String> = (1..=130).map(task).collect();
+    let env = world(&format!(r#"{{"nodes": {{{}}}}}"#, nodes.join(",")), AGENT);
+    for number in 1..=129 {
+        let message = format!(
+            "task(T{number:03}): complete \"Part {number}\"\n\nArborist-Step: complete\nArborist-Result: pass\n"
+        );
+        env.git(&["commit", "--quiet", "--allow-empty", "-m", &message]);
+    }
+    let status = env.pleach(&["status"]).expect(0).stdout;
+    assert!(status.contains("129 of 130 tasks done"), "{status}");
+}

@@ -155,6 +155,17 @@ fn what_is_written_is_the_plan_that_was_checked() {
 }
 
 #[test]
+fn a_plan_with_fewer_tasks_than_were_found_is_pointed_out() {
+    let env = world();
+    scripted(&env, &PLAN.replace(r#""total_tasks_found": 1"#, r#""total_tasks_found": 5"#), PLAN);
+    let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]).expect(0);
+    assert!(ran.stderr.contains("warning: the planner says that it found 5 tasks and gave 1"), "{ran}");
+    scripted(&env, PLAN, PLAN);
+    let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]).expect(0);
+    assert!(!ran.stderr.contains("the planner says"), "{ran}");
+}
+
+#[test]
 fn what_no_planner_runs_is_not_asked_about() {
     let env = world();
     scripted(&env, PLAN, PLAN);

@@ -40,7 +40,7 @@ fn a_tree_is_shown_from_its_beginning_to_its_end() {
         1 pending
       next: work T003, attempt 1 of 5
 
-    2 sessions of tasks that have landed; -v lists them
+    2 sessions of tasks that have ended; -v lists them
     ");
     let ran = env.pleach(&["-v", "status", "--tree", "task-tree.json"]).expect(0);
     assert!(ran.stdout.contains("    T001 Add one: complete\n"), "{ran}");
@@ -54,7 +54,7 @@ fn a_tree_is_shown_from_its_beginning_to_its_end() {
       phase1 Ground  [████████████████████] 2/2
       phase2 Walls   [████████████████████] 1/1  tests pass
 
-    4 sessions of tasks that have landed; -v lists them
+    4 sessions of tasks that have ended; -v lists them
     ");
 }
 

@@ -101,6 +101,8 @@ fn the_model_of_a_step_reaches_its_provider() {
     assert_eq!(asked("gardener", &[]), ["usual", "usual"]);
     assert_eq!(asked("garden", &["--model", "mine"]), ["mine", "mine"]);
     assert_eq!(asked("gardener", &["--model", "big"]), ["biggest", "biggest"], "a name the settings know");
+    garden.env.write("repo/.arborist/config.json", r#"{"defaults": {"model": "original"}}"#);
+    assert_eq!(asked("gardener", &[]), ["original", "original"]);
     settings("tree: {steps: {implement: {model: quick}}}\n");
     assert_eq!(asked("gardener", &[]), ["quick", "usual"]);
     settings("tree: {steps: {implement: {model: quick}, review: {model: careful}}}\n");

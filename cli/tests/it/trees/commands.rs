@@ -58,12 +58,13 @@ fn the_task_that_was_asked_for_is_worked_behind_one_that_waits_to_land() {
 fn a_task_that_is_not_ready_says_what_it_waits_for() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     let ran = garden.garden(&["--task", "T002"]).expect(1);
-    assert_eq!(ran.stdout, "stalled: T002 cannot start\n  T002 waits for T001 (not done)\n");
+    let first = "first:   pleach gardener --tree task-tree.json\n";
+    assert_eq!(ran.stdout, format!("stalled: T002 cannot start\n  T002 waits for T001 (not done)\n{first}"));
     let ran = garden.garden(&["--task", "T002", "--dry-run"]).expect(0);
     assert!(ran.stdout.contains("next: T002 cannot start: T002 waits for T001 (not done)\n"), "{ran}");
     assert_eq!(garden.times_asked("T002", "implement"), 0);
     let ran = garden.garden(&["--task", "T009"]).expect(2);
-    assert!(ran.stderr.contains("has no task `T009`"), "{ran}");
+    assert!(ran.stderr.contains("has no task `T009`") && ran.stderr.contains("`pleach status -v` lists"), "{ran}");
 }
 
 #[test]

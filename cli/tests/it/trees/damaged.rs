@@ -56,7 +56,7 @@ fn a_task_whose_branch_cannot_be_read_is_done_again_once_it_is_reset() {
             let id = damage(&garden, revision, how);
             let ran = garden.env.pleach(&["-y", "gardener"]).expect(5);
             assert!(ran.stdout.contains(BRANCH) && ran.stdout.contains(&id), "{how:?} {revision}: {ran}");
-            assert!(ran.stdout.contains("`pleach reset T001`"), "{how:?} {revision}: {ran}");
+            assert!(ran.stdout.contains("`pleach reset T001 --tree task-tree.json`"), "{how:?} {revision}: {ran}");
             let ran = garden.env.pleach(&["status"]).expect(0);
             assert!(ran.stdout.contains(&format!("`{BRANCH}` cannot be read: ")), "{ran}");
             assert!(ran.stdout.contains(&id) && ran.stdout.contains("`pleach reset T001`"), "{ran}");
@@ -154,7 +154,7 @@ fn a_branch_of_a_phase_that_cannot_be_read_is_done_without() {
     garden.env.git(&["update-ref", "-d", &format!("refs/heads/{branch}")]);
     // The task's own branch stands there as well.
     let ran = garden.env.pleach(&["-y", "gardener", "--isolation", "phase"]).expect(5);
-    assert!(ran.stdout.contains("`pleach reset T001`"), "{ran}");
+    assert!(ran.stdout.contains("`pleach reset T001 --tree task-tree.json`"), "{ran}");
     garden.env.pleach(&["reset", "T001"]).expect(0);
     garden.gardener(&["--isolation", "phase"]).expect(0);
     assert_eq!(garden.files("main").iter().filter(|file| file.starts_with('T')).count(), 2);

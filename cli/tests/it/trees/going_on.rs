@@ -63,9 +63,71 @@ fn a_red_phase_is_looked_at_and_reopened_by_what_is_printed() {
     let ran = type_in(&garden, root, "pleach -C repo gardener -y --tree specs/b/task-tree.json").expect(1);
     let look = type_in(&garden, root, told(&ran, "look")).expect(0);
     assert!(look.stdout.contains("p1"), "{look}");
-    let reset = told(&ran, "go on").split('`').nth(1).expect("a command").replace("TASK", "T001");
+    let reset = told(&ran, "go on").split('`').nth(3).expect("a command").replace("TASK", "T001");
     let reset = type_in(&garden, root, &reset).expect(0);
     assert!(reset.stdout.contains("reset: T001"), "{reset}");
+}
+
+#[test]
+fn a_stalled_tree_is_gone_on_with_by_what_is_printed() {
+    let tree = Tree::of(&["T001", "T002: T001"]).tests("T001", &["unit: false"]);
+    let garden = alike(&tree);
+    let root = garden.env.root();
+    let line = "pleach -C repo gardener -y --tree specs/a/task-tree.json --max-retries 1";
+    let ran = type_in(&garden, root, line).expect(1);
+    assert_eq!(told(&ran, "code"), "what it wrote is on `pleach/tasks/main/T001`");
+    assert_eq!(garden.file("pleach/tasks/main/T001", "T001"), "1");
+    let ran = type_in(&garden, root, line).expect(1);
+    assert!(ran.stdout.starts_with("stalled: nothing can start\n  T002 waits for T001 (failed)\n"), "{ran}");
+    let look = type_in(&garden, root, told(&ran, "look")).expect(0);
+    assert!(look.stdout.contains("failed after 1 attempt"), "{look}");
+    type_in(&garden, root, told(&ran, "again")).expect(1);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    let status = type_in(&garden, root, "pleach -C repo status --tree specs/a/task-tree.json").expect(0);
+    assert!(
+        status.stdout.contains("waits for T001 (failed)\n  --retry-failed gives what failed another budget\n"),
+        "{status}"
+    );
+    type_in(&garden, root, told(&ran, "without")).expect(0);
+    type_in(&garden, root, line).expect(0);
+
+    let ran = type_in(&garden, root, &format!("{line} --fresh")).expect(1);
+    assert!(!ran.stderr.contains("T001 landed on"), "{ran}");
+    assert!(ran.stderr.contains("the steps of T001, without its code, are on main"), "{ran}");
+}
+
+#[test]
+fn a_task_that_waits_for_others_names_the_run_that_works_them() {
+    let garden = alike(&Tree::of(&["T001", "T002: T001"]));
+    let root = garden.env.root();
+    let ran = type_in(&garden, root, "pleach -C repo garden -y --task T002 --tree specs/b/task-tree.json").expect(1);
+    type_in(&garden, root, &format!("{} -y", told(&ran, "first"))).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+}
+
+#[test]
+fn a_conflict_is_mended_by_what_is_printed() {
+    let garden = alike(&Tree::of(&["T001"]));
+    let root = garden.env.root();
+    garden.env.git(&["config", "user.name", "User"]);
+    garden.env.git(&["config", "user.email", "user@example.org"]);
+    garden.agent(
+        "cd \"$HOME/../repo\" && echo user > README.md && git commit --quiet -am mine; cd - && echo agent > README.md",
+        APPROVES,
+    );
+    let line = "pleach -y gardener --target-repo ./repo --tree repo/specs/a/task-tree.json";
+    garden.configure("sandbox: {mode: off}\n");
+    let ran = type_in(&garden, root, line).expect(5);
+    let why = ran.stdout.lines().nth(1).expect("a reason");
+    let commands: Vec<&str> = why.split('`').skip(1).step_by(2).filter(|part| part.contains(' ')).collect();
+    let [switch, merge, back, reset] = commands[..] else { panic!("{commands:?}: {ran}") };
+    type_in(&garden, root, switch).expect(0);
+    let conflict = type_in(&garden, root, merge).expect(1);
+    assert!(conflict.stdout.contains("CONFLICT"), "{conflict}");
+    garden.env.git(&["checkout", "--quiet", "--ours", "README.md"]);
+    garden.env.git(&["commit", "--quiet", "-am", "Merge by hand"]);
+    type_in(&garden, root, back).expect(0);
+    assert!(type_in(&garden, root, reset).expect(0).stdout.contains("reset: T001"));
 }
 
 #[test]

@@ -480,7 +480,7 @@ fn an_object_of_a_phase_that_was_overwritten_is_not_merged_and_its_task_is_found
         garden.agent(WRITES, APPROVES);
         garden.env.git(&["branch", "-D", "pleach/phase/main/phase1"]);
         let ran = garden.gardener(&["--isolation", "phase"]).expect(5);
-        assert!(ran.stdout.contains("then `pleach reset T001` to have it done again"), "{ran}");
+        assert!(ran.stdout.contains("then `pleach reset T001 --tree task-tree.json` to have it done again"), "{ran}");
         garden.env.pleach(&["reset", "T001"]).expect(0);
         garden.gardener(&["--isolation", "phase"]).expect(0);
         assert_eq!(garden.file("main", "T001.txt"), format!("T001 {}", attempts + 1));

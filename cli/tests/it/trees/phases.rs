@@ -62,7 +62,10 @@ fn a_red_gate_keeps_the_phase_from_the_target() {
         Tree::default().phase("phase1", &["T001"]).tests("phase1", &["e2e: echo broken; test -e \"$HOME/fixed\""]);
     let garden = Garden::new(&tree);
     let ran = garden.gardener(&PHASE).expect(1);
-    assert!(ran.stdout.contains("the tests of phase1 fail on what the merge into `main` would be\n"), "{ran}");
+    let on = "what the merge of `pleach/phase/main/phase1` into `main` would be";
+    assert!(ran.stdout.contains(&format!("the tests of phase1 fail on {on}\n")), "{ran}");
+    assert!(ran.stdout.contains("mend it on `pleach/phase/main/phase1` and run again"), "{ran}");
+    assert!(ran.stderr.contains("what the tests of phase1 say is on pleach/phase/main/phase1"), "{ran}");
     assert_eq!(garden.merges(), [""; 0]);
     assert_eq!(garden.told("main"), [""; 0]);
     let red = garden.newest("pleach/phase/main/phase1", "phase1 test-fail");
@@ -72,6 +75,19 @@ fn a_red_gate_keeps_the_phase_from_the_target() {
     garden.gardener(&PHASE).expect(0);
     assert_eq!(garden.merges(), ["merge: phase1 complete"]);
     assert_eq!(garden.newest("main", "phase1 test-pass").trailer("Arborist-Retry"), Some("1"));
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
+fn a_red_gate_is_mended_on_the_branch_of_its_phase() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).tests("phase1", &["e2e: test -e mended"]));
+    garden.gardener(&PHASE).expect(1);
+    garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
+    garden.commit("mended", "by hand\n");
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.merges(), ["merge: phase1 complete"]);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "mended", "task-tree.json"]);
     assert_eq!(garden.times_asked("T001", "implement"), 1);
 }
 

@@ -77,6 +77,18 @@ fn counts_are_found_in_both_outputs() {
 }
 
 #[test]
+fn counts_of_go_and_vitest_are_in_the_trailers() {
+    let go = "unit: printf '%s\\n' '--- PASS: TestA (0.00s)' '--- SKIP: TestB (0.00s)' '--- PASS: TestC (0.00s)' PASS";
+    let vitest = "unit: printf '%s\\n' ' Test Files  1 passed (1)' '      Tests  2 failed | 3 passed | 1 skipped (6)'";
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]).tests("T001", &[go]).tests("T002", &[vitest]));
+    garden.gardener(&[]).expect(0);
+    assert_eq!(counts(&garden, "T001 test-pass"), ["2", "0", "1"].map(|count| Some(count.to_owned())));
+    assert_eq!(counts(&garden, "T002 test-pass"), ["3", "2", "1"].map(|count| Some(count.to_owned())));
+    let reports = garden.env.pleach(&["reports", "T002"]).expect(0).stdout;
+    assert!(reports.contains("3 passed, 2 failed"), "{reports}");
+}
+
+#[test]
 fn a_named_framework_s_counts_are_read_and_no_other_s() {
     // Tests that run cargo themselves, whose summary would be believed first.
     let command = "echo 'test result: ok. 7 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out'; \

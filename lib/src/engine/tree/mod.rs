@@ -123,7 +123,7 @@ pub enum Error {
         what: git::Error,
     },
     /// Nothing to be decided about.
-    #[error("`{tree}` has no task `{task}`; `pleach status` lists the tasks")]
+    #[error("`{tree}` has no task `{task}`; `pleach status -v` lists the tasks")]
     NoTask {
         /// The tree's file.
         tree: String,

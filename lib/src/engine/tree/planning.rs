@@ -86,7 +86,10 @@ impl Planner<'_> {
         let mut spoken = Vec::new();
         let answer = self.ask(asked.clone(), &mut spoken, purse, warn).await?;
         let errors = match planner::read(&answer) {
-            Ok(tree) => return Ok(tree),
+            Ok(tree) => {
+                planner::shortfall(&answer, &tree).into_iter().for_each(warn);
+                return Ok(tree);
+            }
             Err(errors) => errors,
         };
         let again = planner::again(&errors);
@@ -96,7 +99,9 @@ impl Planner<'_> {
             false => format!("{asked}\n\nYour reply was:\n{answer}\n\n{again}"),
         };
         let answer = self.ask(again, &mut spoken, purse, warn).await?;
-        planner::read(&answer).map_err(PlanError::Refused)
+        let tree = planner::read(&answer).map_err(PlanError::Refused)?;
+        planner::shortfall(&answer, &tree).into_iter().for_each(warn);
+        Ok(tree)
     }
 
     /// One question and its answer. `spoken` is the conversation, before and after.
