@@ -33,8 +33,8 @@ const ABANDONED: Duration = Duration::from_secs(5);
 /// As many bytes git prints of an error, and nothing of the rest.
 const LONGEST_ERROR: usize = 4095;
 
-/// A variable without a value, to set what the user has set back to nothing.
-const NOTHING: &str = "PLEACH_NOTHING";
+/// A variable with the options of the target, in the place of those the user may have set for it.
+const OF_TARGET: &str = "PLEACH_OF_TARGET";
 
 /// Why a branch was not moved. Unless it says otherwise, nothing was touched.
 #[derive(Debug, thiserror::Error)]
@@ -274,7 +274,7 @@ impl Landing<'_> {
         if !links.is_empty() {
             return Err(self.local_changes(checkout, links));
         }
-        let program = self.repo.shared.program.clone().with_variable(NOTHING, "");
+        let program = self.repo.shared.program.clone().with_variable(OF_TARGET, "--no-verify-signatures");
         let begun = clock::now();
         let mut finished = program.run(checkout, self.arguments())?;
         let in_the_way = self.refused(&finished, checkout)?;
@@ -287,7 +287,7 @@ impl Landing<'_> {
         }
         match finished.code {
             Some(0) if self.has_landed()? => Ok(Attempt::Landed),
-            // The user changed to another branch at that very moment.
+            // Somebody moved it on at that very moment.
             Some(0) => {
                 Ok(Attempt::Blocked(format!("another git process works in `{}`; wait for it", checkout.display())))
             }
@@ -305,9 +305,11 @@ impl Landing<'_> {
         if self.repo.durability == Durability::Fsync {
             settings.extend(["-c", "core.fsync=reference,index"].map(str::to_owned));
         }
-        // By way of a variable, because a branch may have a `=` in its name.
-        settings.push(format!("--config-env=branch.{}.mergeOptions={NOTHING}", self.target));
-        let options = ["--ff-only", "--no-autostash", "--no-overwrite-ignore", "--no-verify-signatures"];
+        // Steps are not signed, so that they move no branch but the target, should the user have switched to another one
+        // since it was looked at. By way of a variable, because a branch may have a `=` in its name.
+        settings.extend(["-c", "merge.verifySignatures=true"].map(str::to_owned));
+        settings.push(format!("--config-env=branch.{}.mergeOptions={OF_TARGET}", self.target));
+        let options = ["--ff-only", "--no-autostash", "--no-overwrite-ignore"];
         let command = ["merge", "-q"].into_iter().chain(options).map(str::to_owned);
         settings.into_iter().chain(command).chain([self.to.to_string()]).map(OsString::from).collect()
     }
@@ -345,6 +347,9 @@ impl Landing<'_> {
             format!("another git process works in `{place}` ({words}); wait for it, or delete the lock if none runs")
         } else if words.contains("You have not concluded your") {
             format!("a merge or cherry-pick is in progress in `{place}`; conclude or abort it")
+        } else if words.contains("does not have a GPG signature") {
+            // The next look tells which checkout has it now.
+            format!("something else than `{}` is checked out in `{place}` by now", self.target)
         } else if words.contains("Not possible to fast-forward") {
             // The next look at the ref tells.
             format!("git does not find {} ahead of what `{place}` has checked out", self.to)

@@ -657,12 +657,17 @@ fn a_branch_that_moved_is_left_where_it_is() {
 
 #[test]
 fn a_user_who_changes_branches_at_the_last_moment_does_not_stop_it() {
-    let world = World::new().with_git_that("merge:1) \"$git\" -C \"$repo\" switch -q --detach HEAD;;");
-    world.land().unwrap();
-    assert_eq!(world.tip(), world.to);
-    let world = World::new().with_git_that("merge:1) \"$git\" -C \"$repo\" switch -q --orphan empty;;");
-    world.land().unwrap();
-    assert_eq!(world.tip(), world.to);
+    for how in ["--detach HEAD", "--orphan empty", "--create release"] {
+        let world = World::new().with_git_that(&format!("merge:1) \"$git\" -C \"$repo\" switch -q {how};;"));
+        world.land().unwrap_or_else(|error| panic!("{how}: {error}"));
+        assert_eq!(world.tip(), world.to, "{how}");
+        assert_eq!(world.status(), "", "{how}");
+        // What the user has gone to stays where it is, also where it could move forward.
+        match how {
+            "--orphan empty" => assert_eq!(world.repo.reference("refs/heads/empty").unwrap(), None),
+            _ => assert_eq!(world.repo.resolve("HEAD").unwrap(), world.from, "{how}"),
+        }
+    }
 }
 
 #[test]
