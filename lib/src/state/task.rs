@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Phase, Position, State, Visit};
 use crate::event::{AttemptStarted, Feedback, StepFinished, TaskOf};
 use crate::ids::CommitId;
-use crate::step::text;
+use crate::step::{StepKind, text};
 
 /// The newest attempt at a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -49,6 +49,13 @@ pub struct FailedAttempt {
     pub after: CommitId,
     /// The tests that failed.
     pub failing: Vec<String>,
+}
+
+impl FailedAttempt {
+    /// The step that failed; none where nobody knows what its status says.
+    pub fn step(&self) -> Option<StepKind> {
+        StepKind::from_status(&self.status).filter(|(_, passed)| !passed).map(|(step, _)| step)
+    }
 }
 
 /// A session that works on a task of a tree.
@@ -100,17 +107,28 @@ impl TaskWork {
             failing: data.failing.clone(),
         };
         let has_failed = self.attempt.as_ref().is_some_and(|attempt| attempt.has_failed);
+        let of_tests = |failed: &FailedAttempt| failed.step() == Some(StepKind::Test);
         match self.failed.last_mut().filter(|_| has_failed) {
-            Some(before) if before.status == "test-fail" && failed.status != "test-fail" => before.after = failed.after,
+            Some(before) if of_tests(before) && !of_tests(&failed) => before.after = failed.after,
             Some(before) => *before = failed,
             None => self.failed.push(failed),
         }
         self.attempt.iter_mut().for_each(|attempt| (attempt.has_failed, attempt.is_told) = (true, true));
     }
 
+    /// The newest step, and whether it went well; none where there is none, or nobody knows what its status says.
+    pub fn newest(&self) -> Option<(StepKind, bool)> {
+        StepKind::from_status(self.status.as_deref()?)
+    }
+
     /// Whether it is complete or given up, so that nothing is left but to land.
     pub fn is_decided(&self) -> bool {
-        matches!(self.status.as_deref(), Some("complete" | "failed"))
+        matches!(self.newest(), Some((StepKind::Complete, _)))
+    }
+
+    /// Whether it is complete.
+    pub fn is_complete(&self) -> bool {
+        self.newest() == Some((StepKind::Complete, true))
     }
 }
 

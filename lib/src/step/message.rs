@@ -49,6 +49,35 @@ impl StepKind {
             .find(|kind| kind.as_str() == word)
             .or_else(|| StepName::new(word).ok().map(Self::Custom))
     }
+
+    /// The word for what became of such a step: `implement-pass`, `review-rejected`, `complete`, `failed`, `lint-fail`, …
+    pub fn status(&self, passed: bool) -> String {
+        let word = self.as_str();
+        match (self, passed) {
+            (Self::Complete, false) => "failed".into(),
+            (Self::Complete | Self::Reset | Self::RunStart, _) => word.into(),
+            (Self::Review, true) => "review-approved".into(),
+            (Self::Review, false) => "review-rejected".into(),
+            (_, true) => format!("{word}-pass"),
+            (_, false) => format!("{word}-fail"),
+        }
+    }
+
+    /// The step such a word tells of, and whether it went well; none for other words, and for a task that was skipped: no
+    /// step of it was done.
+    pub fn from_status(status: &str) -> Option<(Self, bool)> {
+        let (word, passed) = match status {
+            "failed" => ("complete", false),
+            _ => match status.rsplit_once('-') {
+                Some((word, "pass" | "approved")) => (word, true),
+                Some((word, "fail" | "rejected")) => (word, false),
+                _ => (status, true),
+            },
+        };
+        let kind = Self::from_word(word)?;
+        // Each has its own words for it.
+        (kind.status(passed) == status).then_some((kind, passed))
+    }
 }
 
 /// Which attempt of a budget.
@@ -133,17 +162,11 @@ impl Step {
         Self { tree: Some(tree.into()), ..Self::new(None, StepKind::RunStart, true) }
     }
 
-    /// The word in the subject: `implement-pass`, `review-rejected`, `complete`, `failed`, `lint-fail`, …
+    /// The word in the subject: that of its kind, or `skipped`.
     pub fn status(&self) -> String {
-        let word = self.kind.as_str();
-        match (&self.kind, self.passed) {
-            (StepKind::Complete, false) => "failed".into(),
-            (StepKind::Complete, true) if self.skipped => "skipped".into(),
-            (StepKind::Complete | StepKind::Reset | StepKind::RunStart, _) => word.into(),
-            (StepKind::Review, true) => "review-approved".into(),
-            (StepKind::Review, false) => "review-rejected".into(),
-            (_, true) => format!("{word}-pass"),
-            (_, false) => format!("{word}-fail"),
+        match self.skipped && self.kind == StepKind::Complete && self.passed {
+            true => "skipped".into(),
+            false => self.kind.status(self.passed),
         }
     }
 

@@ -54,7 +54,7 @@ impl Known {
 
     fn recorded(summary: &Summary) -> Self {
         let task = summary.state.task.as_deref();
-        let complete = task.filter(|task| task.status.as_deref() == Some("complete"));
+        let complete = task.filter(|task| task.is_complete());
         let copied_in = summary.started.config.pointer("/worktrees/include_ignored").and_then(|value| value.as_array());
         let copied_in = copied_in.into_iter().flatten().filter_map(|path| path.as_str());
         Self {

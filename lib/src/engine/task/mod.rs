@@ -27,7 +27,7 @@ use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand};
 use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
-use crate::step::{Attempt, Counts, report};
+use crate::step::{Attempt, Counts, StepKind, report};
 use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
 
 pub use step::{StepReport, TaskReport};
@@ -279,6 +279,11 @@ impl Session {
     /// The newest step's commit, where the task's branch stands.
     pub fn task_tip(&self) -> CommitId {
         self.task_work().step
+    }
+
+    /// The newest step, and whether it went well.
+    pub fn newest_step(&self) -> Option<(StepKind, bool)> {
+        self.task_work().newest()
     }
 
     /// Whether the task is complete or given up, as far as its branch is concerned.

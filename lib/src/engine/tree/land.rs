@@ -10,7 +10,7 @@ use crate::engine::{Pause, Session};
 use crate::git::LandError;
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
 use crate::progress::{self, Found, Place};
-use crate::step::{Attempt, Step, report};
+use crate::step::{Attempt, Step, StepKind, report};
 use crate::trailer::Message;
 use crate::workspace::branch_ref;
 
@@ -39,20 +39,20 @@ impl TreeRun<'_> {
     /// What a try to land means for the run.
     pub(super) fn landed(&mut self, session: Session, tried: Tried) -> Worked {
         let task = session.task().id.clone();
-        let status = session.state.task.as_ref().and_then(|task| task.status.clone()).unwrap_or_default();
+        let newest = session.newest_step();
         let over = session.task_is_out_of_budget().ok().flatten();
         self.take_back(session);
-        match tried {
-            Tried::Landed if status == "failed" => {
+        match (tried, newest) {
+            (Tried::Landed, Some((StepKind::Complete, false))) => {
                 let why = over.or_else(|| self.progress.task(&task).why_failed());
                 let reason = format!("`{task}` was given up") + &why.map(|why| format!(": {why}")).unwrap_or_default();
                 Worked::Ended(TreeEnded::Failed { task, reason })
             }
-            Tried::Landed if status == "test-fail" => Worked::Ended(self.gate_red(task)),
-            Tried::Landed if self.plan.tree.is_leaf(&task) => Worked::Done(task),
-            Tried::Landed | Tried::Red | Tried::Moved => Worked::GoOn,
-            Tried::Refused(refusal) => Worked::Ended(TreeEnded::Refused(refusal)),
-            Tried::Paused => Worked::Ended(TreeEnded::Paused(Pause::interrupted())),
+            (Tried::Landed, Some((StepKind::Test, false))) => Worked::Ended(self.gate_red(task)),
+            (Tried::Landed, _) if self.plan.tree.is_leaf(&task) => Worked::Done(task),
+            (Tried::Landed | Tried::Red | Tried::Moved, _) => Worked::GoOn,
+            (Tried::Refused(refusal), _) => Worked::Ended(TreeEnded::Refused(refusal)),
+            (Tried::Paused, _) => Worked::Ended(TreeEnded::Paused(Pause::interrupted())),
         }
     }
 
@@ -75,7 +75,7 @@ impl TreeRun<'_> {
     fn simple_landing(&self, session: &Session) -> Result<Option<CommitId>, Error> {
         let Some((_, below)) = session.unwritten_step() else { return Ok(None) };
         let task = &session.task().id;
-        let complete = session.state.task.as_ref().and_then(|task| task.status.as_deref()) == Some("complete");
+        let complete = session.newest_step() == Some((StepKind::Complete, true));
         let tip = self.landing_tip(task).ok().filter(|_| complete && self.plan.tree.is_leaf(task));
         Ok(match tip {
             // One that was set back does not get again what was taken off it.
@@ -218,7 +218,7 @@ impl TreeRun<'_> {
             _ => own,
         };
         let is_gate = !self.plan.tree.is_leaf(&session.task().id);
-        let failed = session.state.task.as_ref().and_then(|task| task.status.as_deref()) == Some("failed");
+        let failed = session.newest_step() == Some((StepKind::Complete, false));
         let mut writer = self.repo.writer();
         let built = if failed {
             let steps = self.steps_only(self.chain(step, base)?)?;

@@ -319,10 +319,10 @@ fn words(why: Reason) -> String {
 }
 
 fn ended(failed: &crate::state::FailedAttempt) -> schedule::Ended {
-    let failure = match failed.status.as_str() {
-        "test-fail" => Failure::Tests(failed.failing.iter().cloned().collect()),
+    let failure = match failed.step() {
+        Some(StepKind::Test) => Failure::Tests(failed.failing.iter().cloned().collect()),
         _ if failed.outside => Failure::Outside,
-        "implement-fail" => Failure::Agent,
+        Some(StepKind::Implement) => Failure::Agent,
         _ => Failure::Other,
     };
     schedule::Ended { before: failed.before, after: failed.after, failure }

@@ -121,6 +121,16 @@ fn subjects_say_what_happened() {
 }
 
 #[test]
+fn other_words_are_no_status() {
+    for word in ["", "skipped", "test", "lint", "-fail", "Test-fail", "test-failed", "complete-pass", "complete-fail"] {
+        assert_eq!(StepKind::from_status(word), None, "{word}");
+    }
+    for word in ["review-pass", "review-fail", "test-approved", "lint-rejected", "run-start-pass", "reset-fail"] {
+        assert_eq!(StepKind::from_status(word), None, "{word}");
+    }
+}
+
+#[test]
 fn trailers_come_in_their_order() {
     let keys = |step: &Step| step.trailers().into_iter().map(|(key, _)| key).collect::<Vec<_>>().join(" ");
     let session = Some(SessionId::new("abcdefgh").unwrap());
@@ -353,6 +363,13 @@ proptest! {
         let read = Step::read(&Message::read(&message.write()), target);
         let name = (step.kind != StepKind::RunStart).then(|| shown_name(&name));
         prop_assert_eq!(read, Some(Step { name, ..step }));
+    }
+
+    #[test]
+    fn a_status_tells_of_one_step_alone(kind in any_kind(), passed: bool) {
+        let status = kind.status(passed);
+        let passed = passed || matches!(kind, StepKind::RunStart | StepKind::Reset);
+        prop_assert_eq!(StepKind::from_status(&status), Some((kind, passed)));
     }
 }
 
