@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::changed::unlooked_at;
 use super::edited::or_told;
-use super::left::Unfinished;
+use super::left::{Unfinished, is_gate};
 use super::refusal::begins_anew;
 use super::run::{TaskPipeline, TreeRun, target_tip};
 use super::work::start_after;
@@ -74,8 +74,7 @@ impl TreeRun<'_> {
         }
         let state = state_of(&history)?;
         let Some(work) = &state.task else { return Ok(None) };
-        // The node may have been a phase then, and the session its tests.
-        let is_of_task = history.started.dot != GATE_PIPELINE;
+        let is_of_task = !is_gate(&history.started);
         let aside = match is_of_task && self.fits(task, &state)? && self.is_newest(task, &history, work)? {
             false => Some(Aside::Outrun),
             true if self.is_mended(job, &history, &state) => Some(Aside::Mended),

@@ -7,7 +7,7 @@ use super::begin::state_of;
 use super::run::TreeRun;
 use super::{Error, GATE_PIPELINE};
 use crate::engine::{Session, lock_name};
-use crate::event::TaskOf;
+use crate::event::{PipelineStarted, TaskOf};
 use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
@@ -39,7 +39,7 @@ impl Left {
     /// That of a record; none of the tests of a phase, which run anew, and of what nobody can read or go on with.
     fn of(history: &History) -> Option<Self> {
         let started = &history.started;
-        let task = started.task.as_ref().filter(|_| started.dot != GATE_PIPELINE)?.id.clone();
+        let task = started.task.as_ref().filter(|_| !is_gate(started))?.id.clone();
         let state = state_of(history).ok()?;
         // As it is written: that is what is agreed to, whatever its task is called.
         let inputs = Inputs { files: started.files.clone(), values: BTreeMap::new() };
@@ -55,6 +55,13 @@ pub(super) struct Unfinished {
     pub id: SessionId,
     /// The record that says how it was started: what a person has agreed to is in there.
     pub first: CommitId,
+}
+
+/// Whether a session runs the tests of a phase, by its pipeline alone. What its node is today does not tell: since it was
+/// begun, a phase may have become a task, or a task a phase. Nor is anything else of a record believed, for it may have been
+/// fetched: nobody is asked about the pipeline of such a session, and only the built-in one needs no asking.
+pub(super) fn is_gate(started: &PipelineStarted) -> bool {
+    started.dot == GATE_PIPELINE
 }
 
 /// Whether a session is one of a task that has landed. Most have, and their last record says so in its first line.
