@@ -64,7 +64,7 @@ impl Repo {
 
     /// Message and date of one commit.
     pub fn message_of(&self, id: CommitId) -> Result<Kept, Error> {
-        Reader::new(self)?.read(to_gix(id), |commit, _| kept(commit))
+        read(&self.local(), to_gix(id), kept)
     }
 
     /// The commits only one of two has in its history, each oldest first. Takes time with what sets them apart, not
@@ -102,13 +102,11 @@ impl Reader {
         id: ObjectId,
         take: impl FnOnce(&gix::objs::CommitRef<'_>, Vec<ObjectId>) -> T,
     ) -> Result<T, Error> {
-        let damaged = |error: &gix::Error| Error::object("commit", &id, explain(error));
-        let commit = self.repo.find_commit(id).map_err(|error| damaged(&error))?;
-        // What has become of tasks is read from here: nobody may put words into it.
-        intact::check(id, Kind::Commit, &commit.data)?;
-        let commit = commit.decode().map_err(|error| damaged(&error))?;
-        let parents = if self.shallow.contains(&id) { Vec::new() } else { commit.parents().collect() };
-        Ok(take(&commit, parents))
+        let is_cut_off = self.shallow.contains(&id);
+        read(&self.repo, id, |commit| {
+            let parents = if is_cut_off { Vec::new() } else { commit.parents().collect() };
+            take(commit, parents)
+        })
     }
 
     /// The commits below `tip` that are `inside`, down the first parent first; each comes when all its parents have.
@@ -203,6 +201,18 @@ struct Descent {
     at: usize,
     kept: Option<Kept>,
     cut_off: bool,
+}
+
+fn read<T>(
+    repo: &gix::Repository,
+    id: ObjectId,
+    take: impl FnOnce(&gix::objs::CommitRef<'_>) -> T,
+) -> Result<T, Error> {
+    let damaged = |error: &gix::Error| Error::object("commit", &id, explain(error));
+    let commit = repo.find_commit(id).map_err(|error| damaged(&error))?;
+    // What has become of tasks is read from here: nobody may put words into it.
+    intact::check(id, Kind::Commit, &commit.data)?;
+    Ok(take(&commit.decode().map_err(|error| damaged(&error))?))
 }
 
 fn kept(commit: &gix::objs::CommitRef<'_>) -> Kept {

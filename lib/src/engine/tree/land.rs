@@ -3,15 +3,14 @@
 use super::refusal::Refusal;
 use super::run::{TreeEnded, TreeRun};
 use super::work::{Worked, observer};
-use super::{Error, Note, Notes};
+use super::{Error, Note, Notes, step_scan};
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, StepReport};
 use crate::engine::{Pause, Session};
 use crate::git::LandError;
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
-use crate::progress::{self, Found, Place};
-use crate::step::{Attempt, Step, StepKind, report};
-use crate::trailer::Message;
+use crate::progress::{Found, Place};
+use crate::step::{Attempt, StepKind, report};
 use crate::workspace::branch_ref;
 
 /// What came of a try to land.
@@ -262,7 +261,7 @@ impl TreeRun<'_> {
     fn steps_only(&self, chain: Vec<CommitId>) -> Result<Vec<CommitId>, crate::git::Error> {
         let mut steps = Vec::new();
         for commit in chain {
-            if self.found(commit, Place::Target)?.is_some() {
+            if self.found(commit, &Place::Target)?.is_some() {
                 steps.push(commit);
             }
         }
@@ -272,7 +271,7 @@ impl TreeRun<'_> {
     /// The steps of a branch behind where it left another, oldest first.
     pub(super) fn steps_ahead(&self, tip: CommitId, of: CommitId) -> Result<Vec<Found>, crate::git::Error> {
         let shared = self.repo.merge_base(tip, of)?.unwrap_or(of);
-        let found = |commit| self.found(commit, Place::Target).transpose();
+        let found = |commit| self.found(commit, &Place::Target).transpose();
         self.chain(tip, shared)?.into_iter().filter_map(found).collect()
     }
 
@@ -283,19 +282,10 @@ impl TreeRun<'_> {
         Ok(changes.into_iter().map(|change| change.path).filter(is_own).collect())
     }
 
-    /// The step a commit is, read as it will be read from the target.
-    pub(super) fn found(&self, commit: CommitId, on: Place) -> Result<Option<Found>, crate::git::Error> {
-        let commit = self.repo.commit(commit)?;
-        let message = Message::read(&commit.text());
-        let print = progress::print(&commit.message, commit.at.as_second(), 0);
-        Ok(Step::read(&message, self.plan.target.as_str()).map(|step| Found {
-            commit: commit.id,
-            at: commit.at,
-            step,
-            body: message.body,
-            on,
-            print,
-        }))
+    /// The step a commit is, as it will be read where it lands. No step of a branch is of the older form.
+    pub(super) fn found(&self, commit: CommitId, on: &Place) -> Result<Option<Found>, crate::git::Error> {
+        let read = step_scan::read(commit, &self.repo.message_of(commit)?, on, self.plan.target.as_str());
+        Ok(read.filter(|(_, is_older_form)| !is_older_form).map(|(found, _)| found))
     }
 
     /// Moves a branch forward; one that is not there yet begins where it was thought to be.
@@ -351,7 +341,7 @@ impl TreeRun<'_> {
     /// Adds the steps of a landing to the progress: reading everything again would cost more with every task.
     fn take_in(&mut self, to: CommitId) -> Result<(), Error> {
         for commit in self.chain(to, self.seen)? {
-            if let Some(found) = self.found(commit, Place::Target)? {
+            if let Some(found) = self.found(commit, &Place::Target)? {
                 self.progress.take(found);
             }
         }

@@ -114,18 +114,11 @@ pub fn gather<E>(
             });
         }
         let mut runs = runs.unwrap_or_else(|| none.clone());
-        if let Some((step, body, is_older_form)) = commit.kept.as_ref().and_then(|kept| read(kept, on, target)) {
+        let read = commit.kept.as_ref().and_then(|kept| read(commit.id, kept, on, target));
+        if let Some((found, is_older_form)) = read {
             gathered.has_older_form |= is_older_form;
-            let kept = commit.kept.as_ref().expect("a step was read from it");
-            let is_start = step.kind == StepKind::RunStart;
-            let found = Arc::new(Found {
-                commit: commit.id,
-                at: Timestamp::from_second(kept.seconds).unwrap_or(Timestamp::UNIX_EPOCH),
-                print: print(&kept.message, kept.seconds, kept.offset),
-                step,
-                body,
-                on: on.clone(),
-            });
+            let is_start = found.step.kind == StepKind::RunStart;
+            let found = Arc::new(found);
             gathered.steps.push((place, Seen { found, runs: Arc::clone(&runs), in_scope: true, is_older_form }));
             if is_start {
                 runs = Arc::new(runs.iter().copied().chain([commit.id]).collect());
@@ -190,9 +183,8 @@ fn by_date(commits: &[Passed], steps: Vec<(usize, Seen)>) -> Vec<(usize, Seen)> 
     }
 }
 
-/// The step a commit tells of, the part of its body that is of use later, and whether it is of the older form. That
-/// form names no branch, so it is read on the target alone.
-fn read(kept: &Kept, on: &Place, target: &str) -> Option<(Step, String, bool)> {
+/// The step a commit is, and whether it is of the older form. That form names no branch, so it is read on the target alone.
+pub fn read(commit: CommitId, kept: &Kept, on: &Place, target: &str) -> Option<(Found, bool)> {
     let message = Message::read(&String::from_utf8_lossy(&kept.message));
     let (step, is_older_form) = match Step::read(&message, target) {
         Some(step) => (step, false),
@@ -200,7 +192,15 @@ fn read(kept: &Kept, on: &Place, target: &str) -> Option<(Step, String, bool)> {
         None => return None,
     };
     let told = !step.passed || step.kind == StepKind::Reset;
-    Some((step, if told { message.body } else { String::new() }, is_older_form))
+    let found = Found {
+        commit,
+        at: Timestamp::from_second(kept.seconds).unwrap_or(Timestamp::UNIX_EPOCH),
+        step,
+        body: if told { message.body } else { String::new() },
+        on: on.clone(),
+        print: print(&kept.message, kept.seconds, kept.offset),
+    };
+    Some((found, is_older_form))
 }
 
 /// Lets steps of the older form count only where the base branch's history does not reach: above `base`.
@@ -225,4 +225,39 @@ fn below(commits: &[Passed], top: CommitId) -> Vec<bool> {
         }
     }
     below
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lands_is_read_as_the_history_is() {
+        let commit = CommitId::from_bytes([7; 20]);
+        let kept = |message: &str, offset| Kept { seconds: 60, offset, message: message.as_bytes().to_vec() };
+        let gathered = |kept: &Kept, on: &Place| {
+            let passed = Passed { id: commit, parents: Vec::new(), kept: Some(kept.clone()), cut_off: false };
+            let nothing = &mut |_| Ok::<_, ()>(Runs::default());
+            let steps = gather(&[passed], on, "main", nothing).unwrap().steps;
+            steps.into_iter().next().map(|(_, seen)| (seen.found.as_ref().clone(), seen.is_older_form))
+        };
+        let trailers = "Arborist-Step: test\nArborist-Test: fail\n";
+        let step = format!("task(main@T1@test-fail): tests fail for \"N\"\n\nWhy.\n\n{trailers}");
+        let older = format!("task(T1): tests fail for \"N\"\n\nWhy.\n\n{trailers}");
+        let passed = "task(main@T1@implement-pass): implement \"N\"\n\nHow.\n\nArborist-Step: implement\n";
+        let places = [Place::Target, Place::Task("T1".parse().unwrap())];
+        for message in [&step, &older, passed, "Mend it\n"] {
+            for on in &places {
+                let kept = kept(message, 3600);
+                assert_eq!(read(commit, &kept, on, "main"), gathered(&kept, on), "{message} {on:?}");
+            }
+        }
+        let [target, branch] = &places;
+        let (found, is_older_form) = read(commit, &kept(&step, 0), target, "main").unwrap();
+        assert_eq!((found.body.as_str(), &found.on, is_older_form), ("Why.", target, false));
+        assert_ne!(found.print, read(commit, &kept(&step, 3600), target, "main").unwrap().0.print);
+        assert_eq!(read(commit, &kept(passed, 0), target, "main").unwrap().0.body, "", "nobody is told");
+        assert!(read(commit, &kept(&older, 0), target, "main").unwrap().1);
+        assert_eq!(read(commit, &kept(&older, 0), branch, "main"), None, "it names no branch");
+    }
 }
