@@ -177,13 +177,20 @@ fn a_gate_is_asked_at_the_terminal_until_the_answer_is_understood() {
     assert_eq!(env.committed("log"), "shipped");
 }
 
+/// Commits a pipeline for tasks, as `asks.dot`, with a gate that can be answered with `Yes` or another word.
+fn commit_asking(garden: &Garden, other: &str) {
+    let dot = format!(
+        "digraph asks {{ start [shape=Mdiamond] done [shape=Msquare] implement [step=implement]
+        gate [shape=hexagon, label=\"Keep it?\"]
+        start -> implement -> gate  gate -> done [label=\"Yes\"]  gate -> done [label=\"{other}\"] }}"
+    );
+    garden.commit("asks.dot", &dot);
+}
+
 #[test]
 fn a_gate_of_a_task_is_asked_at_the_terminal() {
     let garden = Garden::new(&Tree::of(&["T001"]));
-    let dot = "digraph asks { start [shape=Mdiamond] done [shape=Msquare] implement [step=implement]
-        gate [shape=hexagon, label=\"Keep it?\"]
-        start -> implement -> gate  gate -> done [label=\"Yes\"]  gate -> done [label=\"Yes, all\"] }";
-    garden.commit("asks.dot", dot);
+    commit_asking(&garden, "Yes, all");
     let Some(mut terminal) = Terminal::open(&garden.env, "-y gardener --pipeline asks.dot") else { return };
     terminal.wait_for("? Keep it?\r\n  [Y] Yes\r\n  [Y] Yes, all\r\n> ");
     terminal.enter("y");
@@ -332,16 +339,23 @@ fn new_commands_of_an_edited_tree_are_asked_about_at_the_terminal() {
     assert_eq!(garden.completed(), ["T001", "T002"]);
 }
 
+/// A run over `T001` and another task at a terminal, with the gate it is held at and the one it will be held at; none
+/// where there is no `script`.
+fn at_the_first_of_two(garden: &Garden) -> Option<(Terminal, Gate, Held, Gate)> {
+    let (first, second) = (Gate::new(&garden.env, "first"), Gate::new(&garden.env, "second"));
+    let work = format!("case $task in T001) {};; *) {};; esac; {WRITES}", first.command(), second.command());
+    garden.agent(&work, APPROVES);
+    let mut terminal = Terminal::open(&garden.env, "gardener")?;
+    terminal.agree();
+    let held = terminal.wait_at(&first);
+    Some((terminal, first, held, second))
+}
+
 #[test]
 fn the_bar_is_back_once_new_commands_of_a_tree_are_agreed_to() {
     let tree = Tree::of(&["T001", "T002: T001"]);
     let garden = Garden::new(&tree);
-    let (first, second) = (Gate::new(&garden.env, "first"), Gate::new(&garden.env, "second"));
-    let work = format!("case $task in T001) {};; *) {};; esac; {WRITES}", first.command(), second.command());
-    garden.agent(&work, APPROVES);
-    let Some(mut terminal) = Terminal::open(&garden.env, "gardener") else { return };
-    terminal.agree();
-    let held = terminal.wait_at(&first);
+    let Some((mut terminal, first, held, second)) = at_the_first_of_two(&garden) else { return };
     garden.env.write("repo/task-tree.json", tree.tests("T002", &["unit: test -f T002.txt"]).json());
     first.open(held);
     terminal.agree();
@@ -357,12 +371,7 @@ fn the_bar_is_back_once_new_commands_of_a_tree_are_agreed_to() {
 #[test]
 fn everything_said_stands_above_the_bar_of_a_tree() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
-    let (first, second) = (Gate::new(&garden.env, "first"), Gate::new(&garden.env, "second"));
-    let work = format!("case $task in T001) {};; *) {};; esac; {WRITES}", first.command(), second.command());
-    garden.agent(&work, APPROVES);
-    let Some(mut terminal) = Terminal::open(&garden.env, "gardener") else { return };
-    terminal.agree();
-    let held = terminal.wait_at(&first);
+    let Some((mut terminal, first, held, second)) = at_the_first_of_two(&garden) else { return };
     garden.env.write("repo/task-tree.json", "{\"nodes\": ");
     first.open(held);
     let held = terminal.wait_at(&second);
@@ -401,10 +410,7 @@ fn ctrl_c_is_answered_above_the_live_line_of_a_run() {
 fn new_commands_are_asked_about_also_after_a_gate() {
     let tree = Tree::of(&["T001", "T002: T001"]);
     let garden = Garden::new(&tree);
-    let dot = "digraph asks { start [shape=Mdiamond] done [shape=Msquare] implement [step=implement]
-        gate [shape=hexagon, label=\"Keep it?\"]
-        start -> implement -> gate  gate -> done [label=\"Yes\"]  gate -> done [label=\"No\"] }";
-    garden.commit("asks.dot", dot);
+    commit_asking(&garden, "No");
     let Some(mut terminal) = Terminal::open(&garden.env, "gardener --pipeline asks.dot") else { return };
     terminal.agree();
     terminal.wait_for("? Keep it?");
