@@ -182,7 +182,7 @@ fn merged(line: Vec<Arc<Found>>, steps: Vec<Arc<Found>>, chain: &Chain) -> Vec<A
 /// branch of its phase may be done on that of another, and only dates tell which was later.
 fn next_date(found: &Found) -> Timestamp {
     let step = &found.step;
-    let gave_up = step.kind == StepKind::Complete && !step.passed && matches!(found.on, Place::Phase(_));
+    let gave_up = Status::after(step) == Status::Failed && matches!(found.on, Place::Phase(_));
     let decided = step.kind == StepKind::Reset || step.skipped || gave_up;
     let apart = if decided { 1.second() } else { 0.seconds() };
     found.at.checked_add(apart).unwrap_or(found.at)

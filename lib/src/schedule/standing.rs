@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use crate::ids::TaskId;
 use crate::progress::{Found, Gate, Place, Status, TaskState};
-use crate::step::StepKind;
 
 /// What became of a leaf, as far as others depend on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -79,7 +78,7 @@ impl Standing {
 
 /// The phase on whose branch a task was done that is to be done again.
 fn left_on(state: &TaskState) -> Option<TaskId> {
-    let is_done = |found: &&Arc<Found>| found.step.kind == StepKind::Complete && found.step.passed;
+    let is_done = |found: &&Arc<Found>| Status::after(&found.step) == Status::Complete;
     match &state.steps.iter().rev().find(is_done)?.on {
         Place::Phase(phase) => Some(phase.clone()),
         Place::Target | Place::Task(_) => None,

@@ -220,7 +220,7 @@ impl Session {
     }
 
     fn is_leaf_task(&self) -> bool {
-        self.job.as_ref().is_some_and(|job| job.task.children.is_empty())
+        self.job.as_ref().is_some_and(|job| job.task.is_leaf())
     }
 
     /// The facts every step of the session shares.

@@ -7,7 +7,8 @@ use super::{Error, Note, Notes, step_scan};
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, StepReport};
 use crate::engine::{Pause, Session};
-use crate::git::LandError;
+use crate::event::PipelineStarted;
+use crate::git::{LandError, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
 use crate::progress::{Found, Place};
 use crate::step::{Attempt, StepKind, report};
@@ -165,15 +166,20 @@ impl TreeRun<'_> {
         red: StepReport,
         notes: Notes<'_>,
     ) -> Result<Tried, Error> {
-        self.keep_branch(session)?;
+        // Its branch is about to stand elsewhere.
+        self.keep(&session.task().id, session.task_tip())?;
         session.turn_red(built, red, &mut observer(&session.id.clone(), notes))?;
         Ok(Tried::Red)
     }
 
     /// Whether a session was begun on the files a commit has.
     fn ran_on(&self, session: &Session, commit: CommitId) -> Result<bool, Error> {
-        let base = session.started.built_on().map(|base| self.repo.tree_of(base)).transpose()?;
-        Ok(base == Some(self.repo.tree_of(commit)?))
+        Ok(self.begun_on(&session.started)? == Some(self.repo.tree_of(commit)?))
+    }
+
+    /// The files a session was begun on.
+    pub(super) fn begun_on(&self, started: &PipelineStarted) -> Result<Option<TreeId>, Error> {
+        Ok(started.built_on().map(|base| self.repo.tree_of(base)).transpose()?)
     }
 
     /// Moves the branch a session lands on, as recorded. None when somebody else moved it first.
@@ -219,23 +225,21 @@ impl TreeRun<'_> {
         let is_gate = !self.plan.tree.is_leaf(&session.task().id);
         let failed = session.newest_step() == Some((StepKind::Complete, false));
         let mut writer = self.repo.writer();
-        let built = if failed {
-            let steps = self.steps_only(self.chain(step, base)?)?;
-            let to = landing::without_code(&self.repo, &mut writer, &steps, tip, &self.logs_of(base, step)?)?;
-            Built { to: to.last().copied().unwrap_or(tip), changed: false }
+        let (built, changed) = if failed {
+            let steps: Vec<CommitId> = self.steps(step, base)?.into_iter().map(|found| found.commit).collect();
+            let logs = self.logs_of(base, step)?;
+            (landing::without_code(&self.repo, &mut writer, &steps, tip, &logs)?, false)
         } else if is_gate && self.schedule.is_ahead(self.plan.tree.phase_of(&session.task().id)) {
             // It was run on what the merge will be, which is not yet on the phase's branch.
             let base = session.started.built_on().unwrap_or(base);
-            let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
-            Built { to: to.last().copied().unwrap_or(tip), changed: false }
+            (landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?, false)
         } else if base == tip {
             return Ok(Built { to: step, changed: false });
         } else {
-            let to = landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?;
-            Built { to: to.last().copied().unwrap_or(tip), changed: true }
+            (landing::rebuild(&self.repo, &mut writer, &self.chain(step, base)?, base, tip)?, true)
         };
         writer.flush()?;
-        Ok(built)
+        Ok(Built { to: built.last().copied().unwrap_or(tip), changed })
     }
 
     /// The commits of a branch behind `base`, oldest first; of merges those of the branch itself.
@@ -257,22 +261,14 @@ impl TreeRun<'_> {
         Ok(chain)
     }
 
-    /// Of some commits those that are steps.
-    fn steps_only(&self, chain: Vec<CommitId>) -> Result<Vec<CommitId>, crate::git::Error> {
-        let mut steps = Vec::new();
-        for commit in chain {
-            if self.found(commit, &Place::Target)?.is_some() {
-                steps.push(commit);
-            }
-        }
-        Ok(steps)
+    /// The steps among them.
+    fn steps(&self, tip: CommitId, base: CommitId) -> Result<Vec<Found>, crate::git::Error> {
+        self.chain(tip, base)?.into_iter().filter_map(|commit| self.found(commit).transpose()).collect()
     }
 
     /// The steps of a branch behind where it left another, oldest first.
     pub(super) fn steps_ahead(&self, tip: CommitId, of: CommitId) -> Result<Vec<Found>, crate::git::Error> {
-        let shared = self.repo.merge_base(tip, of)?.unwrap_or(of);
-        let found = |commit| self.found(commit, &Place::Target).transpose();
-        self.chain(tip, shared)?.into_iter().filter_map(found).collect()
+        self.steps(tip, self.repo.merge_base(tip, of)?.unwrap_or(of))
     }
 
     /// The logs and reports a branch has and its base has not.
@@ -282,9 +278,10 @@ impl TreeRun<'_> {
         Ok(changes.into_iter().map(|change| change.path).filter(is_own).collect())
     }
 
-    /// The step a commit is, as it will be read where it lands. No step of a branch is of the older form.
-    pub(super) fn found(&self, commit: CommitId, on: &Place) -> Result<Option<Found>, crate::git::Error> {
-        let read = step_scan::read(commit, &self.repo.message_of(commit)?, on, self.plan.target.as_str());
+    /// The step a commit is, as it will be read from the target. No step of a branch is of the older form.
+    pub(super) fn found(&self, commit: CommitId) -> Result<Option<Found>, crate::git::Error> {
+        let kept = self.repo.message_of(commit)?;
+        let read = step_scan::read(commit, &kept, &Place::Target, self.plan.target.as_str());
         Ok(read.filter(|(_, is_older_form)| !is_older_form).map(|(found, _)| found))
     }
 
@@ -292,12 +289,13 @@ impl TreeRun<'_> {
     pub(super) fn forward(&self, on: &BranchName, from: CommitId, to: CommitId) -> Result<(), LandError> {
         tokio::task::block_in_place(|| {
             if *on != self.plan.target {
+                let name = branch_ref(on);
                 // Nobody but who has the target writes this one, so a lock on it was left by a killed run.
-                self.repo.release_stale_lock(&branch_ref(on))?;
-            }
-            if *on != self.plan.target && self.repo.reference(&branch_ref(on))?.is_none() {
-                let made = self.repo.swap(&branch_ref(on), None, from, "pleach: a phase begins");
-                made.map_err(crate::git::Error::from)?;
+                self.repo.release_stale_lock(&name)?;
+                if self.repo.reference(&name)?.is_none() {
+                    let made = self.repo.swap(&name, None, from, "pleach: a phase begins");
+                    made.map_err(crate::git::Error::from)?;
+                }
             }
             self.repo.fast_forward(on, from, to)
         })
@@ -312,6 +310,8 @@ impl TreeRun<'_> {
         on: &BranchName,
         notes: Notes<'_>,
     ) -> Result<(), Error> {
+        // What lands on the target follows all that is there. On the branch of a phase only dates tell what it follows, and
+        // what else is there may be another's: that is for a whole reading.
         let known = *on == self.plan.target && session.landing_from() == Some(self.seen);
         session.record_landed(commit, &mut observer(&session.id.clone(), notes))?;
         let task = session.task().id.clone();
@@ -340,23 +340,13 @@ impl TreeRun<'_> {
 
     /// Adds the steps of a landing to the progress: reading everything again would cost more with every task.
     fn take_in(&mut self, to: CommitId) -> Result<(), Error> {
-        for commit in self.chain(to, self.seen)? {
-            if let Some(found) = self.found(commit, &Place::Target)? {
-                self.progress.take(found);
-            }
-        }
+        self.steps(to, self.seen)?.into_iter().for_each(|found| self.progress.take(found));
         Ok(())
     }
 
     /// Says that work waits.
     fn refuse(&self, task: &TaskId, why: String) -> Result<Tried, Error> {
         Ok(Tried::Refused(Refusal::new(task.clone(), true, self.branch_of(task)?, why)))
-    }
-
-    /// Keeps what a task's branch stands at before it is built anew elsewhere.
-    fn keep_branch(&self, session: &Session) -> Result<(), Error> {
-        self.keep(&session.task().id, session.task_tip())?;
-        Ok(())
     }
 }
 

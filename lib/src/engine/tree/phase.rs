@@ -11,7 +11,7 @@ use crate::git::{LandError, MergeError, TreeId};
 use crate::ids::{BranchName, CommitId, ContextId, TaskId};
 use crate::progress::{Found, Place, Status};
 use crate::record::History;
-use crate::step::{Step, StepKind};
+use crate::step::Step;
 use crate::workspace::{branch_ref, phase_branch};
 
 impl TreeRun<'_> {
@@ -97,7 +97,7 @@ impl TreeRun<'_> {
             let is_there = state.newest().is_some_and(|newest| newest.on == Place::Target && !newest.step.skipped);
             state.status == Status::Complete && is_there
         };
-        let completes = |step: &Step| step.kind == StepKind::Complete && step.passed;
+        let completes = |step: &Step| Status::after(step) == Status::Complete;
         let is_again = |found: &Found| completes(&found.step) && found.step.task.as_ref().is_some_and(is_done);
         Ok(self.steps_ahead(tip, target)?.iter().any(is_again))
     }
@@ -148,7 +148,7 @@ impl TreeRun<'_> {
         let Some(session) = session else { return Ok(None) };
         // A record that is not there tells nothing, and the tests run again.
         let Ok(history) = History::newest(&self.repo, &session, &ContextId::main()) else { return Ok(None) };
-        Ok(history.started.built_on().map(|base| self.repo.tree_of(base)).transpose()?)
+        self.begun_on(&history.started)
     }
 
     /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.

@@ -88,7 +88,7 @@ impl TreeRun<'_> {
             let own = own?;
             let Some(tip) = self.repo.reference(&branch_ref(&own))?.filter(|_| own != *branch) else { continue };
             // Another task of that name may have the branch by now.
-            let newest = self.found(tip, &Place::Target)?;
+            let newest = self.found(tip)?;
             if newest.is_some_and(|newest| there.contains(&newest.print)) {
                 command.push_str(&format!(" {own}"));
             }

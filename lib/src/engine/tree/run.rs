@@ -168,6 +168,14 @@ pub(super) struct Course {
     _lock: Lock,
 }
 
+impl Course {
+    /// What comes next in a tree, after what has become of it.
+    fn schedule<'p>(&self, plan: &'p TreePlan, progress: &Progress) -> Schedule<'p> {
+        let limits = Limits { only: self.chosen.clone(), ..plan.limits.clone() };
+        Schedule::new(&plan.tree, progress, limits)
+    }
+}
+
 /// A run between two readings of its tree. It keeps the target.
 #[derive(Debug)]
 pub struct Parked {
@@ -305,9 +313,8 @@ impl<'p> TreeRun<'p> {
                 Worked::GoOn => {}
                 // The tests and the merge of its phase belong to the task that completes it.
                 Worked::Done(task) if self.plan.one && self.course.chosen.is_none() => {
-                    let limits = Limits { only: Some(task.clone()), ..self.plan.limits.clone() };
-                    self.schedule = Schedule::new(&self.plan.tree, &self.progress, limits);
                     self.course.chosen = Some(task);
+                    self.schedule = self.course.schedule(self.plan, &self.progress);
                 }
                 Worked::Done(_) => {}
                 Worked::Ended(ended) => return Ok(ended),
@@ -354,8 +361,7 @@ impl<'p> TreeRun<'p> {
         self.seen = target_tip(&self.repo, &self.plan.target)?;
         let progress = tokio::task::block_in_place(|| self.course.reader.read(&self.plan.path))?;
         self.progress = progress.of(&self.plan.tree);
-        let limits = Limits { only: self.course.chosen.clone(), ..self.plan.limits.clone() };
-        self.schedule = Schedule::new(&self.plan.tree, &self.progress, limits);
+        self.schedule = self.course.schedule(self.plan, &self.progress);
         Ok(())
     }
 
@@ -411,8 +417,7 @@ impl Parked {
             false => self.course.reader.read_whole(&plan.path)?,
         };
         let progress = progress.of(&plan.tree);
-        let limits = Limits { only: self.course.chosen.clone(), ..plan.limits.clone() };
-        let schedule = Schedule::new(&plan.tree, &progress, limits);
+        let schedule = self.course.schedule(plan, &progress);
         Ok(TreeRun {
             engine: self.engine,
             repo: self.repo,

@@ -92,7 +92,7 @@ impl TreeRun<'_> {
             self.take_back(session);
             return Ok(Some(Worked::Ended(cut_off)));
         }
-        let tested = session.started.built_on().map(|base| self.repo.tree_of(base)).transpose()?;
+        let tested = self.begun_on(&session.started)?;
         let tried = self.try_land(&mut session, notes).await?;
         if matches!(tried, Tried::Moved) {
             notes(Note::Said(format!("`{}` moved while the tests of {gate} ran; they run again", self.plan.target)));
