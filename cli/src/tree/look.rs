@@ -104,16 +104,14 @@ impl Ground {
 
     /// The tree that was asked for; without one, all that lie where trees usually lie or were worked on the branch.
     pub fn trees(&self, asked: Option<&Path>, reader: &mut Reader) -> Result<(Vec<Grown>, Vec<Withered>), Failure> {
-        let failed = |error: pleach::engine::tree::progress::Error| of_tree(&error.into());
         let repo = &self.place.repo;
         if let Some(asked) = asked {
             let file = read(&self.dir.join(asked), repo)?;
-            let progress = reader.read(&file.path).map_err(failed)?.of(&file.tree);
-            return Ok((vec![Grown { file, progress }], Vec::new()));
+            return Ok((vec![Grown::read(file, reader)?], Vec::new()));
         }
         let root = repo.workdir().unwrap_or(&self.dir).to_owned();
         let mut places = usual(&root);
-        let worked = reader.trees().map_err(failed)?.into_iter().map(|tree| root.join(tree));
+        let worked = reader.trees().map_err(|error| of_tree(&error.into()))?.into_iter().map(|tree| root.join(tree));
         let mut more: Vec<PathBuf> = worked.filter(|place| !places.contains(place)).collect();
         more.sort();
         places.extend(more);
@@ -130,10 +128,7 @@ impl Ground {
                 continue;
             }
             match read(&place, repo) {
-                Ok(file) => {
-                    let progress = reader.read(&file.path).map_err(failed)?.of(&file.tree);
-                    grown.push(Grown { file, progress });
-                }
+                Ok(file) => grown.push(Grown::read(file, reader)?),
                 Err(failure) => withered.push(Withered { path, why: failure.sentence(), invalid: true }),
             }
         }
@@ -219,6 +214,11 @@ impl Worked {
 }
 
 impl Grown {
+    fn read(file: TreeFile, reader: &mut Reader) -> Result<Self, Failure> {
+        let progress = reader.read(&file.path).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
+        Ok(Self { file, progress })
+    }
+
     /// A node that is known to be in the tree.
     pub fn node(&self, task: &TaskId) -> &TaskNode {
         self.file.tree.node(task).expect("the tree was chosen because it has the task")

@@ -9,9 +9,7 @@ use std::sync::Arc;
 use pleach::agent::Roster;
 use pleach::config::{AgentChoice, supplied};
 use pleach::engine::tree::progress::Reader;
-use pleach::engine::tree::{
-    self, Left, Stamp, TASK_PIPELINE, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, left,
-};
+use pleach::engine::tree::{self, Left, Stamp, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, begun_again, left};
 use pleach::engine::{Copy, Engine, outwait_orphans};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan;
@@ -260,9 +258,7 @@ fn require_agent<P: Borrow<Pipeline>>(
 
 /// The pipelines a plan's tasks are worked by.
 fn pipelines(plan: &TreePlan) -> impl Iterator<Item = Pipeline> {
-    let inputs = |used: &TaskPipeline| plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
-    let used = std::iter::once(&plan.pipeline).chain(plan.pipelines.values());
-    used.filter_map(move |used| plan::load_for_tasks(&used.dot, &inputs(used)).0)
+    plan.used().filter_map(|used| plan::load_for_tasks(&used.dot, &used.inputs(BTreeMap::new())).0)
 }
 
 /// Asks for trust in every command that would be run and came with the repository.
@@ -289,9 +285,8 @@ fn supplied_by_plan(settings: &Settings, place: &Place, plan: &TreePlan) -> Resu
             TrustItem::command(where_from, test.command.clone())
         }));
     }
-    for used in std::iter::once(&plan.pipeline).chain(plan.pipelines.values()) {
-        let inputs = plan::Inputs { files: used.files.clone(), values: BTreeMap::new() };
-        let (pipeline, _) = plan::load(&used.dot, &inputs, &[]);
+    for used in plan.used() {
+        let (pipeline, _) = plan::load(&used.dot, &used.inputs(BTreeMap::new()), &[]);
         let Some(pipeline) = pipeline.filter(|_| used.dot != TASK_PIPELINE) else { continue };
         items.extend(pipeline.commands().into_iter().map(|command| {
             let where_from = format!("{}, {}", command.attribute, used.path);
@@ -327,9 +322,7 @@ fn supplied_by_left(settings: &Settings, place: &Place, left: &[Left]) -> Result
 /// What would be done first, and in which order the rest comes.
 fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Failure> {
     let mut reader = Reader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
-    // What is begun again need not be seen to its beginning.
-    let progress = if plan.fresh { reader.read(&plan.path) } else { reader.read_whole(&plan.path) };
-    let mut progress = progress.map_err(|error| of_tree(&error.into()))?.of(&plan.tree);
+    let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;
     if plan.fresh {
         begun_again(&progress).iter().for_each(|text| say!("warning: {text}"));
         // A tree that is begun again has nothing behind it.

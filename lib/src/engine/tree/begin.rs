@@ -18,10 +18,10 @@ use crate::engine::{Session, StartRequest};
 use crate::event::{AttemptStarted, PauseReason, TaskOf};
 use crate::git::{BlobId, CommitSpec, MergeError, Person, SwapError};
 use crate::ids::{BranchName, CommitId, ContextId, TaskId};
+use crate::plan;
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::TaskNode;
-use crate::plan::{self, Inputs};
 use crate::progress::{Status, TaskState};
 use crate::record::{self, History, read_through};
 use crate::state::{Phase, State, TaskWork};
@@ -438,8 +438,7 @@ fn built_in(path: &str, dot: &str) -> TaskPipeline {
 }
 
 fn load(used: &TaskPipeline, inputs: &BTreeMap<String, String>, task: &TaskId) -> Result<Pipeline, Error> {
-    let given = Inputs { files: used.files.clone(), values: inputs.clone() };
-    let (pipeline, found) = plan::load_for_tasks(&used.dot, &given);
+    let (pipeline, found) = plan::load_for_tasks(&used.dot, &used.inputs(inputs.clone()));
     let wrong = found.iter().find(|found| found.severity == Severity::Error).map(|found| found.message.clone());
     let unusable = |why| Error::Pipeline { path: used.path.clone(), task: task.clone(), why };
     match (pipeline, wrong) {

@@ -23,6 +23,7 @@ use crate::engine::{self, Engine, Pause};
 use crate::event::Commits;
 use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, TaskId};
+use crate::plan::Inputs;
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
 use crate::progress::{Progress, TaskState};
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
@@ -88,6 +89,27 @@ pub struct TreePlan {
     pub delete_branches: bool,
     /// Stop after one task.
     pub one: bool,
+}
+
+impl TaskPipeline {
+    /// What it is loaded with: the files it names, and these values.
+    pub fn inputs(&self, values: BTreeMap<String, String>) -> Inputs {
+        Inputs { files: self.files.clone(), values }
+    }
+}
+
+impl TreePlan {
+    /// The pipelines its tasks are worked by.
+    pub fn used(&self) -> impl Iterator<Item = &TaskPipeline> {
+        std::iter::once(&self.pipeline).chain(self.pipelines.values())
+    }
+
+    /// What has become of its tree. What was done before does not count in a run that begins again, so it need not be seen
+    /// to its beginning.
+    pub fn progress(&self, reader: &mut Reader) -> Result<Progress, super::progress::Error> {
+        let progress = if self.fresh { reader.read(&self.path) } else { reader.read_whole(&self.path) };
+        Ok(progress?.of(&self.tree))
+    }
 }
 
 /// How a run over a tree ended.
@@ -411,12 +433,7 @@ impl Parked {
     /// Goes on with a tree.
     pub fn go_on(mut self, plan: &TreePlan) -> Result<TreeRun<'_>, Error> {
         let seen = target_tip(&self.repo, &plan.target)?;
-        // What was done before does not count in a run that begins again.
-        let progress = match plan.fresh {
-            true => self.course.reader.read(&plan.path)?,
-            false => self.course.reader.read_whole(&plan.path)?,
-        };
-        let progress = progress.of(&plan.tree);
+        let progress = plan.progress(&mut self.course.reader)?;
         let schedule = self.course.schedule(plan, &progress);
         Ok(TreeRun {
             engine: self.engine,
