@@ -78,6 +78,36 @@ fn a_red_gate_keeps_the_phase_from_the_target() {
     assert_eq!(garden.times_asked("T001", "implement"), 1);
 }
 
+/// Where the target has moved on, what each task was tested with is not what is merged.
+#[test]
+fn a_phase_without_tests_is_not_merged_untested() {
+    // Each half is fine by itself.
+    let apart =
+        "unit: echo \"$task_id\" >> \"$HOME/tested\"; test \"$task_id\" = T001 || test ! -e T002.txt -o ! -e T003.txt";
+    let tree = Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003", "T004"]);
+    let order = ["T001", "T003", "T002", "T004"];
+    let tree = order.iter().fold(tree, |tree, task| tree.tests(task, &[apart])).order(&order);
+    let garden = Garden::new(&tree);
+    let ran = garden.gardener(&PHASE).expect(1);
+    let on = "what the merge of `pleach/phase/main/phase2` into `main` would be";
+    assert!(ran.stdout.contains(&format!("the tests of phase2 fail on {on}\n")), "{ran}");
+    assert_eq!(garden.merges(), ["merge: phase1 complete"]);
+    assert_eq!(garden.files("main"), ["README.md", "T001.txt", "T002.txt", "task-tree.json"]);
+    let red = garden.newest("pleach/phase/main/phase2", "phase2 test-fail");
+    assert_eq!(red.trailer("Arborist-Test-Type"), Some("unit"));
+    assert!(garden.env.read("home/tested").ends_with("T004\nT003\nT004\n"), "every task's, as it is");
+
+    // It is tried again, and merged once it is mended.
+    garden.gardener(&PHASE).expect(1);
+    garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase2"]);
+    garden.env.git(&["rm", "--quiet", "T003.txt"]);
+    garden.env.git(&["commit", "--quiet", "-m", "mend"]);
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.merges(), ["merge: phase1 complete", "merge: phase2 complete"]);
+    garden.newest("main", "phase2 test-pass");
+}
+
 #[test]
 fn a_red_gate_is_mended_on_the_branch_of_its_phase() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).tests("phase1", &["e2e: test -e mended"]));

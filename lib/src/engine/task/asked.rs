@@ -5,21 +5,14 @@ use crate::engine::{Error, Session};
 use crate::git::{Change, ChangeKind, Durability, MergeError, TreeEdit, TreeId};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::Node;
-use crate::plan::tree::{TestCommand, TestKind};
+use crate::plan::tree::TestCommand;
 use crate::step::Feedback;
 use crate::step::prompt::{self, Bounds};
 
 impl Session {
     /// What a test step runs: its own command, or what tests the task. None for every other node.
     pub(in crate::engine) fn step_tests(&self, node: &Node) -> Option<Vec<TestCommand>> {
-        let job = self.job.as_ref().filter(|_| node.step.as_deref() == Some("test"))?;
-        let own = |command: &String| TestCommand {
-            kind: TestKind::Unit,
-            command: command.clone(),
-            framework: None,
-            timeout: node.timeout.or(Some(job.test_timeout)),
-        };
-        Some(node.tool_command.as_ref().map_or_else(|| job.tests.clone(), |command| vec![own(command)]))
+        self.job.as_ref()?.tests_of(node)
     }
 
     /// Whether a node's agent is told nothing of the run so far: its task, or what the task has changed, is all it gets.

@@ -24,7 +24,7 @@ use crate::git::{BlobId, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::plan::OF_TASKS;
 use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
-use crate::plan::tree::{TaskNode, TestCommand};
+use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
 use crate::step::{Attempt, Counts, StepKind, report};
@@ -63,6 +63,18 @@ impl TaskJob {
     /// Whether a file is a log or a report of a task, and not its work.
     pub fn is_own(&self, path: &RepoPath) -> bool {
         report::is_own(path, &self.logs, &self.reports)
+    }
+
+    /// What a test step runs: its own command, or what tests the task. None for every other node.
+    pub fn tests_of(&self, node: &Node) -> Option<Vec<TestCommand>> {
+        let own = |command: &String| TestCommand {
+            kind: TestKind::Unit,
+            command: command.clone(),
+            framework: None,
+            timeout: node.timeout.or(Some(self.test_timeout)),
+        };
+        let tests = || node.tool_command.as_ref().map_or_else(|| self.tests.clone(), |command| vec![own(command)]);
+        (node.step.as_deref() == Some("test")).then(tests)
     }
 
     /// What its pipeline is told of the task.

@@ -143,7 +143,7 @@ impl TreeRun<'_> {
     }
 
     /// The pipeline a task is worked by.
-    fn pipeline_of(&self, task: &TaskNode) -> TaskPipeline {
+    pub(super) fn pipeline_of(&self, task: &TaskNode) -> TaskPipeline {
         match (&task.pipeline, task.is_leaf()) {
             (_, false) => built_in("gate.dot", GATE_PIPELINE),
             (Some(name), true) => self.plan.pipelines.get(name).unwrap_or(&self.plan.pipeline).clone(),
@@ -437,7 +437,7 @@ fn built_in(path: &str, dot: &str) -> TaskPipeline {
     TaskPipeline { dot: dot.to_owned(), path: path.to_owned(), files: BTreeMap::new() }
 }
 
-fn load(used: &TaskPipeline, inputs: &BTreeMap<String, String>, task: &TaskId) -> Result<Pipeline, Error> {
+pub(super) fn load(used: &TaskPipeline, inputs: &BTreeMap<String, String>, task: &TaskId) -> Result<Pipeline, Error> {
     let (pipeline, found) = plan::load_for_tasks(&used.dot, &used.inputs(inputs.clone()));
     let wrong = found.iter().find(|found| found.severity == Severity::Error).map(|found| found.message.clone());
     let unusable = |why| Error::Pipeline { path: used.path.clone(), task: task.clone(), why };

@@ -17,6 +17,7 @@ mod run;
 mod spending;
 mod step_cache;
 mod step_scan;
+mod testing;
 mod work;
 
 pub use edited::Stamp;

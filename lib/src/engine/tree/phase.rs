@@ -151,6 +151,14 @@ impl TreeRun<'_> {
         self.begun_on(&history.started)
     }
 
+    /// The phase itself, where its merge brings its tasks something they were not tested with and no tests of the whole
+    /// look at all of them.
+    fn parts_to_test<'p>(&self, phase: &'p TaskId, merge: CommitId) -> Result<Option<&'p TaskId>, Error> {
+        let tip = self.repo.commit(merge)?.parents[1];
+        let brings_more = self.repo.tree_of(merge)? != self.repo.tree_of(tip)?;
+        Ok(Some(phase).filter(|phase| brings_more && !self.job(phase).tests.is_empty()))
+    }
+
     /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.
     pub(super) async fn merge_phase(&mut self, phase: &TaskId, notes: Notes<'_>) -> Result<Worked, Error> {
         loop {
@@ -159,7 +167,7 @@ impl TreeRun<'_> {
             let gates: Vec<TaskId> = self.plan.tree.gates().into_iter().map(|gate| gate.id.clone()).collect();
             let of_phase = |gate: &&TaskId| self.plan.tree.phase_of(gate) == phase;
             let mut untested = None;
-            for gate in gates.iter().filter(of_phase) {
+            for gate in gates.iter().filter(of_phase).chain(self.parts_to_test(phase, commit)?) {
                 if self.tested_on(gate)? != Some(tree) {
                     untested = Some(gate.clone());
                     break;

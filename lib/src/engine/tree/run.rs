@@ -24,7 +24,7 @@ use crate::event::Commits;
 use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, TaskId};
 use crate::plan::Inputs;
-use crate::plan::tree::{TaskNode, TaskTree, TestCommand, TestKind};
+use crate::plan::tree::{TaskNode, TaskTree, TestCommand};
 use crate::progress::{Progress, TaskState};
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
 use crate::step::Step;
@@ -401,24 +401,10 @@ impl<'p> TreeRun<'p> {
     /// What a session has to know of a task that is next, or of the tests of a phase.
     pub(super) fn job(&self, task: &TaskId) -> Arc<TaskJob> {
         let task = self.plan.tree.node(task).expect("what is next is a node of the tree");
-        let gate = |test: &&TestCommand| task.is_leaf() || test.kind != TestKind::Unit;
-        let mut tests: Vec<TestCommand> = task.test_commands.iter().filter(gate).cloned().collect();
-        let tested = |tests: &[TestCommand]| tests.iter().any(|test| test.kind.is_test());
-        if !tested(&tests) && task.is_leaf() {
-            tests.extend(self.plan.test.clone());
-        }
-        // Where nothing is tested there is nothing to set up for.
-        if !tested(&tests) {
-            tests.clear();
-        }
-        let test_timeout = self.plan.test_timeout;
-        for test in &mut tests {
-            test.timeout.get_or_insert(test_timeout);
-        }
         Arc::new(TaskJob {
             task: task.clone(),
-            tests,
-            test_timeout,
+            tests: self.tests(task),
+            test_timeout: self.plan.test_timeout,
             logs: self.plan.logs.clone(),
             reports: self.plan.reports.clone(),
             commit_logs: self.plan.commit_logs,
