@@ -564,3 +564,12 @@ fn an_agent_with_a_word_of_its_own_has_not_done_its_work() {
     assert_eq!(failed.body, "Runner error:\nit ended with `blocked`: no key");
     assert!(garden.asked("T001", "implement", 2).contains("it ended with `blocked`: no key"));
 }
+
+#[test]
+fn a_verdict_counts_also_where_its_word_is_a_secret() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.write(".env", "DEFAULT_STATUS=APPROVED\n");
+    garden.gardener(&[]).expect(0);
+    let review = garden.newest("main", "T001 review-approved").body;
+    assert!(review.ends_with("[redacted:DEFAULT_STATUS]"), "{review}");
+}

@@ -47,6 +47,8 @@ impl Worker {
             return outcome;
         }
         let answer = end.response.clone().unwrap_or(last_words);
+        // Of all that was said: a word of it may be a value nobody is to see.
+        let verdict = verdict::read(&answer);
         let answer = self.engine.redactor.text(&answer).into_owned();
         let failure = outcome.failure_reason.clone().or_else(|| outcome.own_word()).unwrap_or_default();
         let ended = outcome.status.is_success();
@@ -57,7 +59,7 @@ impl Worker {
             return outcome;
         }
         let broke_off = matches!(outcome.status, Status::Fail | Status::Retry);
-        let outcome = match verdict::read(&answer) {
+        let outcome = match verdict {
             Some(Verdict::Rejected) if !broke_off || crashed => rejected(outcome, "the review rejected it"),
             // A reviewer that broke off has not approved, whatever it said before.
             _ if broke_off => {
