@@ -96,11 +96,14 @@ pub struct Change {
     pub warnings: Vec<String>,
 }
 
+/// The ref something was saved under, and its paths.
+type Saved = (String, Vec<RepoPath>);
+
 /// What was saved before it is removed.
 #[derive(Debug, Default)]
 struct Kept {
-    /// The ref, and the paths, if there was anything.
-    kept: Option<(String, Vec<RepoPath>)>,
+    /// If there was anything.
+    kept: Option<Saved>,
     /// Submodules whose place is gone, of which there is nothing to save.
     gone: Vec<RepoPath>,
 }
@@ -170,9 +173,10 @@ impl WorkingCopy {
     /// Gives the working copy to another session, whose commits go to another branch. What it holds that no commit
     /// has is saved for the session before. Returns the ref it was saved under.
     pub fn hand_over(&mut self, session: SessionId, branch: BranchName, at: Position) -> Result<Option<String>, Error> {
+        let (reason, none) = ("the working copy goes to another session", BTreeSet::new());
         let Kept { kept, gone } = match self.settled {
             true => Kept::default(),
-            false => self.keep_uncommitted("the working copy goes to another session", &BTreeSet::new())?,
+            false => self.keep_uncommitted(reason, &none)?,
         };
         self.worktree.make_places(&gone)?;
         // The next task mostly begins where the one before it has ended: nothing has to be written then.
@@ -187,8 +191,33 @@ impl WorkingCopy {
         if is_there {
             return Ok(None);
         }
-        self.worktree.reset_to(at.base, self.tree()?)?;
-        Ok(kept.map(|(name, _)| name))
+        Ok(self.reset(reason, &none, kept)?.map(|(name, _)| name))
+    }
+
+    /// Brings files, HEAD and index where the working copy stands, but for some files. Where rules about what git ignores
+    /// go or come with that, what the others have hidden comes to light: it is saved with what was saved before, and goes.
+    fn reset(
+        &mut self,
+        reason: &str,
+        spared: &BTreeSet<RepoPath>,
+        kept: Option<Saved>,
+    ) -> Result<Option<Saved>, Error> {
+        let (mut kept, mut newest) = (kept, Vec::new());
+        loop {
+            let done = self.worktree.reset_but(self.at.base, self.tree()?, spared)?;
+            let mut touched = done.written.iter().chain(&done.removed);
+            if !touched.any(|path| are_ignore_rules(path.as_bytes())) {
+                return Ok(kept);
+            }
+            // What cannot be undone would be found again and again.
+            let hidden = self.keep_uncommitted(reason, spared)?.kept.filter(|(_, hidden)| *hidden != newest);
+            let Some((name, hidden)) = hidden else { return Ok(kept) };
+            newest.clone_from(&hidden);
+            kept = Some(match kept {
+                Some((names, paths)) => (format!("{names} and {name}"), [paths, hidden].concat()),
+                None => (name, hidden),
+            });
+        }
     }
 
     /// What agents must leave alone, as it is now.
@@ -443,27 +472,17 @@ impl WorkingCopy {
 
     /// Undoes what a node that must not write has written, after saving it. What was held back before it stays.
     pub fn undo(&mut self, node: &NodeId) -> Result<Undone, Error> {
-        let spared = self.spared()?;
-        let Kept { mut kept, .. } = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?;
+        let (reason, spared) = (format!("`{node}` must not write"), self.spared()?);
+        let Kept { mut kept, .. } = self.keep_uncommitted(&reason, &spared)?;
         let undone = self.worktree.undone_setup()?;
         let mut given_back: Vec<RepoPath> = undone.difference(&self.undone_before).cloned().collect();
         let mut lost: Vec<RepoPath> =
             self.held.files().keys().filter(|path| !spared.contains(*path)).cloned().collect();
         let is_untouched = self.settled && self.held.files().is_empty() && given_back.is_empty();
         if kept.is_some() || !given_back.is_empty() {
-            self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
+            kept = self.reset(&reason, &spared, kept)?;
             let still_undone = self.worktree.undone_setup()?;
             lost.extend(given_back.extract_if(.., |path| still_undone.contains(path)));
-        }
-        // With rules it has left, what those have hidden comes to light: nobody else can have put that there.
-        let mut newest = kept.as_ref().map(|(_, paths)| paths.clone()).unwrap_or_default();
-        while newest.iter().any(|path| are_ignore_rules(path.as_bytes()))
-            && let Some((name, hidden)) = self.keep_uncommitted(&format!("`{node}` must not write"), &spared)?.kept
-            && hidden != newest
-        {
-            self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
-            newest.clone_from(&hidden);
-            kept = kept.map(|(names, paths)| (format!("{names} and {name}"), [paths, hidden].concat()));
         }
         // What git cannot hold stays where it is, and is not forgotten.
         if is_untouched {
@@ -526,12 +545,12 @@ impl WorkingCopy {
     /// saving first what is not committed. Returns the ref it was saved under.
     pub fn recover(&mut self) -> Result<Option<String>, Error> {
         let is_recorded = self.stands_at_a_step()?;
-        let spared = self.spared()?;
+        let (reason, spared) = ("resume after a crash", self.spared()?);
         let kept = match is_recorded {
             true => None,
-            false => self.keep_uncommitted("resume after a crash", &spared)?.kept,
+            false => self.keep_uncommitted(reason, &spared)?.kept,
         };
-        self.worktree.reset_but(self.at.base, self.tree()?, &spared)?;
+        let kept = self.reset(reason, &spared, kept)?;
         self.held.retain(&self.session, &spared)?;
         Ok(kept.map(|(name, _)| name))
     }

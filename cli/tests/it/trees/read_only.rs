@@ -122,3 +122,17 @@ fn what_a_failed_task_leaves_in_the_place_of_a_submodule_is_kept_and_gone_before
     assert_eq!(kept.len(), 1, "{ran}");
     assert_eq!(garden.file(&kept[0], "sm/f"), "code");
 }
+
+/// What a task has its own rules ignore comes to light where those rules are gone.
+#[test]
+fn what_an_ended_task_had_ignored_is_no_work_of_the_next() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let first = "mkdir -p lib; echo rejected > lib/impl; echo lib/ > .gitignore";
+    garden.agent(
+        &format!("case $task in T001) {first} ;; *) {WRITES} ;; esac"),
+        "case $task in T001) echo 'REJECTED: no' ;; *) echo APPROVED ;; esac",
+    );
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    let ran = garden.gardener(&[]).expect(1);
+    assert_eq!(garden.files("main"), ["README.md", "T002.txt", "task-tree.json"], "{ran}");
+}
