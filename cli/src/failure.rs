@@ -84,6 +84,7 @@ pub fn of_tree(error: &tree::Error) -> Failure {
             "`pleach validate {path}` shows more; once it is mended, run the same command again: no attempt was counted"
         )),
         Error::Name(_) => plain(Exit::Usage, error),
+        Error::Unasked(_) => plain(Exit::WaitsForPerson, error).hint("run the same command again to be asked"),
     }
 }
 

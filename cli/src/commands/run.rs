@@ -226,7 +226,8 @@ pub fn require_trust(
         TrustItem::command(where_from, command.text.to_owned())
     }));
     items.extend(trust::place_of_worktrees(settings, &place.repo));
-    items.extend(trust::obeyed(&place.repo, from, &settings.resolved.config, agent_nodes(pipeline))?);
+    let files = place.repo.tree_of(from).map_err(|error| of_engine(&error.into()))?;
+    items.extend(trust::obeyed(&place.repo, files, &settings.resolved.config, agent_nodes(pipeline))?);
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, ask)
 }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use pleach::agent::Roster;
 use pleach::config::{AgentChoice, supplied};
 use pleach::engine::tree::progress::Reader;
-use pleach::engine::tree::{self, Left, Stamp, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, begun_again, left};
+use pleach::engine::tree::{
+    self, Brought, Left, Stamp, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, begun_again, left,
+};
 use pleach::engine::{Copy, Engine, outwait_orphans};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan;
@@ -26,7 +28,7 @@ use crate::answers::Answers;
 use crate::commands::Globals;
 use crate::commands::run::{agent_nodes, any_alone, block_on, check_agents, check_answers, warn_of_dirty_files};
 use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_lost_repository, of_tree};
+use crate::failure::{of_lost_repository, of_tree};
 use crate::render::Out;
 use crate::render::tree::next_words;
 use crate::session::{Place, build, introduce, say_protection, say_unheld};
@@ -61,21 +63,20 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Res
     let site = Site { globals, args, worked, trusted, dir, settings, place, answers };
     let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
     let plan = site.plan(file, target(&site.place)?)?;
-    let left = site.left(&plan)?;
-    check_answers(
-        &pipelines(&plan).chain(left.iter().map(|left| left.pipeline.clone())).collect::<Vec<_>>(),
-        &site.answers,
-    )?;
+    check_answers(&site.asking(&plan)?, &site.answers)?;
     if args.dry_run {
         return dry_run(globals, &site.place, &plan);
     }
-    site.agree(&plan, &left)?;
     let built = build(&site.settings, &site.settings.resolved.config, site.answers.clone())?;
+    outwait_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
+    // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.
+    let opened = TreeRun::open(built.engine.clone(), site.place.repo.clone(), &plan);
+    let (run, brought) = opened.map_err(|error| site.failed(&plan, &error))?;
+    site.agree(&plan, &brought)?;
     warn_of_dirty_files(globals, &site.place)?;
     let mut shown = Shown::new(globals, &plan);
     check_agents_of(&plan, &built.engine.agents)?;
-    outwait_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
-    let run = site.run(plan, built.engine, &built.protection, &mut shown);
+    let run = site.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
     let (plan, ended) = block_on(built.canceller, run)?;
     shown.ended(globals, &site.dir, &plan, &ended)?;
     Ok(exit(&ended))
@@ -107,64 +108,70 @@ impl Site<'_> {
         Ok(plan)
     }
 
-    /// The sessions a run may go on with.
-    fn left(&self, plan: &TreePlan) -> Result<Vec<Left>, Failure> {
-        if plan.fresh {
-            return Ok(Vec::new());
+    /// The pipelines whose gates may be answered: those of a plan, and those of sessions a run could go on with.
+    fn asking(&self, plan: &TreePlan) -> Result<Vec<Pipeline>, Failure> {
+        let mut asking: Vec<Pipeline> = pipelines(plan).collect();
+        if !self.answers.named.is_empty() && !plan.fresh {
+            let left = left(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))?;
+            asking.extend(left.into_iter().map(|left| left.pipeline));
         }
-        left(&self.place.repo, &plan.target, &plan.path).map_err(|error| of_tree(&error))
+        Ok(asking)
     }
 
-    /// Makes sure that everything is agreed to that a plan, and sessions it goes on with, would run.
-    fn agree(&self, plan: &TreePlan, left: &[Left]) -> Result<(), Failure> {
+    /// Makes sure that everything is agreed to that a plan, and what was brought here, would run.
+    fn agree(&self, plan: &TreePlan, brought: &Brought) -> Result<(), Failure> {
+        for Left { session, task, pipeline, .. } in &brought.left {
+            require_agent(&self.settings, [pipeline]).map_err(|failure| {
+                failure.hint(format!("{task} was begun so; `pleach cancel {session}`, and it begins anew"))
+            })?;
+        }
         match self.trusted {
             true => Ok(()),
-            false => require_trust(self.globals, &self.settings, &self.place, plan, left),
+            false => require_trust(self.globals, &self.settings, &self.place, plan, brought),
         }
     }
 
     /// Works a plan to its end, with the tree as it is after each task. Gives the plan that was worked last.
     async fn run(
         &self,
-        mut plan: TreePlan,
+        (plan, run, left): (&TreePlan, TreeRun<'_>, Vec<Left>),
         engine: Arc<Engine>,
         protection: &Chosen,
         shown: &mut Shown,
     ) -> Result<(TreePlan, TreeEnded), Failure> {
-        let opened = TreeRun::open(engine.clone(), self.place.repo.clone(), &plan);
-        let (run, left) = opened.map_err(|error| self.failed(&plan, &error))?;
-        for Left { session, task, pipeline, .. } in &left {
-            require_agent(&self.settings, [pipeline]).map_err(|failure| {
-                failure.hint(format!("{task} was begun so; `pleach cancel {session}`, and it begins anew"))
-            })?;
-        }
-        // Asked about before, but for what has come in this very moment.
-        self.agree(&plan, &left)?;
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
-        introduce(self.globals, &engine, workers(&plan).iter().chain(left.iter().flat_map(agent_nodes))).await;
-        say_unheld(engine.unheld(pipelines(&plan).chain(left.iter().cloned())));
+        introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(agent_nodes))).await;
+        say_unheld(engine.unheld(pipelines(plan).chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };
-        let changes = run.changes(&mut |note| shown.note(&plan, note));
-        shown.begin(&plan, progress, &changes);
-        let alone = pipelines(&plan).chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
+        let changes = run.changes(&mut |note| shown.note(plan, note));
+        shown.begin(plan, progress, &changes);
+        let alone = pipelines(plan).chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
         say_protection(self.globals, protection, alone);
-        let mut parked = run.park();
+        let (mut plan, mut parked) = (plan.clone(), run.park());
         loop {
             let mut run = parked.go_on(&plan).map_err(|error| of_tree(&error))?;
-            let ended = run.run(&mut |note| shown.note(&plan, note)).await;
-            let progress = match ended.map_err(|error| self.failed(&plan, &error))? {
-                TreeEnded::Edited => run.progress().clone(),
-                ended => {
-                    drop(run);
-                    shown.finish();
-                    return Ok((plan, ended));
+            let progress = loop {
+                let ended = run.run(&mut |note| shown.note(&plan, note)).await;
+                match ended.map_err(|error| self.failed(&plan, &error))? {
+                    TreeEnded::Edited => break run.progress().clone(),
+                    TreeEnded::Unasked => {
+                        self.agree(&plan, &run.brought().map_err(|error| self.failed(&plan, &error))?)?
+                    }
+                    ended => {
+                        drop(run);
+                        shown.finish();
+                        return Ok((plan, ended));
+                    }
                 }
             };
             parked = run.park();
             let seen = Stamp::of(&plan.file);
-            match self.edited(&plan, &engine.agents)? {
+            match self.edited(&plan, &engine.agents) {
                 Some(newer) => {
+                    let mut run = parked.go_on(&newer).map_err(|error| of_tree(&error))?;
+                    self.agree(&newer, &run.brought().map_err(|error| self.failed(&newer, &error))?)?;
+                    parked = run.park();
                     shown.edited(&plan, &newer, &progress);
                     plan = newer;
                 }
@@ -174,21 +181,18 @@ impl Site<'_> {
         }
     }
 
-    /// What the tree has become, once every new command in it is agreed to; none where it cannot be worked.
-    fn edited(&self, plan: &TreePlan, agents: &Roster) -> Result<Option<TreePlan>, Failure> {
+    /// What the tree has become; none where it cannot be worked.
+    fn edited(&self, plan: &TreePlan, agents: &Roster) -> Option<TreePlan> {
         let newer = || {
             let newer = self.plan(read(&plan.file, &self.place.repo)?, plan.target.clone())?;
             check_agents_of(&newer, agents)?;
             Ok(newer)
         };
         match newer() {
-            Ok(newer) => {
-                self.agree(&newer, &[])?;
-                Ok(Some(newer))
-            }
+            Ok(newer) => Some(newer),
             Err::<_, Failure>(unusable) => {
                 say!("warning: {}; going on with the tree as it was", unusable.sentence());
-                Ok(None)
+                None
             }
         }
     }
@@ -223,7 +227,7 @@ fn exit(ended: &TreeEnded) -> Exit {
         | TreeEnded::Stalled(_)
         | TreeEnded::OutOfBudget { .. } => Exit::WorkFailed,
         TreeEnded::Paused(pause) if pause.reason == PauseReason::WaitsForPerson => Exit::WaitsForPerson,
-        TreeEnded::Paused(_) | TreeEnded::Edited => Exit::Paused,
+        TreeEnded::Paused(_) | TreeEnded::Edited | TreeEnded::Unasked => Exit::Paused,
         TreeEnded::Refused(_) => Exit::LandingRefused,
     }
 }
@@ -267,16 +271,21 @@ fn require_trust(
     settings: &Settings,
     place: &Place,
     plan: &TreePlan,
-    left: &[Left],
+    brought: &Brought,
 ) -> Result<(), Failure> {
-    let mut items = supplied_by_plan(settings, place, plan)?;
-    items.extend(supplied_by_left(settings, place, left)?);
+    let mut items = supplied_by_plan(settings, place, plan, brought)?;
+    items.extend(supplied_by_left(settings, place, &brought.left)?);
     let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, ask)
 }
 
-/// What the settings, a tree and its pipelines bring along.
-fn supplied_by_plan(settings: &Settings, place: &Place, plan: &TreePlan) -> Result<Vec<TrustItem>, Failure> {
+/// What the settings, a tree and its pipelines bring along, and what its agents would find to obey where they begin.
+fn supplied_by_plan(
+    settings: &Settings,
+    place: &Place,
+    plan: &TreePlan,
+    brought: &Brought,
+) -> Result<Vec<TrustItem>, Failure> {
     let mut items: Vec<TrustItem> =
         supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
     for node in plan.tree.nodes() {
@@ -294,10 +303,15 @@ fn supplied_by_plan(settings: &Settings, place: &Place, plan: &TreePlan) -> Resu
         }));
     }
     let worked: Vec<Pipeline> = pipelines(plan).collect();
-    let nodes = worked.iter().flat_map(|pipeline| pipeline.nodes());
     items.extend(trust::place_of_worktrees(settings, &place.repo));
-    let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
-    items.extend(trust::obeyed(&place.repo, head.commit, &settings.resolved.config, nodes)?);
+    for Start { branch, files } in &brought.starts {
+        let nodes = worked.iter().flat_map(|pipeline| pipeline.nodes());
+        let mut obeyed = trust::obeyed(&place.repo, *files, &settings.resolved.config, nodes)?;
+        for item in obeyed.iter_mut().filter(|_| *branch != plan.target) {
+            item.where_from.push_str(&format!(", as `{branch}` has it"));
+        }
+        items.extend(obeyed);
+    }
     Ok(items)
 }
 
@@ -312,8 +326,8 @@ fn supplied_by_left(settings: &Settings, place: &Place, left: &[Left]) -> Result
             TrustItem::command(where_from, command.text.to_owned())
         }));
         // Nobody works from a commit that cannot be read.
-        if let Some(from) = at.filter(|at| place.repo.tree_of(*at).is_ok()) {
-            items.extend(trust::obeyed(&place.repo, from, &settings.resolved.config, agent_nodes(pipeline))?);
+        for files in at.iter().filter_map(|at| place.repo.tree_of(*at).ok()) {
+            items.extend(trust::obeyed(&place.repo, files, &settings.resolved.config, agent_nodes(pipeline))?);
         }
     }
     Ok(items)

@@ -247,7 +247,7 @@ impl Shown {
                     None => Ok(()),
                 }
             }
-            TreeEnded::Edited => Ok(()),
+            TreeEnded::Edited | TreeEnded::Unasked => Ok(()),
         }
     }
 
@@ -343,7 +343,7 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
             })
         }
         TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),
-        TreeEnded::Paused(_) | TreeEnded::Edited => json!({"ended": "paused"}),
+        TreeEnded::Paused(_) | TreeEnded::Edited | TreeEnded::Unasked => json!({"ended": "paused"}),
         TreeEnded::Refused(refusal @ Refusal { task, branch, finished, why, .. }) => {
             let why = addressed(globals, dir, &plan.file, why);
             let mut json =

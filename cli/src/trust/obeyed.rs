@@ -4,25 +4,22 @@ use std::collections::BTreeSet;
 
 use pleach::agent::Preset;
 use pleach::config::{AgentChoice, AgentSettings, Config};
-use pleach::git::Repo;
-use pleach::ids::CommitId;
+use pleach::git::{Repo, TreeId};
 use pleach::plan::pipeline::Node;
 
 use super::TrustItem;
 use super::files::Files;
 use crate::exit::Failure;
-use crate::failure::of_engine;
 
-/// What the configured agents obey of the commit they start from. It is asked about wherever such an agent is
+/// What the configured agents obey of the files they start from. It is asked about wherever such an agent is
 /// configured, whether or not a node comes to it.
 pub fn obeyed<'a>(
     repo: &Repo,
-    from: CommitId,
+    files: TreeId,
     config: &Config,
     nodes: impl Iterator<Item = &'a Node>,
 ) -> Result<Vec<TrustItem>, Failure> {
-    let failed = |error: pleach::git::Error| of_engine(&error.into());
-    let files = Files { repo, tree: repo.tree_of(from).map_err(failed)? };
+    let files = Files { repo, tree: files };
     let paths = kinds(config, nodes).into_iter().filter_map(Preset::of).flat_map(|preset| &preset.obeys);
     let mut items = Vec::new();
     for path in paths {

@@ -121,6 +121,19 @@ impl<'t> Schedule<'t> {
         self.tree.leaves_below(phase).iter().any(is_ahead)
     }
 
+    /// Whether the run may come to a task: to land it, or to work it once what it waits for is there.
+    pub fn may_come_to(&self, task: &TaskId) -> bool {
+        let Some(&leaf) = self.index.get(task).filter(|node| self.items[**node].is_leaf) else { return false };
+        let item = &self.items[leaf];
+        let is_wanted = item.position.is_some() && self.limits.only.as_ref().is_none_or(|only| only == task);
+        match item.standing {
+            Standing::Waiting { .. } => true,
+            Standing::Open { .. } => is_wanted,
+            Standing::Failed { .. } => is_wanted && self.may_retry(leaf),
+            Standing::Complete { .. } | Standing::Elsewhere { .. } => false,
+        }
+    }
+
     /// What to do now.
     pub fn next(&self) -> Next {
         let id = |node: usize| self.items[node].id.clone();

@@ -169,6 +169,30 @@ fn stalled(next: Next) -> Vec<String> {
 const DIAMOND: [&str; 4] = ["A - -", "B - A", "C - A", "D - B,C"];
 
 #[test]
+fn a_run_comes_to_what_it_is_asked_for_and_to_what_waits_to_land() {
+    let tree = tree(&["A - -", "B - -", "C - B", "D - -", "E - -", "F - -"], Some(&["A", "B", "C", "D", "E"]));
+    let mut world = World::default();
+    world.on_branch("A", StepKind::Complete, true, 0);
+    for (task, passed) in [("D", true), ("E", false)] {
+        let step = world.step(&id(task), StepKind::Complete, passed, 0, Place::Target);
+        world.target.push(step);
+    }
+    let comes_to = |only: Option<&str>, retry_failed| {
+        let limits = Limits { only: only.map(id), retry_failed, ..Limits::default() };
+        let schedule = Schedule::new(&tree, &world.progress(), limits);
+        ["A", "B", "C", "D", "E", "F", "G"]
+            .into_iter()
+            .filter(|task| schedule.may_come_to(&id(task)))
+            .collect::<String>()
+    };
+    assert_eq!(comes_to(None, false), "ABC");
+    assert_eq!(comes_to(None, true), "ABCE");
+    assert_eq!(comes_to(Some("C"), false), "AC");
+    assert_eq!(comes_to(Some("D"), true), "A");
+    assert_eq!(comes_to(Some("E"), true), "AE");
+}
+
+#[test]
 fn a_diamond_is_worked_from_its_top() {
     let tree = tree(&DIAMOND, None);
     let mut world = World::default();
@@ -754,12 +778,17 @@ proptest! {
                 settle(&mut world, &stray, &mut random);
             }
             let mut schedule = Schedule::new(tree, &world.progress(), limits.clone());
+            let leaves = tree.nodes().filter(|node| node.is_leaf()).map(|node| &node.id);
+            let foreseen: BTreeSet<&TaskId> = leaves.filter(|leaf| schedule.may_come_to(leaf)).collect();
             let mut steps = 0;
             loop {
                 steps += 1;
                 prop_assert!(steps < 3_000, "the run does not end");
                 let next = schedule.next();
                 let progress = world.progress();
+                if let Next::Work { task, .. } | Next::GiveUp { task, .. } | Next::Land(task) = &next {
+                    prop_assert!(foreseen.contains(task), "{task} was foreseen");
+                }
                 let met = |task: &TaskId, dependency: &TaskId| {
                     is_met(tree, &progress, task, dependency, schedule.gathers(tree.phase_of(task)))
                 };

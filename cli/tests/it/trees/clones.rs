@@ -208,6 +208,161 @@ fn what_agents_would_obey_of_fetched_work_is_asked_about_first() {
     assert!(ran.stderr.contains("supplies 4 things"), "{ran}");
 }
 
+/// A garden whose agents write what one kind of agents obeys, though none of that kind comes to a node.
+fn obeying(tree: &Tree) -> Garden {
+    let garden = Garden::new(tree);
+    garden.configure("tree: {steps: {other: {runner: 'command:claude'}}}\n");
+    garden.agent(&format!("mkdir -p .claude; echo '{{\"hooks\": 1}}' > .claude/settings.json; {WRITES}"), APPROVES);
+    garden
+}
+
+/// A clone that has agreed to its own settings, on another branch.
+fn settled(garden: &Garden, fetched: &[&str]) -> PathBuf {
+    let place = clone(garden, fetched);
+    garden.agent(WRITES, APPROVES);
+    garden.env.git_in(&place, &["switch", "--quiet", "--create", "other"]);
+    gardener(garden, &place, &[]).expect(0);
+    garden.env.git_in(&place, &["switch", "--quiet", "main"]);
+    place
+}
+
+/// Runs in a clone without agreeing to anything.
+fn unasked(garden: &Garden, place: &Path, command: &[&str]) -> Ran {
+    garden.env.pleach(&[&["-C", place.to_str().unwrap()], command].concat())
+}
+
+const TOLD: &str = "    {\"hooks\": 1}\n\nerror: this repository supplies 1 thing you have not agreed to";
+
+#[test]
+fn what_agents_would_obey_on_a_fetched_branch_is_asked_about_first() {
+    let garden = obeying(&Tree::of(&["T001", "T002"]));
+    garden.env.write("own.dot", OWN);
+    garden.gardener(&["--pipeline", "../own.dot"]).expect(4);
+    // Without the record, the task goes on from its branch.
+    let place = settled(&garden, &[BRANCHES]);
+    let before = garden.times_asked("T001", "implement");
+    let ran = unasked(&garden, &place, &["gardener"]).expect(4);
+    let from = format!("command (`.claude/settings.json` in the repository, as `{BRANCH}` has it)\n");
+    assert!(ran.stderr.contains(&format!("{from}{TOLD}")), "{ran}");
+    // Nobody is asked who does not come there.
+    unasked(&garden, &place, &["garden", "--task", "T002"]).expect(0);
+    unasked(&garden, &place, &["garden"]).expect(4);
+    gardener(&garden, &place, &[]).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), before, "it went on from there");
+}
+
+#[test]
+fn what_agents_would_obey_on_the_fetched_branch_of_a_phase_is_asked_about_first() {
+    let phase = ["--isolation", "phase"];
+    let garden = obeying(&Tree::default().phase("phase1", &["T001", "T002"]).leaf("T003", None));
+    garden.garden(&phase).expect(0);
+    let place = settled(&garden, &[BRANCHES]);
+    let ran = unasked(&garden, &place, &["gardener"]).expect(4);
+    let from = "command (`.claude/settings.json` in the repository, as `pleach/phase/main/phase1` has it)\n";
+    assert!(ran.stderr.contains(&format!("{from}{TOLD}")), "{ran}");
+    unasked(&garden, &place, &["garden", "--task", "T003"]).expect(0);
+    unasked(&garden, &place, &["garden", "--task", "T002"]).expect(4);
+    gardener(&garden, &place, &[]).expect(0);
+}
+
+#[test]
+fn what_agents_would_obey_of_an_earlier_budget_is_asked_about_first() {
+    let garden = obeying(&Tree::of(&["T001", "T002"]).tests("T001", &["unit: false"]));
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    let place = clone(&garden, &[BRANCHES]);
+    // Its test is agreed to as well, and passes.
+    garden.agent(WRITES, APPROVES);
+    garden.env.write(place.join("task-tree.json"), Tree::of(&["T001", "T002"]).tests("T001", &["unit: true"]).json());
+    garden.env.git_in(&place, &["commit", "--quiet", "-am", "Mend the test"]);
+    garden.env.git_in(&place, &["switch", "--quiet", "--create", "other"]);
+    gardener(&garden, &place, &["--retry-failed"]).expect(0);
+    garden.env.git_in(&place, &["switch", "--quiet", "main"]);
+    unasked(&garden, &place, &["garden", "--task", "T002"]).expect(0);
+    unasked(&garden, &place, &["gardener"]).expect(1);
+    let ran = unasked(&garden, &place, &["gardener", "--retry-failed"]).expect(4);
+    let from = format!("command (`.claude/settings.json` in the repository, as `{BRANCH}` has it)\n");
+    assert!(ran.stderr.contains(&format!("{from}{TOLD}")), "{ran}");
+    let ran = gardener(&garden, &place, &["--retry-failed"]).expect(0);
+    assert!(ran.stderr.contains("T001 goes on with the code of its last attempt"), "{ran}");
+}
+
+/// Puts a commit on a branch that is not checked out.
+#[track_caller]
+fn plant_on(garden: &Garden, branch: &str) {
+    const SCRIPT: &str = r#"set -e; export GIT_INDEX_FILE=.git/planting; git read-tree $1
+        blob=$(echo '{"hooks": 1}' | git hash-object -w --stdin)
+        git update-index --add --cacheinfo 100644,$blob,.claude/settings.json
+        git update-ref refs/heads/$1 $(git -c user.name=x -c user.email=x commit-tree -p $1 -m Plant $(git write-tree))"#;
+    let planted = garden.env.program("sh", &garden.env.repo_path()).args(["-c", SCRIPT, "sh", branch]).status();
+    assert!(planted.expect("sh can be started").success());
+}
+
+#[test]
+fn what_agents_would_obey_that_comes_during_the_run_is_asked_about_before_they_begin() {
+    let other = "pleach/tasks/main/T002";
+    for on in ["main", other, "nowhere"] {
+        let garden = obeying(&Tree::of(&["T002"]));
+        garden.agent(WRITES, APPROVES);
+        // The task has a step and no session.
+        garden.env.write("own.dot", OWN);
+        garden.gardener(&["--pipeline", "../own.dot"]).expect(4);
+        garden.env.pleach(&["cancel", &garden.env.session()]).expect(0);
+        garden.plant(&Tree::of(&["T001", "T002: T001"]));
+        if on != other {
+            garden.env.git(&["branch", "--quiet", "-D", other]);
+        }
+        let gate = Gate::new(&garden.env, "held");
+        garden.agent(&format!("{}; {WRITES}", gate.command()), APPROVES);
+        let mut run = garden.env.spawn(&["gardener"]);
+        let held = gate.reached(&mut run);
+        garden.agent(WRITES, APPROVES);
+        match on {
+            "main" => garden.commit(".claude/settings.json", "{\"hooks\": 1}\n"),
+            "nowhere" => garden.commit("notes", "Nobody obeys this.\n"),
+            branch => plant_on(&garden, branch),
+        }
+        gate.open(held);
+        if on == "nowhere" {
+            run.end().expect(0);
+            continue;
+        }
+        let ran = run.end().expect(4);
+        assert!(ran.stderr.contains(TOLD), "{on}: {ran}");
+        assert_eq!(garden.completed(), ["T001"], "{on}: {ran}");
+        assert_eq!(garden.times_asked("T002", "implement"), 1, "{on}: {ran}");
+        garden.gardener(&[]).expect(0);
+        assert_eq!(garden.completed(), ["T001", "T002"]);
+    }
+}
+
+#[test]
+fn sessions_that_are_not_gone_on_with_are_not_asked_about() {
+    let garden = begun(&["T001", "T002", "T003: T001"]);
+    let place = settled(&garden, &[RECORDS]);
+    // Another task is wanted, or comes first.
+    let ran = unasked(&garden, &place, &["garden", "--task", "T002"]).expect(0);
+    assert!(!ran.stderr.contains("recorded it"), "{ran}");
+    unasked(&garden, &place, &["garden", "--task", "T001", "--auto-approve"]).expect(4);
+    unasked(&garden, &place, &["gardener", "--auto-approve"]).expect(4);
+    // It is complete by now, and the record that was fetched does not know.
+    garden.garden(&["--task", "T001", "--auto-approve"]).expect(0);
+    garden.env.git_in(&place, &["pull", "--quiet", "--no-rebase", "--no-edit"]);
+    let ran = unasked(&garden, &place, &["gardener"]).expect(0);
+    assert!(!ran.stderr.contains("recorded it"), "{ran}");
+    assert_eq!(garden.env.git_in(&place, &["show", "main:T003.txt"]), "T003 2");
+}
+
+#[test]
+fn a_session_of_a_task_that_does_not_come_next_is_not_asked_about() {
+    let garden = begun(&["T001", "T002"]);
+    let place = settled(&garden, &[RECORDS]);
+    garden.env.write(place.join("task-tree.json"), Tree::of(&["T001: T002", "T002"]).json());
+    garden.env.git_in(&place, &["commit", "--quiet", "-am", "Turn it round"]);
+    unasked(&garden, &place, &["garden"]).expect(0);
+    unasked(&garden, &place, &["garden", "--auto-approve"]).expect(4);
+    assert_eq!(has_run(&garden), [""; 0]);
+}
+
 /// Writes the record of a session once more, with other words in it.
 #[track_caller]
 fn rewrite(garden: &Garden, place: &Path, session: &str, words: &str) {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::changed::unlooked_at;
 use super::edited::or_told;
-use super::left::{Unfinished, is_gate};
+use super::left::{Left, Unfinished};
 use super::refusal::begins_anew;
 use super::run::{TaskPipeline, TreeRun, target_tip};
 use super::work::start_after;
@@ -16,7 +16,7 @@ use crate::clock;
 use crate::engine::task::{TaskJob, TaskStart, code_of};
 use crate::engine::{Session, StartRequest};
 use crate::event::{AttemptStarted, PauseReason, TaskOf};
-use crate::git::{BlobId, CommitSpec, MergeError, Person, SwapError};
+use crate::git::{BlobId, CommitSpec, MergeError, Person, SwapError, TreeId};
 use crate::ids::{BranchName, CommitId, ContextId, TaskId};
 use crate::plan;
 use crate::plan::diagnostic::Severity;
@@ -45,7 +45,7 @@ struct Beginning {
 
 /// Why a session is not gone on with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Aside {
+pub(super) enum Aside {
     /// Its task has been worked on since, or decided about.
     Outrun,
     /// It could not work with what it was started with, which is another today.
@@ -60,27 +60,34 @@ impl TreeRun<'_> {
         job: &Arc<TaskJob>,
         notes: Notes<'_>,
     ) -> Result<Option<Session>, Error> {
-        let Some(Unfinished { id, first }) = self.course.unfinished.remove(task) else { return Ok(None) };
+        let Some(Unfinished { id, first, given }) = self.course.unfinished.get(task).cloned() else {
+            return Ok(None);
+        };
         // All of it is needed to go on.
         let whole = History::newest(&self.repo, &id, &ContextId::main()).and_then(|history| {
             read_through(&self.repo, history.tip).map_err(record::Error::from)?;
             Ok(history)
         });
-        let Some(history) = or_told(whole, &id, notes) else { return Ok(None) };
+        let Some(history) = or_told(whole, &id, notes) else {
+            self.course.unfinished.remove(task);
+            return Ok(None);
+        };
         if history.first != first {
+            self.course.unfinished.remove(task);
             // Nobody has agreed to what it would run now.
             notes(Note::Said(format!("session {id} is passed over: its record was replaced since this run began")));
             return Ok(None);
         }
         let state = state_of(&history)?;
-        let Some(work) = &state.task else { return Ok(None) };
-        let is_of_task = !is_gate(&history.started);
-        let aside = match is_of_task && self.fits(task, &state)? && self.is_newest(task, &history, work)? {
-            false => Some(Aside::Outrun),
-            true if self.is_mended(job, &history, &state) => Some(Aside::Mended),
-            true => None,
-        };
-        if let Some(aside) = aside {
+        let going_on = self.going_on(&job.task, &history, &state)?;
+        if let Ok(left) = &going_on {
+            match given {
+                true => left.at.iter().try_for_each(|at| self.require_given(task, *at))?,
+                false => return Err(Error::Unasked(task.clone())),
+            }
+        }
+        self.course.unfinished.remove(task);
+        if let Err(aside) = going_on {
             Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
             self.tell_put_aside(task, &history, &state, aside, notes)?;
             return Ok(None);
@@ -93,6 +100,21 @@ impl TreeRun<'_> {
         session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
         tell_began(&session, job, true, notes);
         Ok(Some(session))
+    }
+
+    /// What a session would be worked by, or why it is not gone on with.
+    pub(super) fn going_on(
+        &self,
+        task: &TaskNode,
+        history: &History,
+        state: &State,
+    ) -> Result<Result<Left, Aside>, Error> {
+        // The node may have been a phase then, and the session its tests.
+        let (Some(left), Some(work)) = (Left::of(history, state), &state.task) else { return Ok(Err(Aside::Outrun)) };
+        if !self.fits(&task.id, state)? || !self.is_newest(&task.id, history, work)? {
+            return Ok(Err(Aside::Outrun));
+        }
+        Ok(if self.is_mended(task, history, state) { Err(Aside::Mended) } else { Ok(left) })
     }
 
     /// Says that a session is not gone on with, and where what it has done is.
@@ -127,9 +149,9 @@ impl TreeRun<'_> {
     }
 
     /// Whether a session waits for settings or a pipeline that somebody has mended since: it has its own, as they were.
-    fn is_mended(&self, job: &TaskJob, history: &History, state: &State) -> bool {
+    fn is_mended(&self, task: &TaskNode, history: &History, state: &State) -> bool {
         let could_not_work = matches!(&state.phase, Phase::Paused { reason: PauseReason::Interrupted, why: Some(_) });
-        let (started, today) = (&history.started, self.pipeline_of(&job.task));
+        let (started, today) = (&history.started, self.pipeline_of(task));
         // What is recorded has no secrets in it. They may have become known as such since, so both are compared without.
         let without_secrets = |config: &Value| {
             let mut config = config.clone();
@@ -275,6 +297,7 @@ impl TreeRun<'_> {
         let base = if is_leaf { self.landing_tip(task)? } else { self.gate_base(task)? };
         let tip = self.repo.reference(&name)?;
         if let Some(tip) = tip.filter(|_| is_leaf && is_open(state)) {
+            self.require_given(task, tip)?;
             let task_base = self.own_base(task, tip, base)?.unwrap_or(base);
             let (behind, newest) = match self.has_changed_since(state, tip, base)? {
                 true => {
@@ -288,6 +311,9 @@ impl TreeRun<'_> {
             let after = behind.map(|found| found.step.kind.clone());
             let status = newest.map(|found| found.step.status());
             return Ok(Beginning { branch, base: tip, task_base, after, status, laid: None });
+        }
+        if is_leaf {
+            self.require_given(task, base)?;
         }
         // The branch belongs to work that has ended. It is made anew once the session is recorded; what only it has is
         // kept, by which the session knows that it may be moved.
@@ -315,12 +341,15 @@ impl TreeRun<'_> {
         notes: Notes<'_>,
     ) -> Result<Option<CommitId>, Error> {
         let last = self.last_budget(task, base, kept.as_ref())?;
+        let laid = last.as_ref().map(|(tip, _)| self.old_code(task, *tip, base)).transpose()?.flatten();
+        if let Some((tip, _)) = last.as_ref().filter(|_| laid.is_some()) {
+            self.require_given(task, *tip)?;
+        }
         if let Some((_, name)) = kept.filter(|kept| last.as_ref() != Some(kept)) {
             let branch = self.branch_of(task)?;
             notes(Note::Said(format!("`{branch}` begins anew; what it had is kept at {name}")));
         }
-        let Some((tip, name)) = last else { return Ok(None) };
-        let laid = self.old_code(task, tip, base)?;
+        let Some((_, name)) = last else { return Ok(None) };
         notes(Note::Said(match laid {
             Some(_) => format!("{task} goes on with the code of its last attempt ({name})"),
             None => format!(
@@ -333,7 +362,7 @@ impl TreeRun<'_> {
 
     /// Where the code of a task that failed is kept: what its branch just had, unless that is another tree's by now.
     /// Whoever removes the branch of such a task has it done without.
-    fn last_budget(
+    pub(super) fn last_budget(
         &self,
         task: &TaskId,
         base: CommitId,
@@ -366,15 +395,20 @@ impl TreeRun<'_> {
         Ok(tree.is_none_or(|tree| *tree == self.plan.path))
     }
 
-    /// A commit with the files of an earlier budget on another base; none when they do not fit.
-    fn old_code(&self, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<CommitId>, Error> {
+    /// The files of an earlier budget on another base; none when they do not fit.
+    pub(super) fn old_files(&self, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<TreeId>, Error> {
         let Some(old_base) = self.own_base(task, tip, base)? else { return Ok(None) };
         let tree = |commit| self.repo.tree_of(commit);
-        let merged = match self.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
-            Ok(merged) => merged,
-            Err(MergeError::Conflict(_) | MergeError::Git(crate::git::Error::Overwritten { .. })) => return Ok(None),
-            Err(MergeError::Git(error)) => return Err(error.into()),
-        };
+        match self.repo.merge_trees(tree(old_base)?, tree(base)?, tree(tip)?) {
+            Ok(merged) => Ok(Some(merged)),
+            Err(MergeError::Conflict(_) | MergeError::Git(crate::git::Error::Overwritten { .. })) => Ok(None),
+            Err(MergeError::Git(error)) => Err(error.into()),
+        }
+    }
+
+    /// A commit with them.
+    fn old_code(&self, task: &TaskId, tip: CommitId, base: CommitId) -> Result<Option<CommitId>, Error> {
+        let Some(merged) = self.old_files(task, tip, base)? else { return Ok(None) };
         // Only the session's record leads to it, so that it is there when the session goes on after a crash.
         let mut writer = self.repo.writer();
         let laid = writer.commit(&CommitSpec {
@@ -418,7 +452,7 @@ impl TreeRun<'_> {
 }
 
 /// A task whose newest step is on its branch.
-fn is_open(state: &TaskState) -> bool {
+pub(super) fn is_open(state: &TaskState) -> bool {
     !state.landed && !state.steps.is_empty()
 }
 

@@ -192,6 +192,7 @@ impl TreeRun<'_> {
     ) -> Result<Option<Tried>, Error> {
         match self.forward(on, from, to) {
             Ok(()) => {
+                self.made(&[from], to);
                 self.note_landed(session, to, to, on, notes)?;
                 Ok(Some(Tried::Landed))
             }

@@ -13,7 +13,7 @@ use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
 use crate::record::History;
-use crate::state::Phase;
+use crate::state::{Phase, State};
 use crate::workspace::{Lock, branch_ref};
 
 /// How the last record of a task begins that has landed.
@@ -31,20 +31,21 @@ pub struct Left {
     pub path: String,
     /// Its pipeline, as it is recorded, before anything is put in for its variables.
     pub pipeline: Pipeline,
-    /// What its agents would see first.
-    pub at: Option<CommitId>,
+    /// What its agents would see first: where it stands, and what is laid over that.
+    pub at: Vec<CommitId>,
 }
 
 impl Left {
     /// That of a record; none of the tests of a phase, which run anew, and of what nobody can read or go on with.
-    fn of(history: &History) -> Option<Self> {
+    pub(super) fn of(history: &History, state: &State) -> Option<Self> {
         let started = &history.started;
         let task = started.task.as_ref().filter(|_| !is_gate(started))?.id.clone();
-        let state = state_of(history).ok()?;
         // As it is written: that is what is agreed to, whatever its task is called.
         let inputs = Inputs { files: started.files.clone(), values: BTreeMap::new() };
         let pipeline = plan::load_for_tasks(&started.dot, &inputs).0?;
-        let at = state.work.values().chain(started.base.values()).next().copied();
+        let laid =
+            state.task.as_ref().and_then(|task| task.attempt.as_ref()?.laid).filter(|_| state.work == state.base);
+        let at = state.work.values().chain(started.base.values()).take(1).copied().chain(laid).collect();
         Some(Self { session: history.session.clone(), task, path: started.dot_path.clone(), pipeline, at })
     }
 }
@@ -55,6 +56,8 @@ pub(super) struct Unfinished {
     pub id: SessionId,
     /// The record that says how it was started: what a person has agreed to is in there.
     pub first: CommitId,
+    /// Somebody was given it to agree to.
+    pub given: bool,
 }
 
 /// Whether a session runs the tests of a phase, by its pipeline alone. What its node is today does not tell: since it was
@@ -74,9 +77,10 @@ pub(super) fn left_in(repo: &Repo, target: &BranchName, tree: &str, task: &TaskI
     Ok(open_sessions(repo, target, tree)?.remove(task).map(|history| history.session))
 }
 
-/// The sessions a run over a tree may go on with, for whoever has not taken the target: a run that has may find fewer.
+/// The sessions a run over a tree could go on with, for whoever has not taken the target: a run that has finds fewer.
 pub fn left(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<Left>, Error> {
-    Ok(open_sessions(repo, target, tree)?.values().filter_map(Left::of).collect())
+    let open = open_sessions(repo, target, tree)?;
+    Ok(open.values().filter_map(|history| Left::of(history, &state_of(history).ok()?)).collect())
 }
 
 /// The sessions the tasks of a tree were left in that have not landed and were not called off.
@@ -143,17 +147,16 @@ fn newest_of_each(
 }
 
 impl TreeRun<'_> {
-    /// The sessions of this tree's tasks this run may go on with.
-    pub(super) fn find_unfinished(&self) -> Result<(BTreeMap<TaskId, Unfinished>, Vec<Left>), Error> {
+    /// The sessions of this tree's tasks that were left and count in this run.
+    pub(super) fn find_unfinished(&self) -> Result<BTreeMap<TaskId, Unfinished>, Error> {
         let found = newest_of_each(not_landed(&self.repo, &self.plan.target, |_| true)?, |history, task| {
             Ok(is_of(history, &self.plan.path) && self.is_unfinished(history, task)?)
         })?;
-        let left = found.values().filter_map(Left::of).collect();
-        let known = |history: History| Unfinished { id: history.session, first: history.first };
-        Ok((found.into_iter().map(|(task, history)| (task, known(history))).collect(), left))
+        let known = |history: History| Unfinished { id: history.session, first: history.first, given: false };
+        Ok(found.into_iter().map(|(task, history)| (task, known(history))).collect())
     }
 
-    /// Whether a session is one this run may go on with. Where its task has landed, and its process ended before it could
+    /// Whether a session counts in this run. Where its task has landed, and its process ended before it could
     /// say so, that is recorded now.
     fn is_unfinished(&self, history: &History, task: &TaskOf) -> Result<bool, Error> {
         let Ok(state) = state_of(history) else { return Ok(false) };

@@ -2,6 +2,7 @@
 //! ends. What is done is read from the step commits of the target and of the branches ahead of it.
 
 mod begin;
+mod brought;
 mod changed;
 mod edited;
 mod land;
@@ -20,6 +21,7 @@ mod step_scan;
 mod testing;
 mod work;
 
+pub use brought::{Brought, Start};
 pub use edited::Stamp;
 pub use left::{Left, has_landed, left};
 pub use logs::{Log, logs, report};
@@ -112,6 +114,9 @@ pub enum Error {
     /// The target is not there.
     #[error("there is no branch `{0}`; `git branch` shows what there is")]
     NoTarget(BranchName),
+    /// A task would be worked with something that nobody was asked about.
+    #[error("{0} was changed by somebody else meanwhile, and nobody was asked about that")]
+    Unasked(TaskId),
     /// Finished work could not land.
     #[error("{} waits on `{}`: {}", .0.task, .0.branch, .0.why)]
     Refused(Refusal),

@@ -29,21 +29,14 @@ impl TreeRun<'_> {
         let phase = self.plan.tree.phase_of(task);
         let mut unmerged = None;
         if let Some(tip) = tip {
-            let is_merged = self.repo.is_ancestor(tip, target)?;
-            // What another tree left there is no part of it either.
-            let is_others = self.progress.taken.iter().any(|taken| taken.branch.name == on);
-            let is_of_run = !is_others && self.is_of_run(tip)?;
-            if is_of_run && !is_merged {
-                let is_of_use = self.progress.finished_on(&Place::Phase(phase.clone())).next().is_some();
-                if is_of_use || !self.is_replaced(tip, target)? {
-                    let lacked = self.lacked(task, (tip, target))?;
-                    return lacked.map_or(Ok(()), |needed| Err(self.lacks(task, needed, on)?));
-                }
+            if self.goes_on(phase, &on, (tip, target))? {
+                let lacked = self.lacked(task, (tip, target))?;
+                return lacked.map_or(Ok(()), |needed| Err(self.lacks(task, needed, on)?));
             }
             if tip == target {
                 return Ok(());
             }
-            unmerged = Some(tip).filter(|_| !is_merged);
+            unmerged = if self.repo.is_ancestor(tip, target)? { None } else { Some(tip) };
         }
         if let Some(checkout) = self.repo.checkouts_of(&on)?.into_iter().next() {
             return match tip.filter(|_| unmerged.is_none()) {
@@ -57,6 +50,31 @@ impl TreeRun<'_> {
             notes(Note::Said(format!("`{on}` begins anew; what was left on it is kept at {kept}")));
         }
         Ok(self.repo.swap(&name, tip, target, "pleach: a phase begins").map_err(crate::git::Error::from)?)
+    }
+
+    /// Whether the branch of a phase goes on from where it stands.
+    pub(super) fn goes_on(
+        &self,
+        phase: &TaskId,
+        on: &BranchName,
+        (tip, target): (CommitId, CommitId),
+    ) -> Result<bool, Error> {
+        // What another tree left there is no part of it either.
+        let is_others = self.progress.taken.iter().any(|taken| taken.branch.name == *on);
+        if is_others || !self.is_of_run(tip)? || self.repo.is_ancestor(tip, target)? {
+            return Ok(false);
+        }
+        let is_of_use = self.progress.finished_on(&Place::Phase(phase.clone())).next().is_some();
+        Ok(is_of_use || !self.is_replaced(tip, target)?)
+    }
+
+    /// Where a task begins that has nothing on a branch of its own, once the branch of its phase is brought there.
+    pub(super) fn base_of(&self, task: &TaskId) -> Result<CommitId, Error> {
+        let (on, target) = (self.lands_on(task)?, target_tip(&self.repo, &self.plan.target)?);
+        match self.repo.reference(&branch_ref(&on))? {
+            Some(tip) if self.goes_on(self.plan.tree.phase_of(task), &on, (tip, target))? => Ok(tip),
+            _ => Ok(target),
+        }
     }
 
     /// Something a task needs that the target has and the branch of its phase has not: the branch was begun before that was
@@ -179,10 +197,12 @@ impl TreeRun<'_> {
                     other => return Ok(other),
                 }
             }
-            let from = self.repo.commit(commit)?.parents[0];
+            let parents = self.repo.commit(commit)?.parents;
+            let from = parents[0];
             let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
             match self.forward(&self.plan.target.clone(), from, commit) {
                 Ok(()) => {
+                    self.made(&parents, commit);
                     self.read_again()?;
                     let (on, progress) = (&self.plan.target, &self.progress);
                     notes(Note::Landed { task: phase, commit, on, progress });

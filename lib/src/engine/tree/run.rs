@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::brought::{Brought, Given};
 use super::edited::{Stamp, was_edited};
-use super::left::{Left, Unfinished, bring_branches};
+use super::left::{Unfinished, bring_branches};
 use super::once::Did;
 use super::progress::Reader;
 use super::refusal::Refusal;
@@ -148,6 +149,8 @@ pub enum TreeEnded {
     Refused(Refusal),
     /// The tree's file was edited. Read it again and go on with [`TreeRun::park`], or go on as it was.
     Edited,
+    /// It came to a task with something nobody was asked about. Ask about what [`TreeRun::brought`] gives, and go on.
+    Unasked,
 }
 
 /// A run over a tree. The one writer of its target's tasks.
@@ -165,6 +168,8 @@ pub struct TreeRun<'p> {
     stamp: Option<Stamp>,
     /// What it looked like when somebody was last told that it was edited.
     pub(super) told: Option<Stamp>,
+    /// Somebody was told what is special about it.
+    greeted: bool,
     /// The tree's file, once it is written for the records.
     pub(super) document: Option<BlobId>,
     /// What the sessions of the run have spent, once somebody had to know.
@@ -180,11 +185,13 @@ pub(super) struct Course {
     /// What the tests of each phase last passed on, in this run.
     pub(super) gated: BTreeMap<TaskId, TreeId>,
     /// The one task that is worked: the one that was asked for, or the first that was done where any one was.
-    chosen: Option<TaskId>,
+    pub(super) chosen: Option<TaskId>,
     /// What this run has done.
     pub(super) done: BTreeMap<TaskId, Did>,
     /// Sessions of tasks that have not landed, from runs before this one.
     pub(super) unfinished: BTreeMap<TaskId, Unfinished>,
+    /// What somebody was asked about.
+    pub(super) given: Given,
     /// This run was opened.
     opened: bool,
     _lock: Lock,
@@ -221,10 +228,9 @@ pub fn check_target(target: &BranchName) -> Result<(), Error> {
 }
 
 impl<'p> TreeRun<'p> {
-    /// Takes the target, or says who has it, and reads what was done so far. Gives the sessions it may go on with, too:
-    /// their pipelines come from records, which are fetched as branches are, so that what they would run has to be agreed
-    /// to before the run begins. No other is gone on with later.
-    pub fn open(engine: Arc<Engine>, repo: Repo, plan: &'p TreePlan) -> Result<(Self, Vec<Left>), Error> {
+    /// Takes the target, or says who has it, and reads what was done so far. Gives what it may work with beside its plan,
+    /// too: records and branches are fetched, so that what they would run has to be agreed to before the run begins.
+    pub fn open(engine: Arc<Engine>, repo: Repo, plan: &'p TreePlan) -> Result<(Self, Brought), Error> {
         check_target(&plan.target)?;
         for branches in [task_branches, phase_branches] {
             refuse_clash(&repo, &branches(&plan.branch_prefix, &plan.target))?;
@@ -241,13 +247,14 @@ impl<'p> TreeRun<'p> {
             chosen: plan.limits.only.clone(),
             done: BTreeMap::new(),
             unfinished: BTreeMap::new(),
+            given: Given::default(),
             opened: false,
             _lock: lock,
         };
         let mut run = Parked { engine, repo, course }.go_on(plan)?;
-        let (unfinished, left) = run.find_unfinished()?;
-        run.course.unfinished = unfinished;
-        Ok((run, left))
+        run.course.unfinished = run.find_unfinished()?;
+        let brought = run.brought()?;
+        Ok((run, brought))
     }
 
     /// Lets go of the tree, so that it can be read again, and of nothing else.
@@ -272,8 +279,13 @@ impl<'p> TreeRun<'p> {
         ended
     }
 
+    /// Whether the next thing this run does is to open itself.
+    pub(super) fn begins_now(&self) -> bool {
+        !self.course.opened && (self.plan.fresh || !self.progress.is_begun(&self.plan.tree))
+    }
+
     async fn run_loop(&mut self, notes: Notes<'_>) -> Result<TreeEnded, Error> {
-        if !self.course.opened && (self.plan.fresh || !self.progress.is_begun(&self.plan.tree)) {
+        if self.begins_now() {
             match schedule::next(&self.plan.tree, &self.progress.anew(), &self.plan.limits) {
                 Next::Yield(taken) => return Ok(TreeEnded::Refused(self.taken(taken)?)),
                 Next::Mend(unread) => return Ok(TreeEnded::Refused(self.unread(unread))),
@@ -282,7 +294,9 @@ impl<'p> TreeRun<'p> {
             begun_again(&self.progress).into_iter().for_each(|text| notes(Note::Said(text)));
             self.start(notes)?;
         }
-        self.gathered_before().into_iter().for_each(|text| notes(Note::Said(text)));
+        if !std::mem::replace(&mut self.greeted, true) {
+            self.gathered_before().into_iter().for_each(|text| notes(Note::Said(text)));
+        }
         loop {
             if self.engine.cancel.is_stopped() {
                 return Ok(TreeEnded::Paused(Pause::interrupted()));
@@ -325,6 +339,10 @@ impl<'p> TreeRun<'p> {
             };
             let worked = match worked {
                 Err(Error::Refused(refusal)) => return Ok(TreeEnded::Refused(refusal)),
+                Err(Error::Unasked(task)) => {
+                    self.course.given.reached = Some(task);
+                    return Ok(TreeEnded::Unasked);
+                }
                 // While the working copy was set up.
                 Err(Error::Session(engine::Error::Interrupted { .. })) => {
                     return Ok(TreeEnded::Paused(Pause::interrupted()));
@@ -364,6 +382,7 @@ impl<'p> TreeRun<'p> {
             match tokio::task::block_in_place(|| self.repo.fast_forward(&self.plan.target, tip, commit)) {
                 Ok(()) => {
                     self.course.opened = true;
+                    self.made(&[tip], commit);
                     notes(Note::RunStarted(commit));
                     return self.read_again();
                 }
@@ -431,6 +450,7 @@ impl Parked {
             schedule,
             stamp: plan.stamp,
             told: plan.stamp,
+            greeted: false,
             document: None,
             spending: None,
         })
