@@ -21,6 +21,8 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         Error::Lock(error) => of_lock(error),
         Error::Over { session, .. } => plain(Exit::Usage, error)
             .hint(format!("`pleach status {session}` shows how it ended; `pleach run` starts a new one")),
+        Error::Replaced { .. } => plain(Exit::WaitsForPerson, error)
+            .hint("run the same command again: what it would run may be something else now"),
         Error::Invalid { diagnostics } => {
             let errors = diagnostics.iter().filter(|found| found.severity == Severity::Error);
             let mut failure = plain(Exit::Usage, error).hint("`pleach validate FILE` shows every error with its place");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
-use pleach::config::Resolved;
+use pleach::config::{Level, Resolved, Source, supplied_inputs};
 use pleach::engine::{Copy, Session, Summary, outwait_orphans, recorded_pipeline};
 use pleach::ids::ContextId;
 use pleach::record::History;
@@ -53,7 +53,9 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         Some(from) => from,
         None => place.repo.head().map_err(|error| of_engine(&error.into()))?.commit,
     };
-    require_trust(globals, &settings, &place, from, &pipeline, Path::new(&history.started.dot_path))?;
+    let record = Source::named(Level::Recorded, format!("as session {id} recorded it"));
+    let inputs = supplied_inputs(&history.started.inputs, &record).collect();
+    require_trust(globals, &settings, &place, from, &pipeline, Path::new(&history.started.dot_path), inputs)?;
     check_answers([&pipeline], &answers)?;
     let built = build(&settings, &settings.resolved.config, answers)?;
     let alone = any_alone(&pipeline, &built.engine.agents);
@@ -66,7 +68,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         introduce(globals, &built.engine, agent_nodes(&pipeline)).await;
         say_unheld(built.engine.unheld([&pipeline]));
         let (session, kept) =
-            Session::resume(built.engine, place.repo, &id).await.map_err(|error| of_engine(&error))?;
+            Session::resume(built.engine, place.repo, &id, history.tip).await.map_err(|error| of_engine(&error))?;
         say_protection(globals, &built.protection, alone);
         if let Some(kept) = kept {
             say!("what the last run left uncommitted is kept at {kept}");

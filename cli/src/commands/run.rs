@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::agent::Roster;
-use pleach::config::{AgentChoice, Config, supplied};
+use pleach::config::{AgentChoice, Config, Level, Source as Origin, Supplied, supplied, supplied_inputs};
 use pleach::engine::{Session, StartRequest};
 use pleach::ids::CommitId;
 use pleach::plan::diagnostic::Severity;
@@ -61,7 +61,8 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     check_answers([&pipeline], &answers)?;
     if !args.dry_run {
         let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
-        require_trust(globals, &settings, &place, head.commit, &pipeline, &args.file)?;
+        require_trust(globals, &settings, &place, head.commit, &pipeline, &args.file, Vec::new())?;
+        agree_to_inputs(&settings, &place, &inputs)?;
     }
     let built = build(&settings, config, answers)?;
     let agents = &built.engine.agents;
@@ -207,7 +208,15 @@ pub fn agent_nodes(pipeline: &Pipeline) -> impl Iterator<Item = &Node> {
     pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Codergen)
 }
 
-/// Asks for trust in every command that would be run and came with the repository. `from` is where agents start.
+/// What the user gives here they are not asked about when the session goes on, which only has them from its record.
+fn agree_to_inputs(settings: &Settings, place: &Place, inputs: &BTreeMap<String, String>) -> Result<(), Failure> {
+    let here = Origin::named(Level::Flag, "given to `pleach run`");
+    let items = supplied_inputs(inputs, &here).map(TrustItem::from).collect();
+    trust::agree(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, &settings.redactor())
+}
+
+/// Asks for trust in every command that would be run and came with the repository. `from` is where agents start, `inputs`
+/// what a record brings along.
 pub fn require_trust(
     globals: &Globals,
     settings: &Settings,
@@ -215,9 +224,10 @@ pub fn require_trust(
     from: CommitId,
     pipeline: &Pipeline,
     file: &Path,
+    inputs: Vec<Supplied>,
 ) -> Result<(), Failure> {
-    let mut items: Vec<TrustItem> =
-        supplied(&settings.resolved, &settings.environment).into_iter().map(TrustItem::from).collect();
+    let settled = supplied(&settings.resolved, &settings.environment);
+    let mut items: Vec<TrustItem> = settled.into_iter().chain(inputs).map(TrustItem::from).collect();
     items.extend(pipeline.commands().into_iter().map(|command| {
         let where_from = match command.node {
             Some(node) => format!("{} of `{node}`, {}", command.attribute, file.display()),

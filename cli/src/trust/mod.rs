@@ -57,7 +57,7 @@ impl From<Supplied> for TrustItem {
         if kind == SuppliedKind::Command {
             return Self::command(where_from, text);
         }
-        let is_variable = matches!(kind, SuppliedKind::Variable | SuppliedKind::KeyAddress);
+        let is_variable = matches!(kind, SuppliedKind::Variable | SuppliedKind::KeyAddress | SuppliedKind::Input);
         let seen = if is_variable && is_secret_name(&key) {
             Some(format!("{key}: ({} that look secret)", counted(text.chars().count(), "character")))
         } else if is_variable {
@@ -95,6 +95,13 @@ pub fn require(store: &Store, repo: &Path, items: Vec<TrustItem>, ask: Ask) -> R
     require_with(store, repo, items, ask, say::asking, confirm)
 }
 
+/// Keeps that the user agrees to all of `items`, which they have given themselves. What is kept for reading is without what
+/// `redactor` knows.
+pub fn agree(store: &Store, repo: &Path, items: Vec<TrustItem>, redactor: &Redactor) -> Result<(), Failure> {
+    let repo = repo.to_string_lossy();
+    keep(store, &repo, unknown(store, &repo, items)?, redactor)
+}
+
 /// Asks a person; anything but yes is no.
 pub fn confirm(question: &str) -> std::io::Result<bool> {
     let mut asking = say::asking();
@@ -113,15 +120,7 @@ fn require_with<W: std::io::Write>(
     answer: impl FnOnce(&str) -> std::io::Result<bool>,
 ) -> Result<(), Failure> {
     let repo = repo.to_string_lossy().into_owned();
-    let known: BTreeSet<String> = store.list()?.into_iter().map(|agreement| agreement.key).collect();
-    let mut new = Vec::new();
-    let mut seen = BTreeSet::new();
-    for item in items {
-        let key = key(&repo, &item)?;
-        if !known.contains(&key) && seen.insert(key.clone()) {
-            new.push((key, item));
-        }
-    }
+    let new = unknown(store, &repo, items)?;
     if new.is_empty() {
         return Ok(());
     }
@@ -147,11 +146,31 @@ fn require_with<W: std::io::Write>(
             .hint("change the settings named above, or run the command again and agree"));
         }
     }
-    let redactor = Redactor::new([("", ""); 0]);
+    keep(store, &repo, new, &Redactor::new([("", ""); 0]))
+}
+
+/// Of some items those nobody has agreed to, each once, with their keys.
+fn unknown(store: &Store, repo: &str, items: Vec<TrustItem>) -> Result<Vec<(String, TrustItem)>, Failure> {
+    let mut known: BTreeSet<String> = store.list()?.into_iter().map(|agreement| agreement.key).collect();
+    let mut new = Vec::new();
+    for item in items {
+        let key = key(repo, &item)?;
+        if known.insert(key.clone()) {
+            new.push((key, item));
+        }
+    }
+    Ok(new)
+}
+
+/// Keeps new agreements.
+fn keep(store: &Store, repo: &str, new: Vec<(String, TrustItem)>, redactor: &Redactor) -> Result<(), Failure> {
+    if new.is_empty() {
+        return Ok(());
+    }
     let at = pleach::clock::now();
     let new = new.into_iter().map(|(key, item)| Agreement {
         key,
-        repo: repo.clone(),
+        repo: repo.to_owned(),
         kind: item.kind.to_string(),
         text: redactor.text(item.seen()).into_owned(),
         where_from: item.where_from,

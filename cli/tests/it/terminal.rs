@@ -294,6 +294,27 @@ fn trust_is_asked_for_at_the_terminal() {
 }
 
 #[test]
+fn a_record_that_changes_while_it_is_asked_about_is_not_resumed() {
+    let env = TestEnv::with_repo();
+    env.pipeline(&asks());
+    env.pleach(&["-y", "run", "../pipeline.dot"]).expect(4);
+    env.pleach(&["trust", "--revoke", "--all"]).expect(0);
+    let session = env.session();
+    let Some(mut terminal) = Terminal::open(&env, &format!("resume {session} --auto-approve")) else { return };
+    terminal.wait_for("[y/N]");
+    let record = format!("refs/pleach/sessions/{session}/main");
+    let newest = env.git(&["rev-parse", &record]);
+    env.git(&["update-ref", &record, &format!("{newest}^")]);
+    terminal.enter("y");
+    let (code, shown) = terminal.end();
+    assert_eq!(code, 4, "{shown}");
+    assert!(shown.contains(&format!("the record of session {session} was changed meanwhile")), "{shown}");
+    env.git(&["update-ref", &record, &newest]);
+    env.pleach(&["resume", &session, "--auto-approve"]).expect(0);
+    assert_eq!(env.committed("log"), "shipped");
+}
+
+#[test]
 fn init_asks_at_the_terminal() {
     let env = TestEnv::with_repo();
     env.write("repo/go.mod", "module x\n");

@@ -1,6 +1,7 @@
 //! `pleach trust`, and what is asked about before anything of a repository is used.
 
 use std::os::unix::fs::symlink;
+use std::path::Path;
 
 use crate::support::TestEnv;
 
@@ -404,4 +405,60 @@ fn a_resumed_session_is_asked_about_by_what_its_agents_see() {
         stderr.contains("command (`.claude/settings.json` in the repository)\n    {\"hooks\": \"one\"}"),
         "{stderr}"
     );
+}
+
+#[test]
+fn inputs_are_asked_about_where_nobody_has_given_them() {
+    let env = TestEnv::new();
+    let repo = env.repo();
+    env.write(
+        "repo/g.dot",
+        "digraph g { start [shape=Mdiamond] exit [shape=Msquare] gate [shape=hexagon, label=\"Go on?\"]\n\
+         work [shape=parallelogram, tool_command=\"touch $stage\"]\n\
+         start -> gate gate -> work [label=\"[Y] Yes\"] work -> exit }",
+    );
+    env.write_program("evil/touch", "#!/bin/sh\n: > planted\n");
+    let path = format!("PATH={}:/usr/bin:/bin", env.root().join("evil").display());
+    env.pleach(&["-y", "run", "g.dot", "stage=one", "DEPLOY_TOKEN=0123456789", &path]).expect(4);
+    let session = env.session();
+    env.git(&["clone", "--quiet", ".", "../clone"]);
+    let clone = env.root().join("clone");
+    env.git_in(&clone, &["fetch", "--quiet", "origin", "refs/*:refs/fetched/*", "refs/pleach/*:refs/pleach/*"]);
+    let clone = clone.to_str().unwrap();
+    // All else is agreed to there, and an input of the same name as well.
+    env.pleach(&["-y", "-C", clone, "run", "../repo/g.dot", "stage=two", "--auto-approve"]).expect(0);
+    let asked = env.pleach(&["-C", clone, "resume", &session, "--auto-approve"]).expect(4).stderr;
+    insta::assert_snapshot!(env.normalise(&asked), @r#"
+    This repository ([TEMP]/clone/.git) supplies:
+
+      input (DEPLOY_TOKEN, as session [SID] recorded it)
+        DEPLOY_TOKEN: (10 characters that look secret)
+
+      input (PATH, as session [SID] recorded it)
+        PATH: [TEMP]/evil:/usr/bin:/bin
+
+      input (stage, as session [SID] recorded it)
+        stage: one
+
+    error: this repository supplies 3 things you have not agreed to
+    hint: read what is shown above; then run the command again with -y, or in a terminal to be asked
+    "#);
+    // Who has given them is not asked, nor is anything held back from whoever agrees.
+    env.pleach(&["resume", &session, "--auto-approve"]).expect(0);
+    env.pleach(&["-y", "-C", clone, "resume", &session, "--auto-approve"]).expect(0);
+    for place in [&repo, Path::new(clone)] {
+        let made = env.git_in(place, &["ls-tree", "--name-only", &format!("refs/heads/pleach/g/{session}")]);
+        assert!(made.contains("planted"), "{made}");
+    }
+    let kept = env.read("state/pleach/trust.json");
+    assert!(kept.contains("stage, given to `pleach run`") && !kept.contains("0123456789"), "{kept}");
+    // What was given counts like any other agreement.
+    env.pleach(&["trust", "--revoke", "--all"]).expect(0);
+    env.pleach(&["-y", "run", "g.dot", "stage=three"]).expect(4);
+    let sessions =
+        env.git_in(&repo, &["for-each-ref", "--sort=-creatordate", "--format=%(refname)", "refs/pleach/sessions"]);
+    let newest = sessions.lines().find(|name| !name.contains(&session)).unwrap().split('/').nth(3).unwrap();
+    env.pleach(&["trust", "--revoke", "--all"]).expect(0);
+    let asked = env.pleach(&["resume", newest, "--auto-approve"]).expect(4).stderr;
+    assert!(asked.contains("input (stage, as session"), "{asked}");
 }

@@ -33,4 +33,4 @@ pub use model::{
 };
 pub use read::Key;
 pub use record::RecordedConfigError;
-pub use supplied::{Supplied, SuppliedKind, supplied};
+pub use supplied::{Supplied, SuppliedKind, supplied, supplied_inputs};

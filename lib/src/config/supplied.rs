@@ -28,6 +28,8 @@ pub enum SuppliedKind {
     Directory,
     /// A variable that can make programs run or load something else.
     Variable,
+    /// What a session was started with, which its commands get as a variable.
+    Input,
 }
 
 impl fmt::Display for SuppliedKind {
@@ -40,6 +42,7 @@ impl fmt::Display for SuppliedKind {
             Self::Spending => "spending",
             Self::Directory => "directory",
             Self::Variable => "variable",
+            Self::Input => "input",
         })
     }
 }
@@ -231,6 +234,17 @@ fn variables(environment: &Environment) -> impl Iterator<Item = Supplied> {
         let kind = kind_of_variable(&name)?;
         let source = Source::named(Level::DotEnv, format!("{name} in .env"));
         Some(Supplied { kind, key: name.into_owned(), source, text: value.to_string_lossy().into_owned() })
+    })
+}
+
+/// The inputs of a session. Each needs trust, whatever its name: it takes the place of the user's own variable, and commands
+/// are written to use it.
+pub fn supplied_inputs<'a>(inputs: &'a BTreeMap<String, String>, source: &'a Source) -> impl Iterator<Item = Supplied> {
+    inputs.iter().map(|(name, value)| Supplied {
+        kind: SuppliedKind::Input,
+        key: name.clone(),
+        source: source.clone(),
+        text: value.clone(),
     })
 }
 

@@ -286,6 +286,12 @@ pub enum Error {
         /// What it is.
         phase: &'static str,
     },
+    /// The session's record is another than the one somebody has agreed to.
+    #[error("the record of session {session} was changed meanwhile")]
+    Replaced {
+        /// The session.
+        session: SessionId,
+    },
     /// The setup command failed.
     #[error("the setup command `{command}` of session {session} failed ({exit}):\n{output}")]
     Setup {

@@ -9,7 +9,7 @@ use super::{Engine, Error, Opened, Session};
 use crate::clock;
 use crate::event::{MessageRange, PipelineStarted, Resumed};
 use crate::git::Repo;
-use crate::ids::{ContextId, NodeId, SessionId};
+use crate::ids::{CommitId, ContextId, NodeId, SessionId};
 use crate::llm::Message;
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
@@ -80,12 +80,20 @@ pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
 }
 
 impl Session {
-    /// Takes a session up again. Returns it, and where uncommitted work of the killed process was saved. One that has
+    /// Takes a session up again whose newest record is still `seen`, so that it runs what somebody has agreed to. Returns it, and where uncommitted work of the killed process was saved. One that has
     /// ended is an error; its branch comes up to its record all the same, where it could not follow before.
-    pub async fn resume(engine: Arc<Engine>, repo: Repo, id: &SessionId) -> Result<(Self, Option<String>), Error> {
+    pub async fn resume(
+        engine: Arc<Engine>,
+        repo: Repo,
+        id: &SessionId,
+        seen: CommitId,
+    ) -> Result<(Self, Option<String>), Error> {
         let mut session = tokio::task::block_in_place(|| {
             let (locks, found) = Locks::take(&repo, id)?.with(|| read(&repo, id))?;
             let over = over(&found, id);
+            if over.is_none() && found.history.tip != seen {
+                return Err(Error::Replaced { session: id.clone() });
+            }
             let mut session = Self::open(engine, repo, locks, found)?;
             match over {
                 Some(over) => session.bring_up().and(Err(over)),
