@@ -175,7 +175,7 @@ impl<'a> Seen<'a> {
                 if self.grown.node(self.task).is_leaf() { "The next attempt" } else { "A task of it that is reset" };
             text.push_str(&format!("\n{who} will be told:\n"));
             for feedback in &self.feedback {
-                text.push_str(&format!("  {}\n{}\n", kind(feedback.kind), indented(&indented(&feedback.text))));
+                text.push_str(&format!("  {}\n{}\n", what_failed(feedback), indented(&indented(&feedback.text))));
             }
         }
         if !self.logs.is_empty() {
@@ -259,11 +259,12 @@ fn gate_feedback(grown: &Grown, phase: &TaskId) -> Vec<Feedback> {
     newest.and_then(|found| pleach::step::text::feedback(&found.step, &found.body)).into_iter().collect()
 }
 
-fn kind(kind: FeedbackKind) -> &'static str {
-    match kind {
-        FeedbackKind::Rejected => "a review rejected it:",
-        FeedbackKind::TestFailure => "tests failed:",
-        FeedbackKind::RunnerError => "it broke off:",
+fn what_failed(feedback: &Feedback) -> String {
+    match (feedback.kind, &feedback.step) {
+        (FeedbackKind::Rejected, _) => "a review rejected it:".to_owned(),
+        (FeedbackKind::TestFailure, Some(step)) => format!("{step} failed:"),
+        (FeedbackKind::TestFailure, None) => "tests failed:".to_owned(),
+        (FeedbackKind::RunnerError, _) => "it broke off:".to_owned(),
     }
 }
 

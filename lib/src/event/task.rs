@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{Extra, to_the_millisecond};
-use crate::ids::{BranchName, CommitId, NodeId, TaskId};
+use crate::ids::{BranchName, CommitId, NodeId, StepName, TaskId};
 
 /// The task a session works on. A session is one budget of attempts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,8 +44,18 @@ pub enum Commits {
 pub struct Feedback {
     /// What went wrong.
     pub kind: FeedbackKind,
+    /// The step, where it is one of the pipeline's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepName>,
     /// In which words.
     pub text: String,
+}
+
+impl Feedback {
+    /// What went wrong in a step that every pipeline can have.
+    pub fn new(kind: FeedbackKind, text: impl Into<String>) -> Self {
+        Self { kind, step: None, text: text.into() }
+    }
 }
 
 /// What went wrong in an attempt.

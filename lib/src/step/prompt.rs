@@ -55,7 +55,7 @@ pub fn lessons(feedback: &[Feedback], bounds: Bounds) -> String {
             break;
         }
         room = room.saturating_sub(length);
-        blocks.push(format!("\n{}\n{words}\n", heading(one.kind)));
+        blocks.push(format!("\n{}\n{words}\n", heading(one)));
     }
     if blocks.is_empty() {
         return String::new();
@@ -68,12 +68,14 @@ pub fn lessons(feedback: &[Feedback], bounds: Bounds) -> String {
     format!("\nPrevious feedback from failed attempts:\n{older}{}", blocks.concat())
 }
 
-fn heading(kind: FeedbackKind) -> &'static str {
-    match kind {
-        FeedbackKind::Rejected => "--- Previous review (rejected) ---",
-        FeedbackKind::TestFailure => "--- Previous test failure ---",
-        FeedbackKind::RunnerError => "--- Previous runner error ---",
-    }
+fn heading(feedback: &Feedback) -> String {
+    let what = match (feedback.kind, &feedback.step) {
+        (FeedbackKind::Rejected, _) => "review (rejected)",
+        (FeedbackKind::TestFailure, Some(step)) => &format!("{step} failure"),
+        (FeedbackKind::TestFailure, None) => "test failure",
+        (FeedbackKind::RunnerError, _) => "runner error",
+    };
+    format!("--- Previous {what} ---")
 }
 
 /// What the whole output of failed tests tells the next attempt. The names of the failing tests come last, where
@@ -90,7 +92,7 @@ pub fn test_failure(output: &str) -> Feedback {
             text.push_str(&format!("and {} more\n", names.len() - NAMES));
         }
     }
-    Feedback { kind: FeedbackKind::TestFailure, text }
+    Feedback::new(FeedbackKind::TestFailure, text)
 }
 
 /// Asks for a review of a task's whole diff. `stat` lists the changed files.
@@ -138,7 +140,7 @@ fn head(text: &str, max_chars: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ids::TaskId;
+    use crate::ids::{StepName, TaskId};
     use crate::plan::tree::TaskTree;
     use crate::step::verdict;
 
@@ -152,7 +154,7 @@ mod tests {
     }
 
     fn feedback(kind: FeedbackKind, text: &str) -> Feedback {
-        Feedback { kind, text: text.to_owned() }
+        Feedback::new(kind, text)
     }
 
     #[test]
@@ -176,6 +178,7 @@ mod tests {
             feedback(FeedbackKind::RunnerError, "no model\n"),
             feedback(FeedbackKind::TestFailure, "FAILED test_user"),
             feedback(FeedbackKind::Rejected, "No foreign keys."),
+            Feedback { step: StepName::new("lint").ok(), ..feedback(FeedbackKind::TestFailure, "[exit 1]") },
         ];
         let expected = "Implement task T001: Create schema\n\
                         \n\
@@ -190,7 +193,10 @@ mod tests {
                         FAILED test_user\n\
                         \n\
                         --- Previous review (rejected) ---\n\
-                        No foreign keys.\n";
+                        No foreign keys.\n\
+                        \n\
+                        --- Previous lint failure ---\n\
+                        [exit 1]\n";
         assert_eq!(implement(&task("", "[]"), &feedback, &[], Bounds::default()), expected);
     }
 

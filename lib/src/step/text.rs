@@ -76,6 +76,12 @@ fn streams(what: &str, stderr: &str, stdout: &str) -> String {
         .join("\n\n")
 }
 
+/// Puts a line below what a command complained about that says how it ended: nothing else tells.
+pub fn add_end(stderr: &mut String, how: &str) {
+    let end = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
+    stderr.push_str(&format!("{end}[{how}]\n"));
+}
+
 /// What is said of an attempt that leaves files out of its commits, before `what`.
 pub fn left_out(what: &str, files: &[String]) -> String {
     let mut lines = vec![format!("{what}: files would be missing where the task lands")];
@@ -98,7 +104,7 @@ pub fn failed(why: &str, untold: Option<&str>) -> String {
 
 /// What is told of an attempt that ended outside of its steps.
 pub fn broke_off(reason: &str) -> Feedback {
-    Feedback { kind: FeedbackKind::RunnerError, text: cut(reason, FEEDBACK) }
+    Feedback::new(FeedbackKind::RunnerError, cut(reason, FEEDBACK))
 }
 
 /// The two parts of such a body.
@@ -125,7 +131,11 @@ pub fn feedback(step: &Step, body: &str) -> Option<Feedback> {
         _ => return None,
     };
     let text = without_heading(body.trim());
-    (!text.is_empty()).then(|| Feedback { kind, text: text.to_owned() })
+    let step = match &step.kind {
+        StepKind::Custom(name) => Some(name.clone()),
+        _ => None,
+    };
+    (!text.is_empty()).then(|| Feedback { kind, step, text: text.to_owned() })
 }
 
 /// A body without its heading, if it has one and no other: two streams keep theirs apart.

@@ -21,6 +21,7 @@ mod questions;
 mod read_only;
 mod replanned;
 mod repositories;
+mod said;
 mod steps;
 mod tests;
 mod two_trees;

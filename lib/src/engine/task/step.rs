@@ -378,11 +378,11 @@ pub(in crate::engine) fn code_of(
 
 /// What a failed step tells the next attempt.
 fn feedback(kind: &StepKind, said: &str) -> Feedback {
-    let tail = |kind| Feedback { kind, text: text::cut(said, FEEDBACK) };
+    let tail = |kind| Feedback::new(kind, text::cut(said, FEEDBACK));
     match kind {
         StepKind::Review => tail(FeedbackKind::Rejected),
         StepKind::Test => prompt::test_failure(&text::cut(said, FEEDBACK)),
-        StepKind::Custom(_) => tail(FeedbackKind::TestFailure),
+        StepKind::Custom(name) => Feedback { step: Some(name.clone()), ..tail(FeedbackKind::TestFailure) },
         _ => text::broke_off(said),
     }
 }

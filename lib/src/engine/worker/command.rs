@@ -3,7 +3,10 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use serde_json::Value;
+
 use super::cancel::NodeCancel;
+use super::step::Said;
 use super::{Effect, Gathered, Stopped, ToolEffect, Worker, block, millis};
 use crate::agent::command_message;
 use crate::clock;
@@ -52,12 +55,23 @@ impl Worker {
         let ran = self.engine.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await;
         let output = match ran {
             Ok(output) => output,
-            Err(error) => return Ok(Outcome::fail(error.to_string())),
+            Err(error) => {
+                let outcome = Outcome::fail(error.to_string());
+                let said = Said { how: Some(error.to_string()), broke_off: true, ..Said::default() };
+                self.command_step(&outcome, said, end);
+                return Ok(outcome);
+            }
         };
         if output.exit == Exit::Cancelled && !cancel.timed_out() {
             return Err(Stopped::Paused(PauseReason::Interrupted));
         }
         let (stdout, stderr) = (output.stdout.to_text(), output.stderr.to_text());
+        let how = match output.exit {
+            Exit::Code(0) => None,
+            _ if cancel.timed_out() => Some(self.out_of_time()),
+            exit => Some(exit.to_string()),
+        };
+        let broke_off = !matches!(output.exit, Exit::Code(_));
         let outcome = match output.exit {
             Exit::Code(0) => self.read_status(&status_file).unwrap_or_else(Outcome::success),
             exit => {
@@ -66,13 +80,15 @@ impl Worker {
                 self.within_time(Outcome::fail(format!("{exit}{last}")), cancel)
             }
         };
-        let mut outcome = self.command_step(outcome, (&stdout, &stderr), end);
+        let mut outcome = self.judged(outcome, &stdout);
         let seen = seen_by_others(stdout.trim_end());
         outcome.context_updates.entry("tool.output".into()).or_insert(seen.into());
         outcome.context_updates.insert("last_stage".into(), self.node.id.as_str().into());
         let exit = if cancel.timed_out() { "timed out".to_owned() } else { output.exit.to_string() };
         let output = format!("{stdout}{}{stderr}", if stderr.is_empty() { "" } else { "\n--- stderr\n" });
-        self.finish_command(CommandRun { command: script, exit, output, begun }, outcome, end)
+        let outcome = self.finish_command(CommandRun { command: script, exit, output, begun }, outcome, end)?;
+        self.command_step(&outcome, Said { stdout, stderr, how, broke_off }, end);
+        Ok(outcome)
     }
 
     /// Commits what a command changed and makes it the effect of its node.
@@ -110,10 +126,14 @@ impl Worker {
             commit_message: change.message.clone(),
             extra: Default::default(),
         };
-        let output = serde_json::json!({"role": "tool", "content": [{"type": "text", "text": run.output}]});
-        end.effect = Effect::Tool(Box::new(ToolEffect { tool, output, change }));
+        end.effect = Effect::Tool(Box::new(ToolEffect { tool, output: output_message(&run.output), change }));
         Ok(outcome)
     }
+}
+
+/// What a command printed, as the record has it.
+pub(in crate::engine) fn output_message(output: &str) -> Value {
+    serde_json::json!({"role": "tool", "content": [{"type": "text", "text": output}]})
 }
 
 /// The end of what a command printed, with a mark where something is left out.

@@ -28,6 +28,7 @@ use crate::budget::Allowance;
 use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution};
 use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
+use crate::process::{Exit, Timeout};
 use crate::state::Visit;
 use crate::text::listed;
 use crate::trailer::TurnFacts;
@@ -249,10 +250,12 @@ impl Worker {
     }
 
     fn within_time(&self, outcome: Outcome, cancel: &NodeCancel) -> Outcome {
-        match self.node.timeout {
-            Some(timeout) if cancel.timed_out() => Outcome::fail(format!("timed out after {timeout:?}")),
-            _ => outcome,
-        }
+        if cancel.timed_out() { Outcome::fail(self.out_of_time()) } else { outcome }
+    }
+
+    /// How work ends that takes longer than its node may.
+    fn out_of_time(&self) -> String {
+        Exit::TimedOut(Timeout::Wall(self.node.timeout.unwrap_or_default())).to_string()
     }
 
     fn may_not_write(&mut self, outcome: Outcome, warnings: &mut Vec<String>) -> Result<Outcome, Stopped> {

@@ -1,10 +1,24 @@
 //! Nodes that stand for a step of a task: what their end tells of it.
 
-use super::{Gathered, Worker};
+use super::command::output_message;
+use super::{Effect, Gathered, Worker};
 use crate::engine::task::StepReport;
 use crate::event::{FailureClass, Outcome, Status};
 use crate::step::verdict::{self, Verdict};
 use crate::step::{report, text};
+
+/// What a command has said.
+#[derive(Default)]
+pub(super) struct Said {
+    /// What it printed.
+    pub stdout: String,
+    /// What it complained about.
+    pub stderr: String,
+    /// How it ended, where that was not with 0.
+    pub how: Option<String>,
+    /// Whether it did not end by itself.
+    pub broke_off: bool,
+}
 
 impl Worker {
     /// Whether this is a review and the answer holds no verdict.
@@ -16,23 +30,42 @@ impl Worker {
         self.job.is_some() && self.node.step.as_deref() == Some("review")
     }
 
-    /// What is told of a step that is a command.
-    pub(super) fn command_step(&self, outcome: Outcome, (stdout, stderr): (&str, &str), end: &mut Gathered) -> Outcome {
-        if self.job.is_none() || self.node.step.is_none() {
-            return outcome;
-        }
-        let outcome = match self.is_review() && verdict::read(stdout) == Some(Verdict::Rejected) {
-            true => rejected(outcome, "the review rejected it"),
-            false => outcome,
-        };
+    /// The outcome of a command: a review that says so has rejected, however it ends.
+    pub(super) fn judged(&self, outcome: Outcome, stdout: &str) -> Outcome {
+        if self.is_rejected(stdout) { rejected(outcome, "the review rejected it") } else { outcome }
+    }
+
+    fn is_rejected(&self, stdout: &str) -> bool {
+        self.is_review() && verdict::read(stdout) == Some(Verdict::Rejected)
+    }
+
+    /// What is told of a step that is a command, once it is known what came of it.
+    pub(super) fn command_step(&self, outcome: &Outcome, said: Said, end: &mut Gathered) {
+        let (Some(_), Some(step)) = (&self.job, self.node.step.as_deref()) else { return };
         let redact = |text: &str| self.engine.redactor.text(text).into_owned();
-        let (stdout, stderr) = (redact(stdout), redact(stderr));
-        let failed = !outcome.status.is_success();
-        let name = self.node.step.as_deref().unwrap_or_default();
-        let body = text::custom(name, !failed, &stdout, &stderr);
-        let said = report::log([("stdout", stdout.as_str()), ("stderr", stderr.as_str())]);
-        end.step = Some(StepReport { body, log: failed.then(|| said.clone()), said, ..StepReport::default() });
-        outcome
+        let (stdout, mut stderr) = (redact(&said.stdout), redact(&said.stderr));
+        let (failed, is_rejected) = (!outcome.status.is_success(), self.is_rejected(&stdout));
+        let why = || outcome.failure_reason.clone().or_else(|| outcome.own_word()).filter(|_| failed && !is_rejected);
+        if let Some(how) = said.how.or_else(why) {
+            text::add_end(&mut stderr, &redact(&how));
+        }
+        // Who is killed in the middle of a review has said nothing about the code.
+        let broke_off = self.is_review() && said.broke_off && !is_rejected;
+        let answer = if failed { joined(&stdout, &stderr) } else { stdout.trim_end().to_owned() };
+        let body = match step {
+            "implement" if failed => text::runner_error(&answer),
+            "implement" => text::implement(&answer),
+            "review" if broke_off => text::runner_error(&answer),
+            "review" => text::review(&answer),
+            name => text::custom(name, !failed, &stdout, &stderr),
+        };
+        let log = report::log([("stdout", stdout.as_str()), ("stderr", stderr.as_str())]);
+        if let Effect::Tool(tool) = &mut end.effect {
+            tool.output = output_message(&log);
+        }
+        let is_logged = failed || matches!(step, "implement" | "review");
+        let said = if self.is_review() { answer } else { log.clone() };
+        end.step = Some(StepReport { body, said, log: is_logged.then_some(log), broke_off, ..StepReport::default() });
     }
 
     /// The outcome of an agent's step, and what is told of it. Of an agent that has given no answer, the last words are.
@@ -81,6 +114,11 @@ impl Worker {
         end.step = Some(StepReport { body, said: answer, log: Some(log), ..StepReport::default() });
         outcome
     }
+}
+
+/// Both streams, one below the other.
+fn joined(stdout: &str, stderr: &str) -> String {
+    [stdout.trim_end(), stderr.trim_end()].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// The log of an agent's step: what it said each time it was asked, and why it ended if that was no good end.

@@ -8,7 +8,7 @@ use super::command::CommandRun;
 use super::{Gathered, StepReport, Stopped, Worker, block};
 use crate::event::{Outcome, PauseReason};
 use crate::plan::tree::{TestCommand, TestKind};
-use crate::process::{Cancel, Command, Exit, Limits, Timeout};
+use crate::process::{Cancel, Command, Exit, Limits};
 use crate::step::{Counts, RanTest, TestFacts, counts, report, text};
 
 /// The limit on what is kept of a test's output, per stream.
@@ -54,7 +54,7 @@ impl Worker {
         if let Some(setup) = ran.iter_mut().find(|ran| is_failed_setup(ran)) {
             let why = format!("the setup `{}` failed ({}); the tests were not run", setup.command, setup.exit);
             let why = self.engine.redactor.text(&why).into_owned();
-            add_line(&mut setup.stderr, &format!("[{why}]"));
+            text::add_end(&mut setup.stderr, &why);
             end.warnings.push(why);
         }
         // A test that was interrupted or killed still gets cleaned up after.
@@ -147,17 +147,14 @@ impl Worker {
         };
         let passed = output.exit == Exit::Code(0);
         let exit = match output.exit {
-            Exit::Cancelled if is_up() => {
-                Exit::TimedOut(Timeout::Wall(self.node.timeout.unwrap_or_default())).to_string()
-            }
+            Exit::Cancelled if is_up() => self.out_of_time(),
             Exit::Cancelled => return Err(Stopped::Paused(PauseReason::Interrupted)),
             other => other.to_string(),
         };
         let redact = |text: String| self.engine.redactor.text(&text).into_owned();
         let (stdout, mut stderr) = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
         if !passed {
-            // Nothing else tells which of several commands failed, and how.
-            add_line(&mut stderr, &format!("[{exit}]"));
+            text::add_end(&mut stderr, &exit);
         }
         Ok(ran(exit, passed, (stdout, stderr), output.duration))
     }
@@ -180,12 +177,6 @@ fn not_run(commands: &[TestCommand], left_out: &[String]) -> RanTest {
 
 fn is_failed_setup(ran: &RanTest) -> bool {
     ran.kind == TestKind::Setup && !ran.passed
-}
-
-/// Puts a line below what was said.
-fn add_line(said: &mut String, line: &str) {
-    let end = if said.is_empty() || said.ends_with('\n') { "" } else { "\n" };
-    said.push_str(&format!("{end}{line}\n"));
 }
 
 /// The kind of the first test, the counts of all tests of that kind, the time of everything.

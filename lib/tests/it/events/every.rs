@@ -256,7 +256,7 @@ fn tasks() -> Vec<Event> {
         status: Some("test-fail".into()),
     };
     let Event::PipelineStarted(started) = session().swap_remove(0) else { unreachable!("a session begins so") };
-    let feedback = Feedback { kind: FeedbackKind::TestFailure, text: "1 failed\n".into() };
+    let feedback = Feedback::new(FeedbackKind::TestFailure, "1 failed\n");
     vec![
         PipelineStarted { task: Some(task), ..started }.into(),
         AttemptStarted {

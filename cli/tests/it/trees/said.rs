@@ -1,0 +1,123 @@
+//! What failed steps say: in their commits, in their logs, and to the next attempt.
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+
+/// A pipeline of an agent and one command behind it that is a step.
+fn behind(step: &str, command: &str, more: &str) -> String {
+    format!(
+        "digraph own {{ start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]\n\
+         {step} [shape=parallelogram, step={step}, write=false, tool_command=\"{command}\"{more}]\n\
+         start -> implement -> {step} -> done }}"
+    )
+}
+
+/// A run over one task that fails once at such a command.
+fn failed_once(step: &str, command: &str, more: &str) -> Garden {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > T001.ok", APPROVES);
+    garden.commit("own.dot", &behind(step, command, more));
+    let ran = garden.gardener(&["--pipeline", "own.dot"]).expect(0);
+    assert_eq!(garden.told("main").last().unwrap(), "T001 complete", "{ran}");
+    garden
+}
+
+/// What the second attempt was told.
+fn lessons(garden: &Garden) -> String {
+    let asked = garden.asked("T001", "implement", 2);
+    let (_, told) = asked.split_once("\nPrevious feedback from failed attempts:\n\n").expect("feedback");
+    told.split("\nYou run in a sandbox: ").next().unwrap_or_default().trim_end().to_owned()
+}
+
+/// The file a step of this name left, as the newest commit of its branch has it.
+fn log_of(garden: &Garden, step: &str) -> String {
+    let all = garden.env.git(&["ls-tree", "-r", "--name-only", "main", "logs/"]);
+    let path = all.lines().find(|path| path.contains(&format!("_{step}_"))).unwrap_or_else(|| panic!("{step}: {all}"));
+    garden.file("main", path)
+}
+
+#[test]
+fn a_command_that_fails_says_how_also_where_it_prints_nothing() {
+    let garden = failed_once("lint", "test -f $task_id.ok", "");
+    let red = garden.newest("main", "T001 lint-fail");
+    assert_eq!(red.body, "Step (lint) stderr (last 1000 chars):\n[exit 1]");
+    assert_eq!(lessons(&garden), "--- Previous lint failure ---\n=== stdout ===\n=== stderr ===\n[exit 1]");
+    assert_eq!(log_of(&garden, "lint"), "=== stdout ===\n=== stderr ===\n[exit 1]");
+    assert_eq!(garden.newest("main", "T001 lint-pass").body, "");
+
+    let garden = failed_once("lint", "test -f $task_id.ok || { echo started; sleep 60; }", ", timeout=\"1s\"");
+    let red = garden.newest("main", "T001 lint-fail");
+    let how = "[timed out after 1s]";
+    let body =
+        format!("Step (lint) stderr (last 1000 chars):\n{how}\n\nStep (lint) stdout (last 1000 chars):\nstarted");
+    assert_eq!(red.body, body);
+    let said = format!("=== stdout ===\nstarted\n=== stderr ===\n{how}");
+    assert_eq!(lessons(&garden), format!("--- Previous lint failure ---\n{said}"));
+    assert_eq!(log_of(&garden, "lint"), said);
+}
+
+#[test]
+fn a_command_that_ends_well_and_fails_all_the_same_says_why() {
+    let word = r#"test -f $task_id.ok || echo '{\"outcome\": \"fail\", \"failure_reason\": \"too wide\"}' > $PLEACH_STATUS_FILE"#;
+    let garden = failed_once("lint", word, "");
+    assert_eq!(garden.newest("main", "T001 lint-fail").body, "Step (lint) stderr (last 1000 chars):\n[too wide]");
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("own.dot", &behind("format", "echo all fine", "").replace("write=false", "write=must"));
+    garden.gardener(&["--pipeline", "own.dot", "--max-retries", "1"]).expect(1);
+    let body = garden.newest("main", "T001 format-fail").body;
+    let how = "Step (format) stderr (last 1000 chars):\n[the node must change files and changed none]\n\n";
+    assert_eq!(body, format!("{how}Step (format) stdout (last 1000 chars):\nall fine"));
+}
+
+#[test]
+fn a_review_by_a_command_is_told_as_a_review() {
+    let says = "test -f $task_id.ok && echo fine || { echo too short; echo line 3 >&2; exit 3; }";
+    let garden = failed_once("review", says, "");
+    let red = garden.newest("main", "T001 review-rejected");
+    assert_eq!(red.body, "Review:\ntoo short\nline 3\n[exit 3]");
+    assert_eq!(lessons(&garden), "--- Previous review (rejected) ---\ntoo short\nline 3\n[exit 3]");
+    let green = garden.newest("main", "T001 review-approved");
+    assert_eq!(green.body, "Review:\nfine");
+    let log = |step: &super::garden::StepCommit| garden.file("main", step.trailer("Arborist-Review-Log").unwrap());
+    assert_eq!(log(&red), "=== stdout ===\ntoo short\n=== stderr ===\nline 3\n[exit 3]");
+    assert_eq!(log(&green), "=== stdout ===\nfine\n=== stderr ===", "both verdicts have a log");
+    // A verdict says enough.
+    let garden = failed_once("review", "test -f $task_id.ok && echo APPROVED || echo REJECTED: too short", "");
+    assert_eq!(garden.newest("main", "T001 review-rejected").body, "Review:\nREJECTED: too short");
+}
+
+#[test]
+fn a_review_that_takes_too_long_has_said_nothing_about_the_code() {
+    let garden = failed_once("review", "test -f $task_id.ok || sleep 9", ", timeout=\"1s\"");
+    assert_eq!(garden.newest("main", "T001 review-rejected").body, "Runner error:\n[timed out after 1s]");
+    assert_eq!(lessons(&garden), "--- Previous runner error ---\n[timed out after 1s]");
+}
+
+#[test]
+fn what_a_command_implements_is_told_as_the_work_of_an_agent_is() {
+    let dot = "digraph own { start [shape=Mdiamond]; done [shape=Msquare]\n\
+               implement [shape=parallelogram, step=implement, tool_command=\"echo building; \
+               ls tried && echo 1 > made || { echo 1 > tried; echo no luck >&2; exit 2; }\"]\n\
+               start -> implement -> done }";
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("own.dot", dot);
+    garden.gardener(&["--pipeline", "own.dot"]).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-fail", "T001 implement-pass", "T001 complete"]);
+    let red = garden.newest("main", "T001 implement-fail").body;
+    assert!(red.starts_with("Runner error:\nbuilding\n") && red.ends_with("\nno luck\n[exit 2]"), "{red}");
+    let green = garden.newest("main", "T001 implement-pass").body;
+    assert_eq!(green, "Runner output (truncated to 2000 chars):\nbuilding\ntried");
+    let logs = garden.env.git(&["ls-tree", "-r", "--name-only", "main", "logs/"]);
+    assert_eq!(logs.lines().count(), 2, "the log of implementing goes with its step: {logs}");
+}
+
+#[test]
+fn what_is_kept_in_the_record_says_how_a_command_ended_too() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("tree: {commit_logs: false}\n");
+    garden.agent(WRITES, APPROVES);
+    garden.commit("own.dot", &behind("review", "echo started; sleep 9", ", timeout=\"1s\""));
+    garden.gardener(&["--pipeline", "own.dot", "--max-retries", "1"]).expect(1);
+    let red = garden.newest("main", "T001 review-rejected");
+    let shown = garden.env.pleach(&["logs", "--show", &red.id[..10]]).expect(0);
+    assert_eq!(shown.stdout.trim_end(), "=== stdout ===\nstarted\n=== stderr ===\n[timed out after 1s]", "{shown}");
+}
