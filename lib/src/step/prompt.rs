@@ -2,7 +2,6 @@
 
 use super::{Feedback, FeedbackKind, text};
 use crate::plan::tree::{TaskNode, TestCommand};
-use crate::step::counts;
 
 /// How much of what earlier attempts left behind the next one is told, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,7 +14,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { each: 8_000, all: 40_000 }
+        Self { each: text::FEEDBACK, all: 5 * text::FEEDBACK }
     }
 }
 
@@ -27,6 +26,9 @@ const STAT: usize = 4_000;
 
 /// How many failing tests a feedback names.
 const NAMES: usize = 50;
+
+/// How many characters their names may have together, so that something of the output stays beside them.
+const ROOM_FOR_NAMES: usize = text::FEEDBACK / 2;
 
 /// Asks an agent to do a task. `tests` are the commands its work will be checked with, `feedback` is what came of the
 /// attempts so far, oldest first.
@@ -78,18 +80,19 @@ fn heading(feedback: &Feedback) -> String {
     format!("--- Previous {what} ---")
 }
 
-/// What the whole output of failed tests tells the next attempt. The names of the failing tests come last, where
+/// What the whole output of failed tests tells the next attempt, and which of them it names. The names come last, where
 /// cutting the text never takes them away.
-pub fn test_failure(output: &str) -> Feedback {
-    let mut text = output.trim_end().to_owned();
-    let names = counts::failing(output);
-    if !names.is_empty() {
-        text.push_str("\n\nTests that failed:\n");
-        for name in names.iter().take(NAMES) {
-            text.push_str(&format!("- {name}\n"));
-        }
-        if names.len() > NAMES {
-            text.push_str(&format!("and {} more\n", names.len() - NAMES));
+pub fn test_failure(output: &str, failing: &[String]) -> Feedback {
+    let mut text = text::cut(output.trim_end(), text::FEEDBACK);
+    if !failing.is_empty() {
+        let fits = |room: &mut usize, name: &'_ String| {
+            *room = room.checked_sub(name.chars().count())?;
+            Some(format!("- {name}\n"))
+        };
+        let named: Vec<String> = failing.iter().take(NAMES).scan(ROOM_FOR_NAMES, fits).collect();
+        text.push_str(&format!("\n\nTests that failed:\n{}", named.concat()));
+        if failing.len() > named.len() {
+            text.push_str(&format!("and {} more\n", failing.len() - named.len()));
         }
     }
     Feedback::new(FeedbackKind::TestFailure, text)
@@ -142,7 +145,7 @@ mod tests {
     use super::*;
     use crate::ids::{StepName, TaskId};
     use crate::plan::tree::TaskTree;
-    use crate::step::verdict;
+    use crate::step::{counts, verdict};
 
     fn task(description: &str, tests: &str) -> TaskNode {
         let json = format!(
@@ -209,9 +212,26 @@ mod tests {
         assert!(prompt.contains("[...3 older left out]"), "{prompt}");
         let tiny = implement(&task("", "[]"), &feedback, &[], Bounds { each: 10, all: 1 });
         assert_eq!(tiny.matches("the end").count(), 1, "the newest is always told: {tiny}");
-        let names = test_failure(&("FAILED t.py::test_x - no\n".to_owned() + &"noise\n".repeat(9_000)));
+        let output = "FAILED t.py::test_x - no\n".to_owned() + &"noise\n".repeat(9_000);
+        let names = test_failure(&output, &counts::failing(&output));
+        assert!(names.text.chars().count() < 8_100, "{}", names.text.len());
         let prompt = implement(&task("", "[]"), &[names], &[], Bounds::default());
-        assert!(prompt.ends_with("\n\nTests that failed:\n- t.py::test_x\n"), "names survive the cut");
+        assert!(prompt.ends_with("noise\n\nTests that failed:\n- t.py::test_x\n"), "names survive the cut");
+    }
+
+    #[test]
+    fn names_leave_room_for_the_output() {
+        let told = |names: &[String]| {
+            let told = implement(&task("", "[]"), &[test_failure("the output", names)], &[], Bounds::default());
+            (told.matches("\n- ").count(), told)
+        };
+        let names = |length: usize| (0..60).map(|n| format!("{n:0length$}")).collect::<Vec<_>>();
+        let (named, prompt) = told(&names(10));
+        assert_eq!(named, 50);
+        assert!(prompt.ends_with("\nand 10 more\n"), "{prompt}");
+        let (named, prompt) = told(&names(200));
+        assert_eq!(named, 20);
+        assert!(prompt.contains("\nthe output\n") && prompt.ends_with("\nand 40 more\n"), "{prompt}");
     }
 
     #[test]

@@ -121,3 +121,20 @@ fn what_is_kept_in_the_record_says_how_a_command_ended_too() {
     let shown = garden.env.pleach(&["logs", "--show", &red.id[..10]]).expect(0);
     assert_eq!(shown.stdout.trim_end(), "=== stdout ===\nstarted\n=== stderr ===\n[timed out after 1s]", "{shown}");
 }
+
+#[test]
+fn failing_tests_are_named_wherever_in_the_output_they_stand() {
+    let prints = "echo '--- FAIL: TestFoo (0.00s)'; seq 1 4000; echo '--- FAIL: TestBar (0.00s)'; test -e T001.ok";
+    let tests = serde_json::json!([{"type": "unit", "command": prints, "framework": "go"}]);
+    let garden = Garden::new(&Tree::of(&["T001"]).with("T001", "test_commands", tests));
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > T001.ok", APPROVES);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.newest("main", "T001 test-fail").trailer("Arborist-Test-Failed"), Some("2"));
+    let told = lessons(&garden);
+    let named = "--- FAIL: TestBar (0.00s)\n=== unit stderr ===\n[exit 1]\n\nTests that failed:\n- TestFoo\n- TestBar";
+    assert!(told.ends_with(named) && told.starts_with("--- Previous test failure ---\n[...truncated]\n"), "{told}");
+    assert!(told.chars().count() < 8_100, "{}", told.len());
+    let story = garden.env.story();
+    let red = story.all("StepFinished").into_iter().find(|step| step["status"] == "test-fail").expect("the step");
+    assert_eq!(red["failing"], serde_json::json!(["TestFoo", "TestBar"]));
+}

@@ -18,6 +18,9 @@ use jiff::Timestamp;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
+/// How many failing tests the record names.
+const FAILING: usize = 1_000;
+
 /// What a node's worker found out about the step it stands for.
 #[derive(Debug, Default)]
 pub struct StepReport {
@@ -55,6 +58,8 @@ struct Making {
     files: Vec<(RepoPath, String)>,
     /// What the next attempt is told.
     feedback: Option<Feedback>,
+    /// The tests that failed.
+    failing: Vec<String>,
     /// The report, where it is not committed.
     report: Option<Value>,
     /// The kinds and models of the agents it is the work of.
@@ -73,7 +78,8 @@ pub enum TaskReport {
 impl Making {
     /// A step without anything beside it.
     fn of(facts: Step, body: String) -> Self {
-        Self { facts, body, attempt: None, files: Vec::new(), feedback: None, report: None, by: Vec::new() }
+        let (attempt, feedback, report) = (None, None, None);
+        Self { facts, body, attempt, files: Vec::new(), feedback, failing: Vec::new(), report, by: Vec::new() }
     }
 }
 
@@ -193,7 +199,9 @@ impl Session {
         let mut files = Vec::new();
         facts.test = report.test;
         let told = if report.broke_off { &StepKind::Implement } else { &kind };
-        let feedback = (!passed).then(|| feedback(told, &report.said));
+        // Their names may stand anywhere in it, also where the next attempt is not told of.
+        let failing = if passed { Vec::new() } else { counts::failing(&report.said) };
+        let feedback = (!passed).then(|| feedback(told, &report.said, &failing));
         if let Some(log) = report.log {
             let named = if job.commit_logs && self.no_directory(tree, &job.logs)?.is_none() {
                 let path = format!("{}/{}", job.logs, report::log_file(&job.task.id, name, at));
@@ -215,7 +223,7 @@ impl Session {
         };
         // A gate is no attempt at anything.
         let attempt = self.attempt().filter(|_| self.is_leaf_task());
-        let making = Making { attempt, files, feedback, by: report.by, ..Making::of(facts, report.body) };
+        let making = Making { attempt, files, feedback, failing, by: report.by, ..Making::of(facts, report.body) };
         self.make_step(writer, making, (tree, parent), at).map(Some)
     }
 
@@ -259,7 +267,8 @@ impl Session {
         (tree, parent): (TreeId, CommitId),
         now: Timestamp,
     ) -> Result<(StepFinished, TreeId), Error> {
-        let Making { facts, body, attempt, files, feedback, report, by } = making;
+        let Making { facts, body, attempt, files, feedback, mut failing, report, by } = making;
+        failing.truncate(FAILING);
         let code = match self.code {
             Some((newest, code)) if newest == tree => code,
             _ => self.code_of(tree)?,
@@ -308,7 +317,7 @@ impl Session {
             date,
             git_sha: commit,
             code,
-            failing: feedback.as_ref().map(|feedback| counts::failing(&feedback.text)).unwrap_or_default(),
+            failing,
             feedback,
             report,
             extra: Default::default(),
@@ -377,11 +386,11 @@ pub(in crate::engine) fn code_of(
 }
 
 /// What a failed step tells the next attempt.
-fn feedback(kind: &StepKind, said: &str) -> Feedback {
+fn feedback(kind: &StepKind, said: &str, failing: &[String]) -> Feedback {
     let tail = |kind| Feedback::new(kind, text::cut(said, FEEDBACK));
     match kind {
         StepKind::Review => tail(FeedbackKind::Rejected),
-        StepKind::Test => prompt::test_failure(&text::cut(said, FEEDBACK)),
+        StepKind::Test => prompt::test_failure(said, failing),
         StepKind::Custom(name) => Feedback { step: Some(name.clone()), ..tail(FeedbackKind::TestFailure) },
         _ => text::broke_off(said),
     }

@@ -3,6 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::lines;
+use crate::text::shorten;
+
+/// So long a name is shown, in characters: output that only looks like one may have any length.
+const NAME: usize = 200;
 
 /// The names of failing tests in the output of any known framework, each once, in the order they are told. Nobody but
 /// the next attempt and the comparison of two attempts relies on them: a name that was missed does no harm.
@@ -19,6 +23,7 @@ pub fn failing(output: &str) -> Vec<String> {
             "\u{25cf} Test suite failed to run" => file.clone(),
             _ => READERS.iter().find_map(|read| read(line)).map(str::to_owned),
         };
+        let name = name.map(|name| shorten(&name, NAME));
         let new = name.filter(|name| !name.is_empty() && seen.insert(name.clone()));
         names.extend(new);
     }
@@ -125,6 +130,8 @@ mod tests {
         ];
         check(output, &expected);
         check("FAILED test_create_user - AssertionError: no column\nFAILED (failures=1)\n", &["test_create_user"]);
+        let long = "x".repeat(300);
+        check(&format!("FAILED t.py::{long} - no\n"), &[&format!("t.py::{}\u{2026}", &long[..194])]);
         check("\u{1b}[31mFAILED\u{1b}[0m t.py::\u{1b}[1mtest_x\u{1b}[0m - no\r\n", &["t.py::test_x"]);
     }
 
