@@ -128,6 +128,9 @@ pub struct StepFinished {
     /// What the next attempt is told, where the step failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub feedback: Option<Feedback>,
+    /// The message with all that was said, where that is no node's: of tests that failed where the task was to land.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<u64>,
     /// The report of a completed task, where its commit does not have it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<Value>,

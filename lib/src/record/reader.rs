@@ -169,6 +169,7 @@ impl Record {
         self.events.iter().any(|recorded| match &recorded.event {
             Event::AgentTurn(turn) => turn.messages.is_some_and(|range| (range.first..=range.last).contains(&number)),
             Event::ToolExecution(tool) => tool.output == Some(number),
+            Event::StepFinished(step) => step.log == Some(number),
             _ => false,
         })
     }

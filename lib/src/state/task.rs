@@ -165,6 +165,7 @@ impl State {
         if self.phase == Phase::Cancelled {
             return Err("the session is cancelled".into());
         }
+        self.messages = self.messages.max(data.log.unwrap_or(0));
         self.on_task(|task| {
             task.step = data.git_sha;
             task.status = Some(data.status.clone());

@@ -1,6 +1,7 @@
 //! What failed steps say: in their commits, in their logs, and to the next attempt.
 
-use super::garden::{APPROVES, Garden, Tree, WRITES};
+use super::garden::{APPROVES, Garden, StepCommit, Tree, WRITES};
+use crate::sessions::Gate;
 
 /// A pipeline of an agent and one command behind it that is a step.
 fn behind(step: &str, command: &str, more: &str) -> String {
@@ -77,7 +78,7 @@ fn a_review_by_a_command_is_told_as_a_review() {
     assert_eq!(lessons(&garden), "--- Previous review (rejected) ---\ntoo short\nline 3\n[exit 3]");
     let green = garden.newest("main", "T001 review-approved");
     assert_eq!(green.body, "Review:\nfine");
-    let log = |step: &super::garden::StepCommit| garden.file("main", step.trailer("Arborist-Review-Log").unwrap());
+    let log = |step: &StepCommit| garden.file("main", step.trailer("Arborist-Review-Log").unwrap());
     assert_eq!(log(&red), "=== stdout ===\ntoo short\n=== stderr ===\nline 3\n[exit 3]");
     assert_eq!(log(&green), "=== stdout ===\nfine\n=== stderr ===", "both verdicts have a log");
     // A verdict says enough.
@@ -137,4 +138,35 @@ fn failing_tests_are_named_wherever_in_the_output_they_stand() {
     let story = garden.env.story();
     let red = story.all("StepFinished").into_iter().find(|step| step["status"] == "test-fail").expect("the step");
     assert_eq!(red["failing"], serde_json::json!(["TestFoo", "TestBar"]));
+}
+
+#[test]
+fn what_tests_say_where_a_task_is_to_land_is_kept_whole() {
+    let test = "unit: echo the-beginning; seq 1 4000; test ! -e mine || test -e mended";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
+    garden.configure("tree: {commit_logs: false}\n");
+    let (first, second) = (Gate::new(&garden.env, "first"), Gate::new(&garden.env, "second"));
+    let implement = |second: &str| {
+        format!(
+            "case $n in 1) echo 1 > one; {};; 2) {second};; *) echo 1 > mended; echo Mended.; esac",
+            first.command()
+        )
+    };
+    garden.agent(&implement(&second.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = first.reached(&mut run);
+    garden.commit("mine", "by the user\n");
+    first.open(held);
+    let held = second.reached(&mut run);
+    run.kill(held);
+    garden.gardener(&[]).expect(0);
+    let red = garden.newest("main", "T001 test-fail");
+    assert!(red.trailer("Arborist-Test-Log").unwrap().starts_with("refs/pleach/sessions/"), "{red:?}");
+    let show = |step: &StepCommit| garden.env.pleach(&["logs", "--show", &step.id[..10]]).expect(0).stdout;
+    let shown = show(&red);
+    assert!(shown.starts_with("=== unit stdout ===\nthe-beginning\n1\n2\n"), "{}", &shown[..200]);
+    assert!(shown.trim_end().ends_with("\n4000\n=== unit stderr ===\n[exit 1]"), "{}", shown.len());
+    // What came after it, in a run that has read the record, is found as well.
+    assert_eq!(show(&garden.newest("main", "T001 implement-pass")).trim_end(), "Mended.");
+    assert_eq!(show(&garden.newest("main", "T001 review-approved")).trim_end(), "Looks right.\nAPPROVED");
 }

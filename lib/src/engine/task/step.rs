@@ -3,13 +3,14 @@
 use super::TaskJob;
 use crate::clock;
 use crate::engine::recording::Unwritten;
+use crate::engine::worker::output_message;
 use crate::engine::{Error, Observer, Session};
 use crate::event::{Commits, StepFinished};
 use crate::git::{CommitSpec, EntryKind, Person, Repo, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, RepoPath};
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
-use crate::step::prompt::{self};
+use crate::step::prompt;
 use crate::step::text::FEEDBACK;
 use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
 use crate::trailer::{Message, attribution};
@@ -161,16 +162,20 @@ impl Session {
 
     /// Makes the task's branch go on from steps that were built anew, with a test that failed there.
     pub fn turn_red(&mut self, built: CommitId, report: StepReport, observe: Observer<'_>) -> Result<(), Error> {
+        self.write_end_of_task(observe)?;
         let old = self.working().at().branch;
         self.copy.as_mut().expect("the working copy is back when no node runs").place(built);
         let name = "test".to_owned();
         let node = Node { step: Some(name), ..self.pipeline.start().expect("a pipeline that ran has a start").clone() };
         let mut writer = self.repo.writer();
         let tree = self.repo.tree_of(built)?;
+        // No node has said it, and the commit may not have it either.
+        let messages: Vec<Value> = report.log.iter().map(|log| output_message(log)).collect();
         let made = self.node_step(&node, false, Some(report), &mut writer, (tree, built))?;
-        let (step, tree) = made.expect("a test of a task is a step of it");
+        let (mut step, tree) = made.expect("a test of a task is a step of it");
+        step.log = messages.first().map(|_| self.recorder.next_message());
         let commit = step.git_sha;
-        let batch = Batch { summary: step.subject.clone(), work: vec![commit], ..Batch::default() };
+        let batch = Batch { summary: step.subject.clone(), messages, work: vec![commit], ..Batch::default() };
         self.record(writer, batch, vec![step.into()], clock::now(), observe)?;
         self.move_branch(old, commit)?;
         let news = self.branch_news();
@@ -319,6 +324,7 @@ impl Session {
             code,
             failing,
             feedback,
+            log: None,
             report,
             extra: Default::default(),
         };

@@ -102,20 +102,21 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<Log>, git::Error> {
 /// What the record of a session has of a step's log: what its tests printed, or its agent answered.
 fn from_record(repo: &Repo, session: &SessionId, log: &Log) -> Result<Option<Vec<u8>>, record::Error> {
     let Some((history, record)) = step_record(repo, session, log.commit, &log.status)? else { return Ok(None) };
-    let said = record.events.iter().find_map(|event| match &event.event {
+    let node = record.events.iter().find_map(|event| match &event.event {
         Event::NodeExecution(node) => node.response,
         _ => None,
     });
-    if let Some(number) = said {
+    let step = record.events.iter().find_map(|event| match &event.event {
+        Event::StepFinished(step) => Some(step),
+        _ => None,
+    });
+    // A test that failed where the task was to land is no node's.
+    if let Some(number) = node.or_else(|| step?.log) {
         let message = serde_json::from_value::<llm::Message>(history.message(repo, number)?).ok();
         return Ok(message.map(|message| message.text().into_bytes()));
     }
-    // A test that failed where the task was to land is no node's: what the next attempt is told is all there is.
-    let told = record.events.iter().find_map(|event| match &event.event {
-        Event::StepFinished(step) => step.feedback.as_ref().map(|feedback| feedback.text.clone()),
-        _ => None,
-    });
-    Ok(told.map(String::into_bytes))
+    // In older records, what the next attempt is told is all there is of it.
+    Ok(step.and_then(|step| step.feedback.as_ref()).map(|feedback| feedback.text.clone().into_bytes()))
 }
 
 /// The record of a step, with the session's history. A step is known by its status, attempt and date, which copies

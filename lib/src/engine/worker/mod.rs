@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use self::cancel::NodeCancel;
 use self::command::CommandRun;
+pub(super) use self::command::output_message;
 use super::assignment::Work;
 use super::bounds::Bounds;
 use super::budget::Order;

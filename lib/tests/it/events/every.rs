@@ -285,6 +285,7 @@ fn tasks() -> Vec<Event> {
             code: commit(5),
             failing: vec!["test_schema".into()],
             feedback: Some(feedback),
+            log: None,
             report: None,
             extra: Default::default(),
         }
