@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use pleach::engine::tree::logs;
+use pleach::engine::tree::{logs, told};
 use pleach::engine::{Summary, View};
 use pleach::git::Repo;
 use pleach::ids::TaskId;
@@ -74,8 +74,8 @@ impl<'a> Seen<'a> {
         let branch = own_branch(ground, grown, task)?;
         let logs = logs(repo, state).map_err(|error| of_git(&error))?;
         let feedback = match grown.node(task).is_leaf() {
-            true => feedback(repo, state),
-            false => gate_feedback(grown, task),
+            true => feedback(ground, grown, state),
+            false => gate_feedback(ground, grown, task),
         };
         Ok(Self { grown, task, state, branch, feedback, logs })
     }
@@ -238,8 +238,9 @@ fn own_branch(ground: &Ground, grown: &Grown, task: &TaskId) -> Result<Option<Op
     Ok(is_own.then_some(branch))
 }
 
-/// What the next attempt is told: by the session that goes on with the task, where there is one, else by the commits.
-fn feedback(repo: &Repo, state: &TaskState) -> Vec<Feedback> {
+/// What the next attempt is told: by the session that goes on with the task, where there is one, else as a new one would be.
+fn feedback(ground: &Ground, grown: &Grown, state: &TaskState) -> Vec<Feedback> {
+    let repo = &ground.place.repo;
     if state.status.is_over() && state.status != Status::Failed {
         return Vec::new();
     }
@@ -249,14 +250,14 @@ fn feedback(repo: &Repo, state: &TaskState) -> Vec<Feedback> {
     let going_on = session.filter(|summary| summary.state.phase != Phase::Cancelled && newest_is_its(summary));
     match going_on.and_then(|summary| summary.state.task) {
         Some(task) if task.landed.is_none() => task.feedback.clone(),
-        _ => state.feedback(),
+        _ => told(repo, &grown.progress, &ground.settings.redactor(), state.telling()),
     }
 }
 
 /// What a task is told that is reset because the tests of a phase above it fail: what their newest run said.
-fn gate_feedback(grown: &Grown, phase: &TaskId) -> Vec<Feedback> {
+fn gate_feedback(ground: &Ground, grown: &Grown, phase: &TaskId) -> Vec<Feedback> {
     let newest = grown.progress.gate(phase, grown.file.tree.leaves_below(phase)).newest;
-    newest.and_then(|found| pleach::step::text::feedback(&found.step, &found.body)).into_iter().collect()
+    told(&ground.place.repo, &grown.progress, &ground.settings.redactor(), newest.as_slice())
 }
 
 fn what_failed(feedback: &Feedback) -> String {

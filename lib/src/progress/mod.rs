@@ -49,6 +49,13 @@ pub struct Found {
     pub print: u64,
 }
 
+impl Found {
+    /// What its commit tells the next attempt; none when it went well.
+    pub fn feedback(&self) -> Option<Feedback> {
+        text::feedback(&self.step, &self.body)
+    }
+}
+
 /// A step commit in a history, before it is known whether it counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
@@ -207,16 +214,15 @@ impl TaskState {
         begun
     }
 
-    /// What the attempts so far tell the next one, oldest first; forgotten once the task was complete or reset, but
-    /// for what the reset itself says.
-    pub fn feedback(&self) -> Vec<Feedback> {
+    /// The steps the next attempt is told of, as far as they went wrong, oldest first: forgotten is what came before the
+    /// task was complete or reset, but for what the reset itself says.
+    pub fn telling(&self) -> &[Arc<Found>] {
         let fresh = |found: &Arc<Found>| match found.step.kind {
             StepKind::Complete => found.step.passed,
             StepKind::Reset => true,
             _ => false,
         };
-        let from = self.steps.iter().rposition(fresh).unwrap_or(0);
-        self.steps[from..].iter().filter_map(|found| text::feedback(&found.step, &found.body)).collect()
+        &self.steps[self.steps.iter().rposition(fresh).unwrap_or(0)..]
     }
 }
 

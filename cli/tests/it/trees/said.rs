@@ -170,3 +170,100 @@ fn what_tests_say_where_a_task_is_to_land_is_kept_whole() {
     assert_eq!(show(&garden.newest("main", "T001 implement-pass")).trim_end(), "Mended.");
     assert_eq!(show(&garden.newest("main", "T001 review-approved")).trim_end(), "Looks right.\nAPPROVED");
 }
+
+/// Tests that print more than a commit keeps, with names at both ends, and what of them an attempt is told.
+const LONG: &str = "echo '--- FAIL: TestFoo (0.00s)'; seq 1 4000; echo '--- FAIL: TestBar (0.00s)'; echo of-$task_id; \
+                    test -e mended";
+const NAMED: &str = "[exit 1]\n\nTests that failed:\n- TestFoo\n- TestBar\n";
+const FROM_COMMIT: &str = "(last 1000 chars):\n[...truncated]\n";
+
+/// A task that has used up a budget of one attempt with them.
+fn given_up() -> Garden {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[&format!("unit: {LONG}")]));
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    garden.agent("echo 1 > mended", APPROVES);
+    garden
+}
+
+#[test]
+fn a_new_budget_is_told_what_the_record_of_the_last_one_has() {
+    let garden = given_up();
+    let inspected = garden.env.pleach(&["inspect", "T001", "--json"]).expect(0).json();
+    garden.gardener(&["--max-retries", "1", "--retry-failed"]).expect(0);
+    let asked = garden.asked("T001", "implement", 2);
+    assert!(asked.contains(NAMED) && asked.contains("\n2500\n") && !asked.contains(FROM_COMMIT), "{asked}");
+    assert!((8_000..9_000).contains(&asked.chars().count()), "{}", asked.len());
+    let told = inspected["feedback"][0]["text"].as_str().expect("what is told");
+    assert!(told.ends_with(NAMED) && asked.contains(told.trim_start_matches("[...truncated]\n").trim()), "{told}");
+}
+
+#[test]
+fn what_ended_an_attempt_behind_its_steps_is_told_to_the_next_budget_too() {
+    let dot = "digraph own { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]\n\
+               lint [shape=parallelogram, step=lint, tool_command=\"exit 1\"]\n\
+               build [shape=parallelogram, tool_command=\"echo built-$(ls | grep -c try); exit 2\"]\n\
+               start -> implement -> lint; lint -> build [condition=\"outcome=fail\"]; lint -> done; build -> done }";
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent("echo 1 > try$n", APPROVES);
+    garden.commit("own.dot", dot);
+    let run = ["--pipeline", "own.dot", "--max-retries", "2"];
+    garden.gardener(&run).expect(1);
+    garden.gardener(&[&run[..], &["--retry-failed"]].concat()).expect(1);
+    let asked = garden.asked("T001", "implement", 3);
+    let told: Vec<&str> = asked.lines().filter(|line| line.starts_with("--- ") || line.contains("built-")).collect();
+    let (lint, error) = ("--- Previous lint failure ---", "--- Previous runner error ---");
+    let built = |n: u32| format!("`build` failed: exit 2: built-{n}");
+    assert_eq!(told, [lint, error, &built(1), lint, error, &built(2)], "{asked}");
+}
+
+#[test]
+fn a_record_that_is_gone_or_damaged_leaves_what_the_commits_say() {
+    for damage in ["gone", "damaged"] {
+        let garden = given_up();
+        let record = format!("refs/pleach/sessions/{}/main", garden.env.session());
+        if damage == "gone" {
+            garden.env.git(&["update-ref", "-d", &record]);
+        } else {
+            let events = garden.env.git(&["rev-parse", &format!("{record}~2:events.json")]);
+            let object = garden.env.repo_path().join(".git/objects").join(&events[..2]).join(&events[2..]);
+            std::fs::remove_file(object).expect("an object of its own");
+        }
+        garden.env.pleach(&["inspect", "T001"]).expect(0);
+        garden.gardener(&["--max-retries", "1", "--retry-failed"]).expect(0);
+        let asked = garden.asked("T001", "implement", 2);
+        assert!(asked.contains(FROM_COMMIT) && asked.contains("of-T001"), "{damage}: {asked}");
+        assert!(!asked.contains("Tests that failed"), "{damage}: {asked}");
+    }
+}
+
+#[test]
+fn a_secret_that_became_known_since_is_not_told_from_a_record() {
+    let secret = "correct-horse-battery-staple";
+    let test = format!("unit: echo token {secret}; seq 1 1000; test -e mended");
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[&test]));
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    garden.env.write(".env", format!("OPENAI_API_KEY={secret}\n"));
+    garden.agent("echo 1 > mended", APPROVES);
+    garden.gardener(&["--max-retries", "1", "--retry-failed"]).expect(0);
+    let asked = garden.asked("T001", "implement", 2);
+    let (_, told) = asked.split_once("Previous feedback").expect("feedback");
+    assert!(told.contains("\ntoken [") && !told.contains(secret), "{told}");
+}
+
+#[test]
+fn a_task_that_is_reset_is_told_all_its_gate_said() {
+    let tree = Tree::default().phase("phase1", &["T001"]).tests("phase1", &[&format!("integration: {LONG}")]);
+    let garden = Garden::new(&tree);
+    garden.gardener(&[]).expect(1);
+    garden.gardener(&[]).expect(1);
+    let inspected = garden.env.pleach(&["inspect", "phase1", "--json"]).expect(0).json();
+    let told = inspected["feedback"][0]["text"].as_str().expect("what is told");
+    assert!(told.ends_with(NAMED), "{told}");
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    assert!(garden.newest("main", "T001 reset").body.contains(FROM_COMMIT), "the commit keeps its bounds");
+    garden.agent("echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let asked = garden.asked("T001", "implement", 2);
+    assert!(asked.contains(NAMED) && asked.contains("\n2500\n") && asked.contains("of-phase1"), "{asked}");
+    assert_eq!(asked.matches("--- Previous ").count(), 1, "{asked}");
+}

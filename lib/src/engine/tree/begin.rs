@@ -10,6 +10,7 @@ use super::edited::or_told;
 use super::left::{Left, Unfinished};
 use super::refusal::begins_anew;
 use super::run::{TaskPipeline, TreeRun, target_tip};
+use super::told::told;
 use super::work::start_after;
 use super::{Error, GATE_PIPELINE, Note, Notes};
 use crate::clock;
@@ -25,7 +26,7 @@ use crate::plan::tree::TaskNode;
 use crate::progress::{Status, TaskState};
 use crate::record::{self, History, read_through};
 use crate::state::{Phase, State, TaskWork};
-use crate::step::{Attempt, StepKind};
+use crate::step::{Attempt, Feedback, StepKind};
 use crate::workspace::{KEEP, branch_ref};
 
 /// Where a session on a task begins.
@@ -230,7 +231,7 @@ impl TreeRun<'_> {
             start,
             code,
             laid: beginning.laid,
-            feedback: self.progress.task(&task.id).feedback(),
+            feedback: self.lessons(task),
             extra: Default::default(),
         };
         let request = StartRequest {
@@ -270,6 +271,12 @@ impl TreeRun<'_> {
         session.take_warnings().into_iter().for_each(|warning| notes(Note::Said(warning)));
         tell_began(&session, job, false, notes);
         Ok(session)
+    }
+
+    /// What a task is told of the attempts before; the tests of a phase ask nobody.
+    fn lessons(&self, task: &TaskNode) -> Vec<Feedback> {
+        let steps = if task.is_leaf() { self.progress.task(&task.id).telling() } else { &[] };
+        told(&self.repo, &self.progress, &self.engine.redactor, steps)
     }
 
     /// The tree's file as the records of sessions have it, written for the first of them.

@@ -1,8 +1,9 @@
 //! The logs a task's steps left behind, found in the commits themselves.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::event::{Event, Recorded};
+use crate::event::{Event, StepFinished};
 use crate::git::{self, Repo};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId};
 use crate::llm;
@@ -56,11 +57,8 @@ pub fn report(repo: &Repo, found: &Found) -> Result<Option<Value>, record::Error
         let bytes = repo.tree_file(repo.tree_of(found.commit)?, &RepoPath::from(path.as_str()))?;
         return Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()));
     };
-    let Some((_, record)) = step_record(repo, &session, found.commit, &found.step.status())? else { return Ok(None) };
-    Ok(record.events.into_iter().find_map(|event| match event.event {
-        Event::StepFinished(step) => step.report,
-        _ => None,
-    }))
+    let Some(history) = history(repo, &session)? else { return Ok(None) };
+    Ok(Key::of(found).find(&history).and_then(|(_, step)| step.report.clone()))
 }
 
 /// The session whose record a path names, where it is no path.
@@ -101,45 +99,58 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<Log>, git::Error> {
 
 /// What the record of a session has of a step's log: what its tests printed, or its agent answered.
 fn from_record(repo: &Repo, session: &SessionId, log: &Log) -> Result<Option<Vec<u8>>, record::Error> {
-    let Some((history, record)) = step_record(repo, session, log.commit, &log.status)? else { return Ok(None) };
+    let Some(history) = history(repo, session)? else { return Ok(None) };
+    let commit = repo.commit(log.commit)?;
+    let trailers = Message::read(&commit.text()).trailers;
+    let attempt = trailers.iter().find(|(key, _)| key == "Arborist-Retry").and_then(|(_, value)| value.parse().ok());
+    let key = Key { status: log.status.clone(), attempt, at: commit.at };
+    let Some((record, step)) = key.find(&history) else { return Ok(None) };
     let node = record.events.iter().find_map(|event| match &event.event {
         Event::NodeExecution(node) => node.response,
         _ => None,
     });
-    let step = record.events.iter().find_map(|event| match &event.event {
-        Event::StepFinished(step) => Some(step),
-        _ => None,
-    });
     // A test that failed where the task was to land is no node's.
-    if let Some(number) = node.or_else(|| step?.log) {
+    if let Some(number) = node.or(step.log) {
         let message = serde_json::from_value::<llm::Message>(history.message(repo, number)?).ok();
         return Ok(message.map(|message| message.text().into_bytes()));
     }
     // In older records, what the next attempt is told is all there is of it.
-    Ok(step.and_then(|step| step.feedback.as_ref()).map(|feedback| feedback.text.clone().into_bytes()))
+    Ok(step.feedback.as_ref().map(|feedback| feedback.text.clone().into_bytes()))
 }
 
-/// The record of a step, with the session's history. A step is known by its status, attempt and date, which copies
-/// share.
-fn step_record(
-    repo: &Repo,
-    session: &SessionId,
-    commit: CommitId,
-    status: &str,
-) -> Result<Option<(History, Record)>, record::Error> {
-    let history = match History::whole(repo, session, &ContextId::main()) {
-        Err(record::Error::Missing { .. }) => return Ok(None),
-        other => other?,
-    };
-    let commit = repo.commit(commit)?;
-    let at = commit.at.as_second();
-    // Two attempts can end in the same second.
-    let trailers = Message::read(&commit.text()).trailers;
-    let attempt = trailers.iter().find(|(key, _)| key == "Arborist-Retry").and_then(|(_, value)| value.parse().ok());
-    let is_step = |event: &Recorded| {
-        matches!(&event.event, Event::StepFinished(step)
-            if step.status == status && step.date.as_second() == at && step.attempt == attempt)
-    };
-    let record = history.records.iter().find(|record| record.events.iter().any(is_step)).cloned();
-    Ok(record.map(|record| (history, record)))
+/// The whole record of a session; none when it is gone.
+pub(super) fn history(repo: &Repo, session: &SessionId) -> Result<Option<History>, record::Error> {
+    match History::whole(repo, session, &ContextId::main()) {
+        Err(record::Error::Missing { .. }) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// What a step is known by in the record of its session: copies of it share that. Two attempts can end in the same
+/// second.
+pub(super) struct Key {
+    status: String,
+    attempt: Option<u32>,
+    at: Timestamp,
+}
+
+impl Key {
+    /// That of a step that was found.
+    pub(super) fn of(found: &Found) -> Self {
+        Self { status: found.step.status(), attempt: found.step.retry, at: found.at }
+    }
+
+    /// The step in its session's history, with the record that tells of it.
+    pub(super) fn find<'h>(&self, history: &'h History) -> Option<(&'h Record, &'h StepFinished)> {
+        let is_it = |step: &&StepFinished| {
+            step.status == self.status && step.attempt == self.attempt && step.date.as_second() == self.at.as_second()
+        };
+        let steps = |record: &'h Record| {
+            record.events.iter().filter_map(move |event| match &event.event {
+                Event::StepFinished(step) => Some((record, step)),
+                _ => None,
+            })
+        };
+        history.records.iter().flat_map(steps).find(|(_, step)| is_it(step))
+    }
 }

@@ -19,6 +19,7 @@ mod spending;
 mod step_cache;
 mod step_scan;
 mod testing;
+mod told;
 mod work;
 
 pub use brought::{Brought, Start};
@@ -29,6 +30,7 @@ pub use mark::{Mark, Marked, Marking, Prepared};
 pub use planning::{PlanError, Planner, planner_node};
 pub use refusal::{First, Refusal};
 pub use run::{Parked, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, check_target, target_lock};
+pub use told::told;
 
 use crate::engine;
 use crate::event::Recorded;

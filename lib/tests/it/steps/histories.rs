@@ -3,7 +3,7 @@
 use pleach::ids::BranchName;
 use pleach::plan::tree::TaskTree;
 use pleach::progress::{Place, Status};
-use pleach::step::FeedbackKind;
+use pleach::step::{Feedback, FeedbackKind};
 
 use super::world::{TREE, World, git, old, open, run_start, step, step_of, task};
 
@@ -282,10 +282,15 @@ fn messages_are_read_however_they_were_written() {
         let state = world.task("main", id);
         assert_eq!((state.status, state.attempts), (Status::Testing, 1), "{id}");
     }
-    let feedback = world.task("main", "T001").feedback();
-    assert_eq!(feedback, world.task("main", "T002").feedback());
+    let feedback = told(&world, "T001");
+    assert_eq!(feedback, told(&world, "T002"));
     assert_eq!(feedback[0].text, body);
-    assert_eq!(world.task("main", "T003").feedback()[0].text, "caf\u{fffd}");
+    assert_eq!(told(&world, "T003")[0].text, "caf\u{fffd}");
+}
+
+/// What the commits of a task tell its next attempt.
+fn told(world: &World, id: &str) -> Vec<Feedback> {
+    world.task("main", id).telling().iter().filter_map(|found| found.feedback()).collect()
 }
 
 /// One letter a step: implement, test, review, complete, failed, reset; capital letters went wrong.
@@ -356,17 +361,17 @@ fn attempts_are_counted_by_their_results() {
 #[test]
 fn feedback_is_told_until_the_task_is_complete_or_reset() {
     let world = World::new();
-    let told = || world.task("main", "T1").feedback().iter().map(|told| told.kind).collect::<Vec<_>>();
+    let kinds = || told(&world, "T1").iter().map(|told| told.kind).collect::<Vec<_>>();
     work(&world, "main", "T1", "I0 iT1 itR2 F");
     let all = [FeedbackKind::RunnerError, FeedbackKind::TestFailure, FeedbackKind::Rejected];
-    assert_eq!(told(), all, "a new budget learns from the old one");
+    assert_eq!(kinds(), all, "a new budget learns from the old one");
     work(&world, "main", "T1", "itr3 c");
-    assert_eq!(told(), []);
+    assert_eq!(kinds(), []);
     work(&world, "main", "T1", "z");
-    assert_eq!(told(), [FeedbackKind::TestFailure], "the reset says why");
-    assert_eq!(world.task("main", "T1").feedback()[0].text, "words about reset 0");
+    assert_eq!(kinds(), [FeedbackKind::TestFailure], "the reset says why");
+    assert_eq!(told(&world, "T1")[0].text, "words about reset 0");
     work(&world, "main", "T1", "iT4");
-    assert_eq!(told(), [FeedbackKind::TestFailure; 2]);
+    assert_eq!(kinds(), [FeedbackKind::TestFailure; 2]);
 }
 
 #[test]

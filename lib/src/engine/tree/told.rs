@@ -1,0 +1,72 @@
+//! What the next attempt at a task is told: as the records of the sessions that failed have it, else as their commits do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::logs::{Key, history};
+use crate::event::Event;
+use crate::git::Repo;
+use crate::ids::SessionId;
+use crate::progress::{Found, Progress};
+use crate::record::History;
+use crate::redact::Redactor;
+use crate::step::text::{FEEDBACK, cut};
+use crate::step::{Feedback, StepKind};
+
+/// What steps tell the next attempt, oldest first. A commit has the end of what was said. The record of its session has
+/// more; where that is gone, or nobody can read it, the commit counts.
+pub fn told(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<Found>]) -> Vec<Feedback> {
+    let mut records = Records { repo, histories: BTreeMap::new(), told: BTreeSet::new() };
+    let mut all = Vec::new();
+    for found in steps.iter().filter(|found| !found.step.passed || found.step.kind == StepKind::Reset) {
+        let by_record = match found.step.kind {
+            StepKind::Reset => red_gate(progress, found).and_then(|gate| records.step(gate)),
+            _ => records.step(found),
+        };
+        all.extend(by_record.unwrap_or_else(|| found.feedback().into_iter().collect()));
+    }
+    // Records and commits may come from elsewhere. A secret is not known any more by the half of it that a cut leaves.
+    let bounded = |feedback: Feedback| {
+        let text = cut(&redactor.text(&feedback.text), FEEDBACK);
+        Feedback { text, ..feedback }
+    };
+    all.into_iter().map(bounded).collect()
+}
+
+/// The run of a gate whose words a reset repeats.
+fn red_gate<'a>(progress: &'a Progress, reset: &Found) -> Option<&'a Found> {
+    let is_it = |found: &&Arc<Found>| {
+        found.step.kind == StepKind::Test && !found.step.passed && found.at <= reset.at && found.body == reset.body
+    };
+    let steps = progress.tasks().flat_map(|(_, state)| &state.steps);
+    steps.filter(is_it).max_by_key(|found| found.at).map(Arc::as_ref)
+}
+
+/// The records of sessions, each read once.
+struct Records<'a> {
+    repo: &'a Repo,
+    histories: BTreeMap<SessionId, Option<History>>,
+    /// The attempts whose beginning has been told.
+    told: BTreeSet<(SessionId, u32)>,
+}
+
+impl Records<'_> {
+    /// What a record has of a step that failed: what it said itself, below what ended the attempt before where no step of
+    /// that one tells. None when there is nothing of it.
+    fn step(&mut self, found: &Found) -> Option<Vec<Feedback>> {
+        let id = found.step.session.as_ref()?;
+        let read = || history(self.repo, id).ok().flatten();
+        let history = self.histories.entry(id.clone()).or_insert_with(read).as_ref()?;
+        let (_, step) =
+            Key::of(found).find(history).filter(|(_, step)| Some(&step.task) == found.step.task.as_ref())?;
+        let own = step.feedback.clone()?;
+        let is_new = step.attempt.is_some_and(|attempt| self.told.insert((id.clone(), attempt)));
+        // What the first attempt of a session was told is what is gathered here.
+        let later = history.records.iter().filter(|record| is_new && record.commit != history.first);
+        let untold = later.flat_map(|record| &record.events).filter_map(|event| match &event.event {
+            Event::AttemptStarted(begun) if Some(begun.retry) == step.attempt => Some(begun.feedback.clone()),
+            _ => None,
+        });
+        Some(untold.flatten().chain([own]).collect())
+    }
+}
