@@ -121,7 +121,8 @@ impl<'t> Schedule<'t> {
         self.tree.leaves_below(phase).iter().any(is_ahead)
     }
 
-    /// Whether the run may come to a task: to land it, or to work it once what it waits for is there.
+    /// Whether the run may come to a task: to land it, or to work it once what it waits for is there. As things stand: a
+    /// phase that is merged meanwhile may bring steps that reopen one.
     pub fn may_come_to(&self, task: &TaskId) -> bool {
         let Some(&leaf) = self.index.get(task).filter(|node| self.items[**node].is_leaf) else { return false };
         let item = &self.items[leaf];
