@@ -286,6 +286,24 @@ fn what_agents_would_obey_of_an_earlier_budget_is_asked_about_first() {
     assert!(ran.stderr.contains("T001 goes on with the code of its last attempt"), "{ran}");
 }
 
+#[test]
+fn what_agents_would_obey_of_what_a_fetched_session_lays_is_asked_about_first() {
+    let garden = obeying(&Tree::of(&["T001"]).tests("T001", &["unit: false"]));
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    let gate = Gate::new(&garden.env, "held");
+    garden.agent(&gate.command(), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener", "--retry-failed"]);
+    let held = gate.reached(&mut run);
+    run.kill(held);
+    garden.agent(WRITES, APPROVES);
+    let place = clone(&garden, &[RECORDS]);
+    garden.env.git_in(&place, &["switch", "--quiet", "--create", "other"]);
+    gardener(&garden, &place, &["--max-retries", "1"]).expect(1);
+    garden.env.git_in(&place, &["switch", "--quiet", "main"]);
+    let ran = unasked(&garden, &place, &["gardener", "--retry-failed"]).expect(4);
+    assert!(ran.stderr.contains(&format!("command (`.claude/settings.json` in the repository)\n{TOLD}")), "{ran}");
+}
+
 /// Puts a commit on a branch that is not checked out.
 #[track_caller]
 fn plant_on(garden: &Garden, branch: &str) {
