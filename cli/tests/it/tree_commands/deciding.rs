@@ -90,7 +90,8 @@ fn a_task_that_was_reset_is_done_again_and_told_what_the_phase_found() {
     assert!(message.contains("make it better"), "the gate's output goes along: {message}");
     assert!(message.trim_end().ends_with("Arborist-Step: reset\nPleach-Tree: task-tree.json"), "{message}");
     assert_eq!(status(&env, "T003"), "pending");
-    assert!(env.pleach(&["inspect", "T003"]).expect(0).stdout.contains("tests failed:\n    make it better"));
+    let told = "tests failed:\n    === integration stdout ===\n    === integration stderr ===\n    make it better\n";
+    assert!(env.pleach(&["inspect", "T003"]).expect(0).stdout.contains(told));
     assert!(env.pleach(&["reset", "T003"]).expect(0).stdout.contains("T003 is pending already"));
     pleach(&env, 0, &["gardener"]);
     assert_eq!(env.read("repo/three.txt"), "better\n");

@@ -103,6 +103,7 @@ fn the_model_of_a_step_reaches_its_provider() {
     assert_eq!(asked("gardener", &["--model", "big"]), ["biggest", "biggest"], "a name the settings know");
     garden.env.write("repo/.arborist/config.json", r#"{"defaults": {"model": "original"}}"#);
     assert_eq!(asked("gardener", &[]), ["original", "original"]);
+    std::fs::remove_file(garden.env.repo_path().join(".arborist/config.json")).unwrap();
     settings("tree: {steps: {implement: {model: quick}}}\n");
     assert_eq!(asked("gardener", &[]), ["quick", "usual"]);
     settings("tree: {steps: {implement: {model: quick}, review: {model: careful}}}\n");
