@@ -37,8 +37,9 @@ const FEW: usize = 3;
 /// A disk that answers within this time is waited for by one thread: waking others takes longer.
 const AT_ONCE: Duration = Duration::from_micros(50);
 
-/// How often git may remove a directory, as it does with those it has packed the last object of, before that is an error.
-const TRIES: usize = 100;
+/// How often git may remove a directory, as it does with those it has packed the last object or ref of, before that is an
+/// error.
+pub(super) const TRIES: usize = 100;
 
 /// What a file takes on disk at least, on most file systems.
 const BLOCK: usize = 4096;

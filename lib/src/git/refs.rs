@@ -6,8 +6,9 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use gix::bstr::ByteSlice as _;
+use gix::bstr::{BString, ByteSlice as _};
 use gix::prelude::ReferenceExt as _;
+use gix::refs::file::Transaction;
 use gix::refs::file::find::ReferenceDecode;
 use gix::refs::file::transaction::prepare::{MustNotExist, ReferenceOutOfDate};
 use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
@@ -16,6 +17,7 @@ use gix::refs::{Category, FullName, Target};
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _, LibraryContext as _, explain};
 use super::id::{from_gix, to_gix};
+use super::loose::TRIES;
 use super::loose_ref;
 use super::open::Durability;
 use super::repo::Repo;
@@ -106,19 +108,15 @@ impl Repo {
     /// makes none.
     pub fn references(&self, prefix: &str) -> Result<Vec<(String, CommitId)>, Error> {
         let repo = self.local();
-        let platform = repo.references().doing("list refs")?;
-        // The library lists directories; a prefix that ends within a name is cut back and filtered.
-        let directory = prefix.rfind('/').map_or("refs/", |end| &prefix[..=end]);
         let mut found = Vec::new();
-        for reference in platform.prefixed(directory).doing("list refs")? {
-            let mut reference = reference.doing("list refs")?;
-            let Ok(name) = reference.name().as_bstr().to_str().map(str::to_owned) else { continue };
+        for (name, reference) in listed(&repo, directory(prefix))? {
+            let mut reference = reference.doing("list refs")?.attach(&repo);
+            let Ok(name) = name.to_str().map(str::to_owned) else { continue };
             if name.starts_with(prefix) {
                 let id = reference.peel_to_id().map_err(|error| Error::library(format!("read `{name}`"), error))?;
                 found.push((name, from_gix(&id)));
             }
         }
-        found.sort();
         Ok(found)
     }
 
@@ -128,14 +126,6 @@ impl Repo {
         let repo = self.local();
         let is_left_out = |name: &str| without.iter().any(|prefix| name.starts_with(prefix));
         let mut found = BTreeMap::new();
-        if let Some(packed) = repo.refs.cached_packed_buffer().doing("read packed refs")? {
-            for reference in packed.iter().doing("read packed refs")? {
-                let reference = reference.doing("read packed refs")?;
-                if let Some(name) = reference.name.as_bstr().to_str().ok().filter(|name| !is_left_out(name)) {
-                    found.insert(name.to_owned(), from_gix(&reference.target()));
-                }
-            }
-        }
         let mut directories = vec!["refs".to_owned()];
         while let Some(directory) = directories.pop() {
             let path = repo.common_dir().join(&directory);
@@ -155,6 +145,15 @@ impl Repo {
                 }
             }
         }
+        // Only now: one that is packed meanwhile is among them.
+        if let Some(packed) = repo.refs.cached_packed_buffer().doing("read packed refs")? {
+            for reference in packed.iter().doing("read packed refs")? {
+                let reference = reference.doing("read packed refs")?;
+                if let Some(name) = reference.name.as_bstr().to_str().ok().filter(|name| !is_left_out(name)) {
+                    found.entry(name.to_owned()).or_insert_with(|| from_gix(&reference.target()));
+                }
+            }
+        }
         Ok(found)
     }
 
@@ -167,21 +166,11 @@ impl Repo {
     /// the ref's file is damaged, or names another ref.
     pub fn unread_references(&self, prefix: &str) -> Result<Vec<(String, Option<CommitId>)>, Error> {
         let repo = self.local();
-        let platform = repo.references().doing("list refs")?;
-        let directory = prefix.rfind('/').map_or("refs/", |end| &prefix[..=end]);
-        let mut found = Vec::new();
-        for reference in platform.prefixed(directory).doing("list refs")? {
-            let (name, at) = match &reference {
-                Ok(reference) => (reference.name().as_bstr().to_str().ok(), reference.try_id().map(|id| from_gix(&id))),
-                Err(error) => match error.downcast_any_ref::<ReferenceDecode>() {
-                    Some(damaged) => (damaged.relative_path.to_str(), None),
-                    None => return Err(Error::Library { doing: "list refs".into(), detail: explain(error) }),
-                },
-            };
-            found.extend(name.filter(|name| name.starts_with(prefix)).map(|name| (name.to_owned(), at)));
-        }
-        found.sort();
-        Ok(found)
+        let found = listed(&repo, directory(prefix))?.into_iter().filter_map(|(name, reference)| {
+            let name = name.to_str().ok().filter(|name| name.starts_with(prefix))?.to_owned();
+            Some((name, reference.ok().and_then(|reference| reference.target.try_id().map(from_gix))))
+        });
+        Ok(found.collect())
     }
 
     /// Moves a ref from `old` to `new`, if it is at `old`; with none for `old` it must not exist. Durable once it
@@ -209,9 +198,7 @@ impl Repo {
         let edits = moves.iter().map(|step| edit(step, why)).collect::<Result<Vec<_>, _>>()?;
         let paths = moves.iter().map(|step| repo.common_dir().join(&step.name));
         let paths: Vec<(PathBuf, bool)> = paths.map(|path| (path.clone(), !path.exists())).collect();
-        let fail = gix::lock::acquire::Fail::AfterDurationWithBackoff(PATIENCE);
-        let transaction =
-            repo.refs.transaction().prepare(edits, fail, fail).map_err(|error| classify(&error, moves, &repo))?;
+        let transaction = prepared(&repo, &edits).map_err(|error| classify(&error, moves, &repo))?;
         if self.durability == Durability::Fsync {
             for (path, _) in &paths {
                 sync_if_there(&lock_path(path)).map_err(SwapError::Other)?;
@@ -308,6 +295,41 @@ fn exactly(repo: &gix::Repository, name: FullName) -> Result<Option<gix::refs::R
     }
 }
 
+/// The directory a beginning of names is listed from: one that ends within a name is cut back.
+fn directory(prefix: &str) -> &str {
+    prefix.rfind('/').map_or("refs/", |end| &prefix[..=end])
+}
+
+/// All refs below a directory, of one whose file is damaged what is wrong with it. Files are looked at first: a ref whose
+/// file git removes meanwhile is among the packed ones by then. The library has it the other way round.
+fn listed(repo: &gix::Repository, directory: &str) -> Result<BTreeMap<BString, Listed>, Error> {
+    let mut found = BTreeMap::new();
+    let below: &gix::path::RelativePath = directory.try_into().doing("list refs")?;
+    let files = repo.refs.loose_iter_prefixed(below).at("list", &repo.common_dir().join(directory))?;
+    for reference in files {
+        match reference {
+            Ok(reference) => drop(found.insert(reference.name.as_bstr().to_owned(), Ok(reference))),
+            Err(error) if is_gone(&error) => {}
+            Err(error) => match error.downcast_any_ref::<ReferenceDecode>() {
+                Some(damaged) => {
+                    let name = damaged.relative_path.as_os_str().as_encoded_bytes().into();
+                    found.insert(name, Err(error));
+                }
+                None => return Err(Error::library("list refs", error)),
+            },
+        }
+    }
+    if let Some(packed) = repo.refs.cached_packed_buffer().doing("list refs")? {
+        for reference in packed.iter_prefixed(directory.into()).doing("list refs")? {
+            let reference = reference.doing("list refs")?;
+            found.entry(reference.name.as_bstr().to_owned()).or_insert_with(|| Ok(reference.into()));
+        }
+    }
+    Ok(found)
+}
+
+type Listed = Result<gix::refs::Reference, gix::Error>;
+
 /// What the file of a ref says; none when it is gone by now, or is damaged.
 fn loose(repo: &gix::Repository, path: &Path, name: &str) -> Result<Option<CommitId>, Error> {
     let content = match std::fs::read(path) {
@@ -320,6 +342,24 @@ fn loose(repo: &gix::Repository, path: &Path, name: &str) -> Result<Option<Commi
     // It names another ref, such as the head of a remote.
     let other = repo.try_find_reference(name).ok().flatten().and_then(|mut reference| reference.peel_to_id().ok());
     Ok(other.map(|id| from_gix(&id)))
+}
+
+/// Locks the refs that are to move. Where a directory for a lock is gone before the lock is in it, it is made again.
+fn prepared<'r>(repo: &'r gix::Repository, edits: &[RefEdit]) -> Result<Transaction<'r, 'r>, gix::Error> {
+    let fail = gix::lock::acquire::Fail::AfterDurationWithBackoff(PATIENCE);
+    let mut tries = 1;
+    loop {
+        match repo.refs.transaction().prepare(edits.iter().cloned(), fail, fail) {
+            Err(error) if tries < TRIES && is_gone(&error) => tries += 1,
+            prepared => return prepared,
+        }
+    }
+}
+
+/// Whether something of a path was not there, or not any more when it was looked at.
+fn is_gone(error: &gix::Error) -> bool {
+    let system = error.downcast_any_ref::<std::io::Error>();
+    system.is_some_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory))
 }
 
 fn edit(step: &Move, why: &str) -> Result<RefEdit, SwapError> {
@@ -373,9 +413,8 @@ fn refuse_clash(repo: &gix::Repository, name: &str) -> Result<(), SwapError> {
     let below = format!("{name}/");
     let first = match packed {
         _ if path(name).is_dir() => {
-            let platform = repo.references().doing("list refs")?;
-            let first = platform.prefixed(below.as_str()).doing("list refs")?.next();
-            first.and_then(Result::ok).map(|other| other.name().as_bstr().to_string())
+            let first = listed(repo, &below)?.pop_first();
+            first.and_then(|(name, other)| other.is_ok().then(|| name.to_string()))
         }
         Some(packed) => {
             let first = packed.iter_prefixed(below.into()).doing("list refs")?.next();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use pleach::git::{Durability, Move, Repo, SwapError, Writer};
@@ -254,4 +255,62 @@ fn eight_writers_never_lose_a_commit() {
         creators.into_iter().map(|creator| creator.join().unwrap()).filter(|made| *made).count()
     });
     assert_eq!(made, 1);
+}
+
+/// Ends what another thread does, also where a test fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_directory_that_git_removes_as_a_ref_is_locked_is_made_again() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let directory = repo.common_dir().join("refs/pleach/keep/deep");
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // As `git pack-refs` does with what it has emptied, with less to do in between.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                let _ = fs::remove_dir(&directory);
+            }
+        });
+        let over = Over(&is_over);
+        for number in 0..100 {
+            let name = format!("refs/pleach/keep/deep/{number}");
+            repo.swap(&name, None, base, "made").unwrap();
+            repo.delete(&name, base, "removed").unwrap();
+        }
+        drop(over);
+    });
+}
+
+#[test]
+fn a_ref_that_is_packed_while_refs_are_listed_is_listed() {
+    let sandbox = Sandbox::new();
+    let repo = sandbox.open("repo");
+    let base = repo.head().unwrap().commit;
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                sandbox.try_git("repo", &["pack-refs", "--all"]).unwrap();
+            }
+        });
+        let over = Over(&is_over);
+        for number in 1..=60 {
+            repo.swap(&format!("refs/pleach/keep/{number}/ref"), None, base, "made").unwrap();
+            for _ in 0..10 {
+                assert_eq!(repo.references("refs/pleach/").unwrap().len(), number);
+                assert_eq!(repo.unread_references("refs/pleach/").unwrap().len(), number);
+                assert_eq!(repo.references_without(&["refs/heads/"]).unwrap().len(), number);
+            }
+        }
+        drop(over);
+    });
 }
