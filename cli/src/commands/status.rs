@@ -1,13 +1,15 @@
 //! `pleach status`
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use pleach::clock;
-use pleach::engine::{Standing, Summary, View, lock_name, session_worktrees};
+use pleach::engine::tree::progress::Reader;
+use pleach::engine::{Sessions, Standing, Summary, View, lock_name, session_worktrees};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
-use pleach::ids::{CommitId, SessionId, TaskId};
+use pleach::ids::{BranchName, CommitId, SessionId, TaskId};
 use pleach::step::shown_name;
 use pleach::text::counted;
 use pleach::workspace::target_of;
@@ -17,7 +19,7 @@ use crate::again::about;
 use crate::commands::run::load_settings;
 use crate::commands::{Globals, inspect};
 use crate::exit::{Exit, Failure};
-use crate::failure::{of_engine, of_git};
+use crate::failure::{of_engine, of_git, of_tree};
 use crate::render::tree::{Shown, withered_json};
 use crate::render::{Out, session as show, spent};
 use crate::session::Place;
@@ -129,13 +131,18 @@ fn all(
     ground: Option<&Ground>,
 ) -> Result<Picture, Failure> {
     let whole = globals.verbosity > 0;
-    let (grown, withered) = match ground {
-        Some(ground) => ground.trees(args.tree.as_deref(), &mut ground.reader())?,
+    let mut reader = ground.map(Ground::reader);
+    let (grown, withered) = match ground.zip(reader.as_mut()) {
+        Some((ground, reader)) => ground.trees(args.tree.as_deref(), reader)?,
         None => Default::default(),
     };
     let (open, landed) = match whole {
         true => (View::all(repo).map_err(|error| of_engine(&error))?, 0),
         false => View::open(repo).map_err(|error| of_engine(&error))?,
+    };
+    let gone = match ground.zip(reader.as_mut()).filter(|_| whole) {
+        Some((ground, reader)) => gone(repo, &ground.target, &open, reader)?,
+        None => BTreeSet::new(),
     };
     let open: Vec<Listed> =
         open.into_iter().map(|(id, summary)| (id, summary.map_err(|error| of_engine(&error).sentence()))).collect();
@@ -165,11 +172,25 @@ fn all(
         "sessions": open.iter().map(session_json).collect::<Vec<_>>(),
         "landed_sessions": landed,
     });
-    picture.text = text(&trees, &withered, (&open, landed), worked.map(|holder| holder.text));
+    picture.text = text(&trees, &withered, (&open, &gone, landed), worked.map(|holder| holder.text));
     if let Some(why) = no_trees(repo, prefix) {
         picture.text.insert_str(0, &format!("{why}\n\n"));
     }
     Ok(picture)
+}
+
+/// The sessions that have landed what is not there any more.
+fn gone(repo: &Repo, target: &BranchName, all: &Sessions, reader: &mut Reader) -> Result<BTreeSet<SessionId>, Failure> {
+    let mut gone = BTreeSet::new();
+    let Some(there) = reader.sessions().map_err(|error| of_tree(&error.into()))? else { return Ok(gone) };
+    for (id, summary) in all {
+        if let Ok(summary) = summary
+            && summary.is_gone(repo, target, &there).map_err(|error| of_engine(&error))?
+        {
+            gone.insert(id.clone());
+        }
+    }
+    Ok(gone)
 }
 
 /// A session and where it stands, or why that cannot be read.
@@ -185,14 +206,14 @@ fn session_json((id, summary): &Listed) -> Value {
 fn text(
     trees: &[Shown<'_>],
     withered: &[Withered],
-    (open, landed): (&[Listed], usize),
+    (open, gone, landed): (&[Listed], &BTreeSet<SessionId>, usize),
     worked: Option<String>,
 ) -> String {
     let mut parts: Vec<String> = trees.iter().map(|tree| tree.text().trim_end().to_owned()).collect();
     parts.extend(withered.iter().map(|tree| format!("{}: {}", tree.path, tree.why)));
     parts.extend(worked.map(|holder| format!("worked by {holder}")));
     if !open.is_empty() {
-        parts.push(show::sessions(open, clock::now()));
+        parts.push(show::sessions(open, gone, clock::now()));
     }
     if landed > 0 {
         parts.push(format!("{} of tasks that have ended; -v lists them", counted(landed, "session")));

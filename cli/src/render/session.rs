@@ -1,5 +1,6 @@
 //! Sessions, turns and messages as text and as JSON.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -42,8 +43,8 @@ pub fn standing(standing: &Standing) -> String {
     format!("{}{more}", standing.word())
 }
 
-/// The sessions of a repository.
-pub fn sessions(all: &[(SessionId, Result<Summary, String>)], now: Timestamp) -> String {
+/// The sessions of a repository; `gone` are those that have landed what is not there any more.
+pub fn sessions(all: &[(SessionId, Result<Summary, String>)], gone: &BTreeSet<SessionId>, now: Timestamp) -> String {
     let headings = ["session", "pipeline", "standing", "node", "turns", "tokens", "branch", "age"];
     let mut table = Table::new(headings).right(4).right(5);
     for (id, summary) in all {
@@ -51,7 +52,7 @@ pub fn sessions(all: &[(SessionId, Result<Summary, String>)], now: Timestamp) ->
             Ok(summary) => table.row([
                 id.to_string(),
                 what_for(summary),
-                word(summary).to_owned(),
+                if gone.contains(id) { "landed, not here" } else { word(summary) }.to_owned(),
                 summary.node().map(ToString::to_string).unwrap_or_default(),
                 summary.state.turns.to_string(),
                 tokens(summary.state.spent.total.tokens.total()),

@@ -57,16 +57,17 @@ impl History {
         Ok(mains.filter_map(|id| id.parse().ok()).collect())
     }
 
-    /// What the newest record of a session's main context says in one line, if the session works on a task of a tree.
-    /// Nothing but that record's commit is read.
-    pub fn task_summary(repo: &Repo, session: &SessionId) -> Result<Option<String>, Error> {
+    /// The task of a tree a session works on, and what the newest record of its main context says in one line. Nothing but
+    /// that record's commit is read.
+    pub fn task_summary(repo: &Repo, session: &SessionId) -> Result<Option<(String, String)>, Error> {
         let newest = || match repo.reference(&context_ref(session, &ContextId::main()))? {
             Some(tip) => repo.commit(tip).map(Some),
             None => Ok(None),
         };
         let Some(newest) = newest().map_err(|error| Error::from(error).of(session))? else { return Ok(None) };
         let message = Message::read(&newest.text());
-        Ok(message.trailer(TASK_TRAILER).is_some().then_some(message.subject))
+        let task = message.trailer(TASK_TRAILER).map(str::to_owned);
+        Ok(task.map(|task| (task, message.subject)))
     }
 
     /// Reads a whole chain.

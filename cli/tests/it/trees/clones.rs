@@ -100,6 +100,34 @@ fn a_branch_that_is_removed_where_its_task_was_worked_on_has_it_done_again() {
 }
 
 #[test]
+fn a_task_whose_phase_lost_its_branch_is_done_again_and_the_run_says_where_it_was() {
+    let phase = ["--isolation", "phase"];
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
+    garden.garden(&phase).expect(0);
+    let (session, on) = (garden.env.sessions()[0].clone(), "pleach/phase/main/phase1");
+    let tip = garden.env.git(&["rev-parse", "--short=10", on]);
+    let listed = garden.env.pleach(&["status", "-v"]).expect(0);
+    let standing = |ran: &str| ran.lines().find(|line| line.starts_with(&session)).unwrap_or_default().to_owned();
+    assert!(standing(&listed.stdout).contains("  landed  "), "{listed}");
+    garden.env.git(&["branch", "--quiet", "-D", on, BRANCH]);
+    let listed = garden.env.pleach(&["status", "-v"]).expect(0);
+    assert!(standing(&listed.stdout).contains("  landed, not here  "), "{listed}");
+    let ran = garden.gardener(&phase).expect(0);
+    let said = format!("warning: T001 is done again: what session {session} has landed is not on `{on}`; ")
+        + &format!("what was done there is {tip}, which its record keeps\n");
+    assert_eq!(ran.stderr.matches(&said).count(), 1, "{ran}");
+    assert_eq!(ran.stderr.matches("is done again").count(), 1, "{ran}");
+    assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T002", "implement")), (2, 1));
+
+    // Whoever says that it is to be done again is told nothing, nor is one who begins all again.
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(!ran.stderr.contains("has landed is not on"), "{ran}");
+    let ran = garden.gardener(&["--fresh"]).expect(0);
+    assert!(!ran.stderr.contains("has landed is not on"), "{ran}");
+}
+
+#[test]
 fn what_two_clones_did_each_by_itself_counts_in_both() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
     let place = clone(&garden, &[]);

@@ -149,6 +149,19 @@ impl TreeRun<'_> {
         Ok(())
     }
 
+    /// Says of a task that is done again, because what had it is gone, where that is.
+    fn tell_lost(&self, task: &TaskNode, notes: Notes<'_>) -> Result<(), Error> {
+        if let Some((id, landed)) = self.lost(&task.id)?.filter(|_| task.is_leaf()) {
+            let (task, on) = (&task.id, self.lands_on(&task.id)?);
+            notes(Note::Said(format!(
+                "{task} is done again: what session {id} has landed is not on `{on}`; what was done there is {}, which \
+                 its record keeps",
+                landed.short()
+            )));
+        }
+        Ok(())
+    }
+
     /// Whether a session waits for settings or a pipeline that somebody has mended since: it has its own, as they were.
     fn is_mended(&self, task: &TaskNode, history: &History, state: &State) -> bool {
         let could_not_work = matches!(&state.phase, Phase::Paused { reason: PauseReason::Interrupted, why: Some(_) });
@@ -213,6 +226,7 @@ impl TreeRun<'_> {
         notes: Notes<'_>,
     ) -> Result<Session, Error> {
         let task = &job.task;
+        self.tell_lost(task, notes)?;
         let beginning = self.beginning(&task.id, notes)?;
         let used = self.pipeline_of(task);
         let inputs = job.inputs();

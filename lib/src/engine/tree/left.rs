@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::begin::state_of;
 use super::run::TreeRun;
@@ -12,6 +13,7 @@ use crate::git::Repo;
 use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
+use crate::progress::Found;
 use crate::record::History;
 use crate::state::{Phase, State};
 use crate::workspace::{Lock, branch_ref};
@@ -69,7 +71,7 @@ pub(super) fn is_gate(started: &PipelineStarted) -> bool {
 
 /// Whether a session is one of a task that has landed. Most have, and their last record says so in its first line.
 pub fn has_landed(repo: &Repo, id: &SessionId) -> Result<bool, crate::record::Error> {
-    Ok(History::task_summary(repo, id)?.is_some_and(|line| line.starts_with(LANDED)))
+    Ok(History::task_summary(repo, id)?.is_some_and(|(_, line)| line.starts_with(LANDED)))
 }
 
 /// The session a task was left in, if it has not landed and was not called off.
@@ -85,7 +87,7 @@ pub fn left(repo: &Repo, target: &BranchName, tree: &str) -> Result<Vec<Left>, E
 
 /// The sessions the tasks of a tree were left in that have not landed and were not called off.
 fn open_sessions(repo: &Repo, target: &BranchName, tree: &str) -> Result<BTreeMap<TaskId, History>, Error> {
-    let open = not_landed(repo, target, |_| true)?.into_iter().filter(|history| is_of(history, tree)).collect();
+    let open = Before::of(repo, target, |_| true)?.open.into_iter().filter(|history| is_of(history, tree)).collect();
     newest_of_each(open, |history, _| Ok(state_of(history).is_ok_and(|state| state.phase != Phase::Cancelled)))
 }
 
@@ -93,7 +95,7 @@ fn open_sessions(repo: &Repo, target: &BranchName, tree: &str) -> Result<BTreeMa
 /// is the truth, and a branch follows it. One that is missing in a clone where the task was worked on was removed there.
 pub(super) fn bring_branches(repo: &Repo, target: &BranchName) -> Result<(), Error> {
     let locks: BTreeSet<String> = Lock::names(repo.common_dir())?.into_iter().collect();
-    let mut elsewhere = not_landed(repo, target, |id| !locks.contains(&lock_name(id)))?;
+    let mut elsewhere = Before::of(repo, target, |id| !locks.contains(&lock_name(id)))?.open;
     // Where a task has several, the newest has the branch.
     elsewhere.sort_by_key(|history| Reverse(history.started_at));
     for history in elsewhere {
@@ -109,20 +111,32 @@ pub(super) fn bring_branches(repo: &Repo, target: &BranchName) -> Result<(), Err
     Ok(())
 }
 
-/// The records of a target's sessions, of those that are wanted, that have not landed.
-fn not_landed(repo: &Repo, target: &BranchName, wanted: impl Fn(&SessionId) -> bool) -> Result<Vec<History>, Error> {
-    let mut open = Vec::new();
-    for id in History::sessions(repo)?.into_iter().filter(wanted) {
-        // A session nobody can read is none a run could go on with; its own commands say what is wrong with it.
-        if !matches!(History::task_summary(repo, &id), Ok(Some(line)) if !line.starts_with(LANDED)) {
-            continue;
+/// What there is of sessions on tasks.
+struct Before {
+    /// The records of those on a target that have not landed.
+    open: Vec<History>,
+    /// Those that have, wherever.
+    landed: Vec<(TaskId, SessionId)>,
+}
+
+impl Before {
+    /// Those that are wanted.
+    fn of(repo: &Repo, target: &BranchName, wanted: impl Fn(&SessionId) -> bool) -> Result<Self, Error> {
+        let mut before = Self { open: Vec::new(), landed: Vec::new() };
+        for id in History::sessions(repo)?.into_iter().filter(wanted) {
+            // A session nobody can read is none a run could go on with; its own commands say what is wrong with it.
+            let Ok(Some((task, line))) = History::task_summary(repo, &id) else { continue };
+            if line.starts_with(LANDED) {
+                before.landed.extend(task.parse().ok().map(|task| (task, id)));
+                continue;
+            }
+            let Ok(history) = History::newest(repo, &id, &ContextId::main()) else { continue };
+            if history.started.task.as_ref().is_some_and(|task| task.target == *target) {
+                before.open.push(history);
+            }
         }
-        let Ok(history) = History::newest(repo, &id, &ContextId::main()) else { continue };
-        if history.started.task.as_ref().is_some_and(|task| task.target == *target) {
-            open.push(history);
-        }
+        Ok(before)
     }
-    Ok(open)
 }
 
 /// Whether a session works on a task of a tree.
@@ -147,13 +161,49 @@ fn newest_of_each(
 }
 
 impl TreeRun<'_> {
-    /// The sessions of this tree's tasks that were left and count in this run.
-    pub(super) fn find_unfinished(&self) -> Result<BTreeMap<TaskId, Unfinished>, Error> {
-        let found = newest_of_each(not_landed(&self.repo, &self.plan.target, |_| true)?, |history, task| {
+    /// Finds the sessions of this tree's tasks that were left and count in this run, and those of tasks that have landed and
+    /// are not among what is done.
+    pub(super) fn find_left(&mut self) -> Result<(), Error> {
+        let Before { open, landed } = Before::of(&self.repo, &self.plan.target, |_| true)?;
+        let found = newest_of_each(open, |history, task| {
             Ok(is_of(history, &self.plan.path) && self.is_unfinished(history, task)?)
         })?;
         let known = |history: History| Unfinished { id: history.session, first: history.first, given: false };
-        Ok(found.into_iter().map(|(task, history)| (task, known(history))).collect())
+        self.course.unfinished = found.into_iter().map(|(task, history)| (task, known(history))).collect();
+        for (task, id) in landed {
+            let is_its = |found: &Arc<Found>| found.step.session.as_ref() == Some(&id);
+            if !self.progress.task(&task).steps.iter().any(is_its) {
+                self.course.lost.entry(task).or_default().push(id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest session in which a task of this run has landed that is to be done again, because the branch that had it
+    /// was removed or set back, or is not in this clone; with what it landed.
+    pub(super) fn lost(&self, task: &TaskId) -> Result<Option<(SessionId, CommitId)>, Error> {
+        let newest = self.progress.task(task).newest();
+        let mut lost: Option<(History, CommitId)> = None;
+        for id in self.course.lost.get(task).into_iter().flatten() {
+            // One nobody can read tells nothing.
+            let Ok(history) = History::newest(&self.repo, id, &ContextId::main()) else { continue };
+            let Ok(state) = state_of(&history) else { continue };
+            let Some(work) = &state.task else { continue };
+            let Some(landed) = work.landed else { continue };
+            let is_of_task = is_of(&history, &self.plan.path) && !is_gate(&history.started);
+            // What was decided since counts.
+            let is_newest = newest.is_none_or(|newest| newest.at <= history.started_at)
+                && lost.as_ref().is_none_or(|(other, _)| other.started_at < history.started_at);
+            if is_of_task
+                && is_newest
+                && work.of.target == self.plan.target
+                && self.is_of_run(history.started.built_on().unwrap_or(work.of.base))?
+                && !self.is_on_target(task, landed)?
+            {
+                lost = Some((history, landed));
+            }
+        }
+        Ok(lost.map(|(history, landed)| (history.session, landed)))
     }
 
     /// Whether a session counts in this run. Where its task has landed, and its process ended before it could

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::step_cache;
 use super::step_scan::{Cut, Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
 use crate::git::{self, Parent, Passed, Repo};
-use crate::ids::{BranchName, CommitId, TaskId};
+use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::progress::{Chain, OpenBranch, Place, Progress, Seen, Unread, fold, print, taken};
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
@@ -96,6 +96,18 @@ impl Reader {
         let trees = scan.steps.iter().filter_map(|seen| seen.found.step.tree.clone()).collect();
         self.scan = Some(scan);
         Ok(trees)
+    }
+
+    /// The sessions whose steps are on this target, or on the branches of its phases and tasks; none where not all of that
+    /// can be read.
+    pub fn sessions(&mut self) -> Result<Option<BTreeSet<SessionId>>, Error> {
+        let scan = self.look()?;
+        let (chains, unread) = self.chains(&scan)?;
+        let steps = scan.steps.iter().chain(chains.iter().flat_map(|chain| &chain.steps));
+        let sessions = steps.filter_map(|seen| seen.found.step.session.clone()).collect();
+        let is_whole = unread.is_empty() && scan.cut.is_none();
+        self.scan = Some(scan);
+        Ok(is_whole.then_some(sessions))
     }
 
     /// What has become of a tree by now; an error where the history is cut off, because what is missing would be done

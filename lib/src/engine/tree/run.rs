@@ -23,7 +23,7 @@ use crate::engine::task::{Seat, TaskJob};
 use crate::engine::{self, Engine, Pause};
 use crate::event::Commits;
 use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
-use crate::ids::{BranchName, CommitId, RepoName, TaskId};
+use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::plan::Inputs;
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand};
 use crate::progress::{Progress, TaskState};
@@ -192,6 +192,8 @@ pub(super) struct Course {
     pub(super) unfinished: BTreeMap<TaskId, Unfinished>,
     /// What somebody was asked about.
     pub(super) given: Given,
+    /// Sessions from runs before this one that have landed, and of which no step is among what is done.
+    pub(super) lost: BTreeMap<TaskId, Vec<SessionId>>,
     /// This run was opened.
     opened: bool,
     _lock: Lock,
@@ -248,11 +250,12 @@ impl<'p> TreeRun<'p> {
             done: BTreeMap::new(),
             unfinished: BTreeMap::new(),
             given: Given::default(),
+            lost: BTreeMap::new(),
             opened: false,
             _lock: lock,
         };
         let mut run = Parked { engine, repo, course }.go_on(plan)?;
-        run.course.unfinished = run.find_unfinished()?;
+        run.find_left()?;
         let brought = run.brought()?;
         Ok((run, brought))
     }

@@ -5,7 +5,7 @@ mod cost;
 mod find;
 mod turn;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -148,6 +148,17 @@ impl Summary {
             Some((_, branch)) => Ok(repo.reference(&branch_ref(branch))?),
             None => Ok(None),
         }
+    }
+
+    /// Whether its task has landed on a target that has nothing of it, nor has a branch on the way there: what had it was
+    /// removed or set back, or is not in this clone. `there` are the sessions that have steps there, also copied ones.
+    pub fn is_gone(&self, repo: &Repo, target: &BranchName, there: &BTreeSet<SessionId>) -> Result<bool, Error> {
+        let task = self.state.task.as_ref().filter(|task| task.of.target == *target);
+        let landed = task.and_then(|task| task.landed).filter(|_| !there.contains(&self.session));
+        Ok(match landed.zip(repo.reference(&branch_ref(target))?) {
+            Some((landed, tip)) => !repo.is_ancestor(landed, tip)?,
+            None => false,
+        })
     }
 
     /// Reads where a session stands, without its whole history.
