@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pleach::engine::tree::progress::Reader;
-use pleach::engine::tree::{Marking, target_lock};
+use pleach::engine::tree::{Marking, as_merged_now, target_lock};
 use pleach::ids::{BranchName, TaskId};
 use pleach::plan::tree::TaskNode;
 use pleach::progress::{Progress, TaskState};
@@ -107,7 +107,7 @@ impl Ground {
         let repo = &self.place.repo;
         if let Some(asked) = asked {
             let file = read(&self.dir.join(asked), repo)?;
-            return Ok((vec![Grown::read(file, reader)?], Vec::new()));
+            return Ok((vec![self.grown(file, reader)?], Vec::new()));
         }
         let root = repo.workdir().unwrap_or(&self.dir).to_owned();
         let mut places = usual(&root);
@@ -128,11 +128,18 @@ impl Ground {
                 continue;
             }
             match read(&place, repo) {
-                Ok(file) => grown.push(Grown::read(file, reader)?),
+                Ok(file) => grown.push(self.grown(file, reader)?),
                 Err(failure) => withered.push(Withered { path, why: failure.sentence(), invalid: true }),
             }
         }
         Ok((grown, withered))
+    }
+
+    fn grown(&self, file: TreeFile, reader: &mut Reader) -> Result<Grown, Failure> {
+        let progress = reader.read(&file.path).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
+        let (repo, prefix) = (&self.place.repo, &self.place.branch_prefix);
+        let progress = as_merged_now(repo, (&file.tree, &self.limits), &self.target, prefix, progress);
+        Ok(Grown { file, progress: progress.map_err(|error| of_tree(&error))? })
     }
 
     /// What was done for the tree that was asked for, for those that have the task, or for all of the branch.
@@ -214,11 +221,6 @@ impl Worked {
 }
 
 impl Grown {
-    fn read(file: TreeFile, reader: &mut Reader) -> Result<Self, Failure> {
-        let progress = reader.read(&file.path).map_err(|error| of_tree(&error.into()))?.of(&file.tree);
-        Ok(Self { file, progress })
-    }
-
     /// A node that is known to be in the tree.
     pub fn node(&self, task: &TaskId) -> &TaskNode {
         self.file.tree.node(task).expect("the tree was chosen because it has the task")

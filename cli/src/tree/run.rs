@@ -10,7 +10,7 @@ use pleach::agent::Roster;
 use pleach::config::{AgentChoice, supplied};
 use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{
-    self, Brought, Left, Stamp, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, begun_again, left,
+    self, Brought, Left, Stamp, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left,
 };
 use pleach::engine::{Copy, Engine, outwait_orphans};
 use pleach::ids::{BranchName, TaskId};
@@ -342,6 +342,8 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
         // A tree that is begun again has nothing behind it.
         progress = progress.anew();
     }
+    let (repo, tree) = (&place.repo, (&plan.tree, &plan.limits));
+    let progress = as_merged_now(repo, tree, &plan.target, &plan.branch_prefix, progress).map_err(|e| of_tree(&e))?;
     let next = pleach::schedule::next(&plan.tree, &progress, &plan.limits);
     let next = next_words(&next, plan.limits.only.as_ref());
     let mut out = Out::new();

@@ -272,6 +272,8 @@ pub struct Progress {
     pub unread: Vec<Unread>,
     /// The history is cut off where it could still tell of the run: what was done may be missing.
     pub cut_off: bool,
+    /// Inner nodes whose tests are to be run again, whatever their newest run said.
+    outdated: BTreeSet<TaskId>,
     tasks: BTreeMap<TaskId, TaskState>,
     /// How many steps were taken in.
     steps: usize,
@@ -371,6 +373,11 @@ impl Progress {
         self
     }
 
+    /// The same, with these gates to be run again.
+    pub fn without_gates(self, outdated: BTreeSet<TaskId>) -> Self {
+        Self { outdated, ..self }
+    }
+
     /// The gate of an inner node with these leaves below it. A run that has not landed is none yet: landing it, or
     /// running it again, is still to be done.
     pub fn gate<'a>(&self, id: &TaskId, leaves: impl IntoIterator<Item = &'a TaskId>) -> Gate {
@@ -381,7 +388,7 @@ impl Progress {
         let newest = runs_of.next_back().cloned();
         let newer = |leaf: &TaskId| self.tasks.get(leaf).is_some_and(|leaf| leaf.newest > own.newest);
         let passed = own.landed && newest.as_ref().is_some_and(|found| found.step.passed);
-        let green = passed && !leaves.into_iter().any(newer);
+        let green = passed && !self.outdated.contains(id) && !leaves.into_iter().any(newer);
         Gate { runs, newest, green }
     }
 }

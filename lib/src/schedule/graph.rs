@@ -135,6 +135,11 @@ impl<'t> Schedule<'t> {
         }
     }
 
+    /// The phases whose branches are to be merged now.
+    pub fn merges(&self) -> impl Iterator<Item = &'t TaskId> {
+        self.merges.iter().map(|phase| self.items[*phase].id)
+    }
+
     /// What to do now.
     pub fn next(&self) -> Next {
         let id = |node: usize| self.items[node].id.clone();

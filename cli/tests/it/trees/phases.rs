@@ -122,6 +122,41 @@ fn a_red_gate_is_mended_on_the_branch_of_its_phase() {
 }
 
 #[test]
+fn tests_of_a_phase_that_passed_on_another_merge_are_said_to_run_again() {
+    let tree = Tree::default().phase("phase1", &["T001"]).tests("phase1", &["integration: test ! -e bad"]);
+    let garden = Garden::new(&tree);
+    garden.env.write("repo/T001.txt", "mine\n");
+    garden.gardener(&PHASE).expect(5);
+    std::fs::remove_file(garden.env.repo_path().join("T001.txt")).unwrap();
+    let says = |tests: &str, next: &str| {
+        let shown = garden.env.pleach(&["status"]).expect(0);
+        assert!(shown.stdout.contains(&format!("1/1  tests {tests}\n")), "{shown}");
+        assert!(shown.stdout.contains(&format!("\n  next: {next}\n")), "{shown}");
+        let dry = garden.gardener(&["--dry-run", "--isolation", "phase"]).expect(0);
+        assert!(dry.stdout.contains(&format!("\nnext: {next}\n")), "{dry}");
+        let inspected = garden.env.pleach(&["inspect", "phase1"]).expect(0);
+        assert!(inspected.stdout.contains(&format!("1 of 1 tasks done, its tests {tests}\n")), "{inspected}");
+    };
+    says("pass", "merge phase1");
+    // A commit that changes no file changes nothing of what the merge gives.
+    garden.env.git(&["commit", "--quiet", "--allow-empty", "--message", "nothing"]);
+    says("pass", "merge phase1");
+    garden.commit("bad", "\n");
+    let objects = garden.env.git(&["count-objects"]);
+    says("must run again", "run the tests of phase1");
+    assert_eq!(garden.env.git(&["count-objects"]), objects, "nothing is written to tell it");
+    garden.gardener(&PHASE).expect(1);
+    let shown = garden.env.pleach(&["status"]).expect(0);
+    assert!(shown.stdout.contains("1/1  tests fail\n"), "{shown}");
+    garden.env.git(&["rm", "--quiet", "bad"]);
+    garden.env.git(&["commit", "--quiet", "--message", "good"]);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.merges(), ["merge: phase1 complete"]);
+    let shown = garden.env.pleach(&["status"]).expect(0);
+    assert!(shown.stdout.contains("1/1  tests pass\n"), "{shown}");
+}
+
+#[test]
 fn a_conflict_at_the_merge_of_a_phase_leaves_its_branch() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).phase("phase2", &["T002"]));
     let gate = Gate::new(&garden.env, "agent");

@@ -27,6 +27,7 @@ pub use edited::Stamp;
 pub use left::{Left, has_landed, left};
 pub use logs::{Log, logs, report};
 pub use mark::{Mark, Marked, Marking, Prepared};
+pub use phase::as_merged_now;
 pub use planning::{PlanError, Planner, planner_node};
 pub use refusal::{First, Refusal};
 pub use run::{Parked, TaskPipeline, TreeEnded, TreePlan, TreeRun, begun_again, check_target, target_lock};

@@ -1,16 +1,18 @@
 //! The branch of a phase: where it begins, what it lacks, what the phase's tests run on, and how it is merged.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 
 use super::refusal::{Refusal, begins_anew};
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::work::Worked;
 use super::{Error, Note, Notes};
 use crate::engine::landing;
-use crate::git::{LandError, MergeError, TreeId};
+use crate::git::{LandError, MergeError, Repo, TreeId};
 use crate::ids::{BranchName, CommitId, ContextId, TaskId};
-use crate::progress::{Found, Place, Status};
+use crate::plan::tree::TaskTree;
+use crate::progress::{Found, Gate, Place, Progress, Status};
 use crate::record::History;
+use crate::schedule::{Limits, Schedule};
 use crate::step::Step;
 use crate::workspace::{branch_ref, phase_branch};
 
@@ -161,12 +163,7 @@ impl TreeRun<'_> {
             return Ok(Some(*tree));
         }
         let run = self.progress.gate(gate, self.plan.tree.leaves_below(gate));
-        let session =
-            run.newest.filter(|found| run.green && found.step.passed).and_then(|found| found.step.session.clone());
-        let Some(session) = session else { return Ok(None) };
-        // A record that is not there tells nothing, and the tests run again.
-        let Ok(history) = History::newest(&self.repo, &session, &ContextId::main()) else { return Ok(None) };
-        self.begun_on(&history.started)
+        passed_in(&self.repo, run).map_or(Ok(None), |history| self.begun_on(&history.started))
     }
 
     /// The phase itself, where its merge brings its tasks something they were not tested with and no tests of the whole
@@ -221,6 +218,46 @@ impl TreeRun<'_> {
             }
         }
     }
+}
+
+/// The record of the newest run of a phase's tests, where they passed. One that is not there tells nothing, and they run again.
+fn passed_in(repo: &Repo, run: Gate) -> Option<History> {
+    let newest = run.newest.filter(|found| run.green && found.step.passed)?;
+    History::newest(repo, newest.step.session.as_ref()?, &ContextId::main()).ok()
+}
+
+/// What has become of a tree, for those who tell what a run would do: tests of phases that are to be merged pass no more
+/// where the target or the branch of the phase has other files than the merge they passed on was made of. Merging would tell
+/// it for sure, but would have to write what it gives.
+pub fn as_merged_now(
+    repo: &Repo,
+    (tree, limits): (&TaskTree, &Limits),
+    target: &BranchName,
+    prefix: &str,
+    progress: Progress,
+) -> Result<Progress, Error> {
+    let schedule = Schedule::new(tree, &progress, limits.clone());
+    let mut outdated = BTreeSet::new();
+    for phase in schedule.merges() {
+        let now = [target.clone(), phase_branch(prefix, target, phase)?].map(|branch| target_tip(repo, &branch));
+        let [Ok(target), Ok(tip)] = now else { continue };
+        for gate in tree.gates().into_iter().filter(|gate| tree.phase_of(&gate.id) == phase) {
+            let run = progress.gate(&gate.id, tree.leaves_below(&gate.id));
+            let on = passed_in(repo, run).and_then(|history| history.started.built_on());
+            let then = on.map(|on| repo.commit(on)).transpose()?.map(|merge| merge.parents).unwrap_or_default();
+            let is_same = match then[..] {
+                [target_then, tip_then] => {
+                    repo.tree_of(target_then)? == repo.tree_of(target)?
+                        && repo.tree_of(tip_then)? == repo.tree_of(tip)?
+                }
+                _ => false,
+            };
+            if !is_same {
+                outdated.insert(gate.id.clone());
+            }
+        }
+    }
+    Ok(progress.without_gates(outdated))
 }
 
 /// What to do about the branch of a phase with something on it that is not any more what it was. Its tasks have branches of
