@@ -1,5 +1,6 @@
 //! What an error of the library means for the person who asked: the exit code, and how to mend it.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use pleach::engine::tree;
@@ -122,9 +123,8 @@ pub fn of_git(error: &git::Error) -> Failure {
         | Error::LinkReplaced { .. }
         | Error::PlaceTaken { .. }
         | Error::Path { .. } => advised(Exit::Environment, error),
-        Error::Program { .. } | Error::BrokenOff(_) | Error::Io { .. } | Error::Library { .. } => {
-            plain(Exit::Environment, error)
-        }
+        Error::Io { source, .. } => of_disk(error, source),
+        Error::Program { .. } | Error::BrokenOff(_) | Error::Library { .. } => plain(Exit::Environment, error),
     }
 }
 
@@ -165,7 +165,19 @@ pub fn of_workspace(error: &workspace::Error) -> Failure {
         Error::BranchGone { branch, tip } => {
             plain(Exit::WorkFailed, error).hint(format!("put it back with: git branch {branch} {}", tip.short()))
         }
-        Error::Io { .. } => plain(Exit::Environment, error),
+        Error::Io { source, .. } => of_disk(error, source),
+    }
+}
+
+/// A file that cannot be used. Where there is no room for it, most of what pleach has put there is working copies.
+fn of_disk(error: &(dyn std::error::Error + 'static), source: &std::io::Error) -> Failure {
+    let failure = plain(Exit::Environment, error);
+    match source.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => failure.hint(
+            "make room where that lies, and run again; `git worktree list` shows where working copies are, which may hold \
+             much that git ignores, and `pleach rm SESSION` removes that of a session",
+        ),
+        _ => failure,
     }
 }
 
@@ -242,6 +254,21 @@ mod tests {
         let (code, message, hint) = shown(&of_tree(&error));
         assert_eq!((code, message.as_str()), (2, "the pipeline `my.dot` of task T001 cannot be used: it has no start"));
         assert!(hint.starts_with("`pleach validate my.dot` shows more"), "{hint}");
+    }
+
+    #[test]
+    fn what_fills_a_disk_is_said_where_one_is_full() {
+        for (kind, is_full) in
+            [(ErrorKind::StorageFull, true), (ErrorKind::QuotaExceeded, true), (ErrorKind::NotFound, false)]
+        {
+            let of_workspace =
+                of_workspace(&workspace::Error::Io { doing: "write", path: "/x".into(), source: kind.into() });
+            let of_git = of_git(&git::Error::Io { doing: "write", path: "/x".into(), source: kind.into() });
+            for failure in [of_workspace, of_git] {
+                let hint = failure.hint.unwrap_or_default();
+                assert_eq!((failure.exit, hint.contains("pleach rm SESSION")), (Exit::Environment, is_full), "{hint}");
+            }
+        }
     }
 
     #[test]

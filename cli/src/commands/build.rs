@@ -23,7 +23,7 @@ use crate::answers::Answers;
 use crate::commands::Globals;
 use crate::commands::run::block_on;
 use crate::exit::{Exit, Failure};
-use crate::failure::{advised, of_engine};
+use crate::failure::{advised, of_engine, of_workspace};
 use crate::render::Out;
 use crate::session::{build, say_unheld};
 use crate::settings::{self, Search, Settings};
@@ -144,8 +144,7 @@ fn by_agent(
     let place = repo.map_or(globals.dir.as_path(), Repo::common_dir);
     trust::require(&trust::Store::new(&settings.state_dir), place, items, ask)?;
     // What the planner leaves there is of no use to anybody, and goes with it.
-    let scratch = Scratch::make(&settings.state_dir)
-        .map_err(|error| Failure::new(Exit::Environment, "cannot make a directory for the planner").because(&error))?;
+    let scratch = Scratch::make(&settings.state_dir).map_err(|error| of_workspace(&error))?;
     if globals.verbosity >= 0 {
         say!("{} plans from {}", agent.kind(), counted(files.len(), "file"));
     }

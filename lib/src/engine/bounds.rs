@@ -19,9 +19,7 @@ pub(super) struct Bounds<'a> {
 impl Engine {
     /// A place for temporary files, where commands are bound and could not write to that of the system.
     pub(super) fn scratch(&self) -> Result<Option<Scratch>, workspace::Error> {
-        let made = self.sandbox.as_ref().map(|_| Scratch::make(&self.state_dir)).transpose();
-        let path = std::env::temp_dir();
-        made.map_err(|source| workspace::Error::Io { doing: "make a directory for temporary files in", path, source })
+        self.sandbox.as_ref().map(|_| Scratch::make(&self.state_dir)).transpose()
     }
 
     /// The variables by which programs find a directory for temporary files, and those of caches that are not shared.

@@ -8,6 +8,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use super::Error;
 use super::lock::{host, is_same_file};
 use crate::git::remove_directory;
 
@@ -28,40 +29,51 @@ pub struct Scratch {
 
 impl Scratch {
     /// Makes one, and notes it in the state directory.
-    pub fn make(state_dir: &Path) -> io::Result<Self> {
-        let notes = notes(state_dir);
-        std::fs::create_dir_all(&notes)?;
+    pub fn make(state_dir: &Path) -> Result<Self, Error> {
+        let (notes, temporary) = (notes(state_dir), std::env::temp_dir());
+        let noted =
+            |source| Error::Io { doing: "note a directory for temporary files in", path: notes.clone(), source };
+        let made =
+            |source| Error::Io { doing: "make a directory for temporary files in", path: temporary.clone(), source };
+        std::fs::create_dir_all(&notes).map_err(noted)?;
         let mut tries = TRIES;
         loop {
             let name: String = std::iter::repeat_with(fastrand::lowercase).take(8).collect();
+            let (path, note) = (temporary.join(format!("{PREFIX}{name}")), notes.join(&name));
             tries -= 1;
-            match Self::at(&notes, &name) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && tries > 0 => {}
-                made => return made,
+            // The note is there before the directory, so that none is ever without one.
+            let tried = match Self::note(&note, &path) {
+                Ok(held) => match DirBuilder::new().mode(0o700).create(&path) {
+                    Ok(()) => return Ok(Self { path, note, _held: held }),
+                    Err(error) => {
+                        std::fs::remove_file(&note).map_err(noted)?;
+                        made(error)
+                    }
+                },
+                Err(error) => noted(error),
+            };
+            match tried {
+                Error::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists && tries > 0 => {}
+                error => return Err(error),
             }
         }
     }
 
-    fn at(notes: &Path, name: &str) -> io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("{PREFIX}{name}"));
-        let note = notes.join(name);
-        let mut held = OpenOptions::new().write(true).create_new(true).open(&note)?;
+    /// Notes the directory at `path`, and holds the note.
+    fn note(note: &Path, path: &Path) -> io::Result<File> {
+        let mut held = OpenOptions::new().write(true).create_new(true).open(note)?;
         // Who clears up may have taken it in this moment, and removed it: then another name is as good.
         let taken = || io::Error::from(io::ErrorKind::AlreadyExists);
         held.try_lock().map_err(|_| taken())?;
-        if !is_same_file(&held, &note)? {
+        if !is_same_file(&held, note)? {
             return Err(taken());
         }
-        // The note is there before the directory, so that none is ever without one.
         let text = [host().as_bytes(), b"\n", path.as_os_str().as_bytes()].concat();
-        let made = held.write_all(&text).and_then(|()| DirBuilder::new().mode(0o700).create(&path));
-        match made {
-            Ok(()) => Ok(Self { path, note, _held: held }),
-            Err(error) => {
-                std::fs::remove_file(&note)?;
-                Err(error)
-            }
+        if let Err(error) = held.write_all(&text) {
+            std::fs::remove_file(note)?;
+            return Err(error);
         }
+        Ok(held)
     }
 
     /// Where it is.
@@ -184,6 +196,15 @@ mod tests {
         drop(scratch);
         assert!(!path.exists());
         assert_eq!(names(state.path()), 0);
+    }
+
+    #[test]
+    fn the_place_that_cannot_be_written_to_is_named() {
+        let state = tempfile::tempdir().unwrap();
+        std::fs::write(notes(state.path()), "in the way").unwrap();
+        let error = Scratch::make(state.path()).unwrap_err();
+        let place = notes(state.path()).display().to_string();
+        assert_eq!(error.to_string(), format!("cannot note a directory for temporary files in {place}"));
     }
 
     #[test]
