@@ -274,10 +274,12 @@ fn a_directory_that_git_removes_as_a_ref_is_locked_is_made_again() {
     let directory = repo.common_dir().join("refs/pleach/keep/deep");
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // As `git pack-refs` does with what it has emptied, with less to do in between.
+        // As `git pack-refs` does with what it has emptied, with little to do in between; without anything nobody else would
+        // ever come to pass.
         scope.spawn(|| {
             while !is_over.load(Ordering::Relaxed) {
                 let _ = fs::remove_dir(&directory);
+                std::thread::sleep(Duration::from_micros(100));
             }
         });
         let over = Over(&is_over);
