@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use pleach::ids::NodeId;
+use pleach::ids::{NodeId, TaskId};
 
 use crate::commands::Globals;
 use crate::settings::shortened;
@@ -18,18 +18,29 @@ pub fn retrying(globals: &Globals) -> String {
     with(globals.line.iter().map(String::as_str).filter(|word| *word != RETRY), Some(RETRY))
 }
 
+/// As [`retrying`], for one task in the place of that it had.
+pub fn retrying_task(globals: &Globals, task: &TaskId) -> String {
+    let words = without_option(&globals.line, "--task").filter(|word| *word != "--retry-failed");
+    with(words, Some(&format!("--task {task} --retry-failed")))
+}
+
 /// As [`again`], with an answer to a gate in the place of those it had.
 pub fn answering(globals: &Globals, gate: &NodeId) -> String {
+    with(without_option(&globals.line, "--answer"), Some(&format!("--answer {gate}=CHOICE")))
+}
+
+/// The words of a command line without an option and its values.
+fn without_option<'a>(line: &'a [String], option: &str) -> impl Iterator<Item = &'a str> {
     let mut words = Vec::new();
-    let mut given = globals.line.iter().map(String::as_str);
+    let mut given = line.iter().map(String::as_str);
     while let Some(word) = given.next() {
-        match word {
-            "--answer" => drop(given.next()),
-            word if word.starts_with("--answer=") => {}
-            word => words.push(word),
+        match word.strip_prefix(option) {
+            Some("") => drop(given.next()),
+            Some(value) if value.starts_with('=') => {}
+            _ => words.push(word),
         }
     }
-    with(words.into_iter(), Some(&format!("--answer {gate}=CHOICE")))
+    words.into_iter()
 }
 
 fn with<'a>(line: impl Iterator<Item = &'a str>, more: Option<&str>) -> String {
@@ -62,8 +73,8 @@ pub fn addressed(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> Stri
             Some(about(globals, dir, command, Some(tree)))
         }
         ("pleach", command) => Some(about(globals, dir, command, None)),
-        // What takes work by hand is for the checkout the text names.
-        ("git", command) if !command.starts_with("-C ") && !command.starts_with("merge --ff-only ") => {
+        // What is to be done in several checkouts is done in each.
+        ("git", command) if !command.starts_with("-C ") && command != "switch --detach" => {
             Some(git_about(globals, dir, command))
         }
         _ => None,
@@ -154,8 +165,8 @@ mod tests {
         let globals = Globals { config: None, ..given(&[]) };
         let tree = Path::new("/nowhere/it's/tree.json");
         let text = "merge `main` (`git switch b`, `git merge main`), or `pleach reset T1`; `pleach rm --force x`, or \
-                    take it with `git merge --ff-only abc`";
-        let expected = r"merge `main` (`git -C 'it'\''s' switch b`, `git -C 'it'\''s' merge main`), or `pleach -C 'it'\''s' reset T1 --tree tree.json`; `pleach -C 'it'\''s' rm --force x`, or take it with `git merge --ff-only abc`";
+                    take it with `git -C /there merge abc`, `git switch --detach`";
+        let expected = r"merge `main` (`git -C 'it'\''s' switch b`, `git -C 'it'\''s' merge main`), or `pleach -C 'it'\''s' reset T1 --tree tree.json`; `pleach -C 'it'\''s' rm --force x`, or take it with `git -C /there merge abc`, `git switch --detach`";
         assert_eq!(addressed(&globals, &globals.dir, tree, text), expected);
         let there = Globals { here: globals.dir.clone(), ..globals };
         assert_eq!(addressed(&there, &there.dir, tree, "`git switch b` or `main`"), "`git switch b` or `main`");

@@ -78,7 +78,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Res
     check_agents_of(&plan, &built.engine.agents)?;
     let run = site.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
     let (plan, ended) = block_on(built.canceller, run)?;
-    shown.ended(globals, &site.dir, &plan, &ended)?;
+    shown.ended(globals, (&site.dir, &site.place.repo), &plan, &ended)?;
     Ok(exit(&ended))
 }
 
@@ -304,9 +304,14 @@ fn supplied_by_plan(
     }
     let worked: Vec<Pipeline> = pipelines(plan).collect();
     items.extend(trust::place_of_worktrees(settings, &place.repo));
-    for Start { branch, files } in &brought.starts {
+    let obeyed = |files| {
         let nodes = worked.iter().flat_map(|pipeline| pipeline.nodes());
-        let mut obeyed = trust::obeyed(&place.repo, *files, &settings.resolved.config, nodes)?;
+        trust::obeyed(&place.repo, files, &settings.resolved.config, nodes)
+    };
+    let landed = brought.landed.iter().map(|files| obeyed(*files)).collect::<Result<Vec<_>, _>>()?.concat();
+    for Start { branch, files } in &brought.starts {
+        let mut obeyed = obeyed(*files)?;
+        obeyed.retain(|item| !landed.contains(item));
         for item in obeyed.iter_mut().filter(|_| *branch != plan.target) {
             item.where_from.push_str(&format!(", as `{branch}` has it"));
         }

@@ -9,15 +9,16 @@ use pleach::config::OnExceeded;
 use pleach::engine::Pause;
 use pleach::engine::tree::{Note, Refusal, TreeEnded, TreePlan};
 use pleach::event::{Event, Recorded};
+use pleach::git::Repo;
 use pleach::ids::{BranchName, SessionId, TaskId};
 use pleach::progress::{Progress, Status};
 use pleach::schedule::{Blocked, Why};
 use pleach::step::shown_name;
 use pleach::text::{counted, listed};
-use pleach::workspace::{phase_branch, task_branch};
+use pleach::workspace::{branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
-use crate::again::{about, addressed, again, answering, retrying};
+use crate::again::{about, addressed, again, answering, retrying, retrying_task};
 use crate::commands::Globals;
 use crate::exit::Failure;
 use crate::render::Out;
@@ -140,6 +141,12 @@ impl Shown {
                 }
                 self.line(format!("  {} ({})", landed(plan, progress, task, on), commit.short()));
             }
+            Note::Merged { phase, commit, on, progress } => {
+                if self.live {
+                    self.count(plan, progress);
+                }
+                self.line(format!("  {phase} was merged into {on} ({})", commit.short()));
+            }
             Note::Edited(changes) => self.say_edited(plan, &changes, "and counts so from the next task on"),
             Note::Said(text) => self.warn(&text),
         }
@@ -183,7 +190,13 @@ impl Shown {
     }
 
     /// Says how the run in a directory ended, and how to go on.
-    pub fn ended(&self, globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded) -> Result<(), Failure> {
+    pub fn ended(
+        &self,
+        globals: &Globals,
+        (dir, repo): (&Path, &Repo),
+        plan: &TreePlan,
+        ended: &TreeEnded,
+    ) -> Result<(), Failure> {
         if self.json {
             return Out::new().json(&ended_json(globals, dir, plan, ended));
         }
@@ -194,7 +207,9 @@ impl Shown {
             TreeEnded::TaskDone(task) => out.line(format!("done: {task}")),
             TreeEnded::Failed { task, reason } => {
                 out.line(format!("failed: {task}: {reason}"))?;
-                if let Ok(branch) = task_branch(&plan.branch_prefix, &plan.target, task) {
+                let branch = task_branch(&plan.branch_prefix, &plan.target, task).ok();
+                if let Some(branch) = branch.filter(|branch| matches!(repo.reference(&branch_ref(branch)), Ok(Some(_))))
+                {
                     out.line(format!("code:    what it wrote is on `{branch}`"))?;
                 }
                 out.line(format!("look:    {}", about(&format!("inspect {task}"))))?;
@@ -307,11 +322,15 @@ fn ways(globals: &Globals, dir: &Path, plan: &TreePlan, blocked: &[Blocked]) -> 
         waits.find(|wait| why(&wait.why)).map(|wait| wait.on.clone())
     };
     if let Some(failed) = first(|why| *why == Why::Failed) {
-        return vec![
-            format!("look:    {}", about(format!("inspect {failed}"))),
-            format!("again:   {}", retrying(globals)),
-            format!("without: {}", about(format!("skip {failed}"))),
-        ];
+        let is_task = plan.tree.is_leaf(&failed);
+        let again = match plan.limits.only {
+            Some(_) if is_task => retrying_task(globals, &failed),
+            Some(_) => about("gardener --retry-failed".to_owned()),
+            None => retrying(globals),
+        };
+        let look = format!("look:    {}", about(format!("inspect {failed}")));
+        let without = is_task.then(|| format!("without: {}", about(format!("skip {failed}"))));
+        return [look, format!("again:   {again}")].into_iter().chain(without).collect();
     }
     if let Some(red) = first(|why| *why == Why::GateRed) {
         return vec![format!("look:    {}", about(format!("inspect {red}")))];

@@ -59,8 +59,8 @@ pub enum LandError {
     },
     /// Files of a checkout would be overwritten.
     #[error(
-        "`{target}` cannot move: that would overwrite what is not committed in `{}`: {}; commit it or move it away and run again, or take the work there with `git merge --ff-only {}`",
-        checkout.display(), listed(paths), to.short()
+        "`{target}` cannot move: that would overwrite what is not committed in `{}`: {}; commit it or move it away and run again, or take the work with `git -C '{}' merge --ff-only {}`",
+        checkout.display(), listed(paths), checkout.display(), to.short()
     )]
     LocalChanges {
         /// The branch.

@@ -183,15 +183,14 @@ impl WorkingCopy {
         let head = Some(Head { commit: at.base, branch: None });
         let is_there = kept.is_none() && at.base == at.tip && at.base == self.at.base && at.tip == self.at.tip;
         let is_there = is_there && self.worktree.agent_head()? == head && self.worktree.undone_setup()?.is_empty();
-        (self.session, self.branch, self.at) = (session, branch, at);
-        self.held.retain(&self.session, &BTreeSet::new())?;
+        (self.branch, self.at) = (branch, at);
         // Between two sessions the target may have moved, by us.
         self.forget_look();
         self.watch.renew();
-        if is_there {
-            return Ok(None);
-        }
-        Ok(self.reset(reason, &none, kept)?.map(|(name, _)| name))
+        let kept = if is_there { None } else { self.reset(reason, &none, kept)? };
+        self.session = session;
+        self.held.retain(&self.session, &none)?;
+        Ok(kept.map(|(name, _)| name))
     }
 
     /// Brings files, HEAD and index where the working copy stands, but for some files. Where rules about what git ignores

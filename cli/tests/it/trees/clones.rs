@@ -382,6 +382,49 @@ fn what_agents_would_obey_that_comes_during_the_run_is_asked_about_before_they_b
 }
 
 #[test]
+fn what_comes_with_a_target_a_task_is_built_anew_on_is_asked_about_before_its_next_attempt() {
+    let garden = obeying(&Tree::of(&["T001"]).tests("T001", &["unit: test ! -e bad"]));
+    garden.agent(WRITES, APPROVES);
+    garden.env.git(&["switch", "--quiet", "-c", "other"]);
+    garden.gardener(&[]).expect(0);
+    garden.env.git(&["switch", "--quiet", "main"]);
+    let gate = Gate::new(&garden.env, "held");
+    garden.agent(&format!("{}; {WRITES}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["gardener"]);
+    let held = gate.reached(&mut run);
+    garden.agent(&format!("rm -f bad; {WRITES}"), APPROVES);
+    garden.commit("bad", "\n");
+    garden.commit(".claude/settings.json", "{\"hooks\": 1}\n");
+    gate.open(held);
+    let before = garden.times_asked("T001", "implement");
+    let ran = run.end().expect(4);
+    assert!(ran.stderr.contains("its tests fail there") && ran.stderr.contains(TOLD), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), before, "no agent has worked with it");
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("T001 Grow T001 goes on"), "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), before + 1);
+    assert_eq!(garden.told("main").last().unwrap(), "T001 complete");
+}
+
+#[test]
+fn what_the_run_itself_has_landed_is_not_asked_about_when_the_target_moves() {
+    let garden = obeying(&Tree::of(&["T001", "T002", "T003"]));
+    garden.agent(WRITES, APPROVES);
+    garden.env.git(&["switch", "--quiet", "-c", "other"]);
+    garden.gardener(&[]).expect(0);
+    garden.env.git(&["switch", "--quiet", "main"]);
+    let gate = Gate::new(&garden.env, "held");
+    let obeyed = "mkdir -p .claude; echo '{\"hooks\": 1}' > .claude/settings.json";
+    garden.agent(&format!("case $task in T001) {obeyed} ;; T002) {} ;; esac; {WRITES}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["gardener"]);
+    let held = gate.reached(&mut run);
+    garden.commit("notes", "Nobody obeys this.\n");
+    gate.open(held);
+    run.end().expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002", "T003"]);
+}
+
+#[test]
 fn sessions_that_are_not_gone_on_with_are_not_asked_about() {
     let garden = begun(&["T001", "T002", "T003: T001"]);
     let place = settled(&garden, &[RECORDS]);

@@ -106,6 +106,29 @@ fn a_task_that_waits_for_others_names_the_run_that_works_them() {
 }
 
 #[test]
+fn what_one_task_waits_for_in_vain_is_tried_again_by_what_is_printed() {
+    let tree =
+        Tree::default().leaf("T001", None).phase("p1", &["T003"]).leaf("T002: T001", None).leaf("T004: p1", None);
+    let garden = alike(&tree.tests("T001", &["unit: false"]).tests("T003", &["unit: false"]));
+    let root = garden.env.root();
+    let line =
+        |task: &str| format!("pleach -C repo garden -y --tree specs/a/task-tree.json --max-retries 1 --task {task}");
+    type_in(&garden, root, &line("T001")).expect(1);
+    type_in(&garden, root, &line("T003")).expect(1);
+    let ran = type_in(&garden, root, &line("T002")).expect(1);
+    type_in(&garden, root, told(&ran, "again")).expect(1);
+    assert_eq!(garden.times_asked("T001", "implement"), 2);
+    // A phase is not skipped.
+    let ran = type_in(&garden, root, &line("T004")).expect(1);
+    assert!(ran.stdout.contains("T004 waits for p1 (failed)") && !ran.stdout.contains("without:"), "{ran}");
+    type_in(&garden, root, told(&ran, "look")).expect(0);
+
+    garden.env.git(&["branch", "--quiet", "-D", "pleach/tasks/main/T001"]);
+    let ran = type_in(&garden, root, &line("T001")).expect(1);
+    assert!(!ran.stdout.contains("code:"), "there is none: {ran}");
+}
+
+#[test]
 fn a_conflict_is_mended_by_what_is_printed() {
     let garden = alike(&Tree::of(&["T001"]));
     let root = garden.env.root();

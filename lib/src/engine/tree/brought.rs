@@ -21,6 +21,8 @@ pub struct Brought {
     pub left: Vec<Left>,
     /// What agents may begin with elsewhere.
     pub starts: Vec<Start>,
+    /// Files this run itself has landed: what they hold comes from nowhere else.
+    pub landed: Vec<TreeId>,
 }
 
 /// Files agents may begin with.
@@ -37,6 +39,8 @@ pub struct Start {
 pub(super) struct Given {
     /// The commits agents may begin with: those that were given, and what this run has built on them alone.
     commits: BTreeSet<CommitId>,
+    /// The newest of those this run has built.
+    made: BTreeSet<CommitId>,
     /// The task the run came to with something that was not.
     pub reached: Option<TaskId>,
 }
@@ -46,7 +50,8 @@ impl TreeRun<'_> {
     /// [`TreeEnded::Unasked`](super::TreeEnded::Unasked) where it would.
     pub fn brought(&mut self) -> Result<Brought, Error> {
         let reached = self.course.given.reached.take();
-        let mut brought = Brought::default();
+        let made = self.course.given.made.iter().map(|commit| self.repo.tree_of(*commit));
+        let mut brought = Brought { landed: made.collect::<Result<_, _>>()?, ..Brought::default() };
         let target = target_tip(&self.repo, &self.plan.target)?;
         self.give_start(&mut brought, self.plan.target.clone(), (target, None))?;
         // What was done before does not count in a run that begins now.
@@ -103,7 +108,12 @@ impl TreeRun<'_> {
             let tip = self.repo.reference(&branch_ref(&branch)).ok()??;
             self.goes_on(phase, &branch, (tip, target)).ok()?.then_some((branch, tip))
         };
-        tree.roots().iter().filter(|phase| self.schedule.gathers(phase)).filter(is_wanted).filter_map(stands).collect()
+        // Most are merged, and nobody begins there.
+        let is_of_use = |phase: &&TaskId| {
+            self.schedule.is_ahead(phase) || tree.leaves_below(phase).iter().any(|leaf| self.schedule.may_come_to(leaf))
+        };
+        let gathered = tree.roots().iter().filter(|phase| self.schedule.gathers(phase)).filter(is_wanted);
+        gathered.filter(is_of_use).filter_map(stands).collect()
     }
 
     /// What a task would go on with: the session it was left in, or what its branch has.
@@ -170,9 +180,11 @@ impl TreeRun<'_> {
 
     /// Takes in a commit this run has made of others: where somebody was asked about these, they were about it.
     pub(super) fn made(&mut self, of: &[CommitId], commit: CommitId) {
-        let given = &mut self.course.given.commits;
-        if of.iter().all(|of| given.contains(of)) {
-            given.insert(commit);
+        let given = &mut self.course.given;
+        if of.iter().all(|of| given.commits.contains(of)) {
+            given.commits.insert(commit);
+            given.made.retain(|made| !of.contains(made));
+            given.made.insert(commit);
         }
     }
 }

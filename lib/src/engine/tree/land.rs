@@ -18,8 +18,8 @@ use crate::workspace::branch_ref;
 pub(super) enum Tried {
     /// It is there.
     Landed,
-    /// It was built anew on what the target has become, and its tests fail there.
-    Red,
+    /// It was built anew on what the target has become, this commit, and its tests fail there.
+    Red(CommitId),
     /// It would say something about files it did not run on.
     Moved,
     /// It cannot, and waits.
@@ -50,7 +50,7 @@ impl TreeRun<'_> {
             }
             (Tried::Landed, Some((StepKind::Test, false))) => Worked::Ended(self.gate_red(task)),
             (Tried::Landed, _) if self.plan.tree.is_leaf(&task) => Worked::Done(task),
-            (Tried::Landed | Tried::Red | Tried::Moved, _) => Worked::GoOn,
+            (Tried::Landed | Tried::Red(_) | Tried::Moved, _) => Worked::GoOn,
             (Tried::Refused(refusal), _) => Worked::Ended(TreeEnded::Refused(refusal)),
             (Tried::Paused, _) => Worked::Ended(TreeEnded::Paused(Pause::interrupted())),
         }
@@ -139,12 +139,12 @@ impl TreeRun<'_> {
                     Some(Retest::Interrupted) => return Ok(Tried::Paused),
                     Some(Retest::Red(red)) => {
                         notes(Note::Said(format!("{task} was built anew on `{on}` and its tests fail there")));
-                        return self.turn_red(session, built.to, *red, notes);
+                        return self.turn_red(session, (tip, built.to), *red, notes);
                     }
                     Some(Retest::Unknown(red)) => {
                         let how = "where only an agent can test it, in another attempt";
                         notes(Note::Said(format!("{task} was built anew on `{on}`, {how}")));
-                        return self.turn_red(session, built.to, *red, notes);
+                        return self.turn_red(session, (tip, built.to), *red, notes);
                     }
                 }
             }
@@ -162,14 +162,14 @@ impl TreeRun<'_> {
     fn turn_red(
         &self,
         session: &mut Session,
-        built: CommitId,
+        (on, built): (CommitId, CommitId),
         red: StepReport,
         notes: Notes<'_>,
     ) -> Result<Tried, Error> {
         // Its branch is about to stand elsewhere.
         self.keep(&session.task().id, session.task_tip())?;
         session.turn_red(built, red, &mut observer(&session.id.clone(), notes))?;
-        Ok(Tried::Red)
+        Ok(Tried::Red(on))
     }
 
     /// Whether a session was begun on the files a commit has.

@@ -179,6 +179,15 @@ impl TreeRun<'_> {
         Ok(())
     }
 
+    /// Leaves a session that goes on once somebody has agreed to what it would go on with.
+    pub(super) fn leave(&mut self, session: Session) -> Result<(), Error> {
+        let (task, id) = (session.task().id.clone(), session.id.clone());
+        self.take_back(session);
+        let history = History::newest(&self.repo, &id, &ContextId::main())?;
+        self.course.unfinished.insert(task, Unfinished { id, first: history.first, given: false });
+        Ok(())
+    }
+
     /// The newest session in which a task of this run has landed that is to be done again, because the branch that had it
     /// was removed or set back, or is not in this clone; with what it landed.
     pub(super) fn lost(&self, task: &TaskId) -> Result<Option<(SessionId, CommitId)>, Error> {

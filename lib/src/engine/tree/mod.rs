@@ -84,6 +84,17 @@ pub enum Note<'a> {
         /// What has become of all tasks now.
         progress: &'a Progress,
     },
+    /// A phase was merged.
+    Merged {
+        /// The phase.
+        phase: &'a TaskId,
+        /// Where the target stands now.
+        commit: CommitId,
+        /// The target.
+        on: &'a BranchName,
+        /// What has become of all tasks now.
+        progress: &'a Progress,
+    },
     /// The tree was edited while a task of it is worked: what is different, one line each.
     Edited(Vec<String>),
     /// Something a person should know.

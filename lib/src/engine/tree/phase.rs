@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeSet, HashSet};
 
+use super::begin::state_of;
 use super::refusal::{Refusal, begins_anew};
 use super::run::{TreeEnded, TreeRun, target_tip};
 use super::work::Worked;
@@ -166,12 +167,21 @@ impl TreeRun<'_> {
         passed_in(&self.repo, run).map_or(Ok(None), |history| self.begun_on(&history.started))
     }
 
-    /// The phase itself, where its merge brings its tasks something they were not tested with and no tests of the whole
-    /// look at all of them.
+    /// The phase itself, where its merge has something its tasks were not tested with and no tests of the whole look at all
+    /// of them.
     fn parts_to_test<'p>(&self, phase: &'p TaskId, merge: CommitId) -> Result<Option<&'p TaskId>, Error> {
         let tip = self.repo.commit(merge)?.parents[1];
-        let brings_more = self.repo.tree_of(merge)? != self.repo.tree_of(tip)?;
-        Ok(Some(phase).filter(|phase| brings_more && !self.job(phase).tests.is_empty()))
+        let is_tested = self.repo.tree_of(merge)? == self.repo.tree_of(tip)? && self.is_as_landed(tip)?;
+        Ok(Some(phase).filter(|phase| !is_tested && !self.job(phase).tests.is_empty()))
+    }
+
+    /// Whether a commit is what a session has landed, and nobody has put anything behind it or below.
+    fn is_as_landed(&self, tip: CommitId) -> Result<bool, Error> {
+        let session = self.found(tip)?.and_then(|found| found.step.session);
+        // A record that is not there tells nothing.
+        let history = session.and_then(|id| History::newest(&self.repo, &id, &ContextId::main()).ok());
+        let state = history.and_then(|history| state_of(&history).ok());
+        Ok(state.and_then(|state| state.task).is_some_and(|work| work.landed == Some(tip)))
     }
 
     /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.
@@ -202,7 +212,7 @@ impl TreeRun<'_> {
                     self.made(&parents, commit);
                     self.read_again()?;
                     let (on, progress) = (&self.plan.target, &self.progress);
-                    notes(Note::Landed { task: phase, commit, on, progress });
+                    notes(Note::Merged { phase, commit, on, progress });
                     return Ok(Worked::GoOn);
                 }
                 Err(LandError::Moved { .. }) => continue,

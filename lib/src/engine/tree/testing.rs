@@ -6,7 +6,6 @@ use super::begin::load;
 use super::run::TreeRun;
 use crate::engine::task::TaskJob;
 use crate::ids::TaskId;
-use crate::plan::OF_TASKS;
 use crate::plan::pipeline::HandlerKind;
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::progress::Status;
@@ -33,7 +32,8 @@ impl TreeRun<'_> {
         tests
     }
 
-    /// What tests the tasks of a phase that are done and that no tests of the whole look at, each once.
+    /// What tests the tasks of a phase that are done and that no tests of the whole look at. What tests several of them in
+    /// the same way runs once.
     fn tests_of_parts(&self, phase: &TaskId) -> Vec<TestCommand> {
         let tree = &self.plan.tree;
         let looked_at: BTreeSet<&TaskId> =
@@ -43,39 +43,114 @@ impl TreeRun<'_> {
             state.status == Status::Complete && !state.skipped
         };
         let parts = tree.leaves_below(phase).into_iter().filter(|leaf| !looked_at.contains(leaf)).filter(is_done);
-        let mut tests: Vec<TestCommand> = Vec::new();
-        for test in parts.filter_map(|leaf| tree.node(leaf)).flat_map(|leaf| self.tests_of_part(leaf)) {
-            if !tests.contains(&test) {
-                tests.push(test);
+        let (mut seen, mut all) = (Vec::new(), Vec::new());
+        for leaf in parts.filter_map(|leaf| tree.node(leaf)) {
+            let job = self.job(&leaf.id);
+            let tests = self.tests_of_part(leaf, &job);
+            if !seen.contains(&tests) {
+                all.extend(apart(&job, &tests));
+                seen.push(tests);
             }
         }
-        tests
+        all
     }
 
-    /// What tests a task, for a shell that knows of no task. None of it where an agent tests.
-    fn tests_of_part(&self, leaf: &TaskNode) -> Vec<TestCommand> {
-        let job = self.job(&leaf.id);
-        // One that cannot be used works no task.
+    /// What tests a task. Nothing where an agent does.
+    fn tests_of_part(&self, leaf: &TaskNode, job: &TaskJob) -> Vec<TestCommand> {
+        // A pipeline that cannot be used works no task.
         let Ok(pipeline) = load(&self.pipeline_of(leaf), &job.inputs(), &leaf.id) else { return Vec::new() };
         let step = pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
-        let mut tests = match step {
+        match step {
             Some(node) if node.handler == HandlerKind::Codergen => Vec::new(),
             Some(node) => job.tests_of(node).unwrap_or_default(),
             None => job.tests.clone(),
-        };
-        for test in &mut tests {
-            test.command = with_variables(&job, &test.command);
         }
-        tests
     }
 }
 
-/// A command with what it knows of its task, where it asks for that.
-fn with_variables(job: &TaskJob, command: &str) -> String {
-    if !OF_TASKS.iter().any(|name| command.contains(name)) {
-        return command.to_owned();
+/// The tests of a task among those of others: each knows its task, and what is set up for them is taken down behind them.
+fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
+    let known = |command: &str| {
+        let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
+        let set = job.inputs().into_iter().map(|(name, value)| format!(" {name}={}", quoted(&value)));
+        format!("export{}\necho 'tests of {}' >&2\n{command}", set.collect::<String>(), job.task.id)
+    };
+    if tests.iter().all(|test| test.kind.is_test()) {
+        return tests.iter().map(|test| TestCommand { command: known(&test.command), ..test.clone() }).collect();
     }
-    let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
-    let set = job.inputs().into_iter().map(|(name, value)| format!(" {name}={}", quoted(&value)));
-    format!("export{}\n{command}", set.collect::<String>())
+    let each = |is_meant: fn(TestKind) -> bool, joint: &str| {
+        let meant = tests.iter().filter(|test| is_meant(test.kind)).map(|test| format!("(\n{}\n)", test.command));
+        meant.collect::<Vec<_>>().join(joint)
+    };
+    let set_up = each(|kind| kind == TestKind::Setup, " &&\n");
+    let test = each(TestKind::is_test, " || failed=$?\n");
+    let take_down = each(|kind| kind == TestKind::Teardown, "\n");
+    let set_up = if set_up.is_empty() { ":" } else { &set_up };
+    let command =
+        format!("failed=0\nif {set_up}\nthen\n{test} || failed=$?\nelse failed=$?\nfi\n{take_down}\nexit \"$failed\"");
+    let timeout = tests.iter().filter_map(|test| test.timeout).sum();
+    let first = tests.iter().find(|test| test.kind.is_test());
+    first
+        .map(|test| TestCommand { command: known(&command), timeout: Some(timeout), ..test.clone() })
+        .into_iter()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn job() -> TaskJob {
+        let tree = r#"{"nodes": {"T1": {"id": "T1", "name": "It's one"}}}"#;
+        let task = crate::plan::tree::TaskTree::read(tree).expect("a tree").nodes().next().expect("a task").clone();
+        TaskJob {
+            task,
+            tests: Vec::new(),
+            test_timeout: Duration::from_secs(1),
+            logs: String::new(),
+            reports: String::new(),
+            commit_logs: false,
+            attempts: 1,
+            not_before: Default::default(),
+            begun: Vec::new(),
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "what a shell makes of it is what is tested")]
+    fn run(tests: &[(TestKind, &str)]) -> Vec<(i32, String)> {
+        let test = |(kind, command): &(TestKind, &str)| TestCommand {
+            kind: *kind,
+            command: (*command).to_owned(),
+            framework: None,
+            timeout: Some(Duration::from_secs(2)),
+        };
+        let tests: Vec<TestCommand> = tests.iter().map(test).collect();
+        let shell = |test: TestCommand| {
+            let ran = std::process::Command::new("sh").args(["-c", &test.command]).output().expect("a shell");
+            (ran.status.code().expect("it ends"), String::from_utf8(ran.stdout).expect("text"))
+        };
+        apart(&job(), &tests).into_iter().map(shell).collect()
+    }
+
+    #[test]
+    fn tests_of_a_part_know_their_task() {
+        let tests = [(TestKind::Unit, "echo \"$task_id: $task_name\""), (TestKind::E2e, "exit 3")];
+        assert_eq!(run(&tests), [(0, "T1: It's one\n".to_owned()), (3, String::new())]);
+    }
+
+    #[test]
+    fn what_is_set_up_for_tests_of_a_part_is_taken_down() {
+        use TestKind::{Setup, Teardown, Unit};
+        let said = |tests: &[(TestKind, &str)]| {
+            let [(code, said)] = &run(tests)[..] else { panic!("one command") };
+            (*code, said.split_whitespace().collect::<Vec<_>>().join(" "))
+        };
+        let down = (Teardown, "echo down");
+        assert_eq!(said(&[(Setup, "echo up"), (Unit, "echo one"), down]), (0, "up one down".to_owned()));
+        let all = [(Setup, "echo up"), (Unit, "echo one; exit 4 # not well"), (Unit, "echo two"), down];
+        assert_eq!(said(&all), (4, "up one two down".to_owned()));
+        assert_eq!(said(&[(Setup, "exit 5"), (Setup, "echo up"), (Unit, "echo one"), down]), (5, "down".to_owned()));
+        assert_eq!(said(&[(Unit, "echo one"), down]), (0, "one down".to_owned()));
+    }
 }

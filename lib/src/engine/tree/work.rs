@@ -122,7 +122,15 @@ impl TreeRun<'_> {
                 return Ok(Worked::Ended(worked));
             }
             match self.try_land(&mut session, notes).await? {
-                Tried::Red => self.next_or_fail(&mut session, None, notes)?,
+                Tried::Red(on) => {
+                    self.next_or_fail(&mut session, None, notes)?;
+                    if !session.is_decided()
+                        && let Err(unasked) = self.require_given(&job.task.id, on)
+                    {
+                        self.leave(session)?;
+                        return Err(unasked);
+                    }
+                }
                 tried => return Ok(self.landed(session, tried)),
             }
         }
