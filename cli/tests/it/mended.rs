@@ -226,3 +226,78 @@ fn the_copy_of_a_repository_that_is_gone_is_put_aside() {
     assert_eq!(fs::read_to_string(place.join("precious")).unwrap(), "mine\n");
     assert_eq!(kept(&garden.env), [""; 0], "it is no work on this repository");
 }
+
+/// A session whose tool was killed with work nobody had committed, and its working copy.
+fn killed_at_work(env: &TestEnv, breaks: &str) -> (String, PathBuf) {
+    env.unbound();
+    let gate = Gate::new(env, "broken");
+    let work = tool("work", &format!("{}; echo 1 > one", broken(env, &gate, breaks)));
+    let mut run = env.start(&graph("moved", &format!("{work} start -> work -> exit")), &[]);
+    let held = gate.reached(&mut run);
+    run.kill(held);
+    gate.stay_open();
+    let session = env.session();
+    let mut bases = fs::read_dir(env.root().join("state/pleach/worktrees")).unwrap();
+    let copy = bases.next().unwrap().unwrap().path().join(&session).join("main");
+    assert!(copy.join("work.txt").exists(), "{}", copy.display());
+    (session, copy)
+}
+
+#[test]
+fn the_working_copies_of_a_repository_that_was_moved_come_along() {
+    for breaks in ["true", "rm .git", "echo nonsense > .git", "echo /etc/.git > \"$G/gitdir\""] {
+        let env = TestEnv::with_repo();
+        let (session, before) = killed_at_work(&env, breaks);
+        let (repo, moved) = (env.repo_path(), env.root().join("moved"));
+        fs::rename(&repo, &moved).unwrap();
+        let ran = env.pleach(&["-y", "-C", moved.to_str().unwrap(), "resume", &session]).expect(0);
+        let kept = env.git_in(&moved, &["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
+        assert!(
+            ran.stderr.contains(&format!("what the last run left uncommitted is kept at {kept}")),
+            "{breaks}: {ran}"
+        );
+        assert_eq!(env.git_in(&moved, &["show", &format!("{kept}:work.txt")]), "precious", "{breaks}");
+        assert!(!before.exists(), "{breaks}: {ran}");
+        let all = env.git_in(&moved, &["worktree", "list"]);
+        assert_eq!((all.lines().count(), all.contains("prunable")), (2, false), "{breaks}: {all}");
+        let copy = all.lines().find_map(|line| line.split(' ').next().filter(|path| path.contains(&session)));
+        assert_eq!(env.git_in(Path::new(copy.unwrap()), &["status", "--porcelain"]), "", "{breaks}");
+        fs::rename(&moved, &repo).unwrap();
+    }
+}
+
+#[test]
+fn a_working_copy_comes_along_to_another_base() {
+    let env = TestEnv::with_repo();
+    let (session, before) = killed_at_work(&env, "true");
+    let base = env.root().join("elsewhere");
+    let mut resumed = env.command(&["-y", "resume", &session]);
+    let ran = env.finish(resumed.env("PLEACH_WORKTREES__BASE", &base).output().unwrap()).expect(0);
+    assert_eq!(kept(&env).len(), 1, "{ran}");
+    assert!(!before.exists() && env.worktree().starts_with(&base), "{ran}");
+}
+
+#[test]
+fn a_working_copy_another_repository_has_stays_where_it_is() {
+    let env = TestEnv::with_repo();
+    let (session, copy) = killed_at_work(&env, "true");
+    let (repo, moved) = (env.repo_path(), env.root().join("moved"));
+    let copied = |from: &Path, to: &Path| {
+        let status = env.program("cp", env.root()).arg("-a").args([from, to]).status().expect("cp runs");
+        assert!(status.success());
+    };
+    // A copy has nothing of the other's, and one that came back has what it had.
+    let other = env.root().join("other");
+    copied(&repo, &other);
+    fs::rename(&repo, &moved).unwrap();
+    copied(&moved, &repo);
+    for place in [&other, &moved] {
+        let ran = env.pleach(&["-y", "-C", place.to_str().unwrap(), "resume", &session]).expect(0);
+        let said = format!("warning: the working copy at `{}` is not gone on with: ", copy.display());
+        assert_eq!(ran.stderr.matches(&said).count(), 1, "{ran}");
+        assert_eq!(env.git_in(place, &["for-each-ref", "refs/pleach/keep/"]), "");
+        assert!(copy.join("work.txt").exists(), "{}", place.display());
+    }
+    let ran = env.resume(&[]).expect(0);
+    assert_eq!(kept(&env).len(), 1, "{ran}");
+}

@@ -143,6 +143,14 @@ impl Session {
         tokio::task::block_in_place(|| Scratch::clear_up(&self.engine.state_dir));
         self.engine.worktrees.hide_base(&self.repo)?;
         let path = self.copy_path(&name);
+        let stays = Worktree::take_along(&self.repo, &path, &self.copy_name())?;
+        // What lies there is none of a session that begins.
+        if let Some((place, why)) = stays.filter(|_| self.has_begun()) {
+            let place = place.display();
+            self.warnings.push(format!(
+                "the working copy at `{place}` is not gone on with: {why}; what was not committed there stays there"
+            ));
+        }
         // The copy of a target's tasks outlives its sessions: a new one does not know whose files lie there.
         let belongs = self.started.task.is_none() || self.has_begun();
         let rules = self.engine.worktrees.left_out();
@@ -213,11 +221,15 @@ impl Session {
     }
 
     pub(super) fn copy_path(&self, name: &RepoName) -> PathBuf {
-        let base = self.engine.worktree_base(&self.repo, name);
+        self.engine.worktree_base(&self.repo, name).join(self.copy_name())
+    }
+
+    /// Where the working copy lies, below all of its repository.
+    fn copy_name(&self) -> PathBuf {
         match &self.started.task {
             // The tasks of a target are worked on one after another, and share what git ignores: caches, builds.
-            Some(task) => base.join(shared_copy(&task.target)),
-            None => base.join(self.id.as_str()).join(self.main_copy_name()),
+            Some(task) => shared_copy(&task.target),
+            None => Path::new(self.id.as_str()).join(self.main_copy_name()),
         }
     }
 

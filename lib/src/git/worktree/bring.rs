@@ -5,7 +5,8 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, remove_admin, tie};
+use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, remove_admin, same_file, tie};
+use super::listed::{claimed, git_dirs};
 use super::origin::Origin;
 use super::restore::remove_directory;
 use super::{Worktree, odd};
@@ -56,6 +57,44 @@ impl Worktree {
 }
 
 impl Worktree {
+    /// Moves a worktree of pleach's own to `path` where it lies elsewhere because its repository was moved since, or the
+    /// settings were changed, by which the place for it is another: its path ends in the same `name`. Where it lies is known by a note no agent can write.
+    /// Returns where one stays, and why: the repository is a copy and has only the word of the worktree's own git directory
+    /// for it, or another one has it by now, or it cannot be moved.
+    pub fn take_along(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf, String)>, Error> {
+        if Making::is_under_way(path) || !is_free(path) {
+            return Ok(None);
+        }
+        let common = repo.common_dir();
+        let is_meant = |root: &Path| {
+            let is_directory = root.symlink_metadata().is_ok_and(|found| found.is_dir());
+            root != path && root.ends_with(name) && is_directory && !Making::is_under_way(root)
+        };
+        let mut stays = None;
+        for git_dir in git_dirs(common)? {
+            let origin = Origin::of(common, &git_dir)?;
+            let root = origin.as_ref().map(|origin| origin.root.clone()).or_else(|| claimed(&git_dir));
+            let Some(from) = root.filter(|root| is_meant(root)) else { continue };
+            let is_tied =
+                linked_git_dir(&from).is_ok_and(|named| named.is_some_and(|named| same_file(&named, &git_dir)));
+            let Some(mut origin) = origin.filter(|_| is_tied || !is_another_s(&from)) else {
+                stays = Some((from, "it is that of another copy of the repository".to_owned()));
+                continue;
+            };
+            if let Some(above) = path.parent() {
+                std::fs::create_dir_all(above).at("create", above)?;
+            }
+            if let Err(error) = std::fs::rename(&from, path) {
+                return Ok(Some((from, format!("it cannot be moved to `{}`: {error}", path.display()))));
+            }
+            // Killed before this is noted, it is files nobody knows, which are mended.
+            origin.root = path.canonicalize().at("open the worktree", path)?;
+            origin.write(common, &git_dir)?;
+            return Ok(None);
+        }
+        Ok(stays)
+    }
+
     /// Takes note of a worktree that is pleach's own where that was lost: it was moved, or brought back from a copy.
     fn note_origin(&mut self) -> Result<(), Error> {
         let common = self.repo.common_dir();
