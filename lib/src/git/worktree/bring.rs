@@ -57,8 +57,9 @@ impl Worktree {
 }
 
 impl Worktree {
-    /// Moves a worktree of pleach's own to `path` where it lies elsewhere because its repository was moved since, or the
-    /// settings were changed, by which the place for it is another: its path ends in the same `name`. Where it lies is known by a note no agent can write.
+    /// Moves a worktree of pleach's own to `path` where it lies elsewhere, its path ending in the same `name`: the place for it
+    /// is another since its repository was moved or its settings were changed. Where it lies is known by a note no agent can
+    /// write.
     /// Returns where one stays, and why: the repository is a copy and has only the word of the worktree's own git directory
     /// for it, or another one has it by now, or it cannot be moved.
     pub fn take_along(repo: &Repo, path: &Path, name: &Path) -> Result<Option<(PathBuf, String)>, Error> {
