@@ -109,7 +109,7 @@ fn not_a_repository_is_refused() {
     let ran = env.pleach(&["-y", "run", "pipeline.dot", "--repo", "empty"]).expect(2);
     assert!(ran.stderr.contains("empty` is not in a git repository"), "{ran}");
     let ran = env.pleach(&["-y", "run", "pipeline.dot", "--repo", "nowhere"]).expect(2);
-    assert!(ran.stderr.contains("nowhere` is not in a git repository"), "{ran}");
+    assert!(ran.stderr.contains("nowhere` is not a directory"), "{ran}");
     assert!(!env.root().join("state/pleach/worktrees").exists());
 }
 
