@@ -99,6 +99,7 @@ fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::{Blocking, run_blocking};
     use std::time::Duration;
 
     fn job() -> TaskJob {
@@ -117,7 +118,6 @@ mod tests {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "what a shell makes of it is what is tested")]
     fn run(tests: &[(TestKind, &str)]) -> Vec<(i32, String)> {
         let test = |(kind, command): &(TestKind, &str)| TestCommand {
             kind: *kind,
@@ -127,8 +127,10 @@ mod tests {
         };
         let tests: Vec<TestCommand> = tests.iter().map(test).collect();
         let shell = |test: TestCommand| {
-            let ran = std::process::Command::new("sh").args(["-c", &test.command]).output().expect("a shell");
-            (ran.status.code().expect("it ends"), String::from_utf8(ran.stdout).expect("text"))
+            let args = vec!["-c".into(), test.command.into()];
+            let ran = run_blocking(&Blocking { program: "sh".into(), args, cwd: "/".into(), ..Blocking::default() });
+            let ran = ran.expect("a shell");
+            (ran.code().expect("it ends"), String::from_utf8(ran.stdout).expect("text"))
         };
         apart(&job(), &tests).into_iter().map(shell).collect()
     }
