@@ -20,6 +20,7 @@ use pleach::process::sandbox::Chosen;
 use pleach::progress::Progress;
 use pleach::step::shown_name;
 
+use super::ended;
 use super::find::{TreeFile, find, read};
 use super::plan::{TreeArgs, check_room, load_settings, make, target};
 use super::show::Shown;
@@ -78,7 +79,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Res
     check_agents_of(&plan, &built.engine.agents)?;
     let run = site.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);
     let (plan, ended) = block_on(built.canceller, run)?;
-    shown.ended(globals, (&site.dir, &site.place.repo), &plan, &ended)?;
+    ended::tell(globals, (&site.dir, &site.place.repo), &plan, &ended, shown.last_begun())?;
     Ok(exit(&ended))
 }
 

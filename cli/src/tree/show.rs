@@ -1,28 +1,20 @@
-//! How a run over a tree is shown while it goes on, and what is said of it at its end.
+//! How a run over a tree is shown while it goes on.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use pleach::config::OnExceeded;
-use pleach::engine::Pause;
-use pleach::engine::tree::{Note, Refusal, TreeEnded, TreePlan};
+use pleach::engine::tree::{Note, TreePlan};
 use pleach::event::{Event, Recorded};
-use pleach::git::Repo;
 use pleach::ids::{BranchName, SessionId, TaskId};
 use pleach::progress::{Progress, Status};
-use pleach::schedule::{Blocked, Why};
 use pleach::step::shown_name;
 use pleach::text::{counted, listed};
-use pleach::workspace::{branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
-use crate::again::{about, addressed, again, answering, retrying, retrying_task};
 use crate::commands::Globals;
-use crate::exit::Failure;
-use crate::render::Out;
-use crate::render::tree::{done, renamed, stalled};
+use crate::render::tree::{done, renamed};
 use crate::say;
 
 /// Shows a run over a tree.
@@ -189,81 +181,9 @@ impl Shown {
         }
     }
 
-    /// Says how the run in a directory ended, and how to go on.
-    pub fn ended(
-        &self,
-        globals: &Globals,
-        (dir, repo): (&Path, &Repo),
-        plan: &TreePlan,
-        ended: &TreeEnded,
-    ) -> Result<(), Failure> {
-        if self.json {
-            return Out::new().json(&ended_json(globals, dir, plan, ended));
-        }
-        let mut out = Out::new();
-        let about = |command: &str| about(globals, dir, command, Some(&plan.file));
-        match ended {
-            TreeEnded::Done => out.line(format!("done: every task of `{}` is complete", plan.path)),
-            TreeEnded::TaskDone(task) => out.line(format!("done: {task}")),
-            TreeEnded::Failed { task, reason } => {
-                out.line(format!("failed: {task}: {reason}"))?;
-                let branch = task_branch(&plan.branch_prefix, &plan.target, task).ok();
-                if let Some(branch) = branch.filter(|branch| matches!(repo.reference(&branch_ref(branch)), Ok(Some(_))))
-                {
-                    out.line(format!("code:    what it wrote is on `{branch}`"))?;
-                }
-                out.line(format!("look:    {}", about(&format!("inspect {task}"))))?;
-                out.line(format!("again:   {}", retrying(globals)))
-            }
-            TreeEnded::CalledOff(task) => {
-                out.line(format!("cancelled: {task}: its session was called off"))?;
-                out.line(format!("again:   {}", again(globals)))
-            }
-            TreeEnded::GateRed { gate, on_merge } => {
-                let target = &plan.target;
-                let phase = phase_branch(&plan.branch_prefix, target, plan.tree.phase_of(gate)).ok();
-                let phase = phase.filter(|_| *on_merge);
-                let (on, place) = match &phase {
-                    Some(phase) => (format!("what the merge of `{phase}` into `{target}` would be"), phase),
-                    None => (format!("`{target}`"), target),
-                };
-                out.line(format!("failed: the tests of {gate} fail on {on}"))?;
-                out.line(format!("look:    {}", about(&format!("inspect {gate}"))))?;
-                let reset = about("reset TASK");
-                out.line(format!("go on:   mend it on `{place}` and run again, or reopen a task with `{reset}`"))
-            }
-            TreeEnded::Stalled(blocked) => {
-                out.line(format!("stalled: {}", stalled(plan.limits.only.as_ref())))?;
-                blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))?;
-                ways(globals, dir, plan, blocked).into_iter().try_for_each(|way| out.line(way))
-            }
-            TreeEnded::OutOfBudget { why } => out.line(format!("stopped: {why}")),
-            TreeEnded::Paused(Pause { question: Some(question), .. }) => {
-                let task = self.task.as_ref().map(|task| format!("{task} ")).unwrap_or_default();
-                let gate = &question.node;
-                out.line(format!("paused: {task}waits for an answer at `{gate}`"))?;
-                out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
-                out.line(format!("answer:  {}", answering(globals, gate)))
-            }
-            TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(format!("paused: {why}")),
-            TreeEnded::Paused(_) => {
-                out.line("paused: nothing recorded is lost")?;
-                out.line(format!("go on:   {}", again(globals)))
-            }
-            TreeEnded::Refused(refusal) => {
-                let (task, branch) = (&refusal.task, &refusal.branch);
-                out.line(match refusal.finished {
-                    true => format!("waiting: {task} is finished on `{branch}` and could not land"),
-                    false => format!("waiting: {task} could not begin on `{branch}`"),
-                })?;
-                out.line(addressed(globals, dir, &plan.file, &refusal.why))?;
-                match first(globals, dir, refusal) {
-                    Some(command) => out.line(format!("first:   {command}")),
-                    None => Ok(()),
-                }
-            }
-            TreeEnded::Edited | TreeEnded::Unasked => Ok(()),
-        }
+    /// The task that was begun last.
+    pub fn last_begun(&self) -> Option<&TaskId> {
+        self.task.as_ref()
     }
 
     fn now(&self, text: &str) {
@@ -298,79 +218,11 @@ fn bar(all: usize, done: usize, begun: Instant) -> ProgressBar {
     bar
 }
 
-/// The command that goes on with another tree, where that comes first.
-fn first(globals: &Globals, dir: &Path, refusal: &Refusal) -> Option<String> {
-    let first = refusal.first.as_ref()?;
-    let command = if first.gathers { "gardener --isolation phase" } else { "gardener" };
-    Some(about(globals, dir, command, Some(&first.file)))
-}
-
 /// Where what came of a task is now. Of one that was given up its steps alone are there, and of a phase what its tests say.
 fn landed(plan: &TreePlan, progress: &Progress, task: &TaskId, on: &BranchName) -> String {
     match (plan.tree.is_leaf(task), progress.task(task).status) {
         (false, _) => format!("what the tests of {task} say is on {on}"),
         (true, Status::Failed) => format!("the steps of {task}, without its code, are on {on}"),
         (true, _) => format!("{task} landed on {on}"),
-    }
-}
-
-/// How to go on where nothing can start.
-fn ways(globals: &Globals, dir: &Path, plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
-    let about = |command: String| about(globals, dir, &command, Some(&plan.file));
-    let first = |why: fn(&Why) -> bool| {
-        let mut waits = blocked.iter().flat_map(|blocked| &blocked.waits_for);
-        waits.find(|wait| why(&wait.why)).map(|wait| wait.on.clone())
-    };
-    if let Some(failed) = first(|why| *why == Why::Failed) {
-        let is_task = plan.tree.is_leaf(&failed);
-        let again = match plan.limits.only {
-            Some(_) if is_task => retrying_task(globals, &failed),
-            Some(_) => about("gardener --retry-failed".to_owned()),
-            None => retrying(globals),
-        };
-        let look = format!("look:    {}", about(format!("inspect {failed}")));
-        let without = is_task.then(|| format!("without: {}", about(format!("skip {failed}"))));
-        return [look, format!("again:   {again}")].into_iter().chain(without).collect();
-    }
-    if let Some(red) = first(|why| *why == Why::GateRed) {
-        return vec![format!("look:    {}", about(format!("inspect {red}")))];
-    }
-    if let Some(left_out) = first(|why| *why == Why::LeftOut) {
-        return vec![format!("go on:   put {left_out} into `execution_order` of `{}` and run again", plan.path)];
-    }
-    // What else one task waits for can be worked.
-    plan.limits.only.iter().map(|_| format!("first:   {}", about("gardener".to_owned()))).collect()
-}
-
-fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded) -> serde_json::Value {
-    match ended {
-        TreeEnded::Done => json!({"ended": "done"}),
-        TreeEnded::TaskDone(task) => json!({"ended": "done", "task": task}),
-        TreeEnded::Failed { task, reason } => json!({"ended": "failed", "task": task, "reason": reason}),
-        TreeEnded::CalledOff(task) => json!({"ended": "cancelled", "task": task}),
-        TreeEnded::GateRed { gate, .. } => json!({"ended": "gate_red", "task": gate}),
-        TreeEnded::Stalled(blocked) => {
-            let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
-            json!({"ended": "stalled", "blocked": blocked})
-        }
-        TreeEnded::OutOfBudget { why } => json!({"ended": "out_of_budget", "reason": why}),
-        TreeEnded::Paused(Pause { question: Some(question), .. }) => {
-            let choices: Vec<&str> = question.choices.iter().map(|choice| choice.label.as_str()).collect();
-            json!({
-                "ended": "paused", "gate": question.node, "question": question.text, "choices": choices,
-                "answer": answering(globals, &question.node),
-            })
-        }
-        TreeEnded::Paused(Pause { why: Some(why), .. }) => json!({"ended": "paused", "reason": why}),
-        TreeEnded::Paused(_) | TreeEnded::Edited | TreeEnded::Unasked => json!({"ended": "paused"}),
-        TreeEnded::Refused(refusal @ Refusal { task, branch, finished, why, .. }) => {
-            let why = addressed(globals, dir, &plan.file, why);
-            let mut json =
-                json!({"ended": "refused", "task": task, "branch": branch, "finished": finished, "reason": why});
-            if let Some(command) = first(globals, dir, refusal) {
-                json["first"] = command.into();
-            }
-            json
-        }
     }
 }
