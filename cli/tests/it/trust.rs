@@ -408,6 +408,25 @@ fn a_resumed_session_is_asked_about_by_what_its_agents_see() {
 }
 
 #[test]
+fn what_the_user_has_set_here_is_not_asked_about_because_a_record_has_it_too() {
+    let env = TestEnv::new();
+    env.repo();
+    let settings = "config/pleach/config.yaml";
+    env.write(settings, "sandbox: {mode: off}\n");
+    env.write(
+        "repo/g.dot",
+        "digraph g { start [shape=Mdiamond] exit [shape=Msquare] gate [shape=hexagon]\n\
+         start -> gate gate -> exit [label=\"Yes\"] }",
+    );
+    env.pleach(&["run", "g.dot"]).expect(4);
+    env.write(settings, "{}\n");
+    let ran = env.pleach(&["resume", &env.session(), "--auto-approve"]).expect(4);
+    assert!(ran.stderr.contains("sandbox (sandbox.mode, session record)"), "{ran}");
+    env.write(settings, "sandbox: {mode: off}\n");
+    env.pleach(&["resume", &env.session(), "--auto-approve"]).expect(0);
+}
+
+#[test]
 fn inputs_are_asked_about_where_nobody_has_given_them() {
     let env = TestEnv::new();
     let repo = env.repo();

@@ -122,14 +122,24 @@ impl Resolved {
         let left_out = take_machine(&mut value);
         let text = serde_json::to_string_pretty(&value).expect("a JSON value prints as JSON");
         let mut merged = Merged::read(vec![Layer::recorded(text, &local.config.root), flags])?;
-        for source in merged.provenance.values_mut().filter(|source| source.level == Level::Recorded) {
-            *source = Source { level: Level::Recorded, file: None, name: None, line: None };
+        let mine = local.config.recordable();
+        for (key, source) in merged.provenance.iter_mut().filter(|(_, source)| source.level == Level::Recorded) {
+            // What is set here in the same way comes from here: nobody has to agree to it because a record has it too.
+            *source = match (at(&value, key), at(&mine, key)) {
+                (Some(recorded), Some(set)) if recorded == set => local.source(key).clone(),
+                _ => Source { level: Level::Recorded, file: None, name: None, line: None },
+            };
         }
         merged.config.root.clone_from(&local.config.root);
         merged.users.clone_from(&local.users);
         merged.fill_in(local, &left_out);
         merged.check()
     }
+}
+
+/// The value of a setting.
+fn at<'v>(settings: &'v Value, key: &str) -> Option<&'v Value> {
+    key.split('.').try_fold(settings, |section, name| section.get(name))
 }
 
 impl Merged {
