@@ -101,7 +101,11 @@ fn search(root: &Path) -> Result<PathBuf, Failure> {
     match found.len() {
         1 => Ok(found.remove(0)),
         0 => {
-            Err(Failure::new(Exit::Usage, format!("there is no {NAME} in `{}`", root.display())).hint(HOW_TO_HAVE_ONE))
+            let failure = Failure::new(Exit::Usage, format!("there is no {NAME} in `{}`", root.display()));
+            Err(match beside(root) {
+                Some(tree) => failure.hint(format!("there is `{}`: name it with --tree", tree.display())),
+                None => failure.hint(HOW_TO_HAVE_ONE),
+            })
         }
         _ => {
             let listed: Vec<String> =
@@ -110,4 +114,11 @@ fn search(root: &Path) -> Result<PathBuf, Failure> {
             Err(Failure::new(Exit::Usage, message).hint("name one with --tree"))
         }
     }
+}
+
+/// A tree beside the markdown it was made of, which may lie in any directory: nobody has said that it is to be worked.
+fn beside(root: &Path) -> Option<PathBuf> {
+    let mut directories: Vec<PathBuf> = fs::read_dir(root).ok()?.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    directories.sort();
+    directories.into_iter().map(|directory| directory.join(NAME)).find(|tree| tree.is_file())
 }

@@ -180,6 +180,9 @@ fn a_tree_is_found_where_trees_lie() {
     let ran = garden.gardener(&["--dry-run"]).expect(2);
     assert!(ran.stderr.contains("there is no task-tree.json") && ran.stderr.contains("--tree"), "{ran}");
     assert!(ran.stderr.contains("`pleach build --spec-dir DIR -o task-tree.json`"), "it is found there: {ran}");
+    garden.env.write("repo/plans/task-tree.json", Tree::of(&["T001"]).json());
+    let ran = garden.gardener(&["--dry-run"]).expect(2);
+    assert!(ran.stderr.contains("plans/task-tree.json`: name it with --tree"), "{ran}");
     // Where `pleach build` puts it.
     garden.commit("specs/all.md", "# All\n\n- [ ] T001 Begin\n");
     garden.env.pleach(&["build", "--spec-dir", "specs", "--no-ai"]).expect(0);
