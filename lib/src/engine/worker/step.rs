@@ -44,7 +44,7 @@ impl Worker {
         let (Some(_), Some(step)) = (&self.job, self.node.step.as_deref()) else { return };
         let redact = |text: &str| self.engine.redactor.text(text).into_owned();
         let (stdout, mut stderr) = (redact(&said.stdout), redact(&said.stderr));
-        let (failed, is_rejected) = (!outcome.status.is_success(), self.is_rejected(&stdout));
+        let (failed, is_rejected) = (!outcome.status.is_success(), self.is_rejected(&said.stdout));
         let why = || outcome.failure_reason.clone().or_else(|| outcome.own_word()).filter(|_| failed && !is_rejected);
         if let Some(how) = said.how.or_else(why) {
             text::add_end(&mut stderr, &redact(&how));
