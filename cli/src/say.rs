@@ -4,12 +4,14 @@
 //! At the foot of a terminal a live line may be drawn. Everything else that is written there goes through here, so that
 //! neither it nor the live line is written over: lines stand above it, and a question takes its place.
 
+mod terminal;
+
 use std::fmt;
 use std::io::{self, Stderr, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstream::AutoStream;
-use indicatif::{ProgressBar, WeakProgressBar};
+use indicatif::{ProgressBar, ProgressDrawTarget, WeakProgressBar};
 
 /// Writes one line on standard error, as `eprintln!` does but for the panic.
 macro_rules! say {
@@ -44,12 +46,12 @@ pub fn line(text: fmt::Arguments<'_>) {
 }
 
 /// Draws a live line, until it is dropped or a question takes its place; none while a question is there.
-pub fn live(make: impl FnOnce() -> ProgressBar) -> Option<ProgressBar> {
+pub fn live(make: impl FnOnce(ProgressDrawTarget) -> ProgressBar) -> Option<ProgressBar> {
     let mut foot = foot();
     if foot.questions > 0 {
         return None;
     }
-    let bar = make();
+    let bar = make(terminal::target());
     foot.live = Some(bar.downgrade());
     Some(bar)
 }

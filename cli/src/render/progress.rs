@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
@@ -73,7 +73,7 @@ impl Progress {
     /// Draws the live line, unless it is there already: a question puts it away.
     fn draw(&mut self) {
         if self.live && self.bar.as_ref().is_none_or(ProgressBar::is_finished) {
-            self.bar = say::live(|| live_line(self.begun));
+            self.bar = say::live(|target| live_line(target, self.begun));
         }
     }
 
@@ -198,9 +198,9 @@ impl Progress {
 }
 
 /// A line that shows what goes on, with the time since `begun`.
-fn live_line(begun: Instant) -> ProgressBar {
+fn live_line(target: ProgressDrawTarget, begun: Instant) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
-    let bar = ProgressBar::new_spinner().with_elapsed(begun.elapsed());
+    let bar = ProgressBar::with_draw_target(None, target).with_elapsed(begun.elapsed());
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
     bar.enable_steady_tick(Duration::from_millis(120));
     bar

@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _};
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pleach::config::OnExceeded;
 use pleach::engine::tree::{Note, TreePlan};
 use pleach::event::{Event, Recorded};
@@ -57,7 +57,7 @@ impl Shown {
     /// Draws the live line, unless it is there already: a question puts it away.
     fn draw(&mut self) {
         if self.live && self.bar.as_ref().is_none_or(ProgressBar::is_finished) {
-            self.bar = say::live(|| bar(self.all, self.done, self.begun));
+            self.bar = say::live(|target| bar(target, self.all, self.done, self.begun));
         }
     }
 
@@ -210,9 +210,11 @@ impl Shown {
 }
 
 /// A line that shows how much is done and what goes on, with the time since `begun`.
-fn bar(all: usize, done: usize, begun: Instant) -> ProgressBar {
+fn bar(target: ProgressDrawTarget, all: usize, done: usize, begun: Instant) -> ProgressBar {
     let style = ProgressStyle::with_template("{spinner} [{bar:30}] {pos}/{len} {elapsed} {wide_msg}");
-    let bar = ProgressBar::new(all as u64).with_position(done as u64).with_elapsed(begun.elapsed());
+    let bar = ProgressBar::with_draw_target(Some(all as u64), target)
+        .with_position(done as u64)
+        .with_elapsed(begun.elapsed());
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar

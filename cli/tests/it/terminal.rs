@@ -14,6 +14,9 @@ use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Columns of the terminal.
+const WIDTH: usize = 80;
+
 /// A terminal somebody sits at.
 struct Terminal {
     child: Child,
@@ -26,9 +29,8 @@ struct Terminal {
 impl Terminal {
     /// Runs `pleach` at a terminal; none where there is no `script`.
     fn open(env: &TestEnv, args: &str) -> Option<Self> {
-        // Without a shell in between, which would take Ctrl-C for itself as well. What the terminal shows by itself for
-        // that key is not pleach's, and moves what is drawn.
-        let line = format!("stty -echoctl; exec '{}' {args}", env!("CARGO_BIN_EXE_pleach"));
+        // Without a shell in between, which would take Ctrl-C for itself as well. As wide as `screen` takes it to be.
+        let line = format!("stty cols {WIDTH}; exec '{}' {args}", env!("CARGO_BIN_EXE_pleach"));
         let mut script = env.program("script", &env.repo_path());
         // One that can draw; nothing is drawn where the kind of terminal is not known.
         script.env("TERM", "xterm").args(["-q", "-e", "-f", "-c", &line, "/dev/null"]);
@@ -116,7 +118,6 @@ impl Drop for Terminal {
 
 /// What somebody who sits at the terminal sees once all of `shown` was written there, line by line.
 fn screen(shown: &str) -> Vec<String> {
-    const WIDTH: usize = 80;
     let (mut lines, mut row, mut column) = (vec![Vec::new()], 0_usize, 0);
     let mut rest = shown.chars();
     while let Some(next) = rest.next() {
