@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use pleach::ids::{NodeId, TaskId};
 
-use crate::commands::Globals;
+use crate::globals::Globals;
 use crate::settings::shortened;
 
 /// The command line that was given, to be run again. What would begin the work anew is left out.

@@ -10,8 +10,8 @@ use pleach::engine::{Answer, Given, Interviewer, NoChoice, Question};
 use pleach::process::Cancel;
 use serde_json::Value;
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::{say, typed};
 
 /// The flags that answer gates.

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
 use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
-use pleach::engine::{
-    AutoApprove, Budget, CALL_OFF, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Unheld,
-};
+use pleach::engine::{AutoApprove, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Unheld};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, RepoName};
@@ -23,12 +20,13 @@ use pleach::workspace::{WorkingCopy, WorktreeSettings, repo_name};
 
 use crate::again::about;
 use crate::answers::{Answers, Console};
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_lost_repository};
+use crate::globals::Globals;
 use crate::render::progress::Progress;
 use crate::render::{Out, duration, spent};
 use crate::settings::Settings;
+use crate::typed;
 
 /// A repository and how a session uses it.
 #[derive(Debug)]
@@ -179,7 +177,7 @@ pub fn say_unheld(unheld: impl IntoIterator<Item = Unheld>) {
 fn interviewer(answers: Answers) -> Box<dyn Interviewer> {
     let last: Box<dyn Interviewer> = if answers.auto_approve {
         Box::new(AutoApprove)
-    } else if std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+    } else if typed::is_possible() {
         Box::new(Console)
     } else {
         Box::new(Nobody)
@@ -355,36 +353,4 @@ fn merge_command(session: &Session, branch: &BranchName) -> Result<String, Failu
         (Some(target), false) => format!("git fetch . {branch}:{target}"),
         (None, _) => format!("git merge {what}"),
     })
-}
-
-/// Listens for signals from now on: the first Ctrl-C lets what is in flight finish, the second one kills it, and so it
-/// is with `pleach cancel`, after which the session is over.
-pub fn stop_on_signals(canceller: Canceller) -> std::io::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut call_off = signal(SignalKind::from_raw(CALL_OFF))?;
-    tokio::spawn(async move {
-        let (mut stopped, mut called_off) = (false, false);
-        loop {
-            let off = tokio::select! {
-                _ = interrupt.recv() => false,
-                _ = terminate.recv() => false,
-                _ = call_off.recv() => true,
-            };
-            // Who calls a session off that is being stopped already still lets the turn in flight finish.
-            if if off { called_off } else { stopped } {
-                canceller.kill();
-            } else if off {
-                canceller.call_off();
-                say!("called off with `pleach cancel`; stopping after the turn in flight");
-            } else {
-                canceller.stop();
-                say!("stopping after the turn in flight; once more to kill it (nothing recorded is lost)");
-            }
-            stopped = true;
-            called_off |= off;
-        }
-    });
-    Ok(())
 }

@@ -4,18 +4,18 @@ use pleach::engine::{NoSession, Summary, View, resolve_session};
 use pleach::git::Repo;
 use pleach::ids::SessionId;
 
-use crate::commands::Globals;
-use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_record};
+use crate::globals::Globals;
 use crate::session::Place;
+use crate::settings;
 
 /// How many sessions a hint names.
 const NAMED: usize = 5;
 
 /// The repository whose sessions are meant.
 pub fn repository(globals: &Globals) -> Result<Repo, Failure> {
-    let settings = load_settings(globals, &globals.dir)?;
+    let settings = settings::below(globals, &globals.dir)?;
     Ok(Place::find(&globals.dir, None, &settings)?.repo)
 }
 

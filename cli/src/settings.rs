@@ -8,8 +8,8 @@ use pleach::config::{self, ConfigError, Environment, Layer, Level, Resolved};
 use pleach::redact::Redactor;
 use pleach::regular;
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 
 /// The names of a project's configuration file, the first one that is there.
 pub const PROJECT_FILES: [&str; 2] = ["pleach.yaml", "orchestra.yaml"];
@@ -43,6 +43,11 @@ impl Search {
     pub fn flag_layer(&self) -> Layer {
         Layer::flags(self.flags.clone(), &self.dir)
     }
+}
+
+/// The settings of a command that works below `dir`.
+pub fn below(globals: &Globals, dir: &Path) -> Result<Settings, Failure> {
+    load(globals.environment.clone(), &Search::with(globals, dir, std::iter::empty()))
 }
 
 /// The settings of a command and where they came from.

@@ -3,7 +3,7 @@
 //! There is one reader for all questions: a question nobody answered in time must not take the answer to the next one.
 //! It reads a line when somebody waits for it and never ahead, for a program in the background that reads is stopped.
 
-use std::io;
+use std::io::{self, IsTerminal as _};
 use std::thread;
 
 use tokio::sync::oneshot::error::TryRecvError;
@@ -15,6 +15,11 @@ type Reading = Receiver<io::Result<String>>;
 
 /// The line somebody waits for, or waited for in vain.
 static READING: Mutex<Option<Reading>> = Mutex::const_new(None);
+
+/// Whether somebody sits at a terminal, who can read a question and answer it.
+pub fn is_possible() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
 
 /// The lines one question is answered with. The next question waits until it is dropped.
 #[derive(Debug)]

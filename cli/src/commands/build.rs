@@ -1,7 +1,7 @@
 //! `pleach build`
 
 use std::fs::{self, OpenOptions};
-use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use serde_json::json;
 
 use crate::again::about;
 use crate::answers::Answers;
-use crate::commands::Globals;
-use crate::commands::run::block_on;
 use crate::exit::{Exit, Failure};
 use crate::failure::{advised, of_engine, of_workspace};
+use crate::globals::Globals;
 use crate::render::Out;
+use crate::runtime::block_on;
 use crate::session::{build, say_unheld};
 use crate::settings::{self, Search, Settings};
 use crate::tree::find::{NAME, shown};
@@ -140,9 +140,8 @@ fn by_agent(
     })?;
     let supplied = supplied(&settings.resolved, &settings.environment);
     let items: Vec<TrustItem> = supplied.into_iter().filter(concerns_planner).map(TrustItem::from).collect();
-    let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
     let place = repo.map_or(globals.dir.as_path(), Repo::common_dir);
-    trust::require(&trust::Store::new(&settings.state_dir), place, items, ask)?;
+    trust::require(&trust::Store::new(&settings.state_dir), place, items, Ask::of(globals))?;
     // What the planner leaves there is of no use to anybody, and goes with it.
     let scratch = Scratch::make(&settings.state_dir).map_err(|error| of_workspace(&error))?;
     if globals.verbosity >= 0 {

@@ -10,12 +10,12 @@ use pleach::ids::SessionId;
 use serde_json::json;
 
 use crate::again::about;
-use crate::commands::Globals;
-use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
+use crate::globals::Globals;
 use crate::render::Out;
 use crate::sessions;
+use crate::settings;
 
 /// Call a session off, for good.
 ///
@@ -51,7 +51,7 @@ pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
 /// Calls a session off, and tells of the process that is interrupted for it. Says whether there was one.
 pub fn call_off(globals: &Globals, repo: &Repo, id: &SessionId, grace: Duration) -> Result<(Recorded, bool), Failure> {
     let mut interrupted = false;
-    let redactor = load_settings(globals, &globals.dir)?.redactor();
+    let redactor = settings::below(globals, &globals.dir)?.redactor();
     let cancelled = Session::call_off(repo, &redactor, id, grace, &mut |holder| {
         if globals.verbosity >= 0 {
             let more = if interrupted { "killing the agents of" } else { "interrupting" };

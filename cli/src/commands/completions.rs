@@ -3,8 +3,9 @@
 use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
-use crate::commands::{Cli, Globals};
+use crate::commands::Cli;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::render::Out;
 
 /// Print a script that completes pleach's commands in your shell.

@@ -4,8 +4,8 @@ use clap::Args;
 use pleach::config::{self, Key, Source};
 use serde_json::{Map, Value, json};
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings::{self, Search, Settings};
 

@@ -6,9 +6,9 @@ use pleach::engine::costs;
 use pleach::text::listed;
 use serde_json::{Value, json};
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_record};
+use crate::globals::Globals;
 use crate::render::{Out, Table, cost, tokens};
 use crate::sessions;
 

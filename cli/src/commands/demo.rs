@@ -13,13 +13,14 @@ use pleach::process::{Blocking, run_blocking};
 use pleach::record::History;
 
 use crate::answers::Answers;
-use crate::commands::Globals;
-use crate::commands::run::{block_on, runnable};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
+use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
+use crate::ready::runnable;
 use crate::render::tree::Shown;
 use crate::render::{Out, tokens};
+use crate::runtime::block_on;
 use crate::session::{build, say_protection, see_through};
 use crate::settings::{self, Search};
 use crate::tree::look::Ground;

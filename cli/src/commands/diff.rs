@@ -5,9 +5,9 @@ use pleach::engine::Summary;
 use pleach::git::FileStat;
 use serde_json::json;
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git};
+use crate::globals::Globals;
 use crate::render::{Out, Table, session::plain};
 use crate::sessions;
 

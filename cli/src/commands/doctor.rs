@@ -9,11 +9,10 @@ use pleach::git::Repo;
 use pleach::llm::Providers;
 use serde_json::json;
 
-use crate::commands::Globals;
 use crate::commands::init::{runtime, spawner};
-use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
+use crate::globals::Globals;
 use crate::render::Out;
 use crate::session::{protection, providers};
 use crate::settings;
@@ -55,7 +54,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     let mut findings = vec![health::git(environment)];
     let repo = repository(&globals.dir, environment, &mut findings);
     let root = repo.as_ref().and_then(Repo::workdir).unwrap_or(&globals.dir).to_owned();
-    let settings = match load_settings(globals, &root) {
+    let settings = match settings::below(globals, &root) {
         Ok(settings) => settings,
         Err(failure) => {
             let fix = failure.hint.clone().unwrap_or_else(|| "mend the settings; `pleach config` shows them".into());

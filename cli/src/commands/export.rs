@@ -6,9 +6,9 @@ use clap::Args;
 use pleach::engine::ExportError;
 use serde_json::json;
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
+use crate::globals::Globals;
 use crate::render::Out;
 use crate::sessions;
 

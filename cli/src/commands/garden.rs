@@ -3,8 +3,8 @@
 use clap::Args;
 use pleach::ids::TaskId;
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::tree::{TreeArgs, Worked, work};
 
 /// Work one task of a tree: the next that is ready, or a chosen one.

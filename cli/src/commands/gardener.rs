@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::tree::{TreeArgs, Worked, work};
 
 /// Work a tree until every task is complete, one failed, or nothing can start.

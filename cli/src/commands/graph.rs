@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use clap::{Args, ValueEnum};
 use pleach::plan::{self, pipeline::Pipeline};
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
 use crate::render::{Out, Source, graph};
 

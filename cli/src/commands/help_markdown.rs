@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use clap::{Args, CommandFactory};
 
-use crate::commands::{Cli, Globals};
+use crate::commands::Cli;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::render::Out;
 
 /// Print the help of every command as Markdown.

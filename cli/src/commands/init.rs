@@ -1,7 +1,7 @@
 //! `pleach init`
 
 use std::fs::OpenOptions;
-use std::io::{ErrorKind, IsTerminal as _, Write as _};
+use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use clap::Args;
@@ -11,9 +11,9 @@ use pleach::process::Spawner;
 use pleach::regular;
 use serde_json::{Value, json};
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
+use crate::globals::Globals;
 use crate::render::Out;
 use crate::session::own_program;
 use crate::settings::{self, PROJECT_FILES, Search};
@@ -21,6 +21,7 @@ use crate::survey;
 use crate::survey::agents::{self, Installed};
 use crate::survey::project::{self, Files, Guess};
 use crate::trust::confirm;
+use crate::typed;
 
 /// Write a pleach.yaml for this repository, with what is found in it and on this machine.
 ///
@@ -206,7 +207,7 @@ fn check(root: &Path, text: &str) -> Result<(), Failure> {
 /// Asks whether to write the file.
 fn agreed() -> Result<bool, Failure> {
     let refused = |message: &str| Failure::new(Exit::WaitsForPerson, message.to_owned());
-    if !(std::io::stdin().is_terminal() && std::io::stderr().is_terminal()) {
+    if !typed::is_possible() {
         return Err(refused("nothing was written, for nobody is there to be asked")
             .hint("run `pleach init -y` to write what is shown above"));
     }

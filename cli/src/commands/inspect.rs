@@ -16,10 +16,10 @@ use pleach::trailer::Message;
 use pleach::workspace::{branch_ref, task_branch};
 use serde_json::{Value, json};
 
-use crate::commands::Globals;
 use crate::commands::logs::{gone, shown_by};
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git, of_tree};
+use crate::globals::Globals;
 use crate::render::session::{fields, plain};
 use crate::render::tree::{gate, standing, task_json};
 use crate::render::{Out, Table, duration};

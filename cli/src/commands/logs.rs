@@ -9,9 +9,9 @@ use pleach::ids::TaskId;
 use pleach::text::listed;
 use serde_json::{Value, json};
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_git, of_record};
+use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::tree::look::{Ground, Withered, Worked};
 

@@ -20,7 +20,7 @@ mod reports;
 mod reset;
 mod resume;
 mod rm;
-pub mod run;
+mod run;
 mod show;
 mod skip;
 mod status;
@@ -29,14 +29,12 @@ mod turns;
 mod validate;
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{ArgAction, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-
-use pleach::config::Environment;
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::{Exit, Failure};
+use crate::globals::{GlobalArgs, Globals};
 
 /// Runs AI coding agents on git repositories and weaves what they grow into one tree.
 #[derive(Debug, Parser)]
@@ -78,78 +76,6 @@ enum Command {
     Completions(completions::CompletionsArgs),
     #[command(name = "__help-markdown", hide = true)]
     HelpMarkdown(help_markdown::HelpMarkdownArgs),
-}
-
-/// Options every command takes.
-#[derive(Debug, Args)]
-#[command(next_help_heading = "Global options")]
-struct GlobalArgs {
-    /// Work as if pleach had been started in this directory.
-    #[arg(short = 'C', value_name = "DIR", global = true)]
-    dir: Option<PathBuf>,
-    /// Print results as JSON: one document, or one event per line while a run goes on.
-    #[arg(long, global = true)]
-    json: bool,
-    /// Agree to everything that would be asked, trust in the repository's commands included.
-    #[arg(short, long, global = true)]
-    yes: bool,
-    /// Say more; twice for everything.
-    #[arg(short, long, action = ArgAction::Count, global = true, conflicts_with = "quiet")]
-    verbose: u8,
-    /// Say nothing but results and errors.
-    #[arg(short, long, global = true)]
-    quiet: bool,
-    /// Read this file instead of searching for pleach.yaml.
-    #[arg(long, value_name = "FILE", global = true)]
-    config: Option<PathBuf>,
-}
-
-/// The global options, checked.
-#[derive(Debug, Clone)]
-pub struct Globals {
-    /// The directory to work in, absolute: `-C`, or where pleach was started.
-    pub dir: PathBuf,
-    /// The directory pleach was started in: where the commands it prints are typed.
-    pub here: PathBuf,
-    /// Results as JSON.
-    pub json: bool,
-    /// Every question is answered with yes.
-    pub yes: bool,
-    /// `-1` for `-q`, 0, then one more for every `-v`.
-    pub verbosity: i8,
-    /// The config file to read instead of the one that would be found.
-    pub config: Option<PathBuf>,
-    /// The environment, read once.
-    pub environment: Environment,
-    /// The command line as it was given, without the program.
-    pub line: Vec<String>,
-}
-
-impl Globals {
-    fn new(args: GlobalArgs, line: Vec<String>) -> Result<Self, Failure> {
-        let here = std::env::current_dir().map_err(|error| {
-            Failure::new(Exit::Environment, "the current directory cannot be used")
-                .because(&error)
-                .hint("change to a directory that exists, or give one with -C")
-        })?;
-        let dir = match args.dir {
-            None => here.clone(),
-            Some(dir) => here.join(&dir).canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
-                Failure::new(Exit::Usage, format!("`{}` is not a directory", dir.display()))
-                    .hint("-C takes a directory that exists")
-            })?,
-        };
-        let environment = Environment::capture();
-        pleach::git::crash::install(&environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-        let verbosity = if args.quiet { -1 } else { i8::try_from(args.verbose).unwrap_or(i8::MAX) };
-        let config = args.config.map(|file| dir.join(file));
-        Ok(Self { dir, here, json: args.json, yes: args.yes, verbosity, config, environment, line })
-    }
-
-    /// A path the user gave, as seen from the directory pleach works in.
-    pub fn path(&self, path: &Path) -> PathBuf {
-        self.dir.join(path)
-    }
 }
 
 fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
@@ -219,6 +145,8 @@ fn usage(error: &clap::Error, json: bool) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]

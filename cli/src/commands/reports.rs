@@ -8,10 +8,10 @@ use pleach::ids::TaskId;
 use pleach::progress::{Found, TaskState};
 use serde_json::{Value, json};
 
-use crate::commands::Globals;
 use crate::commands::logs::tell_invalid;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_record;
+use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::tree::look::{Ground, Worked};
 

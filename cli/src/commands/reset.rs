@@ -3,9 +3,9 @@
 use clap::Args;
 use pleach::engine::tree::Mark;
 
-use crate::commands::Globals;
 use crate::commands::skip::{MarkArgs, mark};
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 
 /// Have a task done again, whatever has become of it.
 ///

@@ -9,12 +9,11 @@ use pleach::ids::ContextId;
 use pleach::record::History;
 
 use crate::answers::AnswerArgs;
-use crate::commands::Globals;
-use crate::commands::run::{
-    agent_nodes, any_alone, block_on, check_agents, check_answers, load_settings, require_trust, say_simulated,
-};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
+use crate::globals::Globals;
+use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, require_trust, say_simulated};
+use crate::runtime::block_on;
 use crate::session::{Place, build, introduce, say_protection, say_unheld, see_through};
 use crate::sessions;
 use crate::settings::{self, Search};
@@ -34,7 +33,7 @@ pub struct ResumeArgs {
 
 pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
-    let local = load_settings(globals, &globals.dir)?;
+    let local = settings::below(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &local)?;
     let id = sessions::resolve(&place.repo, &args.session)?;
     let history = History::newest(&place.repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;

@@ -7,14 +7,13 @@ use pleach::engine::{Obstacle, Removal, RemoveError, Session, Step};
 use pleach::ids::RepoPath;
 use serde_json::{Value, json};
 
-use crate::commands::Globals;
 use crate::commands::cancel::call_off;
-use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
+use crate::globals::Globals;
 use crate::render::Out;
 use crate::sessions;
-use crate::settings::state_dir;
+use crate::settings::{self, state_dir};
 
 /// Remove sessions: their branches, their records and their working copies.
 ///
@@ -39,7 +38,7 @@ const GRACE: Duration = Duration::from_secs(10);
 
 pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let worktrees = load_settings(globals, &globals.dir)?.resolved.config.worktrees;
+    let worktrees = settings::below(globals, &globals.dir)?.resolved.config.worktrees;
     let copied_in: Vec<RepoPath> = worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect();
     let mut ids = args.sessions.iter().map(|given| sessions::resolve(&repo, given)).collect::<Result<Vec<_>, _>>()?;
     ids.sort();

@@ -12,10 +12,10 @@ use pleach::record;
 use pleach::trailer::{Message, TurnFacts};
 use serde_json::{Value, json};
 
-use crate::commands::Globals;
 use crate::commands::diff::plain_patch;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git};
+use crate::globals::Globals;
 use crate::render::{Out, duration, session as show, tokens};
 use crate::sessions;
 

@@ -7,9 +7,9 @@ use pleach::engine::tree::{Mark, Prepared};
 use pleach::ids::TaskId;
 use serde_json::json;
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_tree;
+use crate::globals::Globals;
 use crate::render::Out;
 use crate::tree::look::Ground;
 

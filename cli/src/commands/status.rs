@@ -16,14 +16,15 @@ use pleach::workspace::target_of;
 use serde_json::{Value, json};
 
 use crate::again::about;
-use crate::commands::run::load_settings;
-use crate::commands::{Globals, inspect};
+use crate::commands::inspect;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git, of_tree};
+use crate::globals::Globals;
 use crate::render::tree::{Shown, withered_json};
 use crate::render::{Out, session as show, spent};
 use crate::session::Place;
 use crate::sessions;
+use crate::settings;
 use crate::tree::look::{Ground, Grown, Withered};
 use crate::tree::plan::target;
 use crate::tree::watch::{Picture, watch};
@@ -49,7 +50,7 @@ pub struct StatusArgs {
 }
 
 pub fn run(globals: &Globals, args: StatusArgs) -> Result<Exit, Failure> {
-    let settings = load_settings(globals, &globals.dir)?;
+    let settings = settings::below(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &settings)?;
     let (repo, prefix) = (place.repo.clone(), place.branch_prefix.clone());
     let ground = match target(&place) {

@@ -4,8 +4,8 @@ use clap::Args;
 use pleach::text::first_line;
 use serde_json::json;
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings;
 use crate::trust::{Agreement, Store, visible};

@@ -3,8 +3,8 @@
 use clap::Args;
 use serde_json::json;
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::render::{Out, session as show};
 use crate::sessions;
 

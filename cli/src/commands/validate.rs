@@ -10,11 +10,11 @@ use pleach::plan::validate;
 use pleach::text::counted;
 use serde_json::{Value, json};
 
-use crate::commands::Globals;
-use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::pipeline_file::{PipelineFile, known};
 use crate::render::{Out, Source};
+use crate::settings;
 
 /// Check pipelines without running them.
 ///
@@ -71,7 +71,7 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
 
 /// The agents and models configured for a directory.
 fn offered(globals: &Globals, dir: &Path, errors: &mut Vec<String>) -> Known {
-    match load_settings(globals, dir) {
+    match settings::below(globals, dir) {
         Ok(settings) => known(&settings.resolved.config),
         Err(failure) => {
             failure.report(false);

@@ -14,7 +14,7 @@ use pleach::text::counted;
 use serde::Serialize;
 
 use super::{duration, spent, tokens};
-use crate::commands::Globals;
+use crate::globals::Globals;
 use crate::say;
 
 /// Shows the events of a run.

@@ -11,8 +11,8 @@ use pleach::workspace::{branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
 use crate::again::{about, addressed, again, answering, retrying, retrying_task};
-use crate::commands::Globals;
 use crate::exit::Failure;
+use crate::globals::Globals;
 use crate::render::Out;
 use crate::render::tree::stalled;
 

@@ -13,12 +13,11 @@ use pleach::workspace::{Holder, Lock};
 
 use super::find::{HOW_TO_HAVE_ONE, NAME, TreeFile, read, usual};
 use super::plan::{limits, target};
-use crate::commands::Globals;
-use crate::commands::run::load_settings;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_tree;
+use crate::globals::Globals;
 use crate::session::Place;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 /// The branch whose trees are meant, and how they are read.
 #[derive(Debug)]
@@ -67,7 +66,7 @@ pub struct Withered {
 impl Ground {
     /// The repository around the directory pleach works in, and the branch that is checked out there.
     pub fn find(globals: &Globals) -> Result<Self, Failure> {
-        let settings = load_settings(globals, &globals.dir)?;
+        let settings = settings::below(globals, &globals.dir)?;
         let place = Place::find(&globals.dir, None, &settings)?;
         let target = target(&place)?;
         Ok(Self::on(globals, settings, place, target))

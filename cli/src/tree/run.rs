@@ -2,7 +2,6 @@
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
-use std::io::IsTerminal as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -26,12 +25,13 @@ use super::plan::{TreeArgs, check_room, load_settings, make, target};
 use super::show::Shown;
 use crate::again::addressed;
 use crate::answers::Answers;
-use crate::commands::Globals;
-use crate::commands::run::{agent_nodes, any_alone, block_on, check_agents, check_answers, warn_of_dirty_files};
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_lost_repository, of_tree};
+use crate::globals::Globals;
+use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, warn_of_dirty_files};
 use crate::render::Out;
 use crate::render::tree::next_words;
+use crate::runtime::block_on;
 use crate::session::{Place, build, introduce, say_protection, say_unheld};
 use crate::settings::Settings;
 use crate::trust::{self, Ask, TrustItem};
@@ -276,8 +276,7 @@ fn require_trust(
 ) -> Result<(), Failure> {
     let mut items = supplied_by_plan(settings, place, plan, brought)?;
     items.extend(supplied_by_left(settings, place, &brought.left)?);
-    let ask = Ask { yes: globals.yes, terminal: std::io::stdin().is_terminal() && std::io::stderr().is_terminal() };
-    trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, ask)
+    trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, Ask::of(globals))
 }
 
 /// What the settings, a tree and its pipelines bring along, and what its agents would find to obey where they begin.

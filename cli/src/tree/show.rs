@@ -13,7 +13,7 @@ use pleach::step::shown_name;
 use pleach::text::{counted, listed};
 use serde_json::json;
 
-use crate::commands::Globals;
+use crate::globals::Globals;
 use crate::render::tree::{done, renamed};
 use crate::say;
 

@@ -12,9 +12,9 @@ use pleach::workspace::Lock;
 use serde_json::Value;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::commands::Globals;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
+use crate::globals::Globals;
 use crate::render::Out;
 
 /// How often the refs are looked at.

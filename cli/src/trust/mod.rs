@@ -22,6 +22,7 @@ pub use self::place::place_of_worktrees;
 use self::store::key;
 pub use self::store::{Agreement, Store};
 use crate::exit::{Exit, Failure};
+use crate::globals::Globals;
 use crate::{say, typed};
 
 /// One thing that needs the user's agreement.
@@ -87,6 +88,13 @@ pub struct Ask {
     pub yes: bool,
     /// Somebody is there to answer.
     pub terminal: bool,
+}
+
+impl Ask {
+    /// As the user of a command can be.
+    pub fn of(globals: &Globals) -> Self {
+        Self { yes: globals.yes, terminal: typed::is_possible() }
+    }
 }
 
 /// Makes sure the user agrees to all of `items`. What was agreed to before is not asked again; everything else is

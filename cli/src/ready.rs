@@ -1,0 +1,124 @@
+//! Whether a pipeline is ready to be run here: what speaks against it, who works on it, and what has to be agreed to first.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pleach::agent::Roster;
+use pleach::config::{Config, Supplied, supplied};
+use pleach::ids::CommitId;
+use pleach::plan::diagnostic::Severity;
+use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
+use pleach::plan::{self, lint};
+use pleach::text::{counted, listed};
+use pleach::workspace::Watch;
+
+use crate::answers::Answers;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_engine;
+use crate::globals::Globals;
+use crate::pipeline_file::{PipelineFile, known};
+use crate::render::Source;
+use crate::session::{Place, SIMULATED};
+use crate::settings::Settings;
+use crate::trust::{self, Ask, TrustItem};
+
+/// The pipeline of a file, unless something speaks against running it. Everything found is shown.
+pub fn runnable(
+    globals: &Globals,
+    file: &PipelineFile,
+    values: BTreeMap<String, String>,
+    config: &Config,
+) -> Result<Pipeline, Failure> {
+    let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(values), &known(config));
+    if let Some(pipeline) = &pipeline {
+        found.extend(lint::unsupported(pipeline));
+    }
+    let errors = found.iter().filter(|found| found.is_error()).count();
+    let source = Source::new(&file.name, &file.source);
+    let least = if globals.verbosity > 0 { Severity::Note } else { Severity::Warning };
+    for found in found.iter().filter(|found| found.is_error() || (globals.verbosity >= 0 && found.severity <= least)) {
+        say!("{}\n", source.show(found));
+    }
+    pipeline.filter(|_| errors == 0).ok_or_else(|| {
+        let message = format!("`{}` cannot be run: {}", file.name, counted(errors, "error"));
+        Failure::new(Exit::Usage, message)
+            .hint(format!("mend what is shown above; `pleach validate {}` checks again", file.name))
+    })
+}
+
+/// An answer to a gate the pipeline does not have would be waited for in vain.
+pub fn check_answers<'a>(
+    pipelines: impl IntoIterator<Item = &'a Pipeline> + Clone,
+    answers: &Answers,
+) -> Result<(), Failure> {
+    let nodes = || pipelines.clone().into_iter().flat_map(Pipeline::nodes);
+    let gates = || nodes().filter(|node| node.handler == HandlerKind::WaitHuman);
+    let Some(unknown) = answers.named.iter().find(|name| !gates().any(|gate| gate.id == name.as_str())) else {
+        return Ok(());
+    };
+    let names: Vec<&str> = gates().map(|gate| gate.id.as_str()).collect();
+    let hint = if names.is_empty() { "it asks nothing".to_owned() } else { format!("its gates: {}", names.join(", ")) };
+    Err(Failure::new(Exit::Usage, format!("the pipeline has no gate `{unknown}`")).hint(hint))
+}
+
+/// A node nobody can work on would end the run when it comes there, with everything before it done in vain.
+pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure> {
+    for node in agent_nodes(pipeline) {
+        let cannot = |source| of_engine(&pleach::engine::Error::Agent { node: node.id.clone(), source });
+        agents.of(node).map_err(cannot)?;
+    }
+    Ok(())
+}
+
+/// Whether some agent of a pipeline reaches its model by itself.
+pub fn any_alone(pipeline: &Pipeline, agents: &Roster) -> bool {
+    agent_nodes(pipeline).any(|node| agents.of(node).is_ok_and(|agent| agent.needs_network()))
+}
+
+/// The nodes agents work on.
+pub fn agent_nodes(pipeline: &Pipeline) -> impl Iterator<Item = &Node> {
+    pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::Codergen)
+}
+
+/// Asks for trust in every command that would be run and came with the repository. `from` is where agents start, `inputs`
+/// what a record brings along.
+pub fn require_trust(
+    globals: &Globals,
+    settings: &Settings,
+    place: &Place,
+    from: CommitId,
+    pipeline: &Pipeline,
+    file: &Path,
+    inputs: Vec<Supplied>,
+) -> Result<(), Failure> {
+    let settled = supplied(&settings.resolved, &settings.environment);
+    let mut items: Vec<TrustItem> = settled.into_iter().chain(inputs).map(TrustItem::from).collect();
+    items.extend(pipeline.commands().into_iter().map(|command| {
+        let where_from = match command.node {
+            Some(node) => format!("{} of `{node}`, {}", command.attribute, file.display()),
+            None => format!("{}, {}", command.attribute, file.display()),
+        };
+        TrustItem::command(where_from, command.text.to_owned())
+    }));
+    items.extend(trust::place_of_worktrees(settings, &place.repo));
+    let files = place.repo.tree_of(from).map_err(|error| of_engine(&error.into()))?;
+    items.extend(trust::obeyed(&place.repo, files, &settings.resolved.config, agent_nodes(pipeline))?);
+    trust::require(&trust::Store::new(&settings.state_dir), place.repo.common_dir(), items, Ask::of(globals))
+}
+
+/// Agents start from the last commit: what is not committed they do not see.
+pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failure> {
+    let failed = |error: pleach::workspace::Error| of_engine(&error.into());
+    let paths = Watch::new(&place.repo).and_then(|mut watch| watch.uncommitted()).map_err(failed)?;
+    if paths.is_empty() || globals.verbosity < 0 {
+        return Ok(());
+    }
+    let names = listed(paths.iter().map(|path| format!("`{path}`")), 5);
+    say!("warning: not committed, so agents do not see it: {names}");
+    Ok(())
+}
+
+/// Said before everything else and again at the end.
+pub fn say_simulated() {
+    say!("warning: {SIMULATED}");
+}
