@@ -1,10 +1,11 @@
 //! Trees and what has become of them, as text and as JSON.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use pleach::ids::TaskId;
 use pleach::plan::tree::{TaskNode, TaskTree};
-use pleach::progress::{Progress, Status, Stray, Taken, TaskState, Unread};
+use pleach::progress::{Found, Place, Progress, Status, Stray, Taken, TaskState, Unread};
 use pleach::schedule::{self, Blocked, Limits, Next, Why};
 use pleach::step::shown_name;
 use pleach::text::{counted, listed, shorten};
@@ -276,8 +277,11 @@ impl Shown<'_> {
             Some(json!({"id": node.id, "name": node.name, "counts": counts.json(), "tests": self.gate(&node.id)}))
         });
         let tasks = tree.order().iter().filter_map(|task| Some(task_json(tree.node(task)?, tree, progress)));
-        let gates: BTreeMap<&str, &str> =
-            tree.gates().into_iter().filter_map(|gate| Some((gate.id.as_str(), self.gate(&gate.id)?))).collect();
+        let gates: BTreeMap<&str, &str> = tree
+            .nodes()
+            .filter(|node| !node.is_leaf())
+            .filter_map(|node| Some((node.id.as_str(), self.gate(&node.id)?)))
+            .collect();
         let renamed: Vec<Value> = progress
             .renamed(tree)
             .into_iter()
@@ -297,10 +301,14 @@ impl Shown<'_> {
     }
 }
 
-/// Whether the tests of an inner node pass; none when it has none.
+/// Whether the tests of an inner node pass; none when it has none. A phase without any is merged by those of its tasks, of
+/// which only their failing there is told.
 pub fn gate(tree: &TaskTree, progress: &Progress, id: &TaskId) -> Option<&'static str> {
-    tree.gates().into_iter().find(|gate| gate.id == *id)?;
     let gate = progress.gate(id, tree.leaves_below(id));
+    if !tree.gates().iter().any(|gate| gate.id == *id) {
+        let is_red = |found: &Arc<Found>| !found.step.passed && matches!(found.on, Place::Phase(_));
+        return gate.newest.filter(is_red).map(|_| "fail");
+    }
     Some(match gate.newest {
         _ if gate.green => "pass",
         Some(found) if !found.step.passed => "fail",

@@ -223,6 +223,24 @@ fn work_that_breaks_on_the_new_tip_gets_another_attempt() {
 }
 
 #[test]
+fn work_whose_tests_are_not_given_any_more_does_not_land_on_what_it_was_not_tested_with() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.write("repo/T001.txt", "mine\n");
+    let given = ["--test-command", "test ! -e bad"];
+    garden.gardener(&given).expect(5);
+    std::fs::remove_file(garden.env.repo_path().join("T001.txt")).unwrap();
+    garden.commit("bad", "\n");
+    let ran = garden.gardener(&[]).expect(5);
+    assert!(ran.stdout.contains("the tests of T001 passed on other files and have to run again"), "{ran}");
+    assert_eq!(garden.told("main"), [""; 0]);
+    garden.env.git(&["rm", "--quiet", "bad"]);
+    garden.env.git(&["commit", "--quiet", "--message", "good"]);
+    garden.gardener(&given).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
 fn work_that_conflicts_waits_on_its_branch() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let waiting = Waiting::new(&garden, "echo agent > README.md");

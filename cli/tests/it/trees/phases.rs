@@ -1,5 +1,7 @@
 //! Phases with branches of their own, and the tests of phases.
 
+use serde_json::{Value, json};
+
 use super::garden::{APPROVES, Garden, Tree, WRITES};
 use crate::sessions::Gate;
 
@@ -82,8 +84,7 @@ fn a_red_gate_keeps_the_phase_from_the_target() {
 #[test]
 fn a_phase_without_tests_is_not_merged_untested() {
     // Each half is fine by itself.
-    let apart =
-        "unit: echo \"$task_id\" >> \"$HOME/tested\"; test \"$task_id\" = T001 || test ! -e T002.txt -o ! -e T003.txt";
+    let apart = "unit: echo tested >> \"$HOME/tested\"; test ! -e T002.txt -o ! -e T003.txt";
     let tree = Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003", "T004"]);
     let order = ["T001", "T003", "T002", "T004"];
     let tree = order.iter().fold(tree, |tree, task| tree.tests(task, &[apart])).order(&order);
@@ -95,7 +96,8 @@ fn a_phase_without_tests_is_not_merged_untested() {
     assert_eq!(garden.files("main"), ["README.md", "T001.txt", "T002.txt", "task-tree.json"]);
     let red = garden.newest("pleach/phase/main/phase2", "phase2 test-fail");
     assert_eq!(red.trailer("Arborist-Test-Type"), Some("unit"));
-    assert!(garden.env.read("home/tested").ends_with("T004\nT003\n"), "once, as they are one task's");
+    let tested = garden.env.read("home/tested").lines().count();
+    assert_eq!(tested, 4 + 1, "what tests both in the same way runs once for both");
 
     // It is tried again, also where the phase has all of the target, and merged once it is mended.
     garden.gardener(&PHASE).expect(1);
@@ -110,6 +112,62 @@ fn a_phase_without_tests_is_not_merged_untested() {
     garden.gardener(&PHASE).expect(0);
     assert_eq!(garden.merges(), ["merge: phase1 complete", "merge: phase2 complete"]);
     garden.newest("main", "phase2 test-pass");
+}
+
+/// The tests of a task that is done say nothing of what somebody puts on the branch behind it, whatever lands on top.
+#[test]
+fn what_is_put_between_tasks_of_a_phase_is_tested() {
+    let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("T001", &["unit: test ! -e bad"]);
+    let garden = Garden::new(&tree);
+    garden.garden(&PHASE).expect(0);
+    garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
+    garden.commit("bad", "by hand\n");
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.gardener(&PHASE).expect(1);
+    assert_eq!(garden.merges(), [""; 0]);
+    // It has no tests of its own, and yet it can be seen.
+    let shown = garden.env.pleach(&["status"]).expect(0);
+    assert!(shown.stdout.contains("2/2  tests fail\n") && shown.stdout.contains("next: merge phase1\n"), "{shown}");
+    let shown: Value = serde_json::from_str(&garden.env.pleach(&["status", "--json"]).expect(0).stdout).unwrap();
+    assert_eq!(shown["trees"][0]["gates"], json!({"phase1": "fail"}));
+    let inspected = garden.env.pleach(&["inspect", "phase1", "--json"]).expect(0);
+    let inspected: Value = serde_json::from_str(&inspected.stdout).unwrap();
+    assert_eq!((&inspected["status"], &inspected["tests"]), (&json!("failed"), &json!("fail")));
+
+    garden.env.git(&["switch", "--quiet", "pleach/phase/main/phase1"]);
+    garden.env.git(&["rm", "--quiet", "bad"]);
+    garden.env.git(&["commit", "--quiet", "-m", "mend"]);
+    garden.env.git(&["switch", "--quiet", "main"]);
+    garden.gardener(&PHASE).expect(0);
+    let shown = garden.env.pleach(&["status"]).expect(0);
+    assert!(shown.stdout.contains("2/2\n"), "{shown}");
+}
+
+#[test]
+fn tests_that_name_their_task_run_for_each_where_a_phase_is_merged() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
+    let test = ["--test-command", "test ! -e \"bad.$task_id\"", "--isolation", "phase"];
+    garden.garden(&test).expect(0);
+    garden.commit("bad.T002", "\n");
+    // The task itself begins where its phase did, and knows nothing of it.
+    let ran = garden.gardener(&test).expect(1);
+    assert!(ran.stdout.contains("the tests of phase1 fail on what the merge"), "{ran}");
+    assert_eq!(garden.merges(), [""; 0]);
+}
+
+#[test]
+fn a_phase_whose_tests_are_not_given_any_more_is_not_merged_untested() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
+    let given = ["--test-command", "test ! -e bad", "--isolation", "phase"];
+    garden.garden(&given).expect(0);
+    garden.commit("bad", "\n");
+    let ran = garden.gardener(&PHASE).expect(5);
+    assert!(ran.stdout.contains("the tests of T001 passed on other files and have to run again"), "{ran}");
+    assert_eq!(garden.merges(), [""; 0]);
+    garden.gardener(&given).expect(1);
+    garden.env.git(&["rm", "--quiet", "bad"]);
+    garden.env.git(&["commit", "--quiet", "--message", "good"]);
+    garden.gardener(&given).expect(0);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::refusal::Refusal;
 use super::run::{TreeEnded, TreeRun};
+use super::testing::without_tests;
 use super::work::{Worked, observer};
 use super::{Error, Note, Notes, step_scan};
 use crate::engine::landing::{self, RebuildError};
@@ -10,7 +11,7 @@ use crate::engine::{Pause, Session};
 use crate::event::PipelineStarted;
 use crate::git::{LandError, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
-use crate::progress::{Found, Place};
+use crate::progress::{Found, Place, Status};
 use crate::step::{Attempt, StepKind, report};
 use crate::workspace::branch_ref;
 
@@ -132,6 +133,7 @@ impl TreeRun<'_> {
                     notes(Note::Said(warning.clone()));
                 }
                 match retested.map(|retested| retested.outcome) {
+                    None if self.has_passed_tests(step)? => return self.refuse(&task, without_tests(&task)),
                     None => {}
                     Some(Retest::Green) => {
                         notes(Note::Said(format!("{task} was built anew on `{on}` and its tests pass there")))
@@ -156,6 +158,12 @@ impl TreeRun<'_> {
                 return Ok(tried);
             }
         }
+    }
+
+    /// Whether a step completes a task that was tested.
+    fn has_passed_tests(&self, step: CommitId) -> Result<bool, crate::git::Error> {
+        let found = self.found(step)?;
+        Ok(found.is_some_and(|Found { step, .. }| Status::after(&step) == Status::Complete && !step.untested))
     }
 
     /// Has a task go on from steps that were built anew, where they are not fit to land.

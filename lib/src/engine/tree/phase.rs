@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashSet};
 use super::begin::state_of;
 use super::refusal::{Refusal, begins_anew};
 use super::run::{TreeEnded, TreeRun, target_tip};
+use super::testing::without_tests;
 use super::work::Worked;
 use super::{Error, Note, Notes};
 use crate::engine::landing;
@@ -170,18 +171,45 @@ impl TreeRun<'_> {
     /// The phase itself, where its merge has something its tasks were not tested with and no tests of the whole look at all
     /// of them.
     fn parts_to_test<'p>(&self, phase: &'p TaskId, merge: CommitId) -> Result<Option<&'p TaskId>, Error> {
-        let tip = self.repo.commit(merge)?.parents[1];
-        let is_tested = self.repo.tree_of(merge)? == self.repo.tree_of(tip)? && self.is_as_landed(tip)?;
-        Ok(Some(phase).filter(|phase| !is_tested && !self.job(phase).tests.is_empty()))
+        let parents = self.repo.commit(merge)?.parents;
+        let (target, tip) = (parents[0], parents[1]);
+        if self.repo.tree_of(merge)? == self.repo.tree_of(tip)? && self.is_as_landed(tip, target)? {
+            return Ok(None);
+        }
+        if let Some(task) = self.untestable(phase) {
+            let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
+            return Err(Error::Refused(Refusal::new(phase.clone(), true, branch, without_tests(task))));
+        }
+        Ok(Some(phase).filter(|phase| !self.job(phase).tests.is_empty()))
     }
 
-    /// Whether a commit is what a session has landed, and nobody has put anything behind it or below.
-    fn is_as_landed(&self, tip: CommitId) -> Result<bool, Error> {
-        let session = self.found(tip)?.and_then(|found| found.step.session);
-        // A record that is not there tells nothing.
-        let history = session.and_then(|id| History::newest(&self.repo, &id, &ContextId::main()).ok());
-        let state = history.and_then(|history| state_of(&history).ok());
-        Ok(state.and_then(|state| state.task).is_some_and(|work| work.landed == Some(tip)))
+    /// Whether the branch of a phase has nothing but what sessions have landed there, ahead of the target: nobody has put
+    /// anything behind it, below or in between.
+    fn is_as_landed(&self, tip: CommitId, target: CommitId) -> Result<bool, Error> {
+        let Some(base) = self.repo.merge_base(tip, target)? else { return Ok(false) };
+        let chain = self.chain(tip, base)?;
+        let ahead: HashSet<CommitId> = chain.iter().copied().collect();
+        let mut looked_at = BTreeSet::new();
+        for commit in chain {
+            let [parent] = self.repo.commit(commit)?.parents[..] else { return Ok(false) };
+            if self.repo.tree_of(commit)? == self.repo.tree_of(parent)? {
+                continue;
+            }
+            let Some(session) = self.found(commit)?.and_then(|found| found.step.session) else { return Ok(false) };
+            if looked_at.contains(&session) {
+                continue;
+            }
+            // A record that is not there tells nothing.
+            let state = History::newest(&self.repo, &session, &ContextId::main())
+                .ok()
+                .and_then(|history| state_of(&history).ok());
+            let landed = state.and_then(|state| state.task?.landed);
+            if landed.is_none_or(|landed| !ahead.contains(&landed)) {
+                return Ok(false);
+            }
+            looked_at.insert(session);
+        }
+        Ok(true)
     }
 
     /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.

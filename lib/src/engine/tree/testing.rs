@@ -6,6 +6,7 @@ use super::begin::load;
 use super::run::TreeRun;
 use crate::engine::task::TaskJob;
 use crate::ids::TaskId;
+use crate::plan::OF_TASKS;
 use crate::plan::pipeline::HandlerKind;
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::progress::Status;
@@ -33,21 +34,13 @@ impl TreeRun<'_> {
     }
 
     /// What tests the tasks of a phase that are done and that no tests of the whole look at. What tests several of them in
-    /// the same way runs once.
+    /// the same way runs once, unless it names the task.
     fn tests_of_parts(&self, phase: &TaskId) -> Vec<TestCommand> {
-        let tree = &self.plan.tree;
-        let looked_at: BTreeSet<&TaskId> =
-            tree.gates().into_iter().flat_map(|gate| tree.leaves_below(&gate.id)).collect();
-        let is_done = |leaf: &&TaskId| {
-            let state = self.progress.task(leaf);
-            state.status == Status::Complete && !state.skipped
-        };
-        let parts = tree.leaves_below(phase).into_iter().filter(|leaf| !looked_at.contains(leaf)).filter(is_done);
         let (mut seen, mut all) = (Vec::new(), Vec::new());
-        for leaf in parts.filter_map(|leaf| tree.node(leaf)) {
+        for leaf in self.parts(phase) {
             let job = self.job(&leaf.id);
-            let tests = self.tests_of_part(leaf, &job);
-            if !seen.contains(&tests) {
+            let tests = self.tests_of_part(leaf, &job).unwrap_or_default();
+            if !seen.contains(&tests) || tests.iter().any(is_of_task) {
                 all.extend(apart(&job, &tests));
                 seen.push(tests);
             }
@@ -55,17 +48,52 @@ impl TreeRun<'_> {
         all
     }
 
-    /// What tests a task. Nothing where an agent does.
-    fn tests_of_part(&self, leaf: &TaskNode, job: &TaskJob) -> Vec<TestCommand> {
+    /// A task of a phase that has passed tests which no tests of the whole stand in for, and that nothing tests now.
+    pub(super) fn untestable<'t>(&'t self, phase: &TaskId) -> Option<&'t TaskId> {
+        let nothing_tests = |leaf: &&TaskNode| {
+            let is_tested = !self.progress.task(&leaf.id).untested;
+            is_tested && self.tests_of_part(leaf, &self.job(&leaf.id)).is_some_and(|tests| tests.is_empty())
+        };
+        self.parts(phase).find(nothing_tests).map(|leaf| &leaf.id)
+    }
+
+    /// The tasks of a phase that are done and that no tests of the whole look at.
+    fn parts(&self, phase: &TaskId) -> impl Iterator<Item = &TaskNode> {
+        let tree = &self.plan.tree;
+        let looked_at: BTreeSet<&TaskId> =
+            tree.gates().into_iter().flat_map(|gate| tree.leaves_below(&gate.id)).collect();
+        let is_done = |leaf: &&TaskId| {
+            let state = self.progress.task(leaf);
+            state.status == Status::Complete && !state.skipped
+        };
+        let parts = tree.leaves_below(phase).into_iter().filter(move |leaf| !looked_at.contains(leaf)).filter(is_done);
+        parts.filter_map(|leaf| tree.node(leaf))
+    }
+
+    /// What tests a task; none where only an agent can.
+    fn tests_of_part(&self, leaf: &TaskNode, job: &TaskJob) -> Option<Vec<TestCommand>> {
         // A pipeline that cannot be used works no task.
-        let Ok(pipeline) = load(&self.pipeline_of(leaf), &job.inputs(), &leaf.id) else { return Vec::new() };
+        let pipeline = load(&self.pipeline_of(leaf), &job.inputs(), &leaf.id).ok()?;
         let step = pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
         match step {
-            Some(node) if node.handler == HandlerKind::Codergen => Vec::new(),
-            Some(node) => job.tests_of(node).unwrap_or_default(),
-            None => job.tests.clone(),
+            Some(node) if node.handler == HandlerKind::Codergen => None,
+            Some(node) => Some(job.tests_of(node).unwrap_or_default()),
+            None => Some(job.tests.clone()),
         }
     }
+}
+
+/// What to do about a task that has passed tests this run knows nothing of, where they have to pass once more.
+pub(super) fn without_tests(task: &TaskId) -> String {
+    format!(
+        "the tests of {task} passed on other files and have to run again, but it has none now; give those it passed \
+         (`--test-command`, `--pipeline`) and run again, or `pleach reset {task}` to have it done again"
+    )
+}
+
+/// Whether a command says something of the task it tests, so that it is another one for each.
+fn is_of_task(test: &TestCommand) -> bool {
+    OF_TASKS.iter().any(|name| test.command.contains(name))
 }
 
 /// The tests of a task among those of others: each knows its task, and what is set up for them is taken down behind them.
