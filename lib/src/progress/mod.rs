@@ -47,6 +47,9 @@ pub struct Found {
     pub on: Place,
     /// A hash of message and author date: copies of a step have the same.
     pub print: u64,
+    /// Of the newest run of a gate: the tasks that have steps before it which are not in its history. They came with a
+    /// merge, and it says nothing of them.
+    pub beside: BTreeSet<TaskId>,
 }
 
 impl Found {
@@ -386,7 +389,10 @@ impl Progress {
         let mut runs_of = own.steps.iter().filter(is_run);
         let runs = u32::try_from(runs_of.clone().count()).unwrap_or(u32::MAX);
         let newest = runs_of.next_back().cloned();
-        let newer = |leaf: &TaskId| self.tasks.get(leaf).is_some_and(|leaf| leaf.newest > own.newest);
+        let newer = |leaf: &TaskId| {
+            let is_beside = newest.as_ref().is_some_and(|run| run.beside.contains(leaf));
+            is_beside || self.tasks.get(leaf).is_some_and(|leaf| leaf.newest > own.newest)
+        };
         let passed = own.landed && newest.as_ref().is_some_and(|found| found.step.passed);
         let green = passed && !self.outdated.contains(id) && !leaves.into_iter().any(newer);
         Gate { runs, newest, green }

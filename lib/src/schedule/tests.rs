@@ -69,6 +69,7 @@ impl World {
             body: String::new(),
             on,
             print: u64::from(self.clock),
+            beside: Default::default(),
         };
         Seen { found: Arc::new(found), runs: Arc::default(), in_scope: true, is_older_form: false }
     }

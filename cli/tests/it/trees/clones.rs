@@ -162,6 +162,31 @@ const OWN: &str = r#"digraph own {
 }
 "#;
 
+/// Dates alone would say that the tests of the phase came last.
+#[test]
+fn tests_of_a_phase_say_nothing_of_what_was_done_beside_them() {
+    let passes = "integration: test ! -e T002.txt || ! grep -q 2 T001.txt";
+    let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("phase1", &[passes]);
+    let garden = Garden::new(&tree);
+    garden.garden(&[]).expect(0);
+    let place = clone(&garden, &[RECORDS]);
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    garden.garden(&["--task", "T001"]).expect(0);
+    gardener(&garden, &place, &[]).expect(0);
+    garden.env.git(&["pull", "--quiet", "--no-rebase", "--no-edit", place.to_str().unwrap(), "main"]);
+    for _ in 0..2 {
+        // Also where it is known from the last time.
+        let shown = garden.env.pleach(&["status"]).expect(0);
+        assert!(shown.stdout.contains("2/2  tests must run again\n"), "{shown}");
+    }
+    let ran = garden.gardener(&[]).expect(1);
+    assert!(ran.stdout.contains("the tests of phase1 fail"), "{ran}");
+    garden.commit("T001.txt", "mended\n");
+    garden.gardener(&[]).expect(0);
+    let shown = garden.env.pleach(&["status"]).expect(0);
+    assert!(shown.stdout.contains("2/2  tests pass\n"), "{shown}");
+}
+
 /// A garden whose task waits in a pipeline that is not in the repository.
 fn begun(tasks: &[&str]) -> Garden {
     let garden = Garden::new(&Tree::of(tasks));

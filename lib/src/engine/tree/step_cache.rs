@@ -14,7 +14,7 @@ use crate::progress::{Found, Place, Seen, print};
 use crate::step::{Counts, Step, StepKind, TestFacts};
 
 /// Changes whenever the layout does, or what is taken from commits.
-const VERSION: &[u8] = b"pleach steps 3\n";
+const VERSION: &[u8] = b"pleach steps 4\n";
 
 /// What is known of a target from before; none if there is no use in it.
 pub fn load(common_dir: &Path, target: &BranchName) -> Option<Scan> {
@@ -138,6 +138,8 @@ impl Sink {
             self.text(key);
             self.text(value);
         }
+        self.number(found.beside.len() as u64);
+        found.beside.iter().for_each(|task| self.text(task.as_str()));
     }
 }
 
@@ -241,7 +243,8 @@ impl<'a> Source<'a> {
                 .map(|_| Some((self.owned()?, self.owned()?)))
                 .collect::<Option<Vec<(String, String)>>>()?,
         };
-        Some(Found { commit, at, step, body, on: Place::Target, print })
+        let beside = (0..self.number()?).map(|_| self.text()?.parse().ok()).collect::<Option<_>>()?;
+        Some(Found { commit, at, step, body, on: Place::Target, print, beside })
     }
 
     fn test(&mut self) -> Option<TestFacts> {
@@ -268,8 +271,9 @@ mod tests {
     fn seen(byte: u8, step: Step, runs: &[u8]) -> Seen {
         let at = Timestamp::from_second(-1 + i64::from(byte)).unwrap();
         let body = "\u{e4}\n".repeat(byte.into());
-        let found =
-            Found { commit: commit(byte), at, step, body, on: Place::Target, print: u64::MAX - u64::from(byte) };
+        let beside = (byte == 3).then(|| "T1".parse().unwrap()).into_iter().collect();
+        let print = u64::MAX - u64::from(byte);
+        let found = Found { commit: commit(byte), at, step, body, on: Place::Target, print, beside };
         let runs = Arc::new(runs.iter().map(|byte| commit(*byte)).collect());
         Seen { found: Arc::new(found), runs, is_older_form: byte.is_multiple_of(2), in_scope: byte.is_multiple_of(3) }
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 
 use crate::git::{Kept, Parent, Passed};
-use crate::ids::CommitId;
+use crate::ids::{CommitId, SessionId, TaskId};
 use crate::progress::{Found, Place, Seen, print};
 use crate::step::{Step, StepKind};
 use crate::trailer::{Message, TurnFacts};
@@ -127,16 +127,48 @@ pub fn gather<E>(
         all.push(runs);
     }
     gathered.runs = all.pop().unwrap_or(none);
-    gathered.steps = by_date(commits, gathered.steps);
+    if commits.iter().any(|commit| commit.parents.len() > 1) {
+        gathered.steps = by_date(commits, gathered.steps);
+        tell_beside(commits, &mut gathered.steps);
+    }
     Ok(gathered)
+}
+
+/// Whether somebody decided on a task, without working on it.
+fn is_decision(step: &Step) -> bool {
+    step.kind == StepKind::Reset || step.skipped
+}
+
+/// Has the newest runs of gates tell what they were run without, though it comes before them by its date.
+fn tell_beside(commits: &[Passed], steps: &mut [(usize, Seen)]) {
+    // The tests of a task are done in a session that does other steps as well.
+    let others = steps.iter().map(|(_, seen)| &seen.found.step).filter(|step| step.kind != StepKind::Test);
+    let of_tasks: BTreeSet<SessionId> = others.filter_map(|step| step.session.clone()).collect();
+    let mut newest = BTreeMap::new();
+    for (at, (_, seen)) in steps.iter().enumerate() {
+        let step = &seen.found.step;
+        let is_run = step.kind == StepKind::Test && step.session.as_ref().is_some_and(|id| !of_tasks.contains(id));
+        if let Some(task) = step.task.clone().filter(|_| is_run) {
+            newest.insert(task, at);
+        }
+    }
+    for at in newest.into_values() {
+        let below = below(commits, steps[at].1.found.commit);
+        let is_below = |(place, _): &&(usize, Seen)| below[*place];
+        let known: BTreeSet<u64> = steps[..at].iter().filter(is_below).map(|(_, seen)| seen.found.print).collect();
+        // Nobody's decision changes a file.
+        let is_other = |seen: &Seen| !is_decision(&seen.found.step) && !known.contains(&seen.found.print);
+        let others = steps[..at].iter().filter(|(place, seen)| !below[*place] && is_other(seen));
+        let beside: BTreeSet<TaskId> = others.filter_map(|(_, seen)| seen.found.step.task.clone()).collect();
+        if !beside.is_empty() {
+            Arc::make_mut(&mut steps[at].1.found).beside = beside;
+        }
+    }
 }
 
 /// Steps in the order of their commits, and by date where none of two is built on the other: what a merge brings may be
 /// older than what was decided meanwhile. A decision wins against a step of the same second: whoever made it knew that.
 fn by_date(commits: &[Passed], steps: Vec<(usize, Seen)>) -> Vec<(usize, Seen)> {
-    if steps.len() < 2 || commits.iter().all(|commit| commit.parents.len() < 2) {
-        return steps;
-    }
     let mut steps: BTreeMap<usize, Seen> = steps.into_iter().collect();
     let parents = |commit: &Passed| {
         let places = commit.parents.iter().filter_map(|parent| match parent {
@@ -160,8 +192,7 @@ fn by_date(commits: &[Passed], steps: Vec<(usize, Seen)>) -> Vec<(usize, Seen)> 
         let place = match free.pop() {
             Some(place) => match steps.get(&place) {
                 Some(Seen { found, .. }) => {
-                    let decided = found.step.kind == StepKind::Reset || found.step.skipped;
-                    waiting.push(Reverse((found.at, decided, place)));
+                    waiting.push(Reverse((found.at, is_decision(&found.step), place)));
                     continue;
                 }
                 None => place,
@@ -199,6 +230,7 @@ pub fn read(commit: CommitId, kept: &Kept, on: &Place, target: &str) -> Option<(
         body: if told { message.body } else { String::new() },
         on: on.clone(),
         print: print(&kept.message, kept.seconds, kept.offset),
+        beside: BTreeSet::new(),
     };
     Some((found, is_older_form))
 }
