@@ -52,7 +52,7 @@ impl AnswerArgs {
                 Failure::new(Exit::Usage, format!("cannot use the answers in `{}`: {why}", file.display()))
                     .hint(r#"write a JSON object such as {"approve": "Yes", "review": ["Revise", "Accept"]}"#)
             };
-            let text = std::fs::read_to_string(path).map_err(|error| unusable(error.to_string()))?;
+            let text = pleach::regular::read_given(&path).map_err(|error| unusable(error.to_string()))?;
             let value: BTreeMap<String, Value> =
                 serde_json::from_str(&text).map_err(|error| unusable(error.to_string()))?;
             for (node, answer) in value {

@@ -1,8 +1,8 @@
 //! A pipeline as it lies on disk: its text and the prompt files it names.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use pleach::config::{Config, ProviderName};
 use pleach::plan::lint::Known;
@@ -24,9 +24,19 @@ pub struct PipelineFile {
 }
 
 impl PipelineFile {
-    /// Reads the file at `path`, called `name` in messages. Its prompt files lie relative to it.
+    /// Reads the file at `path`, which somebody else has named: a tree or settings. In messages it is called `name`. Its
+    /// prompt files lie relative to it.
     pub fn read(name: &Path, path: &Path) -> Result<Self, Failure> {
-        let source = fs::read_to_string(path).map_err(|error| {
+        Self::read_by(regular::read, name, path)
+    }
+
+    /// The same for one that is named on the command line.
+    pub fn read_given(name: &Path, path: &Path) -> Result<Self, Failure> {
+        Self::read_by(regular::read_given, name, path)
+    }
+
+    fn read_by(how: fn(&Path) -> io::Result<String>, name: &Path, path: &Path) -> Result<Self, Failure> {
+        let source = how(path).map_err(|error| {
             Failure::new(Exit::Usage, format!("cannot read `{}`", name.display()))
                 .because(&error)
                 .hint(what_to_read(name, path))
@@ -52,9 +62,10 @@ fn what_to_read(name: &Path, path: &Path) -> String {
     // Of a directory its own pipelines, of a missing file its neighbours.
     let (dir, shown) = if path.is_dir() { (path, name) } else { (parent(path), parent(name)) };
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
-    let pipelines =
-        entries.map(|entry| entry.file_name()).filter(|file| Path::new(file).extension() == Some("dot".as_ref()));
-    let mut pipelines: Vec<String> = pipelines.map(|file| format!("`{}`", shown.join(file).display())).collect();
+    let is_pipeline = |file: &PathBuf| file.extension() == Some("dot".as_ref()) && file.is_file();
+    let pipelines = entries.map(|entry| entry.path()).filter(is_pipeline);
+    let pipelines = pipelines.filter_map(|file| Some(format!("`{}`", shown.join(file.file_name()?).display())));
+    let mut pipelines: Vec<String> = pipelines.collect();
     pipelines.sort();
     match pipelines.is_empty() || path.is_file() {
         true => "give the path of a pipeline, a text file in the DOT language".to_owned(),

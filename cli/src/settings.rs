@@ -94,10 +94,8 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
     if let Some((file, text)) = find(&search.from, &[".arborist/config.json"])? {
         add(Level::Arborist, file, text);
     }
-    // What the user names may well be a pipe.
-    let named = |file: &Path| std::fs::read_to_string(file);
     let project = match &search.config {
-        Some(file) => Some((file.clone(), read(file, named)?.ok_or_else(|| no_such_file(file))?)),
+        Some(file) => Some((file.clone(), read(file, regular::read_given)?.ok_or_else(|| no_such_file(file))?)),
         None => find(&search.from, &PROJECT_FILES)?,
     };
     let mut errors = Vec::new();

@@ -94,7 +94,7 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, St
     }
     let root = repo.and_then(Repo::workdir);
     let named = |path: PathBuf| {
-        let text = fs::read_to_string(&path).map_err(|error| {
+        let text = pleach::regular::read(&path).map_err(|error| {
             unreadable(&path, &error).hint(match error.kind() {
                 ErrorKind::InvalidData => "save the file as UTF-8",
                 _ => "make the file readable, or take it out of the directory",

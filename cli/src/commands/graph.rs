@@ -69,7 +69,7 @@ fn format(asked: Option<Format>, output: Option<&Path>) -> Format {
 
 /// Reads a pipeline together with the prompt files it names. Only errors keep it from being drawn.
 fn read(globals: &Globals, name: &Path) -> Result<Pipeline, Failure> {
-    let file = PipelineFile::read(name, &globals.path(name))?;
+    let file = PipelineFile::read_given(name, &globals.path(name))?;
     let (pipeline, diagnostics) = plan::load(&file.source, &file.inputs(BTreeMap::new()), &[]);
     let source = Source::new(&file.name, &file.source);
     let mut errors = diagnostics.iter().filter(|found| found.is_error()).peekable();

@@ -53,7 +53,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let settings = settings::below(globals, path.parent().unwrap_or(&globals.dir))?;
     let config = &settings.resolved.config;
-    let file = PipelineFile::read(&args.file, &path)?;
+    let file = PipelineFile::read_given(&args.file, &path)?;
     let pipeline = runnable(globals, &file, inputs.clone(), config)?;
     let place = Place::find(&globals.dir, args.repo.map(|repo| globals.path(&repo)), &settings)?;
     check_answers([&pipeline], &answers)?;

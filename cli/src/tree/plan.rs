@@ -12,7 +12,7 @@ use pleach::event::Commits;
 use pleach::git::EntryKind;
 use pleach::ids::{BranchName, RepoPath, TaskId};
 use pleach::plan::pipeline::HandlerKind;
-use pleach::plan::tree::{TestCommand, TestKind};
+use pleach::plan::tree::{TaskTree, TestCommand, TestKind};
 use pleach::plan::{self, lint, print};
 use pleach::schedule::Limits;
 use pleach::workspace::{branch_ref, target_of};
@@ -134,17 +134,11 @@ pub fn make(
     }
     let own = own_directory(&file);
     let root = place.repo.workdir();
-    let pipeline = default_pipeline(globals, config)?;
-    let mut pipelines = BTreeMap::new();
-    for node in file.tree.nodes().filter(|node| node.is_leaf()) {
-        let Some(name) = node.pipeline.as_ref().filter(|name| !pipelines.contains_key(*name)) else { continue };
+    let pipeline = default_pipeline(globals, args, config)?;
+    let pipelines = named_pipelines(&file.tree, |name| {
         let path = file.place.parent().unwrap_or(Path::new(".")).join(name);
-        let read = from_file(&shortened(&path, &globals.here), &path, config).map_err(|failure| {
-            let message = format!("the pipeline of {}: {}", node.id, failure.message);
-            Failure { message, ..failure }
-        })?;
-        pipelines.insert(name.clone(), TaskPipeline { path: name.clone(), ..read });
-    }
+        for_tasks(PipelineFile::read(&shortened(&path, &globals.here), &path)?, config)
+    })?;
     Ok(TreePlan {
         limits: Limits { retry_failed: args.retry_failed, only, ..limits(config) },
         commits: match config.commits {
@@ -273,24 +267,41 @@ pub fn check_room(plan: &TreePlan, place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
-fn default_pipeline(globals: &Globals, config: &Config) -> Result<TaskPipeline, Failure> {
+fn default_pipeline(globals: &Globals, args: &TreeArgs, config: &Config) -> Result<TaskPipeline, Failure> {
+    let read = if args.pipeline.is_some() { PipelineFile::read_given } else { PipelineFile::read };
     match &config.tree.pipeline {
-        Some(path) => from_file(path, &globals.path(path), config),
+        Some(path) => for_tasks(read(path, &globals.path(path))?, config),
         None => with_steps(config, TASK_PIPELINE.to_owned(), "task.dot".into(), BTreeMap::new()),
     }
 }
 
+/// The pipelines the tasks of a tree name, each read once: two tasks that name the same are worked by the same.
+fn named_pipelines(
+    tree: &TaskTree,
+    mut read: impl FnMut(&str) -> Result<TaskPipeline, Failure>,
+) -> Result<BTreeMap<String, TaskPipeline>, Failure> {
+    let mut pipelines = BTreeMap::new();
+    for node in tree.nodes().filter(|node| node.is_leaf()) {
+        let Some(name) = node.pipeline.as_ref().filter(|name| !pipelines.contains_key(*name)) else { continue };
+        let read = read(name).map_err(|failure| {
+            let message = format!("the pipeline of {}: {}", node.id, failure.message);
+            Failure { message, ..failure }
+        })?;
+        pipelines.insert(name.clone(), TaskPipeline { path: name.clone(), ..read });
+    }
+    Ok(pipelines)
+}
+
 /// A task pipeline of the user's own. It must be fit for one pass: without circles, and with a step.
-fn from_file(name: &Path, path: &Path, config: &Config) -> Result<TaskPipeline, Failure> {
-    let file = PipelineFile::read(name, path)?;
+fn for_tasks(file: PipelineFile, config: &Config) -> Result<TaskPipeline, Failure> {
     let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(of_no_task()), &known(config));
     found.extend(pipeline.iter().flat_map(lint::unsupported));
     // For anything but tasks it may be a good one.
-    let for_tasks = pipeline.iter().flat_map(lint::task_pipeline).map(|found| (found, false));
-    let error = found.into_iter().map(|found| (found, true)).chain(for_tasks).find(|(found, _)| found.is_error());
+    let as_such = pipeline.iter().flat_map(lint::task_pipeline).map(|found| (found, false));
+    let error = found.into_iter().map(|found| (found, true)).chain(as_such).find(|(found, _)| found.is_error());
     if let Some((error, is_validated)) = error {
         return Err(unusable(&file.name, &error.message).hint(match is_validated {
-            true => format!("`pleach validate {}` shows more", name.display()),
+            true => format!("`pleach validate {}` shows more", file.name),
             false => "a task is one pass: no circle, at least one node with `step=`, and each step once".to_owned(),
         }));
     }
@@ -345,5 +356,23 @@ fn with_steps(
         None => Ok(TaskPipeline { dot, path, files: inputs.files }),
         Some(error) => Err(unusable(&path, &error.message)
             .hint("look at `tree.steps` and `tree.runner_timeout` in pleach.yaml, and at --model")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipeline_several_tasks_name_is_read_once() {
+        let tree = r#"{"nodes": {"A": {"id": "A", "name": "a", "pipeline": "x.dot"}, "B": {"id": "B", "name": "b"},
+            "C": {"id": "C", "name": "c", "pipeline": "x.dot"}, "D": {"id": "D", "name": "d", "pipeline": "y.dot"}}}"#;
+        let mut read = Vec::new();
+        let pipelines = named_pipelines(&TaskTree::read(tree).expect("a tree"), |name| {
+            read.push(name.to_owned());
+            Ok(TaskPipeline { dot: String::new(), path: String::new(), files: BTreeMap::new() })
+        });
+        assert_eq!(read, ["x.dot", "y.dot"]);
+        assert_eq!(pipelines.expect("both can be read").into_keys().collect::<Vec<_>>(), read);
     }
 }

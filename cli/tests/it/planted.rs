@@ -509,6 +509,34 @@ fn a_pipe_among_the_files_of_a_project_is_not_waited_for() {
     }
 }
 
+#[test]
+fn a_pipe_that_is_named_on_the_command_line_is_waited_for_only_where_it_is_open() {
+    let world = World::new();
+    let env = &world.env;
+    let dot = graph("one", &(tool("work", "echo 1 > one") + "start -> work -> exit"));
+    env.write("one.dot", &dot);
+    assert!(env.program("mkfifo", &env.repo_path()).arg("pipe").status().unwrap().success());
+    for (command, code) in [
+        (&["run", "pipe"][..], 2),
+        (&["run", "/dev/zero"], 2),
+        (&["validate", "pipe", "/dev/zero"], 2),
+        (&["graph", "pipe"], 2),
+        (&["run", "../one.dot", "--answers", "pipe"], 2),
+        (&["--config", "pipe", "config"], 7),
+        (&["--config", "/dev/zero", "config"], 7),
+    ] {
+        let ran = env.spawn(command).end_soon().expect(code);
+        let named = ["it is a named pipe, not a file", "it is a device, not a file"];
+        assert!(named.iter().any(|named| ran.stderr.contains(named)), "{command:?}: {ran}");
+    }
+    // A shell hands a pipe over that it has opened itself.
+    env.pleach_with_stdin(&["validate", "/dev/stdin"], &dot).expect(0);
+    env.pleach_with_stdin(&["-y", "run", "/dev/stdin"], &dot).expect(0);
+    assert_eq!(env.committed("one"), "1");
+    let json = env.pleach_with_stdin(&["--config", "/dev/fd/0", "--json", "config"], "agent: codex\n").expect(0).json();
+    assert!(json.to_string().contains("codex"), "{json}");
+}
+
 /// A call of pleach that may do no more than its user may, also where that is root.
 fn humbly(env: &TestEnv, args: &[&str]) -> Ran {
     let pleach = env!("CARGO_BIN_EXE_pleach");

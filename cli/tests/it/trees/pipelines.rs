@@ -57,17 +57,28 @@ fn a_task_can_name_a_pipeline_of_its_own() {
     );
 }
 
-/// A pipe gives its text to one reader alone.
 #[test]
-fn a_pipeline_several_tasks_name_is_read_once() {
-    let named = |tree: Tree, task: &str| tree.with(task, "pipeline", "../careful.dot".into());
-    let garden = Garden::new(&named(named(Tree::of(&["T001", "T002"]), "T001"), "T002"));
-    let pipe = garden.env.root().join("careful.dot");
-    assert!(garden.env.program("mkfifo", garden.env.root()).arg(&pipe).status().unwrap().success());
-    let run = garden.env.spawn(&["-y", "gardener", "--dry-run"]);
-    std::fs::write(&pipe, LINT).unwrap();
-    let ran = run.end_soon().expect(0);
-    assert!(ran.stdout.contains("next: work T001"), "{ran}");
+fn a_pipe_in_the_place_of_a_pipeline_is_not_waited_for() {
+    let tree = Tree::of(&["T001"]);
+    for (tree, config, flags, named) in [
+        (Tree::of(&["T001"]).with("T001", "pipeline", "pipe.dot".into()), "", &[][..], "the pipeline of T001: "),
+        (Tree::of(&["T001"]).with("T001", "pipeline", "/dev/zero".into()), "", &[], "the pipeline of T001: "),
+        (Tree::of(&["T001"]).with("T001", "pipeline", "/dev/stdin".into()), "", &[], "the pipeline of T001: "),
+        (tree, "tree: {pipeline: repo/pipe.dot}\n", &[], ""),
+        (Tree::of(&["T001"]), "", &["--pipeline", "pipe.dot"], ""),
+        (Tree::of(&["T001"]), "", &["--pipeline", "/dev/zero"], ""),
+    ] {
+        let garden = Garden::new(&tree);
+        garden.configure(config);
+        let repo = garden.env.repo_path();
+        assert!(garden.env.program("mkfifo", &repo).arg("pipe.dot").status().unwrap().success());
+        let run = garden.env.spawn(&[&["-y", "gardener"], flags].concat());
+        let ran = run.end_soon().expect(2);
+        assert!(ran.stderr.contains(&format!("error: {named}cannot read `")), "{ran}");
+        let says = ["it is a named pipe, not a file", "it is a device, not a file"];
+        assert!(says.iter().any(|says| ran.stderr.contains(says)), "{ran}");
+        assert!(garden.told("main").is_empty(), "{ran}");
+    }
 }
 
 #[test]
