@@ -7,7 +7,10 @@ use std::collections::BTreeSet;
 
 use crate::plan::spec::fence;
 use crate::plan::tree::{Draft, DraftNode, Fields, Json, TaskTree, TreeError, check, node_fields, tree_errors};
-use crate::text::counted;
+use crate::text::{counted, listed};
+
+/// How many files a message names.
+const NAMED: usize = 10;
 
 const TASK: &str = "\
 Plan the work that the files below describe, as a tree of tasks.
@@ -20,7 +23,7 @@ children are worked one at a time, by an agent that sees only that task's descri
 - `description`: first a line that names the task, then, on further lines, all that is needed to do it.
 - `parent` and `children` must agree: each task has one parent at most, which lists it.
 - `depends_on`: the ids of tasks or phases that must be done before. No cycles, and nothing a task is part of or holds.
-- `source_file` and `source_line`: the file and the line (from 1) a task comes from.
+- `source_file` and `source_line`: the file, named as below, and the line (from 1) a task comes from.
 - `test_commands`: how to see that it is done. `type` is `unit`, `integration`, `e2e`, `setup` or `teardown`; `command` is \
 a line for the shell; `framework` (`pytest`, `jest`, `vitest`, `go`, `cargo`, `nextest`) and `timeout` (seconds) may be \
 left out. Tasks without children have unit tests; a phase has integration or e2e tests, which run when all of it is \
@@ -66,8 +69,9 @@ pub fn again(errors: &[TreeError]) -> String {
     )
 }
 
-/// Reads the planner's answer: its first fenced JSON block, or else the first object in it.
-pub fn read(reply: &str) -> Result<TaskTree, Vec<TreeError>> {
+/// Reads the planner's answer to what was asked of these files: its first fenced JSON block, or else the first object in
+/// it.
+pub fn read(reply: &str, files: &[(String, String)]) -> Result<TaskTree, Vec<TreeError>> {
     let whole = |message: String| vec![TreeError { path: String::new(), message }];
     let entries = match object(reply).map_err(whole)? {
         Json::Object(entries) => entries,
@@ -75,6 +79,7 @@ pub fn read(reply: &str) -> Result<TaskTree, Vec<TreeError>> {
     };
     let mut errors = Vec::new();
     let (draft, places) = draft(entries, &mut errors);
+    errors.extend(invented(&draft, &places, files));
     if draft.nodes.is_empty() {
         if errors.is_empty() {
             errors.push(TreeError { path: "tasks".to_owned(), message: "there is no task in it".to_owned() });
@@ -128,6 +133,19 @@ fn draft(entries: Vec<(String, Json)>, errors: &mut Vec<TreeError>) -> (Draft, V
     let files: BTreeSet<&String> = draft.nodes.iter().filter_map(|node| node.source_file.as_ref()).collect();
     draft.spec_files = files.into_iter().cloned().collect();
     (draft, places)
+}
+
+/// Tasks that are said to come from a file the planner was not shown. A tree that is written by hand may name what it
+/// likes.
+fn invented(draft: &Draft, places: &[String], files: &[(String, String)]) -> Vec<TreeError> {
+    let is_shown = |file: &str| files.iter().any(|(name, _)| name == file);
+    let shown = listed(files.iter().map(|(name, _)| format!("`{name}`")), NAMED);
+    let named = draft.nodes.iter().zip(places).filter_map(|(node, place)| Some((node.source_file.as_ref()?, place)));
+    let wrong = named.filter(|(file, _)| !is_shown(file)).map(|(file, place)| TreeError {
+        path: format!("{place}.source_file"),
+        message: format!("there is no file `{file}`; a task comes from {shown}"),
+    });
+    wrong.collect()
 }
 
 /// A task; none without an id, since nothing can be said about how it hangs together with the others.
@@ -195,6 +213,10 @@ mod tests {
          "source_file": "b.md", "source_line": 4, "estimate": "2h"},
         {"id": "T2", "name": "Named", "description": "Other", "parent": "phase1", "source_file": "a.md"}]}"#;
 
+    fn read(reply: &str) -> Result<TaskTree, Vec<TreeError>> {
+        super::read(reply, &["a.md", "b.md"].map(|name| (name.to_owned(), String::new())))
+    }
+
     fn errors(reply: &str) -> Vec<String> {
         read(reply).expect_err(reply).iter().map(TreeError::to_string).collect()
     }
@@ -257,6 +279,22 @@ mod tests {
         assert!(again(&found).contains("```json"));
     }
 
+    #[test]
+    fn a_task_comes_from_a_file_that_was_shown() {
+        let plan = PLAN.replace("b.md", "spec/b.md").replace("a.md", "");
+        assert_eq!(
+            errors(&plan),
+            [
+                "tasks[1].source_file: there is no file `spec/b.md`; a task comes from `a.md`, `b.md`",
+                "tasks[2].source_file: there is no file ``; a task comes from `a.md`, `b.md`",
+            ]
+        );
+        // Whoever writes a tree by hand may have taken its tasks from anywhere.
+        let by_hand =
+            r#"{"nodes": {"A": {"id": "A", "name": "a", "source_file": "elsewhere"}}, "spec_files": ["b.md"]}"#;
+        assert!(TaskTree::read(by_hand).is_ok());
+    }
+
     /// A plan of `A`, and `B` after it, with more at its top.
     fn with(more: &str) -> String {
         format!(
@@ -302,6 +340,7 @@ mod tests {
 
     #[test]
     fn the_example_in_the_prompt_is_a_plan() {
-        assert_eq!(read(FORM).unwrap().nodes().count(), 2);
+        let files = [("tasks.md".to_owned(), String::new())];
+        assert_eq!(super::read(FORM, &files).unwrap().nodes().count(), 2);
     }
 }

@@ -166,6 +166,19 @@ fn a_plan_with_fewer_tasks_than_were_found_is_pointed_out() {
 }
 
 #[test]
+fn a_plan_whose_tasks_come_from_files_that_are_not_there_is_asked_for_once_more() {
+    let env = world();
+    let invented = PLAN.replace("spec/tasks.md", "tasks.md");
+    scripted(&env, &invented, PLAN);
+    env.pleach(&["build", "--spec-dir", "spec"]).expect(0);
+    assert_eq!(tree(&env, "repo/spec/task-tree.json")["spec_files"], json!(["spec/tasks.md"]));
+    scripted(&env, &invented, &invented);
+    let ran = env.pleach(&["-y", "build", "--spec-dir", "spec"]).expect(1);
+    let says = "tasks[0].source_file: there is no file `tasks.md`; a task comes from `spec/tasks.md`";
+    assert!(ran.stderr.contains(says), "{ran}");
+}
+
+#[test]
 fn what_no_planner_runs_is_not_asked_about() {
     let env = world();
     scripted(&env, PLAN, PLAN);

@@ -85,7 +85,7 @@ impl Planner<'_> {
         let asked = planner::prompt(files);
         let mut spoken = Vec::new();
         let answer = self.ask(asked.clone(), &mut spoken, purse, warn).await?;
-        let errors = match planner::read(&answer) {
+        let errors = match planner::read(&answer, files) {
             Ok(tree) => {
                 planner::shortfall(&answer, &tree).into_iter().for_each(warn);
                 return Ok(tree);
@@ -99,7 +99,7 @@ impl Planner<'_> {
             false => format!("{asked}\n\nYour reply was:\n{answer}\n\n{again}"),
         };
         let answer = self.ask(again, &mut spoken, purse, warn).await?;
-        let tree = planner::read(&answer).map_err(PlanError::Refused)?;
+        let tree = planner::read(&answer, files).map_err(PlanError::Refused)?;
         planner::shortfall(&answer, &tree).into_iter().for_each(warn);
         Ok(tree)
     }
