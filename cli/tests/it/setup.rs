@@ -275,3 +275,80 @@ fn what_a_setup_makes_that_is_too_large_to_commit_stays() {
     assert_eq!(changed, [["one"], ["seen"]]);
     assert_eq!(env.committed("seen"), "53477376");
 }
+
+/// A garden whose setup makes what git ignores and counts how often it runs.
+fn with_deps(tree: &Tree) -> Garden {
+    let garden = Garden::new(tree);
+    garden.commit(".gitignore", "deps/\n");
+    sets_up(&garden, "");
+    garden
+}
+
+fn sets_up(garden: &Garden, more: &str) {
+    let setup = format!("echo ran >> \"$HOME/ran\"; {more} mkdir -p deps; echo s > deps/lib");
+    garden.configure(&format!("worktrees:\n  setup: |\n    {setup}\n"));
+}
+
+fn runs(garden: &Garden) -> usize {
+    garden.env.read("home/ran").lines().count()
+}
+
+const NEEDS_DEPS: &[&str] = &["unit: test -e deps/lib"];
+
+#[test]
+fn a_setup_runs_again_where_a_test_has_let_git_see_what_it_made() {
+    let tree = Tree::of(&["T001", "T002: T001"]).tests("T001", &["unit: test -e deps/lib; : > .gitignore"]);
+    let garden = with_deps(&tree.tests("T002", NEEDS_DEPS));
+    garden.agent("cp deps/lib \"$task.txt\"; echo Done.", "test -e deps/lib || exit 1; echo APPROVED");
+    let ran = garden.gardener(&[]).expect(0);
+    assert_eq!(runs(&garden), 2, "{ran}");
+    assert_eq!(ran.stderr.matches("`worktrees.setup` has run again").count(), 1, "{ran}");
+    assert_eq!(garden.files("main"), [".gitignore", "README.md", "T001.txt", "T002.txt", "task-tree.json"]);
+    let kept = kept(&garden.env);
+    assert_eq!(garden.env.git(&["show", &format!("{kept}:deps/lib")]), "s", "what was removed is kept: {ran}");
+}
+
+#[test]
+fn a_setup_runs_again_where_the_next_task_begins_with_other_rules() {
+    // Once somebody has committed other rules, and once a task that is given up had some of its own.
+    for gives_up in [false, true] {
+        let tree = Tree::of(&["T001", "T002"]).tests("T002", NEEDS_DEPS);
+        let garden = with_deps(&tree);
+        if gives_up {
+            garden.agent(": > .gitignore; echo 1 > \"$task.txt\"", "echo REJECTED no");
+            garden.gardener(&["--max-retries", "1"]).expect(1);
+            assert_eq!(garden.file("pleach/tasks/main/T001", "deps/lib"), "s", "it was taken for work");
+            garden.agent("echo 2 > \"$task.txt\"", APPROVES);
+        } else {
+            garden.garden(&["--task", "T001"]).expect(0);
+            garden.commit(".gitignore", "other/\n");
+        }
+        assert_eq!(runs(&garden), 1);
+        let ran = garden.garden(&["--task", "T002"]).expect(0);
+        assert_eq!(runs(&garden), 2, "{gives_up}: {ran}");
+        assert!(!garden.files("main").contains(&"deps/lib".to_owned()), "{gives_up}: {ran}");
+        let names = "has changed what git does not ignore: `deps/lib`;";
+        assert_eq!(ran.stderr.contains(names), !gives_up, "{gives_up}: {ran}");
+        // It is there now, and stays.
+        garden.plant(&Tree::of(&["T001", "T002", "T003"]).tests("T003", NEEDS_DEPS));
+        garden.garden(&["--task", "T003"]).expect(0);
+        assert_eq!(runs(&garden), 2, "{gives_up}");
+    }
+}
+
+#[test]
+fn a_setup_that_was_cut_off_when_it_ran_again_runs_once_more() {
+    let tree = Tree::of(&["T001"]).tests("T001", &["unit: test -e deps/lib; : > .gitignore"]);
+    let garden = with_deps(&tree);
+    let gate = Gate::new(&garden.env, "setup");
+    sets_up(&garden, &format!("if [ $(wc -l < \"$HOME/ran\") = 2 ]; then {}; fi;", gate.command()));
+    garden.agent("echo 1 > one", "test -e deps/lib || exit 1; echo APPROVED");
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.kill(held);
+    gate.stay_open();
+    let ran = garden.gardener(&[]).expect(0);
+    assert_eq!(runs(&garden), 3, "{ran}");
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 test-pass", "T001 review-approved", "T001 complete"]);
+    assert_eq!(garden.files("main"), [".gitignore", "README.md", "one", "task-tree.json"]);
+}

@@ -171,6 +171,9 @@ impl Session {
             return tokio::task::block_in_place(|| self.pass(at, start, told, outcome, observe));
         }
         tokio::task::block_in_place(|| self.record_start(&node, &visit, start, &conversation, observe))?;
+        if !matches!(work, Some(Work::Wait(_) | Work::Human(_))) {
+            self.bring_setup(observe).await?;
+        }
         let work = match work {
             Some(work) => work,
             None => self.work(&node, &visit, &conversation)?,

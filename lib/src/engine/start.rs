@@ -10,12 +10,13 @@ use serde_json::Value;
 use super::branch::PATIENCE;
 use super::locks::Locks;
 use super::task::{TREE_FILE, TaskStart, shared_copy};
-use super::{Engine, Error, Opened, Session};
+use super::worker::own_refs;
+use super::{Engine, Error, Observer, Opened, Session};
 use crate::clock;
 use crate::event::{
     Commits, Event, PauseReason, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated,
 };
-use crate::git::{Repo, Worktree};
+use crate::git::{Repo, Scan, Worktree};
 use crate::ids::{CommitId, ContextId, RepoName, RepoPath, SessionId};
 use crate::plan::pipeline::Pipeline;
 use crate::process::{Command, Exit, Limits};
@@ -178,14 +179,8 @@ impl Session {
         // A working copy whose setup failed or was cut short is there, but not ready.
         if !is_set_up {
             self.engine.worktrees.copy_ignored(self.repo.workdir(), &path)?;
-            if let Err(error) = self.set_up().await {
-                // It can go on, and its record says so, unless it is over already and waits to land.
-                if matches!(error, Error::Interrupted { .. }) && self.state.phase == Phase::Running {
-                    self.pause(PauseReason::Interrupted, &mut |_| {})?;
-                }
-                return Err(error);
-            }
-            self.begin_with_setup()?;
+            self.set_up(&mut |_| {}).await?;
+            self.begin_with_setup(None)?;
             let name = self.main_copy_name();
             let repo = self.started.branches.keys().next().expect("every session has a branch").clone();
             events.push(WorktreeCreated { repo, name, extra: Default::default() }.into());
@@ -258,11 +253,37 @@ impl Session {
         Ok(kept.iter().any(|(_, kept)| *kept == commit))
     }
 
-    /// Takes what the setup has changed for what the working copy begins with, and says what that is.
-    fn begin_with_setup(&mut self) -> Result<(), Error> {
+    /// Sets the working copy up again where something of that had to go: git ignored it, and does so no more.
+    pub(super) async fn bring_setup(&mut self, observe: Observer<'_>) -> Result<(), Error> {
+        let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+        if !copy.has_lost_setup() {
+            return Ok(());
+        }
+        let (own, kept) = own_refs(copy, &self.started.name, &self.id);
+        let (before, look) = tokio::task::block_in_place(|| {
+            let before = copy.before_setup()?;
+            // Code of agents may run with it: what it does beyond the working copy is seen when the next node ends.
+            Ok::<_, workspace::Error>((before, copy.look_before(&own, &kept)?))
+        })?;
+        self.set_up(observe).await?;
+        if self.engine.worktrees.setup.is_some() {
+            let why = "git had come to see what it had made, which was removed";
+            self.warnings.push(format!("`worktrees.setup` has run again: {why}"));
+        }
+        self.begin_with_setup(Some(before))?;
+        self.copy.as_mut().expect("the working copy is back when no node runs").keep_look(look);
+        Ok(())
+    }
+
+    /// Takes what the setup has changed for what the working copy begins with, and says what that is. Where it has run
+    /// once more, what was changed before it is given.
+    fn begin_with_setup(&mut self, before: Option<Scan>) -> Result<(), Error> {
         let is_changed = self.engine.worktrees.setup.is_some();
         let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
-        let changed = tokio::task::block_in_place(|| copy.begin_here(is_changed))?;
+        let changed = tokio::task::block_in_place(|| match before.filter(|_| is_changed) {
+            Some(before) => copy.begin_again(&before),
+            None => copy.begin_here(is_changed),
+        })?;
         if changed.is_empty() {
             return Ok(());
         }
@@ -277,7 +298,16 @@ impl Session {
         Ok(())
     }
 
-    async fn set_up(&self) -> Result<(), Error> {
+    async fn set_up(&mut self, observe: Observer<'_>) -> Result<(), Error> {
+        let done = self.run_setup().await;
+        // It can go on, and its record says so, unless it is over already and waits to land.
+        if matches!(done, Err(Error::Interrupted { .. })) && self.state.phase == Phase::Running {
+            self.pause(PauseReason::Interrupted, observe)?;
+        }
+        done
+    }
+
+    async fn run_setup(&self) -> Result<(), Error> {
         let (Some(script), Some(copy)) = (&self.engine.worktrees.setup, &self.copy) else { return Ok(()) };
         let scratch = self.engine.scratch()?;
         let mut command = Command::shell(script, copy.path());

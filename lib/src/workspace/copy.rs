@@ -18,7 +18,7 @@ use super::names::branch_ref;
 use super::{Error, keep};
 use crate::beneath::Beneath;
 use crate::event::Commits;
-use crate::git::{CommitSpec, Head, Limits, Person, Repo, TreeId, Worktree, Writer, Written, are_ignore_rules};
+use crate::git::{CommitSpec, Head, Limits, Person, Repo, Scan, TreeId, Worktree, Writer, Written, are_ignore_rules};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
 use crate::trailer::{Message, TurnFacts};
 
@@ -618,6 +618,21 @@ impl WorkingCopy {
     /// removes it, until somebody changes it further. Returns the paths, and whether each is a file of the tree.
     pub fn begin_here(&mut self, is_changed: bool) -> Result<Vec<(RepoPath, bool)>, Error> {
         Ok(self.worktree.set_up(is_changed)?)
+    }
+
+    /// Whether something the setup had made had to go since, so that it has to run again before anybody works here.
+    pub fn has_lost_setup(&self) -> bool {
+        self.worktree.has_lost_setup()
+    }
+
+    /// What is changed already where the setup is about to run once more, for [`WorkingCopy::begin_again`].
+    pub fn before_setup(&mut self) -> Result<Scan, Error> {
+        Ok(self.worktree.scan()?)
+    }
+
+    /// As [`WorkingCopy::begin_here`] where the setup has run once more.
+    pub fn begin_again(&mut self, before: &Scan) -> Result<Vec<(RepoPath, bool)>, Error> {
+        Ok(self.worktree.set_up_again(before)?)
     }
 
     /// Lays the files of a tree over the working copy. They are what the next turn finds changed.

@@ -376,6 +376,7 @@ impl Session {
             let report = StepReport { said: body.clone(), body, ..StepReport::default() };
             return Ok(Some(Retested { outcome: Retest::Unknown(Box::new(report)), warnings: Vec::new() }));
         }
+        self.bring_setup(&mut |_| {}).await?;
         let visit = Visit { node: node.id.clone(), visit: 1, attempt: 1, from: None };
         let finished = self.work_aside(node, visit, Work::Tests(tests)).await?;
         self.copy = Some(finished.copy);

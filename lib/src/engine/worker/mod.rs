@@ -291,18 +291,8 @@ impl Worker {
         if expected && !wrote { Outcome::fail("the node must change files and changed none") } else { outcome }
     }
 
-    /// What the names of pleach's branches begin with, and of what was kept of this session. Other sessions move refs of
-    /// theirs meanwhile; this one's are checked where they are moved.
     fn own_refs(&self) -> (String, String) {
-        let branch = branch_ref(&self.copy.branch);
-        let of_session = format!("{}/{}", self.pipeline, self.session);
-        let own = match (branch.strip_suffix(&of_session), branch.rfind('/')) {
-            (Some(sessions), _) => sessions,
-            // The branches of tasks are the run's that works on them, one after another.
-            (None, Some(end)) => &branch[..=end],
-            (None, None) => &branch,
-        };
-        (own.to_owned(), format!("{}{}-", crate::workspace::KEEP, self.session))
+        own_refs(&self.copy, &self.pipeline, &self.session)
     }
 
     /// Names what was changed outside the working copy; a change of configuration or hooks fails the node.
@@ -467,6 +457,20 @@ struct Gathered {
     is_answered: bool,
     /// The agent could not work, for reasons outside of the job.
     is_stuck: bool,
+}
+
+/// What the names of pleach's branches begin with, and of what was kept of a session. Other sessions move refs of theirs
+/// meanwhile; its own are checked where they are moved.
+pub(super) fn own_refs(copy: &WorkingCopy, pipeline: &PipelineName, session: &SessionId) -> (String, String) {
+    let branch = branch_ref(&copy.branch);
+    let of_session = format!("{pipeline}/{session}");
+    let own = match (branch.strip_suffix(&of_session), branch.rfind('/')) {
+        (Some(sessions), _) => sessions,
+        // The branches of tasks are the run's that works on them, one after another.
+        (None, Some(end)) => &branch[..=end],
+        (None, None) => &branch,
+    };
+    (own.to_owned(), format!("{}{session}-", crate::workspace::KEEP))
 }
 
 /// Whatever else came of a node: it fails when the repository's own settings were changed, and its step tells why.

@@ -126,13 +126,15 @@ impl Worktree {
                 Err(error) => return Err(error),
             };
             let notes = Notes::of(repo.common_dir(), &git_dir);
+            let (begun, ignored) = Self::read_begun(&notes)?;
             let mut worktree = Self {
                 repo: repo.clone(),
                 cache: Cache::empty(&handle),
                 tree: repo.tree_of(head.commit)?,
                 handle,
                 root,
-                begun: Self::read_begun(&notes)?,
+                begun,
+                ignored,
                 git_dir,
                 notes,
                 staged: None,

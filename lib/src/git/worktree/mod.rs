@@ -75,6 +75,8 @@ pub struct Worktree {
     rules: Rules,
     /// What the setup has made of the files before anybody worked here.
     begun: set_up::Begun,
+    /// What it has made that git ignored.
+    ignored: set_up::Ignored,
     /// Where things are now that stood in its way.
     put_aside: Vec<PathBuf>,
     /// It was made for agents, which can write to its git directory.

@@ -47,22 +47,24 @@ impl Worktree {
         let beneath = Beneath::at(&self.root).at("open", &self.root)?;
         let mut wanted: Vec<(BString, Known)> = Vec::new();
         let mut begun: Vec<(BString, Known)> = Vec::new();
+        let mut removed: Vec<BString> = Vec::new();
         for path in &scan.candidates {
             match (self.begun_with(path.as_bstr()), self.cache.known(path.as_bstr())) {
                 (Some(Some(made)), _) => begun.push((path.clone(), made)),
                 (None, Some(known)) if known.mode != Mode::COMMIT && self.cache.is_skipped(path.as_bstr()) => {
                     if self.is_there(path.as_bstr()) {
-                        self.remove_new(&beneath, path.as_bstr())?;
-                        done.removed.push(RepoPath::new(path.to_vec()));
+                        removed.push(path.clone());
                     }
                 }
                 (None, Some(known)) => wanted.push((path.clone(), known)),
-                (Some(None), _) | (None, None) => {
-                    self.remove_new(&beneath, path.as_bstr())?;
-                    done.removed.push(RepoPath::new(path.to_vec()));
-                }
+                (Some(None), _) | (None, None) => removed.push(path.clone()),
             }
         }
+        self.lose_setup(&removed)?;
+        for path in &removed {
+            self.remove_new(&beneath, path.as_bstr())?;
+        }
+        done.removed = removed.into_iter().map(RepoPath::new).collect();
         // A directory that stood in the place of one of these is gone by now, if all in it was new.
         for path in self.undone_setup()? {
             let path = BStr::new(path.as_bytes());

@@ -36,6 +36,8 @@ pub struct Scan {
     pub nested: Vec<RepoPath>,
     /// Submodules that stand at another commit than the tree says. Their links are left alone.
     pub submodules: Vec<RepoPath>,
+    /// What git ignores, a directory for all in it; not all of it where another repository or the file system is odd.
+    pub(super) ignored: Vec<BString>,
     /// Directories and files that lie too deep for any path. They are not committed.
     pub(super) deep: Vec<RepoPath>,
     /// Pipes and sockets that stood where git reads files, and were removed.
@@ -66,7 +68,7 @@ impl Worktree {
         let mut untracked = self.untracked(&mut walked, &mut met)?;
         let mut places = std::mem::take(&mut walked.submodules);
         if untracked.is_none() {
-            met.deep.clear();
+            (met.deep, met.ignored) = Default::default();
             untracked = self.clear_waits_everywhere(&mut met)?;
             // The walk may not have come to all of them.
             places = self.cache.submodules();
@@ -89,6 +91,7 @@ impl Worktree {
             self.leave_absent(&mut scan);
         }
         (scan.deep, scan.cleared, scan.unlocked) = (met.deep, met.cleared, met.unlocked);
+        scan.ignored = met.ignored;
         scan.nested.extend(met.nested);
         scan.candidates.extend(untracked.unwrap_or_default());
         scan.candidates.extend(hidden);

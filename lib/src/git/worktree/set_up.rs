@@ -18,12 +18,34 @@ use crate::ids::RepoPath;
 /// The note that says a worktree is set up, and what that has changed.
 const NOTE: &str = "set-up";
 
+/// How its lines begin that name what git ignored. No other begins so.
+const IGNORED: &[u8] = b"! ";
+
+/// The line that says that something of that had to go since.
+const LOST: &[u8] = b"!";
+
 /// Files beyond these are not brought back once somebody has changed or removed them.
 const MOST_FILES: usize = 5_000;
 const MOST_BYTES: u64 = 64 * 1024 * 1024;
 
 /// The files a setup has changed.
 pub(super) type Begun = BTreeMap<BString, Made>;
+
+/// What a setup has made that git ignored then: no tree tells of it, and no scan. It may have to go where git ignores it no
+/// more, and then only another setup brings it back.
+#[derive(Debug, Default)]
+pub(super) struct Ignored {
+    /// Files, and directories with all in them.
+    paths: BTreeSet<BString>,
+    /// Something of it had to go.
+    is_lost: bool,
+}
+
+impl Ignored {
+    fn has(&self, path: &BStr) -> bool {
+        self.paths.contains(path) || parents(path).any(|above| self.paths.contains(above))
+    }
+}
 
 /// What a setup has made of a file.
 #[derive(Debug, Clone, Copy)]
@@ -62,10 +84,28 @@ impl Worktree {
         self.notes.has(NOTE)
     }
 
+    /// Whether something the setup had made had to go since, so that it has to run again.
+    pub fn has_lost_setup(&self) -> bool {
+        self.ignored.is_lost
+    }
+
     /// Takes all that differs from the tree now for what the worktree begins with, and says that it is set up. Returns
     /// the paths, and whether each is a file of the tree.
     pub fn set_up(&mut self, is_changed: bool) -> Result<Vec<(RepoPath, bool)>, Error> {
-        let scan = if is_changed { self.scan()? } else { Scan::default() };
+        let now = if is_changed { self.scan()? } else { Scan::default() };
+        self.begin_with(now)
+    }
+
+    /// The same where it is set up once more. What differed before that is somebody's work.
+    pub fn set_up_again(&mut self, before: &Scan) -> Result<Vec<(RepoPath, bool)>, Error> {
+        let mut now = self.scan()?;
+        now.candidates.retain(|path| !before.candidates.contains(path));
+        now.ignored.retain(|path| !before.ignored.contains(path));
+        self.begin_with(now)
+    }
+
+    fn begin_with(&mut self, scan: Scan) -> Result<Vec<(RepoPath, bool)>, Error> {
+        let mut made = Vec::new();
         let mut room = if scan.candidates.len() <= MOST_FILES { MOST_BYTES } else { 0 };
         let mut kept = self.repo.writer();
         let mut filters = Filters::new(self)?;
@@ -91,16 +131,32 @@ impl Worktree {
             };
             if of.map_or(Is::Gone, Is::File) != is {
                 self.begun.insert(path.clone(), Made { of, is, stat });
+                made.push((RepoPath::new(path.to_vec()), of.is_some()));
             }
         }
         drop(filters);
         kept.flush()?;
-        self.notes.write(NOTE, &write(&self.begun))?;
-        Ok(self.begun.iter().map(|(path, made)| (RepoPath::new(path.to_vec()), made.of.is_some())).collect())
+        self.ignored.paths.extend(scan.ignored);
+        self.ignored.is_lost = false;
+        self.note_setup()?;
+        Ok(made)
+    }
+
+    fn note_setup(&self) -> Result<(), Error> {
+        self.notes.write(NOTE, &write(&self.begun, &self.ignored))
+    }
+
+    /// Takes note of files that are about to be removed where they are the setup's.
+    pub(super) fn lose_setup(&mut self, removed: &[BString]) -> Result<(), Error> {
+        if !self.ignored.is_lost && removed.iter().any(|path| self.ignored.has(path.as_bstr())) {
+            self.ignored.is_lost = true;
+            self.note_setup()?;
+        }
+        Ok(())
     }
 
     /// What a worktree has begun with; nothing where it was not set up, or so long ago that it was not noted.
-    pub(super) fn read_begun(notes: &Notes) -> Result<Begun, Error> {
+    pub(super) fn read_begun(notes: &Notes) -> Result<(Begun, Ignored), Error> {
         Ok(notes.read(NOTE, LONGEST)?.map(|text| read(&text)).unwrap_or_default())
     }
 
@@ -211,7 +267,7 @@ impl Worktree {
     }
 }
 
-fn write(begun: &Begun) -> Vec<u8> {
+fn write(begun: &Begun, ignored: &Ignored) -> Vec<u8> {
     let object = |is: Is| match is {
         Is::File(Object { id, mode }) => format!("{:o}:{id}", mode.bits()),
         Is::Unread(seen) => format!("?{seen}"),
@@ -225,11 +281,15 @@ fn write(begun: &Begun) -> Vec<u8> {
         ]
         .concat()
     };
-    begun.iter().flat_map(line).collect()
+    let paths = ignored.paths.iter().flat_map(|path| [IGNORED, path.as_slice(), b"\0"].concat());
+    let lost = ignored.is_lost.then(|| [LOST, b"\0"].concat());
+    begun.iter().flat_map(line).chain(paths).chain(lost.into_iter().flatten()).collect()
 }
 
-fn read(text: &[u8]) -> Begun {
-    text.split(|byte| *byte == 0).filter_map(line).collect()
+fn read(text: &[u8]) -> (Begun, Ignored) {
+    let lines = || text.split(|byte| *byte == 0);
+    let paths = lines().filter_map(|line| line.strip_prefix(IGNORED)).map(BString::from).collect();
+    (lines().filter_map(line).collect(), Ignored { paths, is_lost: lines().any(|line| line == LOST) })
 }
 
 fn line(line: &[u8]) -> Option<(BString, Made)> {
@@ -274,11 +334,14 @@ mod tests {
             (BString::from("large"), made(None, Is::Unread(seen))),
         ]
         .into();
-        let again = read(&write(&begun));
-        assert_eq!(again.len(), 4);
+        let paths = BTreeSet::from([BString::from("node_modules"), BString::from("! x")]);
+        let ignored = Ignored { paths: paths.clone(), is_lost: true };
+        let (again, ignored) = read(&write(&begun, &ignored));
+        assert_eq!((again.len(), ignored.paths, ignored.is_lost), (4, paths, true));
+        assert!(!read(&write(&begun, &Ignored::default())).1.is_lost);
         for (path, made) in &begun {
             assert_eq!((again[path].of, again[path].is), (made.of, made.is), "{path}");
         }
-        assert!(read(b"").is_empty() && read(b"torn 1").is_empty());
+        assert!(read(b"").0.is_empty() && read(b"torn 1").0.is_empty());
     }
 }

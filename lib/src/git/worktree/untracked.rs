@@ -35,6 +35,7 @@ impl Worktree {
             }
             let mode = if is_directory { Mode::DIR } else { Mode::FILE };
             if rules.at_entry(path.as_bstr(), Some(mode)).doing("read ignore rules")?.is_excluded() {
+                scan.ignored.push(path);
                 continue;
             }
             if is_directory {

@@ -119,6 +119,7 @@ impl Worktree {
                 continue;
             }
             if !directory.is_empty() && is_ignored(directory, Mode::DIR)? {
+                scan.ignored.push(directory.to_owned());
                 continue;
             }
             let listing = self.unlocked_listing(directory, scan)?;

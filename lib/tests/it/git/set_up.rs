@@ -192,3 +192,46 @@ fn git_sees_a_change_that_no_commit_has_though_the_file_looks_the_same() {
     sandbox.git(&root, &["checkout", "."]);
     assert_eq!(fs::read_to_string(root.join("a.txt")).unwrap(), "a\n");
 }
+
+#[test]
+fn what_git_ignored_of_a_setup_is_missed_once_it_had_to_go() {
+    let sandbox = Sandbox::new();
+    sandbox.write("repo/.gitignore", "deps/\n*.o\n");
+    sandbox.commit("repo", "rules");
+    let repo = sandbox.open("repo");
+    let mut worktree = sandbox.worktree(&repo);
+    let (root, tree) = (worktree.root().to_owned(), worktree.tree());
+    let write = |path: &str, text: &str| {
+        fs::create_dir_all(root.join(path).parent().unwrap()).unwrap();
+        fs::write(root.join(path), text).unwrap();
+    };
+    write("deps/a/lib", "s");
+    write("one.o", "s");
+    write("seen", "s");
+    assert_eq!(worktree.set_up(true).unwrap(), [("seen".into(), false)]);
+    // What git ignores stays, and what others have it ignore is nothing of the setup's.
+    write(".gitignore", "deps/\n*.o\nbuild\n");
+    write("build", "theirs");
+    write("new", "theirs");
+    worktree.restore(tree).unwrap();
+    worktree.restore(tree).unwrap();
+    assert!(!root.join("build").exists() && root.join("deps/a/lib").exists() && !worktree.has_lost_setup());
+    write(".gitignore", "*.o\n");
+    let done = worktree.restore(tree).unwrap();
+    assert_eq!(done.removed, ["deps/a/lib".into()]);
+    let mut worktree = Worktree::open(&repo, &root).unwrap();
+    assert!(worktree.has_lost_setup(), "that is noted");
+    write("mine", "work");
+    let before = worktree.scan().unwrap();
+    write("deps/a/lib", "s");
+    write("mine", "work the setup has added to");
+    write("more", "s");
+    assert_eq!(worktree.set_up_again(&before).unwrap(), [("more".into(), false)]);
+    assert!(!worktree.has_lost_setup());
+    assert_eq!(worktree.scan().unwrap().paths().collect::<Vec<_>>(), ["mine".into()]);
+    let mut worktree = Worktree::open(&repo, &root).unwrap();
+    assert!(!worktree.has_lost_setup());
+    write(".gitignore", "");
+    worktree.restore(tree).unwrap();
+    assert!(worktree.has_lost_setup() && root.join("seen").exists() && root.join("more").exists());
+}
