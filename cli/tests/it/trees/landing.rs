@@ -162,29 +162,90 @@ fn what_a_test_changes_where_it_lands_is_said_as_well() {
     assert_eq!(garden.file("main", "mine"), "by the user");
 }
 
-#[test]
-fn what_an_agent_has_tested_is_tested_again_on_the_new_tip() {
+/// A garden in which an agent tests the one task, and its user commits something before it is tested for the first time.
+fn tested_by_an_agent(dot: &str, tests: &str) -> (Garden, Gate) {
     let garden = Garden::new(&Tree::of(&["T001"]));
-    let dot = r#"digraph a {
-        start [shape=Mdiamond]; done [shape=Msquare]
-        implement [step=implement]
-        test [step=test, write=false, prompt="Now test task $task_id: does it run?"]
-        start -> implement -> test -> done
-    }"#;
     garden.commit("agents.dot", dot);
     let gate = Gate::new(&garden.env, "agent");
     let implement = format!("test $n = 1 && echo 1 > one || echo 1 > mended; {}", gate.command());
-    let tests = "echo tested; test ! -e mine || test -e mended";
     garden.agent(&format!("if test $PLEACH_NODE = test; then {tests}; else {implement}; fi"), APPROVES);
+    (garden, gate)
+}
+
+/// A run over it, in which the target has moved.
+fn run_over<'g>((garden, gate): &'g (Garden, Gate)) -> Running<'g> {
     let mut run = garden.env.spawn(&["-y", "gardener", "--pipeline", "agents.dot"]);
     let held = gate.reached(&mut run);
     garden.commit("mine", "by the user\n");
     gate.open(held);
-    let ran = run.end().expect(0);
-    assert!(ran.stderr.contains("built anew on `main`, where only an agent can test it"), "{ran}");
-    let once = ["T001 implement-pass", "T001 test-pass", "T001 complete"];
-    assert_eq!(garden.told("main"), [&once[..], &["T001 test-fail"], &once].concat(), "{ran}");
-    assert_eq!(garden.files("main"), ["README.md", "agents.dot", "mended", "mine", "one", "task-tree.json"]);
+    run
+}
+
+const TESTED_BY_AN_AGENT: &str = r#"digraph a {
+    start [shape=Mdiamond]; done [shape=Msquare]
+    implement [step=implement]
+    test [step=test, write=false, prompt="Now test task $task_id: does it run?"]
+    start -> implement -> test -> done
+}"#;
+
+#[test]
+fn what_an_agent_has_tested_is_tested_again_on_the_new_tip() {
+    let whole = ["T001 implement-pass", "T001 test-pass", "T001 complete"];
+    let red = ["T001 implement-pass", "T001 test-fail"];
+    for (tests, told, attempts) in [
+        ("echo tested; ls", whole.to_vec(), 1),
+        ("echo tested; test ! -e mine || test -e mended", [&red[..], &whole].concat(), 2),
+    ] {
+        let world = tested_by_an_agent(TESTED_BY_AN_AGENT, tests);
+        let (ran, garden) = (run_over(&world).end().expect(0), &world.0);
+        assert!(ran.stderr.contains("T001 was built anew on `main` and is tested again there"), "{ran}");
+        assert_eq!(garden.told("main"), told);
+        garden.assert_in_order();
+        let complete = garden.newest("main", "T001 complete");
+        assert!(complete.body.contains(&format!("Completed after {attempts} attempt(s)")), "{}", complete.body);
+        assert_eq!(complete.trailer("Pleach-Tested"), None);
+        assert!(garden.asked("T001", "test", 2).contains("Now test task T001: does it run?"));
+        assert!(garden.files("main").contains(&"mine".to_owned()));
+        let kept = garden.refs("refs/pleach/keep/");
+        assert_eq!(garden.told(&kept[0]), whole, "the branch was kept before it was built anew");
+        let status = garden.env.pleach(&["status"]).expect(0);
+        assert!(status.stdout.contains("1 of 1 task done"), "{status}");
+    }
+}
+
+#[test]
+fn killed_while_an_agent_tests_on_the_new_tip_a_task_is_still_tested_there() {
+    for loses_record in [false, true] {
+        let world = tested_by_an_agent(TESTED_BY_AN_AGENT, "if test $n = 2; then . $W/wait; fi; echo tested");
+        let garden = &world.0;
+        let gate = Gate::new(&garden.env, "tests");
+        garden.env.write("wait", gate.command());
+        let mut run = run_over(&world);
+        let held = gate.reached(&mut run);
+        run.kill(held);
+        gate.stay_open();
+        for name in garden.refs("refs/pleach/sessions/").iter().filter(|_| loses_record) {
+            garden.env.git(&["update-ref", "-d", name]);
+        }
+        garden.gardener(&["--pipeline", "agents.dot"]).expect(0);
+        assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 test-pass", "T001 complete"]);
+        assert_eq!(garden.times_asked("T001", "test"), 3, "{loses_record}");
+        assert_eq!(garden.times_asked("T001", "implement"), 1, "{loses_record}");
+    }
+}
+
+#[test]
+fn what_is_written_behind_the_tests_of_an_agent_is_done_again_on_the_new_tip() {
+    let dot = TESTED_BY_AN_AGENT.replace(
+        "start -> implement -> test -> done",
+        "polish [shape=parallelogram, step=polish, tool_command=\"echo 1 >> polished\"]\n\
+         start -> implement -> test -> polish -> done",
+    );
+    let world = tested_by_an_agent(&dot, "echo tested");
+    let (ran, garden) = (run_over(&world).end().expect(0), &world.0);
+    assert!(ran.stderr.contains("built anew on `main`, where only an agent can test it, in another attempt"), "{ran}");
+    let once = ["T001 implement-pass", "T001 test-pass", "T001 polish-pass", "T001 complete"];
+    assert_eq!(garden.told("main"), [&once[..], &["T001 test-fail"], &once].concat());
 }
 
 #[test]

@@ -125,7 +125,7 @@ pub enum Retest {
     Green,
     /// They fail, and this is what they said.
     Red(Box<StepReport>),
-    /// They are an agent's, so only another attempt can tell; this is what it is told.
+    /// They are an agent's, which is asked in an attempt alone; this is what another one is told.
     Unknown(Box<StepReport>),
     /// Nobody waited for their end.
     Interrupted,

@@ -1,5 +1,8 @@
 //! Landing: the target moves over the steps of a task that has ended, rebuilt where it has moved meanwhile.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
 use super::refusal::Refusal;
 use super::run::{TreeEnded, TreeRun};
 use super::testing::without_tests;
@@ -21,6 +24,8 @@ pub(super) enum Tried {
     Landed,
     /// It was built anew on what the target has become, this commit, and its tests fail there.
     Red(CommitId),
+    /// It was built anew as this commit, behind which it has to be tested and reviewed again.
+    Anew(CommitId),
     /// It would say something about files it did not run on.
     Moved,
     /// It cannot, and waits.
@@ -51,7 +56,7 @@ impl TreeRun<'_> {
             }
             (Tried::Landed, Some((StepKind::Test, false))) => Worked::Ended(self.gate_red(task)),
             (Tried::Landed, _) if self.plan.tree.is_leaf(&task) => Worked::Done(task),
-            (Tried::Landed | Tried::Red(_) | Tried::Moved, _) => Worked::GoOn,
+            (Tried::Landed | Tried::Red(_) | Tried::Anew(_) | Tried::Moved, _) => Worked::GoOn,
             (Tried::Refused(refusal), _) => Worked::Ended(TreeEnded::Refused(refusal)),
             (Tried::Paused, _) => Worked::Ended(TreeEnded::Paused(Pause::interrupted())),
         }
@@ -144,6 +149,10 @@ impl TreeRun<'_> {
                         return self.turn_red(session, (tip, built.to), *red, notes);
                     }
                     Some(Retest::Unknown(red)) => {
+                        if let Some(begun) = self.before_tests(session, tip)? {
+                            notes(Note::Said(format!("{task} was built anew on `{on}` and is tested again there")));
+                            return Ok(Tried::Anew(begun));
+                        }
                         let how = "where only an agent can test it, in another attempt";
                         notes(Note::Said(format!("{task} was built anew on `{on}`, {how}")));
                         return self.turn_red(session, (tip, built.to), *red, notes);
@@ -178,6 +187,53 @@ impl TreeRun<'_> {
         self.keep(&session.task().id, session.task_tip())?;
         session.turn_red(built, red, &mut observer(&session.id.clone(), notes))?;
         Ok(Tried::Red(on))
+    }
+
+    /// The steps of a task that is complete up to its tests and reviews, built anew on `tip`. None where nothing comes before
+    /// these or something is written behind them, so that only another attempt can do it all again.
+    fn before_tests(&mut self, session: &Session, tip: CommitId) -> Result<Option<CommitId>, Error> {
+        self.read_again()?;
+        let (task, end) = (&session.task().id, session.task_tip());
+        let branch = self.branch_of(task)?;
+        // It is about to stand elsewhere, where no checkout can follow.
+        if self.repo.reference(&branch_ref(&branch))? != Some(end) || !self.repo.checkouts_of(&branch)?.is_empty() {
+            return Ok(None);
+        }
+        let steps = self.progress.task(task).at_attempt();
+        let looks =
+            |found: &Arc<Found>| matches!(found.step.kind, StepKind::Test | StepKind::Review | StepKind::Complete);
+        let Some(first) = steps.iter().position(looks).filter(|first| *first > 0) else { return Ok(None) };
+        let again: BTreeSet<CommitId> = steps[first..].iter().map(|found| found.commit).collect();
+        let base = self.base_for(session, tip)?;
+        let mut chain = self.chain(end, base)?;
+        chain.retain(|commit| !again.contains(commit));
+        let Some(last) = chain.last() else { return Ok(None) };
+        let written = self.repo.changes(self.repo.tree_of(*last)?, self.repo.tree_of(end)?)?;
+        if !written.iter().all(|change| report::is_own(&change.path, &self.plan.logs, &self.plan.reports)) {
+            return Ok(None);
+        }
+        let mut writer = self.repo.writer();
+        let built = match landing::rebuild(&self.repo, &mut writer, &chain, base, tip) {
+            Err(RebuildError::Git(error)) => return Err(error.into()),
+            built => built.ok(),
+        };
+        writer.flush()?;
+        let begun = built.and_then(|built| built.last().copied());
+        begun.into_iter().for_each(|begun| self.made(&[tip], begun));
+        Ok(begun)
+    }
+
+    /// Leaves a session whose task goes on elsewhere on its branch, in the same attempt: there its steps tell what is done.
+    pub(super) fn go_back(&mut self, session: Session, begun: CommitId) -> Result<Worked, Error> {
+        let (id, task, tip) = (session.id.clone(), session.task().id.clone(), session.task_tip());
+        self.keep(&task, tip)?;
+        self.take_back(session);
+        Session::put_aside(&self.repo, &self.engine.redactor, &id, self.course.seat.as_ref())?;
+        // Killed before this, what waits to land is looked at once more.
+        let moved = self.repo.swap(&branch_ref(&self.branch_of(&task)?), Some(tip), begun, "pleach: built anew");
+        moved.map_err(crate::git::Error::from)?;
+        self.read_again()?;
+        Ok(Worked::GoOn)
     }
 
     /// Whether a session was begun on the files a commit has.
@@ -225,12 +281,7 @@ impl TreeRun<'_> {
 
     /// The commit a branch would have to move to so that a session's steps are on it.
     fn build(&self, session: &Session, tip: CommitId) -> Result<Built, RebuildError> {
-        let (step, own) = (session.task_tip(), session.task().base);
-        let base = match self.repo.merge_base(step, tip)? {
-            Some(shared) if !self.repo.is_ancestor(shared, own)? => shared,
-            // Where the target was rewritten, what it had before is no part of the task.
-            _ => own,
-        };
+        let (step, base) = (session.task_tip(), self.base_for(session, tip)?);
         let is_gate = !self.plan.tree.is_leaf(&session.task().id);
         let failed = session.newest_step() == Some((StepKind::Complete, false));
         let mut writer = self.repo.writer();
@@ -249,6 +300,16 @@ impl TreeRun<'_> {
         };
         writer.flush()?;
         Ok(Built { to: built.last().copied().unwrap_or(tip), changed })
+    }
+
+    /// What a session's steps are built on, as seen from where they are to land.
+    fn base_for(&self, session: &Session, tip: CommitId) -> Result<CommitId, crate::git::Error> {
+        let own = session.task().base;
+        Ok(match self.repo.merge_base(session.task_tip(), tip)? {
+            Some(shared) if !self.repo.is_ancestor(shared, own)? => shared,
+            // Where the target was rewritten, what it had before is no part of the task.
+            _ => own,
+        })
     }
 
     /// The commits of a branch behind `base`, oldest first; of merges those of the branch itself.

@@ -131,6 +131,7 @@ impl TreeRun<'_> {
                         return Err(unasked);
                     }
                 }
+                Tried::Anew(begun) => return self.go_back(session, begun),
                 tried => return Ok(self.landed(session, tried)),
             }
         }
