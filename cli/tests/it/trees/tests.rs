@@ -348,6 +348,38 @@ fn a_test_that_passed_before_a_kill_counts() {
 }
 
 #[test]
+fn what_was_written_behind_a_test_before_a_kill_is_untested() {
+    for (polish, tests, is_tested) in
+        [("echo more > more", &["unit: true"][..], false), ("true", &["unit: true"], true), ("true", &[], false)]
+    {
+        let dot = format!(
+            "digraph g {{ start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]; review [step=review]
+            test [shape=parallelogram, step=test]; polish [shape=parallelogram, step=polish, tool_command=\"{polish}\"]
+            start -> implement -> test -> polish -> review -> done }}"
+        );
+        for loses_record in [false, true] {
+            let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", tests));
+            garden.commit("own.dot", &dot);
+            let gate = Gate::new(&garden.env, "review");
+            garden.agent(WRITES, &format!("{}; echo APPROVED", gate.command()));
+            let mut run = garden.env.spawn(&["-y", "gardener", "--pipeline", "own.dot"]);
+            let held = gate.reached(&mut run);
+            run.kill(held);
+            gate.stay_open();
+            for name in garden.refs("refs/pleach/").iter().filter(|_| loses_record) {
+                garden.env.git(&["update-ref", "-d", name]);
+            }
+            garden.gardener(&["--pipeline", "own.dot"]).expect(0);
+            let steps = garden.told("main");
+            assert_eq!(steps.iter().filter(|step| *step == "T001 polish-pass").count(), 1, "it was not done again");
+            let said = garden.newest("main", "T001 complete");
+            let told = (!is_tested).then_some("none");
+            assert_eq!(said.trailer("Pleach-Tested"), told, "{polish} {tests:?} {loses_record}");
+        }
+    }
+}
+
+#[test]
 fn a_failed_test_says_how_it_ended_whatever_it_printed() {
     let tests =
         ["unit: echo fine", "integration: echo output; echo complaint >&2; test -e mended || exit 4", "e2e: echo fine"];

@@ -8,11 +8,12 @@ use super::run::{TreeEnded, TreeRun, target_tip};
 use super::{Error, Note, Notes};
 use crate::clock;
 use crate::config::OnExceeded;
-use crate::engine::task::{TaskJob, TaskReport, in_the_record};
+use crate::engine::task::{TaskJob, TaskReport, code_of, in_the_record};
 use crate::engine::{Ended, Pause, Session};
 use crate::event::{AttemptStarted, Outcome, PauseReason};
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
+use crate::progress::Found;
 use crate::route;
 use crate::schedule::{self, After, Failure, Reason};
 use crate::state::State;
@@ -227,7 +228,7 @@ impl TreeRun<'_> {
 
     /// The last step of a task that is done, with its report.
     fn complete(&self, session: &mut Session, job: &TaskJob, notes: Notes<'_>) -> Result<(), Error> {
-        let tested = self.is_tested(session, notes)?;
+        let tested = self.is_tested(session, job, notes)?;
         let attempts = session.attempt_number();
         let report = Report {
             task_id: job.task.id.clone(),
@@ -257,19 +258,34 @@ impl TreeRun<'_> {
         Ok(())
     }
 
-    /// Whether a test has passed in the attempt a session is at: one of its own that saw the code there is now, or one behind
+    /// Whether a test has passed in the attempt a session is at that saw the code there is now: one of its own, or one behind
     /// which it was begun.
-    fn is_tested(&self, session: &mut Session, notes: Notes<'_>) -> Result<bool, Error> {
+    fn is_tested(&self, session: &mut Session, job: &TaskJob, notes: Notes<'_>) -> Result<bool, Error> {
         let Some(work) = &session.state.task else { return Ok(false) };
         let before = self.progress.task(&work.of.id).at_attempt();
         let behind = before.iter().rposition(|found| Some(found.step.status()) == work.of.status);
         let behind = behind.filter(|_| work.failed.is_empty()).map_or(&[][..], |last| &before[..=last]);
-        let Some(attempt) = work.attempt.as_ref().filter(|attempt| attempt.tested) else {
-            return Ok(behind.iter().any(|found| found.step.kind == StepKind::Test && found.step.passed));
-        };
-        // Older records do not tell which code it was.
-        let Some(tested) = attempt.tested_code else { return Ok(true) };
-        Ok(tested == session.code(&mut observer(&session.id.clone(), notes))?)
+        let own = work.attempt.as_ref().filter(|attempt| attempt.tested);
+        let is_own = own.is_some();
+        let tested = own.map_or_else(|| self.tested_before(session, job, behind), |own| Ok(own.tested_code))?;
+        match tested {
+            Some(tested) => Ok(tested == session.code(&mut observer(&session.id.clone(), notes))?),
+            // Older records do not tell which code it was.
+            None => Ok(is_own),
+        }
+    }
+
+    /// The code that the newest test among the steps before a session has passed on, as its commit has it.
+    fn tested_before(
+        &self,
+        session: &Session,
+        job: &TaskJob,
+        before: &[Arc<Found>],
+    ) -> Result<Option<CommitId>, Error> {
+        let newest = before.iter().rfind(|found| found.step.kind == StepKind::Test);
+        let Some(test) = newest.filter(|test| test.step.passed) else { return Ok(None) };
+        let trees = (self.repo.tree_of(session.task().base)?, self.repo.tree_of(test.commit)?);
+        Ok(Some(code_of(&self.repo, trees, job)?))
     }
 
     /// The last step of a task that is given up after so many attempts.
