@@ -49,7 +49,7 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let search = Search::from(&dir, Some(&dir.join("pleach.yaml")));
     let settings = settings::load(globals.environment.clone(), &search)?;
     let config: &Config = &settings.resolved.config;
-    debug_assert_eq!(config.agent, Some(AgentChoice::Builtin));
+    debug_assert_eq!(config.agent_of(None), Ok(AgentChoice::Builtin));
     let file = PipelineFile::read(Path::new("pipeline.dot"), &dir.join("pipeline.dot"))?;
     let pipeline = runnable(globals, &file, BTreeMap::new(), config)?;
     let built = build(&settings, config, Answers::default())?;

@@ -116,19 +116,23 @@ pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
 
 /// Whether every agent the settings name can be started, and what it would start with.
 pub async fn configured(config: &Config, roster: &Roster, environment: &Environment) -> Vec<Finding> {
-    let mut choices: Vec<(String, AgentChoice, Option<&str>)> = Vec::new();
-    choices.extend(config.agent.iter().map(|choice| ("agent".to_owned(), choice.clone(), None)));
+    let mut choices: Vec<(String, AgentChoice, Option<String>)> = Vec::new();
+    if let (Some(agent), Ok(choice)) = (&config.agent, config.agent_of(None)) {
+        choices.push(("agent".to_owned(), choice, agent.name().map(str::to_owned)));
+    }
     for (name, agent) in &config.agents {
         let key = if agent.runner.is_some() { format!("agents.{name}.runner") } else { format!("agents.{name}") };
         // An entry named like a kind of agent says nothing about who is to work.
         let is_kind = agent.runner.is_none() && name.parse::<AgentChoice>().is_ok();
         if let (false, Ok(choice)) = (is_kind, roster.choice_of(name)) {
             let works = agent.runner.is_some() || choice != AgentChoice::Simulation;
-            choices.extend(works.then_some((key, choice, Some(name.as_str()))));
+            choices.extend(works.then(|| (key, choice, Some(name.clone()))));
         }
     }
-    let steps = config.tree.steps.iter().filter_map(|(name, step)| Some((name, step.runner.clone()?)));
-    choices.extend(steps.map(|(name, choice)| (format!("tree.steps.{name}.runner"), choice, None)));
+    choices.extend(config.tree.steps.iter().filter_map(|(step, settings)| {
+        let name = settings.runner.as_ref()?.to_string();
+        Some((format!("tree.steps.{step}.runner"), roster.choice_of(&name).ok()?, Some(name)))
+    }));
     let is_limited = Limits { budget: config.budget.clone(), ..Limits::default() }.is_set();
     let mut findings = Vec::new();
     if config.agent.is_none() {
@@ -138,6 +142,7 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
     // A program the settings bring along is not even asked for its version: nobody may have agreed to it.
     let brought = |name: &str| config.agents.get(name).is_some_and(|agent| !agent.command.is_empty());
     for (key, choice, name) in choices {
+        let name = name.as_deref();
         let is_known = choice.argv().is_none() && !brought(choice.kind()) && !name.is_some_and(brought);
         let made = roster.agent(&choice, name);
         let unheld = is_limited && made.as_ref().is_ok_and(|agent| !agent.tells_spending());

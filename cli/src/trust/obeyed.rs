@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use pleach::agent::Preset;
-use pleach::config::{AgentChoice, AgentSettings, Config};
+use pleach::config::{AgentChoice, AgentRef, AgentSettings, Config};
 use pleach::git::{Repo, TreeId};
 use pleach::plan::pipeline::Node;
 
@@ -32,11 +32,12 @@ pub fn obeyed<'a>(
 
 /// The kinds of the configured agents.
 fn kinds<'a>(config: &Config, nodes: impl Iterator<Item = &'a Node>) -> BTreeSet<&'static str> {
-    let steps = config.tree.steps.values().filter_map(|step| step.runner.clone());
+    // Of one with a name, what its entry says counts, as that of all others does.
+    let given = config.agent.iter().chain(config.tree.steps.values().filter_map(|step| step.runner.as_ref()));
     let runners = config.agents.values().filter_map(|agent| agent.runner.clone());
     let named = config.agents.keys().cloned().chain(nodes.filter_map(|node| node.agent.clone()));
     let named = named.filter_map(|name| name.parse::<AgentChoice>().ok());
-    let choices = config.agent.iter().cloned().chain(steps).chain(runners).chain(named);
+    let choices = given.filter_map(AgentRef::kind).cloned().chain(runners).chain(named);
     let templates = config.agents.values().flat_map(template);
     choices.flat_map(words).chain(templates).flat_map(|word| spoken_of(&word)).collect()
 }
@@ -80,7 +81,7 @@ mod tests {
             |name: &str, agent: AgentSettings| Config { agents: [(name.into(), agent)].into(), ..Config::default() };
         let agent = AgentSettings::default;
         for config in [
-            Config { agent: Some(AgentChoice::Claude), ..Config::default() },
+            Config { agent: Some(AgentChoice::Claude.into()), ..Config::default() },
             Config { agent: Some("command:sh -c 'claude -p'".parse().unwrap()), ..Config::default() },
             Config { agent: Some("acp:npx claude-code-acp".parse().unwrap()), ..Config::default() },
             with("claude", agent()),

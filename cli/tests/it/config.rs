@@ -98,7 +98,7 @@ fn one_setting_is_explained() {
       from: pleach.yaml:1
       wins over: [TEMP]/config/pleach/config.yaml:1
       The agent that works on nodes which name none. Without one a run is simulated.
-      takes: builtin | simulation | claude | codex | gemini | opencode | acp:COMMAND | command:COMMAND
+      takes: builtin | simulation | claude | codex | gemini | opencode | acp:COMMAND | command:COMMAND | a name of `agents`
     "#);
     insta::assert_snapshot!(env.pleach(&["config", "--explain", "tree.max_retrys"]).expect(2), @r#"
     exit: 2
@@ -120,7 +120,7 @@ fn one_setting_is_explained() {
     tree.steps.*.runner = (not set)
       from: default
       The agent of this step.
-      takes: builtin | simulation | claude | codex | gemini | opencode | acp:COMMAND | command:COMMAND
+      takes: builtin | simulation | claude | codex | gemini | opencode | acp:COMMAND | command:COMMAND | a name of `agents`
 
     tree.steps.*.model = (not set)
       from: default

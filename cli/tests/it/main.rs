@@ -21,6 +21,7 @@ mod inspect;
 mod left_out;
 mod matrix;
 mod mended;
+mod named_agents;
 mod orchestra;
 mod planted;
 mod pretended;

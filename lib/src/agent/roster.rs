@@ -33,9 +33,15 @@ pub struct Roster {
 pub enum NoAgent {
     /// The name is neither configured nor a kind of agent.
     #[error(
-        "{0}; set `agents.NAME` in pleach.yaml, or use builtin, claude, codex, gemini, opencode, simulation, command:PROGRAM or acp:COMMAND"
+        "{why}; set `agents.NAME` in pleach.yaml, or use {}builtin, claude, codex, gemini, opencode, simulation, command:PROGRAM or acp:COMMAND",
+        named.iter().map(|name| format!("{name}, ")).collect::<String>()
     )]
-    Unknown(String),
+    Unknown {
+        /// Why it is none.
+        why: String,
+        /// The names the configuration gives.
+        named: Vec<String>,
+    },
     /// The program is not there.
     #[error("{title} is not installed: there is no program `{program}`{}; {how}", if program.contains('/') { "" } else { " on PATH" })]
     Missing {
@@ -140,16 +146,32 @@ impl Roster {
 
     /// What kind of agent a node has: the one it names, else the configured one, else the simulated one.
     pub fn choice(&self, node: &Node) -> Result<AgentChoice, NoAgent> {
-        self.config.agent_of(node.agent.as_deref()).map_err(unknown)
+        self.config.agent_of(node.agent.as_deref()).map_err(|error| self.unknown(&error))
+    }
+
+    /// What the agent of a node is called: by the node, by the configuration, or after its kind.
+    pub fn name(&self, node: &Node) -> Result<String, NoAgent> {
+        let choice = self.choice(node)?;
+        let of_run = || self.config.agent.as_ref().map_or_else(|| choice.to_string(), ToString::to_string);
+        Ok(node.agent.clone().unwrap_or_else(of_run))
     }
 
     /// What kind of agent a name stands for.
     pub fn choice_of(&self, name: &str) -> Result<AgentChoice, NoAgent> {
-        self.config.agent_of(Some(name)).map_err(unknown)
+        self.config.agent_of(Some(name)).map_err(|error| self.unknown(&error))
     }
 
+    fn unknown(&self, error: &InvalidAgent) -> NoAgent {
+        let is_own = |name: &&String| name.parse::<AgentChoice>().is_err();
+        let named = self.config.agents.keys().filter(is_own).cloned().collect();
+        NoAgent::Unknown { why: error.to_string(), named }
+    }
+
+    /// What an agent is told about itself. One that only says how the agent of the run is to work has that one's model,
+    /// where it names none.
     fn profile(&self, name: Option<&str>) -> Profile {
-        name.and_then(|name| self.profiles.get(name)).cloned().unwrap_or_default()
+        let all = self.config.agent_entries(name).filter_map(|name| self.profiles.get(name)).cloned();
+        all.reduce(|below, above| Profile { model: above.model.or(below.model), ..above }).unwrap_or_default()
     }
 
     fn profile_of_builtin(&self, name: Option<&str>, tools: &[String]) -> Result<Profile, NoAgent> {
@@ -165,7 +187,7 @@ impl Roster {
     /// The entry of the settings that the tools of an agent come from.
     fn who_names_tools(&self, kind: &str, name: Option<&str>) -> String {
         let has_some = |name: &&str| self.config.agents.get(*name).is_some_and(|agent| !agent.tools.is_empty());
-        name.filter(has_some).unwrap_or(kind).to_owned()
+        self.config.agent_entries(name).filter(has_some).last().unwrap_or(kind).to_owned()
     }
 
     /// The agent of a node.
@@ -182,8 +204,11 @@ impl Roster {
 
     /// The agent that works where nothing else is said; none when there is none but a simulated one.
     pub fn configured(&self) -> Option<Result<Arc<dyn Agent>, NoAgent>> {
-        let choice = self.config.agent.clone().filter(|choice| *choice != AgentChoice::Simulation)?;
-        Some(self.make(choice, None, None))
+        match self.config.agent_of(None) {
+            Ok(AgentChoice::Simulation) => None,
+            Ok(choice) => Some(self.make(choice, None, None)),
+            Err(error) => Some(Err(self.unknown(&error))),
+        }
     }
 
     /// The agent of this kind, with what the settings say about the name `name`.
@@ -210,6 +235,7 @@ impl Roster {
 
     fn make(&self, choice: AgentChoice, provider: Option<&str>, name: Option<&str>) -> Result<Arc<dyn Agent>, NoAgent> {
         let settings = self.settings(choice.kind(), name);
+        let name = self.config.agent_entries(name).last();
         match choice {
             AgentChoice::Simulation => Ok(Arc::new(Simulated)),
             AgentChoice::Builtin => {
@@ -257,15 +283,17 @@ impl Roster {
         program.into_iter().chain(words.map(OsString::from)).collect()
     }
 
-    /// Looks the program of a command up. Without a root a path is seen from the working copy, which is not there yet,
-    /// unless it is absolute.
+    /// Whether it is known where a program is looked for. Without a root a path is seen from the working copy, which is not
+    /// there yet, unless it is absolute.
+    fn is_placed(&self, program: &str) -> bool {
+        !program.contains('/') || self.place_of(program).is_absolute()
+    }
+
+    /// Looks the program of a command up, where that can be done.
     fn require_program(&self, argv: &[String]) -> Result<(), NoAgent> {
-        let can_look = |program: &&String| match program.contains('/') {
-            true => self.place_of(program).is_absolute(),
-            // Who embeds this without an environment has not said where to look.
-            false => self.environment.get_os("PATH").is_some(),
-        };
-        let known = argv.first().filter(can_look);
+        // Who embeds this without an environment has not said where to look.
+        let has_path = |program: &&String| program.contains('/') || self.environment.get_os("PATH").is_some();
+        let known = argv.first().filter(|program| self.is_placed(program)).filter(has_path);
         match known.filter(|program| find_program(self.place_of(program), &self.environment).is_none()) {
             Some(program) => Err(self.no_program("", program, "")),
             None => Ok(()),
@@ -319,10 +347,8 @@ impl Roster {
     /// What the configuration says about an agent: about its kind, and over that what it says about its name.
     fn settings(&self, kind: &str, name: Option<&str>) -> AgentSettings {
         let of_kind = self.config.agents.get(kind).filter(|agent| agent.runner.is_none()).cloned().unwrap_or_default();
-        match name.filter(|name| *name != kind).and_then(|name| self.config.agents.get(name)) {
-            Some(named) => over(of_kind, named),
-            None => of_kind,
-        }
+        let entries = self.config.agent_entries(name).filter(|name| *name != kind);
+        entries.filter_map(|name| self.config.agents.get(name)).fold(of_kind, over)
     }
 
     fn program(
@@ -349,8 +375,12 @@ impl Roster {
             TurnMode::Gateway => Some(upstream?),
             _ => None,
         };
-        let program = find_program(self.place_of(&preset.program), &self.environment)
-            .ok_or_else(|| self.no_program(&preset.title, &preset.program, &preset.install))?;
+        let place = self.place_of(&preset.program);
+        let program = match self.is_placed(&preset.program) {
+            true => find_program(place, &self.environment)
+                .ok_or_else(|| self.no_program(&preset.title, &preset.program, &preset.install))?,
+            false => place,
+        };
         let given = self.config.providers.get(preset.provider);
         let settings = CliSettings {
             args: settings.args.clone(),
@@ -474,10 +504,6 @@ fn over(below: AgentSettings, above: &AgentSettings) -> AgentSettings {
     }
 }
 
-fn unknown(error: InvalidAgent) -> NoAgent {
-    NoAgent::Unknown(error.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
@@ -546,6 +572,29 @@ mod tests {
         assert_eq!(shown(&roster, "command:echo"), "command");
         assert!(shown(&roster, "gemini").contains("install it with `npm install -g @google/gemini-cli`"));
         assert!(shown(&roster, "cluade").contains("did you mean `claude`?"));
+    }
+
+    #[test]
+    fn the_agent_of_the_run_may_be_a_named_one() {
+        let yaml = "agents:\n  mine: {command: [other, -x], args: [--y], env: {A: mine}}\n  \
+                    plain: {env: {A: plain}}\n  claude: {turns: node}\n  second: {runner: claude}\n";
+        let (roster, _bin) = roster(&format!("agent: mine\n{yaml}"), &[]);
+        let mine = "command node [\"--y\"] None Some(\"mine\")";
+        assert_eq!(shown(&roster, ""), mine);
+        assert_eq!(shown(&roster, "mine"), mine);
+        assert_eq!(
+            shown(&roster, "plain"),
+            mine.replace("(\"mine\")", "(\"plain\")"),
+            "it works as the run's, but for that"
+        );
+        assert_eq!(shown(&roster, "second"), "claude node [] None None");
+        assert_eq!(roster.name(&node("")), Ok("mine".to_owned()));
+        assert!(roster.configured().unwrap().unwrap().as_program().unwrap().name == "mine");
+        let unknown = shown(&roster, "mien");
+        assert!(unknown.starts_with("there is no agent `mien`, did you mean `mine`?"), "{unknown}");
+        assert!(unknown.contains("or use mine, plain, second, builtin, claude,"), "{unknown}");
+        let (roster, _bin) = self::roster(&format!("agent: second\n{yaml}"), &[]);
+        assert_eq!(shown(&roster, ""), "claude node [] None None");
     }
 
     #[test]

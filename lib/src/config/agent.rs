@@ -10,7 +10,7 @@ use super::node::Node;
 use super::read::{Reading, Setting};
 use crate::text::closest;
 
-/// An agent, as `agent: …` names it.
+/// A kind of agent, with the command of those that are any program.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum AgentChoice {
@@ -32,17 +32,30 @@ pub enum AgentChoice {
     Command(Vec<String>),
 }
 
+/// The agent a setting names: one of a kind, or one that `agents` gives a name to.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum AgentRef {
+    /// One of a kind.
+    Kind(AgentChoice),
+    /// One of `agents`.
+    Named(String),
+}
+
 /// A text that names no agent.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidAgent {
     /// No agent of this name.
-    #[error("there is no agent `{name}`{}", suggestion.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default())]
+    #[error("there is no agent `{name}`{}", suggestion.as_ref().map(|near| format!(", did you mean `{near}`?")).unwrap_or_default())]
     Unknown {
         /// What was written.
         name: String,
         /// The known name it is close to.
-        suggestion: Option<&'static str>,
+        suggestion: Option<String>,
     },
+    /// An entry of `agents` that only says how the agent of the run is to work, in the place of that agent.
+    #[error("`agents.{0}` has neither `runner` nor `command`, so there is nobody to work")]
+    Nobody(String),
     /// The command line of a `command:` or `acp:` agent has an open quote.
     #[error("the command of `{0}` ends inside a quote")]
     OpenQuote(String),
@@ -89,20 +102,82 @@ impl AgentChoice {
     }
 }
 
+impl AgentRef {
+    /// The name, of one that `agents` gives a name to.
+    pub fn name(&self) -> Option<&str> {
+        match self {
+            Self::Kind(_) => None,
+            Self::Named(name) => Some(name),
+        }
+    }
+
+    /// The kind, of one that is named by its kind.
+    pub fn kind(&self) -> Option<&AgentChoice> {
+        match self {
+            Self::Kind(kind) => Some(kind),
+            Self::Named(_) => None,
+        }
+    }
+}
+
+impl InvalidAgent {
+    /// Nobody of this name, where these others have names.
+    pub(super) fn unknown<'n>(name: &str, named: impl Iterator<Item = &'n str>) -> Self {
+        let names = NAMES.iter().map(|(name, _)| *name).chain(["command:", "acp:"]).chain(named);
+        Self::Unknown { name: name.to_owned(), suggestion: closest(name, names).map(str::to_owned) }
+    }
+}
+
+/// Whom a setting can name, where these others have names.
+pub(super) fn agents_hint<'n>(named: impl Iterator<Item = &'n str>) -> String {
+    let kinds = NAMES.iter().map(|(name, _)| *name);
+    let others = named.filter(|name| name.parse::<AgentChoice>().is_err());
+    let all: Vec<&str> = kinds.chain(others).chain(["acp:COMMAND", "command:COMMAND"]).collect();
+    format!("Agents: {}.", all.join(", "))
+}
+
 impl Config {
     /// What kind of agent a name stands for; without one that of the run, which is simulated where there is none.
     pub fn agent_of(&self, name: Option<&str>) -> Result<AgentChoice, InvalidAgent> {
-        let of_run = || self.agent.clone().unwrap_or(AgentChoice::Simulation);
-        let Some(name) = name else { return Ok(of_run()) };
+        let Some(name) = name else { return self.agent_of_run() };
         let parsed = name.parse::<AgentChoice>();
-        let Some(agent) = self.agents.get(name) else { return parsed };
-        Ok(match (&agent.runner, parsed) {
-            (Some(runner), _) => runner.clone(),
-            // An entry named like a kind of agent changes that kind.
-            (None, Ok(kind)) => kind,
-            (None, Err(_)) if !agent.command.is_empty() => AgentChoice::Command(agent.command.clone()),
-            (None, Err(_)) => of_run(),
-        })
+        match (self.works(name), parsed) {
+            (Some(choice), _) | (None, Ok(choice)) => Ok(choice),
+            (None, Err(_)) if self.agents.contains_key(name) => self.agent_of_run(),
+            (None, Err(InvalidAgent::Unknown { .. })) => Err(self.unknown_agent(name)),
+            (None, Err(error)) => Err(error),
+        }
+    }
+
+    fn agent_of_run(&self) -> Result<AgentChoice, InvalidAgent> {
+        match &self.agent {
+            None => Ok(AgentChoice::Simulation),
+            Some(AgentRef::Kind(kind)) => Ok(kind.clone()),
+            Some(AgentRef::Named(name)) => self.works(name).ok_or_else(|| match self.agents.contains_key(name) {
+                true => InvalidAgent::Nobody(name.clone()),
+                false => self.unknown_agent(name),
+            }),
+        }
+    }
+
+    /// Who works under a name that `agents` gives; nobody of its own where its entry only says how the others are to.
+    fn works(&self, name: &str) -> Option<AgentChoice> {
+        let agent = self.agents.get(name)?;
+        // An entry named like a kind of agent changes that kind.
+        let own = || (!agent.command.is_empty() && name.parse::<AgentChoice>().is_err()).then(|| agent.command.clone());
+        agent.runner.clone().or_else(|| own().map(AgentChoice::Command))
+    }
+
+    /// The entries of `agents` that speak of who works under a name, the weakest first: where that is the agent of the
+    /// run, also that agent's own.
+    pub fn agent_entries<'a>(&'a self, name: Option<&'a str>) -> impl Iterator<Item = &'a str> {
+        let is_own = name.is_some_and(|name| self.works(name).is_some() || name.parse::<AgentChoice>().is_ok());
+        let of_run = self.agent.as_ref().and_then(AgentRef::name).filter(|_| !is_own);
+        of_run.into_iter().chain(name)
+    }
+
+    fn unknown_agent(&self, name: &str) -> InvalidAgent {
+        InvalidAgent::unknown(name, self.agents.keys().map(String::as_str))
     }
 }
 
@@ -121,10 +196,35 @@ impl FromStr for AgentChoice {
         }
         match NAMES.iter().find(|(name, _)| *name == text) {
             Some((_, choice)) => Ok(choice.clone()),
-            None => {
-                let names = NAMES.iter().map(|(name, _)| *name).chain(["command:", "acp:"]);
-                Err(InvalidAgent::Unknown { name: text.to_owned(), suggestion: closest(text, names) })
-            }
+            None => Err(InvalidAgent::unknown(text, std::iter::empty())),
+        }
+    }
+}
+
+impl FromStr for AgentRef {
+    type Err = InvalidAgent;
+
+    /// Whether somebody has that name is for the whole configuration to say.
+    fn from_str(text: &str) -> Result<Self, InvalidAgent> {
+        match text.parse() {
+            Ok(kind) => Ok(Self::Kind(kind)),
+            Err(InvalidAgent::Unknown { name, .. }) => Ok(Self::Named(name)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl From<AgentChoice> for AgentRef {
+    fn from(kind: AgentChoice) -> Self {
+        Self::Kind(kind)
+    }
+}
+
+impl fmt::Display for AgentRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kind) => kind.fmt(f),
+            Self::Named(name) => f.write_str(name),
         }
     }
 }
@@ -152,22 +252,44 @@ impl From<AgentChoice> for String {
     }
 }
 
+impl TryFrom<String> for AgentRef {
+    type Error = InvalidAgent;
+    fn try_from(text: String) -> Result<Self, InvalidAgent> {
+        text.parse()
+    }
+}
+
+impl From<AgentRef> for String {
+    fn from(agent: AgentRef) -> String {
+        agent.to_string()
+    }
+}
+
 impl Setting for AgentChoice {
     fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
-        let text = String::read(node, reading)?;
-        let choice = text.parse::<Self>();
-        if let Err(error) = &choice {
-            let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
-            let hint = format!("Agents: {}, acp:COMMAND, command:COMMAND.", names.join(", "));
-            reading.report(node.at, error.to_string(), Some(hint));
-        }
-        choice.ok()
+        parsed(node, reading)
     }
 
     fn takes() -> String {
         let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
         format!("{} | acp:COMMAND | command:COMMAND", names.join(" | "))
     }
+}
+
+impl Setting for AgentRef {
+    fn read(node: &Node, reading: &mut Reading<'_>) -> Option<Self> {
+        parsed(node, reading)
+    }
+
+    fn takes() -> String {
+        format!("{} | a name of `agents`", AgentChoice::takes())
+    }
+}
+
+/// The agent a node of the configuration names; a mistake is among the errors.
+fn parsed<A: FromStr<Err = InvalidAgent>>(node: &Node, reading: &mut Reading<'_>) -> Option<A> {
+    let agent = String::read(node, reading)?.parse::<A>();
+    agent.map_err(|error| reading.report(node.at, error.to_string(), Some(agents_hint(std::iter::empty())))).ok()
 }
 
 /// Splits a command line as a shell does, as far as words and quotes go; none when a quote stays open.

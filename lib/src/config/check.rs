@@ -1,6 +1,8 @@
 //! What settings must fulfil beyond their types. Checked once, on what all layers come to.
 
-use super::agent::AgentChoice;
+use std::collections::BTreeSet;
+
+use super::agent::{AgentChoice, AgentRef, InvalidAgent, agents_hint};
 use super::model::Config;
 use super::node::{Kind, Node, Place};
 use super::read::Reading;
@@ -44,7 +46,7 @@ fn place(tree: &Node, path: &[&str]) -> Place {
 }
 
 fn agents(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
-    let mut check = |choice: &Option<AgentChoice>, path: &[&str]| {
+    let mut check = |choice: Option<&AgentChoice>, path: &[&str]| {
         let empty = match choice {
             Some(AgentChoice::Command(argv)) => argv.is_empty(),
             Some(AgentChoice::Acp(command)) => command.is_empty(),
@@ -55,14 +57,35 @@ fn agents(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
             reading.report(place(tree, path), "this agent has no program", Some(hint));
         }
     };
-    check(&config.agent, &["agent"]);
+    check(config.agent.as_ref().and_then(AgentRef::kind), &["agent"]);
     for (name, agent) in &config.agents {
-        check(&agent.runner, &["agents", name, "runner"]);
+        check(agent.runner.as_ref(), &["agents", name, "runner"]);
     }
     for (name, step) in &config.tree.steps {
-        check(&step.runner, &["tree", "steps", name, "runner"]);
+        check(step.runner.as_ref().and_then(AgentRef::kind), &["tree", "steps", name, "runner"]);
+    }
+    if let Err(error @ InvalidAgent::Nobody(_)) = config.agent_of(None) {
+        let hint = "Give it one of them, or name another agent here.".to_owned();
+        reading.report(place(tree, &["agent"]), error.to_string(), Some(hint));
     }
     programs(config, tree, reading);
+}
+
+/// Adds an error for every agent a layer names that is of no kind and that no layer gives this name to.
+pub(super) fn named_agents(layer: &Node, named: &BTreeSet<String>, reading: &mut Reading<'_>) {
+    let steps = match layer.at_path(&["tree", "steps"]).map(|steps| &steps.value.kind) {
+        Some(Kind::Map(steps)) => steps.values().filter_map(|step| step.value.at_path(&["runner"])).collect(),
+        _ => Vec::new(),
+    };
+    for agent in layer.at_path(&["agent"]).into_iter().chain(steps) {
+        let Kind::Scalar { text, .. } = &agent.value.kind else { continue };
+        let Ok(AgentRef::Named(name)) = text.parse() else { continue };
+        if !named.contains(&name) {
+            let named = || named.iter().map(String::as_str);
+            let error = InvalidAgent::unknown(&name, named());
+            reading.report(agent.value.at, error.to_string(), Some(agents_hint(named())));
+        }
+    }
 }
 
 /// Agents that are programs.

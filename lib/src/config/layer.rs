@@ -226,7 +226,9 @@ impl Merged {
         let mut provenance = BTreeMap::new();
         let mut overridden = BTreeMap::<String, Vec<Source>>::new();
         let mut users = None;
-        for mut layer in read_layers(layers, &mut origins, &mut errors) {
+        let layers = read_layers(layers, &mut origins, &mut errors);
+        errors.extend(unknown_agents(&layers, &origins));
+        for mut layer in layers {
             for forgotten in agent_of_steps(&mut layer, &mut tree) {
                 provenance.remove(&forgotten);
                 overridden.remove(&forgotten);
@@ -300,6 +302,19 @@ fn agent_of_steps(layer: &mut Node, weaker: &mut Node) -> Vec<String> {
         }
     }
     forgotten
+}
+
+/// The mistakes of layers that name an agent nobody has described, whichever layer would have to.
+fn unknown_agents(layers: &[Node], origins: &[Origin]) -> Vec<ConfigError> {
+    let described = layers.iter().filter_map(|layer| match &layer.at_path(&["agents"])?.value.kind {
+        Kind::Map(agents) => Some(agents),
+        _ => None,
+    });
+    let is_given = |entry: &Entry| !matches!(entry.value.kind, Kind::Null);
+    let named = described.flatten().filter(|(_, entry)| is_given(entry)).map(|(name, _)| name.clone()).collect();
+    let mut reading = Reading::new(origins);
+    layers.iter().for_each(|layer| check::named_agents(layer, &named, &mut reading));
+    reading.errors
 }
 
 /// Errors in the order of the text they are about.

@@ -20,7 +20,7 @@ mod supplied;
 #[cfg(test)]
 mod tests;
 
-pub use agent::{AgentChoice, InvalidAgent};
+pub use agent::{AgentChoice, AgentRef, InvalidAgent};
 pub use dotenv::{DotEnvEntry, parse_dotenv};
 pub use environment::Environment;
 pub use error::{ConfigError, Level, Source};

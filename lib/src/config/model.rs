@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::agent::AgentChoice;
+use super::agent::{AgentChoice, AgentRef};
 use super::define::{choice, section};
 use super::read::{Key, Setting};
 use crate::ids::{BranchName, RepoName};
@@ -12,14 +12,14 @@ section! {
     /// The configuration of a run.
     Config {
         /// The agent that works on nodes which name none. Without one a run is simulated.
-        agent: Option<AgentChoice> = None,
+        agent: Option<AgentRef> = None,
         /// What commits say about the agent beyond their trailers.
         attribution: Attribution = Attribution::None,
         /// What a task's branch holds: one commit per step, or the turns as well.
         commits: Commits = Commits::Steps,
         /// Model providers.
         providers: Providers = Providers::default(),
-        /// Agents by name, for nodes that ask for one.
+        /// Agents by name, for nodes, steps and runs that ask for one.
         agents: BTreeMap<String, AgentSettings> = BTreeMap::new(),
         /// Commands agents get as tools.
         tools: Vec<Tool> = Vec::new(),
@@ -366,7 +366,7 @@ section! {
     /// Agent and model of one step.
     Step {
         /// The agent of this step.
-        runner: Option<AgentChoice> = None,
+        runner: Option<AgentRef> = None,
         /// The model of this step.
         model: Option<String> = None,
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use super::Environment;
-use super::agent::join_words;
+use super::agent::{AgentChoice, AgentRef, join_words};
 use super::error::{Level, Source};
 use super::layer::Resolved;
 use super::model::{Config, Network, OnExceeded, Price, SandboxMode, TurnMode};
@@ -92,10 +92,12 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     };
     let config = &resolved.config;
     let command = SuppliedKind::Command;
-    add(command, "agent".into(), config.agent.as_ref().and_then(|agent| agent.command_line()));
+    // What one that has a name runs stands where its name is explained.
+    let line = |agent: &AgentRef| agent.kind().and_then(AgentChoice::command_line);
+    add(command, "agent".into(), config.agent.as_ref().and_then(line));
     for (name, agent) in &config.agents {
-        let line = agent.runner.as_ref().and_then(|agent| agent.command_line());
-        add(command, format!("agents.{name}.runner"), line);
+        let runner = agent.runner.as_ref().and_then(AgentChoice::command_line);
+        add(command, format!("agents.{name}.runner"), runner);
         let words = |words: &[String]| (!words.is_empty()).then(|| join_words(words));
         add(command, format!("agents.{name}.command"), words(&agent.command));
         add(command, format!("agents.{name}.args"), words(&agent.args));
@@ -108,8 +110,7 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
         add(SuppliedKind::Sandbox, format!("agents.{name}.turns"), alone);
     }
     for (name, step) in &config.tree.steps {
-        let line = step.runner.as_ref().and_then(|agent| agent.command_line());
-        add(command, format!("tree.steps.{name}.runner"), line);
+        add(command, format!("tree.steps.{name}.runner"), step.runner.as_ref().and_then(line));
     }
     for (index, tool) in config.tools.iter().enumerate() {
         add(command, format!("tools[{index}].command"), Some(tool.command.clone()));

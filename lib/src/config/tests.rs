@@ -56,13 +56,13 @@ fn flag(key: &str, value: &str) -> Layer {
 fn every_key_is_read() {
     let resolved = resolved(vec![project(ALL_KEYS)]);
     let config = &resolved.config;
-    assert_eq!(config.agent, Some(AgentChoice::Claude));
+    assert_eq!(config.agent, Some(AgentChoice::Claude.into()));
     assert_eq!(config.providers.anthropic.models["cheap"], "5.10");
     assert_eq!(config.agents["reviewer"].persona, Some(PathBuf::from("/p.yaml")));
     assert_eq!(config.worktrees.base, Some(PathBuf::from("/p/.orchestra/worktrees")));
     assert_eq!(config.sandbox.mode, SandboxMode::Off);
     assert_eq!(config.merge.structural, Structural::Off);
-    assert_eq!(config.tree.steps["implement"].runner, Some(AgentChoice::Command(vec!["x".into(), "y".into()])));
+    assert_eq!(config.tree.steps["implement"].runner, Some(AgentChoice::Command(vec!["x".into(), "y".into()]).into()));
     // The text gives every key there is, so that a new one cannot be forgotten here.
     let given = resolved.settings();
     for key in keys() {
@@ -164,11 +164,14 @@ fn paths_start_from_the_file_they_stand_in() {
 #[test]
 fn backend_of_orchestra_is_an_agent() {
     let agent = |text: &str| resolved(vec![Layer::file(Level::Project, "/p/orchestra.yaml", text)]).config.agent;
-    assert_eq!(agent("backend: simulation"), Some(AgentChoice::Simulation));
-    assert_eq!(agent("backend: direct"), Some(AgentChoice::Builtin));
-    assert_eq!(agent("backend: langgraph"), Some(AgentChoice::Builtin));
-    assert_eq!(agent("backend: cli\nagent: claude"), Some(AgentChoice::Claude));
-    assert_eq!(resolved(vec![project("backend: cli"), flag("agent", "codex")]).config.agent, Some(AgentChoice::Codex));
+    assert_eq!(agent("backend: simulation"), Some(AgentChoice::Simulation.into()));
+    assert_eq!(agent("backend: direct"), Some(AgentChoice::Builtin.into()));
+    assert_eq!(agent("backend: langgraph"), Some(AgentChoice::Builtin.into()));
+    assert_eq!(agent("backend: cli\nagent: claude"), Some(AgentChoice::Claude.into()));
+    assert_eq!(
+        resolved(vec![project("backend: cli"), flag("agent", "codex")]).config.agent,
+        Some(AgentChoice::Codex.into())
+    );
     let errors = resolve(vec![project("backend: cli")]).unwrap_err();
     insta::assert_snapshot!(shown(&errors), @r#"
     /p/pleach.yaml:1:10: this agent has no program
@@ -190,11 +193,11 @@ fn arborist_settings_inherit_as_they_do_there() {
         Layer::arborist_environment(&environment, "/cwd"),
     ]);
     let tree = &resolved.config.tree;
-    assert_eq!(resolved.config.agent, Some(AgentChoice::Claude));
+    assert_eq!(resolved.config.agent, Some(AgentChoice::Claude.into()));
     assert_eq!((tree.max_retries, tree.test_timeout, tree.runner_timeout), (7, 90, Some(600)));
     let step = |name: &str| (tree.steps[name].runner.clone(), tree.steps[name].model.clone());
     assert_eq!(step("implement"), (None, Some("opus".into())), "the file's `run` step beats a general variable");
-    assert_eq!(step("review"), (Some(AgentChoice::Gemini), Some("flash".into())));
+    assert_eq!(step("review"), (Some(AgentChoice::Gemini.into()), Some("flash".into())));
     assert_eq!(resolved.source("tree.steps.review.model").to_string(), "ARBORIST_STEP_REVIEW_MODEL");
     assert_eq!(resolved.config.root, Path::new("/p"));
 }
@@ -280,6 +283,31 @@ workspace: {repos: {a: {path: [x], clone_depth: 0}}}\nrecord: {repo: b}\nagent: 
     assert_eq!(arborist("not json"), [format!("1:1: {form}")]);
     assert_eq!(arborist("[]"), [format!("1:1: {form}")]);
     assert_eq!(told(project("not yaml")), ["1:1: a configuration file is a list of `key: value` lines"]);
+}
+
+#[test]
+fn agents_with_names_are_known_to_all_layers() {
+    let mine = "agents: {mine: {command: [x]}, codex: {args: [y]}}\n";
+    let user = |text: &str| Layer::file(Level::User, "/u/config.yaml", text);
+    let config = resolved(vec![user(mine), project("agent: mine\ntree: {steps: {a: {runner: mine}}}")]).config;
+    assert_eq!(config.agent, Some(AgentRef::Named("mine".into())));
+    assert_eq!(config.agent_of(None), Ok(AgentChoice::Command(vec!["x".into()])));
+    assert_eq!(config.tree.steps["a"].runner, config.agent);
+    assert_eq!(Config::from_recorded(config.recordable()).unwrap().agent, config.agent);
+    let recorded = Resolved::resume(&config.recordable(), &resolved(vec![]), flag("agent", "mine")).unwrap();
+    assert_eq!(recorded.config.agent, config.agent, "the record has what the name stands for");
+    let errors = resolve(vec![user("agent: mien\n"), project(mine), flag("agent", "codex")]).unwrap_err();
+    insta::assert_snapshot!(shown(&errors), @r#"
+    /u/config.yaml:1:8: there is no agent `mien`, did you mean `mine`?
+     1 | agent: mien
+       |        ^^^^
+    Agents: builtin, simulation, claude, codex, gemini, opencode, mine, acp:COMMAND, command:COMMAND.
+    "#);
+    let idle = resolve(vec![user("agents: {mine: {model: m}}"), flag("agent", "mine")]).unwrap_err();
+    insta::assert_snapshot!(shown(&idle), @r#"
+    --agent: `agents.mine` has neither `runner` nor `command`, so there is nobody to work
+    Give it one of them, or name another agent here.
+    "#);
 }
 
 #[test]
@@ -546,7 +574,7 @@ fn a_record_holds_nothing_of_the_machine() {
     ]);
     let resumed = Resolved::resume(&recorded, &there, flag("tree.max_retries", "9")).unwrap();
     let config = &resumed.config;
-    assert_eq!(config.agent, Some(AgentChoice::Claude));
+    assert_eq!(config.agent, Some(AgentChoice::Claude.into()));
     assert_eq!(config.tree.max_retries, 9);
     assert_eq!(config.tree.pipeline, Some("/q/p.dot".into()));
     assert_eq!(config.workspace.repos.values().next().unwrap().path, Some("/q/backend".into()));

@@ -83,7 +83,7 @@ impl Providers {
         let given = config.providers.get(name)?;
         let said = config.providers.default.is_some()
             || given.models.contains_key("cheap")
-            || config.agent == Some(AgentChoice::Builtin);
+            || config.agent_of(None) == Ok(AgentChoice::Builtin);
         said.then_some((Provider::Remote(remote), model))
     }
 

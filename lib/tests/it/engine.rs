@@ -65,7 +65,7 @@ impl World {
         let shim = env!("CARGO_BIN_EXE_exec-shim");
         let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &self.environment());
         let provider = script.map(|text| Provider::Script(Script::parse(text).unwrap()));
-        let config = Config { agent: script.map(|_| AgentChoice::Builtin), ..Config::default() };
+        let config = Config { agent: script.map(|_| AgentChoice::Builtin.into()), ..Config::default() };
         Arc::new(Engine {
             sandbox: None,
             agents: Roster::new(&config, provider, spawner.clone()),

@@ -45,9 +45,8 @@ impl Engine {
                 let budget = self.budget.limits.clone();
                 let is_limited = Limits { budget, pipeline: pipeline.budget, node: node.budget }.is_set();
                 let silent = self.agents.of(node).is_ok_and(|agent| !agent.tells_spending());
-                let Ok(choice) = self.agents.choice(node) else { continue };
+                let Ok(name) = self.agents.name(node) else { continue };
                 if is_limited && silent {
-                    let name = node.agent.clone().unwrap_or_else(|| choice.to_string());
                     found.entry(name).or_default().insert(node.id.clone());
                 }
             }
