@@ -21,7 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git, of_tree};
 use crate::globals::Globals;
 use crate::render::session::{fields, plain};
-use crate::render::tree::{gate, standing, task_json};
+use crate::render::tree::{CUT_OFF, gate, standing, task_json};
 use crate::render::{Out, Table, duration};
 use crate::tree::look::{Ground, Grown};
 
@@ -97,6 +97,9 @@ impl<'a> Seen<'a> {
         } else {
             fields.push(("standing", self.gate()));
         }
+        if self.grown.progress.cut_off {
+            fields.push(("history", CUT_OFF.to_owned()));
+        }
         if let Some(branch) = &self.branch {
             fields.push(("branch", format!("{} at {}", branch.name, branch.tip.short())));
         }
@@ -150,7 +153,11 @@ impl<'a> Seen<'a> {
     fn text(&self, ground: &Ground) -> Result<String, Failure> {
         let mut text = String::new();
         if self.state.steps.is_empty() {
-            return Ok("\nNo step was done yet.\n".to_owned());
+            let none = match self.grown.progress.cut_off {
+                true => "No step is in the history that is here.",
+                false => "No step was done yet.",
+            };
+            return Ok(format!("\n{none}\n"));
         }
         let mut table = Table::new(["step", "attempt", "commit", "when", "tests", "on"]);
         for found in &self.state.steps {
@@ -200,6 +207,7 @@ impl<'a> Seen<'a> {
         });
         document["tree"] = json!(self.grown.file.path);
         document["target"] = json!(ground.target);
+        document["cut_off"] = json!(self.grown.progress.cut_off);
         document["description"] = json!(node.description);
         document["parent"] = json!(node.parent);
         document["children"] = json!(node.children);

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_git, of_record};
 use crate::globals::Globals;
+use crate::render::tree::CUT_OFF;
 use crate::render::{Out, Table};
 use crate::tree::look::{Ground, Withered, Worked};
 
@@ -57,19 +58,20 @@ pub fn run(globals: &Globals, args: LogsArgs) -> Result<Exit, Failure> {
             document["task"] = json!(task);
             document
         });
-        out.json(&json!({"logs": documents.collect::<Vec<_>>()}))?;
-        return Ok(tell_invalid(&trees));
+        let cut_off = trees.iter().any(Worked::is_cut_off);
+        out.json(&json!({"logs": documents.collect::<Vec<_>>(), "cut_off": cut_off}))?;
+        return Ok(tell_lacking(&trees));
     }
     if found.is_empty() {
         out.line("There is no log yet.")?;
-        return Ok(tell_invalid(&trees));
+        return Ok(tell_lacking(&trees));
     }
     let mut table = Table::new(["task", "step", "commit", "file"]);
     for (task, log) in &found {
         table.row([task.to_string(), log.status.clone(), log.commit.short(), format!("{}{}", log.path, gone(log))]);
     }
     out.line(table)?;
-    Ok(tell_invalid(&trees))
+    Ok(tell_lacking(&trees))
 }
 
 /// A mark for a log that is not where its step says.
@@ -82,8 +84,11 @@ pub fn log_json(log: &Log) -> Value {
     json!({"step": log.status, "commit": log.commit, "path": log.path, "there": log.there})
 }
 
-/// Tells of trees that are not valid; the exit code is 2 then, as that of `status`.
-pub fn tell_invalid(trees: &[Worked]) -> Exit {
+/// Tells of a history that is cut off, and of trees that are not valid; for those the exit code is 2, as that of `status`.
+pub fn tell_lacking(trees: &[Worked]) -> Exit {
+    if trees.iter().any(Worked::is_cut_off) {
+        say!("warning: {CUT_OFF}");
+    }
     let withered = trees.iter().filter_map(|tree| tree.withered.as_ref());
     let invalid: Vec<&Withered> = withered.filter(|tree| tree.invalid).collect();
     invalid.iter().for_each(|tree| say!("warning: {}: {}", tree.path, tree.why));

@@ -8,7 +8,7 @@ use pleach::ids::TaskId;
 use pleach::progress::{Found, TaskState};
 use serde_json::{Value, json};
 
-use crate::commands::logs::tell_invalid;
+use crate::commands::logs::tell_lacking;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_record;
 use crate::globals::Globals;
@@ -44,12 +44,12 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
     }
     let mut out = Out::new();
     if globals.json {
-        out.json(&json!({"reports": reports}))?;
-        return Ok(tell_invalid(&trees));
+        out.json(&json!({"reports": reports, "cut_off": trees.iter().any(Worked::is_cut_off)}))?;
+        return Ok(tell_lacking(&trees));
     }
     if reports.is_empty() {
         out.line("There is no report yet.")?;
-        return Ok(tell_invalid(&trees));
+        return Ok(tell_lacking(&trees));
     }
     let mut table = Table::new(["task", "result", "attempts", "tests", "commit", "file"]).right(2);
     for report in &reports {
@@ -70,7 +70,7 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
         table.row([text(&report["task"]), text(&holds["result"]), attempts, tests, commit, text(&report["path"])]);
     }
     out.line(table)?;
-    Ok(tell_invalid(&trees))
+    Ok(tell_lacking(&trees))
 }
 
 /// A report with what it holds; nothing when neither the commit nor the session's record has it.

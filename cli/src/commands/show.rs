@@ -129,14 +129,22 @@ fn of_commit(repo: &Repo, text: &str, whole: bool) -> Result<(Value, String), Fa
 fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, String), Failure> {
     let read = || {
         let commit = repo.commit(id)?;
-        let patch = match commit.parents.first() {
-            Some(parent) => repo.patch(repo.tree_of(*parent)?, commit.tree, &[])?,
-            None => String::new(),
+        let patch = match repo.tree_before(&commit)? {
+            Some(before) => repo.patch(before, commit.tree, &[])?,
+            None => {
+                if !commit.parents.is_empty() {
+                    say!("warning: a shallow clone: what {} changed is not known; {UNSHALLOW}", id.short());
+                }
+                String::new()
+            }
         };
         Ok((id, TurnFacts::read(&Message::read(&commit.text())), patch))
     };
     read().map_err(|error| of_git(&error))
 }
+
+/// How to get what a shallow clone has left behind.
+const UNSHALLOW: &str = "`git fetch --unshallow` brings the rest";
 
 impl Shown {
     /// For programs and for people.

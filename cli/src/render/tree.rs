@@ -20,6 +20,9 @@ const BAR: usize = 20;
 /// How far names go.
 const NAME: usize = 50;
 
+/// That not all is known of what was done.
+pub const CUT_OFF: &str = "a shallow clone: what was done may be missing; `git fetch --unshallow` brings the rest";
+
 /// That a run has nothing to start, or not the one task it was asked for.
 pub fn stalled(only: Option<&TaskId>) -> String {
     only.map_or_else(|| "nothing can start".to_owned(), |task| format!("{task} cannot start"))
@@ -164,7 +167,7 @@ impl Shown<'_> {
         let counts = Counts::of(progress, tree.order());
         let mut text = format!("{} on {}: {}\n", self.grown.file.path, self.target, counts.words());
         if progress.cut_off {
-            text.push_str("  a shallow clone: what was done may be missing; `git fetch --unshallow` brings the rest\n");
+            text.push_str(&format!("  {CUT_OFF}\n"));
         }
         let groups = self.groups();
         let width = groups.iter().map(|(title, _, _)| title.chars().count()).max().unwrap_or(0);

@@ -211,6 +211,11 @@ impl Worked {
         self.progress.tasks().filter(|(id, _)| self.file.as_ref().is_none_or(|file| file.tree.node(id).is_some()))
     }
 
+    /// Whether steps may be missing, because a shallow clone has left a part of the history behind.
+    pub fn is_cut_off(&self) -> bool {
+        self.progress.cut_off
+    }
+
     fn has(&self, task: &TaskId) -> bool {
         match &self.file {
             Some(file) => file.tree.node(task).is_some(),

@@ -67,6 +67,11 @@ impl Repo {
         read(&self.local(), to_gix(id), kept)
     }
 
+    /// Whether a shallow clone has left behind what a commit was made on.
+    pub(super) fn is_cut_off_at(&self, id: CommitId) -> Result<bool, Error> {
+        Ok(shallow(&self.local())?.contains(&to_gix(id)))
+    }
+
     /// The commits only one of two has in its history, each oldest first. Takes time with what sets them apart, not
     /// with what they share.
     pub fn apart(&self, one: CommitId, two: CommitId, look: Look<'_>) -> Result<[Vec<Passed>; 2], Error> {

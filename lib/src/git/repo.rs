@@ -122,6 +122,16 @@ impl Repo {
         Ok(TreeId::from_gix(&tree))
     }
 
+    /// The tree a commit was made on, that of its first parent. None where it was made on nothing, and where a shallow clone
+    /// has left that behind.
+    pub fn tree_before(&self, commit: &Commit) -> Result<Option<TreeId>, Error> {
+        let Some(parent) = commit.parents.first() else { return Ok(None) };
+        match self.tree_of(*parent) {
+            Err(error) if error.is_damage() && self.is_cut_off_at(commit.id)? => Ok(None),
+            tree => tree.map(Some),
+        }
+    }
+
     /// The content of a blob.
     pub fn blob(&self, id: BlobId) -> Result<Vec<u8>, Error> {
         let id = id.to_gix();

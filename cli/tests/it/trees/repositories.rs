@@ -243,6 +243,33 @@ fn a_shallow_clone_does_not_do_again_what_it_does_not_see() {
 }
 
 #[test]
+fn what_a_shallow_clone_has_is_shown_and_what_it_lacks_is_told() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.gardener(&[]).expect(0);
+    // The step it is cut off at, an implement step, is there without what it was made on.
+    let at = clone(&garden, "3");
+    let rest = "a shallow clone: what was done may be missing; `git fetch --unshallow` brings the rest";
+    let ran = garden.env.pleach(&["-C", &at, "logs"]).expect(0);
+    assert!(ran.stderr.contains(rest), "{ran}");
+    assert_eq!(garden.env.pleach(&["-C", &at, "logs", "--json"]).expect(0).json()["cut_off"], true);
+    let ran = garden.env.pleach(&["-C", &at, "reports"]).expect(0);
+    assert!(ran.stdout.contains("T002  pass") && ran.stderr.contains(rest), "{ran}");
+    assert_eq!(garden.env.pleach(&["-C", &at, "reports", "--json"]).expect(0).json()["cut_off"], true);
+    let ran = garden.env.pleach(&["-C", &at, "inspect", "T002"]).expect(0);
+    assert!(ran.stdout.contains(rest) && ran.stdout.contains("implement-pass"), "{ran}");
+    let ran = garden.env.pleach(&["-C", &at, "inspect", "T001"]).expect(0);
+    assert!(ran.stdout.contains(rest) && ran.stdout.contains("No step is in the history that is here."), "{ran}");
+    assert_eq!(garden.env.pleach(&["-C", &at, "inspect", "T001", "--json"]).expect(0).json()["cut_off"], true);
+    let ran = garden.env.pleach(&["-C", &at, "show", "HEAD~2"]).expect(0);
+    assert!(ran.stderr.contains("`git fetch --unshallow` brings the rest"), "{ran}");
+    garden.env.git(&["-C", &at, "fetch", "--quiet", "--unshallow"]);
+    for command in [&["logs"][..], &["reports"], &["inspect", "T001"], &["show", "HEAD~2"]] {
+        let ran = garden.env.pleach(&[&["-C", &at], command].concat()).expect(0);
+        assert!(!ran.stdout.contains("shallow") && !ran.stderr.contains("shallow"), "{ran}");
+    }
+}
+
+#[test]
 fn a_shallow_clone_that_has_the_start_of_the_run_is_deep_enough() {
     let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
     garden.garden(&[]).expect(0);

@@ -40,7 +40,8 @@ impl Log {
     }
 }
 
-/// The logs of a task's steps, oldest first: those that trailers name, and those a step's commit brought along.
+/// The logs of a task's steps, oldest first: those that trailers name, and those a step's commit brought along. What a
+/// commit brought along is not known where a shallow clone has left behind what it was made on.
 pub fn logs(repo: &Repo, state: &TaskState) -> Result<Vec<Log>, git::Error> {
     let mut logs = Vec::new();
     for found in &state.steps {
@@ -70,9 +71,9 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<Log>, git::Error> {
     let (Some(task), commit) = (&found.step.task, repo.commit(found.commit)?) else { return Ok(Vec::new()) };
     let test = found.step.test.as_ref().and_then(|test| test.log.clone());
     let mut paths: Vec<String> = test.into_iter().chain(found.step.review_log.clone()).collect();
-    if let Some(parent) = commit.parents.first() {
+    if let Some(before) = repo.tree_before(&commit)? {
         let own = format!("{task}_{}_", found.step.kind.as_str());
-        let changes = repo.changes(repo.tree_of(*parent)?, commit.tree)?;
+        let changes = repo.changes(before, commit.tree)?;
         let brought = changes.into_iter().map(|change| change.path.to_string());
         let is_log = |path: &String| {
             let name = path.rsplit('/').next().unwrap_or_default();
