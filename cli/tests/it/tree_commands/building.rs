@@ -77,6 +77,9 @@ fn mistakes_in_markdown_are_told_with_their_places() {
     assert!(ran.stderr.contains("spec/more.md:7:") && ran.stderr.contains("T777"), "{ran}");
     assert!(ran.stderr.contains("spec/tasks.md:5:"), "both places of T001 are looked at: {ran}");
     assert!(!env.repo_path().join("spec/task-tree.json").exists());
+    env.write("repo/spec/more.md", "- [ ] T009 More\n\n## Dependencies\n\n# the rest\nT001 → T009\n");
+    let ran = env.pleach(&["build", "--spec-dir", "spec", "--no-ai"]).expect(2);
+    assert!(ran.stderr.contains("spec/more.md:6: the heading `# the rest` in line 5 has ended"), "{ran}");
     let ran = env.pleach(&["build", "--spec-dir", "nowhere", "--no-ai"]).expect(2);
     assert!(ran.stderr.contains("cannot read `nowhere`"), "{ran}");
     std::fs::create_dir(env.repo_path().join("empty")).unwrap();

@@ -70,7 +70,7 @@ fn side(text: &str) -> Result<Vec<String>, String> {
     ids.collect()
 }
 
-/// Finds the nodes the links are about, and tells of those that are nowhere. What is finished neither waits nor is
+/// Finds the nodes the links are about, and tells of those that are nowhere, and of what looks like a link and is none. What is finished neither waits nor is
 /// waited for.
 pub(super) fn resolve(outline: &Outline) -> (Waits, Vec<(Place, String)>) {
     let mut waits = Waits::new();
@@ -92,5 +92,11 @@ pub(super) fn resolve(outline: &Outline) -> (Waits, Vec<(Place, String)>) {
     }
     let told =
         unknown.into_iter().map(|(place, id)| (place, format!("there is no task, phase or group `{id}` in the spec")));
-    (waits, told.collect())
+    // Of a line that names nothing of the spec nobody can say that it was meant so.
+    let is_known = |link: &Link| outline.ids.contains_key(&link.before) || outline.ids.contains_key(&link.after);
+    let cut_off = outline.cut_off.iter().filter_map(|(links, message)| {
+        let link = links.iter().find(|link| is_known(link))?;
+        Some((link.place, message.clone()))
+    });
+    (waits, told.chain(cut_off).collect())
 }

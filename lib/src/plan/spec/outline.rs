@@ -34,6 +34,8 @@ pub(super) struct Outline {
     pub nodes: Vec<Node>,
     pub ids: BTreeMap<String, Used>,
     pub links: Vec<Link>,
+    /// What looks like a dependency and is none, because a heading has ended those; with what to do about it.
+    pub cut_off: Vec<(Vec<Link>, String)>,
     pub errors: Vec<(Place, String)>,
     files: Vec<String>,
     groups: usize,
@@ -45,6 +47,9 @@ struct Position {
     /// The open headings: their levels and nodes.
     headings: Vec<(usize, usize)>,
     in_dependencies: bool,
+    /// A heading of the first level that has ended the dependencies, until one of the second follows. It may have been meant as
+    /// a comment.
+    ended_by: Option<(u64, String)>,
     /// The tasks whose descriptions may go on, each below the one before it: their nodes, and how far their lines are
     /// indented. What belongs to one without a node, a finished one, is passed over.
     tasks: Vec<(Option<usize>, usize)>,
@@ -101,7 +106,10 @@ impl Outline {
                     }
                     self.describe(&position, line.text);
                 }
-                Kind::Code | Kind::Closes => self.describe(&position, line.text),
+                Kind::Code | Kind::Closes => {
+                    self.describe(&position, line.text);
+                    self.suspect(place, &position, line.text);
+                }
                 Kind::Text => {
                     if let Some((level, title)) = lines::heading(line.text) {
                         self.heading(place, &mut position, level, title);
@@ -122,6 +130,11 @@ impl Outline {
         position.tasks.clear();
         position.headings.retain(|(open, _)| *open < level);
         if level <= 2 {
+            if level == 2 {
+                position.ended_by = None;
+            } else if position.in_dependencies {
+                position.ended_by = Some((place.line, title.to_owned()));
+            }
             position.in_dependencies = level == 2 && lines::is_dependencies(title);
             if let Some((number, name)) = lines::phase(title).filter(|_| level == 2) {
                 let name = if name.is_empty() { title } else { name };
@@ -167,7 +180,25 @@ impl Outline {
                     format!("a task needs an id ({rule}), as in `- [ ] T001 Title`; take out the box if it is none");
                 self.errors.push((place, message));
             }
-            _ => self.describe(position, line),
+            _ => {
+                self.describe(position, line);
+                self.suspect(place, position, line);
+            }
+        }
+    }
+
+    /// Notes a line that would be a dependency if no heading had ended those. What describes a task is none.
+    fn suspect(&mut self, place: Place, position: &Position, line: &str) {
+        let Some((ended, title)) = position.ended_by.as_ref().filter(|_| position.tasks.is_empty()) else { return };
+        if let Ok(links) = dependencies::read(place, line)
+            && !links.is_empty()
+        {
+            let [one, three] = ["#", "###"].map(|marks| format!("{marks} {title}").trim_end().to_owned());
+            let message = format!(
+                "the heading `{one}` in line {ended} has ended the dependencies, so that this would be none; write the \
+                 heading as `{three}`, or put this below a `## Dependencies` of its own"
+            );
+            self.cut_off.push((links, message));
         }
     }
 

@@ -209,6 +209,24 @@ fn a_line_of_the_dependencies_that_fits_nothing_is_an_error_with_its_place() {
 }
 
 #[test]
+fn a_dependency_behind_a_heading_that_may_be_a_comment_is_told() {
+    let lines = "A1 → B1\n# the rest\nB1 → C1\ngarbage\n```\nC1 → X9\n```\n#\n- C1 -> A1\n";
+    insta::assert_snapshot!(errors(&[("t.md", &format!("{THREE}{lines}"))]), @r"
+    t.md:9: the heading `# the rest` in line 8 has ended the dependencies, so that this would be none; write the heading as `### the rest`, or put this below a `## Dependencies` of its own
+    t.md:12: the heading `# the rest` in line 8 has ended the dependencies, so that this would be none; write the heading as `### the rest`, or put this below a `## Dependencies` of its own
+    t.md:15: the heading `# the rest` in line 8 has ended the dependencies, so that this would be none; write the heading as `### the rest`, or put this below a `## Dependencies` of its own
+    ");
+    // In a fence it is a comment, and without a blank no heading.
+    for lines in ["```\nA1 → B1\n# the rest\nB1 → C1\n```\n", "A1 → B1\n#the rest\nB1 → C1\n"] {
+        assert_eq!(order(&tree(&format!("{THREE}{lines}"))), "A1 B1 C1");
+    }
+    // What names nothing of the spec, describes a task or stands below another heading is prose as everywhere.
+    tree(&format!(
+        "{THREE}A1 → B1\n# Part two\ninput -> output\n- [ ] D1 d\n  B1 → C1\n## Notes\nB1 → C1\n# More\nB1 → C1\n"
+    ));
+}
+
+#[test]
 fn tasks_without_an_id_or_a_title_are_told() {
     let text = "- [ ] a checklist, not ours\n## Phase 1: One\n- [ ] Create the schema\n- [ ] T1\n- [ ] T2 [P]\n- [ ] T/3 c\n- [x] old\n### \n- [ ] T4 d\n";
     insta::assert_snapshot!(errors(&[("t.md", text)]), @r"
