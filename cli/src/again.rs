@@ -87,7 +87,7 @@ pub fn addressed(globals: &Globals, dir: &Path, tree: &Path, text: &str) -> Stri
 }
 
 /// A command of git in a directory.
-fn git_about(globals: &Globals, dir: &Path, command: &str) -> String {
+pub fn git_about(globals: &Globals, dir: &Path, command: &str) -> String {
     match elsewhere(globals, dir) {
         Some(dir) => format!("git -C {dir} {command}"),
         None => format!("git {command}"),

@@ -11,7 +11,7 @@ use pleach::ids::TaskId;
 use pleach::progress::{Found, OpenBranch, Place, Status, TaskState};
 use pleach::state::Phase;
 use pleach::step::{Feedback, FeedbackKind, shown_name};
-use pleach::text::first_line;
+use pleach::text::{first_line, shorten};
 use pleach::trailer::Message;
 use pleach::workspace::{branch_ref, task_branch};
 use serde_json::{Value, json};
@@ -21,13 +21,16 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git, of_tree};
 use crate::globals::Globals;
 use crate::render::session::{fields, plain};
-use crate::render::tree::{CUT_OFF, gate, standing, task_json};
+use crate::render::tree::{CUT_OFF, NAME, gate, standing, task_json};
 use crate::render::{Out, Table, duration};
 use crate::tree::look::{Ground, Grown};
 
+/// How many tasks of a phase are named.
+const MOST: usize = 20;
+
 /// Show everything about a task: its steps, what they said, and what the next attempt will be told.
 ///
-/// For a phase with tests of its own, the runs of those.
+/// For a phase or a group, its tasks that are not done, and the runs of its own tests.
 #[derive(Debug, Args)]
 pub struct InspectArgs {
     /// The task, or a phase.
@@ -53,7 +56,8 @@ pub fn show(globals: &Globals, ground: &Ground, grown: &Grown, task: &TaskId) ->
         return out.json(&seen.json(ground)?);
     }
     out.line(fields(&seen.fields(ground)))?;
-    out.line(seen.text(ground)?.trim_end())
+    let text = seen.text(ground)?;
+    if text.is_empty() { Ok(()) } else { out.line(text.trim_end()) }
 }
 
 /// A task and all that is known of it.
@@ -113,14 +117,13 @@ impl<'a> Seen<'a> {
         fields
     }
 
-    /// How many tasks of an inner node are done, and how many there are.
-    fn done(&self) -> (usize, usize) {
+    /// The tasks of an inner node that are not done, with where they stand, and how many tasks it has.
+    fn not_done(&self) -> (Vec<(&TaskId, &TaskState)>, usize) {
         let leaves = self.grown.file.tree.leaves_below(self.task);
-        let done = leaves.iter().filter(|leaf| {
-            let state = self.grown.progress.task(leaf);
-            state.status == Status::Complete && state.landed
-        });
-        (done.count(), leaves.len())
+        let all = leaves.len();
+        let states = leaves.into_iter().map(|leaf| (leaf, self.grown.progress.task(leaf)));
+        let is_done = |state: &TaskState| state.status == Status::Complete && state.landed;
+        (states.filter(|(_, state)| !is_done(state)).collect(), all)
     }
 
     /// Whether the tests of an inner node pass; none when it has none.
@@ -130,34 +133,57 @@ impl<'a> Seen<'a> {
 
     /// What the tests of an inner node say.
     fn gate(&self) -> String {
-        let (done, all) = self.done();
-        let done = format!("{done} of {all} tasks done");
+        let (not_done, all) = self.not_done();
+        let done = format!("{} of {all} tasks done", all - not_done.len());
         let Some(tests) = self.tests() else { return done };
         format!("{done}, its tests {tests}")
     }
 
     /// What the fields of a task are in a phase: its steps are runs of its tests, and no attempts at it.
     fn say_phase(&self, document: &mut Value) {
-        let (done, all) = self.done();
+        let (not_done, _) = self.not_done();
         let status = match self.tests() {
             Some("fail") => Status::Failed,
-            None | Some("pass") if done == all => Status::Complete,
+            None | Some("pass") if not_done.is_empty() => Status::Complete,
             _ => Status::Pending,
         };
+        let not_done = not_done.into_iter().map(|(task, state)| json!({"id": task, "status": state.status.as_str()}));
+        document["not_done"] = not_done.collect();
         let runs = self.grown.progress.gate(self.task, self.grown.file.tree.leaves_below(self.task)).runs;
         document["status"] = json!(status.as_str());
         document["tests"] = json!(self.tests());
         (document["attempts"], document["in_budget"]) = (json!(runs), json!(runs));
     }
 
+    /// The tasks of an inner node that are not done, those that failed first.
+    fn in_the_way(&self, ground: &Ground) -> String {
+        let (mut not_done, _) = self.not_done();
+        not_done.sort_by_key(|(_, state)| state.status != Status::Failed);
+        if self.grown.node(self.task).is_leaf() || not_done.is_empty() {
+            return String::new();
+        }
+        let mut text = "\nNot done of it:\n".to_owned();
+        for (task, state) in not_done.iter().take(MOST) {
+            let name = shorten(&shown_name(&self.grown.node(task).name), NAME);
+            text.push_str(&format!("  {task} {name}: {}\n", standing(state, &ground.limits)));
+        }
+        if not_done.len() > MOST {
+            text.push_str(&format!("  and {} more, which `pleach status -v` lists\n", not_done.len() - MOST));
+        }
+        text
+    }
+
     fn text(&self, ground: &Ground) -> Result<String, Failure> {
-        let mut text = String::new();
+        let mut text = self.in_the_way(ground);
+        if !self.grown.node(self.task).is_leaf() && self.tests().is_none() && self.state.steps.is_empty() {
+            return Ok(text);
+        }
         if self.state.steps.is_empty() {
-            let none = match self.grown.progress.cut_off {
-                true => "No step is in the history that is here.",
-                false => "No step was done yet.",
-            };
-            return Ok(format!("\n{none}\n"));
+            text.push_str(match self.grown.progress.cut_off {
+                true => "\nNo step is in the history that is here.\n",
+                false => "\nNo step was done yet.\n",
+            });
+            return Ok(text);
         }
         let mut table = Table::new(["step", "attempt", "commit", "when", "tests", "on"]);
         for found in &self.state.steps {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use pleach::ids::TaskId;
 use pleach::plan::tree::{TaskNode, TaskTree};
 use pleach::progress::{Found, Place, Progress, Status, Stray, Taken, TaskState, Unread};
-use pleach::schedule::{self, Blocked, Limits, Next, Why};
+use pleach::schedule::{self, Blocked, Limits, Next};
 use pleach::step::shown_name;
 use pleach::text::{counted, listed, shorten};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ use crate::tree::look::{Grown, Withered};
 const BAR: usize = 20;
 
 /// How far names go.
-const NAME: usize = 50;
+pub const NAME: usize = 50;
 
 /// That not all is known of what was done.
 pub const CUT_OFF: &str = "a shallow clone: what was done may be missing; `git fetch --unshallow` brings the rest";
@@ -56,7 +56,7 @@ pub fn next_words(next: &Next, only: Option<&TaskId>) -> String {
 /// How tasks are worked again that others wait for.
 fn another_budget(blocked: &[Blocked]) -> Option<&'static str> {
     let mut waits = blocked.iter().flat_map(|blocked| &blocked.waits_for);
-    waits.any(|wait| wait.why == Why::Failed).then_some("--retry-failed gives what failed another budget")
+    waits.any(|wait| !wait.failed.is_empty()).then_some("--retry-failed gives what failed another budget")
 }
 
 /// A task that was completed under another name.
@@ -344,7 +344,10 @@ fn next_json(next: &Next) -> Value {
         Next::Stalled(blocked) => blocked
             .iter()
             .map(|blocked| {
-                let waits = blocked.waits_for.iter().map(|wait| json!({"on": wait.on, "why": wait.why.to_string()}));
+                let waits = blocked.waits_for.iter().map(|wait| {
+                    let failed: &[TaskId] = &wait.failed;
+                    json!({"on": wait.on, "why": wait.why.to_string(), "failed": failed})
+                });
                 json!({"task": blocked.task, "waits_for": waits.collect::<Vec<_>>()})
             })
             .collect(),

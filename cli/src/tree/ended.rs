@@ -5,12 +5,12 @@ use std::path::Path;
 use pleach::engine::Pause;
 use pleach::engine::tree::{Refusal, TreeEnded, TreePlan};
 use pleach::git::Repo;
-use pleach::ids::TaskId;
+use pleach::ids::{BranchName, TaskId};
 use pleach::schedule::{Blocked, Why};
 use pleach::workspace::{branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
-use crate::again::{about, addressed, again, answering, retrying, retrying_task};
+use crate::again::{about, addressed, again, answering, git_about, retrying, retrying_task};
 use crate::exit::Failure;
 use crate::globals::Globals;
 use crate::render::Out;
@@ -61,7 +61,7 @@ pub fn tell(
         TreeEnded::Stalled(blocked) => {
             out.line(format!("stalled: {}", stalled(plan.limits.only.as_ref())))?;
             blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))?;
-            ways(globals, dir, plan, blocked).into_iter().try_for_each(|way| out.line(way))
+            ways(globals, (dir, repo), plan, blocked).into_iter().try_for_each(|way| out.line(way))
         }
         TreeEnded::OutOfBudget { why } => out.line(format!("stopped: {why}")),
         TreeEnded::Paused(Pause { question: Some(question), .. }) => {
@@ -100,31 +100,54 @@ fn first(globals: &Globals, dir: &Path, refusal: &Refusal) -> Option<String> {
 }
 
 /// How to go on where nothing can start.
-fn ways(globals: &Globals, dir: &Path, plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
+fn ways(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked: &[Blocked]) -> Vec<String> {
     let about = |command: String| about(globals, dir, &command, Some(&plan.file));
-    let first = |why: fn(&Why) -> bool| {
-        let mut waits = blocked.iter().flat_map(|blocked| &blocked.waits_for);
-        waits.find(|wait| why(&wait.why)).map(|wait| wait.on.clone())
-    };
-    if let Some(failed) = first(|why| *why == Why::Failed) {
-        let is_task = plan.tree.is_leaf(&failed);
+    let waits = || blocked.iter().flat_map(|blocked| &blocked.waits_for);
+    let first = |why: Why| waits().find(|wait| wait.why == why).map(|wait| &wait.on);
+    if let Some(failed) = waits().find_map(|wait| wait.failed.first()) {
         let again = match plan.limits.only {
-            Some(_) if is_task => retrying_task(globals, &failed),
-            Some(_) => about("gardener --retry-failed".to_owned()),
+            Some(_) => retrying_task(globals, failed),
             None => retrying(globals),
         };
-        let look = format!("look:    {}", about(format!("inspect {failed}")));
-        let without = is_task.then(|| format!("without: {}", about(format!("skip {failed}"))));
-        return [look, format!("again:   {again}")].into_iter().chain(without).collect();
+        let (look, without) = (about(format!("inspect {failed}")), about(format!("skip {failed}")));
+        return vec![format!("look:    {look}"), format!("again:   {again}"), format!("without: {without}")];
     }
-    if let Some(red) = first(|why| *why == Why::GateRed) {
+    if let Some(red) = first(Why::GateRed) {
         return vec![format!("look:    {}", about(format!("inspect {red}")))];
     }
-    if let Some(left_out) = first(|why| *why == Why::LeftOut) {
+    if let Some(left_out) = first(Why::LeftOut) {
         return vec![format!("go on:   put {left_out} into `execution_order` of `{}` and run again", plan.path)];
     }
     // What else one task waits for can be worked.
-    plan.limits.only.iter().map(|_| format!("first:   {}", about("gardener".to_owned()))).collect()
+    if plan.limits.only.is_some() {
+        return vec![format!("first:   {}", about("gardener".to_owned()))];
+    }
+    let Some((phase, branch, done)) = gathered(repo, plan, blocked) else { return Vec::new() };
+    let merge = git_about(globals, dir, &format!("merge {branch}"));
+    let reset = done.map(|done| format!(", or have {done} done again with `{}`", about(format!("reset {done}"))));
+    vec![format!("go on:   merge what is done of {phase} with `{merge}`{}", reset.unwrap_or_default())]
+}
+
+/// A phase that others wait for, its branch with something the target does not have, and a task that is done there and
+/// waited for. Since the tree was edited the rest of the phase may wait for those others.
+fn gathered<'a>(
+    repo: &Repo,
+    plan: &'a TreePlan,
+    blocked: &'a [Blocked],
+) -> Option<(&'a TaskId, BranchName, Option<&'a TaskId>)> {
+    let waits = blocked.iter().flat_map(|blocked| &blocked.waits_for).filter_map(|wait| match &wait.why {
+        Why::NotMerged => Some((plan.tree.phase_of(&wait.on), Some(&wait.on))),
+        Why::Elsewhere(phase) => Some((phase, Some(&wait.on))),
+        _ => None,
+    });
+    let others = blocked.iter().map(|blocked| (plan.tree.phase_of(&blocked.task), None));
+    waits.chain(others).find_map(|(phase, done)| {
+        let branch = phase_branch(&plan.branch_prefix, &plan.target, phase).ok()?;
+        let tip = repo.reference(&branch_ref(&branch)).ok()??;
+        let target = repo.reference(&branch_ref(&plan.target)).ok()??;
+        let is_merged = repo.is_ancestor(tip, target).ok()?;
+        (!is_merged).then(|| (phase, branch, done.filter(|done| plan.tree.is_leaf(done))))
+    })
 }
 
 fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded) -> serde_json::Value {

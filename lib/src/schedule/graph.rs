@@ -1,6 +1,7 @@
 //! The tree as a run sees it: who waits for whom, counted, so that a change costs only what it touches.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::standing::{GateState, LEVELS, Level, Standing};
 use super::waits::Waits;
@@ -202,7 +203,7 @@ impl<'t> Schedule<'t> {
     /// What to do for one task: work it, then what its end brings about, and nothing else.
     fn next_of(&self, only: &TaskId) -> Next {
         let stalled = |waits_for| Next::Stalled(vec![Blocked { task: only.clone(), waits_for }]);
-        let itself = |why| vec![Wait { on: only.clone(), why }];
+        let itself = |why| vec![Wait { on: only.clone(), why, failed: Arc::default() }];
         let leaf = self.index.get(only).filter(|node| self.items[**node].is_leaf);
         let Some(&leaf) = leaf else { return stalled(itself(Why::NoTask)) };
         let item = &self.items[leaf];

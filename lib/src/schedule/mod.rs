@@ -12,12 +12,14 @@ mod tests;
 mod waits;
 
 use std::fmt;
+use std::sync::Arc;
 
 use crate::config::Isolation;
 use crate::ids::TaskId;
 use crate::plan::tree::TaskTree;
 use crate::progress::{Progress, Stray, Taken, Unread};
 use crate::step::Attempt;
+use crate::text::listed;
 
 pub use attempts::{After, Ended, Failure, Reason, after};
 pub use graph::Schedule;
@@ -101,6 +103,8 @@ pub struct Wait {
     pub on: TaskId,
     /// Why it is not there.
     pub why: Why,
+    /// The tasks whose failure keeps it away: itself, tasks it holds, or others of the phase it is merged with.
+    pub failed: Arc<[TaskId]>,
 }
 
 /// Why something a task waits for is not there.
@@ -152,7 +156,12 @@ impl fmt::Display for Blocked {
         write!(f, "{} waits for ", self.task)?;
         for (index, wait) in self.waits_for.iter().enumerate() {
             let between = if index == 0 { "" } else { ", " };
-            write!(f, "{between}{} ({})", wait.on, wait.why)?;
+            write!(f, "{between}{} (", wait.on)?;
+            match wait.why {
+                // Of something larger it says little that it failed.
+                Why::Failed if *wait.failed != [wait.on.clone()] => write!(f, "{} failed)", listed(&*wait.failed, 5))?,
+                _ => write!(f, "{})", wait.why)?,
+            }
         }
         Ok(())
     }

@@ -331,7 +331,7 @@ fn a_phase_may_block_too() {
     let mut world = World::default();
     world.fail(&tree, "A", 1);
     let told = stalled(world.next(&tree, &Limits::default()));
-    assert_eq!(told, ["B waits for p1 (failed)", "C waits for p3 (left out of execution_order)"]);
+    assert_eq!(told, ["B waits for p1 (A failed)", "C waits for p3 (left out of execution_order)"]);
     let mut world = World::default();
     world.complete(&tree, "A");
     world.gate(&tree, &id("p1"), false);
@@ -470,6 +470,21 @@ fn in_phase_mode_a_phase_waits_for_the_merge_of_another() {
     world.fail(&tree, "B", 1);
     let told = stalled(world.next(&tree, &limits));
     assert_eq!(told, ["C waits for A (its phase is not merged)", "D waits for A (its phase is not merged)"]);
+    let Next::Stalled(blocked) = world.next(&tree, &limits) else { panic!("it can go on") };
+    assert_eq!(blocked[0].waits_for[0].failed.iter().map(TaskId::as_str).collect::<Vec<_>>(), ["B"]);
+}
+
+#[test]
+fn a_stall_names_the_tasks_that_failed() {
+    let tree = tree(&["p1 - -", "g1 p1 -", "A g1 -", "B g1 -", "C g1 -", "D p1 g1", "E - B"], None);
+    let mut world = World::default();
+    world.complete(&tree, "A");
+    world.fail(&tree, "B", 1);
+    world.fail(&tree, "C", 1);
+    assert_eq!(
+        stalled(world.next(&tree, &Limits::default())),
+        ["E waits for B (failed)", "D waits for g1 (B, C failed)"]
+    );
 }
 
 /// A thousand tasks in ten phases, each phase waiting for the one before it task by task, with a gate each.
@@ -671,12 +686,17 @@ fn plain_level(schedule: &Schedule<'_>, phase: usize, dependency: usize) -> Opti
     if has_all && !gates.any(|(gate, _)| is_below(gate)) { None } else { Some(Level::OnTarget) }
 }
 
+fn plain_wait(schedule: &Schedule<'_>, node: usize, why: Why) -> Wait {
+    let failed = schedule.fails_in(node, &why).map(|holder| schedule.failed_in(holder).cloned().collect());
+    Wait { on: schedule.items[node].id.clone(), failed: failed.unwrap_or_default(), why }
+}
+
 /// What a task waits for, without anything that was found out for another.
 fn plain_waits(schedule: &Schedule<'_>, leaf: usize) -> Vec<Wait> {
     let (tree, items) = (schedule.tree, &schedule.items);
     let item = &items[leaf];
     if let Some(phase) = item.standing.comes_with() {
-        return vec![Wait { on: item.id.clone(), why: Why::Elsewhere(phase.clone()) }];
+        return vec![plain_wait(schedule, leaf, Why::Elsewhere(phase.clone()))];
     }
     let mut waits: Vec<Wait> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -691,8 +711,7 @@ fn plain_waits(schedule: &Schedule<'_>, leaf: usize) -> Vec<Wait> {
                 continue;
             }
             let Some(level) = plain_level(schedule, item.phase, dependency) else { continue };
-            let on = items[dependency].id;
-            waits.extend(schedule.why(dependency, level).map(|why| Wait { on: on.clone(), why }));
+            waits.extend(schedule.why(dependency, level).map(|why| plain_wait(schedule, dependency, why)));
         }
     }
     waits

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::graph::Schedule;
 use super::standing::{Level, Standing};
@@ -14,11 +15,13 @@ pub(super) struct Waits<'s, 't> {
     /// What whole phases wait for, by the phase.
     phases: BTreeMap<usize, Rc<[(usize, Wait)]>>,
     whys: BTreeMap<(usize, Level), Option<Why>>,
+    /// The tasks that failed, by what holds them.
+    failed: BTreeMap<TaskId, Arc<[TaskId]>>,
 }
 
 impl<'s, 't> Waits<'s, 't> {
     pub(super) fn new(schedule: &'s Schedule<'t>) -> Self {
-        Self { schedule, phases: BTreeMap::new(), whys: BTreeMap::new() }
+        Self { schedule, phases: BTreeMap::new(), whys: BTreeMap::new(), failed: BTreeMap::new() }
     }
 
     /// What a task waits for that is not there.
@@ -26,7 +29,7 @@ impl<'s, 't> Waits<'s, 't> {
         let schedule = self.schedule;
         let item = &schedule.items[leaf];
         if let Standing::Elsewhere { phase } = &item.standing {
-            return vec![Wait { on: item.id.clone(), why: Why::Elsewhere(phase.clone()) }];
+            return vec![self.told(leaf, Why::Elsewhere(phase.clone()))];
         }
         // Its own dependencies come first, then what its phase waits for on behalf of others.
         let own = dependencies(schedule, item.id);
@@ -65,7 +68,18 @@ impl<'s, 't> Waits<'s, 't> {
         let schedule = self.schedule;
         let level = schedule.level(phase, dependency)?;
         let why = self.whys.entry((dependency, level)).or_insert_with(|| schedule.why(dependency, level));
-        why.clone().map(|why| Wait { on: schedule.items[dependency].id.clone(), why })
+        why.clone().map(|why| self.told(dependency, why))
+    }
+
+    fn told(&mut self, node: usize, why: Why) -> Wait {
+        let (schedule, item) = (self.schedule, &self.schedule.items[node]);
+        let holder = schedule.fails_in(node, &why);
+        let failed = || holder.into_iter().flat_map(|holder| schedule.failed_in(holder)).cloned().collect();
+        let failed = match holder {
+            Some(holder) => self.failed.entry(holder.clone()).or_insert_with(failed).clone(),
+            None => Arc::default(),
+        };
+        Wait { on: item.id.clone(), why, failed }
     }
 }
 
@@ -75,6 +89,23 @@ fn dependencies(schedule: &Schedule<'_>, leaf: &TaskId) -> Vec<usize> {
 }
 
 impl Schedule<'_> {
+    /// What keeps a node away once one of the tasks in it has failed, by why it is not there.
+    pub(super) fn fails_in<'a>(&'a self, node: usize, why: &'a Why) -> Option<&'a TaskId> {
+        let item = &self.items[node];
+        match why {
+            Why::Failed => Some(item.id),
+            Why::NotMerged => Some(self.items[item.phase].id),
+            Why::Elsewhere(phase) => Some(phase),
+            Why::LeftOut | Why::NotDone | Why::NotLanded | Why::GateRed | Why::GateNotRun | Why::NoTask => None,
+        }
+    }
+
+    /// The tasks of a node that failed, in their order.
+    pub(super) fn failed_in(&self, node: &TaskId) -> impl Iterator<Item = &TaskId> {
+        let has_failed = |leaf: &&TaskId| self.items[self.index[*leaf]].standing.has_failed();
+        self.tree.leaves_below(node).into_iter().filter(has_failed)
+    }
+
     /// Why a dependency is not met; none when it is.
     pub(super) fn why(&self, node: usize, level: Level) -> Option<Why> {
         let item = &self.items[node];

@@ -14,6 +14,11 @@ fn alike(tree: &Tree) -> Garden {
         garden.commit(&format!("{place}/task-tree.json"), &tree.json());
     }
     garden.agent("echo \"$n\" > \"$task\"", APPROVES);
+    on_path(garden)
+}
+
+/// A garden in which a shell finds the built program.
+fn on_path(garden: Garden) -> Garden {
     let bin = garden.env.root().join("bin");
     std::fs::create_dir_all(&bin).unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_pleach"), bin.join("pleach")).unwrap();
@@ -118,14 +123,79 @@ fn what_one_task_waits_for_in_vain_is_tried_again_by_what_is_printed() {
     let ran = type_in(&garden, root, &line("T002")).expect(1);
     type_in(&garden, root, told(&ran, "again")).expect(1);
     assert_eq!(garden.times_asked("T001", "implement"), 2);
-    // A phase is not skipped.
+    // Of a phase, the task that failed is named.
     let ran = type_in(&garden, root, &line("T004")).expect(1);
-    assert!(ran.stdout.contains("T004 waits for p1 (failed)") && !ran.stdout.contains("without:"), "{ran}");
-    type_in(&garden, root, told(&ran, "look")).expect(0);
+    assert!(ran.stdout.contains("T004 waits for p1 (T003 failed)"), "{ran}");
+    let look = type_in(&garden, root, told(&ran, "look")).expect(0);
+    assert!(look.stdout.contains("T003 Grow T003"), "{look}");
+    type_in(&garden, root, told(&ran, "again")).expect(1);
+    assert_eq!(garden.times_asked("T003", "implement"), 2);
+    type_in(&garden, root, told(&ran, "without")).expect(0);
+    type_in(&garden, root, &line("T004")).expect(0);
 
     garden.env.git(&["branch", "--quiet", "-D", "pleach/tasks/main/T001"]);
     let ran = type_in(&garden, root, &line("T001")).expect(1);
     assert!(!ran.stdout.contains("code:"), "there is none: {ran}");
+}
+
+#[test]
+fn a_phase_names_its_tasks_that_are_in_the_way() {
+    let tree = Tree::default().phase("p1", &["T001", "T002"]).phase("p2", &["T003: p1"]);
+    let garden = Garden::new(&tree.tests("T002", &["unit: false"]));
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    let ran = garden.gardener(&[]).expect(1);
+    assert!(ran.stdout.contains("  T003 waits for p1 (T002 failed)\n"), "{ran}");
+    assert_eq!(told(&ran, "look"), "pleach inspect T002 --tree task-tree.json");
+    assert_eq!(told(&ran, "without"), "pleach skip T002 --tree task-tree.json");
+    let status = garden.env.pleach(&["status", "--json"]).expect(0).json();
+    let wait = serde_json::json!({"on": "p1", "why": "failed", "failed": ["T002"]});
+    assert_eq!(status["trees"][0]["next"]["blocked"][0]["waits_for"][0], wait);
+    let look = garden.env.pleach(&["inspect", "p1"]).expect(0);
+    assert!(look.stdout.contains("Not done of it:\n  T002 Grow T002: failed after 1 attempt"), "{look}");
+    assert!(!look.stdout.contains("No step was done yet"), "{look}");
+    let look = garden.env.pleach(&["inspect", "p1", "--json"]).expect(0).json();
+    assert_eq!(look["not_done"], serde_json::json!([{"id": "T002", "status": "failed"}]));
+    assert!(garden.env.pleach(&["inspect", "T001", "--json"]).expect(0).json()["not_done"].is_null());
+}
+
+#[test]
+fn phases_that_wait_for_each_other_since_an_edit_are_gone_on_with_by_what_is_printed() {
+    let tree = |p1: &[&str], p2: &[&str]| Tree::default().phase("p1", p1).phase("p2", p2);
+    let stall = |p1: &[&str], p2: &[&str]| {
+        let garden = on_path(Garden::new(&tree(&["T001", "T002", "T004"], &["T003"])));
+        garden.env.git(&["config", "user.name", "User"]);
+        garden.env.git(&["config", "user.email", "user@example.org"]);
+        garden.garden(&["--isolation", "phase"]).expect(0);
+        garden.plant(&tree(p1, p2));
+        let ran = garden.gardener(&[]).expect(1);
+        assert!(ran.stdout.starts_with("stalled: "), "{ran}");
+        (garden, ran)
+    };
+    for (way, done) in [(1, 1), (3, 2)] {
+        let (garden, ran) = stall(&["T001", "T004", "T002: T003"], &["T003: T001"]);
+        let command = told(&ran, "go on").split('`').nth(way).expect("a command");
+        type_in(&garden, &garden.env.repo_path(), command).expect(0);
+        garden.gardener(&[]).expect(0);
+        assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T003", "implement")), (done, 1));
+    }
+    // Nothing that is done is waited for.
+    let (garden, ran) = stall(&["T001", "T004", "T002: T003"], &["T003: T004"]);
+    let way = told(&ran, "go on");
+    assert_eq!(way, "merge what is done of p1 with `git merge pleach/phase/main/p1`");
+    type_in(&garden, &garden.env.repo_path(), "git merge pleach/phase/main/p1").expect(0);
+    garden.gardener(&[]).expect(0);
+}
+
+#[test]
+fn a_phase_that_is_not_merged_names_its_task_that_failed() {
+    let garden = on_path(Garden::new(&Tree::default().phase("p1", &["T001", "T002"]).phase("p2", &["T003: T001"])));
+    garden.agent("test $task != T002 || exit 1; date > $task", APPROVES);
+    garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
+    let ran = garden.gardener(&["--isolation", "phase"]).expect(1);
+    assert!(ran.stdout.contains("T003 waits for T001 (its phase is not merged)"), "{ran}");
+    assert_eq!(told(&ran, "without"), "pleach skip T002 --tree task-tree.json");
+    type_in(&garden, &garden.env.repo_path(), told(&ran, "without")).expect(0);
+    garden.gardener(&["--isolation", "phase"]).expect(0);
 }
 
 #[test]
