@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use pleach::ids::{NodeId, TaskId};
+use pleach::text::shell_word;
 
 use crate::globals::Globals;
 use crate::settings::shortened;
@@ -105,16 +106,7 @@ fn real(path: &Path) -> PathBuf {
 }
 
 fn path_word(path: &Path) -> String {
-    shell_word(&path.display().to_string())
-}
-
-/// A word as a shell reads it back.
-fn shell_word(word: &str) -> String {
-    let harmless = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
-    match !word.is_empty() && word.chars().all(harmless) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', r"'\''")),
-    }
+    shell_word(path.display())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use pleach::engine::tree;
 use pleach::ids::SessionId;
 use pleach::plan::diagnostic::Severity;
+use pleach::text::shell_word;
 use pleach::workspace::{Holder, LockError};
 use pleach::{engine, git, record, workspace};
 
@@ -84,7 +85,8 @@ pub fn of_tree(error: &tree::Error) -> Failure {
             plain(Exit::Usage, error).hint("work on one with a shorter name: `git switch -c NAME` makes it")
         }
         Error::Pipeline { path, .. } => plain(Exit::Usage, error).hint(format!(
-            "`pleach validate {path}` shows more; once it is mended, run the same command again: no attempt was counted"
+            "`pleach validate {}` shows more; once it is mended, run the same command again: no attempt was counted",
+            shell_word(path)
         )),
         Error::Name(_) => plain(Exit::Usage, error),
         Error::Unasked(_) => plain(Exit::WaitsForPerson, error).hint("run the same command again to be asked"),
@@ -97,7 +99,8 @@ fn of_task_branch(error: &workspace::Error) -> Failure {
         workspace::Error::BranchGone { branch, tip } => {
             format!(
                 "run again: a task without a step goes on, one that has some begins anew unless its branch is put back \
-                 first: git branch {branch} {}",
+                 first: git branch {} {}",
+                shell_word(branch),
                 tip.short()
             )
         }
@@ -158,13 +161,17 @@ pub fn of_workspace(error: &workspace::Error) -> Failure {
         Error::Git(error) => of_git(error),
         Error::Lock(error) => of_lock(error),
         Error::BranchMoved { branch, to, tip } => plain(Exit::WorkFailed, error).hint(format!(
-            "keep what is there and put the branch back: git branch {branch}-moved {} && git branch -f {branch} {}",
+            "keep what is there and put the branch back: git branch {} {} && git branch -f {} {}",
+            shell_word(format_args!("{branch}-moved")),
             to.short(),
+            shell_word(branch),
             tip.short()
         )),
-        Error::BranchGone { branch, tip } => {
-            plain(Exit::WorkFailed, error).hint(format!("put it back with: git branch {branch} {}", tip.short()))
-        }
+        Error::BranchGone { branch, tip } => plain(Exit::WorkFailed, error).hint(format!(
+            "put it back with: git branch {} {}",
+            shell_word(branch),
+            tip.short()
+        )),
         Error::Io { source, .. } => of_disk(error, source),
     }
 }

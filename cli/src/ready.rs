@@ -9,7 +9,7 @@ use pleach::ids::CommitId;
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::plan::{self, lint};
-use pleach::text::{counted, listed};
+use pleach::text::{counted, listed, shell_word};
 use pleach::workspace::Watch;
 
 use crate::answers::Answers;
@@ -42,7 +42,7 @@ pub fn runnable(
     pipeline.filter(|_| errors == 0).ok_or_else(|| {
         let message = format!("`{}` cannot be run: {}", file.name, counted(errors, "error"));
         Failure::new(Exit::Usage, message)
-            .hint(format!("mend what is shown above; `pleach validate {}` checks again", file.name))
+            .hint(format!("mend what is shown above; `pleach validate {}` checks again", shell_word(&file.name)))
     })
 }
 

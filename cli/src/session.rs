@@ -15,7 +15,7 @@ use pleach::llm::{Providers, Script};
 use pleach::plan::pipeline::Node;
 use pleach::process::sandbox::{self, Chosen};
 use pleach::process::{self, Cancel, Canceller, Spawner};
-use pleach::text::counted;
+use pleach::text::{counted, shell_word};
 use pleach::workspace::{WorkingCopy, WorktreeSettings, repo_name};
 
 use crate::again::about;
@@ -333,11 +333,11 @@ fn bring(session: &Session, out: &mut Out) -> Result<(), Failure> {
             let checkout = behind.checkout.display();
             out.line(format!("         it is still at {at}; `{checkout}`, where it is checked out, cannot follow:"))?;
             out.line(format!("         {}", behind.why))?;
-            out.line(format!("bring:   git -C '{checkout}' merge --ff-only {tip}"))
+            out.line(format!("bring:   git -C {} merge --ff-only {tip}", shell_word(checkout)))
         }
         None => {
             out.line(format!("         somebody has moved it to {at}; only the session's record has {tip}"))?;
-            out.line(format!("bring:   git switch {branch} && git merge {tip}"))
+            out.line(format!("bring:   git switch {} && git merge {tip}", shell_word(branch)))
         }
     }
 }
@@ -346,11 +346,13 @@ fn bring(session: &Session, out: &mut Out) -> Result<(), Failure> {
 /// fast-forward can be asked for.
 fn merge_command(session: &Session, branch: &BranchName) -> Result<String, Failure> {
     let missing = session.branch_apart().map_err(|error| of_engine(&error))?.map(|(_, tip)| tip);
-    let what = missing.map_or_else(|| branch.to_string(), |tip| tip.short());
+    let what = missing.map_or_else(|| shell_word(branch), |tip| tip.short());
     Ok(match (&session.started.target, session.has_checkout()) {
-        (Some(target), true) => format!("git switch {target} && git merge {what}"),
-        (Some(target), false) if missing.is_some() => format!("git push . {what}:refs/heads/{target}"),
-        (Some(target), false) => format!("git fetch . {branch}:{target}"),
+        (Some(target), true) => format!("git switch {} && git merge {what}", shell_word(target)),
+        (Some(target), false) if missing.is_some() => {
+            format!("git push . {}", shell_word(format_args!("{what}:refs/heads/{target}")))
+        }
+        (Some(target), false) => format!("git fetch . {}", shell_word(format_args!("{branch}:{target}"))),
         (None, _) => format!("git merge {what}"),
     })
 }

@@ -45,6 +45,17 @@ pub fn listed<T: ToString>(things: impl IntoIterator<Item = T>, most: usize) -> 
     text
 }
 
+/// A word as a shell reads it back: in quotes where it needs them. Every name that stands in a command pleach prints goes
+/// through here, for branches and files may be called `fix(api)`.
+pub fn shell_word(word: impl std::fmt::Display) -> String {
+    let word = word.to_string();
+    let harmless = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(harmless) {
+        true => word,
+        false => format!("'{}'", word.replace('\'', r"'\''")),
+    }
+}
+
 /// `1 turn`, `3 turns`.
 pub fn counted(count: impl TryInto<u64>, word: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
@@ -111,6 +122,17 @@ mod tests {
         assert_eq!(listed(["a", "b"], 2), "a, b");
         assert_eq!(listed(1..=12, 3), "1, 2, 3 and 9 more");
         assert_eq!(listed::<&str>([], 3), "");
+    }
+
+    #[test]
+    fn a_shell_reads_a_word_back() {
+        assert_eq!(
+            ["T001", "a/b-c_d.e:f=@%+,1", "gr\u{fc}n"].map(shell_word),
+            ["T001", "a/b-c_d.e:f=@%+,1", "gr\u{fc}n"]
+        );
+        let odd = ["fix(api)", "it's", "a b", "", "$HOME", "a;b", "~", "#1"];
+        let read = [r"'fix(api)'", r"'it'\''s'", "'a b'", "''", "'$HOME'", "'a;b'", "'~'", "'#1'"];
+        assert_eq!(odd.map(shell_word), read);
     }
 
     #[test]

@@ -7,6 +7,7 @@ use pleach::config::{Level, Resolved, Source, supplied_inputs};
 use pleach::engine::{Copy, Session, Summary, outwait_orphans, recorded_pipeline};
 use pleach::ids::ContextId;
 use pleach::record::History;
+use pleach::text::shell_word;
 
 use crate::answers::AnswerArgs;
 use crate::exit::{Exit, Failure};
@@ -39,8 +40,11 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let history = History::newest(&place.repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {
         let message = format!("session {id} works on task {} of `{}`", task.id, task.tree);
-        return Err(Failure::new(Exit::Usage, message)
-            .hint(format!("`pleach gardener --tree {}` on branch `{}` goes on with it", task.tree, task.target)));
+        return Err(Failure::new(Exit::Usage, message).hint(format!(
+            "`pleach gardener --tree {}` on branch `{}` goes on with it",
+            shell_word(&task.tree),
+            task.target
+        )));
     }
     let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
     let search = Search::from(&globals.dir, globals.config.as_deref());

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use pleach::engine::{Obstacle, Removal, RemoveError, Session, Step};
 use pleach::ids::RepoPath;
+use pleach::text::shell_word;
 use serde_json::{Value, json};
 
 use crate::commands::cancel::call_off;
@@ -114,7 +115,7 @@ fn way_out(removal: &Removal) -> String {
     let id = &removal.session;
     let any = |is: fn(&Obstacle) -> bool| removal.obstacles.iter().any(is);
     let unmerged = removal.obstacles.iter().find_map(|obstacle| match obstacle {
-        Obstacle::Unmerged { branch, .. } => Some(branch.to_string()),
+        Obstacle::Unmerged { branch, .. } => Some(shell_word(branch)),
         Obstacle::OnNoBranch { tip, .. } => Some(tip.short()),
         Obstacle::BranchMoved { .. }
         | Obstacle::Unsaved { .. }
@@ -149,7 +150,7 @@ fn failure(error: &RemoveError) -> Failure {
         }
         RemoveError::Obstacle(obstacle) => Failure::new(Exit::WorkFailed, obstacle.to_string()),
         RemoveError::WorktreeLocked { path, .. } => Failure::new(Exit::WorkFailed, error.to_string())
-            .hint(format!("`git worktree unlock {}` allows it", path.display())),
+            .hint(format!("`git worktree unlock {}` allows it", shell_word(path.display()))),
     }
 }
 

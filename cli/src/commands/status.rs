@@ -11,7 +11,7 @@ use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, CommitId, SessionId, TaskId};
 use pleach::step::shown_name;
-use pleach::text::counted;
+use pleach::text::{counted, shell_word};
 use pleach::workspace::target_of;
 use serde_json::{Value, json};
 
@@ -120,7 +120,8 @@ fn no_trees(repo: &Repo, prefix: &str) -> Option<String> {
     };
     let target = target_of(prefix, &branch)?;
     Some(format!(
-        "`{branch}` is on its way to `{target}`, so no tree is shown; `git switch {target}` first to see its trees."
+        "`{branch}` is on its way to `{target}`, so no tree is shown; `git switch {}` first to see its trees.",
+        shell_word(&target)
     ))
 }
 
@@ -300,8 +301,8 @@ fn merge(summary: &Summary, missing: Option<CommitId>) -> Option<String> {
     let own = summary.started.task.is_none();
     let changed = own && summary.standing() == Standing::Done && summary.work() != summary.base();
     let (_, branch) = summary.branch().filter(|_| changed)?;
-    let switch = summary.started.target.as_ref().map(|target| format!("git switch {target} && ")).unwrap_or_default();
-    let what = missing.map_or_else(|| branch.to_string(), |tip| tip.short());
+    let switch = summary.started.target.as_ref().map(|target| format!("git switch {} && ", shell_word(target)));
+    let (switch, what) = (switch.unwrap_or_default(), missing.map_or_else(|| shell_word(branch), |tip| tip.short()));
     Some(format!("{switch}git merge {what}"))
 }
 

@@ -7,6 +7,7 @@ use pleach::engine::tree::{Refusal, TreeEnded, TreePlan};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, TaskId};
 use pleach::schedule::{Blocked, Why};
+use pleach::text::shell_word;
 use pleach::workspace::{branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
@@ -123,7 +124,7 @@ fn ways(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked
         return vec![format!("first:   {}", about("gardener".to_owned()))];
     }
     let Some((phase, branch, done)) = gathered(repo, plan, blocked) else { return Vec::new() };
-    let merge = git_about(globals, dir, &format!("merge {branch}"));
+    let merge = git_about(globals, dir, &format!("merge {}", shell_word(branch)));
     let reset = done.map(|done| format!(", or have {done} done again with `{}`", about(format!("reset {done}"))));
     vec![format!("go on:   merge what is done of {phase} with `{merge}`{}", reset.unwrap_or_default())]
 }

@@ -15,6 +15,7 @@ use pleach::plan::pipeline::HandlerKind;
 use pleach::plan::tree::{TaskTree, TestCommand, TestKind};
 use pleach::plan::{self, lint, print};
 use pleach::schedule::Limits;
+use pleach::text::shell_word;
 use pleach::workspace::{branch_ref, target_of};
 
 use super::find::TreeFile;
@@ -195,7 +196,8 @@ pub fn target(place: &Place) -> Result<BranchName, Failure> {
         None => Ok(branch),
         Some(target) => {
             let message = format!("`{branch}` is checked out, where pleach gathers what lands on `{target}`");
-            Err(Failure::new(Exit::Usage, message).hint(format!("go back with `git switch {target}` and run again")))
+            let back = format!("go back with `git switch {}` and run again", shell_word(&target));
+            Err(Failure::new(Exit::Usage, message).hint(back))
         }
     }
 }
@@ -301,7 +303,7 @@ fn for_tasks(file: PipelineFile, config: &Config) -> Result<TaskPipeline, Failur
     let error = found.into_iter().map(|found| (found, true)).chain(as_such).find(|(found, _)| found.is_error());
     if let Some((error, is_validated)) = error {
         return Err(unusable(&file.name, &error.message).hint(match is_validated {
-            true => format!("`pleach validate {}` shows more", file.name),
+            true => format!("`pleach validate {}` shows more", shell_word(&file.name)),
             false => "a task is one pass: no circle, at least one node with `step=`, and each step once".to_owned(),
         }));
     }

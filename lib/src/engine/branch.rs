@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{Error, Session};
 use crate::git::{self, LandError, SwapError};
 use crate::ids::{BranchName, CommitId};
-use crate::text::listed;
+use crate::text::{listed, shell_word};
 use crate::workspace::{self, BranchNews, WorkingCopy, branch_ref};
 
 /// How long what is in the way of a checkout is waited for. The work goes on without it.
@@ -99,7 +99,7 @@ impl Session {
         let (branch, behind, at, place) = (self.branch(), *at, at.short(), checkout.display());
         let stays = format!("`{branch}`, which is checked out in `{place}`, stays at {at}: {why}");
         let how = match self.repo.is_ancestor(behind, *tip)? {
-            true => format!("`git -C '{place}' merge --ff-only {}` brings it", tip.short()),
+            true => format!("`git -C {} merge --ff-only {}` brings it", shell_word(place), tip.short()),
             false => format!("its newest commit is {}", tip.short()),
         };
         Ok(Some(format!("{stays}; {how}")))

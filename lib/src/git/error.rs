@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::broken_off::BrokenOff;
 use crate::ids::{CommitId, RepoPath};
+use crate::text::shell_word;
 
 /// The oldest git that has everything pleach calls (`merge-tree --write-tree`).
 pub const OLDEST_GIT: (u32, u32) = (2, 38);
@@ -150,7 +151,10 @@ pub enum Unsupported {
     #[error("has no commit yet; make the first one with `git commit --allow-empty -m start`")]
     UnbornHead,
     /// A branch that stands for another.
-    #[error("has `{branch}` checked out, a symbolic ref to `{to}`; switch to that with `git switch {to}`")]
+    #[error(
+        "has `{branch}` checked out, a symbolic ref to `{to}`; switch to that with `git switch {}`",
+        shell_word(to)
+    )]
     SymbolicBranch {
         /// What is checked out.
         branch: String,

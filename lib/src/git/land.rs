@@ -20,6 +20,7 @@ use super::worktree::{Worktree, git_dirs, linked_git_dir};
 use crate::beneath::{Beneath, FEW_LINES};
 use crate::clock;
 use crate::ids::{BranchName, CommitId, RepoPath};
+use crate::text::shell_word;
 
 /// How long what is in the way of a landing is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -49,7 +50,8 @@ pub enum LandError {
     },
     /// It does not exist any more.
     #[error(
-        "`{target}` was deleted; make it again with `git branch {target} {from}`, go to it with `git switch {target}`, and run again"
+        "`{target}` was deleted; make it again with `git branch {0} {from}`, go to it with `git switch {0}`, and run again",
+        shell_word(target)
     )]
     Gone {
         /// The branch.
@@ -59,8 +61,8 @@ pub enum LandError {
     },
     /// Files of a checkout would be overwritten.
     #[error(
-        "`{target}` cannot move: that would overwrite what is not committed in `{}`: {}; commit it or move it away and run again, or take the work with `git -C '{}' merge --ff-only {}`",
-        checkout.display(), listed(paths), checkout.display(), to.short()
+        "`{target}` cannot move: that would overwrite what is not committed in `{}`: {}; commit it or move it away and run again, or take the work with `git -C {} merge --ff-only {}`",
+        checkout.display(), listed(paths), shell_word(checkout.display()), to.short()
     )]
     LocalChanges {
         /// The branch.

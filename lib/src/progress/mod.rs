@@ -15,6 +15,7 @@ use jiff::Timestamp;
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
 use crate::step::{Feedback, Step, StepKind, TestKind, shown_name, text};
+use crate::text::shell_word;
 use crate::trailer::before_copied;
 
 pub use fold::{Chain, fold};
@@ -314,7 +315,10 @@ impl Progress {
             Place::Task(task) if tree.is_leaf(task) && !is_done(task) => {
                 format!("`pleach reset {task}` to have it done again")
             }
-            _ => format!("`git update-ref -d refs/heads/{}` to do without it", unread.branch.name),
+            _ => format!(
+                "`git update-ref -d {}` to do without it",
+                shell_word(format_args!("refs/heads/{}", unread.branch.name))
+            ),
         }
     }
 

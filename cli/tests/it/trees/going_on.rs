@@ -224,6 +224,40 @@ fn a_conflict_is_mended_by_what_is_printed() {
 }
 
 #[test]
+fn what_is_printed_can_be_typed_whatever_the_branch_is_called() {
+    let garden = on_path(Garden::new(&Tree::of(&["T001", "T002"])));
+    let (repo, branch) = (garden.env.repo_path(), "fix(api)&it's");
+    garden.switch_to_new(branch);
+    garden.env.git(&["config", "user.name", "User"]);
+    garden.env.git(&["config", "user.email", "user@example.org"]);
+    garden.agent(
+        "cd \"$HOME/../repo\" && echo user > README.md && git commit -qam mine; cd - && echo a > README.md",
+        APPROVES,
+    );
+    garden.configure("sandbox: {mode: off}\n");
+    let ran = garden.garden(&[]).expect(5);
+    let why = ran.stdout.lines().nth(1).expect("a reason");
+    let commands: Vec<&str> = why.split('`').skip(1).step_by(2).filter(|part| part.starts_with("git ")).collect();
+    let [switch, merge, back] = commands[..] else { panic!("{commands:?}: {ran}") };
+    type_in(&garden, &repo, switch).expect(0);
+    assert_eq!(garden.env.git(&["branch", "--show-current"]), format!("pleach/tasks/{branch}/T001"));
+    assert!(type_in(&garden, &repo, merge).expect(1).stdout.contains("CONFLICT"));
+    garden.env.git(&["merge", "--abort"]);
+    // So it is where pleach is run on the branch of a task.
+    for (ran, code) in [(garden.env.pleach(&["status"]), 0), (garden.gardener(&[]), 2)] {
+        let ran = ran.expect(code);
+        assert!(ran.stdout.contains(back) || ran.stderr.contains(back), "{ran}");
+    }
+    type_in(&garden, &repo, back).expect(0);
+    assert_eq!(garden.env.git(&["branch", "--show-current"]), branch);
+    // What nothing lands any more is taken or dropped.
+    garden.plant(&Tree::of(&["T002"]));
+    let ran = garden.gardener(&[]).expect(5);
+    let take = ran.stdout.split('`').find(|part| part.starts_with("git merge ")).expect("a way to take it");
+    assert!(type_in(&garden, &repo, take).expect(1).stdout.contains("CONFLICT"));
+}
+
+#[test]
 fn an_interrupted_run_that_began_anew_is_not_begun_anew_by_what_is_printed() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = crate::sessions::Gate::new(&garden.env, "agent");

@@ -8,6 +8,7 @@ use crate::config::OnExceeded;
 use crate::engine::Error;
 use crate::ids::SessionId;
 use crate::record::{self, PLANNING, SESSIONS};
+use crate::text::shell_word;
 
 /// A chain of records nobody can read, though a limit counts what was spent in it.
 #[derive(Debug, thiserror::Error)]
@@ -48,7 +49,7 @@ impl Uncounted {
             Some(session) => {
                 format!("`pleach rm --force {session}` removes the session, and what it has spent counts no longer")
             }
-            None => format!("`git update-ref -d {}` forgets what was spent there", self.chain),
+            None => format!("`git update-ref -d {}` forgets what was spent there", shell_word(&self.chain)),
         };
         format!("put back what is damaged from a copy of the repository; or {forget}")
     }

@@ -16,6 +16,7 @@ use crate::progress::{Found, Gate, Place, Progress, Status};
 use crate::record::History;
 use crate::schedule::{Limits, Schedule};
 use crate::step::Step;
+use crate::text::shell_word;
 use crate::workspace::{branch_ref, phase_branch};
 
 impl TreeRun<'_> {
@@ -301,5 +302,6 @@ pub fn as_merged_now(
 /// What to do about the branch of a phase with something on it that is not any more what it was. Its tasks have branches of
 /// their own: whose work it is shows when they land.
 fn landed_again(branch: &BranchName, error: &dyn std::error::Error) -> String {
+    let branch = shell_word(branch);
     format!("{error}; then `git branch -D {branch}` and run again, to have its tasks land once more or be done again")
 }

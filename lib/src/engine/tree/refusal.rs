@@ -8,6 +8,7 @@ use super::run::TreeRun;
 use crate::ids::{BranchName, ContextId, SessionId, TaskId};
 use crate::progress::{OpenBranch, Place, Stands, Stray, Taken, Unread};
 use crate::record::History;
+use crate::text::shell_word;
 use crate::workspace::branch_ref;
 
 /// Work that waits to land, or to begin.
@@ -46,7 +47,10 @@ impl TreeRun<'_> {
         let Stray { id, lacks, branch: OpenBranch { name: branch, place, .. }, tasks } = stray;
         let of_task = matches!(place, Place::Task(_));
         let drop = self.dropped(&branch, self.progress.task(&id).session.clone().filter(|_| of_task), &tasks)?;
-        let why = format!("{id} {lacks}; take it with `git merge {branch}`, or drop it with `{drop}`, and run again");
+        let why = format!(
+            "{id} {lacks}; take it with `git merge {}`, or drop it with `{drop}`, and run again",
+            shell_word(&branch)
+        );
         Ok(Refusal::new(id, true, branch, why))
     }
 
@@ -81,7 +85,7 @@ impl TreeRun<'_> {
         if let Some(id) = session.filter(|id| History::newest(&self.repo, id, &ContextId::main()).is_ok()) {
             return Ok(format!("pleach rm --force {id}"));
         }
-        let mut command = format!("git branch -D {branch}");
+        let mut command = format!("git branch -D {}", shell_word(branch));
         let Some(at) = self.repo.reference(&branch_ref(branch))? else { return Ok(command) };
         let there: BTreeSet<u64> = self.steps_ahead(at, self.seen)?.iter().map(|found| found.print).collect();
         for own in tasks.iter().map(|task| self.branch_of(task)) {
@@ -90,7 +94,7 @@ impl TreeRun<'_> {
             // Another task of that name may have the branch by now.
             let newest = self.found(tip)?;
             if newest.is_some_and(|newest| there.contains(&newest.print)) {
-                command.push_str(&format!(" {own}"));
+                command.push_str(&format!(" {}", shell_word(own)));
             }
         }
         Ok(command)
@@ -98,9 +102,9 @@ impl TreeRun<'_> {
 
     /// How somebody merges a branch into one of pleach's own. Nothing can be run there, so the way leads back.
     pub(super) fn merged_by_hand(&self, from: &BranchName, into: &BranchName) -> String {
+        let [there, what, back] = [into, from, &self.plan.target].map(shell_word);
         format!(
-            "merge `{from}` into `{into}` by hand (`git switch {into}`, `git merge {from}`), go back with `git switch {}`, and run again",
-            self.plan.target
+            "merge `{from}` into `{into}` by hand (`git switch {there}`, `git merge {what}`), go back with `git switch {back}`, and run again"
         )
     }
 }
