@@ -675,6 +675,13 @@ impl WorkingCopy {
         written.map_err(|source| Error::Io { doing: "write", path: root.join(inside), source })
     }
 
+    /// Removes a file by the name of one of pleach's own, which is about to be left out of a commit.
+    pub fn take_away(&mut self, path: &RepoPath) -> Result<(), Error> {
+        let (root, inside) = (self.worktree.root(), Path::new(OsStr::from_bytes(path.as_bytes())));
+        let removed = Beneath::at(root).and_then(|root| root.remove(inside));
+        removed.map_err(|source| Error::Io { doing: "remove", path: root.join(inside), source })
+    }
+
     /// Makes `commit`, which is recorded, the base and the files of the working copy.
     pub fn rebase_to(&mut self, commit: CommitId) -> Result<(), Error> {
         self.at.base = commit;

@@ -181,6 +181,32 @@ fn directories_of_logs_and_reports_can_be_chosen() {
     assert!(review.trailer("Arborist-Review-Log").unwrap().starts_with("said/T001_review_"));
 }
 
+/// Nobody reviews them, and they land also where a task is given up.
+#[test]
+fn logs_and_reports_are_written_by_nobody_else() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let forges = "for file in logs/T001_implement* reports/T001_*; do echo forged > $file; done; rm logs/T001_review*; \
+                  echo any > logs/any_20200101T000000.log; echo any > logs/notes.txt";
+    garden.agent(
+        &format!("{WRITES}; test $task = T001 || {{ {forges}; }}"),
+        "test $task = T001 && echo APPROVED || echo REJECTED",
+    );
+    garden.garden(&[]).expect(0);
+    let own = |commit: &str| {
+        let all = garden.env.git(&["ls-tree", "-r", commit, "logs", "reports"]);
+        all.lines().map(str::to_owned).collect::<std::collections::BTreeSet<_>>()
+    };
+    let before = own("main");
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert!(ran.stderr.contains("by its name it is a log or a report of pleach's own"), "{ran}");
+    let after = own("main");
+    assert!(before.is_subset(&after), "{before:#?}\n{after:#?}");
+    assert!(after.difference(&before).all(|file| file.contains("/T002_")), "{after:#?}");
+    // What lies beside them is code like any other.
+    let code = garden.env.git(&["ls-tree", "-r", "--name-only", "pleach/tasks/main/T002", "logs"]);
+    assert!(code.contains("logs/notes.txt") && !code.contains("any_"), "{code}");
+}
+
 #[test]
 fn logs_that_are_not_committed_are_named_by_their_record() {
     let tree = Tree::of(&["T001"]).tests("T001", &["unit: echo the-output; test -e mended"]);

@@ -410,3 +410,40 @@ fn what_was_said_before_the_time_of_a_test_step_was_up_is_kept() {
     let body = garden.newest("main", "T001 test-fail").body;
     assert!(body.contains("begun") && body.contains("[timed out after 2s]"), "{body}");
 }
+
+/// The time of the node runs out while what the first command left running is ended.
+#[test]
+fn tests_that_did_not_get_their_turn_have_not_passed() {
+    for [first, second] in [["unit", "unit"], ["setup", "unit"]] {
+        let first = format!("{first}: (trap '' TERM; exec sleep 60) & echo fine");
+        let second = format!("{second}: exit 1");
+        let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[&first, &second]));
+        let nodes = "implement [step=implement]\n\
+                     test [shape=parallelogram, step=test, timeout=\"1s\"]\n\
+                     review [step=review]\n";
+        let dot = format!(
+            "digraph mine {{\nstart [shape=Mdiamond]\ndone [shape=Msquare]\n{nodes}start -> implement -> test -> review -> done\n}}\n"
+        );
+        garden.commit("mine.dot", &dot);
+        let ran = garden.gardener(&["--pipeline", "mine.dot", "--max-retries", "1"]).expect(1);
+        assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 test-fail", "T001 failed"], "{ran}");
+    }
+}
+
+/// What the machine cannot do says nothing of what is tested.
+#[test]
+fn a_test_that_cannot_be_started_counts_no_attempt() {
+    let long = format!("unit: : {}", "x".repeat(200_000));
+    for tests in ["T001", "phase1"] {
+        let test = if tests == "T001" { long.clone() } else { long.replace("unit:", "e2e:") };
+        let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]).tests(tests, &[&test]));
+        let ran = garden.gardener(&[]).expect(7);
+        assert!(
+            ran.stderr.contains("Argument list too long") && ran.stderr.contains("no attempt was counted"),
+            "{ran}"
+        );
+        assert!(!garden.told("main").iter().any(|told| told.contains("test-fail")), "{ran}");
+        let shown = garden.env.pleach(&["status"]).expect(0);
+        assert!(!shown.stdout.contains("failed"), "{shown}");
+    }
+}

@@ -378,12 +378,16 @@ impl Session {
         }
         self.bring_setup(&mut |_| {}).await?;
         let visit = Visit { node: node.id.clone(), visit: 1, attempt: 1, from: None };
-        let finished = self.work_aside(node, visit, Work::Tests(tests)).await?;
+        let finished = self.work_aside(node, visit.clone(), Work::Tests(tests)).await?;
         self.copy = Some(finished.copy);
         let outcome = match finished.result {
             Ok(outcome) if outcome.status.is_success() => Retest::Green,
             Ok(_) => Retest::Red(Box::new(finished.step.unwrap_or_default())),
             Err(Stopped::Broken(error)) => return Err(error.into()),
+            Err(Stopped::Environment(outcome)) => {
+                let why = outcome.failure_reason.unwrap_or_default();
+                return Err(Error::Environment { node: visit.node, why });
+            }
             Err(_) => Retest::Interrupted,
         };
         Ok(Some(Retested { outcome, warnings: finished.warnings }))

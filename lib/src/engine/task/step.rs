@@ -199,6 +199,7 @@ impl Session {
         // What a command changed, or an agent that broke off, is not written yet; it is looked into below.
         writer.flush()?;
         let Some(kind) = StepKind::from_word(name) else { return Ok(None) };
+        let tree = self.give_back_logs(writer, tree)?;
         let at = clock::now();
         let mut facts = Step { retry: Some(attempt.retry), ..self.facts(kind.clone(), passed) };
         let mut files = Vec::new();
@@ -230,6 +231,49 @@ impl Session {
         let attempt = self.attempt().filter(|_| self.is_leaf_task());
         let making = Making { attempt, files, feedback, failing, by: report.by, ..Making::of(facts, report.body) };
         self.make_step(writer, making, (tree, parent), at).map(Some)
+    }
+
+    /// Takes out of a tree what an agent or a command did to files that are logs and reports by their names: nobody reviews
+    /// those, and they land also where a task is given up. The records of its turns have what it did.
+    fn give_back_logs(&mut self, writer: &mut Writer, tree: TreeId) -> Result<TreeId, Error> {
+        let before = self.repo.tree_of(self.task_tip())?;
+        let job = self.job.as_ref().expect("only sessions on tasks make steps");
+        if before == tree {
+            return Ok(tree);
+        }
+        let mut touched: Vec<RepoPath> =
+            self.repo.changes(before, tree)?.into_iter().map(|change| change.path).collect();
+        touched.retain(|path| job.is_own(path));
+        // What is no directory any more has no logs that could be given back.
+        let gone =
+            [&job.logs, &job.reports].map(|dir| self.no_directory(tree, dir).map(|found| found.map(|_| dir.clone())));
+        for dir in gone {
+            if let Some(dir) = dir? {
+                touched.retain(|path| !path.as_bytes().starts_with(format!("{dir}/").as_bytes()));
+            }
+        }
+        let mut edits = Vec::new();
+        for path in &touched {
+            let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
+            edits.push(match self.repo.tree_entry(before, path)? {
+                Some(entry) => {
+                    copy.put(path, &self.repo.blob(entry.id)?)?;
+                    TreeEdit::Put(path.clone(), entry.kind, entry.id)
+                }
+                None => {
+                    copy.take_away(path)?;
+                    TreeEdit::Remove(path.clone())
+                }
+            });
+        }
+        let Some(first) = touched.first() else { return Ok(tree) };
+        let more = if touched.len() > 1 { format!(" and {} more", touched.len() - 1) } else { String::new() };
+        self.warnings.push(format!(
+            "`{first}`{more} is undone: by its name it is a log or a report of pleach's own, which nobody else writes"
+        ));
+        let tree = writer.tree(Some(tree), &edits)?;
+        writer.flush()?;
+        Ok(tree)
     }
 
     fn is_leaf_task(&self) -> bool {

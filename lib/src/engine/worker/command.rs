@@ -13,7 +13,7 @@ use crate::clock;
 use crate::event::{Outcome, PauseReason, ToolExecution};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::WritePolicy;
-use crate::process::{Command, Exit, Limits};
+use crate::process::{Command, Exit, Limits, SpawnError};
 use crate::text::{last_words, shorten};
 use crate::workspace::Author;
 
@@ -55,6 +55,10 @@ impl Worker {
         let ran = self.engine.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await;
         let output = match ran {
             Ok(output) => output,
+            // A step that could not be tried says nothing of the task; what it leaves running is its own fault.
+            Err(error) if self.node.step.is_some() && !matches!(error, SpawnError::Unkillable { .. }) => {
+                return Err(Stopped::Environment(Box::new(Outcome::fail(error.to_string()))));
+            }
             Err(error) => {
                 let outcome = Outcome::fail(error.to_string());
                 let said = Said { how: Some(error.to_string()), broke_off: true, ..Said::default() };

@@ -8,7 +8,7 @@ use super::command::CommandRun;
 use super::{Gathered, StepReport, Stopped, Worker, block};
 use crate::event::{Outcome, PauseReason};
 use crate::plan::tree::{TestCommand, TestKind};
-use crate::process::{Cancel, Command, Exit, Limits};
+use crate::process::{Cancel, Command, Exit, Limits, SpawnError};
 use crate::step::{Counts, RanTest, TestFacts, counts, report, text};
 
 /// The limit on what is kept of a test's output, per stream.
@@ -40,7 +40,12 @@ impl Worker {
             commands.into_iter().partition(|command| command.kind == TestKind::Teardown);
         let (setup, tests): (Vec<_>, Vec<_>) = tests.into_iter().partition(|command| command.kind == TestKind::Setup);
         for command in setup.iter().chain(&tests) {
-            if command.kind != TestKind::Setup && ran.iter().any(is_failed_setup) || cancel.timed_out() {
+            if command.kind != TestKind::Setup && ran.iter().any(is_failed_setup) {
+                break;
+            }
+            // What did not get its turn has not passed.
+            if cancel.timed_out() {
+                ran.push(unstarted(command, self.out_of_time()));
                 break;
             }
             match self.test(command, &cancel.cancel, &|| cancel.timed_out()).await {
@@ -127,23 +132,13 @@ impl Worker {
         };
         command.lock = Some(self.lock.file());
         command.sandbox = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
-        let ran = |exit: String, passed, (stdout, stderr): (String, String), runtime| RanTest {
-            kind: test.kind,
-            command: test.command.clone(),
-            framework: test.framework.clone(),
-            exit,
-            passed,
-            stdout,
-            stderr,
-            runtime,
-        };
         let output = match self.engine.spawner.run(command, cancel, &mut |_, _| {}).await {
             Ok(output) => output,
-            // A command that cannot be started at all has failed, and this is what it said.
-            Err(error) => {
-                let said = (String::new(), error.to_string());
-                return Ok(ran(DID_NOT_RUN.to_owned(), false, said, Duration::ZERO));
+            // What it leaves running is its own fault; all else is that of the machine, and says nothing of what is tested.
+            Err(error @ SpawnError::Unkillable { .. }) => {
+                return Ok(RanTest { stderr: error.to_string(), ..unstarted(test, DID_NOT_RUN.to_owned()) });
             }
+            Err(error) => return Err(Stopped::Environment(Box::new(Outcome::fail(error.to_string())))),
         };
         let passed = output.exit == Exit::Code(0);
         let exit = match output.exit {
@@ -156,7 +151,21 @@ impl Worker {
         if !passed {
             text::add_end(&mut stderr, &exit);
         }
-        Ok(ran(exit, passed, (stdout, stderr), output.duration))
+        Ok(RanTest { passed, stdout, stderr, runtime: output.duration, ..unstarted(test, exit) })
+    }
+}
+
+/// A command nothing has come of.
+fn unstarted(test: &TestCommand, exit: String) -> RanTest {
+    RanTest {
+        kind: test.kind,
+        command: test.command.clone(),
+        framework: test.framework.clone(),
+        stderr: exit.clone(),
+        exit,
+        passed: false,
+        stdout: String::new(),
+        runtime: Duration::ZERO,
     }
 }
 
