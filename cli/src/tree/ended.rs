@@ -8,7 +8,7 @@ use pleach::git::Repo;
 use pleach::ids::{BranchName, TaskId};
 use pleach::schedule::{Blocked, Why};
 use pleach::text::shell_word;
-use pleach::workspace::{branch_ref, phase_branch, task_branch};
+use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
 use crate::again::{about, addressed, again, answering, git_about, retrying, retrying_task};
@@ -35,9 +35,8 @@ pub fn tell(
         TreeEnded::TaskDone(task) => out.line(format!("done: {task}")),
         TreeEnded::Failed { task, reason } => {
             out.line(format!("failed: {task}: {reason}"))?;
-            let branch = task_branch(&plan.branch_prefix, &plan.target, task).ok();
-            if let Some(branch) = branch.filter(|branch| matches!(repo.reference(&branch_ref(branch)), Ok(Some(_)))) {
-                out.line(format!("code:    what it wrote is on `{branch}`"))?;
+            if let Some(place) = code_of(repo, plan, task) {
+                out.line(format!("code:    what it wrote is {place}"))?;
             }
             out.line(format!("look:    {}", about(&format!("inspect {task}"))))?;
             out.line(format!("again:   {}", retrying(globals)))
@@ -182,4 +181,19 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
             json
         }
     }
+}
+
+/// Where the code of a task is that was given up: on its branch, unless another budget was begun there.
+fn code_of(repo: &Repo, plan: &TreePlan, task: &TaskId) -> Option<String> {
+    let tip = |branch: &BranchName| repo.reference(&branch_ref(branch)).ok().flatten();
+    let branch = task_branch(&plan.branch_prefix, &plan.target, task).ok()?;
+    if let (Some(own), Some(target)) = (tip(&branch), tip(&plan.target))
+        && !repo.is_ancestor(own, target).unwrap_or(false)
+    {
+        return Some(format!("on `{branch}`"));
+    }
+    let kept = repo.references(&format!("{KEEP}{task}-")).ok()?.into_iter();
+    let number = |name: &str| name.rsplit('-').next().and_then(|number| number.parse::<u64>().ok());
+    let (_, newest) = kept.filter_map(|(name, _)| Some((number(&name)?, name))).max()?;
+    Some(format!("kept at {newest}"))
 }

@@ -76,7 +76,8 @@ pub fn watch(
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())
             .map_err(|error| Failure::new(Exit::Environment, "cannot listen for signals").because(&error))?;
-        let live = !globals.json && std::io::stdout().is_terminal();
+        let is_dumb = globals.environment.get("TERM") == Some("dumb");
+        let live = !globals.json && std::io::stdout().is_terminal() && !is_dumb;
         let mut ran = false;
         let mut shown = String::new();
         loop {

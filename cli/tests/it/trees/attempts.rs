@@ -106,9 +106,28 @@ fn old_code_is_laid_on_again_after_a_kill() {
     let mut run = garden.env.spawn(&["-y", "gardener", "--max-retries", "1", "--retry-failed"]);
     let held = gate.reached(&mut run);
     run.kill(held);
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert!(ran.stdout.contains("code:    what it wrote is kept at refs/pleach/keep/T001-1\n"), "{ran}");
     garden.agent("echo 1 > mended", APPROVES);
     garden.gardener(&["--max-retries", "1", "--retry-failed"]).expect(0);
     assert_eq!(garden.files("main"), ["README.md", "mended", "task-tree.json", "try1"]);
+}
+
+/// What a session was begun on came before it, though another machine's clock dated it later.
+#[test]
+fn a_session_behind_steps_of_a_clock_ahead_goes_on() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: true"]));
+    garden.gardener(&[]).expect(0);
+    garden.env.git(&["commit", "--quiet", "--amend", "--no-edit", "--allow-empty", "--date=2090-01-01T00:00:00Z"]);
+    garden.env.pleach(&["reset", "T001"]).expect(0);
+    let gate = Gate::new(&garden.env, "agent");
+    garden.agent(&format!("echo half > half; {}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.kill(held);
+    garden.agent("echo 1 > mended", APPROVES);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("T001 Grow T001 goes on (session"), "{ran}");
 }
 
 #[test]

@@ -190,15 +190,20 @@ impl TreeRun<'_> {
     /// Whether a session is still what its task is at. Since it was left, the task may have been reset, skipped or worked
     /// by another session.
     fn is_newest(&self, task: &TaskId, history: &History, work: &TaskWork) -> Result<bool, Error> {
-        let has_steps = history.started.built_on().is_some_and(|base| base != work.step);
+        let base = history.started.built_on();
+        let has_steps = base.is_some_and(|base| base != work.step);
         let tip = self.repo.reference(&branch_ref(&self.branch_of(task)?))?;
         // Killed between record and branch, it has a step nobody else knows of.
         let is_known = has_steps && tip == Some(work.step);
         let state = self.progress.task(task);
-        Ok(state.newest().is_none_or(|newest| match newest.step.session.as_ref() {
+        let Some(newest) = state.newest() else { return Ok(true) };
+        Ok(match newest.step.session.as_ref() {
             Some(session) if *session == history.session => !state.landed,
-            _ => !is_known && newest.at <= history.started_at,
-        }))
+            _ if is_known => false,
+            // What it was begun on is older, whatever the clock of another machine said.
+            _ if newest.at <= history.started_at => true,
+            _ => base.map_or(Ok(false), |base| self.repo.is_ancestor(newest.commit, base))?,
+        })
     }
 
     /// Whether a task's branch stands where a session has left it, or was about to move it from. Else the branch counts:
