@@ -125,9 +125,10 @@ pub fn of_git(error: &git::Error) -> Failure {
         | Error::Overwritten { .. }
         | Error::LinkReplaced { .. }
         | Error::PlaceTaken { .. }
+        | Error::BrokenOff(_)
         | Error::Path { .. } => advised(Exit::Environment, error),
         Error::Io { source, .. } => of_disk(error, source),
-        Error::Program { .. } | Error::BrokenOff(_) | Error::Library { .. } => plain(Exit::Environment, error),
+        Error::Program { .. } | Error::Library { .. } => plain(Exit::Environment, error),
     }
 }
 
@@ -183,6 +184,10 @@ fn of_disk(error: &(dyn std::error::Error + 'static), source: &std::io::Error) -
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => failure.hint(
             "make room where that lies, and run again; `git worktree list` shows where working copies are, which may hold \
              much that git ignores, and `pleach rm SESSION` removes that of a session",
+        ),
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => failure.hint(
+            "see that you may read and write there, and run again; what pleach keeps outside of the repository lies below \
+             XDG_STATE_HOME, which you can set to another absolute path",
         ),
         _ => failure,
     }
@@ -275,6 +280,14 @@ mod tests {
                 let hint = failure.hint.unwrap_or_default();
                 assert_eq!((failure.exit, hint.contains("pleach rm SESSION")), (Exit::Environment, is_full), "{hint}");
             }
+        }
+    }
+
+    #[test]
+    fn where_nobody_may_write_another_place_is_named() {
+        for kind in [ErrorKind::PermissionDenied, ErrorKind::ReadOnlyFilesystem] {
+            let failure = of_git(&git::Error::Io { doing: "create", path: "/x".into(), source: kind.into() });
+            assert!(failure.hint.is_some_and(|hint| hint.contains("XDG_STATE_HOME")), "{kind}");
         }
     }
 

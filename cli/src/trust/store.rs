@@ -1,7 +1,7 @@
 //! Where agreements are kept: `trust.json` of the state directory, readable by the user alone.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
@@ -54,7 +54,9 @@ impl Store {
     pub fn list(&self) -> Result<Vec<Agreement>, Failure> {
         let text = match fs::read(&self.file) {
             Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Vec::new());
+            }
             Err(error) => return Err(self.unusable(&error)),
         };
         let agreements: Agreements = serde_json::from_slice(&text).map_err(|error| self.unusable(&error))?;
@@ -90,19 +92,23 @@ impl Store {
     /// Reads, changes and writes the list, one process at a time; a reader sees the old file or the new one.
     fn change(&self, change: impl FnOnce(&mut Vec<Agreement>)) -> Result<(), Failure> {
         let dir = self.file.parent().unwrap_or(Path::new("."));
-        let unusable = |error: std::io::Error| self.unusable(&error);
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(unusable)?;
-        let lock = private(&self.file.with_extension("lock")).map_err(unusable)?;
-        lock.lock().map_err(unusable)?;
+        let unwritable = |error: std::io::Error| {
+            Failure::new(Exit::Environment, format!("agreements cannot be kept in {}", dir.display()))
+                .because(&error)
+                .hint("see that you can write there, or set XDG_STATE_HOME to an absolute path where you can")
+        };
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(unwritable)?;
+        let lock = private(&self.file.with_extension("lock")).map_err(unwritable)?;
+        lock.lock().map_err(unwritable)?;
         let mut trusted = self.list()?;
         change(&mut trusted);
         let mut text =
             serde_json::to_vec_pretty(&Agreements { version: 1, trusted }).map_err(|error| self.unusable(&error))?;
         text.push(b'\n');
         let new = self.file.with_extension("json.new");
-        let mut file = private(&new).map_err(unusable)?;
-        file.write_all(&text).and_then(|()| file.sync_all()).map_err(unusable)?;
-        fs::rename(&new, &self.file).and_then(|()| File::open(dir)?.sync_all()).map_err(unusable)
+        let mut file = private(&new).map_err(unwritable)?;
+        file.write_all(&text).and_then(|()| file.sync_all()).map_err(unwritable)?;
+        fs::rename(&new, &self.file).and_then(|()| File::open(dir)?.sync_all()).map_err(unwritable)
     }
 
     fn unusable(&self, error: &dyn std::error::Error) -> Failure {

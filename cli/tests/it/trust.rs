@@ -161,6 +161,24 @@ fn a_dotenv_file_is_asked_about_but_for_keys_and_what_is_harmless() {
     env.pleach(&["run", "g.dot"]).expect(4);
 }
 
+#[test]
+fn where_agreements_cannot_be_kept_another_place_is_named() {
+    let env = TestEnv::new();
+    env.repo();
+    env.write("repo/g.dot", "digraph g { start [shape=Mdiamond] exit [shape=Msquare] start -> exit }");
+    env.write("repo/pleach.yaml", "agent: builtin\n");
+    env.write("repo/.env", "LESSOPEN=|evil %s\n");
+    // Nobody can write there, not even root.
+    env.write("state/pleach", "in the way\n");
+    let ran = env.pleach(&["-y", "run", "g.dot"]).expect(7);
+    assert!(ran.stderr.contains("agreements cannot be kept in ") && ran.stderr.contains("XDG_STATE_HOME"), "{ran}");
+    assert!(!ran.stderr.contains("remove the file"), "{ran}");
+    let elsewhere = env.root().join("elsewhere");
+    let ran = env.command(&["-y", "run", "g.dot"]).env("XDG_STATE_HOME", &elsewhere).output().expect("it starts");
+    env.finish(ran).expect(0);
+    assert!(elsewhere.join("pleach/trust.json").is_file());
+}
+
 /// A world whose agent by default is one that obeys files of the repository, though no node comes to it.
 fn obeying(user: &str) -> TestEnv {
     let env = TestEnv::new();

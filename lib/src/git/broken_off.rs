@@ -1,4 +1,5 @@
-//! What is left in a checkout by a git that broke off while it wrote files there: the disk is full, or a filter fails.
+//! What is left in a checkout by a git that broke off while it wrote files there: the disk is full, a filter fails, or
+//! nobody may write there.
 //! It is told and not undone, for nobody knows who else has written there meanwhile.
 
 use std::collections::BTreeSet;
@@ -14,22 +15,24 @@ use super::diff::ChangeKind;
 use super::error::Error;
 use super::merge::listed;
 use super::repo::Repo;
-use crate::ids::{CommitId, RepoPath};
+use crate::ids::{BranchName, CommitId, RepoPath};
 
 /// Time stamps of files lag behind the clock by up to this.
 const LAG: SignedDuration = SignedDuration::from_millis(100);
 
-/// A landing that git broke off.
+/// A landing that git broke off, or could not begin.
 #[derive(Debug, thiserror::Error)]
 pub struct BrokenOff {
+    target: BranchName,
     checkout: PathBuf,
     /// How git ended, and its own words.
     end: String,
-    /// The branch that has the work, or its commit.
-    work: String,
+    /// The branch that has the work, or its commit; none where no file was to change.
+    work: Option<String>,
     from: CommitId,
     to: CommitId,
-    left: Left,
+    /// None where that cannot be found out.
+    left: Option<Left>,
 }
 
 /// What git has written or removed.
@@ -41,15 +44,33 @@ struct Left {
     added: Vec<RepoPath>,
 }
 
+impl Left {
+    fn is_empty(&self) -> bool {
+        self.changed.is_empty() && self.added.is_empty()
+    }
+}
+
 impl fmt::Display for BrokenOff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { checkout, end, work, from, to, left } = self;
-        write!(
-            f,
-            "git broke off while it wrote files in `{}`, which may be half written now ({end}); ",
-            checkout.display()
-        )?;
-        write!(f, "the work is whole, at `{work}`; when git can write again, undo what it did")?;
+        let Self { target, checkout, end, work, from, to, left } = self;
+        let (place, untouched) = (checkout.display(), left.as_ref().is_some_and(Left::is_empty));
+        match untouched {
+            true => write!(
+                f,
+                "git could not move `{target}`, which is checked out in `{place}`, and has changed no file there ({end})"
+            ),
+            false => {
+                write!(f, "git broke off while it wrote files in `{place}`, which may be half written now ({end})")
+            }
+        }?;
+        if let Some(work) = work {
+            write!(f, "; the work is whole, at `{work}`")?;
+        }
+        if untouched {
+            return write!(f, "; mend what git names and run again");
+        }
+        write!(f, "; when git can write again, undo what it did")?;
+        let Some(left) = left else { return write!(f, ", which `git status` shows there; then run again") };
         if !left.changed.is_empty() {
             write!(f, ", with `git restore -- FILE` for {}", listed(&left.changed))?;
         }
@@ -62,28 +83,27 @@ impl fmt::Display for BrokenOff {
 }
 
 impl Repo {
-    /// The failure of a git that was to move a checkout, with what it has left there since `begun`. If that is nothing, the
-    /// failure as it is.
+    /// The failure of a git that was to move the checkout of a branch, with what it has left there since `begun`, and where
+    /// the work is.
     pub(super) fn broken_off(
         &self,
         failure: Error,
-        checkout: &Path,
+        (target, checkout): (&BranchName, &Path),
         (from, to): (CommitId, CommitId),
         begun: Timestamp,
     ) -> Error {
+        let Error::Program { exit, stderr, .. } = failure else { return failure };
         // What cannot be found out now keeps nobody from saying what has happened.
-        let left = self.left(checkout, (from, to), begun).unwrap_or_default();
-        match failure {
-            Error::Program { exit, stderr, .. } if !(left.changed.is_empty() && left.added.is_empty()) => {
-                let branches = self.references("refs/heads/").unwrap_or_default();
-                let branch = branches.into_iter().find(|(_, tip)| *tip == to).map(|(name, _)| name);
-                let branch = branch.as_deref().and_then(|name| name.strip_prefix("refs/heads/")).map(str::to_owned);
-                let work = branch.unwrap_or_else(|| to.to_string());
-                let end = format!("{exit}: {stderr}");
-                Box::new(BrokenOff { checkout: checkout.to_owned(), end, work, from, to, left }).into()
-            }
-            other => other,
-        }
+        let left = self.left(checkout, (from, to), begun).ok();
+        let is_same = self.tree_of(from).ok() == self.tree_of(to).ok();
+        let work = (!is_same).then(|| {
+            let branches = self.references("refs/heads/").unwrap_or_default();
+            let branch = branches.into_iter().find(|(_, tip)| *tip == to).map(|(name, _)| name);
+            let branch = branch.as_deref().and_then(|name| name.strip_prefix("refs/heads/")).map(str::to_owned);
+            branch.unwrap_or_else(|| to.to_string())
+        });
+        let (target, checkout, end) = (target.clone(), checkout.to_owned(), format!("{exit}: {stderr}"));
+        Box::new(BrokenOff { target, checkout, end, work, from, to, left }).into()
     }
 
     /// The paths that are not as `from` has them, of those that `to` changes, but for what somebody changed before `begun`.

@@ -356,7 +356,10 @@ impl Landing<'_> {
             // The next look at the ref tells.
             format!("git does not find {} ahead of what `{place}` has checked out", self.to)
         } else {
-            return Err(self.repo.broken_off(finished.failure(), checkout, (self.from, self.to), begun).into());
+            return Err(self
+                .repo
+                .broken_off(finished.failure(), (self.target, checkout), (self.from, self.to), begun)
+                .into());
         };
         Ok(Attempt::Blocked(blocked))
     }

@@ -112,6 +112,24 @@ fn a_landing_that_git_breaks_off_says_where_the_work_is_and_how_to_undo_the_rest
 }
 
 #[test]
+fn a_landing_that_git_cannot_begin_says_where_the_work_is() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    // As in a checkout nobody may write to, which root may.
+    garden.env.write("repo/.git/info/attributes", "T001.txt filter=broken\n");
+    garden.env.git(&["config", "filter.broken.smudge", "case $PWD in */repo) exit 1;; *) cat;; esac"]);
+    garden.env.git(&["config", "filter.broken.required", "true"]);
+    garden.configure("tree: {commit_logs: false}\n");
+    let ran = garden.env.pleach(&["-y", "gardener"]).expect(7);
+    assert!(ran.stderr.contains("git could not move `main`, which is checked out in "), "{ran}");
+    assert!(ran.stderr.contains("the work is whole, at `pleach/tasks/main/T001`\n"), "{ran}");
+    assert!(ran.stderr.contains("hint: mend what git names and run again"), "{ran}");
+    assert!(!ran.stderr.contains("--no-overwrite-ignore"), "{ran}");
+    garden.env.git(&["config", "--remove-section", "filter.broken"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!((garden.completed(), garden.times_asked("T001", "implement")), (vec!["T001".to_owned()], 1));
+}
+
+#[test]
 fn work_that_the_user_takes_by_hand_has_landed() {
     for merge in [&["--ff-only"][..], &["--no-ff", "-m", "Take it"]] {
         let garden = Garden::new(&Tree::of(&["T001", "T002"]));

@@ -427,8 +427,12 @@ fn what_git_leaves_half_written_is_said_with_how_to_undo_it() {
     world.sandbox.write("repo/new/file", "mine\n");
     fs::remove_file(world.sandbox.path("repo/run.sh")).unwrap();
     std::thread::sleep(SHORT);
+    world.sandbox.git("repo", &["branch", "the/work", &world.to.to_string()]);
     let words = world.land_at_once().unwrap_err().to_string();
     assert!(words.contains("out of memory") && !words.contains("half written"), "{words}");
+    // Where the work is, is told all the same.
+    assert!(words.starts_with("git could not move `main`, which is checked out in `"), "{words}");
+    assert!(words.ends_with("; the work is whole, at `the/work`; mend what git names and run again"), "{words}");
 }
 
 #[test]
