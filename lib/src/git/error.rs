@@ -150,6 +150,15 @@ pub enum Unsupported {
     /// No commit yet.
     #[error("has no commit yet; make the first one with `git commit --allow-empty -m start`")]
     UnbornHead,
+    /// Files in a place that does not lead back to the repository.
+    #[error(
+        "has the files of this repository, as `core.worktree` says, but git does not find the repository from there, so that nothing can land; put a file `.git` there with the line `gitdir: {}`, or unset `core.worktree`",
+        git_dir.display()
+    )]
+    FilesApart {
+        /// The repository.
+        git_dir: PathBuf,
+    },
     /// A branch that stands for another.
     #[error(
         "has `{branch}` checked out, a symbolic ref to `{to}`; switch to that with `git switch {}`",

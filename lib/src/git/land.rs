@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::crash::{self, Kind, When};
-use super::error::{Error, IoContext as _};
+use super::error::{Error, IoContext as _, Unsupported};
 use super::merge::listed;
 use super::object::Person;
 use super::open::Durability;
@@ -266,7 +266,10 @@ impl Landing<'_> {
                 format!("it is checked out in `{place}`, which is not there now; mount it or prune the worktree");
             return Ok(Attempt::Blocked(what));
         }
-        let git_dir = linked_git_dir(checkout)?.ok_or_else(|| Error::NotARepository { path: checkout.to_owned() })?;
+        let git_dir = linked_git_dir(checkout)?.ok_or_else(|| Error::Unsupported {
+            path: checkout.to_owned(),
+            feature: Unsupported::FilesApart { git_dir: self.repo.common_dir().to_owned() },
+        })?;
         let locks = [git_dir.join("index"), git_dir.join("HEAD"), self.repo.common_dir().join(&self.name)];
         let lock = locks.iter().map(|path| lock_path(path)).find(|lock| lock.exists());
         if let Some(what) = in_progress(&git_dir, checkout).or(lock.map(|lock| locked(&lock))) {

@@ -423,3 +423,25 @@ fn a_branch_whose_name_is_too_long_for_a_file_is_refused() {
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.told(&longest).last().unwrap(), "T001 complete");
 }
+
+#[test]
+fn files_that_do_not_lead_back_to_their_repository_are_named_with_what_to_do() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let files = garden.env.root().join("files");
+    garden.env.git(&["worktree", "add", "--quiet", "--detach", &files.display().to_string()]);
+    std::fs::remove_file(files.join(".git")).unwrap();
+    garden.env.git(&["worktree", "prune"]);
+    garden.env.git(&["config", "core.worktree", &files.display().to_string()]);
+    garden.env.pleach(&["status"]).expect(0);
+    let link = format!("gitdir: {}", garden.env.repo_path().join(".git").display());
+    for command in [&["-y", "gardener"][..], &["skip", "T001"]] {
+        let ran = garden.env.pleach(command).expect(2);
+        assert!(ran.stderr.contains("`core.worktree`") && ran.stderr.contains(&format!("`{link}`")), "{ran}");
+        assert!(!ran.stderr.contains("git init"), "{ran}");
+    }
+    assert_eq!(garden.times_asked("T001", "implement"), 0);
+    garden.env.write("files/.git", format!("{link}\n"));
+    garden.env.pleach(&["-y", "gardener"]).expect(0);
+    assert_eq!(garden.env.read("files/T001.txt"), "T001 1\n");
+    assert_eq!(garden.env.git(&["status", "--porcelain"]), "");
+}
