@@ -162,6 +162,16 @@ const OWN: &str = r#"digraph own {
 }
 "#;
 
+#[test]
+fn code_a_clone_has_not_fetched_is_said_to_be_missing() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]));
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    garden.agent("echo 1 > mended", APPROVES);
+    let place = clone(&garden, &[RECORDS]);
+    let ran = gardener(&garden, &place, &["--retry-failed"]).expect(0);
+    assert!(ran.stderr.contains(&format!("T001 starts clean: `{BRANCH}`, which had the code")), "{ran}");
+}
+
 /// Dates alone would say that the tests of the phase came last.
 #[test]
 fn tests_of_a_phase_say_nothing_of_what_was_done_beside_them() {

@@ -375,7 +375,16 @@ impl TreeRun<'_> {
             let branch = self.branch_of(task)?;
             notes(Note::Said(format!("`{branch}` begins anew; what it had is kept at {name}")));
         }
-        let Some((_, name)) = last else { return Ok(None) };
+        let Some((_, name)) = last else {
+            let branch = self.branch_of(task)?;
+            let is_gone = self.repo.reference(&branch_ref(&branch))?.is_none();
+            if is_gone && self.progress.task(task).status == Status::Failed {
+                notes(Note::Said(format!(
+                    "{task} starts clean: `{branch}`, which had the code of its last attempt, is not here"
+                )));
+            }
+            return Ok(None);
+        };
         notes(Note::Said(match laid {
             Some(_) => format!("{task} goes on with the code of its last attempt ({name})"),
             None => format!(
