@@ -45,7 +45,7 @@ impl fmt::Display for Lacks {
 
 impl Progress {
     /// A branch with finished work that nothing would land: its task is not in the tree, or none of the tasks whose work is
-    /// on a phase's branch is part of that phase any more.
+    /// on a phase's branch is part of that phase any more, and nothing else of it brings them along.
     pub fn stray(&self, tree: &TaskTree) -> Option<Stray> {
         self.open.iter().find_map(|branch| {
             let tasks: Vec<&TaskId> = self.finished_on(&branch.place).collect();
@@ -57,6 +57,12 @@ impl Progress {
                 Place::Phase(phase) => {
                     let of_phase = tree.leaves_below(phase);
                     if tasks.iter().any(|task| of_phase.contains(task)) {
+                        return None;
+                    }
+                    // What is part of other phases by now comes along once the rest of this one is done there.
+                    let is_there = |state: &TaskState| state.status == Status::Complete && state.landed;
+                    let is_to_do = |leaf: &&TaskId| !is_there(self.task(leaf));
+                    if of_phase.iter().any(is_to_do) && tasks.iter().all(|task| is_part(tree, task)) {
                         return None;
                     }
                     let became_group = tree.node(first).is_some() && !tree.is_leaf(first);
@@ -76,6 +82,11 @@ impl Progress {
         let finished = move |(_, state): &(&TaskId, &TaskState)| state.status == Status::Complete && is_there(state);
         self.tasks.iter().filter(finished).map(|(task, _)| task)
     }
+}
+
+/// Whether a task is to be worked as part of some phase.
+fn is_part(tree: &TaskTree, id: &TaskId) -> bool {
+    tree.phase_of(id) != id && tree.leaves_below(tree.phase_of(id)).contains(&id)
 }
 
 fn is_phase(tree: &TaskTree, id: &TaskId) -> bool {

@@ -276,9 +276,12 @@ impl<'t> Schedule<'t> {
         let index: BTreeMap<&TaskId, usize> = tree.nodes().enumerate().map(|(at, node)| (&node.id, at)).collect();
         let open = Standing::Open { attempts: 0, in_budget: 0, begun: false, left_on: None };
         let by_phase = limits.isolation == Isolation::Phase;
-        let has_work = |leaf: &&TaskId| standing(leaf) == Standing::Complete { on_target: false };
-        let gathered: BTreeSet<&TaskId> =
-            tree.order().iter().filter(has_work).map(|leaf| tree.phase_of(leaf)).collect();
+        let gathered_in = |leaf: &TaskId| match standing(leaf) {
+            Standing::Complete { on_target: false } => Some(tree.phase_of(leaf).clone()),
+            Standing::Elsewhere { phase } => Some(phase),
+            _ => None,
+        };
+        let gathered: BTreeSet<TaskId> = tree.order().iter().filter_map(gathered_in).collect();
         let gathers =
             |node: &TaskNode| node.parent.is_none() && !node.is_leaf() && (by_phase || gathered.contains(&node.id));
         let item = |node: &'t TaskNode| Item {

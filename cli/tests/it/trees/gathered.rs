@@ -289,6 +289,33 @@ fn a_task_that_moved_to_another_phase_is_there_for_those_of_the_one_it_was_done_
     assert_eq!(garden.completed(), ["T001", "T002", "T004", "T003"]);
 }
 
+#[test]
+fn a_task_that_moved_to_another_phase_comes_with_the_rest_of_the_one_it_was_done_in() {
+    for isolation in [&PHASE[..], &[]] {
+        let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]));
+        garden.garden(&PHASE).expect(0);
+        // Nothing that is still part of the phase is on its branch.
+        let tree = Tree::default().phase("phase1", &["T002: T001"]).phase("phase2", &["T003", "T001"]);
+        garden.plant(&tree.tests("T002", &["unit: test -e T001.txt"]));
+        let ran = garden.gardener(isolation).expect(0);
+        assert_eq!(garden.merges()[0], "merge: phase1 complete", "{ran}");
+        assert_eq!(garden.file("main", "T001.txt"), "T001 1");
+        for task in ["T001", "T002", "T003"] {
+            assert_eq!(garden.times_asked(task, "implement"), 1, "{ran}");
+        }
+    }
+    // Without a rest of it, nothing brings the task along.
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]));
+    garden.garden(&PHASE).expect(0);
+    garden.env.pleach(&["skip", "T002"]).expect(0);
+    garden.plant(&Tree::default().phase("phase1", &["T002"]).phase("phase2", &["T003", "T001"]));
+    let ran = garden.gardener(&PHASE).expect(5);
+    assert!(ran.stdout.contains("T001 is not worked as part of that phase any more; take it with"), "{ran}");
+    garden.env.git(&["merge", "--quiet", "-m", "Take it", "pleach/phase/main/phase1"]);
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
 /// The command a message names to drop what is on a branch.
 fn drop_command(words: &str) -> Vec<String> {
     let (_, rest) = words.split_once("drop it with `").expect("a way to drop it");
