@@ -14,7 +14,7 @@ use crate::step::prompt;
 use crate::step::text::FEEDBACK;
 use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
 use crate::trailer::{Message, attribution};
-use crate::workspace::Change;
+use crate::workspace::{Change, branch_ref};
 use jiff::Timestamp;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -237,22 +237,8 @@ impl Session {
     /// those, and they land also where a task is given up. The records of its turns have what it did.
     fn give_back_logs(&mut self, writer: &mut Writer, tree: TreeId) -> Result<TreeId, Error> {
         let before = self.repo.tree_of(self.task_tip())?;
-        let job = self.job.as_ref().expect("only sessions on tasks make steps");
-        if before == tree {
-            return Ok(tree);
-        }
-        let mut touched: Vec<RepoPath> =
-            self.repo.changes(before, tree)?.into_iter().map(|change| change.path).collect();
-        touched.retain(|path| job.is_own(path));
-        // What is no directory any more has no logs that could be given back.
-        let gone =
-            [&job.logs, &job.reports].map(|dir| self.no_directory(tree, dir).map(|found| found.map(|_| dir.clone())));
-        for dir in gone {
-            if let Some(dir) = dir? {
-                touched.retain(|path| !path.as_bytes().starts_with(format!("{dir}/").as_bytes()));
-            }
-        }
         let mut edits = Vec::new();
+        let touched = if before == tree { Vec::new() } else { self.touched_logs(before, tree)? };
         for path in &touched {
             let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
             edits.push(match self.repo.tree_entry(before, path)? {
@@ -274,6 +260,32 @@ impl Session {
         let tree = writer.tree(Some(tree), &edits)?;
         writer.flush()?;
         Ok(tree)
+    }
+
+    /// The logs and reports that somebody else has changed, but for what was merged from the target: others landed that.
+    fn touched_logs(&self, before: TreeId, tree: TreeId) -> Result<Vec<RepoPath>, Error> {
+        let job = self.job.as_ref().expect("only sessions on tasks make steps");
+        let changes = self.repo.changes(before, tree)?;
+        let mut touched: Vec<RepoPath> =
+            changes.into_iter().map(|change| change.path).filter(|path| job.is_own(path)).collect();
+        if touched.is_empty() {
+            return Ok(touched);
+        }
+        for dir in [&job.logs, &job.reports] {
+            // What is no directory any more has nothing that could be given back.
+            if self.no_directory(tree, dir)?.is_some() {
+                touched.retain(|path| !path.as_bytes().starts_with(format!("{dir}/").as_bytes()));
+            }
+        }
+        let target = self.repo.reference(&branch_ref(&self.task_of().target))?;
+        let Some(landed) = target.map(|tip| self.repo.tree_of(tip)).transpose()? else { return Ok(touched) };
+        let mut own = Vec::new();
+        for path in touched {
+            let now = self.repo.tree_entry(tree, &path)?;
+            let is_landed = now.is_some() && now == self.repo.tree_entry(landed, &path)?;
+            own.extend(Some(path).filter(|_| !is_landed));
+        }
+        Ok(own)
     }
 
     fn is_leaf_task(&self) -> bool {
