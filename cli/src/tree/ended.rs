@@ -183,13 +183,13 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
     }
 }
 
-/// Where the code of a task is that was given up: on its branch, unless another budget was begun there.
+/// Where the code of a task is that was given up: on its branch, unless another budget was begun there. Whoever has removed
+/// the branch does without it.
 fn code_of(repo: &Repo, plan: &TreePlan, task: &TaskId) -> Option<String> {
     let tip = |branch: &BranchName| repo.reference(&branch_ref(branch)).ok().flatten();
     let branch = task_branch(&plan.branch_prefix, &plan.target, task).ok()?;
-    if let (Some(own), Some(target)) = (tip(&branch), tip(&plan.target))
-        && !repo.is_ancestor(own, target).unwrap_or(false)
-    {
+    let (own, target) = (tip(&branch)?, tip(&plan.target)?);
+    if !repo.is_ancestor(own, target).unwrap_or(false) {
         return Some(format!("on `{branch}`"));
     }
     let kept = repo.references(&format!("{KEEP}{task}-")).ok()?.into_iter();
