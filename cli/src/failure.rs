@@ -31,7 +31,7 @@ pub fn of_engine(error: &engine::Error) -> Failure {
             failure.causes.extend(errors.take(1).map(|found| found.message.clone()));
             failure
         }
-        Error::Secret { .. } | Error::Name(_) => advised(Exit::Usage, error),
+        Error::Secret { .. } | Error::Token { .. } | Error::Name(_) => advised(Exit::Usage, error),
         Error::UnknownAnswer { .. } => plain(Exit::Usage, error).hint("answer with one of the choices"),
         Error::AmbiguousAnswer { tells_apart, .. } => {
             plain(Exit::Usage, error).hint(format!("answer with {tells_apart} of the one you mean"))

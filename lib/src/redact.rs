@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use regex::{Captures, Regex};
+use regex::{Captures, Match, Regex};
 use serde_json::Value;
 
 /// Values shorter than this are never taken for secrets.
@@ -73,6 +73,9 @@ const SHAPES: [&str; 11] = [
 /// What stands where a secret was: `[redacted:NAME]`.
 const MARK: &str = r"\[redacted:[A-Za-z0-9_.-]*\]";
 
+/// What a secret is called that only its shape tells.
+pub const TOKEN: &str = "token";
+
 /// Whether a variable of this name holds a secret, judged by the name alone.
 pub fn is_secret_name(name: &str) -> bool {
     let name = name.to_ascii_uppercase();
@@ -128,6 +131,18 @@ fn is_secret(name: &str, value: &str) -> bool {
         && (is_secret_name(name) || !is_common(value))
 }
 
+/// What stands at a place of a JSON value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// What somebody said, keys included.
+    Text,
+    /// An object of fields, or a list of such: its keys are no text, what stands behind them may be.
+    Fields,
+    /// No text at all, such as an id or a word out of a list of pleach's own. A secret that happens to be the same word is
+    /// not given away by it, and nobody could read the value without it.
+    Own,
+}
+
 /// Replaces secrets in text and JSON. Built once per run; a clean text costs one pass and no copy. Clones learn from each
 /// other.
 #[derive(Debug, Clone)]
@@ -160,6 +175,18 @@ impl Redactor {
     /// Redacts every string of a JSON value, keys included.
     pub fn json(&self, value: &mut Value) {
         self.known().json(value);
+    }
+
+    /// Redacts what of a JSON value is text. `part` says what stands at a path of keys, such as `outcome.notes`; places in
+    /// lists are no part of it.
+    pub fn json_text(&self, value: &mut Value, part: &dyn Fn(&str, &Value) -> Part) {
+        self.known().parts(value, &mut String::new(), part);
+    }
+
+    /// What the first secret in a text is called: after the variable it is the value of, or `token`. None where there is
+    /// none.
+    pub fn name_in(&self, text: &str) -> Option<String> {
+        self.known().name_in(text)
     }
 
     /// Whether a JSON value given as text certainly has nothing to redact, without taking it apart. Where a string is not
@@ -233,6 +260,28 @@ impl Known {
         }
     }
 
+    fn parts(&self, value: &mut Value, path: &mut String, part: &dyn Fn(&str, &Value) -> Part) {
+        match (part(path, value), value) {
+            (Part::Own, _) => {}
+            (Part::Fields, Value::Array(items)) => items.iter_mut().for_each(|item| self.parts(item, path, part)),
+            (Part::Fields, Value::Object(fields)) => {
+                let above = path.len();
+                for (key, value) in fields {
+                    path.push_str(if above == 0 { "" } else { "." });
+                    path.push_str(key);
+                    self.parts(value, path, part);
+                    path.truncate(above);
+                }
+            }
+            (Part::Fields | Part::Text, value) => self.json(value),
+        }
+    }
+
+    fn name_in(&self, text: &str) -> Option<String> {
+        let found = self.marks.split(text).find_map(|gap| self.pattern.captures(gap))?;
+        Some(self.secret(&found).1.to_owned())
+    }
+
     /// One pass over the text between the marks that are there already; `None` when nothing was found.
     fn round(&self, text: &str) -> Option<String> {
         if !self.pattern.is_match(text) {
@@ -252,10 +301,16 @@ impl Known {
         changed.then_some(out)
     }
 
-    fn mark(&self, found: &Captures<'_>) -> String {
+    /// The secret in what was found, and what it is called.
+    fn secret<'t>(&self, found: &Captures<'t>) -> (Match<'t>, &str) {
         let whole = found.get(0).expect("group 0 is the match");
         let secret = found.name("bearer").or_else(|| found.name("password")).unwrap_or(whole);
-        let name = self.names.get(secret.as_str()).map_or("token", String::as_str);
+        (secret, self.names.get(secret.as_str()).map_or(TOKEN, String::as_str))
+    }
+
+    fn mark(&self, found: &Captures<'_>) -> String {
+        let whole = found.get(0).expect("group 0 is the match");
+        let (secret, name) = self.secret(found);
         let (before, after) = (secret.start() - whole.start(), secret.end() - whole.start());
         format!("{}[redacted:{name}]{}", &whole.as_str()[..before], &whole.as_str()[after..])
     }
@@ -394,6 +449,33 @@ mod tests {
         ] {
             assert!(matches!(redactor.text(text), Cow::Borrowed(_)), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_no_text_is_left_alone() {
+        let redactor = Redactor::new([("ROOT_PASSWORD", "orchid")]);
+        let part = |path: &str, _: &Value| match path {
+            "" | "orchid" | "list" => Part::Fields,
+            "list.id" => Part::Own,
+            _ => Part::Text,
+        };
+        let mut value = json!({"orchid": {"orchid": "an orchid"}, "list": [{"id": "orchid", "orchid": ["orchid"]}, "orchid"],
+            "map": {"orchid": 1}});
+        redactor.json_text(&mut value, &part);
+        let mark = "[redacted:ROOT_PASSWORD]";
+        assert_eq!(
+            value,
+            json!({"orchid": {"orchid": format!("an {mark}")}, "list": [{"id": "orchid", "orchid": [mark]}, mark],
+                "map": {mark: 1}})
+        );
+    }
+
+    #[test]
+    fn the_first_secret_is_named() {
+        let redactor = redactor();
+        assert_eq!(redactor.name_in("[redacted:OLD] orchid hunter42!").as_deref(), Some("ROOT_PASSWORD"));
+        assert_eq!(redactor.name_in("AKIAABCD1234EFGH5678").as_deref(), Some(TOKEN));
+        assert_eq!(redactor.name_in("[redacted:OLD] orchids"), None);
     }
 
     #[test]

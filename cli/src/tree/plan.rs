@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use pleach::config::{Commits as ConfigCommits, Config, Isolation};
 use pleach::engine::tree::progress::named_base;
-use pleach::engine::tree::{self, TASK_PIPELINE, TaskPipeline, TreePlan, check_target};
+use pleach::engine::tree::{self, STEP_ATTRIBUTES, TASK_PIPELINE, TaskPipeline, TreePlan, check_target};
 use pleach::event::Commits;
 use pleach::git::EntryKind;
 use pleach::ids::{BranchName, RepoPath, TaskId};
@@ -329,19 +329,20 @@ fn with_steps(
     let inputs = plan::Inputs { files, values: of_no_task() };
     let (pipeline, _) = plan::load(&dot, &inputs, &[]);
     let mut statements = String::new();
+    let [agent, llm_model, timeout] = STEP_ATTRIBUTES;
     for node in pipeline.iter().flat_map(|pipeline| pipeline.nodes()) {
         let Some(step) = node.step.as_ref().filter(|_| node.handler == HandlerKind::Codergen) else { continue };
         let settings = config.tree.steps.get(step);
         let mut attrs = Vec::new();
         let mut put = |key: &str, value: String| attrs.push(format!("{key}={}", print::quote(&value)));
         if let (None, Some(runner)) = (&node.agent, settings.and_then(|step| step.runner.as_ref())) {
-            put("agent", runner.to_string());
+            put(agent, runner.to_string());
         }
         if let (None, Some(model)) = (&node.llm_model, settings.and_then(|step| step.model.as_ref())) {
-            put("llm_model", model.clone());
+            put(llm_model, model.clone());
         }
         if let (None, Some(seconds)) = (node.timeout, config.tree.runner_timeout) {
-            put("timeout", format!("{seconds}s"));
+            put(timeout, format!("{seconds}s"));
         }
         if !attrs.is_empty() {
             statements.push_str(&format!("    {} [{}]\n", node.id, attrs.join(", ")));

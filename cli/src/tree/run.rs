@@ -105,6 +105,7 @@ impl Site<'_> {
         // What would be done can be shown without anybody who does it.
         if !self.args.dry_run {
             require_agent(&self.settings, pipelines(&plan))?;
+            plan.refuse_secrets(&self.settings.redactor()).map_err(|error| of_tree(&error))?;
         }
         Ok(plan)
     }

@@ -24,6 +24,7 @@ mod start;
 pub mod status_file;
 pub mod task;
 pub mod tree;
+mod unsecret;
 mod view;
 mod worker;
 
@@ -271,12 +272,22 @@ pub enum Error {
         diagnostics: Vec<Diagnostic>,
     },
     /// The pipeline contains the value of a secret, and everything in a record can be pushed.
-    #[error("{what} contains a secret ({found}); take it out and read it from the environment instead")]
+    #[error(
+        "{what} contains the value of `{variable}`, and nothing secret is recorded; take it out and read it from the environment instead, or run pleach without `{variable}` if it is no secret"
+    )]
     Secret {
         /// Where it was found.
         what: String,
-        /// What it was replaced with.
-        found: String,
+        /// The variable whose value it is.
+        variable: String,
+    },
+    /// The pipeline contains what looks like a token.
+    #[error(
+        "{what} contains what looks like a token, and nothing secret is recorded; take it out and read it from the environment instead"
+    )]
+    Token {
+        /// Where it was found.
+        what: String,
     },
     /// The session has ended.
     #[error("session {session} has ended: {phase}")]

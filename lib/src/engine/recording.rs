@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 
-use super::{Error, Observer, Session};
+use super::{Engine, Error, Observer, Session};
 use crate::clock;
 use crate::event::{Commits, Event, Recorded};
 use crate::git::{TreeId, Writer};
@@ -134,22 +134,11 @@ impl Session {
     /// memory may be ahead of the record only on the way out.
     pub(super) fn fold(&mut self, events: Vec<Event>, at: Timestamp) -> Result<Vec<Recorded>, Error> {
         let events: Vec<Recorded> =
-            events.into_iter().map(|event| self.without_secrets(Recorded { at, event })).collect();
+            events.into_iter().map(|event| self.engine.without_secrets(Recorded { at, event })).collect();
         for event in &events {
             self.state.apply(event)?;
         }
         Ok(events)
-    }
-
-    /// The event as it will be recorded: what is shown and what the run goes on with is the same as after a resume.
-    fn without_secrets(&self, event: Recorded) -> Recorded {
-        if event.event.is_derived() || self.engine.redactor.is_clean(&event.to_text()) {
-            return event;
-        }
-        let json = event.to_json();
-        let mut clean = json.clone();
-        self.engine.redactor.json(&mut clean);
-        if clean == json { event } else { Recorded::from_json(clean).unwrap_or(event) }
     }
 
     /// Puts the record's ref back where this session left it, if an agent moved it. Says what was done.
@@ -177,5 +166,13 @@ impl Session {
     /// Whether the session's branch carries the commits of turns.
     pub(super) fn carries_turns(&self) -> bool {
         self.started.task.as_ref().is_none_or(|task| task.commits == Commits::Turns)
+    }
+}
+
+impl Engine {
+    /// The event as it will be recorded: what is shown and what the run goes on with is the same as after a resume.
+    pub(super) fn without_secrets(&self, event: Recorded) -> Recorded {
+        let clean = event.without_secrets(&self.redactor);
+        clean.and_then(|clean| Recorded::from_json(clean).ok()).unwrap_or(event)
     }
 }

@@ -11,7 +11,7 @@ use super::branch::PATIENCE;
 use super::locks::Locks;
 use super::task::{TREE_FILE, TaskStart, shared_copy};
 use super::worker::own_refs;
-use super::{Engine, Error, Observer, Opened, Session};
+use super::{Engine, Error, Observer, Opened, Session, unsecret};
 use crate::clock;
 use crate::event::{
     Commits, Event, PauseReason, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated,
@@ -58,7 +58,8 @@ pub struct StartRequest {
 impl Session {
     /// Starts a session. Nothing of it runs yet.
     pub async fn start(engine: Arc<Engine>, request: StartRequest) -> Result<Self, Error> {
-        request.refuse_secrets(&engine)?;
+        unsecret::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
+        unsecret::inputs(&engine.redactor, &request.inputs)?;
         let mut session = tokio::task::block_in_place(|| Self::open_new(engine, request, None))?;
         session.make_copy().await?;
         Ok(session)
@@ -89,8 +90,8 @@ impl Session {
             let recorder = Recorder::create(repo.clone(), id.clone(), ContextId::main(), engine.redactor.clone());
             let mut recorder = recorder.on_task(task.map(|task| task.of.id.clone()));
             let at = clock::now();
-            let mut events = vec![Recorded { at, event: started.clone().into() }];
-            events.extend(task.map(|task| Recorded { at, event: task.attempt.clone().into() }));
+            let events = std::iter::once(started.clone().into()).chain(task.map(|task| task.attempt.clone().into()));
+            let events: Vec<Recorded> = events.map(|event| engine.without_secrets(Recorded { at, event })).collect();
             let mut state = State::new(start_node.clone());
             for event in &events {
                 state.apply(event)?;
@@ -368,24 +369,6 @@ impl StartRequest {
             task: None,
             extra: Default::default(),
         })
-    }
-
-    /// The pipeline is recorded as it is, since it must be run again as it was. So it may hold no secret.
-    pub(super) fn refuse_secrets(&self, engine: &Engine) -> Result<(), Error> {
-        let inputs = self.inputs.iter().map(|(key, value)| (format!("input `{key}`"), value));
-        let files = self.files.iter().map(|(name, text)| (format!("`{name}`"), text));
-        let texts = std::iter::once((format!("`{}`", self.dot_path), &self.dot)).chain(files).chain(inputs);
-        for (what, text) in texts {
-            let redacted = engine.redactor.text(text);
-            if redacted != text.as_str() {
-                let found = redacted.find("[redacted").map(|at| {
-                    let rest = &redacted[at..];
-                    rest[..rest.find(']').map_or(rest.len(), |end| end + 1)].to_owned()
-                });
-                return Err(Error::Secret { what, found: found.unwrap_or_default() });
-            }
-        }
-        Ok(())
     }
 }
 

@@ -8,6 +8,7 @@ mod budget;
 mod node;
 mod outcome;
 mod recorded;
+mod secrets;
 mod session;
 mod task;
 mod turn;

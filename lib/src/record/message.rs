@@ -3,11 +3,22 @@
 
 use serde_json::{Map, Value};
 
+use crate::redact::Part;
+
 /// Texts longer than this are stored apart.
 const LONG: usize = 8 * 1024;
 
 /// The key that stands for a text stored apart; its value is the text's path in the record.
 const APART: &str = "$out";
+
+/// What of a message is text, and may hold a secret: all but who speaks, and of which kind each piece is.
+pub(super) fn part(path: &str, _: &Value) -> Part {
+    match path {
+        "" | "content" => Part::Fields,
+        "role" | "content.type" => Part::Own,
+        _ => Part::Text,
+    }
+}
 
 /// The path of a message in its record.
 pub(super) fn path(number: u64) -> String {

@@ -18,8 +18,8 @@ const TRIES: u32 = 100;
 
 /// Appends a planner's turn. Several processes may do so at the same time.
 pub fn record_planning(repo: &Repo, redactor: &Redactor, at: Timestamp, turn: AgentTurn) -> Result<(), Error> {
-    let mut json = Recorded { at, event: turn.into() }.to_json();
-    redactor.json(&mut json);
+    let turn = Recorded { at, event: turn.into() };
+    let json = turn.without_secrets(redactor).unwrap_or_else(|| turn.to_json());
     let message = Message {
         subject: "plan".into(),
         body: String::new(),

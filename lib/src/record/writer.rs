@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::{Error, RECORD_TRAILER, RECORD_VERSION, TASK_TRAILER, context_ref, message};
-use crate::event::Recorded;
+use crate::event::{Event, Recorded};
 use crate::git::{BlobId, CommitSpec, EntryKind, Person, Repo, SwapError, TreeEdit, TreeId, Writer};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId, TaskId};
 use crate::redact::Redactor;
@@ -85,7 +85,7 @@ impl Recorder {
         let tree = self.tree(&mut writer, batch)?;
         let parents = self.tip.into_iter().chain(batch.work.iter().copied()).collect();
         let message = Message {
-            subject: self.redactor.text(&batch.summary).into_owned(),
+            subject: self.line(batch),
             body: String::new(),
             trailers: [
                 (RECORD_TRAILER, RECORD_VERSION.to_string()),
@@ -139,13 +139,15 @@ impl Recorder {
 
     /// An event as it is written, without secrets.
     fn event_text(&self, event: &Recorded) -> String {
-        let text = event.to_text();
-        if event.event.is_derived() || self.redactor.is_clean(&text) {
-            return text;
+        event.without_secrets(&self.redactor).map_or_else(|| event.to_text(), |clean| clean.to_string())
+    }
+
+    /// The line of a record. Where a task has landed, it is read again, and holds nothing but the target's name.
+    fn line(&self, batch: &Batch) -> String {
+        match batch.events.iter().any(|event| matches!(event.event, Event::Landed(_))) {
+            true => batch.summary.clone(),
+            false => self.redactor.text(&batch.summary).into_owned(),
         }
-        let mut json = event.to_json();
-        self.redactor.json(&mut json);
-        json.to_string()
     }
 
     fn tree(&self, writer: &mut Writer, batch: &Batch) -> Result<TreeId, Error> {
@@ -158,15 +160,15 @@ impl Recorder {
         put(writer, "events.json", format!("[{}]", events.join(",")).as_bytes())?;
         for (number, message) in (self.next_message()..).zip(&batch.messages) {
             let mut message = message.clone();
-            self.redactor.json(&mut message);
+            self.redactor.json_text(&mut message, &message::part);
             for (path, text) in message::split(number, &mut message) {
                 put(writer, &path, text.as_bytes())?;
             }
             put(writer, &message::path(number), message.to_string().as_bytes())?;
         }
         if let (Some(state), Some(first)) = (&batch.state, self.first) {
-            let mut cache = serde_json::json!({"version": RECORD_VERSION, "first": first, "state": state});
-            self.redactor.json(&mut cache);
+            // It follows from events without secrets.
+            let cache = serde_json::json!({"version": RECORD_VERSION, "first": first, "state": state});
             put(writer, "state.json", cache.to_string().as_bytes())?;
         }
         let files = batch.files.iter().map(|(name, id)| (RepoPath::from(name.as_str()), *id));

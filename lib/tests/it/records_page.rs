@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use pleach::event::{Event, Recorded};
-use serde_json::Value;
+use pleach::redact::Redactor;
+use serde_json::{Value, json};
 
 use crate::repository::read;
 
@@ -35,4 +36,91 @@ fn every_event_has_an_example() {
         list.lines().map(str::trim).filter(|line| !line.starts_with("//")).filter_map(|line| line.strip_suffix(','));
     let missing: Vec<&str> = names.filter(|name| !shown.contains(&format!("dev.orchestra.{name}"))).collect();
     assert!(missing.is_empty(), "docs/records.md shows no example of {missing:?}");
+}
+
+/// Every word of a text that can be taken for a secret.
+fn words(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !c.is_ascii_alphanumeric() && !"_.-/".contains(c));
+    words.flat_map(|word| word.split(['.', '/', '-']).chain([word])).filter(|word| word.len() >= 6).collect()
+}
+
+/// All that is read back from a record: ids, statuses, commits, whatever it is called.
+fn structure(event: &Value) -> Value {
+    let text =
+        ["text", "notes", "body", "subject", "commit_message", "command", "goal", "reason", "question", "answer"];
+    match event {
+        Value::Object(fields) => {
+            let kept = fields.iter().filter(|(key, _)| !text.contains(&key.as_str()));
+            kept.map(|(key, value)| (key.clone(), structure(value))).collect::<serde_json::Map<_, _>>().into()
+        }
+        Value::Array(items) => items.iter().map(structure).collect(),
+        value => value.clone(),
+    }
+}
+
+/// The places of an example where somebody may have said anything.
+fn without_text(mut event: Value) -> Value {
+    let data = &mut event["data"];
+    for key in ["model", "provider", "dot_path", "options", "exit", "config", "files_written", "tool_calls", "name"] {
+        if data.get(key).is_some() && (key != "name" || data.get("dot").is_none()) {
+            data[key] = json!(null);
+        }
+    }
+    if let Some(outcome) = data.get_mut("outcome") {
+        outcome["context_updates"] = json!(null);
+    }
+    structure(&event)
+}
+
+#[test]
+fn an_event_stays_what_it_is_whatever_word_is_a_secret() {
+    for example in examples() {
+        let recorded = Recorded::from_json(example.clone()).expect("an example");
+        for word in words(&example.to_string()) {
+            let redactor = Redactor::new([("D_PASSWORD", word)]);
+            let Some(clean) = recorded.without_secrets(&redactor) else { continue };
+            let read = Recorded::from_json(clean.clone()).unwrap_or_else(|error| panic!("{word}: {error}: {clean:#}"));
+            assert_eq!(read.to_json(), clean, "{word}");
+            assert_eq!(read.event.kind(), recorded.event.kind(), "{word}");
+            assert_eq!(without_text(clean), without_text(example.clone()), "{word}");
+        }
+    }
+}
+
+#[test]
+fn what_is_said_in_an_event_is_without_secrets() {
+    let redactor = Redactor::new([("D_PASSWORD", "orchid")]);
+    for (kind, said) in [
+        (
+            "PipelineStarted",
+            json!({"goal": "an orchid", "config": {"agent": "command:x orchid", "tree": {"a": ["orchid"]}}}),
+        ),
+        ("PipelineStarted", json!({"inputs": {"task_name": "orchid"}, "dot_path": "orchid/x.dot"})),
+        ("NodeExecution", json!({"outcome": {"status": "orchid", "context_updates": {"orchid": "orchid"}}})),
+        ("NodeExecution", json!({"outcome": {"status": "fail", "failure_reason": "orchid"}, "warnings": ["orchid"]})),
+        (
+            "AgentTurn",
+            json!({"tool_calls": [{"id": "1", "name": "orchid", "arguments": {"orchid": "orchid"}, "is_error": true}]}),
+        ),
+        ("AgentTurn", json!({"files_written": {"repo": ["orchid"]}, "agent_state_ref": {"session": "orchid"}})),
+        ("ToolExecution", json!({"command": "login orchid", "commit_message": "Use orchid"})),
+        ("HumanInteraction", json!({"question": "orchid?", "options": ["orchid"], "answer": "orchid"})),
+        (
+            "StepFinished",
+            json!({"body": "orchid", "failing": ["orchid"], "feedback": {"kind": "rejected", "text": "orchid"}}),
+        ),
+        ("StepFinished", json!({"report": {"task_id": "T001", "name": "orchid"}})),
+        ("PipelinePaused", json!({"why": "orchid"})),
+        ("PipelineFailed", json!({"reason": "orchid"})),
+        ("Resumed", json!({"of_a_newer_pleach": "orchid"})),
+    ] {
+        let mut example =
+            examples().into_iter().find(|one| one["type"] == format!("dev.orchestra.{kind}")).expect(kind);
+        for (key, value) in said.as_object().expect("fields") {
+            example["data"][key] = value.clone();
+        }
+        let clean = Recorded::from_json(example).expect(kind).without_secrets(&redactor).expect(kind);
+        assert!(!clean.to_string().contains("orchid"), "{clean:#}");
+        assert!(Recorded::from_json(clean).is_ok(), "{kind}");
+    }
 }

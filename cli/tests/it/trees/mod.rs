@@ -22,6 +22,7 @@ mod read_only;
 mod replanned;
 mod repositories;
 mod said;
+mod secrets;
 mod steps;
 mod tests;
 mod two_trees;

@@ -17,7 +17,7 @@ use super::assignment::Work;
 use super::locks::Locks;
 use super::resume::{Found, read, recorded_pipeline};
 use super::worker::Stopped;
-use super::{Engine, Error, Observer, Session, StartRequest};
+use super::{Engine, Error, Observer, Session, StartRequest, unsecret};
 use crate::clock;
 use crate::event::{AttemptStarted, Landed, Landing, PipelineStarted, Snapshot, TaskOf};
 use crate::git::{BlobId, Repo};
@@ -182,7 +182,8 @@ impl Session {
         request: StartRequest,
         start: TaskStart,
     ) -> Result<(Self, Option<String>), Error> {
-        request.refuse_secrets(&engine)?;
+        // What its tree says of the task may hold one: the record has it without, and who goes on reads the tree again.
+        unsecret::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
         let mut session = tokio::task::block_in_place(|| Self::open_new(engine, request, Some(&start)))?;
         session.job = Some(start.job);
         session.copy = start.seat.copy;

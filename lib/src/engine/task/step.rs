@@ -55,7 +55,7 @@ struct Making {
     facts: Step,
     body: String,
     attempt: Option<Attempt>,
-    /// Files that are committed with it.
+    /// Files that are committed with it, without secrets.
     files: Vec<(RepoPath, String)>,
     /// What the next attempt is told.
     feedback: Option<Feedback>,
@@ -67,7 +67,7 @@ struct Making {
     by: Vec<(String, String)>,
 }
 
-/// The report of a completed task, and where it goes.
+/// The report of a completed task, without secrets, and where it goes.
 #[derive(Debug)]
 pub enum TaskReport {
     /// Into a file of its last step.
@@ -212,7 +212,7 @@ impl Session {
             let named = if job.commit_logs && self.no_directory(tree, &job.logs)?.is_none() {
                 let path = format!("{}/{}", job.logs, report::log_file(&job.task.id, name, at));
                 let path = self.free_path(&path, tree)?;
-                files.push((RepoPath::from(path.as_str()), log));
+                files.push((RepoPath::from(path.as_str()), self.engine.redactor.text(&log).into_owned()));
                 path
             } else {
                 self.recorder.reference()
@@ -338,7 +338,6 @@ impl Session {
         let is_own = files.iter().all(|(path, _)| job.is_own(path));
         let mut edits = Vec::new();
         for (path, text) in files {
-            let text = self.engine.redactor.text(&text).into_owned();
             let copy = self.copy.as_mut().expect("the working copy is back when no node runs");
             copy.put(&path, text.as_bytes())?;
             edits.push(TreeEdit::Put(path, EntryKind::File, writer.blob(text.as_bytes())?));
@@ -347,11 +346,13 @@ impl Session {
         // What the step adds is left out again, so that the next one need not take all logs apart.
         self.code = is_own.then_some((tree, code));
         let of = self.task_of();
-        let by = by.iter().filter_map(|(agent, model)| attribution(self.engine.attribution, agent, model));
         let redactor = &self.engine.redactor;
-        let subject = facts.subject(of.target.as_str(), &of.name, attempt);
+        let by =
+            by.iter().filter_map(|(agent, model)| attribution(self.engine.attribution, agent, &redactor.text(model)));
+        // Of the rest of it every word is one that runs after this one read.
+        let subject = facts.subject(of.target.as_str(), &redactor.text(&of.name), attempt);
         let message = Message {
-            subject: redactor.text(&subject).into_owned(),
+            subject,
             body: redactor.text(&body).into_owned(),
             trailers: facts.trailers().into_iter().chain(by).collect(),
         };

@@ -48,6 +48,9 @@ pub const TASK_PIPELINE: &str = include_str!("../../../pipelines/task.dot");
 /// The built-in pipeline of a phase's tests.
 pub const GATE_PIPELINE: &str = include_str!("../../../pipelines/gate.dot");
 
+/// The attributes settings put into the pipelines of tasks: who works a step, with which model, and for how long.
+pub const STEP_ATTRIBUTES: [&str; 3] = ["agent", "llm_model", "timeout"];
+
 /// What a run over a tree tells while it goes on.
 #[derive(Debug)]
 pub enum Note<'a> {

@@ -20,13 +20,14 @@ use crate::clock;
 use crate::config::Isolation;
 use crate::engine::start::refuse_clash;
 use crate::engine::task::{Seat, TaskJob};
-use crate::engine::{self, Engine, Pause};
+use crate::engine::{self, Engine, Pause, unsecret};
 use crate::event::Commits;
 use crate::git::{BlobId, CommitSpec, LandError, Person, Repo, TreeId, Writer};
 use crate::ids::{BranchName, CommitId, RepoName, SessionId, TaskId};
 use crate::plan::Inputs;
 use crate::plan::tree::{TaskNode, TaskTree, TestCommand};
 use crate::progress::{Progress, TaskState};
+use crate::redact::Redactor;
 use crate::schedule::{self, Blocked, Limits, Next, Schedule};
 use crate::step::Step;
 use crate::trailer::Message;
@@ -103,6 +104,12 @@ impl TreePlan {
     /// The pipelines its tasks are worked by.
     pub fn used(&self) -> impl Iterator<Item = &TaskPipeline> {
         std::iter::once(&self.pipeline).chain(self.pipelines.values())
+    }
+
+    /// Refuses pipelines that hold a secret, before anything is done: none of their tasks could be begun.
+    pub fn refuse_secrets(&self, redactor: &Redactor) -> Result<(), Error> {
+        let mut used = self.used();
+        Ok(used.try_for_each(|used| unsecret::pipeline(redactor, &used.path, &used.dot, &used.files))?)
     }
 
     /// What has become of its tree. What was done before does not count in a run that begins again, so it need not be seen

@@ -234,7 +234,7 @@ impl TreeRun<'_> {
             task_id: job.task.id.clone(),
             result: TaskResult::Pass,
             retries: attempts.saturating_sub(1),
-            name: job.task.name.clone(),
+            name: self.engine.redactor.text(&job.task.name).into_owned(),
             attempts,
             tested,
             tests: session.last_counts(),

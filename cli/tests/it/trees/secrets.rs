@@ -1,0 +1,100 @@
+//! Secrets that are ordinary words: what pleach itself writes stays readable, and what others say is without them.
+
+use serde_json::json;
+
+use super::garden::{APPROVES, Garden, Tree, WRITES};
+use crate::sessions::Story;
+use crate::support::Ran;
+
+/// Runs pleach where a variable that is named like a secret has this value.
+fn with_secret(garden: &Garden, secret: &str, args: &[&str]) -> Ran {
+    let mut command = garden.env.command(args);
+    garden.env.finish(command.env("D_PASSWORD", secret).output().expect("pleach can be started"))
+}
+
+fn agent(garden: &Garden) -> String {
+    garden.env.root().join("agent.sh").display().to_string()
+}
+
+#[test]
+fn a_secret_that_is_a_word_of_pleach_s_own_stops_no_tree() {
+    let tree = Tree::of(&["T001", "T002: T001"]).tests("T001", &["unit: test -e mended || test ! -e T001.txt"]);
+    let done =
+        ["T001 implement-pass", "T001 test-fail", "T001 implement-pass", "T001 test-pass", "T001 review-approved"];
+    // Of the built-in pipeline, of records and their messages, and of the line of one that says where a task has landed.
+    for word in ["implement", "attempt", "orchestra", "success", "assistant", "landed"] {
+        let garden = Garden::new(&tree);
+        garden.agent(&format!("test $n = 1 || echo 1 > mended; {WRITES}; echo 'It was {word}.'"), APPROVES);
+        garden.configure(&format!("tree: {{steps: {{implement: {{runner: 'command:{}'}}}}}}\n", agent(&garden)));
+        // One after the other: the second run reads what the first has left.
+        with_secret(&garden, word, &["-y", "garden"]).expect(0);
+        assert_eq!(garden.told("main")[..5], done, "{word}");
+        let second = with_secret(&garden, word, &["-y", "gardener"]).expect(0);
+        assert_eq!(garden.completed(), ["T001", "T002"], "{word}: {second}");
+        garden.assert_in_order();
+        let status = with_secret(&garden, word, &["--json", "status"]).expect(0);
+        assert!(status.stdout.contains("\"landed\""), "{word}: {status}");
+        let reports = with_secret(&garden, word, &["--json", "reports"]).expect(0);
+        assert!(reports.stdout.contains("\"pass\""), "{word}: {reports}");
+        // What the agent has said is another matter.
+        for session in garden.env.sessions() {
+            let recorded = Story::of(&garden.env, &garden.env.repo_path(), &session).whole_text(&garden.env);
+            assert!(!recorded.contains(&format!("It was {word}.")), "{word}: {recorded}");
+            assert!(recorded.contains("It was [redacted:D_PASSWORD]."), "{word}: {recorded}");
+        }
+    }
+}
+
+#[test]
+fn a_session_goes_on_where_a_word_of_it_has_become_a_secret() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.commit("own.dot", &GATED.replace("deploy", "implement"));
+    let asked = garden.env.pleach(&["-y", "gardener", "--pipeline", "own.dot"]).expect(4);
+    let answered = ["-y", "gardener", "--answer", "look=Yes"];
+    let ran = with_secret(&garden, "second", &answered).expect(0);
+    assert_eq!(garden.told("main"), ["T001 implement-pass", "T001 check-pass", "T001 complete"], "{asked}{ran}");
+}
+
+/// A pipeline of somebody's own that stops at a gate.
+const GATED: &str = "digraph own { start [shape=Mdiamond]; done [shape=Msquare]; deploy [step=implement]\n\
+                     look [shape=hexagon]; second [step=check, shape=parallelogram, tool_command=\"true\"]\n\
+                     start -> deploy -> look; look -> second [label=\"Yes\"]; second -> done }";
+
+#[test]
+fn a_pipeline_with_a_secret_in_it_is_refused_before_anything_is_done() {
+    let garden = Garden::new(&Tree::of(&["T001"]).with("T001", "pipeline", json!("own.dot")));
+    garden.commit("own.dot", GATED);
+    let ran = with_secret(&garden, "deploy", &["-y", "gardener"]).expect(2);
+    assert!(ran.stderr.contains("error: `own.dot` contains the value of `D_PASSWORD`"), "{ran}");
+    assert!(ran.stderr.contains("or run pleach without `D_PASSWORD` if it is no secret"), "{ran}");
+    assert_eq!(garden.env.git(&["log", "-1", "--format=%s"]), "Change own.dot", "nothing was begun");
+    assert_eq!(garden.refs("refs/pleach"), [""; 0]);
+    // So it is with what settings put into the built-in one.
+    garden.plant(&Tree::of(&["T001"]));
+    let ran = with_secret(&garden, "orchid", &["-y", "gardener", "--model", "orchid"]).expect(2);
+    assert!(ran.stderr.contains("--model put into `task.dot` contains the value of `D_PASSWORD`"), "{ran}");
+    garden.env.write("pipeline.dot", GATED);
+    let ran = with_secret(&garden, "deploy", &["-y", "run", "../pipeline.dot"]).expect(2);
+    assert!(ran.stderr.contains("`pipeline.dot` contains the value of `D_PASSWORD`"), "{ran}");
+    assert_eq!(garden.refs("refs/pleach"), [""; 0]);
+}
+
+#[test]
+fn what_a_tree_says_of_a_task_is_recorded_without_secrets() {
+    let tree = Tree::of(&["T001"]).with("T001", "description", json!("Log in with hunter42!")).with(
+        "T001",
+        "name",
+        json!("Use hunter42! at last"),
+    );
+    let garden = Garden::new(&tree);
+    let ran = with_secret(&garden, "hunter42!", &["-y", "gardener"]).expect(0);
+    assert_eq!(garden.completed(), ["T001"], "{ran}");
+    assert!(garden.asked("T001", "implement", 1).contains("Log in with hunter42!"), "the agent is told all of it");
+    let recorded = garden.env.story().whole_text(&garden.env);
+    assert!(!recorded.contains("hunter42") && recorded.contains("Use [redacted:D_PASSWORD] at last"), "{recorded}");
+    for step in garden.steps("main") {
+        assert!(!format!("{step:?}").contains("hunter42"), "{step:?}");
+    }
+    let grep = garden.env.git(&["grep", "-l", "hunter42", "main"]);
+    assert_eq!(grep, "main:task-tree.json", "no log and no report has it");
+}

@@ -1,0 +1,126 @@
+//! Events without secrets. What somebody said is taken out; what an event is made of stays, for it could not be read
+//! without: also where a secret is the same word as the name of a field or of a step.
+
+use serde_json::Value;
+
+use super::{Event, Recorded, Status};
+use crate::redact::{Part, Redactor};
+
+/// The objects, and lists of such, whose keys are names of fields or of what the run is built on. What stands behind them
+/// is text unless it is listed below.
+const FIELDS: [&str; 14] = [
+    "",
+    "agent_state_ref",
+    "agent_state_ref.messages",
+    "agent_state_ref.used",
+    "feedback",
+    "files_written",
+    "inputs",
+    "messages",
+    "outcome",
+    "report",
+    "report.tests",
+    "route",
+    "side_calls",
+    "side_calls.token_usage",
+];
+
+/// What is no text: ids, times, names of branches, nodes and repositories, words out of lists of pleach's own, and what a
+/// commit has as well.
+const OWN: [&str; 57] = [
+    "action",
+    "agent",
+    "agent_head",
+    "agent_state_ref.agent",
+    "agent_state_ref.home",
+    "at",
+    "base",
+    "boundary",
+    "branch",
+    "branches",
+    "code",
+    "commit",
+    "date",
+    "feedback.kind",
+    "feedback.step",
+    "fidelity",
+    "from",
+    "git_sha",
+    "handler",
+    "laid",
+    "limit",
+    "name",
+    "node_id",
+    "outcome.failure_class",
+    "parent",
+    "repo",
+    "report.finished",
+    "report.result",
+    "report.session",
+    "report.task_id",
+    "route.gate",
+    "route.kind",
+    "route.to",
+    "scope",
+    "side_calls.purpose",
+    "source",
+    "start",
+    "status",
+    "step",
+    "subject",
+    "target",
+    "task.base",
+    "task.commits",
+    "task.id",
+    "task.status",
+    "task.target",
+    "task.tree",
+    "thread",
+    "to",
+    "token_usage",
+    "trailers",
+    "tree",
+    "trees",
+    "turn",
+    "workspace_snapshot",
+    // A session is run again as it was: one whose pipeline holds a secret is refused before it is recorded.
+    "dot",
+    "files",
+];
+
+impl Recorded {
+    /// The event without secrets, as its record has it; none when there are none in it.
+    pub fn without_secrets(&self, redactor: &Redactor) -> Option<Value> {
+        if self.event.is_derived() || redactor.is_clean(&self.to_text()) {
+            return None;
+        }
+        let json = self.to_json();
+        let mut clean = json.clone();
+        redactor.json_text(&mut clean["data"], &|path, value| self.event.part(path, value));
+        (clean != json).then_some(clean)
+    }
+}
+
+impl Event {
+    /// What stands at a path of its data.
+    fn part(&self, path: &str, value: &Value) -> Part {
+        let is_own = match (path, value) {
+            // Words of an agent's own are said as well.
+            ("outcome.status", Value::String(word)) => {
+                !matches!(Status::try_from(word.clone()), Ok(Status::Custom(_)) | Err(_))
+            }
+            ("reason", _) => matches!(self, Self::PipelinePaused(_)),
+            // The settings have the names of agents and models for keys, which are no secret anywhere else either.
+            ("config", _) => return Part::Fields,
+            (path, Value::Object(_) | Value::Array(_)) if path.starts_with("config.") => return Part::Fields,
+            ("task", Value::Object(_)) | ("tool_calls", _) => return Part::Fields,
+            ("task", _) => true,
+            _ => OWN.contains(&path),
+        };
+        match is_own {
+            true => Part::Own,
+            false if FIELDS.contains(&path) => Part::Fields,
+            false => Part::Text,
+        }
+    }
+}
