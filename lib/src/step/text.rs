@@ -33,6 +33,11 @@ pub fn implement(output: &str) -> String {
     format!("{RUNNER_OUTPUT}\n{}", cut(output, WORDS))
 }
 
+/// Whether the body of a step that went well tells of an agent: that of a command begins otherwise.
+pub fn is_of_agent(body: &str) -> bool {
+    body.trim_start().starts_with(RUNNER_OUTPUT)
+}
+
 /// The body of an implement step that failed.
 pub fn runner_error(error: &str) -> String {
     format!("{RUNNER_ERROR}\n{}", cut(error, WORDS))

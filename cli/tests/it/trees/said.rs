@@ -124,6 +124,45 @@ fn what_is_kept_in_the_record_says_how_a_command_ended_too() {
 }
 
 #[test]
+fn logs_of_steps_of_one_s_own_are_listed_where_only_the_record_has_them() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("tree: {commit_logs: false}\n");
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > T001.ok; echo done at $PLEACH_NODE", APPROVES);
+    let dot = behind("lint", "test -f $task_id.ok || { echo too wide; exit 3; }", "");
+    let dot = dot.replace("lint -> done }", "lint -> polish -> done; polish [step=polish] }");
+    garden.commit("own.dot", &dot);
+    garden.gardener(&["--pipeline", "own.dot"]).expect(0);
+    let listed = garden.env.pleach(&["--json", "logs", "T001"]).expect(0).json();
+    let listed = listed["logs"].as_array().expect("logs");
+    let steps: Vec<&str> = listed.iter().filter_map(|log| log["step"].as_str()).collect();
+    // A command that went well has no log, wherever logs go.
+    assert_eq!(steps, ["implement-pass", "lint-fail", "implement-pass", "polish-pass"]);
+    let record = format!("refs/pleach/sessions/{}/main", garden.env.session());
+    assert!(listed.iter().all(|log| log["path"] == record.as_str()), "{listed:?}");
+    let show = |step: &str| {
+        let commit = garden.newest("main", &format!("T001 {step}")).id;
+        garden.env.pleach(&["logs", "--show", &commit[..10]]).expect(0).stdout.trim_end().to_owned()
+    };
+    assert_eq!(show("lint-fail"), "=== stdout ===\ntoo wide\n=== stderr ===\n[exit 3]");
+    assert_eq!(show("polish-pass"), "done at polish");
+    let inspected = garden.env.pleach(&["inspect", "T001"]).expect(0);
+    assert!(inspected.stdout.contains("lint-fail, in the record of"), "{inspected}");
+    // Where they are committed, the record is not named beside the file.
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > T001.ok; echo done at $PLEACH_NODE", APPROVES);
+    garden.commit("own.dot", &dot);
+    garden.gardener(&["--pipeline", "own.dot"]).expect(0);
+    let listed = garden.env.pleach(&["--json", "logs", "T001"]).expect(0).json();
+    let rows: Vec<(bool, bool)> = listed["logs"]
+        .as_array()
+        .expect("logs")
+        .iter()
+        .map(|log| (log["there"] == true, log["path"].as_str().is_some_and(|path| path.starts_with("logs/T001_"))))
+        .collect();
+    assert_eq!(rows, [(true, true); 4]);
+}
+
+#[test]
 fn failing_tests_are_named_wherever_in_the_output_they_stand() {
     let prints = "echo '--- FAIL: TestFoo (0.00s)'; seq 1 4000; echo '--- FAIL: TestBar (0.00s)'; test -e T001.ok";
     let tests = serde_json::json!([{"type": "unit", "command": prints, "framework": "go"}]);

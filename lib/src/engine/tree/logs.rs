@@ -9,7 +9,7 @@ use crate::ids::{CommitId, ContextId, RepoPath, SessionId};
 use crate::llm;
 use crate::progress::{Found, TaskState};
 use crate::record::{self, History, Record, SESSIONS, context_ref};
-use crate::step::StepKind;
+use crate::step::{StepKind, text};
 use crate::trailer::Message;
 
 /// What a step said, whole.
@@ -81,9 +81,14 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<Log>, git::Error> {
         };
         paths.extend(brought.filter(is_log));
     }
-    // No trailer names the log of an agent.
+    // No trailer names the log of an agent, nor that of a step of somebody's own. A command that went well has none.
+    let is_logged = || match &found.step.kind {
+        StepKind::Implement => true,
+        StepKind::Custom(_) => !found.step.passed || text::is_of_agent(&Message::read(&commit.text()).body),
+        _ => false,
+    };
     let record = found.step.session.as_ref().map(|session| context_ref(session, &ContextId::main()));
-    if let Some(record) = record.filter(|_| paths.is_empty() && found.step.kind == StepKind::Implement)
+    if let Some(record) = record.filter(|_| paths.is_empty() && is_logged())
         && repo.reference(&record)?.is_some()
     {
         paths.push(record);
