@@ -34,8 +34,39 @@ pub struct ShowArgs {
 struct Shown {
     session: SessionId,
     /// None when only the commit is left.
-    turn: Option<(Turn, Vec<llm::Message>)>,
+    turn: Option<Spoken>,
     commit: Option<(CommitId, TurnFactsOf, String)>,
+}
+
+/// A turn, what was said in it, and what its agent's program wrote to standard error where it is the last of its node.
+struct Spoken {
+    turn: Turn,
+    messages: Vec<llm::Message>,
+    stderr: Option<String>,
+}
+
+impl Spoken {
+    fn read(repo: &Repo, view: &View, turn: Turn) -> Result<Self, Failure> {
+        let messages = view.messages(repo, &turn).map_err(|error| of_engine(&error))?;
+        let stderr = view.stderr(repo, &turn.turn).map_err(|error| of_engine(&error))?;
+        Ok(Self { turn, messages, stderr })
+    }
+
+    fn json(&self) -> Value {
+        let mut document = json!(self.turn);
+        document["messages"] = json!(self.messages);
+        if let Some(stderr) = &self.stderr {
+            document["stderr"] = json!(stderr);
+        }
+        document
+    }
+
+    /// What was said, for people.
+    fn text(&self, whole: bool) -> String {
+        let messages = self.messages.iter().map(|message| show::message(message, whole));
+        let stderr = self.stderr.iter().map(|stderr| show::stderr(stderr, whole));
+        messages.chain(stderr).map(|said| format!("\n{said}\n")).collect()
+    }
 }
 
 /// What a commit says of its turn by itself.
@@ -86,12 +117,11 @@ fn of_turn(repo: &Repo, session: SessionId, id: &TurnId) -> Result<Shown, Failur
         let message = format!("session {session} has no turn {id}; it has {}", view.summary.state.turns);
         return Err(Failure::new(Exit::Usage, message).hint(format!("`pleach turns {session}` lists them")));
     };
-    let messages = view.messages(repo, &turn).map_err(|error| of_engine(&error))?;
     let commit = match turn.commit() {
         Some(commit) => Some(read_commit(repo, commit)?),
         None => None,
     };
-    Ok(Shown { session, turn: Some((turn, messages)), commit })
+    Ok(Shown { session, turn: Some(Spoken::read(repo, &view, turn)?), commit })
 }
 
 /// What is to be shown of a commit, for programs and for people.
@@ -154,11 +184,7 @@ impl Shown {
 
     fn json(&self) -> Value {
         let mut document = match &self.turn {
-            Some((turn, messages)) => {
-                let mut document = json!(turn);
-                document["messages"] = json!(messages);
-                document
-            }
+            Some(spoken) => spoken.json(),
             None => json!({"messages": null}),
         };
         document["session"] = json!(self.session);
@@ -178,13 +204,7 @@ impl Shown {
     fn text(&self, whole: bool) -> String {
         let mut text = show::fields(&self.fields());
         text.push('\n');
-        if let Some((_, messages)) = &self.turn {
-            for message in messages {
-                text.push('\n');
-                text.push_str(&show::message(message, whole));
-                text.push('\n');
-            }
-        }
+        text.extend(self.turn.iter().map(|spoken| spoken.text(whole)));
         if let Some((_, _, patch)) = self.commit.as_ref().filter(|(_, _, patch)| !patch.is_empty()) {
             text.push_str("\n── diff\n");
             text.push_str(&plain_patch(patch));
@@ -195,7 +215,7 @@ impl Shown {
     fn fields(&self) -> Vec<(&'static str, String)> {
         let mut fields = Vec::new();
         match (&self.turn, &self.commit) {
-            (Some((turn, _)), _) => turn_fields(&self.session, turn, &mut fields),
+            (Some(spoken), _) => turn_fields(&self.session, &spoken.turn, &mut fields),
             (None, Some((_, Some(facts), _))) => {
                 fields
                     .push(("turn", format!("{}/{} (its record is not in this repository)", self.session, facts.turn)));

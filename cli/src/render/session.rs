@@ -233,6 +233,11 @@ pub fn message(message: &Message, whole: bool) -> String {
     text
 }
 
+/// What a program wrote to standard error; cut likewise.
+pub fn stderr(text: &str, whole: bool) -> String {
+    format!("── stderr\n{}", cut(text, whole))
+}
+
 fn part(part: &Part, whole: bool) -> String {
     match part {
         Part::Text { text, .. } => cut(text, whole),

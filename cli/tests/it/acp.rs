@@ -70,6 +70,17 @@ fn every_turn_of_an_agent_is_a_commit() {
 }
 
 #[test]
+fn what_an_agent_writes_to_standard_error_is_kept() {
+    for (script, code) in [("complain oh no\nsay Done.", 0), ("say Half.\ncomplain oh no\nexit 3", 1)] {
+        let env = agent(script);
+        env.run(&graph("one", ONE), &[]).expect(code);
+        let story = env.story();
+        let number = story.node("code")["stderr"].as_u64().expect("the number of a message");
+        assert_eq!(story.message(&env, number)["content"][0]["text"], "oh no");
+    }
+}
+
+#[test]
 fn who_is_billed_for_a_known_agent_is_said() {
     let env = agent("say Done.");
     env.write_program("bin/claude-agent-acp", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", program().display()));

@@ -39,6 +39,56 @@ fn a_program_that_fails_has_taken_its_turn() {
     assert!(reason.contains("exit 3") && reason.contains("broken"), "{reason}");
 }
 
+/// What the record has of what the agent of a node wrote to standard error, if anything.
+fn stderr_of(env: &TestEnv, execution: &serde_json::Value) -> Option<String> {
+    let message = env.story().message(env, execution["stderr"].as_u64()?);
+    Some(message["content"][0]["text"].as_str().expect("text").to_owned())
+}
+
+#[test]
+fn what_a_program_writes_to_standard_error_is_kept_however_it_ends() {
+    let complains = "cat > /dev/null; echo Said.; seq 1 900 >&2; echo 'key hunter42!' >&2";
+    for (end, code) in [("exit 0", 0), ("exit 3", 1), ("kill -9 $$", 1), ("sleep 60", 1)] {
+        for is_template in [false, true] {
+            let env = agent(&format!("{complains}; {end}"));
+            if is_template {
+                let program = env.root().join("agent.sh");
+                env.configure(&format!("agent: mine\nagents: {{mine: {{command: ['{}']}}}}\n", program.display()));
+            }
+            env.pipeline(&graph("one", "code [prompt=\"Work\", timeout=\"3s\"] start -> code -> exit"));
+            let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
+            let ran = env.finish(command.env("D_PASSWORD", "hunter42!").output().unwrap()).expect(code);
+            let said = stderr_of(&env, &env.story().node("code")).unwrap_or_else(|| panic!("{end}: {ran}"));
+            assert!(said.starts_with("1\n2\n3\n"), "{end}: {said}");
+            assert!(said.ends_with("\n900\nkey [redacted:D_PASSWORD]"), "{end}: {said}");
+            let shown = env.pleach(&["show", "-v", "1"]).expect(0).stdout;
+            assert!(shown.contains("── stderr\n1\n2\n3\n"), "{end}: {shown}");
+        }
+    }
+}
+
+#[test]
+fn each_try_keeps_its_own_standard_error_and_none_of_it_is_part_of_the_conversation() {
+    let env = agent("cat > asked; if [ -e once ]; then echo done; else echo 1 > once; echo oh no >&2; exit 75; fi");
+    let dot = "code [prompt=\"Work\", max_retries=2] more [prompt=\"More\"] start -> code -> more -> exit";
+    env.run(&graph("one", dot), &[]).expect(0);
+    let story = env.story();
+    let said: Vec<Option<String>> = story
+        .all("NodeExecution")
+        .iter()
+        .filter(|node| node["node_id"] == "code" || node["node_id"] == "more")
+        .map(|node| stderr_of(&env, node))
+        .collect();
+    assert_eq!(said, [Some("oh no".to_owned()), None, None]);
+    assert!(!env.committed("asked").contains("oh no"));
+    // The messages behind it have their own numbers.
+    let turns = story.all("AgentTurn");
+    let numbers: Vec<u64> = turns.iter().filter_map(|turn| turn["messages"]["first"].as_u64()).collect();
+    assert_eq!(numbers, [1, 4, 6]);
+    let last = env.pleach(&["show", "3"]).expect(0).stdout;
+    assert!(last.contains("── assistant\ndone") && !last.contains("stderr"), "{last}");
+}
+
 #[test]
 fn a_program_that_fails_is_tried_again_where_the_pipeline_says_so() {
     let env = agent("cat > /dev/null; if [ -e once ]; then echo done; else echo 1 > once; exit 75; fi");

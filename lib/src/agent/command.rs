@@ -54,6 +54,7 @@ impl CommandAgent {
         };
         let output = self.spawner.run(command, cancel, &mut |_, _| {}).await;
         let output = output.map_err(|error| AgentError::of_spawn(&error))?;
+        turns.said_beside(&output.stderr.to_text());
         let checked = self.check(&output);
         if checked == Err(AgentError::Cancelled) {
             return Err(AgentError::Cancelled);
@@ -78,7 +79,7 @@ impl CommandAgent {
             Verdict::Go => End::Done,
             Verdict::Stop => End::Stopped,
         };
-        Ok(Reply { stderr: output.stderr.to_text(), ..Reply::new(text, end) })
+        Ok(Reply::new(text, end))
     }
 
     fn check(&self, output: &Output) -> Result<(), AgentError> {

@@ -240,6 +240,8 @@ pub struct Turns {
     /// Whose budget it is, and what may be spent after the newest turn; none where nothing is limited.
     allowance: Arc<Mutex<Option<(NodeId, Allowance)>>>,
     tally: Arc<Mutex<Tally>>,
+    /// What the agent's program said beside its answers.
+    beside: Arc<Mutex<String>>,
 }
 
 /// What an agent has spent, as far as somebody counts along.
@@ -253,7 +255,7 @@ impl Turns {
     /// A place to report, and the turns reported there.
     pub fn channel() -> (Self, mpsc::Receiver<(Turn, oneshot::Sender<Verdict>)>) {
         let (sender, receiver) = mpsc::channel(1);
-        (Self { sender, allowance: Arc::default(), tally: Arc::default() }, receiver)
+        (Self { sender, allowance: Arc::default(), tally: Arc::default(), beside: Arc::default() }, receiver)
     }
 
     /// Says what may be spent from now on.
@@ -283,6 +285,20 @@ impl Turns {
         self.tally.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Tells what a program has said beside its answers, once it has ended, however it did.
+    pub fn said_beside(&self, stderr: &str) {
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        if !beside.is_empty() && !beside.ends_with('\n') && !stderr.is_empty() {
+            beside.push('\n');
+        }
+        beside.push_str(stderr);
+    }
+
+    /// Takes what was told so far.
+    pub fn take_beside(&self) -> String {
+        std::mem::take(&mut *self.beside.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// Reports a turn and waits until it is recorded. When nobody records any more, the answer is [`Verdict::Stop`].
     pub async fn report(&self, turn: Turn) -> Verdict {
         let (sender, receiver) = oneshot::channel();
@@ -301,14 +317,12 @@ pub struct Reply {
     pub text: String,
     /// Why it ended.
     pub end: End,
-    /// What its program said beside its answer.
-    pub stderr: String,
 }
 
 impl Reply {
     /// The last words of an agent, and why they were the last.
     pub fn new(text: String, end: End) -> Self {
-        Self { text, end, stderr: String::new() }
+        Self { text, end }
     }
 }
 

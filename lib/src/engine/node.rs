@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::assignment::Conversation;
 use super::recording::Unwritten;
 use super::task::StepReport;
-use super::worker::{Effect, Finished, Stopped, TurnReport};
+use super::worker::{Effect, Finished, Stopped, TurnReport, output_message};
 use super::{Error, NoChoice, Observer, Session};
 use crate::agent::Agent;
 use crate::clock;
@@ -46,6 +46,19 @@ struct Ending {
     messages: Vec<Value>,
     change: Option<Change>,
     step: Option<StepReport>,
+}
+
+impl Ending {
+    /// Adds what an agent's program said beside its answers. Gives the message that has it, where `next` is the next one
+    /// that is recorded.
+    fn said_beside(&mut self, stderr: &str, next: u64) -> Option<u64> {
+        if stderr.is_empty() {
+            return None;
+        }
+        let number = next + self.messages.len() as u64;
+        self.messages.push(output_message(stderr));
+        Some(number)
+    }
 }
 
 impl Session {
@@ -111,6 +124,7 @@ impl Session {
             duration: Duration::ZERO,
             warnings: Vec::new(),
             response: None,
+            stderr: String::new(),
             step: None,
             cut_short: false,
         };
@@ -253,7 +267,7 @@ impl Session {
         observe: Observer<'_>,
     ) -> Result<(), Error> {
         tokio::task::block_in_place(|| {
-            let Finished { copy, result, effect, duration, mut warnings, response, step, cut_short } = finished;
+            let Finished { copy, result, effect, duration, mut warnings, response, stderr, step, cut_short } = finished;
             self.copy = Some(copy);
             let mut broken = self.mend_record()?;
             let is_stuck = matches!(result, Err(Stopped::Environment(_)));
@@ -310,6 +324,7 @@ impl Session {
                 self.responses.insert(node.id.clone(), response);
             }
             warnings.extend(self.last_warnings(node, &decision.route, &mut ending)?);
+            let stderr = ending.said_beside(&stderr, self.recorder.next_message());
             let executed = NodeExecution {
                 node_id: visit.node.clone(),
                 visit: visit.visit,
@@ -319,6 +334,7 @@ impl Session {
                 duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
                 prompt: self.first_message(),
                 response: self.last_message(node, ending.events.first()),
+                stderr,
                 trees,
                 warnings,
                 extra: Default::default(),

@@ -109,6 +109,9 @@ pub struct NodeExecution {
     pub prompt: Option<u64>,
     /// The message with its last answer.
     pub response: Option<u64>,
+    /// The message with what the agent's program wrote to standard error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stderr: Option<u64>,
     /// The trees the working copies ended with, by which a run that goes in circles is noticed.
     #[serde(default)]
     pub trees: Snapshot,

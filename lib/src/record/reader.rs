@@ -147,7 +147,7 @@ impl History {
         (range.first..=range.last).map(|number| self.message(repo, number)).collect()
     }
 
-    /// A message by its number. It is in the record of the turn whose range holds the number.
+    /// A message by its number. It is in the record of the turn whose range holds the number, or of what names it.
     pub fn message(&self, repo: &Repo, number: u64) -> Result<Value, Error> {
         let record = self.records.iter().find(|record| record.holds(number));
         let missing = || unreadable(&self.session, self.tip, format!("message {number} is in no record"));
@@ -170,6 +170,7 @@ impl Record {
         self.events.iter().any(|recorded| match &recorded.event {
             Event::AgentTurn(turn) => turn.messages.is_some_and(|range| (range.first..=range.last).contains(&number)),
             Event::ToolExecution(tool) => tool.output == Some(number),
+            Event::NodeExecution(node) => node.stderr == Some(number),
             Event::StepFinished(step) => step.log == Some(number),
             _ => false,
         })

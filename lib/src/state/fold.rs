@@ -217,7 +217,8 @@ impl State {
         };
         expect_visit(visit, &data.node_id, (data.visit, data.attempt))?;
         let visit = visit.clone();
-        self.messages = self.messages.max(data.response.unwrap_or(0)).max(data.prompt.unwrap_or(0));
+        let messages = [data.prompt, data.response, data.stderr].into_iter().flatten();
+        self.messages = messages.fold(self.messages, u64::max);
         if data.route == Route::Retry {
             self.context.insert(format!("internal.retry_count.{}", visit.node), data.attempt.into());
             let again = Visit { attempt: visit.attempt + 1, ..visit };

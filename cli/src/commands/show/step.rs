@@ -1,22 +1,19 @@
 //! The step of a task, by its commit.
 
-use pleach::engine::{Error, Turn, View};
+use pleach::engine::{Error, View};
 use pleach::event::{Event, TaskOf};
 use pleach::git::Repo;
 use pleach::ids::{CommitId, SessionId, TurnId};
-use pleach::llm;
 use pleach::record;
 use pleach::step::shown_name;
 use pleach::trailer::Message;
 use serde_json::{Value, json};
 
+use super::Spoken;
 use crate::commands::diff::plain_patch;
 use crate::exit::Failure;
 use crate::failure::{of_engine, of_git};
 use crate::render::session as show;
-
-/// A turn and what was said in it.
-type Spoken = (Turn, Vec<llm::Message>);
 
 /// A step with the turns it was made of.
 pub struct Shown {
@@ -51,11 +48,7 @@ impl Shown {
     /// For programs.
     pub fn json(&self) -> Value {
         let task = self.recorded.as_ref().and_then(|(task, _)| task.as_ref());
-        let turns = self.turns().iter().map(|(turn, messages)| {
-            let mut turn = json!(turn);
-            turn["messages"] = json!(messages);
-            turn
-        });
+        let turns = self.turns().iter().map(Spoken::json);
         json!({
             "session": self.session,
             "task": task.map(|task| json!({
@@ -74,11 +67,8 @@ impl Shown {
     pub fn text(&self, whole: bool) -> String {
         let mut text = show::fields(&self.fields());
         text.push('\n');
-        for (turn, messages) in self.turns() {
-            text.push_str(&format!("\n── {} {}\n", turn.turn, turn.node));
-            for message in messages {
-                text.push_str(&format!("\n{}\n", show::message(message, whole)));
-            }
+        for spoken in self.turns() {
+            text.push_str(&format!("\n── {} {}\n{}", spoken.turn.turn, spoken.turn.node, spoken.text(whole)));
         }
         if !self.patch.is_empty() {
             text.push_str("\n── diff\n");
@@ -109,8 +99,7 @@ impl Shown {
 /// The turns between a step and the one before it, with their messages.
 fn turns(repo: &Repo, view: &View, commit: CommitId, subject: &str) -> Result<Vec<Spoken>, Failure> {
     let turns = turn_ids(view, commit, subject).into_iter().filter_map(|id| view.turn(&id));
-    let with_messages = |turn: Turn| view.messages(repo, &turn).map(|messages| (turn, messages));
-    turns.map(with_messages).collect::<Result<_, _>>().map_err(|error| of_engine(&error))
+    turns.map(|turn| Spoken::read(repo, view, turn)).collect()
 }
 
 fn turn_ids(view: &View, commit: CommitId, subject: &str) -> Vec<TurnId> {

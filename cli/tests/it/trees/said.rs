@@ -163,6 +163,30 @@ fn logs_of_steps_of_one_s_own_are_listed_where_only_the_record_has_them() {
 }
 
 #[test]
+fn the_log_of_an_agent_that_failed_has_all_it_complained_about() {
+    let fails = "echo begun; seq 1 900 >&2; exit 3";
+    let ended = "\n900\nthe agent ";
+    for more in ["", "tree: {commit_logs: false}\n"] {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        garden.configure(more);
+        let implement = format!("if test $n = 1; then {fails}; fi; echo a warning >&2; {WRITES}");
+        garden.agent(&implement, "echo hm >&2; echo APPROVED");
+        garden.gardener(&[]).expect(0);
+        let show = |step: &str| {
+            let commit = garden.newest("main", &format!("T001 {step}")).id;
+            garden.env.pleach(&["logs", "--show", &commit[..10]]).expect(0).stdout.trim_end().to_owned()
+        };
+        let failed = show("implement-fail");
+        assert!(failed.starts_with("=== stdout ===\nbegun\n=== stderr ===\n1\n2\n3\n"), "{more}: {failed}");
+        assert!(failed.contains(ended) && failed.contains("ended with exit 3"), "{more}: {failed}");
+        let asked = garden.asked("T001", "implement", 2);
+        assert!(asked.contains(ended), "the next attempt is told the end of it: {asked}");
+        assert_eq!(show("implement-pass"), "=== stdout ===\nWrote T001.txt.\n=== stderr ===\na warning", "{more}");
+        assert_eq!(show("review-approved"), "=== stdout ===\nAPPROVED\n=== stderr ===\nhm", "{more}");
+    }
+}
+
+#[test]
 fn failing_tests_are_named_wherever_in_the_output_they_stand() {
     let prints = "echo '--- FAIL: TestFoo (0.00s)'; seq 1 4000; echo '--- FAIL: TestBar (0.00s)'; test -e T001.ok";
     let tests = serde_json::json!([{"type": "unit", "command": prints, "framework": "go"}]);

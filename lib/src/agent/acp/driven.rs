@@ -73,7 +73,7 @@ impl AcpAgent {
             .await;
         let undone = seen.undone(&self.name());
         let Seen { ended: talked, last, stopped, said, asked, unanswered, .. } = seen;
-        let (mut client, ended) = self.ended(talked, cancel)?;
+        let (mut client, ended) = self.ended(talked, turns, cancel)?;
         let ended = if stopped && !cancel.is_killed() { Ended::Cancelled } else { ended };
         let heard = client.last_turn(ended.failed().as_deref());
         let ended = match (ended, undone) {

@@ -225,14 +225,15 @@ impl AcpAgent {
         let ask = self.ask(&job);
         let command = self.command(job, variables, Vec::new());
         let talked = pipes::talk(&self.spawner, command, Client::new(ask), Told::Turns(turns), cancel).await;
-        let (client, ended) = self.ended(talked, cancel)?;
+        let (client, ended) = self.ended(talked, turns, cancel)?;
         self.conclude(client, ended, turns).await
     }
 
     /// How the agent ended, in any case.
-    fn ended(&self, talked: Talked, cancel: &Cancel) -> Result<(Client, Ended), AgentError> {
+    fn ended(&self, talked: Talked, turns: &Turns, cancel: &Cancel) -> Result<(Client, Ended), AgentError> {
         let Talked { client, ended, output } = talked;
         let output = output.map_err(|error| AgentError::of_spawn(&error))?;
+        turns.said_beside(&output.stderr.to_text());
         let ended = match ended {
             _ if cancel.is_killed() => Ended::Failed(AgentError::Cancelled),
             Some(ended) => ended,

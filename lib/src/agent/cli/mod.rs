@@ -135,10 +135,25 @@ impl CliAgent {
         turns: &Turns,
         cancel: &Cancel,
     ) -> Result<(Ran, Option<Turn>), AgentError> {
-        if let (TurnMode::Gateway, Some(upstream)) = (self.turns, &self.upstream) {
-            let drove = self.drive(job, session, upstream, turns, cancel).await?;
-            return Ok((drove.ran, drove.last));
-        }
+        let (ran, last) = match (self.turns, &self.upstream) {
+            (TurnMode::Gateway, Some(upstream)) => {
+                let drove = self.drive(job, session, upstream, turns, cancel).await?;
+                (drove.ran, drove.last)
+            }
+            _ => (self.follow(job, session, turns, cancel).await?, None),
+        };
+        turns.said_beside(&ran.output.stderr.to_text());
+        Ok((ran, last))
+    }
+
+    /// Runs the program outside of the gateway, and reports the turns it tells of.
+    async fn follow(
+        &self,
+        job: &Job,
+        session: Option<&str>,
+        turns: &Turns,
+        cancel: &Cancel,
+    ) -> Result<Ran, AgentError> {
         let listener = match self.turns {
             TurnMode::Hooks => Some(Listener::open(&job.home).map_err(|error| {
                 AgentError::Transient(format!("cannot listen to the hooks of `{}`: {error}", self.preset.program))
@@ -154,7 +169,7 @@ impl CliAgent {
         let earlier = earlier.and_then(|used| serde_json::from_value(used.clone()).ok()).unwrap_or_default();
         let asked = if job.continues { prompt } else { job.prompt.clone() };
         let run = Following { agent: self, job, listener, gathered: Gathered::new(&asked), turns, stopped: false };
-        Ok((run.follow(command, Reader::new(self.preset.parser, earlier), cancel).await?, None))
+        run.follow(command, Reader::new(self.preset.parser, earlier), cancel).await
     }
 
     /// Reports what is left after the program's end, and judges how it went.
@@ -232,8 +247,8 @@ impl CliAgent {
         let turn = self.told(job, turn, &gathered);
         let verdict = turns.report(turn).await;
         match (judged?, verdict) {
-            (End::Done | End::Doubtful(_), Verdict::Stop) => Ok(Reply { stderr, ..Reply::new(text, End::Stopped) }),
-            (end, _) => Ok(Reply { stderr, ..Reply::new(text, end) }),
+            (End::Done | End::Doubtful(_), Verdict::Stop) => Ok(Reply::new(text, End::Stopped)),
+            (end, _) => Ok(Reply::new(text, end)),
         }
     }
 

@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::event::{Event, StepFinished};
+use crate::event::{Event, NodeExecution, StepFinished};
 use crate::git::{self, Repo};
 use crate::ids::{CommitId, ContextId, RepoPath, SessionId};
 use crate::llm;
 use crate::progress::{Found, TaskState};
 use crate::record::{self, History, Record, SESSIONS, context_ref};
-use crate::step::{StepKind, text};
+use crate::step::{self, StepKind, text};
 use crate::trailer::Message;
 
 /// What a step said, whole.
@@ -112,16 +112,38 @@ fn from_record(repo: &Repo, session: &SessionId, log: &Log) -> Result<Option<Vec
     let key = Key { status: log.status.clone(), attempt, at: commit.at };
     let Some((record, step)) = key.find(&history) else { return Ok(None) };
     let node = record.events.iter().find_map(|event| match &event.event {
-        Event::NodeExecution(node) => node.response,
+        Event::NodeExecution(node) => Some(node),
         _ => None,
     });
+    let message = |number: Option<u64>| -> Result<Option<llm::Message>, record::Error> {
+        let message = number.map(|number| history.message(repo, number)).transpose()?;
+        Ok(message.and_then(|message| serde_json::from_value(message).ok()))
+    };
     // A test that failed where the task was to land is no node's.
-    if let Some(number) = node.or(step.log) {
-        let message = serde_json::from_value::<llm::Message>(history.message(repo, number)?).ok();
-        return Ok(message.map(|message| message.text().into_bytes()));
+    let said = message(node.and_then(|node| node.response).or(step.log))?;
+    let beside = message(node.and_then(|node| node.stderr))?.map(|stderr| stderr.text()).unwrap_or_default();
+    let text = match (said, node) {
+        // What a command printed has both its streams already.
+        (Some(said), Some(node)) if said.role != llm::Role::Tool => whole_log(&said.text(), beside, node, step),
+        (Some(said), _) => said.text(),
+        (None, Some(node)) if !beside.is_empty() => whole_log("", beside, node, step),
+        // In older records, what the next attempt is told is all there is of it.
+        (None, _) => return Ok(step.feedback.as_ref().map(|feedback| feedback.text.clone().into_bytes())),
+    };
+    Ok(Some(text.into_bytes()))
+}
+
+/// What an agent answered; where its program said something beside that, or it failed, both as a log has them.
+fn whole_log(answer: &str, mut beside: String, node: &NodeExecution, of: &StepFinished) -> String {
+    // A review that is rejected is none that failed.
+    if let Some(why) = node.outcome.failure_reason.as_ref().filter(|_| of.step != StepKind::Review.as_str()) {
+        beside.push_str(if beside.is_empty() { "" } else { "\n" });
+        beside.push_str(why);
     }
-    // In older records, what the next attempt is told is all there is of it.
-    Ok(step.feedback.as_ref().map(|feedback| feedback.text.clone().into_bytes()))
+    match beside.is_empty() {
+        true => answer.to_owned(),
+        false => step::report::log([("stdout", answer), ("stderr", beside.as_str())]),
+    }
 }
 
 /// The whole record of a session; none when it is gone.

@@ -313,6 +313,24 @@ impl View {
         (range.first..=range.last).map(|number| self.message(repo, number)).collect()
     }
 
+    /// What the program of a turn's agent wrote to standard error while it worked on the node; none where the turn is not
+    /// the last of it, or nothing was written.
+    pub fn stderr(&self, repo: &Repo, id: &TurnId) -> Result<Option<String>, Error> {
+        let mut last = None;
+        for (_, recorded) in self.events() {
+            match &recorded.event {
+                Event::AgentTurn(turn) => last = Some(&turn.turn),
+                Event::ToolExecution(tool) => last = Some(&tool.turn),
+                Event::NodeStarted(_) => last = None,
+                Event::NodeExecution(NodeExecution { stderr: Some(number), .. }) if last == Some(id) => {
+                    return Ok(Some(self.message(repo, *number)?.text()));
+                }
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
     /// A message by its number.
     pub fn message(&self, repo: &Repo, number: u64) -> Result<Message, Error> {
         let value = self.history.message(repo, number)?;

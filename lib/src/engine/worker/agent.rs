@@ -88,14 +88,14 @@ impl Worker {
         let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
         let asked = Asked { prompt: work.prompt.clone(), continues: work.continues, timeout: self.node.timeout };
         let mut reply = self.converse(&work, asked, &mut spoken, cancel, end).await?;
-        if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)), stderr }) = &mut reply
+        if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
             && self.verdict_is_missing(text)
         {
             if self.order == Order::Go {
                 // An answer nobody can read is asked for once more.
                 let left = self.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
                 let again = Asked { prompt: review_again(&work, text), continues: false, timeout: left };
-                end.asked_again = Some((text.clone(), std::mem::take(stderr)));
+                end.asked_again = Some((text.clone(), std::mem::take(&mut end.stderr)));
                 reply = self.converse(&work, again, &mut spoken, cancel, end).await?;
             } else {
                 *how = End::Stopped;
@@ -176,7 +176,7 @@ impl Worker {
         let kind = agent.kind();
         let running = agent.run(job, &turns, &cancel.cancel);
         tokio::pin!(running);
-        Ok(loop {
+        let reply = loop {
             tokio::select! {
                 // A turn that was reported is recorded before the agent's end is looked at.
                 biased;
@@ -197,7 +197,10 @@ impl Worker {
                 }
                 reply = &mut running => break reply,
             }
-        })
+        };
+        // Before anything is cut off: a secret is not known by a part of it.
+        end.stderr = self.engine.redactor.text(&turns.take_beside()).into_owned();
+        Ok(reply)
     }
 
     fn agent_outcome(
@@ -224,7 +227,7 @@ impl Worker {
             end.is_stuck = error.is_stuck(self.job.is_some() && end.is_answered);
         }
         let outcome = match reply {
-            Ok(Reply { text, end: how, stderr }) => {
+            Ok(Reply { text, end: how }) => {
                 let outcome = match how {
                     End::Done | End::Doubtful(_) => {
                         let auto = || Outcome {
@@ -242,7 +245,6 @@ impl Worker {
                     End::Limit(reason) => Outcome::fail(reason),
                 };
                 end.response = Some(text);
-                end.stderr = stderr;
                 outcome
             }
             Err(AgentError::Cancelled) if cancel.timed_out() => self.within_time(Outcome::success(), cancel),

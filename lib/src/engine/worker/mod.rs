@@ -85,6 +85,8 @@ pub struct Finished {
     pub warnings: Vec<String>,
     /// The answer of an agent.
     pub response: Option<String>,
+    /// What the agent's program said beside its answers.
+    pub stderr: String,
     /// What is to be told of the step of a task it stands for.
     pub step: Option<StepReport>,
     /// Its agent was told to stop and had not come to its end.
@@ -165,6 +167,7 @@ impl Worker {
         };
         drop(self.scratch.take());
         let finished = Finished {
+            stderr: node.said_beside(),
             copy: self.copy,
             result,
             effect: node.effect,
@@ -471,6 +474,15 @@ pub(super) fn own_refs(copy: &WorkingCopy, pipeline: &PipelineName, session: &Se
         (None, None) => &branch,
     };
     (own.to_owned(), format!("{}{session}-", crate::workspace::KEEP))
+}
+
+impl Gathered {
+    /// All an agent's program said beside its answers.
+    fn said_beside(&self) -> String {
+        let before = self.asked_again.iter().map(|(_, stderr)| stderr);
+        let all = before.chain([&self.stderr]).map(|stderr| stderr.trim_end()).filter(|stderr| !stderr.is_empty());
+        all.collect::<Vec<_>>().join("\n")
+    }
 }
 
 /// Whatever else came of a node: it fails when the repository's own settings were changed, and its step tells why.

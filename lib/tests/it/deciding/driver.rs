@@ -407,6 +407,7 @@ pub fn executed(visit: &Visit, outcome: Outcome, route: Route, trees: Snapshot) 
         duration_ms: 5,
         prompt: None,
         response: None,
+        stderr: None,
         trees,
         warnings: Vec::new(),
         extra: Default::default(),

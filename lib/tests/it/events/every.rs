@@ -92,6 +92,7 @@ fn executed(outcome: Outcome, route: Route) -> NodeExecution {
         duration_ms: 26_000,
         prompt: Some(3),
         response: Some(8),
+        stderr: None,
         trees: at(3),
         warnings: vec!["big.bin was held back".into()],
         extra: Default::default(),
@@ -124,6 +125,7 @@ fn nodes() -> Vec<Event> {
     let least = NodeExecution {
         prompt: None,
         response: None,
+        stderr: None,
         trees: Snapshot::new(),
         warnings: Vec::new(),
         ..executed(Outcome::success(), Route::Complete)
