@@ -1,15 +1,17 @@
 //! What the output of a test command tells: how many tests passed, and the names of those that failed.
 //!
-//! Every reader goes over the output once, line by line, and believes only the lines a framework writes itself. Where a
-//! command runs several test programs, their numbers are added up.
+//! Every reader sees the output once, line by line, while it comes, and believes only the lines a framework writes itself.
+//! Where a command runs several test programs, their numbers are added up.
 
 mod failing;
+mod heard;
 
 use std::borrow::Cow;
 
 use super::Counts;
 
 pub use failing::failing;
+pub use heard::Heard;
 
 impl Counts {
     /// The sum of two runs.
@@ -22,19 +24,49 @@ impl Counts {
     }
 }
 
-/// A framework's own way to sum up a run.
-type Reader = fn(&[Cow<'_, str>]) -> Option<Counts>;
+/// What a line of a framework's summary says.
+type Reader = fn(&str) -> Option<Counts>;
 
-/// Every reader, the most unmistakable first.
-const READERS: [(&str, Reader); 5] =
-    [("cargo", cargo), ("nextest", nextest), ("pytest", pytest), ("jest", jest), ("go", go)];
+/// The readers of single lines, the most unmistakable first; behind them comes [`go`](Go).
+const READERS: [(&str, Reader); 4] = [("cargo", cargo), ("nextest", nextest), ("pytest", pytest), ("jest", jest)];
 
-/// Reads the counts from a test command's output. A framework that is not known, or not named, is looked for.
-pub fn parse(framework: Option<&str>, output: &str) -> Option<Counts> {
-    let names = framework.map_or(&[][..], readers);
-    let picked = READERS.iter().filter(|(name, _)| names.is_empty() || names.contains(name));
-    let lines: Vec<_> = lines(output).collect();
-    picked.into_iter().find_map(|(_, read)| read(&lines))
+/// Counts while lines come, by all readers that are asked for.
+#[derive(Debug, Clone)]
+struct Counting {
+    /// Whose lines count; none named means everybody's.
+    names: &'static [&'static str],
+    found: [Option<Counts>; READERS.len()],
+    go: Go,
+}
+
+impl Counting {
+    /// A framework that is not known, or not named, is looked for.
+    fn new(framework: Option<&str>) -> Self {
+        let names = framework.map_or(&[][..], readers);
+        Self { names, found: [None; READERS.len()], go: Go::default() }
+    }
+
+    fn line(&mut self, line: &str) {
+        let is_asked = |name: &str| self.names.is_empty() || self.names.contains(&name);
+        for ((name, read), found) in READERS.iter().zip(&mut self.found) {
+            if is_asked(name) {
+                *found = added(*found, read(line));
+            }
+        }
+        if is_asked("go") {
+            self.go.line(line);
+        }
+    }
+
+    /// The counts of two streams by the first reader that has found something in either.
+    fn with(self, other: &Self) -> Option<Counts> {
+        let both = self.found.into_iter().zip(other.found).map(|(one, two)| added(one, two));
+        both.chain([added(self.go.found(), other.go.found())]).flatten().next()
+    }
+}
+
+fn added(one: Option<Counts>, two: Option<Counts>) -> Option<Counts> {
+    [one, two].into_iter().flatten().reduce(Counts::plus)
 }
 
 /// The readers for a framework as a tree names it; none when it is not known.
@@ -94,11 +126,6 @@ fn skip_command(chars: &mut std::str::Chars<'_>) {
     }
 }
 
-/// Adds up what a reader of single lines finds.
-fn sum(lines: &[Cow<'_, str>], read: fn(&str) -> Option<Counts>) -> Option<Counts> {
-    lines.iter().filter_map(|line| read(line)).reduce(Counts::plus)
-}
-
 fn add(count: &mut u64, number: u64) {
     *count = count.saturating_add(number);
 }
@@ -112,42 +139,38 @@ fn part(text: &str) -> Option<(u64, &str)> {
 
 /// `test result: FAILED. 4 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.01s`, one line for each
 /// test program.
-fn cargo(lines: &[Cow<'_, str>]) -> Option<Counts> {
-    sum(lines, |line| {
-        let (_, parts) = line.trim_start().strip_prefix("test result: ")?.split_once(". ")?;
-        let mut counts = Counts::default();
-        let mut found = false;
-        for (number, word) in parts.split(';').filter_map(part) {
-            found |= word == "passed";
-            match word {
-                "passed" => add(&mut counts.passed, number),
-                "failed" => add(&mut counts.failed, number),
-                "ignored" => add(&mut counts.skipped, number),
-                _ => {}
-            }
+fn cargo(line: &str) -> Option<Counts> {
+    let (_, parts) = line.trim_start().strip_prefix("test result: ")?.split_once(". ")?;
+    let mut counts = Counts::default();
+    let mut found = false;
+    for (number, word) in parts.split(';').filter_map(part) {
+        found |= word == "passed";
+        match word {
+            "passed" => add(&mut counts.passed, number),
+            "failed" => add(&mut counts.failed, number),
+            "ignored" => add(&mut counts.skipped, number),
+            _ => {}
         }
-        found.then_some(counts)
-    })
+    }
+    found.then_some(counts)
 }
 
 /// `Summary [   0.123s] 8/9 tests run: 5 passed (1 slow), 2 failed, 1 timed out, 3 skipped`.
-fn nextest(lines: &[Cow<'_, str>]) -> Option<Counts> {
-    sum(lines, |line| {
-        let (_, rest) = line.trim_start().strip_prefix("Summary [")?.split_once(']')?;
-        let (head, parts) = rest.split_once(" run: ")?;
-        if !head.ends_with(" test") && !head.ends_with(" tests") {
-            return None;
+fn nextest(line: &str) -> Option<Counts> {
+    let (_, rest) = line.trim_start().strip_prefix("Summary [")?.split_once(']')?;
+    let (head, parts) = rest.split_once(" run: ")?;
+    if !head.ends_with(" test") && !head.ends_with(" tests") {
+        return None;
+    }
+    let mut counts = Counts::default();
+    for (number, word) in without_brackets(parts).split(',').filter_map(part) {
+        match word {
+            "passed" => add(&mut counts.passed, number),
+            "skipped" => add(&mut counts.skipped, number),
+            _ => add(&mut counts.failed, number),
         }
-        let mut counts = Counts::default();
-        for (number, word) in without_brackets(parts).split(',').filter_map(part) {
-            match word {
-                "passed" => add(&mut counts.passed, number),
-                "skipped" => add(&mut counts.skipped, number),
-                _ => add(&mut counts.failed, number),
-            }
-        }
-        Some(counts)
-    })
+    }
+    Some(counts)
 }
 
 /// Leaves out what stands in round brackets, commas included.
@@ -167,85 +190,90 @@ fn without_brackets(text: &str) -> String {
 
 /// `=== 1 failed, 2 passed, 1 skipped, 1 xfailed, 1 error in 0.12s ===`, without the rule when it is told to be quiet.
 /// What was expected to fail and did counts as skipped, as in the reports pytest writes for other programs.
-fn pytest(lines: &[Cow<'_, str>]) -> Option<Counts> {
-    sum(lines, |line| {
-        let (parts, time) = line.trim_matches(|c: char| c == '=' || c.is_whitespace()).rsplit_once(" in ")?;
-        let seconds = time.split_once('s').and_then(|(seconds, _)| seconds.parse::<f64>().ok());
-        seconds.filter(|seconds| seconds.is_finite())?;
-        if parts == "no tests ran" {
-            return Some(Counts::default());
+fn pytest(line: &str) -> Option<Counts> {
+    let (parts, time) = line.trim_matches(|c: char| c == '=' || c.is_whitespace()).rsplit_once(" in ")?;
+    let seconds = time.split_once('s').and_then(|(seconds, _)| seconds.parse::<f64>().ok());
+    seconds.filter(|seconds| seconds.is_finite())?;
+    if parts == "no tests ran" {
+        return Some(Counts::default());
+    }
+    let mut counts = Counts::default();
+    for text in parts.split(',') {
+        let (number, word) = part(text)?;
+        match word {
+            "passed" | "xpassed" => add(&mut counts.passed, number),
+            "failed" | "error" | "errors" => add(&mut counts.failed, number),
+            "skipped" | "xfailed" => add(&mut counts.skipped, number),
+            "deselected" | "warning" | "warnings" | "rerun" | "subtests passed" => {}
+            _ => return None,
         }
-        let mut counts = Counts::default();
-        for text in parts.split(',') {
-            let (number, word) = part(text)?;
-            match word {
-                "passed" | "xpassed" => add(&mut counts.passed, number),
-                "failed" | "error" | "errors" => add(&mut counts.failed, number),
-                "skipped" | "xfailed" => add(&mut counts.skipped, number),
-                "deselected" | "warning" | "warnings" | "rerun" | "subtests passed" => {}
-                _ => return None,
-            }
-        }
-        Some(counts)
-    })
+    }
+    Some(counts)
 }
 
 /// jest's `Tests:       1 failed, 2 skipped, 3 passed, 6 total` and vitest's ` Tests  1 failed | 3 passed (4)`.
-fn jest(lines: &[Cow<'_, str>]) -> Option<Counts> {
-    sum(lines, |line| {
-        let at = line.rfind("Tests").filter(|at| line[..*at].chars().next_back().is_none_or(char::is_whitespace))?;
-        let rest = &line[at + "Tests".len()..];
-        let (separator, parts) = match rest.strip_prefix(':') {
-            Some(parts) => {
-                (',', parts.trim().strip_suffix(" total")?.rsplit_once([' ', ',']).map_or("", |(head, _)| head))
-            }
-            None if rest.starts_with("  ") => ('|', rest.trim().strip_suffix(')')?.rsplit_once(" (")?.0),
-            None => return None,
-        };
-        let mut counts = Counts::default();
-        for text in parts.split(separator).filter(|text| !text.trim().is_empty()) {
-            let (number, word) = part(text)?;
-            match word {
-                "passed" | "expected fail" => add(&mut counts.passed, number),
-                "failed" => add(&mut counts.failed, number),
-                "skipped" | "todo" => add(&mut counts.skipped, number),
-                _ => return None,
-            }
+fn jest(line: &str) -> Option<Counts> {
+    let at = line.rfind("Tests").filter(|at| line[..*at].chars().next_back().is_none_or(char::is_whitespace))?;
+    let rest = &line[at + "Tests".len()..];
+    let (separator, parts) = match rest.strip_prefix(':') {
+        Some(parts) => (',', parts.trim().strip_suffix(" total")?.rsplit_once([' ', ',']).map_or("", |(head, _)| head)),
+        None if rest.starts_with("  ") => ('|', rest.trim().strip_suffix(')')?.rsplit_once(" (")?.0),
+        None => return None,
+    };
+    let mut counts = Counts::default();
+    for text in parts.split(separator).filter(|text| !text.trim().is_empty()) {
+        let (number, word) = part(text)?;
+        match word {
+            "passed" | "expected fail" => add(&mut counts.passed, number),
+            "failed" => add(&mut counts.failed, number),
+            "skipped" | "todo" => add(&mut counts.skipped, number),
+            _ => return None,
         }
-        Some(counts)
-    })
+    }
+    Some(counts)
 }
 
 /// `--- PASS: TestA (0.00s)` for each test and subtest go tells of; a package of which it tells nothing more than
 /// `ok` or `FAIL` counts as one.
-fn go(lines: &[Cow<'_, str>]) -> Option<Counts> {
-    let mut counts = Counts::default();
-    let mut found = false;
-    let (mut told, mut failures) = (false, false);
-    for line in lines {
+#[derive(Debug, Clone, Default)]
+struct Go {
+    counts: Counts,
+    has_found: bool,
+    /// Whether tests of the package were told, and failures among them.
+    told: bool,
+    failures: bool,
+}
+
+impl Go {
+    fn line(&mut self, line: &str) {
+        let counts = &mut self.counts;
         if let Some(result) = line.trim_start().strip_prefix("--- ") {
             let field = match result.split(' ').next() {
                 Some("PASS:") => &mut counts.passed,
                 Some("FAIL:") => &mut counts.failed,
                 Some("SKIP:") => &mut counts.skipped,
-                _ => continue,
+                _ => return,
             };
-            *field += 1;
-            told = true;
-            failures |= result.starts_with("FAIL:");
-        } else if let Some(rest) = package(line, "ok") {
-            counts.passed += u64::from(!told && !rest.contains("[no tests to run]"));
+            add(field, 1);
+            self.told = true;
+            self.failures |= result.starts_with("FAIL:");
+            self.has_found = true;
+            return;
+        }
+        if let Some(rest) = package(line, "ok") {
+            add(&mut counts.passed, u64::from(!self.told && !rest.contains("[no tests to run]")));
         } else if package(line, "FAIL").is_some() {
-            counts.failed += u64::from(!failures);
+            add(&mut counts.failed, u64::from(!self.failures));
         } else {
-            continue;
+            return;
         }
-        found = true;
-        if !line.trim_start().starts_with("--- ") {
-            (told, failures) = (false, false);
-        }
+        self.has_found = true;
+        (self.told, self.failures) = (false, false);
     }
-    found.then_some(counts)
+
+    fn found(&self) -> Option<Counts> {
+        self.has_found.then_some(self.counts)
+    }
 }
 
 /// What follows the result of a package, which go sets apart by a tab.
@@ -260,6 +288,12 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    fn parse(framework: Option<&str>, output: &str) -> Option<Counts> {
+        let mut counting = Counting::new(framework);
+        lines(output).for_each(|line| counting.line(&line));
+        counting.with(&Counting::new(framework))
+    }
 
     fn counts(passed: u64, failed: u64, skipped: u64) -> Option<Counts> {
         Some(Counts { passed, failed, skipped })

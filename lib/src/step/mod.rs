@@ -46,8 +46,6 @@ pub struct RanTest {
     pub kind: TestKind,
     /// The command.
     pub command: String,
-    /// The test framework whose output it prints.
-    pub framework: Option<String>,
     /// How it ended, for people.
     pub exit: String,
     /// Whether it went well.
@@ -56,6 +54,10 @@ pub struct RanTest {
     pub stdout: String,
     /// What it complained about.
     pub stderr: String,
+    /// How many tests it told of, where it did.
+    pub counts: Option<Counts>,
+    /// The tests that failed, where something is left out of what it printed.
+    pub failing: Vec<String>,
     /// How long it took.
     pub runtime: Duration,
 }

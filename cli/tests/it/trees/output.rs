@@ -30,6 +30,26 @@ fn a_megabyte_of_output_is_cut_in_the_body_and_whole_in_the_log() {
 }
 
 #[test]
+fn what_stands_in_the_middle_of_a_flood_is_read_though_the_log_has_it_not() {
+    let noise = "yes 0123456789abcde | head -c 3000000";
+    let test =
+        format!("{noise}; echo '--- FAIL: TestMiddle (0.00s)'; {noise}; printf 'FAIL\\texample.com/a\\t0.1s\\n'");
+    let tree = Tree::of(&["T001"]).tests("T001", &[&format!("unit: {test}; test -e mended")]);
+    let garden = Garden::new(&tree);
+    garden.agent("test $n = 1 && echo 1 > one || echo 1 > mended", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let red = garden.newest("main", "T001 test-fail");
+    assert_eq!(red.trailer("Arborist-Test-Failed"), Some("1"));
+    let log = garden.file("main", red.trailer("Arborist-Test-Log").unwrap());
+    assert!(log.contains(" bytes left out ...]") && !log.contains("TestMiddle"), "{}", log.len());
+    // The first and the last 2 MiB of a stream, and a little beside them.
+    assert!((4_194_000..4_196_000).contains(&log.len()), "{}", log.len());
+    let told = garden.asked("T001", "implement", 2);
+    assert!(told.contains("Tests that failed:\n- TestMiddle\n"), "{told}");
+    assert_eq!(garden.newest("main", "T001 test-pass").trailer("Arborist-Test-Failed"), Some("1"));
+}
+
+#[test]
 fn output_that_is_no_text_is_made_text() {
     let garden = said("printf 'caf\\351 \\377\\000\\033[31mred\\n'");
     let body = garden.newest("main", "T001 implement-pass").body;

@@ -17,6 +17,7 @@ use crate::trailer::{Message, attribution};
 use crate::workspace::{Change, branch_ref};
 use jiff::Timestamp;
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// How many failing tests the record names.
@@ -33,6 +34,8 @@ pub struct StepReport {
     pub log: Option<String>,
     /// The facts of a test.
     pub test: Option<TestFacts>,
+    /// The tests that failed, where not all that was said is there.
+    pub failing: Vec<String>,
     /// Whether it ended before it could say anything about the code.
     pub broke_off: bool,
     /// The kinds and models of the agents it is the work of.
@@ -206,7 +209,7 @@ impl Session {
         facts.test = report.test;
         let told = if report.broke_off { &StepKind::Implement } else { &kind };
         // Their names may stand anywhere in it, also where the next attempt is not told of.
-        let failing = if passed { Vec::new() } else { counts::failing(&report.said) };
+        let failing = if passed { Vec::new() } else { all_failing(report.failing, &report.said) };
         let feedback = (!passed).then(|| feedback(told, &report.said, &failing));
         if let Some(log) = report.log {
             let named = if job.commit_logs && self.no_directory(tree, &job.logs)?.is_none() {
@@ -457,6 +460,13 @@ fn feedback(kind: &StepKind, said: &str, failing: &[String]) -> Feedback {
         StepKind::Custom(name) => Feedback { step: Some(name.clone()), ..tail(FeedbackKind::TestFailure) },
         _ => text::broke_off(said),
     }
+}
+
+/// The tests that failed: those that were heard of, and those that what was said tells of.
+fn all_failing(heard: Vec<String>, said: &str) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let names = heard.into_iter().chain(counts::failing(said));
+    names.filter(|name| seen.insert(name.clone())).collect()
 }
 
 /// Commits know no smaller unit, and the step is found again by its date.

@@ -8,10 +8,11 @@ use super::command::CommandRun;
 use super::{Gathered, StepReport, Stopped, Worker, block};
 use crate::event::{Outcome, PauseReason};
 use crate::plan::tree::{TestCommand, TestKind};
-use crate::process::{Cancel, Command, Exit, Limits, SpawnError};
-use crate::step::{Counts, RanTest, TestFacts, counts, report, text};
+use crate::process::{Cancel, Command, Exit, Limits, SpawnError, Stream};
+use crate::step::counts::Heard;
+use crate::step::{Counts, RanTest, TestFacts, report, text};
 
-/// The limit on what is kept of a test's output, per stream.
+/// The limit on what is kept of a test's output, per stream: one half from its beginning, one from its end.
 const OUTPUT_KEPT: usize = 4 * 1024 * 1024;
 
 /// How long all teardowns may take once a run is killed.
@@ -45,7 +46,9 @@ impl Worker {
             }
             // What did not get its turn has not passed.
             if cancel.timed_out() {
-                ran.push(unstarted(command, self.out_of_time()));
+                let exit = self.out_of_time();
+                let unrun = without_run(command.kind, &command.command, exit.clone());
+                ran.push(RanTest { exit, ..unrun });
                 break;
             }
             match self.test(command, &cancel.cancel, &|| cancel.timed_out()).await {
@@ -104,6 +107,7 @@ impl Worker {
             said: said.clone(),
             log: (!failed.is_empty()).then(|| said.clone()),
             test: Some(facts(&ran)),
+            failing: ran.iter().flat_map(|ran| &ran.failing).cloned().collect(),
             ..StepReport::default()
         });
         let run = CommandRun {
@@ -132,14 +136,21 @@ impl Worker {
         };
         command.lock = Some(self.lock.file());
         command.sandbox = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
-        let output = match self.engine.spawner.run(command, cancel, &mut |_, _| {}).await {
+        let mut heard = [0; 2].map(|_| Heard::new(test.framework.as_deref(), &self.engine.redactor));
+        let mut hear = |stream: Stream, bytes: &[u8]| heard[stream as usize].push(bytes);
+        let output = match self.engine.spawner.run(command, cancel, &mut hear).await {
             Ok(output) => output,
             // What it leaves running is its own fault; all else is that of the machine, and says nothing of what is tested.
             Err(error @ SpawnError::Unkillable { .. }) => {
-                return Ok(RanTest { stderr: error.to_string(), ..unstarted(test, DID_NOT_RUN.to_owned()) });
+                return Ok(without_run(test.kind, &test.command, error.to_string()));
             }
             Err(error) => return Err(Stopped::Environment(Box::new(Outcome::fail(error.to_string())))),
         };
+        let (counts, mut failing) = Heard::told(heard);
+        if output.stdout.dropped == 0 && output.stderr.dropped == 0 {
+            // They are found in what it said.
+            failing.clear();
+        }
         let passed = output.exit == Exit::Code(0);
         let exit = match output.exit {
             Exit::Cancelled if is_up() => self.out_of_time(),
@@ -151,35 +162,29 @@ impl Worker {
         if !passed {
             text::add_end(&mut stderr, &exit);
         }
-        Ok(RanTest { passed, stdout, stderr, runtime: output.duration, ..unstarted(test, exit) })
-    }
-}
-
-/// A command nothing has come of.
-fn unstarted(test: &TestCommand, exit: String) -> RanTest {
-    RanTest {
-        kind: test.kind,
-        command: test.command.clone(),
-        framework: test.framework.clone(),
-        stderr: exit.clone(),
-        exit,
-        passed: false,
-        stdout: String::new(),
-        runtime: Duration::ZERO,
+        let (kind, command, runtime) = (test.kind, test.command.clone(), output.duration);
+        Ok(RanTest { kind, command, exit, passed, stdout, stderr, counts, failing, runtime })
     }
 }
 
 /// The first of some tests as one that was not run, because the files it would see are not those that land.
 fn not_run(commands: &[TestCommand], left_out: &[String]) -> RanTest {
     let test = commands.iter().find(|test| test.kind.is_test());
+    let (kind, command) = test.map_or((TestKind::Unit, ""), |test| (test.kind, test.command.as_str()));
+    without_run(kind, command, text::left_out("the tests were not run", left_out))
+}
+
+/// A test that was not run, and why.
+fn without_run(kind: TestKind, command: &str, why: String) -> RanTest {
     RanTest {
-        kind: test.map_or(TestKind::Unit, |test| test.kind),
-        command: test.map(|test| test.command.clone()).unwrap_or_default(),
-        framework: None,
+        kind,
+        command: command.to_owned(),
         exit: DID_NOT_RUN.to_owned(),
         passed: false,
         stdout: String::new(),
-        stderr: text::left_out("the tests were not run", left_out),
+        stderr: why,
+        counts: None,
+        failing: Vec::new(),
         runtime: Duration::ZERO,
     }
 }
@@ -191,9 +196,7 @@ fn is_failed_setup(ran: &RanTest) -> bool {
 /// The kind of the first test, the counts of all tests of that kind, the time of everything.
 fn facts(ran: &[RanTest]) -> TestFacts {
     let kind = ran.iter().find(|ran| ran.kind.is_test()).map_or(TestKind::Unit, |ran| ran.kind);
-    let counted = ran.iter().filter(|ran| ran.kind == kind);
-    let counted =
-        counted.filter_map(|ran| counts::parse(ran.framework.as_deref(), &format!("{}\n{}", ran.stdout, ran.stderr)));
+    let counted = ran.iter().filter(|ran| ran.kind == kind).filter_map(|ran| ran.counts);
     TestFacts {
         kind,
         counts: counted.reduce(Counts::plus),

@@ -8,26 +8,43 @@ use crate::text::shorten;
 /// So long a name is shown, in characters: output that only looks like one may have any length.
 const NAME: usize = 200;
 
+/// So many names are gathered from output as it comes.
+const NAMES: usize = 10_000;
+
 /// The names of failing tests in the output of any known framework, each once, in the order they are told. Nobody but
 /// the next attempt and the comparison of two attempts relies on them: a name that was missed does no harm.
 pub fn failing(output: &str) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut seen = BTreeSet::new();
-    let mut file = None;
-    for line in lines(output) {
+    let mut failing = Failing::default();
+    lines(output).for_each(|line| failing.line(&line, &str::to_owned));
+    failing.names
+}
+
+/// Gathers the names while lines come.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Failing {
+    pub(super) names: Vec<String>,
+    seen: BTreeSet<String>,
+    /// The file a suite is told to fail of.
+    file: Option<String>,
+}
+
+impl Failing {
+    /// Takes a line. A name goes through `redact` before it is cut: the half of a secret is not known any more.
+    pub(super) fn line(&mut self, line: &str, redact: &dyn Fn(&str) -> String) {
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("FAIL ") {
-            file = Some(rest.trim().to_owned());
+            self.file = Some(rest.trim().to_owned());
         }
         let name = match line {
-            "\u{25cf} Test suite failed to run" => file.clone(),
-            _ => READERS.iter().find_map(|read| read(line)).map(str::to_owned),
+            "\u{25cf} Test suite failed to run" => self.file.as_deref(),
+            _ => READERS.iter().find_map(|read| read(line)),
         };
-        let name = name.map(|name| shorten(&name, NAME));
-        let new = name.filter(|name| !name.is_empty() && seen.insert(name.clone()));
-        names.extend(new);
+        let Some(name) = name.filter(|name| !name.is_empty() && self.names.len() < NAMES) else { return };
+        let name = shorten(&redact(name), NAME);
+        if self.seen.insert(name.clone()) {
+            self.names.push(name);
+        }
     }
-    names
 }
 
 /// What each framework writes for a test that failed.

@@ -260,7 +260,8 @@ fn bodies_keep_the_end_of_what_was_said() {
     let run = |kind, passed| RanTest {
         kind,
         command: "make test".into(),
-        framework: None,
+        counts: None,
+        failing: Vec::new(),
         exit: "exit 0".into(),
         passed,
         stdout: "out\n".into(),
