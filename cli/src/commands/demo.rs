@@ -11,6 +11,7 @@ use pleach::git::Repo;
 use pleach::ids::{ContextId, RepoName};
 use pleach::process::{Blocking, run_blocking};
 use pleach::record::History;
+use pleach::text::shell_word;
 
 use crate::answers::Answers;
 use crate::exit::{Exit, Failure};
@@ -205,7 +206,7 @@ fn look_further(dir: &Path, history: &History) -> Result<(), Failure> {
     let mut out = Out::new();
     let id = &history.session;
     let branch = history.started.branches.values().next().map_or("", |branch| branch.as_str());
-    out.line(format!("\nLook further:\n  cd {}", dir.display()))?;
+    out.line(format!("\nLook further:\n  cd {}", shell_word(dir.display())))?;
     if let Some(program) = program_elsewhere() {
         out.line(format!("  alias pleach='{}'", program.display()))?;
     }

@@ -188,7 +188,8 @@ fn of_task(number: usize) -> Vec<String> {
         text::tests(&[RanTest {
             kind: TestKind::Unit,
             command: "make test".into(),
-            framework: None,
+            counts: None,
+            failing: Vec::new(),
             exit: "exit 0".into(),
             passed,
             stdout: lines.clone(),
