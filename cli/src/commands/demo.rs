@@ -25,7 +25,7 @@ use crate::runtime::block_on;
 use crate::session::{build, say_protection, see_through};
 use crate::settings::{self, Search};
 use crate::tree::look::Ground;
-use crate::tree::{TreeArgs, Worked, work_trusted};
+use crate::tree::{Tasks, TreeArgs, work_trusted};
 
 const PIPELINE: &str = include_str!("../../demo/pipeline.dot");
 const SCRIPT: &str = include_str!("../../demo/script.yaml");
@@ -95,7 +95,7 @@ fn work_tree(globals: &Globals, dir: &Path) -> Result<Exit, Failure> {
     if !globals.json {
         out.line("\nAnd now a tree of tasks:\n")?;
     }
-    let exit = work_trusted(&globals, &TreeArgs::default(), Worked::All)?;
+    let exit = work_trusted(&globals, &TreeArgs::default(), Tasks::All)?;
     if !globals.json {
         let ground = Ground::find(&globals)?;
         let (grown, _) = ground.trees(None, &mut ground.reader())?;

@@ -5,7 +5,7 @@ use pleach::ids::TaskId;
 
 use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
-use crate::tree::{TreeArgs, Worked, work};
+use crate::tree::{Tasks, TreeArgs, work};
 
 /// Work one task of a tree: the next that is ready, or a chosen one.
 ///
@@ -21,5 +21,5 @@ pub struct GardenArgs {
 }
 
 pub fn run(globals: &Globals, args: GardenArgs) -> Result<Exit, Failure> {
-    work(globals, &args.tree, Worked::One(args.task))
+    work(globals, &args.tree, Tasks::One(args.task))
 }

@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
-use crate::tree::{TreeArgs, Worked, work};
+use crate::tree::{Tasks, TreeArgs, work};
 
 /// Work a tree until every task is complete, one failed, or nothing can start.
 ///
@@ -18,5 +18,5 @@ pub struct GardenerArgs {
 }
 
 pub fn run(globals: &Globals, args: GardenerArgs) -> Result<Exit, Failure> {
-    work(globals, &args.tree, Worked::All)
+    work(globals, &args.tree, Tasks::All)
 }

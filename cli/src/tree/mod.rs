@@ -9,5 +9,5 @@ pub mod run;
 pub mod show;
 pub mod watch;
 
-pub use plan::TreeArgs;
-pub use run::{Worked, work, work_trusted};
+pub use plan::{Tasks, TreeArgs};
+pub use run::{work, work_trusted};

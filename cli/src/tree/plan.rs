@@ -19,7 +19,6 @@ use pleach::text::shell_word;
 use pleach::workspace::{branch_ref, target_of};
 
 use super::find::TreeFile;
-use super::run::Worked;
 use crate::answers::AnswerArgs;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_git, of_tree};
@@ -96,11 +95,20 @@ pub fn load_settings(globals: &Globals, dir: &Path, args: &TreeArgs) -> Result<S
     settings::load(globals.environment.clone(), &Search::with(globals, dir, flags))
 }
 
+/// Whether one task is worked, or all.
+#[derive(Debug, Clone)]
+pub enum Tasks {
+    /// The next one, or this one.
+    One(Option<TaskId>),
+    /// All of them.
+    All,
+}
+
 /// The plan that settings, flags and a tree make for a target.
 pub fn make(
     globals: &Globals,
     args: &TreeArgs,
-    worked: &Worked,
+    tasks: &Tasks,
     settings: &Settings,
     place: &Place,
     file: TreeFile,
@@ -119,8 +127,8 @@ pub fn make(
         let message = format!("the phases wait for each other: {} → {}", names.join(" → "), names[0]);
         return Err(Failure::new(Exit::Usage, message).hint("take a dependency away, or work with --isolation none"));
     }
-    let only = match worked {
-        Worked::One(Some(task)) => Some(task.clone()),
+    let only = match tasks {
+        Tasks::One(Some(task)) => Some(task.clone()),
         _ => None,
     };
     if let Some(task) = &only
@@ -159,7 +167,7 @@ pub fn make(
         delete_branches: config.worktrees.delete_branches,
         config: config.recordable(),
         fresh: args.fresh,
-        one: matches!(worked, Worked::One(_)),
+        one: matches!(tasks, Tasks::One(_)),
         branch_prefix: place.branch_prefix.clone(),
         repo_name: place.name.clone(),
         base_branch,

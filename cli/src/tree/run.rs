@@ -21,7 +21,7 @@ use pleach::step::shown_name;
 
 use super::ended;
 use super::find::{TreeFile, find, read};
-use super::plan::{TreeArgs, check_room, load_settings, make, target};
+use super::plan::{Tasks, TreeArgs, check_room, load_settings, make, target};
 use super::show::Shown;
 use crate::again::addressed;
 use crate::answers::Answers;
@@ -36,32 +36,23 @@ use crate::session::{Place, build, introduce, say_protection, say_unheld};
 use crate::settings::Settings;
 use crate::trust::{self, Ask, TrustItem};
 
-/// Whether one task is worked, or all.
-#[derive(Debug, Clone)]
-pub enum Worked {
-    /// The next one, or this one.
-    One(Option<TaskId>),
-    /// All of them.
-    All,
-}
-
 /// Works a tree, once everything it would run is agreed to.
-pub fn work(globals: &Globals, args: &TreeArgs, worked: Worked) -> Result<Exit, Failure> {
-    go(globals, args, &worked, false)
+pub fn work(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Failure> {
+    go(globals, args, &tasks, false)
 }
 
 /// Works a tree that pleach itself has brought along.
-pub fn work_trusted(globals: &Globals, args: &TreeArgs, worked: Worked) -> Result<Exit, Failure> {
-    go(globals, args, &worked, true)
+pub fn work_trusted(globals: &Globals, args: &TreeArgs, tasks: Tasks) -> Result<Exit, Failure> {
+    go(globals, args, &tasks, true)
 }
 
-fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Result<Exit, Failure> {
+fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, trusted: bool) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let target_repo = args.target_repo.as_ref().map(|path| globals.path(path));
     let dir = target_repo.clone().unwrap_or_else(|| globals.dir.clone());
     let settings = load_settings(globals, &dir, args)?;
     let place = Place::find(&dir, target_repo, &settings)?;
-    let site = Site { globals, args, worked, trusted, dir, settings, place, answers };
+    let site = Site { globals, args, tasks, trusted, dir, settings, place, answers };
     let file = find(args.tree.as_deref(), &globals.dir, &site.place.repo)?;
     let plan = site.plan(file, target(&site.place)?)?;
     check_answers(&site.asking(&plan)?, &site.answers)?;
@@ -87,7 +78,7 @@ fn go(globals: &Globals, args: &TreeArgs, worked: &Worked, trusted: bool) -> Res
 struct Site<'a> {
     globals: &'a Globals,
     args: &'a TreeArgs,
-    worked: &'a Worked,
+    tasks: &'a Tasks,
     /// Nothing that is run has to be agreed to.
     trusted: bool,
     /// Where it is worked.
@@ -100,7 +91,7 @@ struct Site<'a> {
 impl Site<'_> {
     /// The plan a tree makes for a target, once it is known that it can be worked.
     fn plan(&self, file: TreeFile, target: BranchName) -> Result<TreePlan, Failure> {
-        let plan = make(self.globals, self.args, self.worked, &self.settings, &self.place, file, target)?;
+        let plan = make(self.globals, self.args, self.tasks, &self.settings, &self.place, file, target)?;
         check_room(&plan, &self.place)?;
         // What would be done can be shown without anybody who does it.
         if !self.args.dry_run {

@@ -1,6 +1,7 @@
 //! Benchmarks. Contenders of one run take turns, so that what else the machine does hits all of them; what counts are
 //! the ratios between them. `docs/performance.md` says what is measured and how to read it.
 
+mod cost;
 mod cpu;
 mod files;
 mod gateway;

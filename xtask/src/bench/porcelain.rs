@@ -5,9 +5,12 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use super::tree::Mark;
+use super::cost::Mark;
 use super::world::World;
 use super::{cpu, files};
+
+/// Files of the repository: a small one.
+pub const FILES: usize = 100;
 
 /// The git processes of a task, either way.
 pub const PROCESSES: usize = 22;
@@ -103,7 +106,7 @@ struct ByHand<'w> {
 
 impl<'w> ByHand<'w> {
     fn begin(world: &'w World) -> Result<Self, Box<dyn Error>> {
-        let repo = files::repository(world, "by-hand", super::tree::FILES)?;
+        let repo = files::repository(world, "by-hand", FILES)?;
         let message = "task(main@@run-start): run started\n\nArborist-Step: run-start\n";
         world.git(&repo, &["commit", "--quiet", "--allow-empty", "-m", message])?;
         let start = world.git(&repo, &["rev-parse", "HEAD"])?;

@@ -10,20 +10,15 @@ use std::time::{Duration, Instant};
 use pleach::process::{Cancel, Command, Spawner, Stdin};
 use serde_json::{Map, Value, json};
 
+use super::cost::{Cost, Costs, END, Mark};
 use super::options::Options;
-use super::porcelain::{self, Way};
+use super::porcelain::{self, FILES, Way};
 use super::verdict::Verdicts;
 use super::world::World;
 use super::{cpu, files};
 
-/// Files of the repository: a small one.
-pub const FILES: usize = 100;
-
 /// Tasks of a phase.
 const PHASE: usize = 20;
-
-/// So many tasks at the beginning and at the end are compared.
-const END: usize = 10;
 
 /// The number of tasks the targets speak of.
 const JUDGED: usize = 300;
@@ -36,16 +31,6 @@ const BARE: u32 = 100;
 
 /// An agent that approves, and otherwise does nothing.
 const AGENT: &str = "#!/bin/sh\n[ \"$PLEACH_NODE\" != review ] || echo APPROVED\n";
-
-/// How a run stood when a task had ended.
-#[derive(Debug, Clone, Copy)]
-pub struct Mark {
-    pub at: Instant,
-    pub cpu: Duration,
-    pub git_calls: usize,
-    /// The packs of the repository.
-    pub packs: usize,
-}
 
 /// How a tree is worked.
 #[derive(Debug, Clone, Copy, Default)]
@@ -81,79 +66,6 @@ const KINDS: [Kind; 3] = [
     Kind { test: true, unlogged: false, grown: 0, counted: false },
     Kind { test: false, unlogged: true, grown: 0, counted: false },
 ];
-
-/// What a task costs, on average over some.
-#[derive(Debug, Clone, Copy)]
-pub struct Cost {
-    wall: f64,
-    cpu: f64,
-    git: f64,
-}
-
-impl Cost {
-    /// Of the tasks between the marks of each run.
-    fn between<'m>(runs: impl Iterator<Item = &'m [Mark]>) -> Self {
-        Self::of(runs.flat_map(|marks| marks.windows(2)))
-    }
-
-    /// The same without tasks that set off a pack: those pay for dozens of others.
-    fn without_packs<'m>(runs: impl Iterator<Item = &'m [Mark]>) -> Self {
-        Self::of(runs.flat_map(|marks| marks.windows(2)).filter(|ends| ends[0].packs == ends[1].packs))
-    }
-
-    /// The mean of tasks, each from the mark before it to its own.
-    fn of<'m>(tasks: impl Iterator<Item = &'m [Mark]>) -> Self {
-        let (mut wall, mut cpu, mut git, mut number) = (0.0, 0.0, 0.0, 0.0_f64);
-        for ends in tasks {
-            wall += (ends[1].at - ends[0].at).as_secs_f64() * 1e3;
-            cpu += (ends[1].cpu - ends[0].cpu).as_secs_f64() * 1e3;
-            git += (ends[1].git_calls - ends[0].git_calls) as f64;
-            number += 1.0;
-        }
-        let number = number.max(1.0);
-        Self { wall: wall / number, cpu: cpu / number, git: git / number }
-    }
-}
-
-/// The whole of a run, and its ends without packing.
-#[derive(Debug, Clone, Copy)]
-struct Costs {
-    all: Cost,
-    /// What packing has added to it, spread over all tasks.
-    packing: f64,
-    first: Cost,
-    last: Cost,
-}
-
-impl Costs {
-    /// The first mark of each is the start of the run. What comes before the first task is left out of the first ones: it
-    /// is there once, however many tasks follow.
-    fn of(runs: &[Vec<Mark>]) -> Self {
-        let whole = || runs.iter().map(Vec::as_slice);
-        let end = |marks: &[Mark]| END.min(marks.len() - 2);
-        let all = Cost::between(whole());
-        Self {
-            all,
-            packing: all.cpu - Cost::without_packs(whole()).cpu,
-            first: Cost::without_packs(whole().map(|marks| &marks[1..=1 + end(marks)])),
-            last: Cost::without_packs(whole().map(|marks| &marks[marks.len() - 1 - end(marks)..])),
-        }
-    }
-
-    /// Without what the tasks' own commands take.
-    fn without(self, commands: f64) -> Self {
-        let less = |cost: Cost| Cost { cpu: cost.cpu - commands, ..cost };
-        Self { all: less(self.all), first: less(self.first), last: less(self.last), ..self }
-    }
-
-    fn print(&self, name: &str) {
-        let Self { all, packing, first, last } = self;
-        println!(
-            "{name:<34} {:>8.1} {packing:>8.1} {:>8.1} {:>8.1} {:>9.1} {:>8.1} {:>8.2}",
-            all.cpu, first.cpu, last.cpu, all.wall, last.wall, all.git
-        );
-    }
-}
 
 /// Runs the benchmark with the program as it is shipped.
 pub fn run(pleach: &Path, options: &Options) -> Result<Verdicts, Box<dyn Error>> {

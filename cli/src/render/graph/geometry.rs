@@ -39,3 +39,22 @@ impl Size {
         Self { width: self.height, height: self.width }
     }
 }
+
+/// Which way edges lead.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Flow {
+    #[default]
+    Down,
+    Right,
+}
+
+impl Flow {
+    /// From the picture to a drawing that runs downwards, and back.
+    pub fn turn(self, point: Point) -> Point {
+        if self == Self::Down { point } else { point.transposed() }
+    }
+
+    pub fn turn_size(self, size: Size) -> Size {
+        if self == Self::Down { size } else { size.transposed() }
+    }
+}

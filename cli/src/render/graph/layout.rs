@@ -5,55 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use crate::render::graph::geometry::{Point, Size};
+use crate::render::graph::geometry::{Flow, Point, Size};
 use crate::render::graph::layers::{Arc, Cell, Layers, Route, Stack};
 use crate::render::graph::loops::Loops;
 use crate::render::graph::order::Order;
+use crate::render::graph::parts::{Body, Course, LABEL_MARGIN, Strand, Wire};
 use crate::render::graph::path::Path;
 use crate::render::graph::{crossings, routes, spines};
-
-/// Which way edges lead.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Flow {
-    #[default]
-    Down,
-    Right,
-}
-
-impl Flow {
-    /// From the picture to a drawing that runs downwards, and back.
-    pub fn turn(self, point: Point) -> Point {
-        if self == Self::Down { point } else { point.transposed() }
-    }
-
-    fn turn_size(self, size: Size) -> Size {
-        if self == Self::Down { size } else { size.transposed() }
-    }
-}
-
-/// A node to be placed.
-#[derive(Debug, Clone)]
-pub struct Body {
-    pub size: Size,
-    /// The corners of its outline, around its middle.
-    pub outline: Vec<Point>,
-}
-
-impl Body {
-    fn turned(&self, flow: Flow) -> Self {
-        let outline = self.outline.iter().map(|corner| flow.turn(*corner)).collect();
-        Self { size: flow.turn_size(self.size), outline }
-    }
-}
-
-/// An edge to be drawn.
-#[derive(Debug, Clone, Copy)]
-pub struct Wire {
-    pub from: usize,
-    pub to: usize,
-    /// The room its text needs; nothing when it has none.
-    pub label: Size,
-}
 
 /// Where everything goes.
 #[derive(Debug, Default)]
@@ -63,28 +21,6 @@ pub struct Layout {
     pub nodes: Vec<Point>,
     pub wires: Vec<Course>,
 }
-
-/// Where an edge goes.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Course {
-    pub path: Path,
-    /// The middle of its label.
-    pub label_at: Point,
-}
-
-/// The way of an edge through the stack.
-#[derive(Debug, Clone, Default)]
-pub struct Strand {
-    /// Its arcs from top to bottom; none for an edge from a node to itself.
-    pub arcs: Vec<usize>,
-    /// The box of its label.
-    pub label: Option<usize>,
-    /// It leads upwards.
-    pub rises: bool,
-}
-
-/// The room left free around the label of an edge.
-pub const LABEL_MARGIN: f64 = 6.0;
 
 /// Places nodes and edges.
 pub fn lay_out(bodies: &[Body], wires: &[Wire], order: &Order, flow: Flow) -> Layout {

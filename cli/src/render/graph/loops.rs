@@ -1,7 +1,7 @@
 //! Edges from a node to itself.
 
-use crate::render::graph::geometry::{Point, Size};
-use crate::render::graph::layout::{Body, Course, Flow, LABEL_MARGIN, Wire};
+use crate::render::graph::geometry::{Flow, Point, Size};
+use crate::render::graph::parts::{Body, Course, LABEL_MARGIN, Wire};
 use crate::render::graph::path::Path;
 use crate::render::graph::routes;
 

@@ -11,6 +11,7 @@ mod layers;
 mod layout;
 mod loops;
 mod order;
+mod parts;
 mod path;
 mod routes;
 mod shapes;
@@ -24,7 +25,7 @@ use pleach::ids::NodeId;
 use pleach::plan::pipeline::{Edge, HandlerKind, Node, Pipeline};
 use serde_json::{Value, json};
 
-use self::layout::Flow;
+use self::geometry::Flow;
 use self::shapes::Shape;
 pub use self::{svg::svg, text::text};
 

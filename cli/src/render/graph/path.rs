@@ -2,8 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::render::graph::geometry::Point;
-use crate::render::graph::layout::Flow;
+use crate::render::graph::geometry::{Flow, Point};
 
 /// A line and its arrow head, as the `d` of SVG paths.
 #[derive(Debug, Clone, Default, PartialEq)]

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use crate::render::graph::geometry::{Point, Size};
 use crate::render::graph::layers::{Arc, Layers, Route, Stack};
-use crate::render::graph::layout::Strand;
+use crate::render::graph::parts::Strand;
 
 /// The room between two layers at least and at most; in between it grows with how far edges must go sideways.
 const GAP: (f64, f64) = (36.0, 96.0);

@@ -6,7 +6,8 @@ use pleach::plan::pipeline::HandlerKind;
 
 use crate::render::graph::geometry::{Point, Size};
 use crate::render::graph::label::{Label, escape};
-use crate::render::graph::layout::{Body, Course, Layout, Wire, lay_out};
+use crate::render::graph::layout::{Layout, lay_out};
+use crate::render::graph::parts::{Body, Course, Wire};
 use crate::render::graph::{Diagram, Figure, Link};
 
 /// The room around everything.

@@ -30,6 +30,7 @@ use self::pipes::{Talked, Told};
 use self::policy::Policy;
 use self::state::State;
 use super::cli::{Billed, Preset, Variables, epilogue};
+use super::driven::TASK_WAS_INTERRUPTED;
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turns, Verdict};
 use crate::config::{AgentSettings, Environment};
 use crate::gateway::Upstream;
@@ -38,10 +39,6 @@ use crate::text::{last_words, shorten};
 
 /// The kind of agent, as records have it.
 const KIND: &str = "acp";
-
-/// What an agent is told that goes on with a task.
-pub(super) const INTERRUPTED: &str = "Your work on the task below was interrupted. The working copy holds what has been done so far; \
-                           go on until the task is done.";
 
 /// How long an agent may be silent, where the settings do not say. A model may think for long.
 const IDLE: Duration = Duration::from_secs(1800);
@@ -148,7 +145,7 @@ impl AcpAgent {
     fn prompt(&self, job: &Job) -> String {
         let prompt = format!("{}{}", job.prompt.trim_end(), epilogue(job, job.sandbox.as_deref()));
         if job.continues {
-            return format!("{INTERRUPTED}\n\n{prompt}");
+            return format!("{TASK_WAS_INTERRUPTED}\n\n{prompt}");
         }
         match self.profile.layers.is_empty() {
             true => prompt,

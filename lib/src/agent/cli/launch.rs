@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::CliAgent;
 use super::route::{self, Endpoint, Variables, Way};
 use super::template::Values;
+use crate::agent::driven::WAS_INTERRUPTED;
 use crate::agent::{AgentError, Job, bounds};
 use crate::beneath::Beneath;
 use crate::config::{AgentStdin, TurnMode};
@@ -18,9 +19,6 @@ const OUTPUT: usize = 1 << 20;
 
 /// How long an agent may be silent where nothing is configured. Tests it runs may take a while.
 const IDLE: Duration = Duration::from_secs(1800);
-
-/// How it is told that it was interrupted.
-pub(in crate::agent) const INTERRUPTED: &str = "You were interrupted while you worked on your task.";
 
 /// What differs from one start to the next.
 #[derive(Debug, Clone, Copy, Default)]
@@ -41,7 +39,7 @@ impl CliAgent {
         let epilogue = self.epilogue(job, bounds.map(Arc::as_ref));
         if goes_on && job.continues {
             return format!(
-                "{INTERRUPTED} The files are now as they were after your last \
+                "{WAS_INTERRUPTED} The files are now as they were after your last \
                  recorded step: changes you made after it are gone. Look at them, go on with the task, and end with a \
                  short account of what you did and what is left.{epilogue}"
             );

@@ -40,7 +40,7 @@ use crate::process::{Cancel, Output, Spawner};
 use crate::text::shorten;
 
 pub use hooks::hook_main;
-pub(super) use launch::{INTERRUPTED, epilogue};
+pub(super) use launch::epilogue;
 pub use preset::Preset;
 pub use probe::{Billed, Introduction, Versions, find_program};
 pub(super) use route::{Endpoint, Variables, Way, tools};

@@ -33,8 +33,15 @@ const STOPPED: &str = "pleach: this run was stopped; do not try again";
 /// What a program is told when it asks after its time.
 const OVER: &str = "pleach: this program's work is over";
 
-/// How programs are told that they were interrupted, see `cli` and `acp`.
-const INTERRUPTIONS: [&str; 2] = [super::cli::INTERRUPTED, super::acp::INTERRUPTED];
+/// How a program is told that its conversation goes on.
+pub(super) const WAS_INTERRUPTED: &str = "You were interrupted while you worked on your task.";
+
+/// How a program is told that it goes on with a task in a conversation of its own.
+pub(super) const TASK_WAS_INTERRUPTED: &str = "Your work on the task below was interrupted. The working copy holds what \
+                                               has been done so far; go on until the task is done.";
+
+/// Messages with these come from pleach.
+const INTERRUPTIONS: [&str; 2] = [WAS_INTERRUPTED, TASK_WAS_INTERRUPTED];
 
 /// How long a program that is to end is left its calls that are on their way, and those are waited for that one which has
 /// ended has left behind.

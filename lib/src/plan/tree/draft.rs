@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::json::member;
+use super::json::{Item, member};
 use super::{TestCommand, Unknown};
 
 /// A tree that is still to be checked.
@@ -46,13 +46,6 @@ pub(in crate::plan) enum Parent {
     None,
     /// Its name.
     Named(String),
-}
-
-/// An id in a list, and its index there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::plan) struct Item {
-    pub at: usize,
-    pub id: String,
 }
 
 /// A mistake, before it is known what its place is called in the text.

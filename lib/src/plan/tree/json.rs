@@ -7,7 +7,6 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
 use super::TreeError;
-use super::draft::Item;
 
 /// A JSON value whose objects may hold a key twice.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +44,13 @@ impl Json {
             Self::Object(entries) => Value::Object(Fields::new(path.to_owned(), entries, errors).rest()),
         }
     }
+}
+
+/// An id in a list, and its index there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::plan) struct Item {
+    pub at: usize,
+    pub id: String,
 }
 
 /// The path of a key in the object at `path`. Keys that would make the path unclear are quoted.

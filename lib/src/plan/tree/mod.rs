@@ -23,8 +23,8 @@ use serde_json::{Map, Value};
 
 use crate::ids::TaskId;
 pub(in crate::plan) use check::check;
-pub(in crate::plan) use draft::{Draft, DraftNode, Fault, Item, Parent};
-pub(in crate::plan) use json::{Fields, Json};
+pub(in crate::plan) use draft::{Draft, DraftNode, Fault, Parent};
+pub(in crate::plan) use json::{Fields, Item, Json};
 pub(in crate::plan) use read::{node_fields, tree_errors};
 
 /// A checked task tree.
