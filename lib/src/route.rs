@@ -1,5 +1,6 @@
 //! Where a pipeline goes next. Pure: the same pipeline, state and outcome always give the same answer.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -7,6 +8,8 @@ use serde_json::Value;
 
 use crate::event::{FailureClass, Outcome, Route, Snapshot, Status};
 use crate::ids::NodeId;
+use crate::plan::OF_TASKS;
+use crate::plan::condition::Condition;
 use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline};
 use crate::state::{Phase, Position, State, Visit, result_digest};
 
@@ -15,6 +18,9 @@ pub const DEFAULT_MAX_VISITS: u32 = 25;
 
 /// So many equal results of a node on equal trees mean that the run goes in circles.
 pub const MAX_REPEATS: u32 = 3;
+
+/// What conditions may read of a node that has just ended, and of the task a pass is about.
+const KNOWN_LATER: [&str; 6] = ["outcome", "preferred_label", "current_node", OF_TASKS[0], OF_TASKS[1], OF_TASKS[2]];
 
 /// What the engine is to do.
 #[derive(Debug, Clone, PartialEq)]
@@ -174,6 +180,37 @@ pub fn select_edge<'a>(pipeline: &'a Pipeline, state: &State, node: &Node, outco
     });
     let by_id = || outcome.suggested_next_ids.iter().find_map(|id| open.iter().find(|edge| edge.to == id.as_str()));
     by_label.or_else(by_id).copied().or_else(|| best(open.iter().copied()))
+}
+
+/// The node a run that knows nothing of what was said before can begin at, behind one that went well. None where what came
+/// of that node, or of one before it, decides which way is taken, there or later on.
+pub fn behind<'a>(pipeline: &'a Pipeline, node: &Node) -> Option<&'a NodeId> {
+    let reads = |edge: &'a Edge, known: &[&str]| {
+        let keys = edge.condition.iter().flat_map(Condition::keys);
+        let mut short = keys.map(|key| key.strip_prefix("context.").unwrap_or(key));
+        short.all(|key| known.contains(&key) || key.starts_with("graph."))
+    };
+    let own: Vec<&Edge> = pipeline.outgoing(&node.id).collect();
+    let state = State::new(node.id.clone());
+    let chosen = |status| select_edge(pipeline, &state, node, &Outcome { status, ..Outcome::success() });
+    let (edge, other) = (chosen(Status::Success)?, chosen(Status::PartialSuccess)?);
+    let open = own.iter().filter(|edge| edge.condition.is_none()).count();
+    let is_certain = edge.to == other.to && (edge.condition.is_some() || open == 1);
+    // A branch point passes on what the node before it has said.
+    let branches = pipeline.node(&edge.to)?.handler == HandlerKind::Conditional;
+    if !is_certain || branches || !own.iter().all(|edge| reads(edge, &["outcome"])) {
+        return None;
+    }
+    let (mut seen, mut next) = (BTreeSet::from([&edge.to]), vec![&edge.to]);
+    while let Some(at) = next.pop() {
+        for edge in pipeline.outgoing(at) {
+            if !reads(edge, &KNOWN_LATER) {
+                return None;
+            }
+            next.extend(Some(&edge.to).filter(|to| seen.insert(to)));
+        }
+    }
+    Some(&edge.to)
 }
 
 fn taken(state: &State, edge: &Edge) -> u32 {

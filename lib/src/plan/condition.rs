@@ -124,6 +124,16 @@ impl Condition {
         &self.0
     }
 
+    /// The keys it reads.
+    pub fn keys(&self) -> Vec<&str> {
+        let mut keys = Vec::new();
+        self.0.walk(&mut |part| match part {
+            Expr::Set(key) | Expr::Compare { key, .. } | Expr::Matches { key, .. } => keys.push(key.as_str()),
+            Expr::All(_) | Expr::Any(_) | Expr::Not(_) => {}
+        });
+        keys
+    }
+
     /// Whether it holds. `lookup` gives the value of a key, empty when there is none.
     pub fn eval(&self, lookup: &dyn Fn(&str) -> String) -> bool {
         self.0.eval(lookup)

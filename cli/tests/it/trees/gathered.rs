@@ -304,6 +304,20 @@ fn a_task_that_moved_to_another_phase_comes_with_the_rest_of_the_one_it_was_done
             assert_eq!(garden.times_asked(task, "implement"), 1, "{ran}");
         }
     }
+    // Its tests say nothing of what the target has got since, whichever phase it is part of.
+    let gates = [Vec::new(), vec!["integration: true"]];
+    for of_phase in gates {
+        let test = ["unit: test ! -e bad"];
+        let tree = Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]).tests("T001", &test);
+        let garden = Garden::new(&tree);
+        garden.garden(&PHASE).expect(0);
+        let tree = Tree::default().phase("phase1", &["T002"]).phase("phase2", &["T003", "T001"]).tests("T001", &test);
+        garden.plant(&tree.tests("phase1", &of_phase));
+        garden.commit("bad", "\n");
+        let ran = garden.gardener(&PHASE).expect(1);
+        assert!(ran.stdout.contains("the tests of phase1 fail on what the merge"), "{ran}");
+        assert_eq!(garden.merges(), [""; 0]);
+    }
     // Without a rest of it, nothing brings the task along.
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]));
     garden.garden(&PHASE).expect(0);

@@ -231,6 +231,31 @@ fn what_an_agent_has_tested_is_tested_again_on_the_new_tip() {
     }
 }
 
+/// Which way the pipeline takes behind a step may depend on what nobody knows any more who begins there.
+#[test]
+fn where_what_was_said_decides_how_a_task_is_tested_it_is_done_again_on_the_new_tip() {
+    for ways in [
+        "implement -> test [condition=\"context.task_id=T001\"]; implement -> done [condition=\"context.task_id!=T001\"]",
+        "implement -> done [label=\"easy\"]; implement -> test [label=\"hard\"]",
+    ] {
+        let dot =
+            TESTED_BY_AN_AGENT.replace("start -> implement -> test", &format!("start -> implement; {ways}; test"));
+        let says = "printf '{\"outcome\": \"success\", \"preferred_label\": \"hard\"}' > \"$PLEACH_STATUS_FILE\"";
+        let world = tested_by_an_agent(&dot, "test ! -e mine || test -e mended");
+        let garden = &world.0;
+        let agent = garden.env.read("agent.sh");
+        garden.env.write(
+            "agent.sh",
+            &agent.replace("test $n = 1 && echo 1 > one", &format!("{says}; test $n = 1 && echo 1 > one")),
+        );
+        let ran = run_over(&world).end().expect(0);
+        assert_eq!(garden.told("main").last().map(String::as_str), Some("T001 complete"), "{ran}");
+        assert!(garden.files("main").contains(&"mended".to_owned()), "{ways}: {ran}");
+        assert_eq!(garden.times_asked("T001", "implement"), 2, "{ways}: {ran}");
+        assert_eq!(garden.newest("main", "T001 complete").trailer("Pleach-Tested"), None, "{ways}: {ran}");
+    }
+}
+
 #[test]
 fn killed_while_an_agent_tests_on_the_new_tip_a_task_is_still_tested_there() {
     for loses_record in [false, true] {

@@ -156,6 +156,46 @@ fn tests_that_name_their_task_run_for_each_where_a_phase_is_merged() {
 }
 
 #[test]
+fn tests_with_a_setup_fail_where_a_phase_is_merged_as_they_do_alone() {
+    let tests = ["setup: true", "unit: set -e\ntest ! -e bad\necho all is well", "teardown: true"];
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).tests("T001", &tests));
+    garden.garden(&PHASE).expect(0);
+    garden.commit("bad", "\n");
+    garden.gardener(&PHASE).expect(1);
+    assert_eq!(garden.merges(), [""; 0]);
+}
+
+/// An agent cannot be asked to test what a merge gives.
+#[test]
+fn a_phase_an_agent_has_tested_is_not_merged_untested() {
+    let dot = "digraph a { start [shape=Mdiamond]; done [shape=Msquare]; implement [step=implement]\n\
+               test [step=test, write=false, prompt=\"Does it run?\"]; start -> implement -> test -> done }";
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
+    garden.commit("agents.dot", dot);
+    let given = ["--pipeline", "agents.dot", "--isolation", "phase"];
+    garden.garden(&given).expect(0);
+    garden.commit("bad", "\n");
+    let ran = garden.gardener(&given).expect(5);
+    let why = "T001 was tested by an agent, on other files than the merge has";
+    assert!(ran.stdout.contains(why) && ran.stdout.contains("`git merge pleach/phase/main/phase1`"), "{ran}");
+    assert_eq!(garden.merges(), [""; 0]);
+    garden.env.git(&["merge", "--quiet", "-m", "Merge by hand", "pleach/phase/main/phase1"]);
+    garden.gardener(&given).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+}
+
+#[test]
+fn a_phase_whose_turns_are_committed_is_as_it_was_landed() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
+    garden.configure("commits: turns\n");
+    garden.garden(&["--test-command", "echo tested >> \"$HOME/tested\"", "--isolation", "phase"]).expect(0);
+    // Nobody has put anything there, so nothing has to be tested again.
+    garden.gardener(&PHASE).expect(0);
+    assert_eq!(garden.merges(), ["merge: phase1 complete"]);
+    assert_eq!(garden.env.read("home/tested").lines().count(), 1);
+}
+
+#[test]
 fn a_phase_whose_tests_are_not_given_any_more_is_not_merged_untested() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
     let given = ["--test-command", "test ! -e bad", "--isolation", "phase"];

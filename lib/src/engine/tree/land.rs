@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::refusal::Refusal;
 use super::run::{TreeEnded, TreeRun};
 use super::testing::without_tests;
-use super::work::{Worked, observer};
+use super::work::{Worked, behind, observer};
 use super::{Error, Note, Notes, step_scan};
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, StepReport};
@@ -190,7 +190,8 @@ impl TreeRun<'_> {
     }
 
     /// The steps of a task that is complete up to its tests and reviews, built anew on `tip`. None where nothing comes before
-    /// these or something is written behind them, so that only another attempt can do it all again.
+    /// these, something is written behind them or what was said before decides which of them there are, so that only another
+    /// attempt can do it all again.
     fn before_tests(&mut self, session: &Session, tip: CommitId) -> Result<Option<CommitId>, Error> {
         self.read_again()?;
         let (task, end) = (&session.task().id, session.task_tip());
@@ -203,6 +204,9 @@ impl TreeRun<'_> {
         let looks =
             |found: &Arc<Found>| matches!(found.step.kind, StepKind::Test | StepKind::Review | StepKind::Complete);
         let Some(first) = steps.iter().position(looks).filter(|first| *first > 0) else { return Ok(None) };
+        if behind(&session.pipeline, &steps[first - 1].step.kind).is_none() {
+            return Ok(None);
+        }
         let again: BTreeSet<CommitId> = steps[first..].iter().map(|found| found.commit).collect();
         let base = self.base_for(session, tip)?;
         let mut chain = self.chain(end, base)?;

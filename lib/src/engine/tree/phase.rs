@@ -5,12 +5,11 @@ use std::collections::{BTreeSet, HashSet};
 use super::begin::state_of;
 use super::refusal::{Refusal, begins_anew};
 use super::run::{TreeEnded, TreeRun, target_tip};
-use super::testing::without_tests;
 use super::work::Worked;
-use super::{Error, Note, Notes};
+use super::{Error, Note, Notes, step_scan};
 use crate::engine::landing;
 use crate::git::{LandError, MergeError, Repo, TreeId};
-use crate::ids::{BranchName, CommitId, ContextId, TaskId};
+use crate::ids::{BranchName, CommitId, ContextId, SessionId, TaskId};
 use crate::plan::tree::TaskTree;
 use crate::progress::{Found, Gate, Place, Progress, Status};
 use crate::record::History;
@@ -177,9 +176,9 @@ impl TreeRun<'_> {
         if self.repo.tree_of(merge)? == self.repo.tree_of(tip)? && self.is_as_landed(tip, target)? {
             return Ok(None);
         }
-        if let Some(task) = self.untestable(phase) {
-            let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
-            return Err(Error::Refused(Refusal::new(phase.clone(), true, branch, without_tests(task))));
+        let branch = phase_branch(&self.plan.branch_prefix, &self.plan.target, phase)?;
+        if let Some(why) = self.untestable(phase, &branch) {
+            return Err(Error::Refused(Refusal::new(phase.clone(), true, branch, why)));
         }
         Ok(Some(phase).filter(|phase| !self.job(phase).tests.is_empty()))
     }
@@ -192,11 +191,17 @@ impl TreeRun<'_> {
         let ahead: HashSet<CommitId> = chain.iter().copied().collect();
         let mut looked_at = BTreeSet::new();
         for commit in chain {
-            let [parent] = self.repo.commit(commit)?.parents[..] else { return Ok(false) };
+            let made = self.repo.commit(commit)?;
+            let parent = match made.parents[..] {
+                [parent] => parent,
+                // What an agent has committed itself is part of its turn.
+                [parent, _] if step_scan::is_turn(&made.message) => parent,
+                _ => return Ok(false),
+            };
             if self.repo.tree_of(commit)? == self.repo.tree_of(parent)? {
                 continue;
             }
-            let Some(session) = self.found(commit)?.and_then(|found| found.step.session) else { return Ok(false) };
+            let Some(session) = self.session_of(commit)? else { return Ok(false) };
             if looked_at.contains(&session) {
                 continue;
             }
@@ -211,6 +216,14 @@ impl TreeRun<'_> {
             looked_at.insert(session);
         }
         Ok(true)
+    }
+
+    /// The session a commit was made in: as one of its steps or, where those are committed as well, of its turns.
+    fn session_of(&self, commit: CommitId) -> Result<Option<SessionId>, Error> {
+        if let Some(found) = self.found(commit)? {
+            return Ok(found.step.session);
+        }
+        Ok(step_scan::turn(&self.repo.commit(commit)?.message).map(|turn| turn.session))
     }
 
     /// Merges a phase whose tasks are done into the target, once its tests are green on exactly what that gives.

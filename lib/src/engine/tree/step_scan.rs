@@ -83,7 +83,12 @@ pub fn is_candidate(message: &[u8], target: &str) -> bool {
 /// Whether a message is that of a turn. What such a commit was made on is its first parent; the other is what an agent
 /// committed itself, and whatever that says, it is no step.
 pub fn is_turn(message: &[u8]) -> bool {
-    TurnFacts::read(&Message::read(&String::from_utf8_lossy(message))).is_some()
+    turn(message).is_some()
+}
+
+/// The facts of a turn, where a message is that of one.
+pub fn turn(message: &[u8]) -> Option<TurnFacts> {
+    TurnFacts::read(&Message::read(&String::from_utf8_lossy(message)))
 }
 
 fn is_id(byte: u8) -> bool {

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use super::begin::load;
 use super::run::TreeRun;
 use crate::engine::task::TaskJob;
-use crate::ids::TaskId;
+use crate::ids::{BranchName, TaskId};
 use crate::plan::OF_TASKS;
 use crate::plan::pipeline::HandlerKind;
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
-use crate::progress::Status;
+use crate::progress::{Place, Status};
+use crate::text::shell_word;
 
 impl TreeRun<'_> {
     /// What tests a node: a task, or the tasks below it together.
@@ -17,11 +18,10 @@ impl TreeRun<'_> {
         let is_meant = |test: &&TestCommand| node.is_leaf() || test.kind != TestKind::Unit;
         let mut tests: Vec<TestCommand> = node.test_commands.iter().filter(is_meant).cloned().collect();
         let tested = |tests: &[TestCommand]| tests.iter().any(|test| test.kind.is_test());
-        if !tested(&tests) {
-            match node.is_leaf() {
-                true => tests.extend(self.plan.test.clone()),
-                false => tests.extend(self.tests_of_parts(&node.id)),
-            }
+        if !node.is_leaf() {
+            tests.extend(self.tests_of_parts(&node.id));
+        } else if !tested(&tests) {
+            tests.extend(self.plan.test.clone());
         }
         // Where nothing is tested there is nothing to set up for.
         if !tested(&tests) {
@@ -48,32 +48,43 @@ impl TreeRun<'_> {
         all
     }
 
-    /// A task of a phase that has passed tests which no tests of the whole stand in for, and that nothing tests now.
-    pub(super) fn untestable<'t>(&'t self, phase: &TaskId) -> Option<&'t TaskId> {
-        let nothing_tests = |leaf: &&TaskNode| {
-            let is_tested = !self.progress.task(&leaf.id).untested;
-            is_tested && self.tests_of_part(leaf, &self.job(&leaf.id)).is_some_and(|tests| tests.is_empty())
-        };
-        self.parts(phase).find(nothing_tests).map(|leaf| &leaf.id)
+    /// Why a phase cannot be tested together with what its tasks were not tested with: one of them has passed tests which no
+    /// tests of the whole stand in for, and that cannot run on the merge.
+    pub(super) fn untestable(&self, phase: &TaskId, branch: &BranchName) -> Option<String> {
+        let is_tested = |leaf: &&TaskNode| !self.progress.task(&leaf.id).untested;
+        self.parts(phase).filter(is_tested).find_map(|leaf| match self.tests_of_part(leaf, &self.job(&leaf.id)) {
+            Some(tests) if tests.is_empty() => Some(without_tests(&leaf.id)),
+            Some(_) => None,
+            None => Some(format!(
+                "{task} was tested by an agent, on other files than the merge has, and no agent tests a merge; give \
+                 {phase} tests of its own (`integration`) and run again, or merge it by hand (`git merge {branch}`)",
+                task = leaf.id,
+                branch = shell_word(branch),
+            )),
+        })
     }
 
-    /// The tasks of a phase that are done and that no tests of the whole look at.
+    /// The tasks that are done and come with a phase, and that no tests of the whole look at.
     fn parts(&self, phase: &TaskId) -> impl Iterator<Item = &TaskNode> {
         let tree = &self.plan.tree;
-        let looked_at: BTreeSet<&TaskId> =
-            tree.gates().into_iter().flat_map(|gate| tree.leaves_below(&gate.id)).collect();
+        let of_phase = |gate: &&TaskNode| tree.phase_of(&gate.id) == tree.phase_of(phase);
+        let gates = tree.gates().into_iter().filter(of_phase);
+        let looked_at: BTreeSet<&TaskId> = gates.flat_map(|gate| tree.leaves_below(&gate.id)).collect();
+        // One that is part of another phase by now comes with the one it was done in.
+        let place = Place::Phase(phase.clone());
+        let moved = self.progress.finished_on(&place).filter(|task| tree.phase_of(task) != phase);
+        let all: Vec<&TaskId> = tree.leaves_below(phase).into_iter().chain(moved).collect();
         let is_done = |leaf: &&TaskId| {
             let state = self.progress.task(leaf);
             state.status == Status::Complete && !state.skipped
         };
-        let parts = tree.leaves_below(phase).into_iter().filter(move |leaf| !looked_at.contains(leaf)).filter(is_done);
+        let parts = all.into_iter().filter(move |leaf| !looked_at.contains(leaf)).filter(is_done);
         parts.filter_map(|leaf| tree.node(leaf))
     }
 
     /// What tests a task; none where only an agent can.
     fn tests_of_part(&self, leaf: &TaskNode, job: &TaskJob) -> Option<Vec<TestCommand>> {
-        // A pipeline that cannot be used works no task.
-        let pipeline = load(&self.pipeline_of(leaf), &job.inputs(), &leaf.id).ok()?;
+        let Ok(pipeline) = load(&self.pipeline_of(leaf), &job.inputs(), &leaf.id) else { return Some(Vec::new()) };
         let step = pipeline.nodes().iter().find(|node| node.step.as_deref() == Some("test"));
         match step {
             Some(node) if node.handler == HandlerKind::Codergen => None,
@@ -99,15 +110,16 @@ fn is_of_task(test: &TestCommand) -> bool {
 /// The tests of a task among those of others: each knows its task, and what is set up for them is taken down behind them.
 fn apart(job: &TaskJob, tests: &[TestCommand]) -> Vec<TestCommand> {
     let known = |command: &str| {
-        let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
-        let set = job.inputs().into_iter().map(|(name, value)| format!(" {name}={}", quoted(&value)));
+        let set = job.inputs().into_iter().map(|(name, value)| format!(" {name}={}", shell_word(value)));
         format!("export{}\necho 'tests of {}' >&2\n{command}", set.collect::<String>(), job.task.id)
     };
     if tests.iter().all(|test| test.kind.is_test()) {
         return tests.iter().map(|test| TestCommand { command: known(&test.command), ..test.clone() }).collect();
     }
     let each = |is_meant: fn(TestKind) -> bool, joint: &str| {
-        let meant = tests.iter().filter(|test| is_meant(test.kind)).map(|test| format!("(\n{}\n)", test.command));
+        let meant = tests.iter().filter(|test| is_meant(test.kind));
+        // Each in a shell of its own: in one that asks whether a command went well, `set -e` would mean nothing.
+        let meant = meant.map(|test| format!("\"$0\" -c {}", shell_word(&test.command)));
         meant.collect::<Vec<_>>().join(joint)
     };
     let set_up = each(|kind| kind == TestKind::Setup, " &&\n");
@@ -182,5 +194,8 @@ mod tests {
         assert_eq!(said(&all), (4, "up one two down".to_owned()));
         assert_eq!(said(&[(Setup, "exit 5"), (Setup, "echo up"), (Unit, "echo one"), down]), (5, "down".to_owned()));
         assert_eq!(said(&[(Unit, "echo one"), down]), (0, "one down".to_owned()));
+        let strict = "set -e; test -e 'no such file'; echo \"$task_id\"";
+        assert_eq!(said(&[(Unit, strict), down]), (1, "down".to_owned()));
+        assert_eq!(said(&[(Setup, strict), (Unit, "echo one"), down]), (1, "down".to_owned()));
     }
 }

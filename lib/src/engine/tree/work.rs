@@ -10,13 +10,12 @@ use crate::clock;
 use crate::config::OnExceeded;
 use crate::engine::task::{TaskJob, TaskReport, code_of, in_the_record};
 use crate::engine::{Ended, Pause, Session};
-use crate::event::{AttemptStarted, Outcome, PauseReason};
+use crate::event::{AttemptStarted, PauseReason};
 use crate::ids::{BranchName, CommitId, NodeId, RepoPath, SessionId, TaskId};
 use crate::plan::pipeline::Pipeline;
 use crate::progress::Found;
 use crate::route;
 use crate::schedule::{self, After, Failure, Reason};
-use crate::state::State;
 use crate::step::report::{Report, TaskResult};
 use crate::step::{Attempt, Step, StepKind, text};
 use crate::workspace::{branch_ref, phase_branch, task_branch};
@@ -373,11 +372,15 @@ pub(super) fn observer<'a>(
 
 /// The node a pass begins at: the start, or the one behind the node of a step that went well.
 pub(super) fn start_after(pipeline: &Pipeline, step: Option<&StepKind>) -> Option<NodeId> {
-    let start = pipeline.start()?.id.clone();
-    let named = |kind: &StepKind| pipeline.nodes().iter().find(|node| node.step.as_deref() == Some(kind.as_str()));
-    let behind = step.and_then(named).and_then(|node| {
-        let state = State::new(start.clone());
-        route::select_edge(pipeline, &state, node, &Outcome::success()).map(|edge| edge.to.clone())
-    });
-    Some(behind.unwrap_or(start))
+    let start = &pipeline.start()?.id;
+    Some(step.and_then(|step| behind(pipeline, step)).unwrap_or(start).clone())
+}
+
+/// The node behind that of a step that went well, where the step alone tells which that is.
+pub(super) fn behind<'p>(pipeline: &'p Pipeline, step: &StepKind) -> Option<&'p NodeId> {
+    let mut named = pipeline.nodes().iter().filter(|node| node.step.as_deref() == Some(step.as_str()));
+    match (named.next(), named.next()) {
+        (Some(node), None) => route::behind(pipeline, node),
+        _ => None,
+    }
 }

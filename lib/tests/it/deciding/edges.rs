@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pleach::event::{Outcome, Status};
-use pleach::route::{accelerator, normalise_label, select_edge};
+use pleach::route::{accelerator, behind, normalise_label, select_edge};
 use pleach::state::State;
 use serde_json::{Value, json};
 
@@ -271,4 +271,32 @@ fn context_visible_downstream_and_in_checkpoints() {
     assert_eq!(checkpoint.context["colour"], "blue");
     assert_eq!(checkpoint.completed_nodes.value(), ["start", "a", "b", "c", "exit"]);
     assert_eq!(checkpoint.next_node, None);
+}
+
+#[test]
+fn one_who_knows_nothing_begins_behind_a_node_only_where_nothing_said_decides() {
+    let behind = |edges: &str| {
+        let dot = graph(&format!("start -> a {edges} b -> exit c -> exit d -> exit e [shape=diamond]"));
+        let pipeline = pipeline(&dot);
+        let from = pipeline.node(&node("a")).unwrap();
+        behind(&pipeline, from).map_or("-".into(), ToString::to_string)
+    };
+    for (edges, at) in [
+        ("a -> b", "b"),
+        (r#"a -> b [label="quick"]"#, "b"),
+        (r#"a -> b [condition="outcome=success || outcome=partial_success"] a -> c"#, "b"),
+        (r#"a -> c [condition="outcome=fail"] a -> b"#, "b"),
+        (r#"a -> b b -> c [condition="outcome=fail && context.task_id!=T1"]"#, "b"),
+        // Which one it is depends on what came of `a`, or of one before it.
+        (r#"a -> b [label="quick"] a -> c [label="careful"]"#, "-"),
+        (r#"a -> b [condition="outcome=success"] a -> c"#, "-"),
+        (r#"a -> b [condition="context.task_id=T1"] a -> c [condition="context.task_id!=T1"]"#, "-"),
+        (r#"a -> b [condition="preferred_label=quick"] a -> c"#, "-"),
+        // So it is with one further on.
+        (r#"a -> b b -> c [condition="context.risk=high"]"#, "-"),
+        (r#"a -> b -> c c -> d [condition="last_stage"]"#, "-"),
+        (r#"a -> e e -> b [condition="outcome=success"] e -> c"#, "-"),
+    ] {
+        assert_eq!(behind(edges), at, "{edges}");
+    }
 }
