@@ -126,6 +126,7 @@ pub fn of_git(error: &git::Error) -> Failure {
         | Error::LinkReplaced { .. }
         | Error::PlaceTaken { .. }
         | Error::BrokenOff(_)
+        | Error::Locked { .. }
         | Error::Path { .. } => advised(Exit::Environment, error),
         Error::Io { source, .. } => of_disk(error, source),
         Error::Program { .. } | Error::Library { .. } => plain(Exit::Environment, error),
@@ -199,7 +200,7 @@ pub fn of_lock(error: &LockError) -> Failure {
         LockError::Held { .. } => {
             plain(Exit::Locked, error).hint("wait until it ends, or stop it with `pleach cancel`")
         }
-        LockError::Io { .. } => plain(Exit::Environment, error),
+        LockError::Io { source, .. } => of_disk(error, source),
     }
 }
 
@@ -289,6 +290,15 @@ mod tests {
             let failure = of_git(&git::Error::Io { doing: "create", path: "/x".into(), source: kind.into() });
             assert!(failure.hint.is_some_and(|hint| hint.contains("XDG_STATE_HOME")), "{kind}");
         }
+    }
+
+    #[test]
+    fn a_lock_that_is_left_is_named_with_what_to_do() {
+        let (code, message, hint) = shown(&of_git(&git::Error::Locked { lock: "/r/.git/packed-refs.lock".into() }));
+        let named =
+            "git's lock `/r/.git/packed-refs.lock` is held by another git process, or was left by one that was killed";
+        assert_eq!((code, message.as_str()), (7, named));
+        assert_eq!(hint, "wait for it, or delete that file if no git runs, and run again");
     }
 
     #[test]

@@ -73,7 +73,7 @@ impl Repo {
     }
 
     /// What the index of a checkout has otherwise than a commit, each as it would be put there.
-    fn staged(&self, checkout: &Path, commit: CommitId) -> Result<BTreeMap<RepoPath, Vec<u8>>, Error> {
+    pub(super) fn staged(&self, checkout: &Path, commit: CommitId) -> Result<BTreeMap<RepoPath, Vec<u8>>, Error> {
         let commit = commit.to_string();
         let args = ["diff-index", "--cached", "--raw", "--no-abbrev", "--no-renames", "-z", &commit, "--"];
         let output = self.shared.program.run(checkout, args)?.success()?;

@@ -1,5 +1,5 @@
-//! What is left in a checkout by a git that broke off while it wrote files there: the disk is full, a filter fails, or
-//! nobody may write there.
+//! What is left in a checkout by a git that broke off while it wrote files there, or the ref after them: the disk is full,
+//! a filter fails, or nobody may write there.
 //! It is told and not undone, for nobody knows who else has written there meanwhile.
 
 use std::collections::BTreeSet;
@@ -36,47 +36,47 @@ pub struct BrokenOff {
 }
 
 /// What git has written or removed.
-#[derive(Debug, Default)]
-struct Left {
-    /// What is to be as the checkout's commit has it.
-    changed: Vec<RepoPath>,
-    /// What that commit has not.
-    added: Vec<RepoPath>,
-}
-
-impl Left {
-    fn is_empty(&self) -> bool {
-        self.changed.is_empty() && self.added.is_empty()
-    }
+#[derive(Debug)]
+enum Left {
+    Nothing,
+    /// All files and the index are done, and only the branch has not moved.
+    Whole,
+    Half {
+        /// What is to be as the checkout's commit has it.
+        changed: Vec<RepoPath>,
+        /// What that commit has not.
+        added: Vec<RepoPath>,
+    },
 }
 
 impl fmt::Display for BrokenOff {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { target, checkout, end, work, from, to, left } = self;
-        let (place, untouched) = (checkout.display(), left.as_ref().is_some_and(Left::is_empty));
-        match untouched {
-            true => write!(
-                f,
-                "git could not move `{target}`, which is checked out in `{place}`, and has changed no file there ({end})"
-            ),
-            false => {
+        let place = checkout.display();
+        let stuck = format!("git could not move `{target}`, which is checked out in `{place}`, and has");
+        match left {
+            Some(Left::Nothing) => write!(f, "{stuck} changed no file there ({end})"),
+            Some(Left::Whole) => write!(f, "{stuck} all files there up to date already ({end})"),
+            Some(Left::Half { .. }) | None => {
                 write!(f, "git broke off while it wrote files in `{place}`, which may be half written now ({end})")
             }
         }?;
         if let Some(work) = work {
             write!(f, "; the work is whole, at `{work}`")?;
         }
-        if untouched {
-            return write!(f, "; mend what git names and run again");
+        let undo = "; when git can write again, undo what it did";
+        let (changed, added) = match left {
+            Some(Left::Nothing | Left::Whole) => return write!(f, "; mend what git names and run again"),
+            None => return write!(f, "{undo}, which `git status` shows there; then run again"),
+            Some(Left::Half { changed, added }) => (changed, added),
+        };
+        write!(f, "{undo}")?;
+        if !changed.is_empty() {
+            write!(f, ", with `git restore -- FILE` for {}", listed(changed))?;
         }
-        write!(f, "; when git can write again, undo what it did")?;
-        let Some(left) = left else { return write!(f, ", which `git status` shows there; then run again") };
-        if !left.changed.is_empty() {
-            write!(f, ", with `git restore -- FILE` for {}", listed(&left.changed))?;
-        }
-        if !left.added.is_empty() {
-            let and = if left.changed.is_empty() { "," } else { ", and" };
-            write!(f, "{and} by deleting what was not there before: {}", listed(&left.added))?;
+        if !added.is_empty() {
+            let and = if changed.is_empty() { "," } else { ", and" };
+            write!(f, "{and} by deleting what was not there before: {}", listed(added))?;
         }
         write!(f, "; then run again; `git diff --name-only {} {}` lists all that lands", from.short(), to.short())
     }
@@ -112,8 +112,14 @@ impl Repo {
         let args = ["diff-index", "--name-only", "--no-renames", "-z", &commit, "--"];
         let names = self.shared.program.run(checkout, args)?.success()?;
         let differing: BTreeSet<&[u8]> = names.split(|byte| *byte == 0).collect();
-        let mut left = Left::default();
-        for change in self.changes(self.tree_of(from)?, self.tree_of(to)?)? {
+        let changes = self.changes(self.tree_of(from)?, self.tree_of(to)?)?;
+        // The index comes after the files and before the ref.
+        let unstaged = self.staged(checkout, to)?;
+        if !changes.is_empty() && changes.iter().all(|change| !unstaged.contains_key(&change.path)) {
+            return Ok(Left::Whole);
+        }
+        let (mut changed, mut added) = (Vec::new(), Vec::new());
+        for change in changes {
             let place = checkout.join(OsStr::from_bytes(change.path.as_bytes()));
             // What is gone shows where it was.
             let nearest = place.ancestors().find_map(|place| place.symlink_metadata().ok());
@@ -123,12 +129,12 @@ impl Repo {
             });
             match change.kind {
                 _ if !is_new => {}
-                ChangeKind::Added(..) if place.symlink_metadata().is_ok() => left.added.push(change.path),
+                ChangeKind::Added(..) if place.symlink_metadata().is_ok() => added.push(change.path),
                 ChangeKind::Added(..) => {}
-                _ if differing.contains(change.path.as_bytes()) => left.changed.push(change.path),
+                _ if differing.contains(change.path.as_bytes()) => changed.push(change.path),
                 _ => {}
             }
         }
-        Ok(left)
+        Ok(if changed.is_empty() && added.is_empty() { Left::Nothing } else { Left::Half { changed, added } })
     }
 }

@@ -109,6 +109,12 @@ pub enum Error {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A lock file of git's is there.
+    #[error("{}, and run again", locked(lock))]
+    Locked {
+        /// The lock file.
+        lock: PathBuf,
+    },
     /// Something other than pleach's own link stands where a worktree names its repository.
     #[error("`{}` is no longer a working copy of this repository; move it away, then try again", path.display())]
     LinkReplaced {
@@ -185,6 +191,19 @@ impl Error {
     pub(super) fn object(kind: &'static str, id: &gix::oid, detail: impl ToString) -> Self {
         Self::Object { kind, id: super::id::from_gix(id), detail: detail.to_string() }
     }
+}
+
+/// What a lock file of git's means, and how to get on.
+pub(super) fn locked(lock: &Path) -> String {
+    format!(
+        "git's lock `{}` is held by another git process, or was left by one that was killed; wait for it, or delete that file if no git runs",
+        lock.display()
+    )
+}
+
+/// The lock file that kept git's library from writing, of those it takes.
+pub(super) fn held_lock(error: &gix::Error, locks: impl IntoIterator<Item = PathBuf>) -> Option<PathBuf> {
+    error.is_retryable().then(|| locks.into_iter().find(|lock| lock.exists())).flatten()
 }
 
 /// An error of git's library with its causes, each once.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::crash::{self, Kind, When};
-use super::error::{Error, IoContext as _, Unsupported};
+use super::error::{Error, IoContext as _, Unsupported, locked};
 use super::merge::listed;
 use super::object::Person;
 use super::open::Durability;
@@ -246,7 +246,9 @@ impl Landing<'_> {
     fn swap(&self) -> Result<Attempt, LandError> {
         match self.repo.swap(&self.name, Some(self.from), self.to, "pleach: land") {
             Ok(()) => Ok(Attempt::Landed),
-            Err(SwapError::Locked { lock, .. }) => Ok(Attempt::Blocked(locked(&lock))),
+            Err(SwapError::Locked { lock, .. } | SwapError::Other(Error::Locked { lock })) => {
+                Ok(Attempt::Blocked(locked(&lock)))
+            }
             // Somebody was faster. If it is gone or elsewhere, that is an error.
             Err(SwapError::Stale { .. }) => Ok(match self.has_landed()? {
                 true => Attempt::Landed,
@@ -270,8 +272,9 @@ impl Landing<'_> {
             path: checkout.to_owned(),
             feature: Unsupported::FilesApart { git_dir: self.repo.common_dir().to_owned() },
         })?;
-        let locks = [git_dir.join("index"), git_dir.join("HEAD"), self.repo.common_dir().join(&self.name)];
-        let lock = locks.iter().map(|path| lock_path(path)).find(|lock| lock.exists());
+        let own = ["index", "HEAD", "ORIG_HEAD"].map(|name| git_dir.join(name));
+        let locks = own.into_iter().chain([self.repo.common_dir().join(&self.name)]);
+        let lock = locks.map(|path| lock_path(&path)).find(|lock| lock.exists());
         if let Some(what) = in_progress(&git_dir, checkout).or(lock.map(|lock| locked(&lock))) {
             return Ok(Attempt::Blocked(what));
         }
@@ -343,13 +346,15 @@ impl Landing<'_> {
         if words.contains("unmerged files") {
             return Err(self.local_changes(checkout, self.unmerged(checkout)?));
         }
-        let blocked = if words.contains("cannot lock ref") {
-            // Index and files are done by now and only the ref is missing; the same call again completes it.
-            format!(
-                "the files in `{place}` are up to date already, but a ref is locked ({words}); end the git process that holds it, or delete the lock if none runs"
-            )
-        } else if words.contains("index.lock") {
-            format!("another git process works in `{place}` ({words}); wait for it, or delete the lock if none runs")
+        let blocked = if let Some(lock) = finished.held_lock() {
+            match words.contains("cannot lock ref") && !lock.ends_with("ORIG_HEAD.lock") {
+                // Index and files are done by now and only the ref is missing; the same call again completes it.
+                true => format!("the files in `{place}` are up to date already, but {}", locked(&lock)),
+                false => locked(&lock),
+            }
+        } else if words.contains("but expected") {
+            // The next look at the ref tells.
+            format!("another git process moves what is checked out in `{place}` ({words}); wait for it")
         } else if words.contains("You have not concluded your") {
             format!("a merge or cherry-pick is in progress in `{place}`; conclude or abort it")
         } else if words.contains("does not have a GPG signature") {
@@ -404,13 +409,6 @@ fn in_progress(git_dir: &Path, checkout: &Path) -> Option<String> {
     let (_, what, command) = MARKS.iter().find(|(mark, ..)| git_dir.join(mark).exists())?;
     let place = checkout.display();
     Some(format!("{what} is in progress in `{place}`; end it with `{command} --continue` or `--abort`"))
-}
-
-fn locked(lock: &Path) -> String {
-    format!(
-        "another git process works here, or one was killed; wait for it, or delete `{}` if none runs",
-        lock.display()
-    )
 }
 
 /// The files git lists in a refusal: each on a line of its own, after a tab, as it is but for what is lost on the way. What

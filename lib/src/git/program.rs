@@ -47,8 +47,17 @@ impl Finished {
         }
     }
 
+    /// The lock file that was there already when git wanted to make it.
+    pub fn held_lock(&self) -> Option<PathBuf> {
+        let (lock, why) = self.stderr.split_once("Unable to create '")?.1.split_once(".lock': ")?;
+        why.starts_with("File exists").then(|| format!("{lock}.lock").into())
+    }
+
     /// The call as an error, in git's own words.
     pub fn failure(self) -> Error {
+        if let Some(lock) = self.held_lock() {
+            return Error::Locked { lock };
+        }
         let exit = self.code.map_or_else(|| "killed".to_owned(), |code| format!("exit {code}"));
         Error::Program { command: self.command, exit, stderr: self.stderr }
     }
@@ -165,6 +174,20 @@ mod tests {
         assert_eq!(parse_version("git version 2.45.1.windows.1"), Some((2, 45)));
         assert_eq!(parse_version("git version 3.0-rc1"), Some((3, 0)));
         assert_eq!(parse_version("gitti"), None);
+    }
+
+    #[test]
+    fn a_lock_that_is_there_is_known_from_one_that_cannot_be_made() {
+        let lock = |stderr: &str| {
+            let (stderr, command) = (stderr.to_owned(), "git merge".to_owned());
+            Finished { code: Some(128), stdout: Vec::new(), stderr, command }.held_lock()
+        };
+        let words = "fatal: Unable to create '/it's/.git/index.lock': File exists.\n\nAnother git process seems to run";
+        assert_eq!(lock(words), Some("/it's/.git/index.lock".into()));
+        let words = "fatal: cannot lock ref 'HEAD': Unable to create '/r/.git/refs/heads/a.lock': File exists.";
+        assert_eq!(lock(words), Some("/r/.git/refs/heads/a.lock".into()));
+        assert_eq!(lock("fatal: Unable to create '/r/.git/index.lock': Permission denied"), None);
+        assert_eq!(lock("fatal: cannot lock ref 'HEAD': is at 1 but expected 2"), None);
     }
 
     #[test]

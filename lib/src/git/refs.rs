@@ -15,7 +15,7 @@ use gix::refs::transaction::{Change, LogChange, PreviousValue, RefEdit, RefLog};
 use gix::refs::{Category, FullName, Target};
 
 use super::crash::{self, Kind, When};
-use super::error::{Error, IoContext as _, LibraryContext as _, explain};
+use super::error::{Error, IoContext as _, LibraryContext as _, explain, held_lock, locked};
 use super::id::{from_gix, to_gix};
 use super::loose::TRIES;
 use super::loose_ref;
@@ -30,6 +30,7 @@ impl From<SwapError> for Error {
     fn from(error: SwapError) -> Self {
         match error {
             SwapError::Other(error) => error,
+            SwapError::Locked { lock, .. } => Self::Locked { lock },
             refused => Self::Library { doing: "move a ref".into(), detail: refused.to_string() },
         }
     }
@@ -63,7 +64,7 @@ pub enum SwapError {
         actual: Option<CommitId>,
     },
     /// Someone holds its lock file.
-    #[error("`{name}` is locked: another git process is writing it, or one was killed; if none runs, delete `{}`", lock.display())]
+    #[error("`{name}` cannot move: {}", locked(lock))]
     Locked {
         /// Which ref.
         name: String,
@@ -269,6 +270,11 @@ pub(super) fn lock_path(path: &Path) -> PathBuf {
     lock.into()
 }
 
+/// The lock of the file that has the packed refs. The library takes it for almost every ref.
+pub(super) fn packed_lock(repo: &gix::Repository) -> PathBuf {
+    lock_path(&repo.common_dir().join("packed-refs"))
+}
+
 /// The ref of this very name. The library takes any name for the end of another, and looks in five places before it knows
 /// that there is none; and it looks at the packed refs first, which are of no use where a file of the ref is there.
 fn exactly(repo: &gix::Repository, name: FullName) -> Result<Option<gix::refs::Reference>, Error> {
@@ -433,11 +439,14 @@ fn classify(error: &gix::Error, moves: &[Move], repo: &gix::Repository) -> SwapE
     if let Some(stale) = error.downcast_any_ref::<MustNotExist>() {
         return SwapError::Stale { name: stale.full_name.to_string(), actual: target(&stale.actual) };
     }
-    let path = |step: &Move| lock_path(&repo.common_dir().join(&step.name));
-    if error.is_retryable()
-        && let Some(step) = moves.iter().find(|step| path(step).exists())
-    {
-        return SwapError::Locked { name: step.name.clone(), lock: path(step) };
+    for step in moves {
+        if let Some(lock) = held_lock(error, [lock_path(&repo.common_dir().join(&step.name))]) {
+            return SwapError::Locked { name: step.name.clone(), lock };
+        }
+    }
+    // That of all refs is in the way of every name.
+    if let Some(lock) = held_lock(error, [packed_lock(repo)]) {
+        return SwapError::Other(Error::Locked { lock });
     }
     let missing = |step: &&Move| step.old.is_some() && !repo.try_find_reference(&step.name).is_ok_and(|r| r.is_some());
     match moves.iter().find(missing) {

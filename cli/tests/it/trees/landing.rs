@@ -462,6 +462,19 @@ fn a_locked_index_is_waited_for_and_then_said() {
 }
 
 #[test]
+fn a_lock_on_all_refs_that_a_killed_git_left_is_named() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let lock = garden.env.write("repo/.git/packed-refs.lock", "");
+    let ran = garden.gardener(&[]).expect(7);
+    let named = format!("error: git's lock `{}` is held by another git process, or was left by one", lock.display());
+    assert!(ran.stderr.contains(&named), "{ran}");
+    assert!(ran.stderr.contains("hint: wait for it, or delete that file if no git runs, and run again\n"), "{ran}");
+    std::fs::remove_file(lock).unwrap();
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+}
+
+#[test]
 fn a_merge_under_way_in_the_checkout_is_not_disturbed() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.env.git(&["branch", "other"]);

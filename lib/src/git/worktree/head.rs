@@ -14,9 +14,9 @@ use super::odd::Access;
 use super::origin::Origin;
 use crate::beneath::Beneath;
 use crate::git::crash::{self, Kind, When};
-use crate::git::error::{Error, IoContext as _, LibraryContext as _};
+use crate::git::error::{Error, IoContext as _, LibraryContext as _, held_lock};
 use crate::git::id::{TreeId, to_gix};
-use crate::git::refs::{full_name, lock_path, release_when_stale};
+use crate::git::refs::{full_name, lock_path, packed_lock, release_when_stale};
 use crate::git::repo::{Head, Repo, head_of};
 use crate::ids::CommitId;
 
@@ -145,7 +145,14 @@ impl Worktree {
             email: "pleach@local".into(),
             time: gix::date::Time::new(crate::clock::now().as_second(), 0),
         };
-        self.handle.edit_references_as([edit], Some(signature.to_ref(&mut time))).doing("move HEAD of a worktree")?;
+        let moved = self.handle.edit_references_as([edit], Some(signature.to_ref(&mut time)));
+        moved.map_err(|error| {
+            let locks = [lock_path(&self.git_dir.join("HEAD")), packed_lock(&self.handle)];
+            match held_lock(&error, locks) {
+                Some(lock) => Error::Locked { lock },
+                None => Error::library("move HEAD of a worktree", error),
+            }
+        })?;
         crash::point(Kind::HeadUpdate, When::After);
         self.repo.shared.whole.add(commit);
         if self.is_agents {

@@ -474,7 +474,7 @@ fn a_lock_on_the_index_is_waited_for() {
 fn a_lock_that_stays_ends_the_waiting() {
     let world = World::new();
     let before = world.everything();
-    for lock in ["index.lock", "HEAD.lock", "refs/heads/main.lock"] {
+    for lock in ["index.lock", "HEAD.lock", "ORIG_HEAD.lock", "refs/heads/main.lock"] {
         world.sandbox.write(&format!("repo/.git/{lock}"), "");
         let begun = Instant::now();
         let words = busy(world.land_at_once());
@@ -1038,6 +1038,30 @@ fn a_ref_that_was_locked_while_the_files_moved_is_moved_by_the_same_call() {
         world.assert_landed_in("repo");
         assert_eq!(world.status(), "", "{lock}");
     }
+}
+
+#[test]
+fn a_lock_that_git_may_not_make_is_no_lock() {
+    let dies = |words: &str, lock: &str| {
+        format!("echo \"fatal: {words}Unable to create '/r/.git/{lock}.lock': Permission denied\" >&2; exit 128;;")
+    };
+    // Before anything is written: nobody is waited for, and no lock is to be deleted.
+    for (words, lock) in [("cannot lock ref 'ORIG_HEAD': ", "ORIG_HEAD"), ("", "index")] {
+        let world = World::new().with_git_that(&format!("merge:1) {}", dies(words, lock)));
+        let words = world.land().unwrap_err().to_string();
+        assert!(words.starts_with("git could not move `main`") && words.contains("changed no file there"), "{words}");
+        assert!(words.contains("Permission denied") && !words.contains("delete"), "{words}");
+    }
+    // Behind the files, so that the same call again moves the branch.
+    let world = World::new();
+    let (to, died) = (world.to, dies("cannot lock ref 'HEAD': ", "refs/heads/main"));
+    let script = format!("merge:1) cd \"$repo\"; \"$git\" read-tree -m -u HEAD {to}; {died}");
+    let world = world.with_git_that(&script);
+    let words = world.land().unwrap_err().to_string();
+    assert!(words.contains("has all files there up to date already (exit 128: fatal: cannot lock ref"), "{words}");
+    assert!(words.ends_with("; mend what git names and run again") && !words.contains("restore"), "{words}");
+    world.land().unwrap();
+    world.assert_landed_in("repo");
 }
 
 #[test]
