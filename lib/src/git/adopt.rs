@@ -209,7 +209,7 @@ fn is_taken(place: &Path) -> bool {
     !metadata.is_dir() || fs::read_dir(place).map_or(true, |mut inside| inside.next().is_some())
 }
 
-fn place(checkout: &Path, path: &RepoPath) -> PathBuf {
+pub(super) fn place(checkout: &Path, path: &RepoPath) -> PathBuf {
     checkout.join(OsStr::from_bytes(path.as_bytes()))
 }
 

@@ -3,17 +3,18 @@
 //! It is told and not undone, for nobody knows who else has written there meanwhile.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
 use std::fmt;
-use std::os::unix::ffi::OsStrExt as _;
+use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::diff::ChangeKind;
+use super::adopt::place;
 use super::error::Error;
 use super::merge::listed;
+use super::object::EntryKind;
 use super::repo::Repo;
 use crate::ids::{BranchName, CommitId, RepoPath};
 
@@ -25,8 +26,8 @@ const LAG: SignedDuration = SignedDuration::from_millis(100);
 pub struct BrokenOff {
     target: BranchName,
     checkout: PathBuf,
-    /// How git ended, and its own words.
-    end: String,
+    /// How git ended, and its own words; none where that was some time ago.
+    end: Option<String>,
     /// The branch that has the work, or its commit; none where no file was to change.
     work: Option<String>,
     from: CommitId,
@@ -55,12 +56,18 @@ impl fmt::Display for BrokenOff {
         let place = checkout.display();
         let stuck = format!("git could not move `{target}`, which is checked out in `{place}`, and has");
         match left {
-            Some(Left::Nothing) => write!(f, "{stuck} changed no file there ({end})"),
-            Some(Left::Whole) => write!(f, "{stuck} all files there up to date already ({end})"),
+            Some(Left::Nothing) => write!(f, "{stuck} changed no file there"),
+            Some(Left::Whole) => write!(f, "{stuck} all files there up to date already"),
+            Some(Left::Half { .. }) | None if end.is_none() => {
+                write!(f, "files in `{place}` have only the beginning of what lands, as a git leaves them that broke off")
+            }
             Some(Left::Half { .. }) | None => {
-                write!(f, "git broke off while it wrote files in `{place}`, which may be half written now ({end})")
+                write!(f, "git broke off while it wrote files in `{place}`, which may be half written now")
             }
         }?;
+        if let Some(end) = end {
+            write!(f, " ({end})")?;
+        }
         if let Some(work) = work {
             write!(f, "; the work is whole, at `{work}`")?;
         }
@@ -95,6 +102,42 @@ impl Repo {
         let Error::Program { exit, stderr, .. } = failure else { return failure };
         // What cannot be found out now keeps nobody from saying what has happened.
         let left = self.left(checkout, (from, to), begun).ok();
+        self.told(Some(format!("{exit}: {stderr}")), (target, checkout), (from, to), left)
+    }
+
+    /// The same of a git that broke off some time ago, if that is all that is wrong with the files that are in the way of
+    /// `to`: each has the beginning of what lands there, and nothing of it is staged.
+    pub(super) fn broken_off_before(
+        &self,
+        (target, checkout): (&BranchName, &Path),
+        (from, to): (CommitId, CommitId),
+        in_the_way: &[RepoPath],
+    ) -> Result<Option<Error>, Error> {
+        let (before, after, staged) = (self.tree_of(from)?, self.tree_of(to)?, self.staged(checkout, from)?);
+        let (mut changed, mut added) = (Vec::new(), Vec::new());
+        for path in in_the_way {
+            let lands = self.tree_entry(after, path)?;
+            let lands = lands.filter(|entry| matches!(entry.kind, EntryKind::File | EntryKind::Executable));
+            let Some(lands) = lands.filter(|entry| !staged.contains_key(&entry.path)) else { return Ok(None) };
+            let (there, whole) = (place(checkout, path), self.blob(lands.id)?);
+            let is_shorter = |data: &Metadata| data.is_file() && data.len() < whole.len() as u64;
+            let there = there.symlink_metadata().ok().filter(is_shorter).and_then(|_| std::fs::read(there).ok());
+            if there.is_none_or(|there| !whole.starts_with(&there)) {
+                return Ok(None);
+            }
+            let is_new = self.tree_entry(before, path)?.is_none();
+            if is_new { &mut added } else { &mut changed }.push(path.clone());
+        }
+        Ok(Some(self.told(None, (target, checkout), (from, to), Some(Left::Half { changed, added }))))
+    }
+
+    fn told(
+        &self,
+        end: Option<String>,
+        (target, checkout): (&BranchName, &Path),
+        (from, to): (CommitId, CommitId),
+        left: Option<Left>,
+    ) -> Error {
         let is_same = self.tree_of(from).ok() == self.tree_of(to).ok();
         let work = (!is_same).then(|| {
             let branches = self.references("refs/heads/").unwrap_or_default();
@@ -102,7 +145,7 @@ impl Repo {
             let branch = branch.as_deref().and_then(|name| name.strip_prefix("refs/heads/")).map(str::to_owned);
             branch.unwrap_or_else(|| to.to_string())
         });
-        let (target, checkout, end) = (target.clone(), checkout.to_owned(), format!("{exit}: {stderr}"));
+        let (target, checkout) = (target.clone(), checkout.to_owned());
         Box::new(BrokenOff { target, checkout, end, work, from, to, left }).into()
     }
 
@@ -120,7 +163,7 @@ impl Repo {
         }
         let (mut changed, mut added) = (Vec::new(), Vec::new());
         for change in changes {
-            let place = checkout.join(OsStr::from_bytes(change.path.as_bytes()));
+            let place = place(checkout, &change.path);
             // What is gone shows where it was.
             let nearest = place.ancestors().find_map(|place| place.symlink_metadata().ok());
             let is_new = nearest.is_some_and(|data| {

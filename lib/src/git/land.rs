@@ -289,7 +289,8 @@ impl Landing<'_> {
         if finished.code != Some(0) && !in_the_way.is_empty() {
             let paths = self.repo.adopt(checkout, &in_the_way, (self.from, self.to))?;
             if !paths.is_empty() {
-                return Err(self.local_changes(checkout, paths));
+                let broken_off = self.repo.broken_off_before((self.target, checkout), (self.from, self.to), &paths)?;
+                return Err(broken_off.map_or_else(|| self.local_changes(checkout, paths), LandError::from));
             }
             finished = program.run(checkout, self.arguments())?;
         }
