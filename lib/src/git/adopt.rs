@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use super::diff::{Change, ChangeKind};
-use super::error::Error;
+use super::error::{Error, IoContext as _};
 use super::id::{BlobId, TreeId};
 use super::object::{EntryKind, TreeEntry};
 use super::repo::Repo;
@@ -19,35 +19,82 @@ use crate::ids::{CommitId, RepoPath};
 /// The mode of what is staged to be removed.
 const NO_MODE: &[u8] = b"000000 ";
 
+/// What takes a path out of an index that it is put behind.
+const NOTHING: &[u8] = b"0 0000000000000000000000000000000000000000\t";
+
 impl Repo {
     /// Puts those of `paths` into the checkout's index that hold what `to` has there, if all do, so that nothing is left
     /// in the way of `to`. Otherwise names those that do not, and touches nothing. One that is staged with other content
     /// than `from` or `to` has is in the way as well: nobody has that content but the index. So is a file where the index
-    /// has a directory, or the other way round: it would drop what it has there.
+    /// has a directory, for git refuses that whatever is staged; a directory in the place of a file counts by what is in it.
     pub(super) fn adopt(
         &self,
         checkout: &Path,
         paths: &[RepoPath],
         (from, to): (CommitId, CommitId),
     ) -> Result<Vec<RepoPath>, Error> {
-        let (entries, mut others) = self.holding(checkout, paths, self.tree_of(to)?)?;
-        if !entries.is_empty() {
+        let tree = self.tree_of(to)?;
+        let (directories, paths) = self.unfolded(checkout, paths, tree)?;
+        let (entries, mut others) = self.holding(checkout, &paths, tree)?;
+        if !entries.is_empty() || !directories.is_empty() {
             let staged = self.staged(checkout, from)?;
             let listed = self.shared.program.run(checkout, ["ls-files", "-z"])?.success()?;
             let indexed: BTreeSet<&[u8]> = listed.split(|byte| *byte == 0).collect();
+            // What `from` has as well may go from the index.
+            let is_kept = |path: &RepoPath| indexed.contains(path.as_bytes()) && !staged.contains_key(path);
             let is_lost = |entry: &&TreeEntry| {
                 let is_other = staged.get(&entry.path).is_some_and(|staged| *staged != index_line(entry));
-                is_other || is_displacing(&indexed, &entry.path)
+                let mut above = above(&entry.path).filter(|path| indexed.contains(path.as_bytes()));
+                is_other || has_below(&indexed, &entry.path) || above.any(|path| !is_kept(&path))
             };
             others.extend(entries.iter().filter(is_lost).map(|entry| entry.path.clone()));
+            others.extend(directories.iter().filter(|path| !is_kept(path)).cloned());
             others.sort();
         }
-        if others.is_empty() && !entries.is_empty() {
-            let lines: Vec<u8> = entries.iter().flat_map(index_line).collect();
+        if others.is_empty() && (!entries.is_empty() || !directories.is_empty()) {
+            let gone = directories.iter().flat_map(|path| [NOTHING, path.as_bytes(), b"\0"].concat());
+            let lines: Vec<u8> = gone.chain(entries.iter().flat_map(index_line)).collect();
             let args = ["update-index", "-z", "--index-info"];
             self.shared.program.run_with_stdin(checkout, args, &lines)?.success()?;
         }
         Ok(others)
+    }
+
+    /// Those of `paths` where both a checkout and a tree have a directory, and the others with all that the first have in
+    /// them. What the tree has no directory for is not looked into.
+    fn unfolded(
+        &self,
+        checkout: &Path,
+        paths: &[RepoPath],
+        tree: TreeId,
+    ) -> Result<(Vec<RepoPath>, Vec<RepoPath>), Error> {
+        let is_directory = |path: &RepoPath| -> Result<bool, Error> {
+            let is_there = fs::symlink_metadata(place(checkout, path)).is_ok_and(|found| found.is_dir());
+            Ok(is_there && self.tree_entry(tree, path)?.is_some_and(|entry| entry.kind == EntryKind::Directory))
+        };
+        let (mut directories, mut others) = (Vec::new(), BTreeSet::new());
+        let mut inside = Vec::new();
+        for path in paths {
+            if is_directory(path)? {
+                directories.push(path.clone());
+                inside.push(path.clone());
+            } else {
+                others.insert(path.clone());
+            }
+        }
+        while let Some(directory) = inside.pop() {
+            let at = place(checkout, &directory);
+            for entry in fs::read_dir(&at).at("list", &at)? {
+                let name = entry.at("list", &at)?.file_name();
+                let path = RepoPath::new([directory.as_bytes(), b"/", name.as_bytes()].concat());
+                if is_directory(&path)? {
+                    inside.push(path);
+                } else {
+                    others.insert(path);
+                }
+            }
+        }
+        Ok((directories, others.into_iter().collect()))
     }
 
     /// The paths of `changes`, which are what lands on `from`, where a checkout has something of its own.
@@ -194,13 +241,16 @@ fn has_kind(checkout: &Path, entry: &TreeEntry) -> bool {
     metadata.is_file() && entry.kind == kind
 }
 
-/// Whether an index that has these paths has any of them below or above another.
-fn is_displacing(indexed: &BTreeSet<&[u8]>, path: &RepoPath) -> bool {
+/// The directories a path lies in.
+fn above(path: &RepoPath) -> impl Iterator<Item = RepoPath> {
     let path = path.as_bytes();
-    let mut above = path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at]);
-    let inside = [path, b"/"].concat();
-    let next = indexed.range(&inside[..]..).next();
-    above.any(|path| indexed.contains(path)) || next.is_some_and(|next| next.starts_with(&inside))
+    path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| RepoPath::new(&path[..at]))
+}
+
+/// Whether an index that has these paths has any below another.
+fn has_below(indexed: &BTreeSet<&[u8]>, path: &RepoPath) -> bool {
+    let inside = [path.as_bytes(), b"/"].concat();
+    indexed.range(&inside[..]..).next().is_some_and(|next| next.starts_with(&inside))
 }
 
 /// Whether there is anything but an empty directory.

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::diff::ChangeKind;
 use super::adopt::place;
+use super::diff::ChangeKind;
 use super::error::Error;
 use super::merge::listed;
 use super::object::EntryKind;
@@ -59,7 +59,10 @@ impl fmt::Display for BrokenOff {
             Some(Left::Nothing) => write!(f, "{stuck} changed no file there"),
             Some(Left::Whole) => write!(f, "{stuck} all files there up to date already"),
             Some(Left::Half { .. }) | None if end.is_none() => {
-                write!(f, "files in `{place}` have only the beginning of what lands, as a git leaves them that broke off")
+                write!(
+                    f,
+                    "files in `{place}` have only the beginning of what lands, as a git leaves them that broke off"
+                )
             }
             Some(Left::Half { .. }) | None => {
                 write!(f, "git broke off while it wrote files in `{place}`, which may be half written now")

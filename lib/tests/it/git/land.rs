@@ -285,6 +285,49 @@ fn a_file_in_the_place_of_a_directory_is_in_the_way_whatever_it_holds() {
 }
 
 #[test]
+fn a_directory_in_the_place_of_a_file_counts_by_what_is_in_it() {
+    let begun = || {
+        let mut world = World::new();
+        for step in [("src/b.txt", None), ("a.txt", None), ("a.txt/one", Some("1\n")), ("a.txt/in/two", Some("2\n"))] {
+            world.to = advance(&world.repo, world.to, &[step], "a directory for a file");
+        }
+        fs::remove_file(world.sandbox.path("repo/a.txt")).unwrap();
+        world
+    };
+    // What git has come to write of it, and what it was about to.
+    for written in [&[][..], &["one"], &["in/two"], &["one", "in/two"]] {
+        let world = begun();
+        fs::create_dir_all(world.sandbox.path("repo/a.txt/in")).unwrap();
+        for name in written {
+            world.sandbox.write(&format!("repo/a.txt/{name}"), if *name == "one" { "1\n" } else { "2\n" });
+        }
+        world.land().unwrap();
+        assert_eq!((world.tip(), world.status()), (world.to, String::new()), "{written:?}");
+    }
+    // Whatever else is in it is somebody's, and so is what is staged.
+    for (mine, named) in [
+        ("a.txt/one", "a.txt/one"),
+        ("a.txt/mine", "a.txt/mine"),
+        ("a.txt/deep/mine", "a.txt/deep"),
+        ("a.txt", "a.txt"),
+    ] {
+        let world = begun();
+        if mine == "a.txt" {
+            world.sandbox.write("repo/a.txt", "mine\n");
+            world.sandbox.git("repo", &["add", "a.txt"]);
+            fs::remove_file(world.sandbox.path("repo/a.txt")).unwrap();
+            world.sandbox.write("repo/a.txt/one", "1\n");
+        } else {
+            world.sandbox.write("repo/a.txt/in/two", "2\n");
+            world.sandbox.write(&format!("repo/{mine}"), "mine\n");
+        }
+        let before = world.everything();
+        assert!(refused(world.land()).contains(&named.to_owned()), "{mine}");
+        assert_eq!(world.everything(), before, "{mine}");
+    }
+}
+
+#[test]
 fn more_files_in_the_way_than_git_names_are_all_looked_at() {
     let many: Vec<String> = (0..300).map(|n| format!("a-directory/a-file-with-a-name-{n}")).collect();
     let half_landed = || {
