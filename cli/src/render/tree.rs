@@ -28,6 +28,14 @@ pub fn stalled(only: Option<&TaskId>) -> String {
     only.map_or_else(|| "nothing can start".to_owned(), |task| format!("{task} cannot start"))
 }
 
+/// What a run would do next. Where tests have failed on what a merge gives, they run again before it is made.
+pub fn next(tree: &TaskTree, progress: &Progress, limits: &Limits) -> Next {
+    match schedule::next(tree, progress, limits) {
+        Next::MergePhase(phase) if gate(tree, progress, &phase) == Some("fail") => Next::Gate(phase),
+        next => next,
+    }
+}
+
 /// What a run would do next, in words; of one task where only that is asked for.
 pub fn next_words(next: &Next, only: Option<&TaskId>) -> String {
     match next {
@@ -157,7 +165,7 @@ impl Shown<'_> {
 
     /// What a run would do next.
     pub fn next(&self) -> Next {
-        schedule::next(self.tree(), &self.grown.progress, self.limits)
+        next(self.tree(), &self.grown.progress, self.limits)
     }
 
     /// The tree for people: a bar per phase, what there is to say about tasks, what is next.

@@ -30,7 +30,7 @@ use crate::failure::{of_lost_repository, of_tree};
 use crate::globals::Globals;
 use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, warn_of_dirty_files};
 use crate::render::Out;
-use crate::render::tree::next_words;
+use crate::render::tree::{next, next_words};
 use crate::runtime::block_on;
 use crate::session::{Place, build, introduce, say_protection, say_unheld};
 use crate::settings::Settings;
@@ -341,7 +341,7 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
     }
     let (repo, tree) = (&place.repo, (&plan.tree, &plan.limits));
     let progress = as_merged_now(repo, tree, &plan.target, &plan.branch_prefix, progress).map_err(|e| of_tree(&e))?;
-    let next = pleach::schedule::next(&plan.tree, &progress, &plan.limits);
+    let next = next(&plan.tree, &progress, &plan.limits);
     let next = next_words(&next, plan.limits.only.as_ref());
     let mut out = Out::new();
     let left: Vec<&TaskId> = plan.tree.order().iter().filter(|task| !progress.task(task).status.is_over()).collect();

@@ -127,9 +127,15 @@ fn what_is_put_between_tasks_of_a_phase_is_tested() {
     assert_eq!(garden.merges(), [""; 0]);
     // It has no tests of its own, and yet it can be seen.
     let shown = garden.env.pleach(&["status"]).expect(0);
-    assert!(shown.stdout.contains("2/2  tests fail\n") && shown.stdout.contains("next: merge phase1\n"), "{shown}");
+    assert!(shown.stdout.contains("2/2  tests fail\n"), "{shown}");
+    // They run again before anything is merged.
+    assert!(shown.stdout.contains("next: run the tests of phase1\n"), "{shown}");
+    let dry = garden.gardener(&[&PHASE[..], &["--dry-run"]].concat()).expect(0);
+    assert!(dry.stdout.contains("next: run the tests of phase1\n"), "{dry}");
     let shown: Value = serde_json::from_str(&garden.env.pleach(&["status", "--json"]).expect(0).stdout).unwrap();
     assert_eq!(shown["trees"][0]["gates"], json!({"phase1": "fail"}));
+    let next = &shown["trees"][0]["next"];
+    assert_eq!((&next["is"], &next["task"]), (&json!("gate"), &json!("phase1")), "{next}");
     let inspected = garden.env.pleach(&["inspect", "phase1", "--json"]).expect(0);
     let inspected: Value = serde_json::from_str(&inspected.stdout).unwrap();
     assert_eq!((&inspected["status"], &inspected["tests"]), (&json!("failed"), &json!("fail")));
