@@ -86,7 +86,8 @@ fn read(given: &Path, dir: &Path, repo: Option<&Repo>) -> Result<Vec<(String, St
         .map_err(|error| unreadable(given, &error).hint("--spec-dir takes a directory with markdown files"))?;
     let is_markdown = |path: &PathBuf| path.extension().is_some_and(|end| end.eq_ignore_ascii_case("md"));
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(is_markdown).collect();
-    paths.retain(|path| path.is_file());
+    // A link that leads nowhere is what an editor leaves; what is there and cannot be read would be missed.
+    paths.retain(|path| path.metadata().is_ok_and(|found| !found.is_dir()));
     paths.sort();
     if paths.is_empty() {
         let message = format!("there is no markdown file in `{}`", given.display());

@@ -91,6 +91,24 @@ fn mistakes_in_markdown_are_told_with_their_places() {
 }
 
 #[test]
+fn a_spec_that_is_no_file_is_not_passed_over() {
+    let env = world();
+    let spec = env.repo_path().join("spec");
+    // A directory is no spec, and a link that leads nowhere is what an editor leaves.
+    std::fs::create_dir(spec.join("more.md")).unwrap();
+    std::os::unix::fs::symlink("nowhere", spec.join(".#tasks.md")).unwrap();
+    env.pleach(&["build", "--spec-dir", "spec", "--no-ai", "-o", "tree.json"]).expect(0);
+    std::os::unix::net::UnixListener::bind(spec.join("socket.md")).unwrap();
+    assert!(env.program("mkfifo", &spec).arg("a-pipe.md").status().unwrap().success());
+    for (name, is) in [("a-pipe.md", "a named pipe"), ("socket.md", "a socket")] {
+        let ran = env.pleach(&["-y", "build", "--spec-dir", "spec", "--no-ai", "-o", "tree.json"]).expect(2);
+        assert!(ran.stderr.contains(&format!("/spec/{name}`: it is {is}, not a file\n")), "{ran}");
+        assert!(ran.stderr.contains("or take it out of the directory"), "{ran}");
+        std::fs::remove_file(spec.join(name)).unwrap();
+    }
+}
+
+#[test]
 fn the_markdown_files_of_the_directory_are_read_in_the_order_of_their_names() {
     let env = world();
     env.write("repo/spec/tasks.md", "## Phase 2: Later\n\n- [ ] T002 Second\n");
