@@ -27,13 +27,18 @@ struct Terminal {
 }
 
 impl Terminal {
-    /// Runs `pleach` at a terminal; none where there is no `script`.
+    /// Runs `pleach` at a terminal that can draw; none where there is no `script`.
     fn open(env: &TestEnv, args: &str) -> Option<Self> {
+        // Nothing is drawn where the kind of terminal is not known.
+        Self::open_as(env, "xterm", args)
+    }
+
+    /// Runs `pleach` at a terminal of some kind.
+    fn open_as(env: &TestEnv, kind: &str, args: &str) -> Option<Self> {
         // Without a shell in between, which would take Ctrl-C for itself as well. As wide as `screen` takes it to be.
         let line = format!("stty cols {WIDTH}; exec '{}' {args}", env!("CARGO_BIN_EXE_pleach"));
         let mut script = env.program("script", &env.repo_path());
-        // One that can draw; nothing is drawn where the kind of terminal is not known.
-        script.env("TERM", "xterm").args(["-q", "-e", "-f", "-c", &line, "/dev/null"]);
+        script.env("TERM", kind).args(["-q", "-e", "-f", "-c", &line, "/dev/null"]);
         let mut child = match script.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn() {
             Ok(child) => child,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
@@ -255,6 +260,20 @@ fn a_gate_that_is_left_at_the_terminal_waits() {
     assert_eq!(code, 4, "{shown}");
     env.resume(&["--answer", "gate=Yes"]).expect(0);
     assert_eq!(env.committed("log"), "shipped");
+}
+
+#[test]
+fn a_watched_status_takes_the_screen_only_where_there_is_one() {
+    for (kind, takes) in [("xterm", true), ("dumb", false)] {
+        let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+        let Some(mut terminal) = Terminal::open_as(&garden.env, kind, "status --watch") else { return };
+        terminal.wait_for("0 of 2 tasks done");
+        garden.env.pleach(&["skip", "T001"]).expect(0);
+        terminal.wait_for("1 of 2 tasks done");
+        terminal.press("\u{3}");
+        let (code, shown) = terminal.end();
+        assert_eq!((code, shown.contains('\u{1b}')), (0, takes), "{kind}: {shown:?}");
+    }
 }
 
 #[test]

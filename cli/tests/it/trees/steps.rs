@@ -4,6 +4,7 @@ use regex::Regex;
 use serde_json::Value;
 
 use super::garden::{APPROVES, Garden, Tree, WRITES};
+use crate::sessions::Gate;
 
 /// Trailers without the session, which differs, and with it checked.
 #[track_caller]
@@ -205,6 +206,32 @@ fn logs_and_reports_are_written_by_nobody_else() {
     // What lies beside them is code like any other.
     let code = garden.env.git(&["ls-tree", "-r", "--name-only", "pleach/tasks/main/T002", "logs"]);
     assert!(code.contains("logs/notes.txt") && !code.contains("any_"), "{code}");
+}
+
+#[test]
+fn logs_and_reports_that_come_with_the_target_are_left_alone() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, "agent");
+    let merges = "git add -A; git commit -qm mine; git merge -q -m theirs main >&2 || exit 1";
+    let forges = "echo forged > logs/T008_implement_20200101T000000.log";
+    garden.agent(&format!("{WRITES}; {}; {merges}; {forges}", gate.command()), APPROVES);
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    let landed = ["logs/T009_implement_20200101T000000.log", "reports/T009_run_20200101T000000.json"];
+    for path in landed {
+        garden.commit(path, "of another task\n");
+    }
+    gate.open(held);
+    let ran = run.end().expect(0);
+    let step = garden.newest("main", "T001 implement-pass").id;
+    for path in landed {
+        assert_eq!(garden.file(&step, path), "of another task", "{ran}");
+        assert_eq!(garden.file("main", path), "of another task", "{ran}");
+        assert!(!ran.stderr.contains(&format!("`{path}`")), "{ran}");
+    }
+    // What comes from nowhere is undone all the same, and is the only one.
+    let undone = "`logs/T008_implement_20200101T000000.log` is undone: by its name it is a log or a report";
+    assert!(ran.stderr.contains(undone), "{ran}");
 }
 
 #[test]
