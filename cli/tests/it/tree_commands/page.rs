@@ -38,7 +38,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Runs the commands of a page in the repository, more than so many, one after another: each says the lines shown below it.
+/// Runs the commands of a page in the repository, more than so many, one after another: each says the lines shown below it,
+/// and no others but where `…` stands for them.
 #[track_caller]
 pub fn shows_what_happens(env: &TestEnv, page: &str, more_than: usize) {
     let page = std::fs::read_to_string(repository().join(page)).expect("the page");
@@ -51,19 +52,26 @@ pub fn shows_what_happens(env: &TestEnv, page: &str, more_than: usize) {
         ("GIT_COMMITTER_NAME", "Ada"),
         ("GIT_COMMITTER_EMAIL", "ada@example.org"),
     ];
+    let mut untrue = Vec::new();
     for (command, shown) in commands {
         let mut shell = env.program("sh", &env.repo_path());
         shell.args(["-c", &format!("PATH={}:$PATH; {{ {command}; }} 2>&1", program.display())]).envs(me);
         let output = shell.output().expect("a shell");
         let said = String::from_utf8(output.stdout).expect("text");
         assert!(output.status.success(), "{command}\n{said}");
-        let mut rest = said.lines();
-        for line in shown.iter().filter(|line| !line.trim().is_empty()) {
-            let pattern = format!("^{}$", regex::escape(line).replace('…', ".*"));
-            let pattern = Regex::new(&pattern).expect("a pattern of words and gaps");
-            assert!(rest.any(|said| pattern.is_match(said)), "`{command}` does not say: {line}\n{said}");
+        let pattern = |line: &str| match line.trim() {
+            "…" => r"(?s:.*\n)?".to_owned(),
+            _ => format!("{}\n", regex::escape(line).replace('…', ".*")),
+        };
+        let lines = shown.iter().filter(|line| !line.trim().is_empty()).map(|line| pattern(line));
+        let pattern = Regex::new(&format!("^{}$", lines.collect::<String>())).expect("a pattern of words and gaps");
+        let told = said.lines().filter(|line| !line.trim().is_empty()).map(|line| format!("{line}\n"));
+        let told = told.collect::<String>();
+        if !shown.is_empty() && !pattern.is_match(&told) {
+            untrue.push(format!("`{command}` says\n{said}and not\n{}\n", shown.join("\n")));
         }
     }
+    assert!(untrue.is_empty(), "{}", untrue.join("\n"));
 }
 
 /// A repository that is a copy of the example.
@@ -176,8 +184,7 @@ fn the_commands_of_the_readme_work_one_after_another() {
     assert!(commands.len() > 4, "{commands:?}");
     for command in commands {
         let words = command.strip_prefix("pleach ").expect("a command of pleach").split(' ');
-        // With nothing running, a status that is watched waits for something.
-        let words: Vec<&str> = words.filter(|word| *word != "--watch").collect();
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
         let ran = env.pleach(&words).expect(0);
         if words == ["gardener"] {
             assert!(ran.stdout.contains("done: every task of `task-tree.json` is complete"), "{ran}");

@@ -23,7 +23,7 @@ use crate::plan;
 use crate::plan::diagnostic::Severity;
 use crate::plan::pipeline::Pipeline;
 use crate::plan::tree::TaskNode;
-use crate::progress::{Status, TaskState};
+use crate::progress::{Found, Status, TaskState};
 use crate::record::{self, History, read_through};
 use crate::state::{Phase, State, TaskWork};
 use crate::step::{Attempt, Feedback, StepKind};
@@ -371,7 +371,9 @@ impl TreeRun<'_> {
         if let Some((tip, _)) = last.as_ref().filter(|_| laid.is_some()) {
             self.require_given(task, *tip)?;
         }
-        if let Some((_, name)) = kept.filter(|kept| last.as_ref() != Some(kept)) {
+        if let Some((tip, name)) = kept.filter(|kept| last.as_ref() != Some(kept))
+            && !self.are_earlier_runs(task, tip, base)?
+        {
             let branch = self.branch_of(task)?;
             notes(Note::Said(format!("`{branch}` begins anew; what it had is kept at {name}")));
         }
@@ -393,6 +395,22 @@ impl TreeRun<'_> {
             ),
         }));
         Ok(laid)
+    }
+
+    /// Whether a branch has nothing but what earlier runs of a phase's tests said, which has landed or was put aside.
+    fn are_earlier_runs(&self, gate: &TaskId, tip: CommitId, base: CommitId) -> Result<bool, Error> {
+        if self.plan.tree.is_leaf(gate) {
+            return Ok(false);
+        }
+        let Some(shared) = self.repo.merge_base(tip, base)? else { return Ok(false) };
+        for commit in self.chain(tip, shared)? {
+            let is_run = |found: Found| found.step.task.as_ref() == Some(gate);
+            // They may have run on a merge that nobody has made.
+            if self.repo.commit(commit)?.parents.len() < 2 && !self.found(commit)?.is_some_and(is_run) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Where the code of a task that failed is kept: what its branch just had, unless that is another tree's by now.
