@@ -28,7 +28,7 @@ fn stop_on_signals(canceller: Canceller) -> std::io::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut call_off = signal(SignalKind::from_raw(CALL_OFF))?;
     tokio::spawn(async move {
-        let (mut stopped, mut called_off) = (false, false);
+        let (mut stopped, mut called_off, mut killed) = (false, false, false);
         loop {
             let off = tokio::select! {
                 _ = interrupt.recv() => false,
@@ -38,6 +38,9 @@ fn stop_on_signals(canceller: Canceller) -> std::io::Result<()> {
             // Who calls a session off that is being stopped already still lets the turn in flight finish.
             if if off { called_off } else { stopped } {
                 canceller.kill();
+                if !std::mem::replace(&mut killed, true) {
+                    say!("killing what runs; files git is writing are written to the end");
+                }
             } else if off {
                 canceller.call_off();
                 say!("called off with `pleach cancel`; stopping after the turn in flight");

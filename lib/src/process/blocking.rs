@@ -1,14 +1,15 @@
 //! Short helper programs, run to their end.
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 use super::{Exit, SpawnError, Stdin, env};
 use crate::config::Environment;
@@ -57,21 +58,23 @@ impl BlockingOutput {
 }
 
 /// Runs a helper program to its end and returns all its output. It is never killed unless it has a limit, and in its own
-/// process group a Ctrl-C at the terminal does not hit it: what it has begun in a repository it finishes.
+/// process group a Ctrl-C at the terminal does not hit it: what it has begun in a repository it finishes, also where this
+/// process is killed meanwhile.
 pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
     let Blocking { program, cwd, .. } = command;
     if !cwd.is_dir() {
         let source = std::fs::metadata(cwd).err().unwrap_or_else(|| io::ErrorKind::NotADirectory.into());
         return Err(SpawnError::Directory { program: program.clone(), cwd: cwd.clone(), source });
     }
-    let mut child =
-        prepare(command).spawn().map_err(|source| SpawnError::Program { program: program.clone(), source })?;
     let lost = |what| move |source| SpawnError::Pipe { what, program: program.clone(), source };
+    let (stdout, stderr) = (sink().map_err(lost("output"))?, sink().map_err(lost("output"))?);
+    let mut prepared = prepare(command, [&stdout, &stderr]).map_err(lost("output"))?;
+    let mut child = prepared.spawn().map_err(|source| SpawnError::Program { program: program.clone(), source })?;
 
     let pipe = child.stdin.take();
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let (done, waited) = mpsc::channel::<()>();
-    let (output, fed) = std::thread::scope(|scope| {
+    let (status, fed) = std::thread::scope(|scope| {
         if let (Some(limit), Some(group)) = (command.limit, group) {
             scope.spawn(move || {
                 if waited.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -80,23 +83,57 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
                 }
             });
         }
-        // Written beside the reading: a program that answers while it reads would otherwise wait for us as we for it.
-        let feeder = pipe.map(|pipe| scope.spawn(move || feed(pipe, &command.stdin)));
-        let output = child.wait_with_output();
+        let fed = pipe.map_or(Ok(()), |pipe| feed(pipe, &command.stdin));
+        if let (Some(_), Some(group)) = (command.limit, group) {
+            // What it has left would go on without a limit. Looked at before it is reaped, so that the number is still its own.
+            let end = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            if rustix::io::retry_on_intr(|| waitid(WaitId::Pid(group), end)).is_ok() {
+                let _ = kill_process_group(group, Signal::KILL);
+            }
+        }
+        let status = child.wait();
         drop(done);
-        (output, feeder.map_or(Ok(()), |feeder| feeder.join().unwrap_or(Ok(()))))
+        (status, fed)
     });
-    let output = output.map_err(lost("output"))?;
+    let status = status.map_err(lost("end"))?;
     fed.map_err(lost("standard input"))?;
-    let exit = match (output.status.code(), output.status.signal()) {
+    let exit = match (status.code(), status.signal()) {
         (Some(code), _) => Exit::Code(code),
         (None, signal) => Exit::Signal(signal.unwrap_or_default()),
     };
-    Ok(BlockingOutput { exit, stdout: output.stdout, stderr: output.stderr })
+    let [stdout, stderr] = [stdout, stderr].map(|file| written(file).map_err(lost("output")));
+    Ok(BlockingOutput { exit, stdout: stdout?, stderr: stderr? })
+}
+
+/// A file without a name for a program to write to. A pipe would end it with this process: nobody can write to one that
+/// nobody reads, and a git that is about to change files shows how far it has come, as filters of the user's may.
+#[cfg(target_os = "linux")]
+fn sink() -> io::Result<File> {
+    let file = rustix::fs::memfd_create("output", rustix::fs::MemfdFlags::CLOEXEC)?;
+    // Where somebody opens it anew, as `/dev/stderr`, what comes after that still follows what is there.
+    rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
+    Ok(file.into())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sink() -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let path = std::env::temp_dir().join(format!("pleach-output-{:016x}", fastrand::u64(..)));
+    let file = File::options().read(true).append(true).create_new(true).mode(0o600).open(&path)?;
+    std::fs::remove_file(path)?;
+    Ok(file)
+}
+
+/// All that was written to a sink.
+fn written(mut file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.rewind()?;
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[expect(clippy::disallowed_methods, reason = "process is the door to other programs")]
-fn prepare(command: &Blocking) -> std::process::Command {
+fn prepare(command: &Blocking, [stdout, stderr]: [&File; 2]) -> io::Result<std::process::Command> {
     let mut prepared = std::process::Command::new(&command.program);
     prepared.args(&command.args).current_dir(&command.cwd).process_group(0);
     if let Some(environment) = &command.environment {
@@ -116,8 +153,8 @@ fn prepare(command: &Blocking) -> std::process::Command {
         Stdin::Null => Stdio::null(),
         Stdin::Bytes(_) => Stdio::piped(),
     };
-    prepared.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
-    prepared
+    prepared.stdin(stdin).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+    Ok(prepared)
 }
 
 fn feed(mut pipe: std::process::ChildStdin, stdin: &Stdin) -> io::Result<()> {

@@ -16,7 +16,8 @@
 //!
 //! [`Spawner::talk`] does the same for a command that is spoken to while it runs.
 //!
-//! Short helper programs, that is git, go through [`run_blocking`], which kills only what reads and takes too long.
+//! Short helper programs, that is git, go through [`run_blocking`], which kills only what reads and takes too long: they
+//! finish even when pleach is killed.
 
 mod blocking;
 mod cancel;

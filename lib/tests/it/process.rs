@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use pleach::config::Environment;
 use pleach::process::{
-    Blocking, Cancel, Canceller, Command, Exit, Output, SpawnError, Spawner, Stdin, Stream, Timeout, run_blocking,
+    Blocking, BlockingOutput, Cancel, Canceller, Command, Exit, Output, SpawnError, Spawner, Stdin, Stream, Timeout,
+    run_blocking,
 };
 use tempfile::TempDir;
 
@@ -577,12 +578,30 @@ fn a_helper_program_gives_code_and_output() {
     assert!(run_blocking(&large).expect("input may stay unread").success());
 }
 
+/// Fails the test unless the process whose number was printed ends.
+#[track_caller]
+fn assert_ended(output: &BlockingOutput) {
+    let stat = format!("/proc/{}/stat", String::from_utf8_lossy(&output.stdout).trim());
+    let deadline = Instant::now() + Duration::from_secs(10);
+    while std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z ")) {
+        assert!(Instant::now() < deadline, "it is still there");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_helper_program_with_a_limit_is_killed_with_what_it_has_started() {
-    let mut slow = helper("sh", &["-c", "sleep 1000 & sleep 1000"]);
+    let mut slow = helper("sh", &["-c", "sleep 1000 & echo $!; sleep 1000"]);
     slow.limit = Some(Duration::from_millis(200));
-    // Both hold the pipe: while one of them lives, this does not end.
-    assert_eq!(run_blocking(&slow).expect("it runs").exit, Exit::Signal(9));
+    let output = run_blocking(&slow).expect("it runs");
+    assert_eq!(output.exit, Exit::Signal(9));
+    assert_ended(&output);
+    // Also where it ends long before.
+    let mut short = helper("sh", &["-c", "sleep 1000 & echo $!"]);
+    short.limit = Some(Duration::from_secs(1000));
+    let output = run_blocking(&short).expect("it runs");
+    assert!(output.success());
+    assert_ended(&output);
     let mut quick = helper("echo", &["done"]);
     quick.limit = Some(Duration::from_secs(1000));
     assert!(run_blocking(&quick).expect("it runs").success());

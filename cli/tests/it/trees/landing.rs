@@ -132,6 +132,72 @@ fn what_a_landing_left_half_written_is_known_again_by_the_next_run() {
     assert_eq!((garden.completed(), garden.times_asked("T001", "implement")), (vec!["T001".to_owned()], 1));
 }
 
+/// A garden where git waits at a gate while it writes a file of a landing, and says something behind it.
+fn slow_to_land(gate: &str) -> (Garden, Gate) {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let gate = Gate::new(&garden.env, gate);
+    garden.env.write("repo/.git/info/attributes", "T001.txt filter=slow\n");
+    let smudge = format!("case $PWD in */repo) {}; echo words >&2;; esac; cat", gate.command());
+    garden.env.git(&["config", "filter.slow.smudge", &smudge]);
+    garden.env.git(&["config", "filter.slow.clean", "cat"]);
+    garden.env.git(&["config", "filter.slow.required", "true"]);
+    garden.agent(&format!("{WRITES}; echo more >> README.md; echo last > last"), APPROVES);
+    (garden, gate)
+}
+
+#[test]
+fn a_landing_is_brought_to_its_end_also_where_pleach_is_killed() {
+    let (garden, gate) = slow_to_land("alone");
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end().expect(137);
+    gate.open(held);
+    garden.env.assert_no_process_left();
+    assert_eq!(garden.env.git(&["status", "--porcelain"]), "", "nothing is half written");
+    assert_eq!(garden.told("main").last().unwrap(), "T001 complete");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
+fn the_next_run_waits_for_a_landing_of_one_that_was_killed() {
+    let (garden, gate) = slow_to_land("beside");
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.signal("KILL");
+    run.end().expect(137);
+    let mut next = garden.env.spawn(&["-y", "gardener"]);
+    next.wait_for("T001 Grow T001 goes on");
+    assert!(gate.held().is_some(), "the first one's git is still at it");
+    gate.open(held);
+    let ran = next.end().expect(0);
+    assert!(ran.stderr.contains("T001 landed on main"), "{ran}");
+    garden.assert_in_order();
+    assert_eq!(garden.env.git(&["status", "--porcelain"]), "");
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
+fn a_landing_is_not_broken_off_by_any_number_of_interrupts() {
+    let (garden, gate) = slow_to_land("interrupted");
+    let mut run = garden.env.spawn(&["-y", "gardener"]);
+    let held = gate.reached(&mut run);
+    run.stop();
+    run.interrupt();
+    run.wait_for("files git is writing are written to the end");
+    run.interrupt();
+    gate.open(held);
+    let ran = run.end().expect(3);
+    assert!(ran.stderr.contains("T001 landed on main") && ran.stdout.contains("nothing recorded is lost"), "{ran}");
+    garden.assert_in_order();
+    assert_eq!(garden.env.git(&["status", "--porcelain"]), "");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
 #[test]
 fn a_landing_that_git_cannot_begin_says_where_the_work_is() {
     let garden = Garden::new(&Tree::of(&["T001"]));
