@@ -119,7 +119,11 @@ pub fn main(args: Vec<OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error, json),
     };
-    match Globals::new(cli.globals, line).and_then(|globals| dispatch(&globals, cli.command)) {
+    let heeded = pleach::process::heed_children();
+    let heeded = heeded
+        .map_err(|error| Failure::new(Exit::Environment, "cannot listen for the end of programs").because(&error));
+    let globals = heeded.and_then(|()| Globals::new(cli.globals, line));
+    match globals.and_then(|globals| dispatch(&globals, cli.command)) {
         Ok(exit) => exit.into(),
         Err(failure) => {
             failure.report(json);

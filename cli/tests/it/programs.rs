@@ -24,6 +24,23 @@ fn one_run_of_a_program_is_one_turn() {
 }
 
 #[test]
+fn the_end_of_programs_is_noticed_however_pleach_was_started() {
+    for how in ["--block-signal=CHLD", "--ignore-signal=CHLD"] {
+        let env = agent("cat > /dev/null; (sleep 0.2; echo late > late) & echo 'Done.'");
+        let nodes = "code [prompt=\"Work on it\", timeout=\"20s\"] \
+                     check [shape=parallelogram, tool_command=\"grep -q late late && exit 3\", timeout=\"20s\"] \
+                     start -> code -> check -> exit";
+        env.pipeline(&graph("one", nodes));
+        let mut command = env.program("env", &env.repo_path());
+        command.args([how, env!("CARGO_BIN_EXE_pleach"), "-y", "run", "../pipeline.dot"]);
+        env.finish(command.output().expect("env can be started")).expect(1);
+        let reason = env.story().node("check")["outcome"]["failure_reason"].as_str().unwrap().to_owned();
+        assert!(reason.contains("exit 3"), "{how}: {reason}");
+        env.assert_no_process_left();
+    }
+}
+
+#[test]
 fn a_program_that_fails_has_taken_its_turn() {
     let env = agent("cat > /dev/null; echo half > half; echo 'I could not.'; echo broken >&2; exit 3");
     env.run(&graph("one", "code [prompt=\"Work on it\"] start -> code -> exit"), &[]).expect(1);

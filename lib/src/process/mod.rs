@@ -50,6 +50,31 @@ pub fn keep_private() -> io::Result<()> {
     Ok(())
 }
 
+/// Lets this process wait for those it starts, also where whoever started it had it ignore their end: nobody learns then
+/// how they ended. To be called before anything is started.
+pub fn heed_children() -> io::Result<()> {
+    if !ignores_children() {
+        return Ok(());
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    let _inside = runtime.enter();
+    // Who has listened to a signal once does not ignore it any more.
+    tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child()).map(drop)
+}
+
+#[cfg(target_os = "linux")]
+fn ignores_children() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or_default();
+    ignored >> (rustix::process::Signal::CHILD.as_raw() - 1) & 1 == 1
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ignores_children() -> bool {
+    true
+}
+
 /// Why a command could not be started or followed to its end. A command that ran and failed is no error but an [`Exit`].
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {

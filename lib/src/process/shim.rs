@@ -9,9 +9,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{ExitCode, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, waitid};
 use tokio::signal::unix::{Signal as Incoming, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, timeout_at};
 
 use super::sandbox::{self, NotStarted};
@@ -94,12 +94,13 @@ fn become_guard() -> io::Result<()> {
 async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixStream) -> io::Result<Report> {
     let Descriptors { stdin, lock } = descriptors;
     let mut wishes = Wishes::listen(socket)?;
-    let mut reaped = signal(SignalKind::child())?;
+    let mut deaths = Deaths::listen()?;
     let main = match start(&request, stdin) {
         Ok(pid) => pid,
         Err(NotStarted::Program(e)) => return Ok(Report::NotStarted(e.raw_os_error().unwrap_or_default())),
         Err(NotStarted::Unbound(e)) => return Err(io::Error::other(format!("the sandbox cannot be set up: {e}"))),
     };
+    deaths.begin();
     let mut family = Family { main, status: None, gone: false };
     let by_itself = loop {
         family.reap();
@@ -107,16 +108,16 @@ async fn run(request: Request, descriptors: Descriptors<OwnedFd>, socket: UnixSt
             break true;
         }
         tokio::select! {
-            _ = reaped.recv() => {}
+            () = deaths.next() => {}
             () = wishes.end() => break false,
         }
     };
 
     if by_itself {
-        family.wait(LINGER.min(request.grace), &mut reaped).await;
+        family.wait(LINGER.min(request.grace), &mut deaths).await;
     }
-    family.terminate(request.grace, &mut reaped).await;
-    family.kill(&mut reaped).await;
+    family.terminate(request.grace, &mut deaths).await;
+    family.kill(&mut deaths).await;
     drop(lock);
     Ok(match family.status {
         Some(status) if family.gone && by_itself => Report::Ended(status),
@@ -175,6 +176,44 @@ impl Wishes {
     }
 }
 
+/// Tells when something below has died. A thread waits for that: whoever started pleach may have blocked the signal that
+/// would tell it. It only looks, so that the dead keep their numbers until they are reaped.
+struct Deaths {
+    begin: Option<oneshot::Sender<()>>,
+    died: mpsc::Receiver<()>,
+}
+
+impl Deaths {
+    fn listen() -> io::Result<Self> {
+        // Whose end is ignored, as pleach may have been started to, nobody can wait for; listened to, it is not.
+        drop(signal(SignalKind::child())?);
+        let (begin, begun) = oneshot::channel();
+        let (told, died) = mpsc::channel(1);
+        std::thread::Builder::new().name("deaths".into()).spawn(move || {
+            let dead = || waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT);
+            if begun.blocking_recv().is_err() {
+                return;
+            }
+            while rustix::io::retry_on_intr(dead).is_ok() && told.blocking_send(()).is_ok() {}
+        })?;
+        Ok(Self { begin: Some(begin), died })
+    }
+
+    /// From now on there is something below.
+    fn begin(&mut self) {
+        if let Some(begin) = self.begin.take() {
+            let _ = begin.send(());
+        }
+    }
+
+    /// Waits for the next one, for ever where nothing is left that could die.
+    async fn next(&mut self) {
+        if self.died.recv().await.is_none() {
+            std::future::pending().await
+        }
+    }
+}
+
 /// The command and everything it started.
 struct Family {
     main: Pid,
@@ -201,11 +240,11 @@ impl Family {
     }
 
     /// Waits until nothing is left, at most so long.
-    async fn wait(&mut self, limit: Duration, reaped: &mut Incoming) {
+    async fn wait(&mut self, limit: Duration, deaths: &mut Deaths) {
         let deadline = Instant::now() + limit;
         loop {
             self.reap();
-            if self.gone || timeout_at(deadline, reaped.recv()).await.is_err() {
+            if self.gone || timeout_at(deadline, deaths.next()).await.is_err() {
                 return;
             }
         }
@@ -213,20 +252,20 @@ impl Family {
 
     /// Asks everything to end and gives it time for that. What was forked in the instant of asking is asked later, but
     /// nothing is asked twice: to many programs a second TERM means to drop everything.
-    async fn terminate(&mut self, grace: Duration, reaped: &mut Incoming) {
+    async fn terminate(&mut self, grace: Duration, deaths: &mut Deaths) {
         let deadline = Instant::now() + grace;
         let mut asked = BTreeSet::new();
         while !self.gone && Instant::now() < deadline {
             // A stopped process acts on TERM only once it goes on.
             asked.extend(self.signal(&[Signal::TERM, Signal::CONT], &asked));
-            self.wait(TERM_ROUND.min(deadline - Instant::now()), reaped).await;
+            self.wait(TERM_ROUND.min(deadline - Instant::now()), deaths).await;
         }
     }
 
     /// Kills until nothing is left, round after round, as processes may fork faster than the table can be read. Only
     /// when a round finds the same ones as the one before is there reason to be patient, and in the end to give up: they
     /// hang in the system, or belong to another user.
-    async fn kill(&mut self, reaped: &mut Incoming) {
+    async fn kill(&mut self, deaths: &mut Deaths) {
         let (shortest, longest) = KILL_ROUND;
         let (mut round, mut before, mut news) = (shortest, BTreeSet::new(), Instant::now());
         while !self.gone && news.elapsed() < GIVE_UP {
@@ -236,7 +275,7 @@ impl Family {
             } else {
                 (round, before, news) = (shortest, found, Instant::now());
             }
-            self.wait(round, reaped).await;
+            self.wait(round, deaths).await;
         }
     }
 
