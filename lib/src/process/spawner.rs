@@ -23,6 +23,10 @@ use super::wire::{self, Descriptors, Report, Request, Status};
 use super::{Cancel, Command, Exit, Limits, Output, SpawnError, Stdin, Stream, Timeout, env, tree};
 use crate::config::Environment;
 
+/// How often the clock is looked at, at least, while a command runs that has a limit.
+const TICK: Duration = Duration::from_secs(1);
+/// Who comes to look so much later was stopped, as by Ctrl-Z, and has read nothing meanwhile.
+const LATE: Duration = Duration::from_secs(1);
 /// How long the supervisor may take to read what it is to run.
 const HANDOVER: Duration = Duration::from_secs(10);
 /// How long after the grace period the supervisor may need to kill everything.
@@ -92,7 +96,7 @@ impl Spawner {
         let mut streams = Streams::of(&mut child, command.limits.output, on_output);
         let lost = |(what, source)| SpawnError::Pipe { what, program: program.clone(), source };
 
-        let mut watchdog = Watchdog { limits: &command.limits, begun, last_output: begun, killed: None };
+        let mut watchdog = Watchdog { limits: &command.limits, begun, last_output: begun, looked: begun, killed: None };
         let mut feeding = pin!(feed(stdin, &command.stdin, input));
         let mut fed = false;
         let mut kill_asked = pin!(cancel.killed());
@@ -100,6 +104,7 @@ impl Spawner {
             tokio::select! {
                 more = streams.next(), if streams.open() => {
                     more.map_err(lost)?;
+                    watchdog.look();
                     watchdog.last_output = Instant::now();
                 }
                 written = &mut feeding, if !fed => {
@@ -108,10 +113,14 @@ impl Spawner {
                 }
                 status = child.wait() => break status.map_err(|e| self.broken(&program, e.to_string()))?,
                 () = &mut kill_asked, if watchdog.killed.is_none() => watchdog.kill(Exit::Cancelled, &socket),
-                end = watchdog.expired() => match end {
-                    Some(timeout) => watchdog.kill(Exit::TimedOut(timeout), &socket),
-                    None => return Err(SpawnError::Unkillable { program }),
-                },
+                () = watchdog.tick() => {
+                    watchdog.look();
+                    match watchdog.expired() {
+                        Some(Some(timeout)) => watchdog.kill(Exit::TimedOut(timeout), &socket),
+                        Some(None) => return Err(SpawnError::Unkillable { program }),
+                        None => {}
+                    }
+                }
             }
         };
 
@@ -231,38 +240,67 @@ async fn feed(pipe: Option<ChildStdin>, stdin: &Stdin, input: Option<UnboundedRe
     }
 }
 
-/// When a command is to end, and whether it was told to.
+/// When a command is to end, and whether it was told to. Time this process was stopped for does not count: nobody has read
+/// meanwhile what the command writes, so that it may have waited as well.
 struct Watchdog<'a> {
     limits: &'a Limits,
     begun: Instant,
     last_output: Instant,
+    /// When the clock was looked at last.
+    looked: Instant,
     /// Why it was killed, and when that should be through.
     killed: Option<(Exit, Option<Instant>)>,
 }
 
 impl Watchdog<'_> {
-    /// Waits for the limit that is reached first: the timeout, or nothing if killing has taken too long.
-    async fn expired(&self) -> Option<Timeout> {
+    /// The limit that is reached first, and when: a timeout, or nothing if killing has taken too long.
+    fn deadline(&self) -> Option<(Instant, Option<Timeout>)> {
         let after =
             |from: Instant, limit: Option<Duration>| limit.and_then(|limit| Some((from.checked_add(limit)?, limit)));
-        let (deadline, timeout) = match self.killed {
-            Some((_, deadline)) => (deadline, None),
+        match self.killed {
+            Some((_, deadline)) => deadline.map(|at| (at, None)),
             None => {
-                let wall = after(self.begun, self.limits.wall).map(|(at, limit)| (at, Timeout::Wall(limit)));
-                let idle = after(self.last_output, self.limits.idle).map(|(at, limit)| (at, Timeout::Idle(limit)));
-                wall.into_iter().chain(idle).min_by_key(|(at, _)| *at).unzip()
+                let wall = after(self.begun, self.limits.wall).map(|(at, limit)| (at, Some(Timeout::Wall(limit))));
+                let idle =
+                    after(self.last_output, self.limits.idle).map(|(at, limit)| (at, Some(Timeout::Idle(limit))));
+                wall.into_iter().chain(idle).min_by_key(|(at, _)| *at)
             }
-        };
-        match deadline {
-            Some(deadline) => sleep_until(deadline).await,
+        }
+    }
+
+    /// Waits until it is time to look.
+    async fn tick(&self) {
+        match self.deadline() {
+            Some((deadline, _)) => sleep_until(deadline.min(self.looked + TICK)).await,
             None => std::future::pending().await,
         }
-        timeout
+    }
+
+    /// Looks at the clock, and gives back the time for which nobody has.
+    fn look(&mut self) {
+        let now = Instant::now();
+        let since = now.saturating_duration_since(self.looked);
+        self.looked = now;
+        if since <= TICK + LATE {
+            return;
+        }
+        self.begun += since;
+        self.last_output += since;
+        if let Some((_, Some(deadline))) = &mut self.killed {
+            *deadline += since;
+        }
+    }
+
+    /// The limit that is reached, if one is.
+    fn expired(&self) -> Option<Option<Timeout>> {
+        self.deadline().filter(|(at, _)| *at <= self.looked).map(|(_, timeout)| timeout)
     }
 
     /// Tells the supervisor to end everything; its report can still come back.
     fn kill(&mut self, exit: Exit, socket: &UnixStream) {
-        self.killed = Some((exit, Instant::now().checked_add(self.limits.grace.saturating_add(KILLING))));
+        // Nobody has looked before where there was no limit.
+        self.looked = Instant::now();
+        self.killed = Some((exit, self.looked.checked_add(self.limits.grace.saturating_add(KILLING))));
         // It fails only if the supervisor is gone already, and then there is nothing to tell.
         let _ = socket.shutdown(Shutdown::Write);
     }

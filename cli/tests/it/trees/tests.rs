@@ -165,6 +165,25 @@ fn setup_comes_first_and_teardown_last_whatever_happens() {
 }
 
 #[test]
+fn the_time_pleach_was_stopped_for_is_not_taken_from_a_test() {
+    // Nobody reads what it prints meanwhile, so that it waits.
+    let test =
+        "unit: touch \"$HOME/begun\"; sleep 0.5; head -c 1000000 /dev/zero | tr '\\0' x; touch \"$HOME/printed\"";
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &[test]));
+    garden.configure("tree: {test_timeout: 4}\n");
+    let run = garden.env.spawn(&["-y", "gardener"]);
+    garden.env.wait_for_file("home/begun");
+    run.signal("STOP");
+    std::thread::sleep(Duration::from_secs(6));
+    let printed = garden.env.root().join("home/printed").exists();
+    run.signal("CONT");
+    assert!(!printed, "there was more than a pipe holds");
+    run.end().expect(0);
+    assert_eq!(garden.completed(), ["T001"]);
+    assert_eq!(garden.times_asked("T001", "implement"), 1);
+}
+
+#[test]
 fn what_a_setup_leaves_running_ends_with_it_and_a_killed_test_is_cleaned_up_after() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     let gate = Gate::new(&garden.env, "test");
