@@ -333,7 +333,7 @@ fn where_what_was_said_decides_how_a_task_is_tested_it_is_done_again_on_the_new_
         let agent = garden.env.read("agent.sh");
         garden.env.write(
             "agent.sh",
-            &agent.replace("test $n = 1 && echo 1 > one", &format!("{says}; test $n = 1 && echo 1 > one")),
+            agent.replace("test $n = 1 && echo 1 > one", &format!("{says}; test $n = 1 && echo 1 > one")),
         );
         let ran = run_over(&world).end().expect(0);
         assert_eq!(garden.told("main").last().map(String::as_str), Some("T001 complete"), "{ran}");
