@@ -56,6 +56,11 @@ pub fn shell_word(word: impl std::fmt::Display) -> String {
     }
 }
 
+/// Names for a sentence, in quotation marks: the first few, and how many more.
+pub fn named(names: &[impl std::fmt::Display]) -> String {
+    listed(names.iter().map(|name| format!("`{name}`")), 10)
+}
+
 /// `1 turn`, `3 turns`.
 pub fn counted(count: impl TryInto<u64>, word: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);

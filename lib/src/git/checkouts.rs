@@ -2,16 +2,13 @@
 //! made of it.
 
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use super::error::Error;
 use super::land::full_name;
+use super::open::Settings;
 use super::repo::Repo;
 use super::worktree::{Listed, Worktree};
 use crate::ids::BranchName;
-
-/// What decides whether there is a main checkout: the settings, by when they were written.
-pub(super) type Settings = [Option<SystemTime>; 2];
 
 impl Repo {
     /// The checkouts that have a branch checked out: the main one, linked worktrees. Those that were deleted without

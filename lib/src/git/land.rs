@@ -10,7 +10,6 @@ use jiff::Timestamp;
 
 use super::crash::{self, Kind, When};
 use super::error::{Error, IoContext as _, Unsupported, locked};
-use super::merge::listed;
 use super::object::Person;
 use super::open::Durability;
 use super::program::Finished;
@@ -20,7 +19,7 @@ use super::worktree::{Worktree, git_dirs, linked_git_dir};
 use crate::beneath::{Beneath, FEW_LINES};
 use crate::clock;
 use crate::ids::{BranchName, CommitId, RepoPath};
-use crate::text::shell_word;
+use crate::text::{named, shell_word};
 
 /// How long what is in the way of a landing is waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -62,7 +61,7 @@ pub enum LandError {
     /// Files of a checkout would be overwritten.
     #[error(
         "`{target}` cannot move: that would overwrite what is not committed in `{}`: {}; commit it or move it away and run again, or take the work with `git -C {} merge --ff-only {}`",
-        checkout.display(), listed(paths), shell_word(checkout.display()), to.short()
+        checkout.display(), named(paths), shell_word(checkout.display()), to.short()
     )]
     LocalChanges {
         /// The branch.
@@ -128,7 +127,7 @@ impl LandError {
             Self::LocalChanges { target, checkout, paths, .. } => format!(
                 "`{target}` cannot move: `{}` has what is not committed in the way: {}; commit it or move it away and run again",
                 checkout.display(),
-                listed(paths)
+                named(paths)
             ),
             other => other.to_string(),
         }

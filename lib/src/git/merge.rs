@@ -10,10 +10,11 @@ use super::program::Finished;
 use super::repo::Repo;
 use super::writer::CommitSpec;
 use crate::ids::{CommitId, RepoPath};
+use crate::text::named;
 
 /// What two sides changed differently.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the two sides do not fit together: {}", if paths.is_empty() { details.join("; ") } else { listed(paths) })]
+#[error("the two sides do not fit together: {}", if paths.is_empty() { details.join("; ") } else { named(paths) })]
 pub struct Conflict {
     /// The files in conflict, sorted.
     pub paths: Vec<RepoPath>,
@@ -110,11 +111,6 @@ fn parse(output: &[u8]) -> Option<(TreeId, Conflict)> {
     Some((tree, Conflict { paths, details }))
 }
 
-/// Paths for a sentence: the first few, and how many more.
-pub(super) fn listed(paths: &[RepoPath]) -> String {
-    crate::text::listed(paths.iter().map(|path| format!("`{path}`")), 10)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,7 +134,7 @@ mod tests {
     #[test]
     fn long_lists_are_cut() {
         let paths: Vec<RepoPath> = (0..12).map(|n| RepoPath::new(format!("f{n}"))).collect();
-        assert_eq!(listed(&paths[..2]), "`f0`, `f1`");
-        assert!(listed(&paths).ends_with("`f9` and 2 more"));
+        assert_eq!(named(&paths[..2]), "`f0`, `f1`");
+        assert!(named(&paths).ends_with("`f9` and 2 more"));
     }
 }

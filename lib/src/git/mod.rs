@@ -22,6 +22,7 @@ mod id;
 mod inflate;
 mod intact;
 mod land;
+mod left_over;
 mod loose;
 mod loose_ref;
 mod merge;

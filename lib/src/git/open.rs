@@ -4,11 +4,11 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
 use gix::bstr::{BString, ByteSlice as _};
 use gix::odb::store::init::Slots;
 
-use super::checkouts::Settings;
 use super::error::{Error, LibraryContext as _, Unsupported};
 use super::handles::Recent;
 use super::pack::Unpacked;
@@ -30,6 +30,9 @@ pub enum Durability {
 /// How many packs a handle knows at most: what there is when it is made, and what fetching, packing and other runs add for
 /// as long as it is held. The library cannot make room later, and does by itself with a few more than there were.
 const PACKS: Slots = Slots::AsNeededByDiskState { multiplier: 2.0, minimum: 512 };
+
+/// What decides whether there is a main checkout: the settings, by when they were written.
+pub(super) type Settings = [Option<SystemTime>; 2];
 
 /// What all handles of one repository share.
 pub(super) struct Shared {
