@@ -208,25 +208,38 @@ impl TaskState {
         }
     }
 
-    /// Its steps that are where its work belongs though it is not done: since it was last complete, given up or reset
-    /// there, oldest first. Other programs put every step onto the target at once.
+    /// Its steps that are where its work belongs though it is not done: since it was last complete or reset there, oldest
+    /// first. Other programs put every step onto the target at once, and what they did stands there also when they gave it
+    /// up.
     pub fn begun_there(&self) -> Vec<CommitId> {
         let there = self.steps.iter().rev().filter(|found| !matches!(found.on, Place::Task(_)));
-        let is_open = |found: &&Arc<Found>| !matches!(found.step.kind, StepKind::Complete | StepKind::Reset);
-        let mut begun: Vec<CommitId> = there.take_while(is_open).map(|found| found.commit).collect();
+        let mut begun: Vec<CommitId> =
+            there.take_while(|found| !begins_afresh(found)).map(|found| found.commit).collect();
         begun.reverse();
         begun
+    }
+
+    /// Whether a session has worked on it in the budget it was given up in, so that its branch had what was done. Other
+    /// programs have no branch for it, and giving it up is no work.
+    pub fn had_branch(&self) -> bool {
+        let [budget @ .., _] = &self.steps[..] else { return false };
+        let ended = |found: &&Arc<Found>| matches!(Status::after(&found.step), Status::Failed | Status::Pending);
+        budget.iter().rev().take_while(|found| !ended(found)).any(|found| found.step.session.is_some())
     }
 
     /// The steps the next attempt is told of, as far as they went wrong, oldest first: forgotten is what came before the
     /// task was complete or reset, but for what the reset itself says.
     pub fn telling(&self) -> &[Arc<Found>] {
-        let fresh = |found: &Arc<Found>| match found.step.kind {
-            StepKind::Complete => found.step.passed,
-            StepKind::Reset => true,
-            _ => false,
-        };
-        &self.steps[self.steps.iter().rposition(fresh).unwrap_or(0)..]
+        &self.steps[self.steps.iter().rposition(begins_afresh).unwrap_or(0)..]
+    }
+}
+
+/// Whether a task that is worked after this step begins with nothing of what it was before. One that was given up does not.
+fn begins_afresh(found: &Arc<Found>) -> bool {
+    match found.step.kind {
+        StepKind::Complete => found.step.passed,
+        StepKind::Reset => true,
+        _ => false,
     }
 }
 

@@ -398,6 +398,40 @@ fn a_review_is_shown_what_another_program_did_for_the_task_on_the_target_and_not
     }
 }
 
+/// An attempt of Arborist's that was tested and turned down.
+fn rejected_by_arborist(garden: &Garden, retry: usize) {
+    let at = |facts: &str| format!("{facts}\nArborist-Retry: {retry}");
+    let implemented = at("Arborist-Step: implement\nArborist-Result: pass");
+    step_of_arborist(garden, &[("code.txt", &format!("{retry}\n"))], "T001@implement-pass", &implemented);
+    let tested = at("Arborist-Step: test\nArborist-Test: pass\nArborist-Test-Type: unit");
+    step_of_arborist(garden, &[], "T001@test-pass", &tested);
+    step_of_arborist(garden, &[], "T001@review-rejected", &at("Arborist-Step: review\nArborist-Review: rejected"));
+}
+
+#[test]
+fn a_review_is_shown_what_another_program_did_before_it_gave_the_task_up() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    (0..2).for_each(|retry| rejected_by_arborist(&garden, retry));
+    step_of_arborist(&garden, &[], "T001@failed", "Arborist-Step: complete\nArborist-Result: fail");
+    let ran = garden.gardener(&["--retry-failed"]).expect(0);
+    let asked = garden.asked("T001", "review", 1);
+    assert!(asked.contains("+++ b/code.txt\n") && asked.contains("+++ b/T001.txt\n"), "{asked}");
+    assert!(!ran.stderr.contains("starts clean"), "what was done is on the target: {ran}");
+}
+
+#[test]
+fn a_review_is_shown_what_another_program_did_when_pleach_gave_the_task_up() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    rejected_by_arborist(&garden, 0);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert_eq!(garden.times_asked("T001", "implement"), 0, "its budget was used up");
+    garden.env.git(&["branch", "-D", "pleach/tasks/main/T001"]);
+    let ran = garden.gardener(&["--retry-failed"]).expect(0);
+    let asked = garden.asked("T001", "review", 1);
+    assert!(asked.contains("+++ b/code.txt\n") && asked.contains("+++ b/T001.txt\n"), "{asked}");
+    assert!(!ran.stderr.contains("starts clean"), "what was done is on the target: {ran}");
+}
+
 #[test]
 fn a_review_is_shown_what_another_program_did_where_nothing_was_left_to_do() {
     let garden = Garden::new(&Tree::of(&["T001"]));

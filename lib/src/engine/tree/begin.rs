@@ -380,7 +380,8 @@ impl TreeRun<'_> {
         let Some((_, name)) = last else {
             let branch = self.branch_of(task)?;
             let is_gone = self.repo.reference(&branch_ref(&branch))?.is_none();
-            if is_gone && self.progress.task(task).status == Status::Failed {
+            let state = self.progress.task(task);
+            if is_gone && state.status == Status::Failed && state.had_branch() {
                 notes(Note::Said(format!(
                     "{task} starts clean: `{branch}`, which had the code of its last attempt, is not here"
                 )));
