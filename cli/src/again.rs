@@ -25,6 +25,29 @@ pub fn retrying_task(globals: &Globals, task: &TaskId) -> String {
     with(words, Some(&format!("--task {task} --retry-failed")))
 }
 
+/// As [`again`], for the whole tree of which it was to work one task.
+pub fn whole_tree(globals: &Globals) -> String {
+    let mut words: Vec<&str> = without_option(&globals.line, "--task").collect();
+    if let Some(command) = command_of(&words) {
+        words[command] = "gardener";
+    }
+    with(words.into_iter(), None)
+}
+
+/// Where the command stands in a command line: behind the options of every command, two of which take a value.
+fn command_of(words: &[&str]) -> Option<usize> {
+    // Single letters may stand together, and a value right behind its own.
+    let ends_with_letter =
+        |word: &str| !word.starts_with("--") && word.split_once('C').is_some_and(|(_, value)| value.is_empty());
+    let mut is_value = false;
+    words.iter().position(|word| {
+        let is_option = word.starts_with('-') && !is_value;
+        let is_command = !is_option && !is_value;
+        is_value = is_option && (*word == "--config" || ends_with_letter(word));
+        is_command
+    })
+}
+
 /// As [`again`], with an answer to a gate in the place of those it had.
 pub fn answering(globals: &Globals, gate: &NodeId) -> String {
     with(without_option(&globals.line, "--answer"), Some(&format!("--answer {gate}=CHOICE")))
@@ -140,6 +163,17 @@ mod tests {
         let globals = given(&["gardener", "--retry-failed", "--fresh", "--answer", "a=b"]);
         assert_eq!(again(&globals), "pleach gardener --retry-failed --answer a=b");
         assert_eq!(retrying(&globals), "pleach gardener --answer a=b --retry-failed");
+    }
+
+    #[test]
+    fn a_command_line_for_one_task_is_given_for_all_of_them() {
+        let line =
+            ["-yC", "garden", "--config", "garden", "garden", "--task", "T2", "--fresh", "--runner=a b", "--json"];
+        let expected = "pleach -yC garden --config garden gardener '--runner=a b' --json";
+        assert_eq!(whole_tree(&given(&line)), expected);
+        let line = ["-Cgarden/C", "--config=x", "garden", "--tree", "garden", "--task=T2"];
+        assert_eq!(whole_tree(&given(&line)), "pleach -Cgarden/C --config=x gardener --tree garden");
+        assert_eq!(whole_tree(&given(&["-C", "", "-y", "garden"])), "pleach -C '' -y gardener");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use pleach::text::shell_word;
 use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
-use crate::again::{about, addressed, again, answering, git_about, retrying, retrying_task};
+use crate::again::{about, addressed, again, answering, git_about, retrying, retrying_task, whole_tree};
 use crate::exit::Failure;
 use crate::globals::Globals;
 use crate::render::Out;
@@ -120,7 +120,7 @@ fn ways(globals: &Globals, (dir, repo): (&Path, &Repo), plan: &TreePlan, blocked
     }
     // What else one task waits for can be worked.
     if plan.limits.only.is_some() {
-        return vec![format!("first:   {}", about("gardener".to_owned()))];
+        return vec![format!("first:   {}", whole_tree(globals))];
     }
     let Some((phase, branch, done)) = gathered(repo, plan, blocked) else { return Vec::new() };
     let merge = git_about(globals, dir, &format!("merge {}", shell_word(branch)));

@@ -58,8 +58,11 @@ fn the_task_that_was_asked_for_is_worked_behind_one_that_waits_to_land() {
 fn a_task_that_is_not_ready_says_what_it_waits_for() {
     let garden = Garden::new(&Tree::of(&["T001", "T002: T001"]));
     let ran = garden.garden(&["--task", "T002"]).expect(1);
-    let first = "first:   pleach gardener --tree task-tree.json\n";
+    let first = "first:   pleach -y gardener\n";
     assert_eq!(ran.stdout, format!("stalled: T002 cannot start\n  T002 waits for T001 (not done)\n{first}"));
+    let ran = garden.garden(&["--test-command", "make test", "--task", "T002", "--max-retries", "2"]).expect(1);
+    let first = "first:   pleach -y gardener --test-command 'make test' --max-retries 2\n";
+    assert!(ran.stdout.ends_with(first), "{ran}");
     let ran = garden.garden(&["--task", "T002", "--dry-run"]).expect(0);
     assert!(ran.stdout.contains("next: T002 cannot start: T002 waits for T001 (not done)\n"), "{ran}");
     assert_eq!(garden.times_asked("T002", "implement"), 0);
