@@ -252,6 +252,35 @@ fn a_repository_without_a_commit_is_refused() {
 }
 
 #[test]
+fn a_branch_without_a_commit_beside_others_is_refused_by_its_name() {
+    let env = TestEnv::new();
+    let repo = env.repo_at("orphan");
+    env.git_in(&repo, &["branch", "another"]);
+    env.git_in(&repo, &["switch", "--quiet", "--orphan", "fresh"]);
+    insta::assert_snapshot!(refused(&env, &repo), @"
+    exit: 2
+    --- stderr
+    error: `[TEMP]/orphan` has no commit on `fresh`, the branch HEAD names
+    hint: switch to one that has some with `git switch main`
+    ");
+    let bare = init(&env, "bare", &["--bare", "-b", "master"]);
+    env.git_in(&repo, &["push", "--quiet", bare.to_str().unwrap(), "main"]);
+    insta::assert_snapshot!(refused(&env, &bare), @"
+    exit: 2
+    --- stderr
+    error: `[TEMP]/bare` has no commit on `master`, the branch HEAD names
+    hint: switch to one that has some with `git symbolic-ref HEAD refs/heads/main`
+    ");
+    env.git_in(&bare, &["symbolic-ref", "HEAD", "refs/heads/main"]);
+    let clone = init(&env, "clone", &["-b", "trunk"]);
+    env.git_in(&clone, &["remote", "add", "origin", bare.to_str().unwrap()]);
+    env.git_in(&clone, &["fetch", "--quiet", "origin"]);
+    let ran = refused(&env, &clone);
+    assert!(ran.stderr.contains("no commit on `trunk`") && ran.stderr.contains("`git switch main`"), "{ran}");
+    env.git_in(&clone, &["switch", "--quiet", "main"]);
+}
+
+#[test]
 fn a_partial_clone_is_refused() {
     let env = TestEnv::new();
     let origin = env.repo_at("origin");

@@ -156,6 +156,14 @@ pub enum Unsupported {
     /// No commit yet.
     #[error("has no commit yet; make the first one with `git commit --allow-empty -m start`")]
     UnbornHead,
+    /// A branch without a commit, beside others.
+    #[error("has no commit on `{branch}`, the branch HEAD names; switch to one that has some with `{switch}`")]
+    UnbornBranch {
+        /// What HEAD names.
+        branch: String,
+        /// The command that has it name another.
+        switch: String,
+    },
     /// Files in a place that does not lead back to the repository.
     #[error(
         "has the files of this repository, as `core.worktree` says, but git does not find the repository from there, so that nothing can land; put a file `.git` there with the line `gitdir: {}`, or unset `core.worktree`",

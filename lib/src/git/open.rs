@@ -17,6 +17,7 @@ use super::program::Program;
 use super::repo::Repo;
 use super::whole::Whole;
 use crate::config::Environment;
+use crate::text::shell_word;
 
 /// Whether writes are forced to disk before they count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +93,7 @@ impl Repo {
             packs: Packs::default(),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
-        match unsupported_head(&repo.local())? {
+        match unsupported_head(&repo)? {
             None => Ok(repo),
             Some(feature) => Err(Error::Unsupported { path: dir.to_owned(), feature }),
         }
@@ -100,16 +101,41 @@ impl Repo {
 }
 
 /// What nothing can be built on.
-fn unsupported_head(repo: &gix::Repository) -> Result<Option<Unsupported>, Error> {
-    let head = repo.head().doing("read HEAD")?;
+fn unsupported_head(repo: &Repo) -> Result<Option<Unsupported>, Error> {
+    let local = repo.local();
+    let head = local.head().doing("read HEAD")?;
     if head.id().is_some() {
         return Ok(None);
     }
+    let unborn = head.referent_name().map(|branch| branch.shorten().to_string());
     let stands_for = head.try_into_referent().and_then(|branch| {
         let to = branch.target().try_name()?.shorten().to_string();
         Some(Unsupported::SymbolicBranch { branch: branch.name().shorten().to_string(), to })
     });
-    Ok(Some(stands_for.unwrap_or(Unsupported::UnbornHead)))
+    if stands_for.is_some() {
+        return Ok(stands_for);
+    }
+    let beside = unborn.zip(another_branch(repo)?);
+    let beside = beside.map(|(branch, switch)| Unsupported::UnbornBranch { branch, switch });
+    Ok(Some(beside.unwrap_or(Unsupported::UnbornHead)))
+}
+
+/// The command by which HEAD comes to name a branch that is there. None where nothing is.
+fn another_branch(repo: &Repo) -> Result<Option<String>, Error> {
+    let name_of = |full: &str| full.strip_prefix("refs/heads/").map(str::to_owned);
+    let mut names: Vec<String> = repo.references("refs/heads/")?.iter().filter_map(|(name, _)| name_of(name)).collect();
+    if names.is_empty() && !repo.is_bare() {
+        // git makes a branch of one that was fetched. What else is fetched may lead nowhere, and is no way out then.
+        let fetched = repo.references("refs/remotes/").unwrap_or_default();
+        let name_of = |full: &str| full.strip_prefix("refs/remotes/")?.split_once('/').map(|(_, name)| name.to_owned());
+        names = fetched.iter().filter_map(|(name, _)| name_of(name)).filter(|name| name != "HEAD").collect();
+    }
+    // Most likely it is one of these; the branches of tasks have longer names.
+    let unlikely = |name: &String| (name != "main", name != "master", name.contains('/'));
+    Ok(names.into_iter().min_by_key(unlikely).map(|name| match repo.is_bare() {
+        true => format!("git symbolic-ref HEAD {}", shell_word(format_args!("refs/heads/{name}"))),
+        false => format!("git switch {}", shell_word(name)),
+    }))
 }
 
 /// Opens a handle on a git directory with the given configuration instead of the one on disk.
