@@ -16,7 +16,7 @@ use pleach::ids::{BranchName, TaskId};
 use pleach::plan;
 use pleach::plan::pipeline::{Node, Pipeline};
 use pleach::process::sandbox::Chosen;
-use pleach::progress::Progress;
+use pleach::progress::{Progress, Status};
 use pleach::step::shown_name;
 
 use super::ended;
@@ -344,7 +344,13 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
     let next = next(&plan.tree, &progress, &plan.limits);
     let next = next_words(&next, plan.limits.only.as_ref());
     let mut out = Out::new();
-    let left: Vec<&TaskId> = plan.tree.order().iter().filter(|task| !progress.task(task).status.is_over()).collect();
+    // Another budget is for the task that was asked for, or for all.
+    let retried = |task: &TaskId| plan.limits.retry_failed && plan.limits.only.as_ref().is_none_or(|only| only == task);
+    let is_left = |task: &&TaskId| match progress.task(task).status {
+        Status::Failed => retried(task),
+        status => !status.is_over(),
+    };
+    let left: Vec<&TaskId> = plan.tree.order().iter().filter(is_left).collect();
     if globals.json {
         out.json(&serde_json::json!({
             "tree": plan.path, "target": plan.target, "next": next, "left": left,

@@ -219,6 +219,27 @@ fn a_dry_run_says_what_comes_and_does_nothing() {
 }
 
 #[test]
+fn a_dry_run_lists_the_tasks_that_get_another_budget() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.agent("exit 1", APPROVES);
+    for task in ["T001", "T002"] {
+        garden.garden(&["--task", task, "--max-retries", "1"]).expect(1);
+    }
+    let left = |command: &[&str]| {
+        let ran = garden.env.pleach(&[&["-y"], command, &["--dry-run"]].concat()).expect(0);
+        let listed: Vec<String> =
+            ran.stdout.lines().filter_map(|line| line.strip_prefix("  ")).map(str::to_owned).collect();
+        let json = garden.env.pleach(&[&["-y", "--json"], command, &["--dry-run"]].concat()).expect(0).json();
+        let named = listed.iter().map(|line| line.split(' ').next().unwrap()).collect::<Vec<_>>();
+        assert_eq!(json["left"], serde_json::json!(named), "{ran}");
+        named.join(" ")
+    };
+    assert_eq!(left(&["gardener"]), "");
+    assert_eq!(left(&["gardener", "--retry-failed"]), "T001 T002");
+    assert_eq!(left(&["garden", "--task", "T002", "--retry-failed"]), "T002");
+}
+
+#[test]
 fn a_broken_tree_is_refused_with_every_error() {
     let garden = Garden::new(&Tree::of(&["T001: T002", "T002: T001", "T003: nobody"]));
     let ran = garden.gardener(&[]).expect(2);
