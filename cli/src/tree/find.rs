@@ -60,26 +60,37 @@ pub fn read(place: &Path, repo: &Repo) -> Result<TreeFile, Failure> {
         let message = format!("`{}` is no valid task tree:\n{}", place.display(), listed.join("\n"));
         Failure::new(Exit::Usage, message).hint("docs/task-trees.md shows how a tree is written")
     })?;
-    let path = shown(place, repo.workdir());
-    if !pleach::trailer::fits(&path) {
-        // Every step names its tree, and what was done would be looked for under another name.
-        let message = format!(
-            "no commit can name the tree {path:?}: spaces at its ends or in a row, tabs and line breaks get lost"
-        );
-        return Err(Failure::new(Exit::Usage, message).hint("rename the file or its directory"));
-    }
+    let path = below(place, repo.workdir());
+    let path = name_in_commits(&path).map_err(|why| {
+        Failure::new(Exit::Usage, format!("no commit can name the tree {path:?}: {why}"))
+            .hint("rename the file or its directory")
+    })?;
     let place = place.canonicalize().unwrap_or_else(|_| place.to_owned());
     let head = repo.head().and_then(|head| repo.tree_of(head.commit)).map_err(|error| of_git(&error))?;
     let entry = repo.tree_entry(head, &RepoPath::from(path.as_str())).map_err(|error| of_git(&error))?;
     Ok(TreeFile { tree, text, path, place, stamp, tracked: entry.is_some() })
 }
 
-/// The path from the root of the repository; the name alone when the file lies elsewhere.
+/// A path as commits name it, or why none can. Every step names its tree, and where what it has done lies: under another
+/// name nobody would find it.
+pub fn name_in_commits(path: &Path) -> Result<String, &'static str> {
+    let text = path.to_str().ok_or("it is not UTF-8, and what is not gets lost")?;
+    match pleach::trailer::fits(text) {
+        true => Ok(text.to_owned()),
+        false => Err("spaces at its ends or in a row, tabs and line breaks get lost"),
+    }
+}
+
+/// The path from the root of the repository, for people; the name alone when the file lies elsewhere.
 pub fn shown(place: &Path, root: Option<&Path>) -> String {
+    below(place, root).display().to_string()
+}
+
+fn below(place: &Path, root: Option<&Path>) -> PathBuf {
     let (place, root) = (place.canonicalize().ok(), root.and_then(|root| root.canonicalize().ok()));
     let below = place.as_deref().zip(root.as_deref()).and_then(|(place, root)| place.strip_prefix(root).ok());
     let path = below.or_else(|| place.as_deref()?.file_name().map(Path::new));
-    path.unwrap_or(Path::new(NAME)).display().to_string()
+    path.unwrap_or(Path::new(NAME)).to_owned()
 }
 
 /// The files that lie where trees usually lie: the one at the root alone, or all of the others.

@@ -18,7 +18,7 @@ use pleach::schedule::Limits;
 use pleach::text::shell_word;
 use pleach::workspace::{branch_ref, target_of};
 
-use super::find::TreeFile;
+use super::find::{TreeFile, name_in_commits};
 use crate::answers::AnswerArgs;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_git, of_tree};
@@ -79,6 +79,12 @@ pub struct TreeArgs {
 /// The settings with the flags over them.
 pub fn load_settings(globals: &Globals, dir: &Path, args: &TreeArgs) -> Result<Settings, Failure> {
     let text = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+    // Settings are text, and as such these would be other directories.
+    for (dir, key) in [(&args.report_dir, "report_dir"), (&args.log_dir, "log_dir")] {
+        if let Some(dir) = dir.as_ref().filter(|dir| dir.to_str().is_none()) {
+            in_commits(dir, key)?;
+        }
+    }
     let given = [
         ("--test-command", "tree.test_command", args.test_command.clone()),
         ("--max-retries", "tree.max_retries", args.max_retries.map(|number| number.to_string())),
@@ -232,27 +238,31 @@ fn in_repo(dir: Option<&Path>, root: Option<&Path>, key: &str) -> Result<Option<
         true => absolute(dir).zip(root).and_then(|(dir, root)| dir.strip_prefix(root).map(Path::to_owned).ok()),
         false => Some(dir.to_owned()),
     };
-    let plain = |dir: PathBuf| -> Option<String> {
+    let plain = |dir: PathBuf| -> Option<PathBuf> {
         let parts = dir.components().filter(|part| *part != Component::CurDir).map(|part| match part {
-            Component::Normal(name) => name.to_str().filter(|name| !name.eq_ignore_ascii_case(".git")),
+            Component::Normal(name) if !name.eq_ignore_ascii_case(".git") => Some(name),
             _ => None,
         });
-        Some(parts.collect::<Option<Vec<_>>>()?.join("/"))
+        parts.collect()
     };
     let flag = key.replace('_', "-");
-    let text = below.and_then(plain).filter(|dir| !dir.is_empty()).ok_or_else(|| {
+    let below = below.and_then(plain).ok_or_else(|| {
         Failure::new(Exit::Usage, format!("`tree.{key}` must be a directory inside the repository"))
             .hint(format!("`{}` is not; name another with `--{flag} DIR`", dir.display()))
     })?;
-    if !pleach::trailer::fits(&text) {
-        // Steps name the files that lie there, and they would be looked for under another name.
-        let message = format!(
-            "no commit can name what lies in {text:?} (`tree.{key}`): spaces at its ends or in a row, tabs and line breaks \
-             get lost"
-        );
-        return Err(Failure::new(Exit::Usage, message).hint(format!("name another with `--{flag} DIR`")));
+    if below.as_os_str().is_empty() {
+        return Err(Failure::new(Exit::Usage, format!("`tree.{key}` cannot be the root of the repository itself"))
+            .hint(format!("name a directory below it with `--{flag} DIR`")));
     }
-    Ok(Some(text))
+    in_commits(&below, key).map(Some)
+}
+
+/// A configured directory as steps name the files that lie there.
+fn in_commits(dir: &Path, key: &str) -> Result<String, Failure> {
+    name_in_commits(dir).map_err(|why| {
+        Failure::new(Exit::Usage, format!("no commit can name what lies in {dir:?} (`tree.{key}`): {why}"))
+            .hint(format!("name another with `--{} DIR`", key.replace('_', "-")))
+    })
 }
 
 /// Refuses a plan whose logs or reports would be committed where the target has something else.

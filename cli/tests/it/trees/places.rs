@@ -1,5 +1,7 @@
 //! Where logs and reports go is pleach's to write, and what somebody else has there stays.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::symlink;
 
 use super::garden::{APPROVES, Garden, Tree};
@@ -17,12 +19,15 @@ fn a_place_for_logs_or_reports_that_is_no_directory_is_refused_at_once() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("taken", "mine\n");
     garden.commit("real/file", "mine\n");
+    let root = garden.env.repo_path();
     for (dir, named) in [
         ("taken", "`taken` is a file on `main`"),
         ("taken/below", "`taken` is a file on `main`"),
         (".git/x", "must be a directory inside the repository"),
         ("a/.GIT", "must be a directory inside the repository"),
         ("../out", "must be a directory inside the repository"),
+        (".", "cannot be the root of the repository itself\nhint: name a directory below it"),
+        (root.to_str().unwrap(), "cannot be the root of the repository itself\nhint: name a directory below it"),
     ] {
         for flag in ["--log-dir", "--report-dir"] {
             assert_refused(&garden, &garden.gardener(&[flag, dir]).expect(2), named, flag);
@@ -43,6 +48,12 @@ fn a_place_for_logs_or_reports_that_no_step_can_name_is_refused_at_once() {
             assert_refused(&garden, &garden.gardener(&[flag, dir]).expect(2), &named, flag);
             assert_refused(&garden, &garden.gardener(&[flag, dir, "--dry-run"]).expect(2), &named, flag);
         }
+    }
+    for (flag, key) in [("--log-dir", "log_dir"), ("--report-dir", "report_dir")] {
+        let mut command = garden.env.command(&["-y", "gardener", flag]);
+        let ran = garden.env.finish(command.arg(OsStr::from_bytes(b"a/\xff")).output().unwrap()).expect(2);
+        let named = format!("no commit can name what lies in \"a/\\xFF\" (`tree.{key}`): it is not UTF-8");
+        assert_refused(&garden, &ran, &named, flag);
     }
     let reports = |dir: &str| format!("tree: {{report_dir: {:?}}}\n", garden.env.repo_path().join(dir));
     garden.configure(&reports("a  b"));

@@ -1,5 +1,9 @@
 //! Repositories of all shapes, and branches with names nobody expects.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
 use super::garden::{APPROVES, Garden, Tree, WRITES};
 
 #[test]
@@ -325,6 +329,19 @@ fn a_tree_whose_name_no_commit_can_hold_is_refused() {
         let ran = garden.gardener(&["--tree", path]).expect(2);
         assert!(ran.stderr.contains("no commit can name the tree"), "{ran}");
         assert!(ran.stderr.contains("rename the file or its directory"), "{ran}");
+    }
+    for name in [&b"a\xff"[..], b"a\xfe"] {
+        let path = Path::new(OsStr::from_bytes(name)).join("task-tree.json");
+        garden.env.write(garden.env.repo_path().join(&path), Tree::of(&["T001"]).json());
+        let asked = |command: &str| {
+            let mut command = garden.env.command(&["-y", command, "--tree"]);
+            garden.env.finish(command.arg(&path).output().unwrap()).expect(2)
+        };
+        for ran in [asked("gardener"), asked("status")] {
+            assert!(ran.stderr.contains("no commit can name the tree \"a\\xF"), "{ran}");
+            assert!(ran.stderr.contains("it is not UTF-8"), "{ran}");
+            assert!(ran.stderr.contains("rename the file or its directory"), "{ran}");
+        }
     }
     assert_eq!(garden.times_asked("T001", "implement"), 0);
     let odd = "one space/\u{a0}\u{e4}#x: y.json";
