@@ -306,14 +306,12 @@ fn what_failed(feedback: &Feedback) -> String {
 /// `15 passed, 1 failed in 3.2s`
 fn tests(found: &Found) -> String {
     let Some(test) = &found.step.test else { return String::new() };
-    let took = duration(test.runtime);
-    match test.counts {
-        Some(counts) => {
-            let skipped = if counts.skipped > 0 { format!(", {} skipped", counts.skipped) } else { String::new() };
-            format!("{} passed, {} failed{skipped} in {took}", counts.passed, counts.failed)
-        }
-        None => format!("in {took}"),
-    }
+    let counts = test.counts.map(|counts| {
+        let skipped = if counts.skipped > 0 { format!(", {} skipped", counts.skipped) } else { String::new() };
+        format!("{} passed, {} failed{skipped}", counts.passed, counts.failed)
+    });
+    let took = test.runtime.map(|took| format!("in {}", duration(took)));
+    counts.into_iter().chain(took).collect::<Vec<_>>().join(" ")
 }
 
 fn place(found: &Found, ground: &Ground) -> String {
@@ -338,7 +336,7 @@ fn step_json(repo: &Repo, found: &Found) -> Result<Value, Failure> {
     let message = message(repo, found)?;
     let step = &found.step;
     let test = step.test.as_ref().map(|test| {
-        let runtime = (test.runtime.as_secs_f64() * 1000.0).round() / 1000.0;
+        let runtime = test.runtime.map(|runtime| (runtime.as_secs_f64() * 1000.0).round() / 1000.0);
         json!({"type": test.kind.as_str(), "counts": test.counts, "runtime": runtime, "log": test.log})
     });
     let on = match &found.on {

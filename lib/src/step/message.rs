@@ -217,7 +217,7 @@ impl Step {
                 if let Some(test) = &self.test {
                     put("Arborist-Test-Log", test.log.clone());
                     put("Arborist-Test-Type", Some(test.kind.as_str().into()));
-                    put("Arborist-Test-Runtime", Some(seconds(test.runtime)));
+                    put("Arborist-Test-Runtime", test.runtime.map(seconds));
                     put("Arborist-Test-Passed", test.counts.map(|counts| counts.passed.to_string()));
                     put("Arborist-Test-Failed", test.counts.map(|counts| counts.failed.to_string()));
                     put("Arborist-Test-Skipped", test.counts.map(|counts| counts.skipped.to_string()));
@@ -308,7 +308,7 @@ fn test_facts(message: &Message) -> TestFacts {
             .and_then(|word| word.to_ascii_lowercase().parse().ok())
             .unwrap_or(TestKind::Unit),
         counts: counts.iter().any(Option::is_some).then_some(Counts { passed, failed, skipped }),
-        runtime: runtime.and_then(|value| Duration::try_from_secs_f64(value).ok()).unwrap_or_default(),
+        runtime: runtime.and_then(|value| Duration::try_from_secs_f64(value).ok()),
         log: message.trailer("Arborist-Test-Log").map(str::to_owned),
     }
 }

@@ -33,8 +33,8 @@ pub struct TestFacts {
     pub kind: TestKind,
     /// The counts of the commands of that kind, where they could be read.
     pub counts: Option<Counts>,
-    /// How long all commands took.
-    pub runtime: Duration,
+    /// How long all commands took, where it is told.
+    pub runtime: Option<Duration>,
     /// Where the whole output is.
     pub log: Option<String>,
 }

@@ -127,7 +127,7 @@ fn every_step() -> Vec<Step> {
     all.push(Step { skipped: true, ..Step::new(task(), StepKind::Complete, true) });
     all.push(Step::new(task(), StepKind::Reset, true));
     let log = || Some("a.log".to_owned());
-    let runtime = Duration::from_millis(1500);
+    let runtime = Some(Duration::from_millis(1500));
     let test = TestFacts { kind: TestKind::Unit, counts: Some(Counts::default()), runtime, log: log() };
     for step in &mut all {
         (step.test, step.retry) = (Some(test.clone()), Some(0));

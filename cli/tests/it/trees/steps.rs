@@ -445,6 +445,28 @@ fn a_review_is_shown_what_another_program_did_where_nothing_was_left_to_do() {
 }
 
 #[test]
+fn what_a_step_does_not_tell_of_its_tests_is_not_made_up() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let tested = "Arborist-Step: test\nArborist-Test: fail\nArborist-Retry: 0\nArborist-Test-Type: unit";
+    step_of_arborist(&garden, &[("a", "1\n")], "T001@test-fail", tested);
+    let counted = format!("{tested}\nArborist-Test-Passed: 2\nArborist-Test-Failed: 1");
+    step_of_arborist(&garden, &[("b", "1\n")], "T001@test-fail", &counted);
+    // Once as it is read, once as it is kept.
+    for _ in 0..2 {
+        let steps = garden.env.pleach(&["--json", "inspect", "T001"]).expect(0).json()["steps"].clone();
+        for step in [&steps[0], &steps[1]] {
+            assert_eq!(
+                (&step["test"]["type"], &step["test"]["runtime"]),
+                (&"unit".into(), &serde_json::Value::Null),
+                "{step}"
+            );
+        }
+        let ran = garden.env.pleach(&["inspect", "T001"]).expect(0);
+        assert!(ran.stdout.contains("2 passed, 1 failed") && !ran.stdout.contains("0ms"), "{ran}");
+    }
+}
+
+#[test]
 fn a_review_is_shown_all_that_became_of_a_file_that_others_changed_in_the_same_place() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.commit("shared", "first\n");

@@ -14,7 +14,7 @@ use crate::progress::{Found, Place, Seen, print};
 use crate::step::{Counts, Step, StepKind, TestFacts};
 
 /// Changes whenever the layout does, or what is taken from commits.
-const VERSION: &[u8] = b"pleach steps 4\n";
+const VERSION: &[u8] = b"pleach steps 5\n";
 
 /// What is known of a target from before; none if there is no use in it.
 pub fn load(common_dir: &Path, target: &BranchName) -> Option<Scan> {
@@ -126,8 +126,10 @@ impl Sink {
         }
         self.maybe(step.test.as_ref(), |sink, test| {
             sink.text(test.kind.as_str());
-            sink.number(test.runtime.as_secs());
-            sink.number(test.runtime.subsec_nanos().into());
+            sink.maybe(test.runtime, |sink, runtime| {
+                sink.number(runtime.as_secs());
+                sink.number(runtime.subsec_nanos().into());
+            });
             sink.maybe(test.log.as_deref(), Self::text);
             sink.maybe(test.counts, |sink, counts| {
                 [counts.passed, counts.failed, counts.skipped].into_iter().for_each(|count| sink.number(count));
@@ -250,7 +252,9 @@ impl<'a> Source<'a> {
     fn test(&mut self) -> Option<TestFacts> {
         Some(TestFacts {
             kind: self.text()?.parse().ok()?,
-            runtime: Duration::from_secs(self.number()?).checked_add(Duration::from_nanos(self.number()?))?,
+            runtime: self.maybe(|source| {
+                Duration::from_secs(source.number()?).checked_add(Duration::from_nanos(source.number()?))
+            })?,
             log: self.maybe(Self::owned)?,
             counts: self.maybe(|source| {
                 Some(Counts { passed: source.number()?, failed: source.number()?, skipped: source.number()? })
@@ -280,7 +284,8 @@ mod tests {
 
     fn scan() -> Scan {
         let counts = Some(Counts { passed: u64::MAX, failed: 0, skipped: 128 });
-        let facts = TestFacts { kind: TestKind::E2e, counts, runtime: Duration::new(7, 999_999_999), log: None };
+        let facts = TestFacts { kind: TestKind::E2e, counts, runtime: Some(Duration::new(7, 999_999_999)), log: None };
+        let untold = TestFacts { runtime: None, counts: None, ..facts.clone() };
         let task = || "T1".parse().ok();
         let full = Step {
             retry: Some(u32::MAX),
@@ -298,7 +303,8 @@ mod tests {
         let steps = vec![
             seen(1, Step::run_start("t.json"), &[]),
             seen(2, full, &[1]),
-            seen(3, Step { test: Some(facts), ..Step::new(task(), StepKind::Test, false) }, &[1]),
+            seen(3, Step { test: Some(facts.clone()), ..Step::new(task(), StepKind::Test, false) }, &[1]),
+            seen(5, Step { test: Some(untold), ..Step::new(task(), StepKind::Test, false) }, &[1]),
             seen(4, Step::new(task(), StepKind::Custom("lint".parse().unwrap()), false), &[]),
             seen(200, Step::new(task(), StepKind::Reset, true), &[1, 9]),
         ];

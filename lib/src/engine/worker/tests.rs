@@ -200,7 +200,7 @@ fn facts(ran: &[RanTest]) -> TestFacts {
     TestFacts {
         kind,
         counts: counted.reduce(Counts::plus),
-        runtime: ran.iter().map(|ran| ran.runtime).sum(),
+        runtime: Some(ran.iter().map(|ran| ran.runtime).sum()),
         log: None,
     }
 }
