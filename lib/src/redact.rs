@@ -123,10 +123,15 @@ fn has_password(value: &str) -> bool {
     value.split_once("://").and_then(|(_, rest)| rest.split_once('@')).is_some_and(|(login, _)| login.contains(':'))
 }
 
+/// Whether a secret was taken out of a text.
+pub fn is_marked(text: &str) -> bool {
+    text.contains("[redacted:")
+}
+
 /// Whether the value of a variable with this name is worth taking out.
 fn is_secret(name: &str, value: &str) -> bool {
     value.len() >= SHORTEST_SECRET
-        && !value.contains("[redacted:")
+        && !is_marked(value)
         && !TRIVIAL.contains(&value.to_ascii_lowercase().as_str())
         && (is_secret_name(name) || !is_common(value))
 }

@@ -60,8 +60,9 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         true => out.json(&json!({"task": task, "changed": false, "commit": null})),
         false => out.line(format!("nothing to do: {task} is {already} already")),
     };
+    let redactor = ground.settings.redactor();
     if args.dry_run {
-        match marking.prepare(task, mark).map_err(|error| of_tree(&error))? {
+        match marking.prepare(task, mark, &redactor).map_err(|error| of_tree(&error))? {
             None => nothing(&mut out)?,
             Some(Prepared { run_start, message, session, removed }) if globals.json => {
                 let run_start = run_start.map(|message| message.write());
@@ -87,7 +88,6 @@ pub fn mark(globals: &Globals, args: &MarkArgs, mark: Mark) -> Result<Exit, Fail
         }
         return Ok(Exit::Done);
     }
-    let redactor = ground.settings.redactor();
     match marking.write(task, mark, &redactor).map_err(|error| of_tree(&error))? {
         None => nothing(&mut out)?,
         Some(marked) if globals.json => {

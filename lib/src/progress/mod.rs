@@ -14,6 +14,7 @@ use jiff::Timestamp;
 
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
+use crate::redact;
 use crate::step::{Feedback, Step, StepKind, TestKind, shown_name, text};
 use crate::text::shell_word;
 use crate::trailer::before_copied;
@@ -371,7 +372,9 @@ impl Progress {
     pub fn renamed<'a>(&'a self, tree: &'a TaskTree) -> Vec<(&'a TaskNode, &'a str)> {
         let renamed = |node: &'a TaskNode| {
             let state = self.tasks.get(&node.id).filter(|state| state.status == Status::Complete)?;
-            let then = state.name_then.as_deref().filter(|then| *then != shown_name(&node.name))?;
+            // One that lacks a secret does not tell what it was.
+            let then = state.name_then.as_deref().filter(|then| !redact::is_marked(then))?;
+            let then = Some(then).filter(|then| *then != shown_name(&node.name))?;
             Some((node, then))
         };
         tree.nodes().filter(|node| node.is_leaf()).filter_map(renamed).collect()

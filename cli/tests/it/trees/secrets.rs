@@ -98,3 +98,18 @@ fn what_a_tree_says_of_a_task_is_recorded_without_secrets() {
     let grep = garden.env.git(&["grep", "-l", "hunter42", "main"]);
     assert_eq!(grep, "main:task-tree.json", "no log and no report has it");
 }
+
+#[test]
+fn what_people_decide_about_a_task_is_committed_without_secrets() {
+    let tree = Tree::of(&["T001", "T002"]).with("T001", "name", json!("Rotate hunter42! at last"));
+    let garden = Garden::new(&tree);
+    for decision in ["skip", "reset"] {
+        let shown = with_secret(&garden, "hunter42!", &[decision, "T001", "--dry-run"]).expect(0);
+        let ran = with_secret(&garden, "hunter42!", &[decision, "T001"]).expect(0);
+        let message = garden.env.git(&["log", "-1", "--format=%B"]);
+        assert!(message.contains("\"Rotate [redacted:D_PASSWORD] at last\""), "{message}{ran}");
+        assert!(shown.stdout.contains(message.trim()), "{shown}");
+        let status = with_secret(&garden, "hunter42!", &["status"]).expect(0);
+        assert!(!status.stdout.contains("was completed as"), "the name is no other one: {status}");
+    }
+}

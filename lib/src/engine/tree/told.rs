@@ -20,7 +20,7 @@ pub fn told(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<
     let mut all = Vec::new();
     for found in steps.iter().filter(|found| !found.step.passed || found.step.kind == StepKind::Reset) {
         let by_record = match found.step.kind {
-            StepKind::Reset => red_gate(progress, found).and_then(|gate| records.step(gate)),
+            StepKind::Reset => red_gate(progress, redactor, found).and_then(|gate| records.step(gate)),
             _ => records.step(found),
         };
         all.extend(by_record.unwrap_or_else(|| found.feedback().into_iter().collect()));
@@ -33,10 +33,12 @@ pub fn told(repo: &Repo, progress: &Progress, redactor: &Redactor, steps: &[Arc<
     all.into_iter().map(bounded).collect()
 }
 
-/// The run of a gate whose words a reset repeats.
-fn red_gate<'a>(progress: &'a Progress, reset: &Found) -> Option<&'a Found> {
+/// The run of a gate whose words a reset repeats, but for secrets nobody knew where the gate ran.
+fn red_gate<'a>(progress: &'a Progress, redactor: &Redactor, reset: &Found) -> Option<&'a Found> {
+    let body = redactor.text(&reset.body);
     let is_it = |found: &&Arc<Found>| {
-        found.step.kind == StepKind::Test && !found.step.passed && found.at <= reset.at && found.body == reset.body
+        let is_red = found.step.kind == StepKind::Test && !found.step.passed && found.at <= reset.at;
+        is_red && redactor.text(&found.body) == body
     };
     let steps = progress.tasks().flat_map(|(_, state)| &state.steps);
     steps.filter(is_it).max_by_key(|found| found.at).map(Arc::as_ref)
