@@ -6,9 +6,10 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use regex::{Captures, Match, Regex};
+use regex::Regex;
 use serde_json::Value;
 
 /// Values shorter than this are never taken for secrets.
@@ -54,10 +55,12 @@ const SECRET_KEYS: [&str; 6] = ["ACCESS", "API", "ENCRYPTION", "PRIVATE", "SECRE
 
 /// Known token shapes. Where one has a named group, only that is replaced and the text around it stays. Each begins with
 /// fixed letters, and word boundaries are those of ASCII: that keeps the search fast, also in text that is not ASCII.
-const SHAPES: [&str; 11] = [
+const SHAPES: [&str; 12] = [
     // PEM blocks, then ones cut off before their end.
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[\s\S]*?-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----",
     r"-----BEGIN [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----[A-Za-z0-9+/=\s\\]*",
+    // The end of one whose beginning is cut off. What of it is above is looked for from there.
+    r"(?<end>-----END [A-Z0-9 ]{0,30}PRIVATE KEY(?: BLOCK)?-----)",
     // OpenAI, Anthropic and their imitators.
     r"(?-u:\b)sk-[A-Za-z0-9_-]{16,}",
     r"(?-u:\b)(?:gh[pousr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,})",
@@ -69,6 +72,24 @@ const SHAPES: [&str; 11] = [
     r"(?:Bearer|bearer|BEARER)[ \t]+(?<bearer>[A-Za-z0-9._~+/-]{16,}=*)",
     r"://[^\s/:@\[\]]*:(?<password>[^\s/@\[\]]+)@",
 ];
+
+/// What ends a word though its last letter is one: sequences that colour text, also without the byte they begin with, and
+/// characters that are written as an escape.
+const ESCAPE: &str = concat!(
+    r"(?:\x1b[\[(]?|\x{9b}|\\(?i:u001b|x1b|033|e)\[)[A-Za-z0-9_]$",
+    r"|[\[\x{9b}][0-9;:?]+[A-Za-z_]$",
+    r"|\\(?:[abefnrtv]|u[0-9A-Fa-f]{4}|x[0-9A-Fa-f]{2}|[0-7]{1,3})$",
+    r"|%[0-9A-Fa-f]{2}$",
+);
+
+/// No escape is longer than this.
+const LONGEST_ESCAPE: usize = 64;
+
+/// A run of base64 this long is part of a key, not a word.
+const KEY_LINE: usize = 32;
+
+/// So much may stand between two lines of a key: a last line that is short, and what a log puts before each.
+const BETWEEN_KEY_LINES: usize = 96;
 
 /// What stands where a secret was: `[redacted:NAME]`.
 const MARK: &str = r"\[redacted:[A-Za-z0-9_.-]*\]";
@@ -197,7 +218,7 @@ impl Redactor {
     /// Whether a JSON value given as text certainly has nothing to redact, without taking it apart. Where a string is not
     /// written as it is, this does not tell.
     pub fn is_clean(&self, json: &str) -> bool {
-        !json.contains('\\') && !self.known().pattern.is_match(json)
+        !json.contains('\\') && self.known().find(json, 0).is_none()
     }
 
     fn known(&self) -> Arc<Known> {
@@ -219,6 +240,7 @@ fn add(names: &mut BTreeMap<String, String>, name: &str, value: &str) {
 struct Known {
     pattern: Regex,
     marks: Regex,
+    escape: Regex,
     /// What each value is called.
     names: BTreeMap<String, String>,
 }
@@ -228,13 +250,20 @@ impl Known {
         // Longer values first: where one secret begins with another, the whole of it goes.
         let mut values: Vec<&String> = names.keys().collect();
         values.sort_by_key(|value| std::cmp::Reverse(value.len()));
-        let values = values.into_iter().map(|value| literal(value));
-        let all: Vec<String> = values.chain(SHAPES.iter().map(|shape| format!("(?:{shape})"))).collect();
+        let literals = values.iter().map(|value| literal(value));
+        let mut all: Vec<String> = literals.chain(SHAPES.iter().map(|shape| format!("(?:{shape})"))).collect();
+        // Behind all others: where one of these is found, nothing else begins there.
+        let words: Vec<String> =
+            values.iter().filter_map(|value| Some(literal(value).strip_prefix(EDGE)?.to_owned())).collect();
+        if !words.is_empty() {
+            all.push(format!("(?<word>{})", words.join("|")));
+        }
         let pattern = regex::RegexBuilder::new(&all.join("|"))
             .size_limit(64 << 20)
             .build()
             .expect("escaped literals and our own constant patterns make a valid expression");
-        Self { pattern, marks: Regex::new(MARK).expect("a constant pattern"), names }
+        let constant = |pattern| Regex::new(pattern).expect("a constant pattern");
+        Self { pattern, marks: constant(MARK), escape: constant(ESCAPE), names }
     }
 
     fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
@@ -283,8 +312,7 @@ impl Known {
     }
 
     fn name_in(&self, text: &str) -> Option<String> {
-        let found = self.marks.split(text).find_map(|gap| self.pattern.captures(gap))?;
-        Some(self.secret(&found).1.to_owned())
+        self.marks.split(text).find_map(|gap| self.find(gap, 0)).map(|(_, name)| name.to_owned())
     }
 
     /// One pass over the text between the marks that are there already; `None` when nothing was found.
@@ -297,28 +325,81 @@ impl Known {
         let mut end = 0;
         let marks = self.marks.find_iter(text).map(|mark| mark.range());
         for mark in marks.chain(std::iter::once(text.len()..text.len())) {
-            let clean = self.pattern.replace_all(&text[end..mark.start], |found: &Captures<'_>| self.mark(found));
-            changed |= matches!(clean, Cow::Owned(_));
-            out.push_str(&clean);
+            let gap = &text[end..mark.start];
+            let mut done = 0;
+            while let Some((secret, name)) = self.find(gap, done) {
+                out.push_str(&gap[done..secret.start]);
+                out.push_str(&format!("[redacted:{name}]"));
+                done = secret.end;
+                changed = true;
+            }
+            out.push_str(&gap[done..]);
             out.push_str(&text[mark.clone()]);
             end = mark.end;
         }
         changed.then_some(out)
     }
 
-    /// The secret in what was found, and what it is called.
-    fn secret<'t>(&self, found: &Captures<'t>) -> (Match<'t>, &str) {
-        let whole = found.get(0).expect("group 0 is the match");
-        let secret = found.name("bearer").or_else(|| found.name("password")).unwrap_or(whole);
-        (secret, self.names.get(secret.as_str()).map_or(TOKEN, String::as_str))
+    /// Where the first secret behind `from` is in a text without marks, and what it is called.
+    fn find(&self, text: &str, from: usize) -> Option<(Range<usize>, &str)> {
+        let mut at = from;
+        while let Some(found) = self.pattern.captures_at(text, at) {
+            let whole = found.get(0).expect("group 0 is the match");
+            let secret = found.name("bearer").or_else(|| found.name("password")).unwrap_or(whole);
+            let begin = if found.name("end").is_some() {
+                key_begin(&text[from..whole.start()]).map(|begin| from + begin)
+            } else if found.name("word").is_some() {
+                self.ends_in_escape(&text[..whole.start()]).then_some(whole.start())
+            } else {
+                Some(secret.start())
+            };
+            if let Some(begin) = begin {
+                return Some((begin..secret.end(), self.names.get(secret.as_str()).map_or(TOKEN, String::as_str)));
+            }
+            // Another may begin within what is none; both begin with a single byte.
+            at = whole.start() + 1;
+        }
+        None
     }
 
-    fn mark(&self, found: &Captures<'_>) -> String {
-        let whole = found.get(0).expect("group 0 is the match");
-        let (secret, name) = self.secret(found);
-        let (before, after) = (secret.start() - whole.start(), secret.end() - whole.start());
-        format!("{}[redacted:{name}]{}", &whole.as_str()[..before], &whole.as_str()[after..])
+    fn ends_in_escape(&self, text: &str) -> bool {
+        let from = (text.len().saturating_sub(LONGEST_ESCAPE)..text.len()).find(|at| text.is_char_boundary(*at));
+        from.is_some_and(|from| self.escape.is_match(&text[from..]))
     }
+}
+
+/// Where a private key begins whose last line is to follow a text: at the first of the lines of base64 at its end. None when
+/// there is no such line.
+fn key_begin(text: &str) -> Option<usize> {
+    let bytes = text.as_bytes();
+    let is_key = |at: usize| bytes[at].is_ascii_alphanumeric() || b"+/=\\".contains(&bytes[at]);
+    // The last run of base64 before a place that is not too far from it.
+    let run_before = |at: usize, floor: usize| {
+        let end = (floor..at).rfind(|at| is_key(*at))? + 1;
+        let start = (0..end).rfind(|at| !is_key(*at)).map_or(0, |before| before + 1);
+        Some(start..end)
+    };
+    let (mut begin, mut seen) = (bytes.len(), bytes.len());
+    while let Some(run) = run_before(seen, begin.saturating_sub(BETWEEN_KEY_LINES).min(seen)) {
+        seen = run.start;
+        if run.len() >= KEY_LINE {
+            begin = run.start;
+        }
+    }
+    // Above the others stands what a cut has left of a line; where there are none, it and the last one may be all.
+    for _ in 0..2 {
+        let Some(run) = run_before(begin, begin.saturating_sub(BETWEEN_KEY_LINES)) else { break };
+        let between = &text[run.end..begin];
+        let is_break = begin < bytes.len() || between.contains('\n') || text[run.clone()].contains("\\n");
+        let around = |c: char| c.is_whitespace() && c != '\n' || "\"',>|-".contains(c);
+        let above = text[..run.start].trim_end_matches(around);
+        let is_first = above.is_empty() || above.ends_with('\n');
+        if !is_break || !is_first || !between.trim_matches(|c| c == '\n' || around(c)).is_empty() {
+            break;
+        }
+        begin = run.start;
+    }
+    (begin < bytes.len()).then_some(begin)
 }
 
 /// A value as it stands inside a JSON string.
@@ -332,10 +413,13 @@ fn mark_name(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() || "_.-".contains(c) { c } else { '_' }).collect()
 }
 
+/// Where a word begins or ends.
+const EDGE: &str = r"(?-u:\b)";
+
 /// The expression for one value. Ordinary words count only where they stand alone.
 fn literal(value: &str) -> String {
     let word = |byte: Option<u8>| byte.is_some_and(|b| b.is_ascii_alphanumeric() || b == b'_');
-    let edge = |byte: Option<u8>| if is_plain(value) && word(byte) { r"(?-u:\b)" } else { "" };
+    let edge = |byte: Option<u8>| if is_plain(value) && word(byte) { EDGE } else { "" };
     let (first, last) = (edge(value.bytes().next()), edge(value.bytes().last()));
     format!("{first}{}{last}", regex::escape(value))
 }
@@ -454,6 +538,89 @@ mod tests {
         ] {
             assert!(matches!(redactor.text(text), Cow::Borrowed(_)), "{text}");
         }
+    }
+
+    #[test]
+    fn a_word_may_follow_an_escape() {
+        let mark = "[redacted:ROOT_PASSWORD]";
+        let redactor = redactor();
+        for before in [
+            "\x1b[31m",
+            "\x1b[m",
+            "\x1b[0m\x1b[1;38;2;255;255;255;48;2;10;20;30m",
+            "\x1b(B",
+            "\u{9b}1m",
+            "[31m",
+            r"\u001b[31m",
+            r"\u001b[m",
+            r"\033[0m",
+            r"\n",
+            r"\n\n\t",
+            r"\\n",
+            r"é\r\n",
+            r"\u000a",
+            r#"\""#,
+            "%3D",
+        ] {
+            assert_eq!(redactor.text(&format!("{before}orchid")), format!("{before}{mark}"), "{before:?}");
+            let twice = format!("an {before}orchid{before}orchid\x1b[0m norchid {before}orchid.");
+            let expected = format!("an {before}{mark}{before}{mark}\x1b[0m norchid {before}{mark}.");
+            assert_eq!(redactor.text(&twice), expected, "{before:?}");
+            assert!(!redactor.is_clean(&twice), "{before:?}");
+            assert_eq!(redactor.name_in(&twice).as_deref(), Some("ROOT_PASSWORD"), "{before:?}");
+            // What only contains it stays.
+            for other in ["norchid", "an orchids", "_orchid", "[norchid]", "3morchid", "uorchid orchid1"] {
+                assert!(matches!(redactor.text(other), Cow::Borrowed(_)), "{other}");
+            }
+            let longer = format!("{before}orchids");
+            assert!(matches!(redactor.text(&longer), Cow::Borrowed(_)), "{longer}");
+        }
+        // One that begins within a word that is none is found all the same.
+        let redactor =
+            Redactor::new([("A_PASSWORD", "orchid"), ("B_PASSWORD", "chid!x9Zq7w8"), ("C_PASSWORD", "orchid-bed")]);
+        assert_eq!(redactor.text("norchid!x9Zq7w8"), "nor[redacted:B_PASSWORD]");
+        assert_eq!(
+            redactor.text(r"\norchid-bed \norchid-beds"),
+            r"\n[redacted:C_PASSWORD] \n[redacted:A_PASSWORD]-beds"
+        );
+    }
+
+    #[test]
+    fn the_rear_of_a_private_key_is_known_by_its_end() {
+        let line = "Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6lO9rU2xA5dG8jM1pS4vY7bE0hK3n";
+        let end = format!("-----{} RSA PRIVATE KEY-----", "END");
+        let cut = "[... 5 bytes left out ...]\n";
+        let redactor = Redactor::new([("", ""); 0]);
+        for (key, rest) in [
+            (format!("{line}\n{line}\nQ8sT=\n"), ""),
+            (format!("T1vW\n{line}\nQ8sT=\n"), ""),
+            (format!("T1vW\nQ8sT=\n"), ""),
+            (format!("Q8sT=\n"), ""),
+            (format!("    {line}\r\n    {line}\r\n    Q8sT=\r\n    "), "    "),
+            (format!("{line}\\n{line}\\nQ8sT=\\n"), ""),
+            (format!("T1vW\\nQ8sT=\\n"), ""),
+            (format!("{line} {line} Q8sT= "), ""),
+            (format!("-{line}\n-{line}\n-Q8sT=\n-"), "-"),
+            (format!("\"{line}\",\n\"{line}\",\n\"Q8sT=\",\n\""), "\""),
+            (format!("  7: {line}\n  8: {line}\n  9: Q8sT=\n 10: "), "  7: "),
+        ] {
+            let text = format!("é {cut}{key}{end}\nend");
+            let expected = format!("é {cut}{rest}[redacted:token]\nend");
+            assert_eq!(redactor.text(&text), expected);
+            assert_eq!(redactor.name_in(&text).as_deref(), Some(TOKEN));
+        }
+        for text in [
+            end.clone(),
+            format!("grep -e '{end}' file"),
+            format!("It ends with\n{end}"),
+            format!("It ends\\n{end}"),
+            format!("{line}\n{}\n{end}", "These are many words that are no key. ".repeat(4)),
+        ] {
+            assert!(matches!(redactor.text(&text), Cow::Borrowed(_)), "{text}");
+        }
+        // Whoever has much of both waits for neither.
+        let much = format!("{}{}", "Ab3d".repeat(200_000), format!(" x\\n{end}").repeat(20_000));
+        assert!(redactor.text(&much).len() < much.len());
     }
 
     #[test]
