@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use clap::Args;
-use pleach::config::{Level, Resolved, Source, supplied_inputs};
+use pleach::config::{Config, Level, Resolved, Source, supplied_inputs};
 use pleach::engine::{Copy, Session, Summary, outwait_orphans, recorded_pipeline};
-use pleach::ids::ContextId;
+use pleach::ids::{ContextId, SessionId};
 use pleach::record::History;
+use pleach::redact::is_marked;
 use pleach::text::shell_word;
 
 use crate::answers::AnswerArgs;
@@ -50,6 +51,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let search = Search::from(&globals.dir, globals.config.as_deref());
     let resolved = Resolved::resume(&history.started.config, &local.resolved, search.flag_layer())
         .map_err(|errors| settings::failure(&errors, &globals.dir))?;
+    refuse_unknown_agent(&id, &resolved.config)?;
     let settings = settings::Settings { resolved, ..local };
     let stands = Summary::newest(&place.repo, &id).map_err(|error| of_engine(&error))?;
     let from = match stands.work().or(stands.base()) {
@@ -78,4 +80,17 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         }
         see_through(globals, session).await
     })
+}
+
+/// A record has no secrets, so an agent whose command had one cannot be started from it.
+fn refuse_unknown_agent(id: &SessionId, config: &Config) -> Result<(), Failure> {
+    let agent = config.agent.as_ref().map(ToString::to_string).filter(|agent| is_marked(agent));
+    match agent {
+        None => Ok(()),
+        Some(agent) => {
+            let message = format!("the record of session {id} leaves a secret out of its agent: `{agent}`");
+            let hint = "start it anew with `pleach run`, and an agent whose command holds no secret";
+            Err(Failure::new(Exit::Usage, message).hint(hint))
+        }
+    }
 }

@@ -4,10 +4,11 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Config;
 use super::node::Node;
-use super::read::{Reading, Setting};
+use super::read::{Reading, Setting, each_string};
 use crate::text::closest;
 
 /// A kind of agent, with the command of those that are any program.
@@ -274,6 +275,12 @@ impl Setting for AgentChoice {
         let names: Vec<&str> = NAMES.iter().map(|(name, _)| *name).collect();
         format!("{} | acp:COMMAND | command:COMMAND", names.join(" | "))
     }
+
+    fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+        if value.as_str().is_none_or(|name| NAMES.iter().all(|(known, _)| *known != name)) {
+            each_command(value, visit);
+        }
+    }
 }
 
 impl Setting for AgentRef {
@@ -284,6 +291,22 @@ impl Setting for AgentRef {
     fn takes() -> String {
         format!("{} | a name of `agents`", AgentChoice::takes())
     }
+
+    fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+        // A name is a key of `agents`.
+        if value.as_str().is_none_or(|text| text.contains(':')) {
+            each_command(value, visit);
+        }
+    }
+}
+
+/// Calls `visit` with the command of an agent, without the word in front of it that says what kind it is.
+fn each_command(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+    let Value::String(text) = value else { return each_string(value, visit) };
+    let kind = ["command:", "acp:"].into_iter().find(|kind| text.starts_with(kind)).unwrap_or_default();
+    let mut command = text.split_off(kind.len());
+    visit(&mut command);
+    text.push_str(&command);
 }
 
 /// The agent a node of the configuration names; a mistake is among the errors.

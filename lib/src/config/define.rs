@@ -55,6 +55,18 @@ macro_rules! section {
                     );
                 })+
             }
+
+            fn each_text(value: &mut serde_json::Value, visit: &mut dyn FnMut(&mut String)) {
+                let serde_json::Value::Object(fields) = value else {
+                    return $crate::config::read::each_string(value, visit);
+                };
+                for (key, value) in fields {
+                    match key.as_str() {
+                        $(stringify!($field) => <$type as $crate::config::read::Setting>::each_text(value, visit),)+
+                        _ => $crate::config::read::each_string(value, visit),
+                    }
+                }
+            }
         }
     };
 }
@@ -102,6 +114,12 @@ macro_rules! choice {
 
             fn takes() -> String {
                 Self::WORDS.join(" | ")
+            }
+
+            fn each_text(value: &mut serde_json::Value, visit: &mut dyn FnMut(&mut String)) {
+                if value.as_str().is_none_or(|word| !Self::WORDS.contains(&word)) {
+                    $crate::config::read::each_string(value, visit);
+                }
             }
         }
     };

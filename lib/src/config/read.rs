@@ -100,6 +100,22 @@ pub(super) trait Setting: Sized {
     fn keys(path: &str, about: &str, default: Value, out: &mut Vec<Key>) {
         out.push(Key { path: path.to_owned(), about: about.trim().to_owned(), takes: Self::takes(), default });
     }
+
+    /// Calls `visit` with every text of a recorded value that somebody has made up: with no key, no word out of a list and
+    /// no name of what the configuration has elsewhere.
+    fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+        each_string(value, visit);
+    }
+}
+
+/// Calls `visit` with every string of a value, but for keys.
+pub(super) fn each_string(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+    match value {
+        Value::String(text) => visit(text),
+        Value::Array(items) => items.iter_mut().for_each(|item| each_string(item, visit)),
+        Value::Object(fields) => fields.values_mut().for_each(|value| each_string(value, visit)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
 }
 
 /// The text of a scalar.
@@ -226,6 +242,10 @@ impl<T: Setting> Setting for Option<T> {
     fn keys(path: &str, about: &str, default: Value, out: &mut Vec<Key>) {
         T::keys(path, about, default, out);
     }
+
+    fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+        T::each_text(value, visit);
+    }
 }
 
 impl<T: Setting> Setting for Vec<T> {
@@ -273,6 +293,13 @@ impl<T: Setting> Setting for Vec<T> {
             _ => out.append(&mut below),
         }
     }
+
+    fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| T::each_text(item, visit)),
+            other => each_string(other, visit),
+        }
+    }
 }
 
 impl<K: FromStr<Err: Display> + Ord, T: Setting> Setting for BTreeMap<K, T> {
@@ -298,6 +325,13 @@ impl<K: FromStr<Err: Display> + Ord, T: Setting> Setting for BTreeMap<K, T> {
 
     fn keys(path: &str, about: &str, _: Value, out: &mut Vec<Key>) {
         T::keys(&format!("{path}.*"), about, Value::Null, out);
+    }
+
+    fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+        match value {
+            Value::Object(entries) => entries.values_mut().for_each(|entry| T::each_text(entry, visit)),
+            other => each_string(other, visit),
+        }
     }
 }
 
@@ -376,6 +410,13 @@ macro_rules! name {
 
             fn takes() -> String {
                 $what.to_owned()
+            }
+
+            fn each_text(value: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+                // What has a name is recorded by it elsewhere too.
+                if value.as_str().is_none_or(|name| Self::new(name).is_err()) {
+                    each_string(value, visit);
+                }
             }
         }
     };

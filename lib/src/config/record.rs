@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::error::{ConfigError, Level, Source};
 use super::layer::{Layer, Merged, Resolved};
 use super::model::{Config, Provider};
+use super::read::Setting;
 
 /// The key of the list of settings that were left out because they belong to the machine.
 const MACHINE: &str = "machine";
@@ -53,6 +54,19 @@ impl Config {
             map.insert(MACHINE.to_owned(), machine.into());
         }
         value
+    }
+
+    /// Calls `visit` with every text of a recorded configuration that somebody has made up. The rest are keys, names and words
+    /// of pleach's own, without which it could not be read back.
+    pub fn each_recorded_text(recorded: &mut Value, visit: &mut dyn FnMut(&mut String)) {
+        let machine = match recorded {
+            Value::Object(map) => map.shift_remove(MACHINE),
+            _ => None,
+        };
+        Self::each_text(recorded, visit);
+        if let (Value::Object(map), Some(machine)) = (recorded, machine) {
+            map.insert(MACHINE.to_owned(), machine);
+        }
     }
 
     /// A recorded configuration as it stands in the record: relative paths stay relative, what was left out is

@@ -589,6 +589,32 @@ fn a_record_holds_nothing_of_the_machine() {
 }
 
 #[test]
+fn words_of_pleach_s_own_are_no_text_of_a_record() {
+    let text = "agent: 'command:./own.sh linear'\nattribution: assisted-by\nmerge: {history: linear}\n\
+                agents: {linear: {runner: 'acp:linear x', env: {A: linear}, persona: /x/me.yaml}, b: {runner: builtin}}\n\
+                tree: {steps: {review: {runner: linear, model: linear}, test: {runner: claude}}}\n";
+    let local = resolved(vec![project(text)]);
+    let recorded = local.config.recordable();
+    let mut redacted = recorded.clone();
+    Config::each_recorded_text(&mut redacted, &mut |text| *text = text.replace("linear", "[redacted:X]"));
+    let at = |path: &str| path.split('/').fold(&redacted, |value, key| &value[key]).clone();
+    assert_eq!(at("agent"), "command:./own.sh [redacted:X]");
+    assert_eq!(at("agents/linear/runner"), "acp:[redacted:X] x");
+    assert_eq!(at("agents/linear/env/A"), "[redacted:X]");
+    assert_eq!(at("tree/steps/review/model"), "[redacted:X]");
+    assert_eq!(at("machine"), json!(["agents.linear.persona"]));
+    let resumed = Resolved::resume(&redacted, &local, Layer::flags([], "/cwd")).unwrap().config;
+    assert_eq!((resumed.merge, resumed.attribution), (local.config.merge, local.config.attribution));
+    assert_eq!(resumed.tree.steps["review"].runner, Some(AgentRef::Named("linear".into())));
+    // What a setting of a fixed list has is never asked about, nor the word before a command.
+    let mut asked = Vec::new();
+    Config::each_recorded_text(&mut recorded.clone(), &mut |text| asked.push(text.clone()));
+    for own in ["assisted-by", "command:./own.sh linear", "builtin", "claude", "gateway", "steps", "auto"] {
+        assert!(!asked.contains(&own.to_owned()), "{own} in {asked:?}");
+    }
+}
+
+#[test]
 fn a_record_of_a_newer_pleach_is_refused() {
     let mut recorded = Config::default().recordable();
     recorded["tree"]["teleport"] = json!(true);

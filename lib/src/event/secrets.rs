@@ -4,6 +4,7 @@
 use serde_json::Value;
 
 use super::{Event, Recorded, Status};
+use crate::config::Config;
 use crate::redact::{Part, Redactor};
 
 /// The objects, and lists of such, whose keys are names of fields or of what the run is built on. What stands behind them
@@ -97,6 +98,9 @@ impl Recorded {
         let json = self.to_json();
         let mut clean = json.clone();
         redactor.json_text(&mut clean["data"], &|path, value| self.event.part(path, value));
+        if let Some(config) = clean["data"].get_mut("config") {
+            Config::each_recorded_text(config, &mut |text| *text = redactor.text(text).into_owned());
+        }
         (clean != json).then_some(clean)
     }
 }
@@ -110,9 +114,8 @@ impl Event {
                 !matches!(Status::try_from(word.clone()), Ok(Status::Custom(_)) | Err(_))
             }
             ("reason", _) => matches!(self, Self::PipelinePaused(_)),
-            // The settings have the names of agents and models for keys, which are no secret anywhere else either.
-            ("config", _) => return Part::Fields,
-            (path, Value::Object(_) | Value::Array(_)) if path.starts_with("config.") => return Part::Fields,
+            // What of the settings is text they know themselves.
+            ("config", _) => true,
             ("task", Value::Object(_)) | ("tool_calls", _) => return Part::Fields,
             ("task", _) => true,
             _ => OWN.contains(&path),

@@ -61,6 +61,29 @@ const GATED: &str = "digraph own { start [shape=Mdiamond]; done [shape=Msquare];
                      start -> deploy -> look; look -> second [label=\"Yes\"]; second -> done }";
 
 #[test]
+fn a_session_is_resumed_where_a_word_of_its_settings_is_a_secret() {
+    let asks = "digraph own { start [shape=Mdiamond]; done [shape=Msquare]; work [prompt=\"Do it\"]\n\
+                look [shape=hexagon]; start -> look; look -> work [label=\"Yes\"]; work -> done }";
+    for word in ["linear", "gateway", "command", "assisted-by"] {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        garden.configure("attribution: assisted-by\n");
+        garden.env.write("pipeline.dot", asks);
+        with_secret(&garden, word, &["-y", "run", "../pipeline.dot"]).expect(4);
+        let session = garden.env.session();
+        let ran = with_secret(&garden, word, &["-y", "resume", &session, "--answer", "look=Yes"]);
+        assert_eq!(ran.code, 0, "{word}: {ran}");
+    }
+    // A program that has the name of a secret is not in the record, and it is said why.
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.write("pipeline.dot", asks);
+    with_secret(&garden, "agent.sh", &["-y", "run", "../pipeline.dot"]).expect(4);
+    let session = garden.env.session();
+    let ran = with_secret(&garden, "agent.sh", &["-y", "resume", &session, "--answer", "look=Yes"]).expect(2);
+    assert!(ran.stderr.contains("leaves a secret out of its agent"), "{ran}");
+    assert!(ran.stderr.contains("[redacted:D_PASSWORD]"), "{ran}");
+}
+
+#[test]
 fn a_pipeline_with_a_secret_in_it_is_refused_before_anything_is_done() {
     let garden = Garden::new(&Tree::of(&["T001"]).with("T001", "pipeline", json!("own.dot")));
     garden.commit("own.dot", GATED);
