@@ -5,7 +5,8 @@ use std::ops::Range;
 
 use super::Error;
 use super::tree::{GATE_PIPELINE, STEP_ATTRIBUTES, TASK_PIPELINE};
-use crate::plan::dot::{self, Ident, Statement};
+use crate::plan::diagnostic::Span;
+use crate::plan::dot::{self, AttrValue, Entry, Ident, Statement};
 use crate::redact::{Redactor, TOKEN};
 
 /// Refuses a pipeline that holds a secret, itself or in a file it names. What comes with pleach is none, whatever words
@@ -57,9 +58,10 @@ fn without_names(own: &str, dot: &str, added: Range<usize>) -> String {
     };
     let known: Vec<String> = nodes(own).iter().filter_map(id).map(|id| id.text.clone()).collect();
     let all = nodes(dot);
-    let names = all.iter().filter_map(id).filter(|id| known.contains(&id.text)).chain(all.iter().flat_map(keys));
+    let nodes = all.iter().filter_map(id).filter(|id| known.contains(&id.text));
+    let names = nodes.chain(all.iter().flat_map(keys)).map(|name| name.span).chain(all.iter().flat_map(agents));
     let mut rest = dot.as_bytes()[added.clone()].to_vec();
-    for span in names.map(|name| name.span).filter(|span| added.contains(&span.start) && span.end <= added.end) {
+    for span in names.filter(|span| added.contains(&span.start) && span.end <= added.end) {
         rest[span.start - added.start..span.end - added.start].fill(b' ');
     }
     String::from_utf8_lossy(&rest).into_owned()
@@ -72,13 +74,23 @@ fn id(statement: &Statement) -> Option<&Ident> {
     }
 }
 
+fn attributes(statement: &Statement) -> &[Entry] {
+    match statement {
+        Statement::Node { attrs, .. } => attrs,
+        _ => &[],
+    }
+}
+
 /// The names of attributes that settings put into a pipeline.
 fn keys(statement: &Statement) -> impl Iterator<Item = &Ident> {
-    let attrs = match statement {
-        Statement::Node { attrs, .. } => attrs.as_slice(),
-        _ => &[],
-    };
-    attrs.iter().map(|attr| &attr.key).filter(|key| STEP_ATTRIBUTES.contains(&key.text.as_str()))
+    attributes(statement).iter().map(|attr| &attr.key).filter(|key| STEP_ATTRIBUTES.contains(&key.text.as_str()))
+}
+
+/// Where agents are named. A name is recorded with the settings as well; what has a colon in it is a command.
+fn agents(statement: &Statement) -> impl Iterator<Item = Span> {
+    let is_name = |value: &AttrValue| matches!(value, AttrValue::Text(text) if !text.contains(':'));
+    let named = move |attr: &&Entry| attr.key.text == "agent" && is_name(&attr.value);
+    attributes(statement).iter().filter(named).map(|attr| attr.value_span)
 }
 
 #[cfg(test)]
@@ -105,6 +117,9 @@ mod tests {
                 assert_eq!(refused(word, &dot), None, "{word}");
             }
         }
+        // The name of an agent is a key of the settings.
+        assert_eq!(refused("reviewer", &with("    review [agent=\"reviewer\"]\n")), None);
+        assert!(refused("reviewer", &with("    review [agent=\"command:reviewer\"]\n")).is_some());
     }
 
     #[test]
