@@ -28,7 +28,7 @@ const FIELDS: [&str; 14] = [
 
 /// What is no text: ids, times, names of branches, nodes and repositories, words out of lists of pleach's own, and what a
 /// commit has as well.
-const OWN: [&str; 57] = [
+const OWN: [&str; 58] = [
     "action",
     "agent",
     "agent_head",
@@ -36,6 +36,7 @@ const OWN: [&str; 57] = [
     "agent_state_ref.home",
     "at",
     "base",
+    "body",
     "boundary",
     "branch",
     "branches",

@@ -1,6 +1,7 @@
 //! The bodies of step commits: the end of what a step said, and what of it the next attempt is told.
 
 use super::{Feedback, FeedbackKind, RanTest, Step, StepKind};
+use crate::redact::Redactor;
 use crate::text::tail;
 
 /// How much of an agent's or a reviewer's words a body keeps.
@@ -20,6 +21,37 @@ const RUNNER_ERROR: &str = "Runner error:";
 const ENDED: &str = "The attempt ended:";
 const REVIEW: &str = "Review:";
 
+/// What the body of a step commit is made of: words of pleach's own, some of which it reads back, and what others said.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Body(Vec<Paragraph>);
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Paragraph {
+    /// Its first line.
+    own: Option<String>,
+    /// What stands below, and how much of it is kept.
+    said: Option<(String, usize)>,
+}
+
+impl Body {
+    fn below(heading: impl Into<String>, said: &str, keep: usize) -> Self {
+        Self(vec![Paragraph { own: Some(heading.into()), said: Some((said.to_owned(), keep)) }])
+    }
+
+    fn joined(bodies: impl IntoIterator<Item = Self>) -> Self {
+        Self(bodies.into_iter().flat_map(|body| body.0).collect())
+    }
+
+    /// The text of it, without secrets in what others said. They go before it is cut: nobody would know half of one.
+    pub fn write(&self, redactor: &Redactor) -> String {
+        let written = self.0.iter().map(|Paragraph { own, said }| {
+            let said = said.as_ref().map(|(text, keep)| cut(&redactor.text(text), *keep));
+            own.iter().cloned().chain(said).collect::<Vec<_>>().join("\n")
+        });
+        written.collect::<Vec<_>>().join("\n\n")
+    }
+}
+
 /// The last characters of a text, below a line that says so when there were more.
 pub fn cut(text: &str, max_chars: usize) -> String {
     match tail(text, max_chars) {
@@ -29,8 +61,8 @@ pub fn cut(text: &str, max_chars: usize) -> String {
 }
 
 /// The body of an implement step that went well.
-pub fn implement(output: &str) -> String {
-    format!("{RUNNER_OUTPUT}\n{}", cut(output, WORDS))
+pub fn implement(output: &str) -> Body {
+    Body::below(RUNNER_OUTPUT, output, WORDS)
 }
 
 /// Whether the body of a step that went well tells of an agent: that of a command begins otherwise.
@@ -39,13 +71,13 @@ pub fn is_of_agent(body: &str) -> bool {
 }
 
 /// The body of an implement step that failed.
-pub fn runner_error(error: &str) -> String {
-    format!("{RUNNER_ERROR}\n{}", cut(error, WORDS))
+pub fn runner_error(error: &str) -> Body {
+    Body::below(RUNNER_ERROR, error, WORDS)
 }
 
 /// The body of an implement step that stands for an attempt which ended outside of its steps.
-pub fn outside(reason: &str) -> String {
-    format!("{ENDED}\n{}", cut(reason, WORDS))
+pub fn outside(reason: &str) -> Body {
+    Body::below(ENDED, reason, WORDS)
 }
 
 /// What ended the attempt outside of its steps that a body tells of.
@@ -54,31 +86,30 @@ pub fn ended_outside(body: &str) -> Option<&str> {
 }
 
 /// The body of a review step.
-pub fn review(reply: &str) -> String {
-    format!("{REVIEW}\n{}", cut(reply, WORDS))
+pub fn review(reply: &str) -> Body {
+    Body::below(REVIEW, reply, WORDS)
 }
 
 /// The body of a test step: the output of each command, complaints only of those that failed.
-pub fn tests(ran: &[RanTest]) -> String {
+pub fn tests(ran: &[RanTest]) -> Body {
     let of = |test: &RanTest| {
         let what = format!("Test ({})", test.kind);
         streams(&what, if test.passed { "" } else { &test.stderr }, &test.stdout)
     };
-    ran.iter().map(of).filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n")
+    Body::joined(ran.iter().map(of))
 }
 
 /// The body of a step of the pipeline's own.
-pub fn custom(step: &str, passed: bool, stdout: &str, stderr: &str) -> String {
+pub fn custom(step: &str, passed: bool, stdout: &str, stderr: &str) -> Body {
     streams(&format!("Step ({step})"), if passed { "" } else { stderr }, stdout)
 }
 
-fn streams(what: &str, stderr: &str, stdout: &str) -> String {
-    [("stderr", stderr), ("stdout", stdout)]
-        .into_iter()
-        .filter(|(_, text)| !text.trim().is_empty())
-        .map(|(stream, text)| format!("{what} {stream} (last {STREAM} chars):\n{}", cut(text.trim_end(), STREAM)))
-        .collect::<Vec<_>>()
-        .join("\n\n")
+fn streams(what: &str, stderr: &str, stdout: &str) -> Body {
+    let all = [("stderr", stderr), ("stdout", stdout)].into_iter().filter(|(_, text)| !text.trim().is_empty());
+    let of = |(stream, text): (&str, &str)| {
+        Body::below(format!("{what} {stream} (last {STREAM} chars):"), text.trim_end(), STREAM)
+    };
+    Body::joined(all.map(of))
 }
 
 /// Puts a line below what a command complained about that says how it ended: nothing else tells.
@@ -96,15 +127,21 @@ pub fn left_out(what: &str, files: &[String]) -> String {
 }
 
 /// The body of a completed task.
-pub fn complete(attempts: u32, report: Option<&str>) -> String {
+pub fn complete(attempts: u32, report: Option<&str>) -> Body {
     let report = report.map_or_else(String::new, |path| format!(" Report: {path}"));
-    format!("Completed after {attempts} attempt(s).{report}")
+    own(format!("Completed after {attempts} attempt(s).{report}"))
+}
+
+/// A body that nobody else has said anything of.
+pub fn own(words: impl Into<String>) -> Body {
+    Body(vec![Paragraph { own: Some(words.into()), said: None }])
 }
 
 /// The body of a task that was given up: why, and how its last attempt ended where no step of it tells that.
-pub fn failed(why: &str, untold: Option<&str>) -> String {
-    let parts = [why.to_owned(), untold.map(runner_error).unwrap_or_default()];
-    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
+pub fn failed(why: &str, untold: Option<&str>) -> Body {
+    let why = Some(why).filter(|why| !why.is_empty());
+    let why = why.map(|why| Body(vec![Paragraph { own: None, said: Some((why.to_owned(), usize::MAX)) }]));
+    Body::joined(why.into_iter().chain(untold.map(runner_error)))
 }
 
 /// What is told of an attempt that ended outside of its steps.

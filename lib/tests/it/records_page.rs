@@ -105,10 +105,7 @@ fn what_is_said_in_an_event_is_without_secrets() {
         ("AgentTurn", json!({"files_written": {"repo": ["orchid"]}, "agent_state_ref": {"session": "orchid"}})),
         ("ToolExecution", json!({"command": "login orchid", "commit_message": "Use orchid"})),
         ("HumanInteraction", json!({"question": "orchid?", "options": ["orchid"], "answer": "orchid"})),
-        (
-            "StepFinished",
-            json!({"body": "orchid", "failing": ["orchid"], "feedback": {"kind": "rejected", "text": "orchid"}}),
-        ),
+        ("StepFinished", json!({"failing": ["orchid"], "feedback": {"kind": "rejected", "text": "orchid"}})),
         ("StepFinished", json!({"report": {"task_id": "T001", "name": "orchid"}})),
         ("PipelinePaused", json!({"why": "orchid"})),
         ("PipelineFailed", json!({"reason": "orchid"})),

@@ -84,6 +84,31 @@ fn a_session_is_resumed_where_a_word_of_its_settings_is_a_secret() {
 }
 
 #[test]
+fn the_log_of_an_agent_s_step_is_found_whatever_word_is_a_secret() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("tree: {commit_logs: false}\n");
+    garden.commit(
+        "own.dot",
+        "digraph own { start [shape=Mdiamond]; done [shape=Msquare]; work [step=implement, prompt=\"Do it\"]\n\
+         draft [step=draft, prompt=\"Look\"]; start -> work -> draft -> done }",
+    );
+    with_secret(&garden, "output", &["-y", "gardener", "--pipeline", "own.dot"]).expect(0);
+    let body = garden.newest("main", "T001 draft-pass");
+    let logs = with_secret(&garden, "output", &["--json", "logs"]).expect(0);
+    assert!(logs.stdout.contains("draft-pass"), "{body:?}: {logs}");
+}
+
+#[test]
+fn an_agent_may_have_the_name_of_a_secret() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(WRITES, APPROVES);
+    let agents = format!("agents: {{reviewer: {{runner: 'command:{}'}}}}", agent(&garden));
+    garden.configure(&format!("{agents}\ntree: {{steps: {{review: {{runner: reviewer}}}}}}\n"));
+    let ran = with_secret(&garden, "reviewer", &["-y", "gardener"]).expect(0);
+    assert_eq!(garden.completed(), ["T001"], "{ran}");
+}
+
+#[test]
 fn a_pipeline_with_a_secret_in_it_is_refused_before_anything_is_done() {
     let garden = Garden::new(&Tree::of(&["T001"]).with("T001", "pipeline", json!("own.dot")));
     garden.commit("own.dot", GATED);

@@ -27,7 +27,7 @@ use crate::plan::pipeline::{HandlerKind, Node, WritePolicy};
 use crate::plan::tree::{TaskNode, TestCommand, TestKind};
 use crate::record::Batch;
 use crate::state::{Phase, TaskWork, Visit};
-use crate::step::{Attempt, Counts, StepKind, report};
+use crate::step::{Attempt, Counts, StepKind, report, text};
 use crate::workspace::{Lock, Position, WorkingCopy, branch_key};
 
 pub use step::{StepReport, TaskReport};
@@ -373,8 +373,8 @@ impl Session {
         let at = Position { branch: copy.at().branch, ..Position::all(commit) };
         tokio::task::block_in_place(|| copy.hand_over(self.id.clone(), copy.branch.clone(), at))?;
         if by_agent {
-            let body = "What the agent tested was built anew since, on what had landed meanwhile.".to_owned();
-            let report = StepReport { said: body.clone(), body, ..StepReport::default() };
+            let why = "What the agent tested was built anew since, on what had landed meanwhile.";
+            let report = StepReport { said: why.to_owned(), body: text::own(why), ..StepReport::default() };
             return Ok(Some(Retested { outcome: Retest::Unknown(Box::new(report)), warnings: Vec::new() }));
         }
         self.bring_setup(&mut |_| {}).await?;

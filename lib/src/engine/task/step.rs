@@ -11,7 +11,7 @@ use crate::ids::{CommitId, RepoPath};
 use crate::plan::pipeline::Node;
 use crate::record::Batch;
 use crate::step::prompt;
-use crate::step::text::FEEDBACK;
+use crate::step::text::{Body, FEEDBACK};
 use crate::step::{Attempt, Feedback, FeedbackKind, Step, StepKind, TestFacts, counts, report, text};
 use crate::trailer::{Message, attribution};
 use crate::workspace::{Change, branch_ref};
@@ -27,7 +27,7 @@ const FAILING: usize = 1_000;
 #[derive(Debug, Default)]
 pub struct StepReport {
     /// The text of the commit.
-    pub body: String,
+    pub body: Body,
     /// What the next attempt is told, where it failed.
     pub said: String,
     /// Everything that was said, where a log has it.
@@ -56,7 +56,7 @@ impl StepReport {
 /// A step that is to be committed.
 struct Making {
     facts: Step,
-    body: String,
+    body: Body,
     attempt: Option<Attempt>,
     /// Files that are committed with it, without secrets.
     files: Vec<(RepoPath, String)>,
@@ -81,7 +81,7 @@ pub enum TaskReport {
 
 impl Making {
     /// A step without anything beside it.
-    fn of(facts: Step, body: String) -> Self {
+    fn of(facts: Step, body: Body) -> Self {
         let (attempt, feedback, report) = (None, None, None);
         Self { facts, body, attempt, files: Vec::new(), feedback, failing: Vec::new(), report, by: Vec::new() }
     }
@@ -105,7 +105,7 @@ impl Session {
     pub fn end_task(
         &mut self,
         facts: Step,
-        body: String,
+        body: Body,
         attempt: Option<Attempt>,
         report: Option<TaskReport>,
         observe: Observer<'_>,
@@ -354,11 +354,8 @@ impl Session {
             by.iter().filter_map(|(agent, model)| attribution(self.engine.attribution, agent, &redactor.text(model)));
         // Of the rest of it every word is one that runs after this one read.
         let subject = facts.subject(of.target.as_str(), &redactor.text(&of.name), attempt);
-        let message = Message {
-            subject,
-            body: redactor.text(&body).into_owned(),
-            trailers: facts.trailers().into_iter().chain(by).collect(),
-        };
+        let message =
+            Message { subject, body: body.write(redactor), trailers: facts.trailers().into_iter().chain(by).collect() };
         let not_before = self.job.as_ref().map(|job| job.not_before).unwrap_or_default();
         let date = to_the_second(now).max(not_before);
         let commit = writer.commit(&CommitSpec {

@@ -17,6 +17,7 @@ use crate::progress::Found;
 use crate::route;
 use crate::schedule::{self, After, Failure, Reason};
 use crate::step::report::{Report, TaskResult};
+use crate::step::text::Body;
 use crate::step::{Attempt, Step, StepKind, text};
 use crate::workspace::{branch_ref, phase_branch, task_branch};
 
@@ -288,7 +289,7 @@ impl TreeRun<'_> {
     }
 
     /// The last step of a task that is given up after so many attempts.
-    fn fail(&self, session: &mut Session, attempts: u32, body: String, notes: Notes<'_>) -> Result<(), Error> {
+    fn fail(&self, session: &mut Session, attempts: u32, body: Body, notes: Notes<'_>) -> Result<(), Error> {
         let facts = session.facts(StepKind::Complete, false);
         let attempt = Some(Attempt { number: attempts, of: self.plan.limits.max_retries });
         session.end_task(facts, body, attempt, None, &mut observer(&session.id.clone(), notes))?;
@@ -302,7 +303,7 @@ impl TreeRun<'_> {
         let (mut session, job) = self.session(task, Attempt { number, of: number }, retry, notes).await?;
         // An attempt with a step that failed may go on behind it, as its pipeline says, and is the last of the budget.
         if !session.is_decided() && !attempt_has_result(&session) {
-            self.fail(&mut session, number, words(why), notes)?;
+            self.fail(&mut session, number, text::failed(&words(why), None), notes)?;
         }
         self.see_through(session, &job, notes).await
     }

@@ -84,6 +84,8 @@ impl Worker {
         let verdict = verdict::read(&answer);
         let answer = self.engine.redactor.text(&answer).into_owned();
         let failure = outcome.failure_reason.clone().or_else(|| outcome.own_word()).unwrap_or_default();
+        // Before it is cut.
+        let failure = self.engine.redactor.text(&failure).into_owned();
         let ended = outcome.status.is_success();
         let log = log_of(end, &answer, if ended { "" } else { &failure });
         if !self.is_review() {

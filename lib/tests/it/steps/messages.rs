@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use pleach::ids::{SessionId, StepName, TaskId};
+use pleach::redact::Redactor;
+use pleach::step::text::Body;
 use pleach::step::{Attempt, Counts, FeedbackKind, RanTest, Step, StepKind, TestFacts, TestKind, shown_name, text};
 use pleach::trailer::Message;
 use proptest::collection::vec;
@@ -251,12 +253,12 @@ fn bodies_keep_the_end_of_what_was_said() {
     assert_eq!(text::cut("abcd", 3), "[...truncated]\nbcd");
     assert_eq!(text::cut("\u{e4}\u{f6}\u{fc}", 1), "[...truncated]\n\u{fc}");
     assert_eq!(text::cut("a", 0), "[...truncated]\n");
-    assert_eq!(text::implement("done"), "Runner output (truncated to 2000 chars):\ndone");
+    assert_eq!(text::implement("done").write(&none()), "Runner output (truncated to 2000 chars):\ndone");
     let megabyte = "0123456789".repeat(100_000);
-    assert_eq!(text::runner_error(&megabyte).len(), "Runner error:\n[...truncated]\n".len() + 2000);
-    assert_eq!(text::review("APPROVED"), "Review:\nAPPROVED");
-    assert_eq!(text::complete(2, Some("r.json")), "Completed after 2 attempt(s). Report: r.json");
-    assert_eq!(text::complete(1, None), "Completed after 1 attempt(s).");
+    assert_eq!(text::runner_error(&megabyte).write(&none()).len(), "Runner error:\n[...truncated]\n".len() + 2000);
+    assert_eq!(text::review("APPROVED").write(&none()), "Review:\nAPPROVED");
+    assert_eq!(text::complete(2, Some("r.json")).write(&none()), "Completed after 2 attempt(s). Report: r.json");
+    assert_eq!(text::complete(1, None).write(&none()), "Completed after 1 attempt(s).");
     let run = |kind, passed| RanTest {
         kind,
         command: "make test".into(),
@@ -269,20 +271,51 @@ fn bodies_keep_the_end_of_what_was_said() {
         runtime: Duration::ZERO,
     };
     assert_eq!(
-        text::tests(&[run(TestKind::Unit, true), run(TestKind::E2e, false)]),
+        text::tests(&[run(TestKind::Unit, true), run(TestKind::E2e, false)]).write(&none()),
         "Test (unit) stdout (last 1000 chars):\nout\n\nTest (e2e) stderr (last 1000 chars):\nerr\n\n\
          Test (e2e) stdout (last 1000 chars):\nout"
     );
-    assert_eq!(text::custom("lint", false, "", "bad"), "Step (lint) stderr (last 1000 chars):\nbad");
+    assert_eq!(text::custom("lint", false, "", "bad").write(&none()), "Step (lint) stderr (last 1000 chars):\nbad");
 }
 
 #[test]
 fn output_that_is_not_utf8_becomes_a_message() {
     let output = String::from_utf8_lossy(b"caf\xe9 --- \xff\xfe").into_owned();
-    let message = step(StepKind::Test, false).message("main", "N", None, &text::runner_error(&output));
+    let message = step(StepKind::Test, false).message("main", "N", None, &text::runner_error(&output).write(&none()));
     let back = Message::read(&message.write());
     assert_eq!(Step::read(&back, "main").map(|step| step.passed), Some(false));
     assert!(back.body.ends_with(&output), "{}", back.body);
+}
+
+/// Nothing is secret but what looks like it.
+fn none() -> Redactor {
+    Redactor::new([("", ""); 0])
+}
+
+#[test]
+fn bodies_are_read_back_whatever_word_is_a_secret() {
+    for word in ["output", "Runner", "truncated", "attempt", "Review", "stdout"] {
+        let redactor = Redactor::new([("D_PASSWORD", word)]);
+        let said = format!("It was {word}.");
+        let clean = "It was [redacted:D_PASSWORD].";
+        let body = |body: Body| {
+            let text = body.write(&redactor);
+            assert!(text.ends_with(clean), "{word}: {text}");
+            text
+        };
+        assert!(text::is_of_agent(&body(text::implement(&said))), "{word}");
+        assert_eq!(text::ended_outside(&body(text::outside(&said))), Some(clean), "{word}");
+        let given_up = body(text::failed(&said, Some(&said)));
+        assert_eq!(text::why_given_up(&given_up), (clean, Some(clean)), "{word}");
+        let rejected = text::feedback(&step(StepKind::Review, false), &body(text::review(&said)));
+        assert_eq!(rejected.map(|feedback| feedback.text).as_deref(), Some(clean), "{word}");
+        assert!(body(text::custom("lint", true, &said, "")).starts_with("Step (lint) stdout ("), "{word}");
+    }
+    // What is cut is known as a secret before.
+    let redactor = Redactor::new([("D_PASSWORD", "hunter42!")]);
+    let long = format!("hunter42!{}", "x".repeat(1995));
+    let body = text::runner_error(&long).write(&redactor);
+    assert!(!body.contains("er42!"), "{body}");
 }
 
 fn any_kind() -> impl Strategy<Value = StepKind> {
