@@ -8,6 +8,7 @@ use pleach::engine::tree::progress;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, TaskId};
 use pleach::progress::{Progress, Status};
+use pleach::redact::Redactor;
 use pleach::step::{Attempt, Counts, RanTest, Step, StepKind, TestFacts, TestKind, text};
 
 use super::options::Options;
@@ -142,7 +143,8 @@ fn fails_first(task: usize) -> bool {
 /// The steps of all tasks, spread evenly over other people's commits. The last of them is the last commit.
 fn messages(commits: usize, tasks: usize) -> Vec<String> {
     let mut steps = vec![Step::run_start(TREE).message("main", "", None, "").write()];
-    (0..tasks).for_each(|task| steps.extend(of_task(task)));
+    let redactor = Redactor::new([("", ""); 0]);
+    (0..tasks).for_each(|task| steps.extend(of_task(task, &redactor)));
     let commits = commits.max(steps.len() + NEW);
     let count = steps.len();
     let mut steps = steps.into_iter();
@@ -163,15 +165,15 @@ fn ordinary(number: usize) -> String {
 }
 
 /// A task that is complete after one attempt or two.
-fn of_task(number: usize) -> Vec<String> {
+fn of_task(number: usize, redactor: &Redactor) -> Vec<String> {
     let id = TaskId::new(format!("T{number:04}")).expect("a letter and digits are an id");
     let name = format!("Write part {number} of the importer and its tests");
-    let step = |kind: StepKind, passed: bool, retry: u32, body: &str| {
+    let step = |kind: StepKind, passed: bool, retry: u32, body: &text::Body| {
         let session = "abcdefgh".parse().ok();
         let facts = |kind| TestFacts {
             kind,
             counts: Some(Counts { passed: 14, failed: u64::from(!passed), skipped: 0 }),
-            runtime: std::time::Duration::from_millis(3_210),
+            runtime: Some(std::time::Duration::from_millis(3_210)),
             log: (!passed).then(|| format!("spec/logs/{id}_test_20260301T101112.log")),
         };
         let step = Step {
@@ -181,7 +183,7 @@ fn of_task(number: usize) -> Vec<String> {
             tree: Some(TREE.into()),
             ..Step::new(Some(id.clone()), kind, passed)
         };
-        step.message("main", &name, Some(Attempt { number: retry + 1, of: 5 }), body).write()
+        step.message("main", &name, Some(Attempt { number: retry + 1, of: 5 }), &body.write(redactor)).write()
     };
     let lines = "A line of what a program says when it does its work as it should.\n".repeat(20);
     let tests = |passed| {
