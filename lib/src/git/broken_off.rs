@@ -12,8 +12,8 @@ use crate::text::named;
 pub struct BrokenOff {
     pub(super) target: BranchName,
     pub(super) checkout: PathBuf,
-    /// How git ended, and its own words; none where that was some time ago.
-    pub(super) end: Option<String>,
+    /// How git ended, and its own words.
+    pub(super) end: String,
     /// The branch that has the work, or its commit; none where no file was to change.
     pub(super) work: Option<String>,
     pub(super) from: CommitId,
@@ -44,19 +44,11 @@ impl fmt::Display for BrokenOff {
         match left {
             Some(Left::Nothing) => write!(f, "{stuck} changed no file there"),
             Some(Left::Whole) => write!(f, "{stuck} all files there up to date already"),
-            Some(Left::Half { .. }) | None if end.is_none() => {
-                write!(
-                    f,
-                    "files in `{place}` have only the beginning of what lands, as a git leaves them that broke off"
-                )
-            }
             Some(Left::Half { .. }) | None => {
                 write!(f, "git broke off while it wrote files in `{place}`, which may be half written now")
             }
         }?;
-        if let Some(end) = end {
-            write!(f, " ({end})")?;
-        }
+        write!(f, " ({end})")?;
         if let Some(work) = work {
             write!(f, "; the work is whole, at `{work}`")?;
         }

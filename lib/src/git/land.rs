@@ -288,8 +288,7 @@ impl Landing<'_> {
         if finished.code != Some(0) && !in_the_way.is_empty() {
             let paths = self.repo.adopt(checkout, &in_the_way, (self.from, self.to))?;
             if !paths.is_empty() {
-                let broken_off = self.repo.broken_off_before((self.target, checkout), (self.from, self.to), &paths)?;
-                return Err(broken_off.map_or_else(|| self.local_changes(checkout, paths), LandError::from));
+                return Err(self.local_changes(checkout, paths));
             }
             finished = program.run(checkout, self.arguments())?;
         }

@@ -2,7 +2,6 @@
 //! meanwhile.
 
 use std::collections::BTreeSet;
-use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -12,9 +11,8 @@ use super::adopt::place;
 use super::broken_off::{BrokenOff, Left};
 use super::diff::ChangeKind;
 use super::error::Error;
-use super::object::EntryKind;
 use super::repo::Repo;
-use crate::ids::{BranchName, CommitId, RepoPath};
+use crate::ids::{BranchName, CommitId};
 
 /// Time stamps of files lag behind the clock by up to this.
 const LAG: SignedDuration = SignedDuration::from_millis(100);
@@ -32,42 +30,6 @@ impl Repo {
         let Error::Program { exit, stderr, .. } = failure else { return failure };
         // What cannot be found out now keeps nobody from saying what has happened.
         let left = self.left(checkout, (from, to), begun).ok();
-        self.told(Some(format!("{exit}: {stderr}")), (target, checkout), (from, to), left)
-    }
-
-    /// The same of a git that broke off some time ago, if that is all that is wrong with the files that are in the way of
-    /// `to`: each has the beginning of what lands there, and nothing of it is staged.
-    pub(super) fn broken_off_before(
-        &self,
-        (target, checkout): (&BranchName, &Path),
-        (from, to): (CommitId, CommitId),
-        in_the_way: &[RepoPath],
-    ) -> Result<Option<Error>, Error> {
-        let (before, after, staged) = (self.tree_of(from)?, self.tree_of(to)?, self.staged(checkout, from)?);
-        let (mut changed, mut added) = (Vec::new(), Vec::new());
-        for path in in_the_way {
-            let lands = self.tree_entry(after, path)?;
-            let lands = lands.filter(|entry| matches!(entry.kind, EntryKind::File | EntryKind::Executable));
-            let Some(lands) = lands.filter(|entry| !staged.contains_key(&entry.path)) else { return Ok(None) };
-            let (there, whole) = (place(checkout, path), self.blob(lands.id)?);
-            let is_shorter = |data: &Metadata| data.is_file() && data.len() < whole.len() as u64;
-            let there = there.symlink_metadata().ok().filter(is_shorter).and_then(|_| std::fs::read(there).ok());
-            if there.is_none_or(|there| !whole.starts_with(&there)) {
-                return Ok(None);
-            }
-            let is_new = self.tree_entry(before, path)?.is_none();
-            if is_new { &mut added } else { &mut changed }.push(path.clone());
-        }
-        Ok(Some(self.told(None, (target, checkout), (from, to), Some(Left::Half { changed, added }))))
-    }
-
-    fn told(
-        &self,
-        end: Option<String>,
-        (target, checkout): (&BranchName, &Path),
-        (from, to): (CommitId, CommitId),
-        left: Option<Left>,
-    ) -> Error {
         let is_same = self.tree_of(from).ok() == self.tree_of(to).ok();
         let work = (!is_same).then(|| {
             let branches = self.references("refs/heads/").unwrap_or_default();
@@ -75,7 +37,7 @@ impl Repo {
             let branch = branch.as_deref().and_then(|name| name.strip_prefix("refs/heads/")).map(str::to_owned);
             branch.unwrap_or_else(|| to.to_string())
         });
-        let (target, checkout) = (target.clone(), checkout.to_owned());
+        let (target, checkout, end) = (target.clone(), checkout.to_owned(), format!("{exit}: {stderr}"));
         Box::new(BrokenOff { target, checkout, end, work, from, to, left }).into()
     }
 
