@@ -15,7 +15,7 @@ use pleach::plan::pipeline::HandlerKind;
 use pleach::plan::tree::{TaskTree, TestCommand, TestKind};
 use pleach::plan::{self, lint, print};
 use pleach::schedule::Limits;
-use pleach::text::shell_word;
+use pleach::text::{listed, shell_word};
 use pleach::workspace::{branch_ref, target_of};
 
 use super::find::{TreeFile, name_in_commits};
@@ -140,8 +140,13 @@ pub fn make(
     if let Some(task) = &only
         && !file.tree.is_leaf(task)
     {
-        return Err(Failure::new(Exit::Usage, format!("`{}` has no task `{task}`", file.path))
-            .hint("`pleach status -v` lists the tasks"));
+        let below = file.tree.leaves_below(task);
+        return Err(match below.is_empty() {
+            true => Failure::new(Exit::Usage, format!("`{}` has no task `{task}`", file.path))
+                .hint("`pleach status -v` lists the tasks"),
+            false => Failure::new(Exit::Usage, format!("`{task}` is a group of tasks, which are worked one by one"))
+                .hint(format!("name one of {}", listed(below, 10))),
+        });
     }
     let base_branch = tree.base_branch.clone();
     if let Some(base) = &base_branch {

@@ -71,6 +71,13 @@ fn a_task_that_is_not_ready_says_what_it_waits_for() {
 }
 
 #[test]
+fn a_phase_is_no_task_to_work_and_its_tasks_are_named() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]));
+    let ran = garden.garden(&["--task", "phase1"]).expect(2);
+    assert!(ran.stderr.contains("`phase1` is a group of tasks") && ran.stderr.contains("one of T001, T002\n"), "{ran}");
+}
+
+#[test]
 fn a_stall_names_what_blocks_what() {
     let tree = Tree::of(&["T001", "T002: T001", "T003: T002"]).tests("T001", &["unit: false"]);
     let garden = Garden::new(&tree);
