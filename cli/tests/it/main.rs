@@ -13,6 +13,7 @@ mod crash;
 mod damaged;
 mod escape;
 mod fake_agent;
+mod first_use;
 mod forged;
 mod gateway;
 mod graph;

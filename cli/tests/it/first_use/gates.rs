@@ -1,0 +1,1 @@
+//! Human gates: what a person sees, answers and adds.

@@ -1,0 +1,1 @@
+//! What the next node is told, and what never becomes a command.

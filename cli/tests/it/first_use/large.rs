@@ -1,0 +1,1 @@
+//! Large repositories, long runs, many sessions.

@@ -1,0 +1,1 @@
+//! What `validate` accepts, refuses and says.

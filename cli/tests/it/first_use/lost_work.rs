@@ -1,0 +1,1 @@
+//! Work that must not be lost, and worktrees that cannot be made.

@@ -1,0 +1,1 @@
+//! The first minutes: a prompt instead of a file.

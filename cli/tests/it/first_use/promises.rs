@@ -1,0 +1,1 @@
+//! Retries, outcomes, loops, resuming what failed.

@@ -1,0 +1,1 @@
+//! Messages, the live line, ids that can be left out, JSON.

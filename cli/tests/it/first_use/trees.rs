@@ -1,0 +1,1 @@
+//! Task trees: verdicts, reasons, histories, branches that go.
