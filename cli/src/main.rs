@@ -12,6 +12,7 @@ mod exit;
 mod failure;
 mod globals;
 mod pipeline_file;
+mod prompt;
 mod ready;
 mod render;
 mod runtime;

@@ -11,6 +11,7 @@ use pleach::regular;
 use pleach::text::listed;
 
 use crate::exit::{Exit, Failure};
+use crate::prompt::names_a_file;
 
 /// A pipeline's text with everything it needs to be read.
 #[derive(Debug)]
@@ -58,6 +59,9 @@ fn what_to_read(name: &Path, path: &Path) -> String {
     let with_ending = path.with_added_extension("dot");
     if with_ending.is_file() {
         return format!("did you mean `{}.dot`?", name.display());
+    }
+    if name.to_str().is_some_and(|name| names_a_file(name) && name.contains(char::is_whitespace)) {
+        return "this ends as the name of a file does; end a prompt with a full stop".to_owned();
     }
     // Of a directory its own pipelines, of a missing file its neighbours.
     let (dir, shown) = if path.is_dir() { (path, name) } else { (parent(path), parent(name)) };

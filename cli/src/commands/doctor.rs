@@ -83,6 +83,7 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
     let roster = Roster::new(config, providers, spawner.clone()).with_programs(own, Vec::new());
     findings.extend(runtime.block_on(health::configured(config, &roster, own)));
     findings.push(health::installed(&installed));
+    findings.extend(health::tools(config, own));
     findings.push(health::keys(&survey::keys(&settings.environment)));
     if args.online {
         findings.extend(runtime.block_on(health::online(config, &settings, &spawner)));

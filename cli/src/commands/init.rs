@@ -1,10 +1,12 @@
 //! `pleach init`
 
+use std::collections::BTreeSet;
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 use std::path::Path;
 
 use clap::Args;
+use pleach::agent::find_program;
 use pleach::config::{self, Environment, Layer, Level, ProviderName};
 use pleach::git::Repo;
 use pleach::process::Spawner;
@@ -37,6 +39,8 @@ struct Found {
     agents: Vec<Installed>,
     keys: Vec<(ProviderName, &'static str)>,
     guesses: Vec<Guess>,
+    /// The programs guesses need that are not on PATH.
+    missing: BTreeSet<String>,
 }
 
 /// What the file says.
@@ -73,7 +77,8 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
         out.json(&found.json(&proposal, &text, written))?;
     } else if globals.verbosity >= 0 {
         say!("wrote {}", root.join(PROJECT_FILES[0]).display());
-        say!("next: `pleach doctor` looks whether all is well, `pleach config` shows every setting");
+        say!("check:   pleach doctor");
+        say!("try it:  pleach run \"Fix the failing test\"");
     }
     Ok(Exit::Done)
 }
@@ -82,7 +87,12 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
 fn look(globals: &Globals, root: &Path) -> Result<Found, Failure> {
     let spawner = spawner(&globals.environment)?;
     let agents = runtime()?.block_on(agents::installed(&globals.environment, &spawner));
-    Ok(Found { agents, keys: survey::keys(&globals.environment), guesses: project::guesses(&files(root)?) })
+    let guesses = project::guesses(&files(root)?);
+    let commands = guesses.iter().flat_map(|guess| guess.setup.iter().chain(&guess.test));
+    let programs = commands.filter_map(|command| project::program(command));
+    let missing = programs.filter(|program| find_program(program, &globals.environment).is_none());
+    let missing = missing.map(str::to_owned).collect();
+    Ok(Found { agents, keys: survey::keys(&globals.environment), guesses, missing })
 }
 
 /// What waits for programs and servers here. Ctrl-C ends pleach, and with it what it started.
@@ -133,6 +143,13 @@ impl Found {
         ready.map(|agent| agent.name).or_else(builtin).or(self.agents.first().map(|agent| agent.name))
     }
 
+    /// How far a guess can be relied on. None is tried: a test may take an hour, and runs what nobody has agreed to.
+    fn guessed(&self, from: &str, command: &str) -> String {
+        let missing = project::program(command).filter(|program| self.missing.contains(*program));
+        let missing = missing.map(|program| format!("; `{program}` is not on PATH")).unwrap_or_default();
+        format!("Guessed from {from}, not tried{missing}.")
+    }
+
     fn json(&self, proposal: &Proposal<'_>, text: &str, written: bool) -> Value {
         let agents: Vec<Value> = self
             .agents
@@ -152,7 +169,7 @@ impl Found {
             .map(|guess| json!({"from": guess.from, "setup": guess.setup, "test": guess.test}))
             .collect();
         json!({
-            "agents": agents, "keys": keys, "project": guesses, "agent": proposal.agent,
+            "agents": agents, "keys": keys, "project": guesses, "missing": self.missing, "agent": proposal.agent,
             "file": PROJECT_FILES[0], "text": text, "written": written,
         })
     }
@@ -176,13 +193,15 @@ impl Proposal<'_> {
         }
         if let Some((from, command)) = self.setup {
             text.push_str(&format!(
-                "\nworktrees:\n  # Run once in each new working copy; guessed from {from}.\n  setup: {}\n",
+                "\nworktrees:\n  # Run once in each new worktree. {}\n  setup: {}\n",
+                found.guessed(from, command),
                 scalar(command)
             ));
         }
         if let Some((from, command)) = self.test {
             text.push_str(&format!(
-                "\ntree:\n  # The test of tasks that have none of their own; guessed from {from}.\n  test_command: {}\n",
+                "\ntree:\n  # Tests prompts, and tasks without a test of their own. {}\n  test_command: {}\n",
+                found.guessed(from, command),
                 scalar(command)
             ));
         }
@@ -269,7 +288,7 @@ mod tests {
             has_login: *is_ready,
             has_key: false,
         });
-        Found { agents: agents.collect(), keys: keys.to_vec(), guesses: Vec::new() }
+        Found { agents: agents.collect(), keys: keys.to_vec(), guesses: Vec::new(), missing: BTreeSet::new() }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
+use crate::prompt;
 use crate::ready::{
     agent_nodes, any_alone, check_agents, check_answers, require_trust, runnable, say_simulated, warn_of_dirty_files,
 };
@@ -25,14 +26,16 @@ use crate::session::{Place, build, introduce, say_protection, say_unheld, see_th
 use crate::settings::{self, Settings};
 use crate::trust::{self, TrustItem};
 
-/// Run a pipeline on this repository.
+/// Run a prompt or a pipeline on this repository.
 ///
-/// A session branch and a working copy of its own are made; your checkout is never touched. Every turn of an agent
+/// A prompt such as "Fix the failing test" runs the built-in pipeline: an agent does what is asked, `tree.test_command`
+/// tests it where it is set, and an agent reviews it. A session branch and a working copy of its own are made; your checkout is never touched. Every turn of an agent
 /// that changes files becomes a commit on the branch. Interrupt it with Ctrl-C whenever you like: `pleach resume`
 /// goes on.
 #[derive(Debug, Args)]
 pub struct RunArgs {
-    /// The pipeline, a DOT file.
+    /// What is to be done, in quotes; or a pipeline, a DOT file.
+    #[arg(value_name = "PROMPT|FILE")]
     file: PathBuf,
     /// Values for the variables of the pipeline.
     #[arg(value_name = "KEY=VALUE")]
@@ -51,15 +54,27 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let path = globals.path(&args.file);
     let inputs = read_inputs(&args.inputs)?;
     let answers = args.answers.read(globals)?;
-    let settings = settings::below(globals, path.parent().unwrap_or(&globals.dir))?;
-    let config = &settings.resolved.config;
-    let file = PipelineFile::read_given(&args.file, &path)?;
-    let pipeline = runnable(globals, &file, inputs.clone(), config)?;
+    let prompt = prompt::of(&args.file, &path);
+    let below = path.parent().filter(|_| prompt.is_none()).unwrap_or(&globals.dir);
+    let mut settings = settings::below(globals, below)?;
+    let file = match prompt {
+        None => PipelineFile::read_given(&args.file, &path)?,
+        Some(prompt) => {
+            prompt::choose_agent(&mut settings)?;
+            prompt::pipeline(prompt, &settings.resolved.config)
+        }
+    };
     let place = Place::find(&globals.dir, args.repo.map(|repo| globals.path(&repo)), &settings)?;
+    let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
+    let inputs = match prompt {
+        None => inputs,
+        Some(prompt) => prompt::inputs(prompt, head.commit, inputs),
+    };
+    let config = &settings.resolved.config;
+    let pipeline = runnable(globals, &file, inputs.clone(), config)?;
     check_answers([&pipeline], &answers)?;
     if !args.dry_run {
-        let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
-        require_trust(globals, &settings, &place, head.commit, &pipeline, &args.file, Vec::new())?;
+        require_trust(globals, &settings, &place, head.commit, &pipeline, Path::new(&file.name), Vec::new())?;
         agree_to_inputs(&settings, &place, &inputs)?;
     }
     let built = build(&settings, config, answers)?;
@@ -85,7 +100,10 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         simulated,
         pipeline,
         dot: file.source,
-        dot_path: shown_path(&path, place_root.as_deref()),
+        dot_path: match prompt {
+            None => shown_path(&path, place_root.as_deref()),
+            Some(_) => file.name,
+        },
         files: file.files,
         inputs,
         config: config.recordable(),
@@ -117,7 +135,7 @@ fn read_inputs(inputs: &[String]) -> Result<BTreeMap<String, String>, Failure> {
     let read = |input: &String| {
         let (key, value) = input.split_once('=').filter(|(key, _)| !key.is_empty()).ok_or_else(|| {
             Failure::new(Exit::Usage, format!("`{input}` is not KEY=VALUE"))
-                .hint("values for a pipeline are given as `pleach run FILE.dot name=value`")
+                .hint("quote a prompt: `pleach run \"Fix the failing test\"`; values are given as `pleach run FILE.dot name=value`")
         })?;
         Ok((key.to_owned(), value.to_owned()))
     };

@@ -24,6 +24,13 @@ pub struct Installed {
     pub has_key: bool,
 }
 
+/// The names of the agents that are installed.
+pub fn on_path(environment: &Environment) -> Vec<&'static str> {
+    let there =
+        |name: &&str| Preset::of(name).is_some_and(|preset| find_program(&preset.program, environment).is_some());
+    KNOWN.into_iter().filter(there).collect()
+}
+
 /// The agents that are installed, each asked for its version at the same time.
 pub async fn installed(environment: &Environment, spawner: &Spawner) -> Vec<Installed> {
     let there = KNOWN.iter().filter_map(|name| Some((*name, Preset::of(name)?)));

@@ -1,5 +1,6 @@
 //! Whether all is well: what was looked at, what is wrong with it, and how to mend it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,7 @@ use pleach::workspace::{Lock, default_worktree_base, free_space, repo_name};
 use serde::Serialize;
 
 use super::agents::Installed;
+use super::project;
 use crate::failure::{of_git, without_record};
 use crate::settings::Settings;
 
@@ -111,6 +113,27 @@ pub fn keys(found: &[(ProviderName, &'static str)]) -> Finding {
     match found.is_empty() {
         false => Finding::ok("keys", told.collect::<Vec<_>>().join(", ")),
         true => Finding::ok("keys", "none is set"),
+    }
+}
+
+/// Whether the programs that set up and test are there.
+pub fn tools(config: &Config, environment: &Environment) -> Vec<Finding> {
+    let commands = [("worktrees.setup", &config.worktrees.setup), ("tree.test_command", &config.tree.test_command)];
+    let program = |(key, command): (&'static str, &'_ Option<String>)| {
+        Some((key, project::program(command.as_deref()?)?.to_owned()))
+    };
+    let programs: Vec<(&str, String)> = commands.into_iter().filter_map(program).collect();
+    let missing = |(key, program): &(&str, String)| {
+        find_program(program, environment).is_none().then(|| {
+            let message = format!("`{key}` needs `{program}`, which is not on PATH");
+            Finding::error("tools", message, format!("install it, or correct `{key}` in pleach.yaml"))
+        })
+    };
+    let missing: Vec<Finding> = programs.iter().filter_map(missing).collect();
+    let names: BTreeSet<&str> = programs.iter().map(|(_, program)| program.as_str()).collect();
+    match missing.is_empty() && !names.is_empty() {
+        true => vec![Finding::ok("tools", names.into_iter().collect::<Vec<_>>().join(", "))],
+        false => missing,
     }
 }
 

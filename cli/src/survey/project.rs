@@ -31,6 +31,22 @@ pub struct Guess {
     pub test: Option<String>,
 }
 
+/// The program a shell command starts first; none where that is not plain to see, or the shell has it itself.
+pub fn program(command: &str) -> Option<&str> {
+    const OF_THE_SHELL: [&str; 16] = [
+        "cd", "test", "[", "true", "false", "echo", "printf", "set", "export", "unset", "exec", "eval", "if", "for",
+        "while", "case",
+    ];
+    let is_assignment = |word: &&str| word.split_once('=').is_some_and(|(name, _)| is_name(name));
+    let word = command.split_whitespace().find(|word| !is_assignment(word))?;
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
+    (word.chars().all(is_plain) && !OF_THE_SHELL.contains(&word)).then_some(word)
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
 /// All guesses, the most telling first.
 pub fn guesses(files: &Files) -> Vec<Guess> {
     [cargo, node, python, go, make].iter().filter_map(|guess| guess(files)).collect()
@@ -123,6 +139,23 @@ mod tests {
         let files = files.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
         let word = |command: Option<String>| command.unwrap_or_else(|| "-".into());
         guesses(&files).into_iter().map(|g| format!("{}: {} | {}", g.from, word(g.setup), word(g.test))).collect()
+    }
+
+    #[test]
+    fn the_program_of_a_command_is_seen_where_it_is_plain() {
+        for (command, expected) in [
+            ("cargo test --workspace", Some("cargo")),
+            ("CI=1 FORCE= npm test", Some("npm")),
+            ("python3 -m venv .venv && .venv/bin/pip install -e .", Some("python3")),
+            (".venv/bin/python -m pytest", None),
+            ("cd sub && make", None),
+            ("$RUNNER test", None),
+            ("! grep x", None),
+            ("(a; b)", None),
+            ("", None),
+        ] {
+            assert_eq!(program(command), expected, "{command}");
+        }
     }
 
     #[test]

@@ -9,10 +9,10 @@ use crate::sessions::{graph, tool};
 use crate::support::{Ran, TestEnv};
 
 /// A world in which nothing is installed but git.
-struct Bare(TestEnv);
+pub struct Bare(pub TestEnv);
 
 impl Bare {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let env = TestEnv::with_repo();
         let git = which("git");
         std::fs::create_dir(env.root().join("bin")).expect("a directory of the test's own");
@@ -21,7 +21,7 @@ impl Bare {
     }
 
     /// Installs an agent that says this version.
-    fn install(&self, name: &str, version: &str) {
+    pub fn install(&self, name: &str, version: &str) {
         self.0.write_program(format!("bin/{name}"), &format!("#!/bin/sh\necho '{version}'\n"));
     }
 
@@ -31,11 +31,11 @@ impl Bare {
         command
     }
 
-    fn pleach(&self, args: &[&str]) -> Ran {
+    pub fn pleach(&self, args: &[&str]) -> Ran {
         self.0.finish(self.command(args).output().expect("pleach can be started"))
     }
 
-    fn with_key(&self, variable: &str, args: &[&str]) -> Ran {
+    pub fn with_key(&self, variable: &str, args: &[&str]) -> Ran {
         let key = ["sk", "never", "shown"].join("-");
         let ran = self.0.finish(self.command(args).env(variable, &key).output().expect("pleach can be started"));
         assert!(!format!("{}{}", ran.stdout, ran.stderr).contains(&key), "a key is shown: {ran}");
@@ -76,7 +76,7 @@ fn init_writes_what_it_found() {
     bare.install("codex", "codex-cli 0.166.0");
     bare.0.write("repo/package.json", r#"{"scripts": {"test": "vitest"}, "devDependencies": {"vitest": "3"}}"#);
     bare.0.write("repo/pnpm-lock.yaml", "");
-    insta::assert_snapshot!(bare.with_key("OPENAI_API_KEY", &["init", "-y"]), @"
+    insta::assert_snapshot!(bare.with_key("OPENAI_API_KEY", &["init", "-y"]), @r#"
     exit: 0
     --- stdout
     # Settings of pleach for this repository; `pleach config` shows all there are.
@@ -85,16 +85,17 @@ fn init_writes_what_it_found() {
     agent: codex
 
     worktrees:
-      # Run once in each new working copy; guessed from package.json.
+      # Run once in each new worktree. Guessed from package.json, not tried; `pnpm` is not on PATH.
       setup: pnpm install --frozen-lockfile
 
     tree:
-      # The test of tasks that have none of their own; guessed from package.json.
+      # Tests prompts, and tasks without a test of their own. Guessed from package.json, not tried; `pnpm` is not on PATH.
       test_command: pnpm test
     --- stderr
     wrote [TEMP]/repo/pleach.yaml
-    next: `pleach doctor` looks whether all is well, `pleach config` shows every setting
-    ");
+    check:   pleach doctor
+    try it:  pleach run "Fix the failing test"
+    "#);
     assert_eq!(bare.0.read("repo/pleach.yaml").lines().filter(|line| line.starts_with("agent:")).count(), 1);
     let config = bare.pleach(&["config", "--json"]).expect(0).json();
     let value = |key: &str| config["settings"][key]["value"].clone();
@@ -123,7 +124,7 @@ fn init_asks_before_it_writes() {
     # agent: claude
 
     tree:
-      # The test of tasks that have none of their own; guessed from Cargo.toml.
+      # Tests prompts, and tasks without a test of their own. Guessed from Cargo.toml, not tried; `cargo` is not on PATH.
       test_command: cargo test
     --- stderr
     error: nothing was written, for nobody is there to be asked
@@ -197,7 +198,9 @@ fn every_kind_of_project_gets_a_file_that_can_be_read() {
         let run = |args: &[&str]| bare.0.finish(bare.command(args).current_dir(&repo).output().expect("pleach"));
         run(&["init", "-y"]).expect(0);
         run(&["config"]).expect(0);
-        run(&["doctor"]).expect(0);
+        // Nothing of what they need is installed here.
+        let needs_a_tool = bare.0.read(format!("{name}/pleach.yaml")).contains("not tried");
+        run(&["doctor"]).expect(if needs_a_tool { 7 } else { 0 });
     }
 }
 

@@ -2,16 +2,13 @@
 
 use crate::process::{Connect, Sandbox};
 
+/// The one thing agents of every kind are told about commits. They could commit, yet what they are told must not differ
+/// from prompt to prompt.
+pub(super) const COMMITS: &str = "What you change is committed for you, so do not commit, and do not switch branches.";
+
 /// The bounds in words for the agent, so that it does not waste its time at them.
 pub(super) fn told(sandbox: &Sandbox) -> String {
     let reading = if sandbox.read.is_some() { " Reading is limited as well." } else { "" };
-    let git = match sandbox.can_commit() {
-        true => {
-            "In git you can add and commit; complaints about `tmp_obj` or `packed-refs.lock` mean nothing. Branches, \
-             tags, stash, configuration and hooks cannot be changed."
-        }
-        false => "In git nothing can be changed but your files: do not add or commit.",
-    };
     let network = match &sandbox.connect {
         _ if !sandbox.limits_connections() => "",
         Connect::Ports(ports) if !ports.is_empty() => " The network reaches your model and nothing else.",
@@ -19,8 +16,8 @@ pub(super) fn told(sandbox: &Sandbox) -> String {
     };
     format!(
         "You run in a sandbox: files can be written in the working directory, in `$TMPDIR` and in the caches of package \
-         managers, and nowhere else, `/tmp` included.{reading} {git}{network} \"Permission denied\" there is meant; do \
-         not look for a way around it. If the task cannot be done within these bounds, say what is missing."
+         managers, and nowhere else, `/tmp` included.{reading} In git, branches, tags, stash, configuration and hooks \
+         cannot be changed.{network} \"Permission denied\" there is meant; do not look for a way around it. If the task cannot be done within these bounds, say what is missing."
     )
 }
 
@@ -32,12 +29,12 @@ mod tests {
     #[test]
     fn an_agent_is_told_what_it_cannot_do() {
         let by = Availability { landlock_abi: Some(7), bubblewrap: None, filters: true };
-        let open = Sandbox { by, add: vec!["/g/objects".into()], ..Sandbox::default() };
-        assert!(told(&open).contains("add and commit") && !told(&open).contains("network"), "{}", told(&open));
+        let open = Sandbox { by, ..Sandbox::default() };
+        assert!(told(&open).contains("hooks cannot be changed") && !told(&open).contains("network"), "{}", told(&open));
+        assert!(!told(&open).contains("commit"), "that is said once, by [`COMMITS`]: {}", told(&open));
         let closed = Sandbox { connect: Connect::Ports(Vec::new()), ..open.clone() };
         assert!(told(&closed).contains("There is no network."));
         assert!(told(&closed.through(80)).contains("your model and nothing else"));
-        let limited = Sandbox { read: Some(Vec::new()), add: Vec::new(), ..open };
-        assert!(told(&limited).contains("Reading is limited") && told(&limited).contains("do not add or commit"));
+        assert!(told(&Sandbox { read: Some(Vec::new()), ..open }).contains("Reading is limited"));
     }
 }

@@ -322,7 +322,7 @@ section! {
 section! {
     /// Task trees.
     Tree {
-        /// The test of tasks that have none of their own.
+        /// The test of prompts, and of tasks that have none of their own.
         test_command: Option<String> = None,
         /// Seconds a test may take that has no `timeout` of its own.
         test_timeout: u64 = 300,

@@ -17,6 +17,7 @@ pub mod lint;
 pub mod pipeline;
 pub mod planner;
 pub mod print;
+mod prompt;
 pub mod spec;
 pub mod stylesheet;
 mod suggestions;
@@ -29,6 +30,7 @@ use std::collections::BTreeSet;
 
 use diagnostic::Diagnostic;
 use pipeline::Pipeline;
+pub use prompt::{PromptTest, pipeline_for_prompt};
 pub use transform::{Inputs, OF_TASKS, Transform};
 
 /// Reads a pipeline. There is one when the file holds a graph at all; it may be run when no diagnostic is an error and

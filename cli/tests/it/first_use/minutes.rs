@@ -1,1 +1,118 @@
 //! The first minutes: a prompt instead of a file.
+
+use serde_json::Value;
+
+use crate::support::TestEnv;
+use crate::survey::Bare;
+
+const PROMPT: &str = "Fix the failing test";
+
+/// Works as the second try of a test and the second look of a review are needed.
+const SCRIPT: &str = r#"
+model: m
+scripts:
+  - name: the first try
+    when: {node: implement, visit: 1, contains: Fix the failing test}
+    steps:
+      - {text: I write it., tools: [{write_file: {file_path: answer, content: "41\n"}}]}
+      - text: Written.
+  - name: later tries
+    when: {node: implement}
+    steps:
+      - {text: I correct it., tools: [{write_file: {file_path: answer, content: "42\n"}}]}
+      - text: Corrected.
+  - name: a review of what is wrong
+    when: {node: review, visit: 1, contains: no test}
+    steps:
+      - tools: [{write_file: {file_path: "{{status_file}}", content: '{"outcome": "fail", "notes": "it is 42"}'}}]
+      - text: It is 42.
+  - name: a review
+    when: {node: review}
+    steps:
+      - text: I would merge it.
+"#;
+
+#[test]
+fn n20_a_prompt_is_implemented_tested_and_reviewed() {
+    let env = TestEnv::with_script(SCRIPT);
+    let config = env.read("pleach.yaml");
+    env.configure(&format!("{config}tree: {{test_command: 'grep -q \"42\" answer'}}\n"));
+    let ran = env.pleach(&["-y", "run", PROMPT]).expect(0);
+    let story = env.story();
+    let path = ["start", "implement", "test:fail", "implement", "test", "review", "done"];
+    let path = path.map(|node| if node.contains(':') { node.to_owned() } else { format!("{node}:success") });
+    assert_eq!(story.path(), path, "{ran}");
+    assert_eq!(story.first("PipelineStarted")["goal"], PROMPT);
+    assert_eq!(env.branch(), format!("pleach/fix-the-failing-test/{}", env.session()));
+    assert_eq!(env.committed("answer"), "42");
+    let base = env.git(&["rev-parse", "main"]);
+    assert!(story.whole_text(&env).contains(&format!("git diff {base}")), "the reviewer is told how to see the work");
+    env.pleach(&["status", &env.session()]).expect(0);
+}
+
+#[test]
+fn n20_a_prompt_without_a_test_command_is_reviewed_until_accepted() {
+    let env = TestEnv::with_script(&SCRIPT.replace(", contains: no test", ""));
+    env.pleach(&["-y", "run", PROMPT]).expect(0);
+    let path = ["start:success", "implement:success", "review:fail", "implement:success", "review:success"];
+    assert_eq!(env.story().path()[..5], path);
+    assert_eq!(env.committed("answer"), "42");
+}
+
+#[test]
+fn n20_a_mistyped_file_is_not_a_prompt() {
+    let env = TestEnv::with_script(SCRIPT);
+    for file in ["absent.dot", "pipelines/absent", "absent", "an absent.dot"] {
+        let ran = env.pleach(&["-y", "run", file]).expect(2);
+        assert!(ran.stderr.contains(&format!("cannot read `{file}`")), "{ran}");
+    }
+    let ran = env.pleach(&["-y", "run", "Fix", "the", "failing", "test"]).expect(2);
+    assert!(ran.stderr.contains("quote a prompt: `pleach run \"Fix the failing test\"`"), "{ran}");
+    assert_eq!(env.sessions(), [""; 0]);
+}
+
+#[test]
+fn n20_a_prompt_is_given_to_the_only_agent_installed() {
+    let bare = Bare::new();
+    let ran = bare.pleach(&["run", PROMPT]).expect(7);
+    assert!(ran.stderr.contains("no agent is configured, and none is installed"), "{ran}");
+    bare.install("codex", "codex-cli 0.166.0");
+    let planned = bare.with_key("OPENAI_API_KEY", &["--json", "run", PROMPT, "--dry-run"]).expect(0).json();
+    let nodes = planned["nodes"].as_array().expect("nodes").iter();
+    let agents: Vec<&Value> = nodes.map(|node| &node["agent"]).filter(|agent| !agent.is_null()).collect();
+    assert_eq!(agents, ["codex", "codex"], "{planned}");
+    bare.install("claude", "2.1.325 (Claude Code)");
+    let ran = bare.pleach(&["run", PROMPT]).expect(2);
+    assert!(ran.stderr.contains("several are installed: claude, codex"), "{ran}");
+    assert_eq!(bare.0.sessions(), [""; 0]);
+}
+
+#[test]
+fn n20_init_marks_what_it_guessed_and_ends_with_a_prompt() {
+    let bare = Bare::new();
+    bare.0.write("repo/Cargo.toml", "[package]\n");
+    let ran = bare.pleach(&["-y", "init"]).expect(0);
+    assert!(ran.stdout.contains("Guessed from Cargo.toml, not tried; `cargo` is not on PATH."), "{ran}");
+    assert_eq!(ran.stderr.lines().last(), Some("try it:  pleach run \"Fix the failing test\""));
+    let ran = bare.pleach(&["doctor"]).expect(7);
+    assert!(ran.stdout.contains("error  tools       `tree.test_command` needs `cargo`, which is not on PATH"), "{ran}");
+    bare.install("cargo", "cargo 1.95.0");
+    let ran = bare.pleach(&["doctor"]).expect(0);
+    assert!(ran.stdout.contains("ok     tools       cargo"), "{ran}");
+}
+
+#[test]
+fn n20_agents_are_told_one_thing_about_commits() {
+    let env = TestEnv::with_repo();
+    let result = r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.","session_id":"s-1"}"#;
+    env.write_program(
+        "bin/claude",
+        &format!("#!/bin/sh\n[ \"$1\" != --version ] || exec echo 9.8.7\ncat > prompt.txt\necho '{result}'\n"),
+    );
+    env.configure("agent: claude\nagents: {claude: {turns: stream}}\n");
+    env.pleach(&["-y", "run", PROMPT]).expect(0);
+    let told = env.committed("prompt.txt");
+    let about: Vec<&str> = told.split(['.', ':']).filter(|sentence| sentence.contains("commit")).collect();
+    let [only] = about.as_slice() else { panic!("{about:?}") };
+    assert!(only.contains("so do not commit"), "{only}");
+}

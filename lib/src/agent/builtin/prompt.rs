@@ -42,8 +42,7 @@ fn rules(job: &Job, limits: &Limits) -> String {
         "
 # Working directory
 You work in `{cwd}`, a copy of the repository made for this run. Paths are relative to it. The file tools reach
-nothing outside it and do not write to `.git`; keep shell commands inside it too. What you change is committed for
-you after every answer, so do not commit, and do not switch branches.
+nothing outside it and do not write to `.git`; keep shell commands inside it too. {commits}
 
 # Bounds
 You have at most {turns} answers for this task. A shell command has {default} s unless you ask for more, up to {most} s;
@@ -57,6 +56,7 @@ If the step did not simply succeed, write its outcome to `{status}` as JSON:
 Only `outcome` is needed. Without the file, ending normally counts as success.
 ",
         cwd = job.cwd.display(),
+        commits = bounds::COMMITS,
         turns = limits.turns(),
         default = limits.command_timeout.as_secs(),
         most = limits.max_command_timeout.as_secs(),

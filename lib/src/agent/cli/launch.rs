@@ -204,9 +204,9 @@ pub(in crate::agent) fn epilogue(job: &Job, sandbox: Option<&Sandbox>) -> String
     let tools = if job.tools { "" } else { " You have no tools in this step: answer in words." };
     format!(
         "\n\nYou work in a copy of the repository made for this run; keep to it. Nobody watches and nobody can \
-         answer a question: decide yourself. What you change is committed for you, so do not commit, and do not \
-         switch branches.{tools}{bounds} If there is nothing to change, say why. If the step did not simply succeed, write \
-         {{\"outcome\": \"success|retry|fail|partial_success\", \"notes\": \"why\"}} to the file `{}`.",
+         answer a question: decide yourself. {}{tools}{bounds} If there is nothing to change, say \
+         why. If the step did not simply succeed, write {{\"outcome\": \"success|retry|fail|partial_success\", \"notes\": \"why\"}} to the file `{}`.",
+        bounds::COMMITS,
         job.status_file.display()
     )
 }

@@ -163,11 +163,6 @@ impl Sandbox {
     pub fn limits_connections(&self) -> bool {
         self.connect != Connect::Anywhere && self.by.can_limit(&self.connect)
     }
-
-    /// Whether objects can be added to the repository, so that `git commit` works.
-    pub fn can_commit(&self) -> bool {
-        !self.add.is_empty() && matches!(self.by.wall(&self.connect), Some(Wall::Landlock(_)))
-    }
 }
 
 /// Why a command was not started in its bounds.

@@ -1,0 +1,97 @@
+//! A prompt in place of a pipeline's file: `pleach run "Fix the failing test"`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use pleach::config::{AgentRef, Config};
+use pleach::ids::CommitId;
+use pleach::plan::{PromptTest, pipeline_for_prompt};
+
+use crate::exit::{Exit, Failure};
+use crate::pipeline_file::PipelineFile;
+use crate::settings::Settings;
+use crate::survey;
+use crate::survey::agents;
+
+/// What the built-in pipeline is called where a file would be named.
+pub const BUILT_IN: &str = "prompt.dot";
+
+/// The prompt an argument is, unless it names a file, or was meant to: a mistyped name must not start an agent.
+pub fn of<'a>(given: &'a Path, path: &Path) -> Option<&'a str> {
+    let text = given.to_str()?.trim();
+    let is_sentence =
+        text.contains(char::is_whitespace) || (!text.is_empty() && !text.contains(|c: char| c.is_ascii()));
+    let names_a_place = || text.contains('/') && path.parent().is_some_and(Path::is_dir);
+    let is_path = || path.exists() || names_a_file(text) || names_a_place();
+    (is_sentence && !is_path()).then_some(text)
+}
+
+/// Whether a text ends as names of pipelines do.
+pub fn names_a_file(text: &str) -> bool {
+    [".dot", ".gv"].iter().any(|ending| text.ends_with(ending))
+}
+
+/// The built-in pipeline for a prompt.
+pub fn pipeline(prompt: &str, config: &Config) -> PipelineFile {
+    let command = config.tree.test_command.as_deref();
+    let test = command.map(|command| PromptTest { command, timeout: config.tree.test_timeout });
+    PipelineFile { name: BUILT_IN.into(), source: pipeline_for_prompt(prompt, test), files: BTreeMap::new() }
+}
+
+/// What the built-in pipeline is given. What the user gives besides goes with it.
+pub fn inputs(prompt: &str, base: CommitId, given: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let own = [("goal", prompt.to_owned()), ("base", base.to_string())];
+    own.into_iter().map(|(key, value)| (key.to_owned(), value)).chain(given).collect()
+}
+
+/// Gives the run its agent where the settings name none: the only one that is installed, or the built-in one where there
+/// is nothing but a key. A simulated answer to a prompt is of no use to anybody.
+pub fn choose_agent(settings: &mut Settings) -> Result<(), Failure> {
+    if settings.resolved.config.agent.is_some() {
+        return Ok(());
+    }
+    let installed = agents::on_path(&settings.own_environment);
+    let agent = match installed.as_slice() {
+        [only] => only,
+        [] if !survey::keys(&settings.environment).is_empty() => "builtin",
+        [] => {
+            return Err(Failure::new(Exit::Environment, "no agent is configured, and none is installed").hint(
+                "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent",
+            ));
+        }
+        [first, ..] => {
+            let message = format!("no agent is configured, and several are installed: {}", installed.join(", "));
+            return Err(Failure::new(Exit::Usage, message)
+                .hint(format!("choose one with `agent: {first}` in pleach.yaml; `pleach init` writes it")));
+        }
+    };
+    settings.resolved.config.agent = agent.parse::<AgentRef>().ok();
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sentence_is_a_prompt_and_a_path_is_a_path() {
+        let dir = tempfile::TempDir::new().expect("a directory of the test's own");
+        std::fs::create_dir(dir.path().join("my pipes")).expect("a directory of the test's own");
+        std::fs::write(dir.path().join("my pipes/old"), "digraph {}").expect("a file of the test's own");
+        for (given, is_prompt) in [
+            ("Fix the failing test", true),
+            ("Fix the bug in src/main.rs", true),
+            ("修复失败的测试", true),
+            ("feature", false),
+            ("feature.dot", false),
+            ("pipelines/feature", false),
+            ("my feature.dot", false),
+            ("my pipes/old", false),
+            ("my pipes/new", false),
+            ("", false),
+            ("  ", false),
+        ] {
+            assert_eq!(of(Path::new(given), &dir.path().join(given)).is_some(), is_prompt, "{given}");
+        }
+    }
+}
