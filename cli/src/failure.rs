@@ -6,7 +6,7 @@ use std::path::Path;
 use pleach::engine::tree;
 use pleach::ids::SessionId;
 use pleach::plan::diagnostic::Severity;
-use pleach::text::shell_word;
+use pleach::text::{first_line, shell_word};
 use pleach::workspace::{Holder, LockError};
 use pleach::{engine, git, record, workspace};
 
@@ -117,7 +117,8 @@ pub fn of_git(error: &git::Error) -> Failure {
         Error::NotARepository { .. } | Error::Unsupported { .. } | Error::NoSuchRevision { .. } => {
             advised(Exit::Usage, error)
         }
-        Error::Refused { .. } => plain(Exit::Usage, error).hint("git names the setting that allows it"),
+        Error::Refused { detail, .. } => of_refusal(error, detail),
+        Error::NoWorktree(failure) => plain(Exit::Environment, error).hint(failure.cause.hint()),
         Error::RefName { .. } => plain(Exit::Usage, error),
         Error::GitMissing { .. }
         | Error::GitTooOld { .. }
@@ -131,6 +132,17 @@ pub fn of_git(error: &git::Error) -> Failure {
         Error::Io { source, .. } => of_disk(error, source),
         Error::Program { .. } | Error::Library { .. } => plain(Exit::Environment, error),
     }
+}
+
+/// A repository git does not want to work in: the command it names is the hint.
+fn of_refusal(error: &git::Error, detail: &str) -> Failure {
+    let setting = detail.lines().map(str::trim).find(|line| line.starts_with("git config "));
+    let mut failure = plain(Exit::Usage, error);
+    failure.message = first_line(&failure.message).to_owned();
+    failure.hint(match setting {
+        Some(command) => format!("if you trust who owns it: {command}"),
+        None => "see that `git status` works there".to_owned(),
+    })
 }
 
 /// An error of a session's record.
@@ -174,6 +186,7 @@ pub fn of_workspace(error: &workspace::Error) -> Failure {
             shell_word(branch),
             tip.short()
         )),
+        Error::InSubmodules { .. } => advised(Exit::Environment, error),
         Error::Io { source, .. } => of_disk(error, source),
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use pleach::agent::Roster;
 use pleach::config::{Config, Supplied, supplied};
+use pleach::git::Repo;
 use pleach::ids::CommitId;
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
@@ -115,6 +116,16 @@ pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failu
     }
     let names = listed(paths.iter().map(|path| format!("`{path}`")), 5);
     say!("warning: not committed, so agents do not see it: {names}");
+    Ok(())
+}
+
+/// Bookkeeping commits need nothing from the user, which is worth a line where the user's own commits do more.
+pub fn warn_of_skipped(globals: &Globals, repo: &Repo, settings: &Settings) -> Result<(), Failure> {
+    let skipped = repo.skipped(&settings.own_environment).map_err(|error| of_engine(&error.into()))?;
+    match skipped.in_words().filter(|_| globals.verbosity >= 0) {
+        Some(words) => say!("warning: {words}; check what you merge before you push it"),
+        None => {}
+    }
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
 use pleach::engine::{AutoApprove, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Unheld};
 use pleach::event::PauseReason;
-use pleach::git::Repo;
+use pleach::git::{Limits, Repo};
 use pleach::ids::{BranchName, RepoName};
 use pleach::llm::{Providers, Script};
 use pleach::plan::pipeline::Node;
@@ -100,6 +100,7 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
             setup: config.worktrees.setup.clone(),
             exclude: config.worktrees.exclude.clone(),
             include_ignored: config.worktrees.include_ignored.iter().map(PathBuf::from).collect(),
+            limits: Limits::new(config.commit.max_file_mb, config.commit.max_new_files),
         },
         interviewer: interviewer(answers),
         handlers: Default::default(),

@@ -19,6 +19,7 @@ use crate::pipeline_file::PipelineFile;
 use crate::prompt;
 use crate::ready::{
     agent_nodes, any_alone, check_agents, check_answers, require_trust, runnable, say_simulated, warn_of_dirty_files,
+    warn_of_skipped,
 };
 use crate::render::Out;
 use crate::runtime::block_on;
@@ -90,6 +91,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let alone = any_alone(&pipeline, agents);
     warn_of_unused_inputs(&file.source, &inputs);
     warn_of_dirty_files(globals, &place)?;
+    warn_of_skipped(globals, &place.repo, &settings)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
     let workers: Vec<Node> = agent_nodes(&pipeline).cloned().collect();
     let unheld = built.engine.unheld([&pipeline]);

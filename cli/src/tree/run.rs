@@ -28,7 +28,7 @@ use crate::answers::Answers;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_lost_repository, of_tree};
 use crate::globals::Globals;
-use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, warn_of_dirty_files};
+use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, warn_of_dirty_files, warn_of_skipped};
 use crate::render::Out;
 use crate::render::tree::{next, next_words};
 use crate::runtime::block_on;
@@ -66,6 +66,7 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, trusted: bool) -> Resul
     let (run, brought) = opened.map_err(|error| site.failed(&plan, &error))?;
     site.agree(&plan, &brought)?;
     warn_of_dirty_files(globals, &site.place)?;
+    warn_of_skipped(globals, &site.place.repo, &site.settings)?;
     let mut shown = Shown::new(globals, &plan);
     check_agents_of(&plan, &built.engine.agents)?;
     let run = site.run((&plan, run, brought.left), built.engine, &built.protection, &mut shown);

@@ -19,6 +19,8 @@ fn settings_are_shown_with_their_place() {
     agent                                          builtin                                           pleach.yaml:1
     attribution                                    none                                              default
     commits                                        steps                                             default
+    commit.max_file_mb                             50                                                default
+    commit.max_new_files                           5000                                              default
     providers.default                              (not set)                                         default
     providers.anthropic.settings.max_tokens        8192                                              default
     providers.anthropic.settings.api_base          (not set)                                         default

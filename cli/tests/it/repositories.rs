@@ -281,21 +281,6 @@ fn a_branch_without_a_commit_beside_others_is_refused_by_its_name() {
 }
 
 #[test]
-fn a_partial_clone_is_refused() {
-    let env = TestEnv::new();
-    let origin = env.repo_at("origin");
-    env.git_in(&origin, &["config", "uploadpack.allowFilter", "true"]);
-    let url = format!("file://{}", origin.display());
-    env.git_in(env.root(), &["clone", "--quiet", "--filter=blob:none", &url, "partial"]);
-    insta::assert_snapshot!(refused(&env, &env.root().join("partial")), @"
-    exit: 2
-    --- stderr
-    error: `[TEMP]/partial` is a partial clone, which pleach does not support
-    hint: fetch all objects with `git fetch --refetch --no-filter` and unset `remote.*.promisor`, or clone it whole
-    ");
-}
-
-#[test]
 fn a_branch_in_the_way_of_session_branches_is_refused() {
     let env = TestEnv::with_repo();
     env.git(&["branch", "pleach"]);

@@ -17,6 +17,8 @@ section! {
         attribution: Attribution = Attribution::None,
         /// What a task's branch holds: one commit per step, or the turns as well.
         commits: Commits = Commits::Steps,
+        /// What is too much to commit without a person looking at it.
+        commit: Commit = Commit::default(),
         /// Model providers.
         providers: Providers = Providers::default(),
         /// Agents by name, for nodes, steps and runs that ask for one.
@@ -62,6 +64,16 @@ choice! {
         Steps = "steps",
         /// The turns as well.
         Turns = "turns",
+    }
+}
+
+section! {
+    /// What is too much to commit without a person looking at it.
+    Commit {
+        /// The largest new file that is committed, in MiB; 0 is no limit.
+        max_file_mb: u64 = 50,
+        /// The most new files a turn may commit; 0 is no limit. Files that were moved or copied are not new.
+        max_new_files: u64 = 5_000,
     }
 }
 

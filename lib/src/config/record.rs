@@ -5,8 +5,8 @@
 //!
 //! - never where keys come from or go to (`api_base`, `api_key_command`, `proxy`), `worktrees.base`, and the paths of the
 //!   sandbox: these are always the resuming machine's;
-//! - the budget that is set where the session goes on: a limit is raised by setting it, and resuming; and so with what a
-//!   provider calls its models;
+//! - the budget and the limits on commits that are set where the session goes on: a limit is raised by setting it, and
+//!   resuming; and so with what a provider calls its models;
 //! - paths below the project's directory are recorded relative to it, and start from the resuming project's directory;
 //! - other paths, and remotes with a password in them, are left out and listed under `machine`: on resume the local
 //!   configuration must give them.
@@ -213,6 +213,12 @@ impl Merged {
         }
         if set("budget.on_exceeded") && mine("budget.on_exceeded") {
             theirs.on_exceeded = budget.on_exceeded;
+        }
+        if set("commit.max_file_mb") && mine("commit.max_file_mb") {
+            self.config.commit.max_file_mb = local.config.commit.max_file_mb;
+        }
+        if set("commit.max_new_files") && mine("commit.max_new_files") {
+            self.config.commit.max_new_files = local.config.commit.max_new_files;
         }
         if mine("worktrees.base") {
             self.config.worktrees.base = own.worktrees.base.take();

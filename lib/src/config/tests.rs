@@ -30,6 +30,7 @@ merge: {run_hooks: true, enabled: false, interval_secs: 1, auto_merge_clean: fal
 budget: {tokens: 1, usd: 0.5, per_task_tokens: 3, per_task_usd: 1, per_day_tokens: 4, per_day_usd: 2, on_exceeded: warn}
 record: {repo: backend, push: never, push_interval: 0, cxdb: "localhost:9009"}
 sandbox: {mode: off, network: open, rw: [/tmp], ro: [x]}
+commit: {max_file_mb: 1, max_new_files: 2}
 "#;
 
 fn project(text: &str) -> Layer {

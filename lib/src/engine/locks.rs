@@ -50,6 +50,11 @@ impl Locks {
         self.worktree.remove()?;
         self.session.remove()
     }
+
+    /// The same for a session whose working copy is not its own.
+    pub(super) fn remove_session(self) -> Result<(), LockError> {
+        self.session.remove()
+    }
 }
 
 /// How long a killed run's programs may take to die before somebody else gives up on them.

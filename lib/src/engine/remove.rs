@@ -13,7 +13,7 @@ use super::locks::Locks;
 use super::view::session_worktrees;
 use super::{Error, RUN_DIR, Session};
 use crate::beneath;
-use crate::git::{self, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
+use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, context_ref, read_through};
 use crate::text::shorten;
@@ -301,7 +301,7 @@ impl Removal {
 }
 
 /// Removes refs that nobody else writes while this process holds the session.
-fn delete(repo: &Repo, refs: Records) -> Result<(), git::Error> {
+pub(super) fn delete(repo: &Repo, refs: Records) -> Result<(), git::Error> {
     let all = refs.into_iter().map(|(name, old)| Move { name, old, new: None });
     let all: Vec<Move> = all.collect();
     match repo.swap_all(&all, "pleach: rm") {
@@ -446,9 +446,9 @@ pub(super) fn uncommitted(
     let mut writer = repo.writer();
     let seen = worktree.scan().and_then(|scan| {
         let written = worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
-        Ok((scan, written))
+        Ok((scan, written, worktree.changed_in_submodules(Care::Thorough)?))
     });
-    let (scan, written) = match seen {
+    let (scan, written, in_submodules) = match seen {
         Ok(seen) => seen,
         // Whoever insists can have it removed all the same.
         Err(error) => {
@@ -465,6 +465,7 @@ pub(super) fn uncommitted(
     };
     scan.nested.iter().for_each(|inside| lost(inside, "it is a repository of its own"));
     scan.submodules.iter().for_each(|inside| lost(inside, "it is a submodule that was changed"));
+    in_submodules.iter().for_each(|inside| lost(inside, "no commit of its submodule has it"));
     written.held_back.iter().for_each(|held| lost(&held.path, &held.reason.to_string()));
     let head = worktree.agent_head()?.map(|head| head.commit);
     let own_head = match head {
@@ -485,7 +486,7 @@ fn unmerged_commits(repo: &Repo, known: &Known) -> Result<Option<Keep>, RemoveEr
 }
 
 /// The refs of all records of a session, the main one last, each with its newest record, whether it can be read or not.
-fn records(repo: &Repo, id: &SessionId) -> Result<Records, git::Error> {
+pub(super) fn records(repo: &Repo, id: &SessionId) -> Result<Records, git::Error> {
     let mut records = repo.unread_references(&format!("{SESSIONS}{id}/"))?;
     let main = context_ref(id, &crate::ids::ContextId::main());
     records.sort_by_key(|(name, _)| *name == main);

@@ -11,7 +11,7 @@ use super::branch::PATIENCE;
 use super::locks::Locks;
 use super::task::{TREE_FILE, TaskStart, shared_copy};
 use super::worker::own_refs;
-use super::{Engine, Error, Observer, Opened, Session, unsecret};
+use super::{Engine, Error, Observer, Opened, RemoveError, Session, remove, unsecret};
 use crate::clock;
 use crate::event::{
     Commits, Event, PauseReason, PipelineStarted, Recorded, SessionBranchCreated, Snapshot, WorktreeCreated,
@@ -60,9 +60,49 @@ impl Session {
     pub async fn start(engine: Arc<Engine>, request: StartRequest) -> Result<Self, Error> {
         unsecret::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
         unsecret::inputs(&engine.redactor, &request.inputs)?;
-        let mut session = tokio::task::block_in_place(|| Self::open_new(engine, request, None))?;
-        session.make_copy().await?;
-        Ok(session)
+        tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
+        let session = tokio::task::block_in_place(|| Self::open_new(engine, request, None))?;
+        Ok(session.make_first_copy().await?.0)
+    }
+
+    /// Branch and working copy of a session that was just opened. Where the working copy cannot be made, nothing is left of
+    /// the session: nobody has begun to work in it.
+    pub(super) async fn make_first_copy(mut self) -> Result<(Self, Option<String>), Error> {
+        let is_first = !has_branch(&self.repo, &self.started)?;
+        match self.make_copy().await {
+            Ok(kept) => Ok((self, kept)),
+            Err(error) => {
+                if self.copy.is_none() {
+                    // A session that is left all the same can be resumed or removed; why it is one is what counts.
+                    let _ = tokio::task::block_in_place(|| self.withdraw(is_first));
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Removes the record, and the branch if it was made for it.
+    fn withdraw(self, with_branch: bool) -> Result<(), RemoveError> {
+        let branches = self.started.branches.values().filter(|_| with_branch);
+        for branch in branches {
+            let (name, tip) = (branch_ref(branch), self.state.on_branches().values().next().copied());
+            if tip.is_some() && self.repo.reference(&name)? == tip {
+                remove::delete(&self.repo, vec![(name, tip)])?;
+            }
+        }
+        let is_shared = self.started.task.is_some();
+        if !is_shared {
+            let name = self.started.branches.keys().next().expect("every session has a branch");
+            let path = self.copy_path(name);
+            Worktree::remove(&self.repo, &path)?;
+            remove::remove_run_directory(&path)?;
+        }
+        remove::delete(&self.repo, remove::records(&self.repo, &self.id)?)?;
+        match is_shared {
+            true => self.locks.remove_session().map_err(Error::from)?,
+            false => self.locks.remove().map_err(Error::from)?,
+        }
+        Ok(())
     }
 
     /// Makes the first record, which is the session.
@@ -167,10 +207,14 @@ impl Session {
         worktree.exclude(&self.engine.worktrees.never_commit());
         let is_set_up = worktree.is_set_up();
         let carries = self.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);
-        let mut copy =
-            WorkingCopy::new(self.repo.clone(), name.clone(), branch, self.id.clone(), worktree, (carries, at))?;
+        let limits = self.engine.worktrees.limits;
+        let (repo, id) = (self.repo.clone(), self.id.clone());
+        let mut copy = WorkingCopy::new(repo, name.clone(), branch, id, worktree, (carries, at), limits)?;
         copy.hear(self.branch_news());
         let kept = tokio::task::block_in_place(|| {
+            if self.started.task.is_some() && !self.has_begun() {
+                copy.refuse_submodules()?;
+            }
             let kept = copy.recover()?;
             copy.leave_out(&self.engine.worktrees.left_out())?;
             Ok::<_, Error>(kept)
@@ -340,6 +384,14 @@ pub(super) fn made_way(place: &Path) -> String {
 }
 
 impl Engine {
+    /// Sees that a working copy can be made before there is a session that would need one.
+    pub(super) fn check_place(&self, repo: &Repo, name: &RepoName) -> Result<(), Error> {
+        repo.check_trusted()?;
+        let base = self.worktree_base(repo, name);
+        let made = std::fs::create_dir_all(&base);
+        Ok(made.map_err(|source| workspace::Error::Io { doing: "create", path: base, source })?)
+    }
+
     /// Where the working copies of a repository live.
     pub(super) fn worktree_base(&self, repo: &Repo, name: &RepoName) -> PathBuf {
         let base = self.worktrees.base.clone();

@@ -66,6 +66,7 @@ impl Repo {
     }
 
     fn compare(&self, old: Option<TreeId>, new: TreeId, visit: &mut impl Visit) -> Result<(), Error> {
+        old.into_iter().chain([new]).try_for_each(|tree| self.fetch_trees(tree))?;
         let repo = self.local();
         let (old_tree, new_tree) = (old.map(|old| find_tree(&repo, old)).transpose()?, find_tree(&repo, new)?);
         let (hash, nothing) = (repo.object_hash(), Vec::new());

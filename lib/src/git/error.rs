@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::broken_off::BrokenOff;
+use super::worktree::AddFailure;
 use crate::ids::{CommitId, RepoPath};
 use crate::text::shell_word;
 
@@ -96,6 +97,9 @@ pub enum Error {
         /// git's own words.
         stderr: String,
     },
+    /// The git program could not make a worktree.
+    #[error(transparent)]
+    NoWorktree(#[from] Box<AddFailure>),
     /// The git program failed while it wrote the files of a checkout.
     #[error(transparent)]
     BrokenOff(#[from] Box<BrokenOff>),
@@ -148,11 +152,6 @@ pub enum Unsupported {
     /// Ids longer than SHA-1.
     #[error("uses SHA-256 object ids, which pleach does not support; use a repository with SHA-1 ids")]
     Sha256,
-    /// Objects that are fetched on demand.
-    #[error(
-        "is a partial clone, which pleach does not support; fetch all objects with `git fetch --refetch --no-filter` and unset `remote.*.promisor`, or clone it whole"
-    )]
-    PartialClone,
     /// No commit yet.
     #[error("has no commit yet; make the first one with `git commit --allow-empty -m start`")]
     UnbornHead,

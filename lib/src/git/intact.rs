@@ -40,6 +40,10 @@ impl Repo {
     /// Looks at every object `to` has in its history and `from` has not, each once. Says whether one of the commits may
     /// have no directory, or no link to another repository, where there was one.
     pub(super) fn check_between(&self, from: CommitId, to: CommitId) -> Result<bool, Error> {
+        self.on_demand(|| self.check_between_here(from, to))
+    }
+
+    fn check_between_here(&self, from: CommitId, to: CommitId) -> Result<bool, Error> {
         let (from, to) = (to_gix(from), to_gix(to));
         let shallow = history::shallow(&self.local())?;
         let mut check = Check::new(self)?;
@@ -70,13 +74,15 @@ impl Repo {
 
     /// Looks at all that a merge of trees reads.
     pub(super) fn check_merge(&self, base: TreeId, sides: [TreeId; 2]) -> Result<(), Error> {
-        let mut check = Check::new(self)?;
-        sides.into_iter().try_for_each(|side| check.difference(Some(base.to_gix()), side.to_gix(), Sides::Both))
+        self.on_demand(|| {
+            let mut check = Check::new(self)?;
+            sides.into_iter().try_for_each(|side| check.difference(Some(base.to_gix()), side.to_gix(), Sides::Both))
+        })
     }
 
     /// Looks at all that a comparison of trees reads.
     pub(super) fn check_difference(&self, old: TreeId, new: TreeId) -> Result<(), Error> {
-        Check::new(self)?.difference(Some(old.to_gix()), new.to_gix(), Sides::Both)
+        self.on_demand(|| Check::new(self)?.difference(Some(old.to_gix()), new.to_gix(), Sides::Both))
     }
 
     /// What is behind an object that cannot be read, if somebody has overwritten it.

@@ -117,19 +117,38 @@ impl<'r> Store<'r> {
                 }
             }
             sync(there, durability)?;
-            if gone.is_empty() {
+            let is_lost = |id: &gix::ObjectId| {
+                let path = loose_path(self.root, id);
+                path.parent().is_some_and(|dir| gone.contains(dir)) || self.written.contains(id) && !path.exists()
+            };
+            let again: Vec<Object<'_>> = objects.iter().filter(|(id, ..)| is_lost(id)).copied().collect();
+            if again.is_empty() {
                 return Ok(());
             }
             // Those that were made since.
             self.packs = Some(own_packs(self.root, self.store.object_hash())?);
-            let is_gone = |id: &gix::oid| loose_path(self.root, id).parent().is_some_and(|dir| gone.contains(dir));
-            let again: Vec<Object<'_>> = objects.iter().filter(|(id, ..)| is_gone(id)).copied().collect();
+            for (id, ..) in &again {
+                self.written.remove(*id);
+            }
             self.write_rounds(&again, durability)?;
         }
         Err(std::io::Error::from(ErrorKind::NotFound)).at("write into", self.root)
     }
 
+    /// Writes some objects; those again that a `git gc` beside it has taken for what somebody else left unfinished.
     fn write_round(&mut self, objects: &[Object<'_>], durability: Durability) -> Result<(), Error> {
+        let mut left = objects.to_vec();
+        for _ in 0..TRIES {
+            left = self.write_once(&left, durability)?;
+            if left.is_empty() {
+                return Ok(());
+            }
+        }
+        Err(std::io::Error::from(ErrorKind::NotFound)).at("write into", self.root)
+    }
+
+    /// The same once. Returns those that were removed before they had their names.
+    fn write_once<'o>(&mut self, objects: &[Object<'o>], durability: Durability) -> Result<Vec<Object<'o>>, Error> {
         let mut new = Vec::new();
         let mut files = Vec::new();
         for (id, kind, bytes) in objects {
@@ -143,7 +162,7 @@ impl<'r> Store<'r> {
                 }
                 Existing::None => {
                     let (temporary, file) = self.write_beside(&path, *kind, bytes)?;
-                    new.push((temporary, path.clone()));
+                    new.push((temporary, path.clone(), (*id, *kind, *bytes)));
                     self.written.insert(**id);
                     file
                 }
@@ -152,12 +171,16 @@ impl<'r> Store<'r> {
             files.push((file, path));
         }
         sync(files, durability)?;
-        for (temporary, path) in new {
+        let mut gone = Vec::new();
+        for (temporary, path, object) in new {
             crash::point(Kind::ObjectWrite, When::Before);
-            temporary.move_to(&path)?;
+            match temporary.move_to(&path) {
+                Err(Error::Io { source, .. }) if source.kind() == ErrorKind::NotFound => gone.push(object),
+                moved => moved?,
+            }
             crash::point(Kind::ObjectWrite, When::After);
         }
-        Ok(())
+        Ok(gone)
     }
 
     /// Whether the repository itself has the object already, whole. A file is looked at: the library takes any of the right

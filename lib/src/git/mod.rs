@@ -30,9 +30,11 @@ mod object;
 mod open;
 mod pack;
 mod packs;
+mod partial;
 mod program;
 mod refs;
 mod repo;
+mod skipped;
 mod whole;
 mod worktree;
 mod writer;
@@ -49,6 +51,10 @@ pub use open::Durability;
 pub use program::version;
 pub use refs::{Move, SwapError};
 pub use repo::{Head, Repo};
+pub use skipped::Skipped;
 pub(crate) use worktree::remove_directory;
-pub use worktree::{Held, HeldBack, Limits, Listed, Notes, Restored, Scan, Seen, Worktree, Written, are_ignore_rules};
+pub use worktree::{
+    AddCause, AddFailure, Care, Held, HeldBack, Limits, Listed, Notes, Restored, Scan, Seen, Worktree, Written,
+    are_ignore_rules,
+};
 pub use writer::{CommitSpec, TreeEdit, Writer};

@@ -13,6 +13,7 @@ use super::error::{Error, LibraryContext as _, Unsupported};
 use super::handles::Recent;
 use super::pack::Unpacked;
 use super::packs::Packs;
+use super::partial::Partial;
 use super::program::Program;
 use super::repo::Repo;
 use super::whole::Whole;
@@ -56,6 +57,8 @@ pub(super) struct Shared {
     pub unpacked: Unpacked,
     /// Which objects are in packs.
     pub packs: Packs,
+    /// What is missing on purpose, in a partial clone.
+    pub partial: Option<Partial>,
 }
 
 impl Repo {
@@ -78,9 +81,12 @@ impl Repo {
             handle = with_files(&program, dir, handle)?;
         }
         let common_dir = handle.to_thread_local().common_dir().to_owned();
+        // The library may give it as `…/.git/worktrees/x/../..`.
+        let common_dir = common_dir.canonicalize().unwrap_or(common_dir);
+        let trusted = [Some(common_dir.clone()), Some(git_dir), handle.work_dir().map(Path::to_owned)];
+        let program = program.trusting(trusted.into_iter().flatten());
         let shared = Shared {
-            // The library may give it as `…/.git/worktrees/x/../..`.
-            common_dir: common_dir.canonicalize().unwrap_or(common_dir),
+            common_dir,
             handle,
             idle: Mutex::default(),
             recent: Recent::default(),
@@ -91,6 +97,7 @@ impl Repo {
             whole: Whole::default(),
             unpacked: Unpacked::default(),
             packs: Packs::default(),
+            partial: Partial::read(&entries),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
         match unsupported_head(&repo)? {
@@ -187,10 +194,10 @@ fn with_files(
     Ok(repo.into_sync())
 }
 
-type Entry = (String, BString);
+pub(super) type Entry = (String, BString);
 
 /// All settings that hold in the repository, in order, as git reads them: includes and conditions resolved.
-fn config_entries(program: &Program, dir: &Path, git_dir: &Path) -> Result<Vec<Entry>, Error> {
+pub(super) fn config_entries(program: &Program, dir: &Path, git_dir: &Path) -> Result<Vec<Entry>, Error> {
     let git_dir = [OsStr::new("--git-dir="), git_dir.as_os_str()].map(|part| part.as_bytes()).concat();
     let list = program
         .run(dir, [OsStr::from_bytes(&git_dir), "config".as_ref(), "--list".as_ref(), "-z".as_ref()])?
@@ -217,15 +224,10 @@ fn last<'a>(entries: &'a [Entry], key: &str) -> Option<&'a BString> {
 
 fn unsupported(entries: &[Entry]) -> Option<Unsupported> {
     let is = |key: &str, value: &str| last(entries, key).is_some_and(|v| v.eq_ignore_ascii_case(value.as_bytes()));
-    let promisor = |(key, value): &Entry| {
-        key.starts_with("remote.") && key.ends_with(".promisor") && !value.eq_ignore_ascii_case(b"false")
-    };
     if is("extensions.refstorage", "reftable") {
         Some(Unsupported::Reftable)
     } else if is("extensions.objectformat", "sha256") {
         Some(Unsupported::Sha256)
-    } else if last(entries, "extensions.partialclone").is_some() || entries.iter().any(promisor) {
-        Some(Unsupported::PartialClone)
     } else {
         None
     }
@@ -286,9 +288,7 @@ mod tests {
         assert_eq!(of("extensions.refstorage", "reftable"), Some(Unsupported::Reftable));
         assert_eq!(of("extensions.objectformat", "sha256"), Some(Unsupported::Sha256));
         assert_eq!(of("extensions.objectformat", "sha1"), None);
-        assert_eq!(of("extensions.partialclone", "origin"), Some(Unsupported::PartialClone));
-        assert_eq!(of("remote.origin.promisor", "true"), Some(Unsupported::PartialClone));
-        assert_eq!(of("remote.origin.promisor", "false"), None);
+        assert_eq!(of("remote.origin.promisor", "true"), None);
     }
 
     #[test]

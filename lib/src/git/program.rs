@@ -13,6 +13,9 @@ use crate::process::{Blocking, SpawnError, Stdin, run_blocking};
 /// Settings given to every call, so that neither the user's hooks nor git's housekeeping run in bookkeeping.
 const SETTINGS: [&str; 4] = ["core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=0"];
 
+/// What they make of the place of hooks.
+pub(super) const NO_HOOKS: &str = "/dev/null";
+
 /// What git says of a worktree that is being made right now, how often it is asked again, and how long after.
 const HALF_MADE: &str = "failed to read worktrees/";
 const TRIES: u32 = 10;
@@ -27,6 +30,8 @@ pub(super) struct Program {
     variables: Vec<(OsString, Option<OsString>)>,
     /// How long a call may take.
     limit: Option<Duration>,
+    /// The directories of a repository git works in, whoever owns them: it has looked at that already.
+    trusted: Vec<PathBuf>,
 }
 
 /// A call that ended, however it ended.
@@ -70,7 +75,15 @@ impl Program {
         const FIXED: [(&str, &str); 3] =
             [("GIT_OPTIONAL_LOCKS", "0"), ("GIT_TERMINAL_PROMPT", "0"), ("GIT_NO_REPLACE_OBJECTS", "1")];
         let fixed = FIXED.iter().map(|(name, value)| (OsString::from(name), Some(OsString::from(value))));
-        Self { place: place(environment), environment: environment.clone(), variables: fixed.collect(), limit: None }
+        let (variables, limit, trusted) = (fixed.collect(), None, Vec::new());
+        Self { place: place(environment), environment: environment.clone(), variables, limit, trusted }
+    }
+
+    /// The same for a repository git is willing to work in, by way of one of these directories: it would ask of each anew
+    /// whether the user trusts its owner, who has named one of them.
+    pub fn trusting(mut self, directories: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.trusted.extend(directories);
+        self
     }
 
     /// The same for calls that only read, and that agents could make last for ever: they are killed after this time.
@@ -101,8 +114,13 @@ impl Program {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let shown: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         let command = format!("git {}", shown.join(" "));
-        let settings = SETTINGS.iter().flat_map(|setting| ["-c".into(), OsString::from(setting)]);
-        let argv = settings.chain(args).collect();
+        let trusted = self.trusted.iter().map(|dir| {
+            let mut setting = OsString::from("safe.directory=");
+            setting.push(dir);
+            setting
+        });
+        let settings = SETTINGS.iter().map(OsString::from).chain(trusted);
+        let argv = settings.flat_map(|setting| ["-c".into(), setting]).chain(args).collect();
         let stdin = if stdin.is_empty() { Stdin::Null } else { Stdin::Bytes(stdin.to_vec()) };
         let blocking = Blocking {
             program: self.place.clone(),

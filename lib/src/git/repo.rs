@@ -72,6 +72,16 @@ impl Repo {
         !common.join("HEAD").exists() || !common.join("objects").is_dir()
     }
 
+    /// Sees that git works in the directory worktrees are made from, whoever owns it.
+    pub fn check_trusted(&self) -> Result<(), Error> {
+        let dir = self.common_dir();
+        let found = self.shared.program.run(dir, ["rev-parse", "--git-dir"])?;
+        match found.code {
+            Some(0) => Ok(()),
+            _ => Err(Error::Refused { path: dir.to_owned(), detail: found.stderr }),
+        }
+    }
+
     /// The directory of the files, none in a bare repository.
     pub fn workdir(&self) -> Option<&Path> {
         self.shared.handle.work_dir()
@@ -134,6 +144,10 @@ impl Repo {
 
     /// The content of a blob.
     pub fn blob(&self, id: BlobId) -> Result<Vec<u8>, Error> {
+        self.on_demand(|| self.blob_here(id))
+    }
+
+    fn blob_here(&self, id: BlobId) -> Result<Vec<u8>, Error> {
         let id = id.to_gix();
         let repo = self.local();
         let mut blob = repo.find_blob(id).map_err(|error| Error::object("blob", &id, explain(&error)))?;
@@ -153,6 +167,10 @@ impl Repo {
 
     /// What a tree has at a path. What lies in a submodule is none of it.
     pub fn tree_entry(&self, tree: TreeId, path: &RepoPath) -> Result<Option<TreeEntry>, Error> {
+        self.on_demand(|| self.tree_entry_here(tree, path))
+    }
+
+    fn tree_entry_here(&self, tree: TreeId, path: &RepoPath) -> Result<Option<TreeEntry>, Error> {
         let repo = self.local();
         let mut dir = find_tree(&repo, tree)?;
         let mut parts = path.as_bytes().split_str("/").peekable();
@@ -185,6 +203,10 @@ impl Repo {
 
     /// The entries directly in a tree, in git's order.
     pub fn tree_entries(&self, tree: TreeId) -> Result<Vec<TreeEntry>, Error> {
+        self.on_demand(|| self.tree_entries_here(tree))
+    }
+
+    fn tree_entries_here(&self, tree: TreeId) -> Result<Vec<TreeEntry>, Error> {
         let repo = self.local();
         let root = find_tree(&repo, tree)?;
         root.iter()

@@ -36,6 +36,10 @@ const ROOM: usize = 256 * 1024 * 1024;
 const MEMORY: &str = "128m";
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How often it looks, and how long after.
+const TRIES: u32 = 3;
+const PAUSE: Duration = Duration::from_millis(20);
+
 impl Repo {
     /// Whether a commit is one that can be read at all: all of it is in memory then.
     pub(super) fn is_of_a_size(&self, commit: CommitId) -> bool {
@@ -56,8 +60,14 @@ impl Repo {
         let program = self.shared.program.clone().with_variable("GIT_ALLOC_LIMIT", MEMORY).at_most(PATIENCE);
         // It is all the same what is wrong with it: an object that is not there, or not what it should be, or one that
         // git cannot be done with.
-        if program.run(self.common_dir(), args)?.code != Some(0) {
-            return Ok(false);
+        let mut tries = 1;
+        while program.run(self.common_dir(), &args)?.code != Some(0) {
+            // A `git gc` may have put what it was about to read elsewhere.
+            if tries == TRIES {
+                return Ok(false);
+            }
+            tries += 1;
+            std::thread::sleep(PAUSE);
         }
         let user_s = self.head().and_then(|head| self.tree_of(head.commit)).ok();
         let is_whole = self.differs_within(user_s, self.tree_of(commit)?, ROOM)?;

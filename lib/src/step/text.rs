@@ -2,7 +2,7 @@
 
 use super::{Feedback, FeedbackKind, RanTest, Step, StepKind};
 use crate::redact::Redactor;
-use crate::text::tail;
+use crate::text::{counted, tail};
 
 /// How much of an agent's or a reviewer's words a body keeps.
 const WORDS: usize = 2000;
@@ -123,6 +123,18 @@ pub fn left_out(what: &str, files: &[String]) -> String {
     let mut lines = vec![format!("{what}: files would be missing where the task lands")];
     lines.extend(files.iter().cloned());
     lines.push("Remove them or make them smaller or fewer; add what can be made again to .gitignore.".to_owned());
+    lines.join("\n")
+}
+
+/// Why a node is no success whose files are not all committed.
+pub fn held_back(count: usize, files: &[String]) -> String {
+    let are = if count == 1 { "is" } else { "are" };
+    let mut lines = vec![format!("{} {are} held back, and no deletion is committed with that", counted(count, "file"))];
+    lines.extend(files.iter().cloned());
+    lines.push(
+        "Remove them, add what can be made again to .gitignore, or raise `commit.max_file_mb` and `commit.max_new_files`."
+            .to_owned(),
+    );
     lines.join("\n")
 }
 

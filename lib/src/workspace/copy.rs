@@ -18,7 +18,9 @@ use super::names::branch_ref;
 use super::{Error, keep};
 use crate::beneath::Beneath;
 use crate::event::Commits;
-use crate::git::{CommitSpec, Head, Limits, Person, Repo, Scan, TreeId, Worktree, Writer, Written, are_ignore_rules};
+use crate::git::{
+    Care, CommitSpec, Head, Limits, Person, Repo, Scan, TreeId, Worktree, Writer, Written, are_ignore_rules,
+};
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
 use crate::trailer::{Message, TurnFacts};
 
@@ -46,6 +48,8 @@ pub struct WorkingCopy {
     held: Held,
     /// What of the setup was no more before the running node.
     undone_before: BTreeSet<RepoPath>,
+    /// What is too much to commit.
+    limits: Limits,
 }
 
 /// The commits a working copy stands at.
@@ -148,6 +152,7 @@ impl WorkingCopy {
         session: SessionId,
         worktree: Worktree,
         (carries, at): (Commits, Position),
+        limits: Limits,
     ) -> Result<Self, Error> {
         let watch = Watch::new(&repo)?;
         let held = Held::read(worktree.notes(), &session)?;
@@ -167,6 +172,7 @@ impl WorkingCopy {
             settled,
             held,
             undone_before,
+            limits,
         })
     }
 
@@ -174,6 +180,7 @@ impl WorkingCopy {
     /// has is saved for the session before. Returns the ref it was saved under.
     pub fn hand_over(&mut self, session: SessionId, branch: BranchName, at: Position) -> Result<Option<String>, Error> {
         let (reason, none) = ("the working copy goes to another session", BTreeSet::new());
+        self.refuse_submodules()?;
         let Kept { kept, gone } = match self.settled {
             true => Kept::default(),
             false => self.keep_uncommitted(reason, &none)?,
@@ -191,6 +198,20 @@ impl WorkingCopy {
         self.session = session;
         self.held.retain(&self.session, &none)?;
         Ok(kept.map(|(name, _)| name))
+    }
+
+    /// The files in submodules that are in no commit.
+    pub fn changed_in_submodules(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
+        Ok(self.worktree.changed_in_submodules(Care::Quick)?)
+    }
+
+    /// Sees that nothing lies in submodules that another session would find there, and that nobody could keep.
+    pub fn refuse_submodules(&mut self) -> Result<(), Error> {
+        let files = self.worktree.changed_in_submodules(Care::Thorough)?;
+        match files.is_empty() {
+            true => Ok(()),
+            false => Err(Error::InSubmodules { path: self.path().to_owned(), files: files.into_iter().collect() }),
+        }
     }
 
     /// Brings files, HEAD and index where the working copy stands, but for some files. Where rules about what git ignores
@@ -290,9 +311,15 @@ impl WorkingCopy {
     /// Looks at everything once more, and keeps in mind what of it no commit can have.
     fn hold_back(&mut self) -> Result<Written, Error> {
         let scan = self.worktree.scan()?;
-        let written = self.worktree.commit_tree(&scan, &mut self.repo.writer(), &Limits::default())?;
+        let limits = self.limits()?;
+        let written = self.worktree.commit_tree(&scan, &mut self.repo.writer(), &limits)?;
         self.held.extend(&self.session, written.held_back.clone(), true)?;
         Ok(written)
+    }
+
+    /// What is too much to commit. What the running node began with is not new, whatever it did in between.
+    fn limits(&self) -> Result<Limits, Error> {
+        Ok(Limits { beside: Some(self.repo.tree_of(self.at.base)?), ..self.limits })
     }
 
     /// The commits it stands at.
@@ -325,13 +352,16 @@ impl WorkingCopy {
             self.repo.sweep();
         }
         let mut writer = self.repo.writer();
+        // Nothing is deleted while something is held back, and that may be gone by now.
+        let candidates = candidates.filter(|_| self.held.files().is_empty());
         let is_whole = candidates.is_none() || agent_head.is_some();
         let scan = match (agent_head, candidates) {
             (Some(own), _) => self.worktree.scan_after(own)?,
             (None, Some(paths)) => self.worktree.scan_paths(paths)?,
             (None, None) => self.worktree.scan()?,
         };
-        let written = self.worktree.commit_tree(&scan, &mut writer, &Limits::default())?;
+        let limits = self.limits()?;
+        let written = self.worktree.commit_tree(&scan, &mut writer, &limits)?;
         self.held.extend(&self.session, written.held_back, is_whole)?;
         Ok(Change {
             writer,

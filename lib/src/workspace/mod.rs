@@ -23,7 +23,8 @@ pub use scratch::{Left, Scratch};
 pub use settings::WorktreeSettings;
 
 use crate::git;
-use crate::ids::{BranchName, CommitId};
+use crate::ids::{BranchName, CommitId, RepoPath};
+use crate::text::listed;
 
 impl Error {
     /// Whether somebody moved or removed the session's own branch.
@@ -55,6 +56,18 @@ pub enum Error {
         branch: BranchName,
         /// Where it should stand.
         tip: CommitId,
+    },
+    /// Files in submodules are in no commit, and would be the next session's.
+    #[error(
+        "files in submodules of the worktree `{}` are in no commit: {}; commit and push them in their own repository, or delete them there, then run again",
+        path.display(),
+        listed(files.iter().map(|file| format!("`{file}`")), 5)
+    )]
+    InSubmodules {
+        /// The worktree.
+        path: std::path::PathBuf,
+        /// The files.
+        files: Vec<RepoPath>,
     },
     /// Somebody else works here.
     #[error(transparent)]

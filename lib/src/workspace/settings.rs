@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::Error;
-use crate::git::Repo;
+use crate::git::{Limits, Repo};
 use crate::ids::RepoPath;
 
 /// The settings of `worktrees:` in the configuration.
@@ -18,6 +18,8 @@ pub struct WorktreeSettings {
     pub exclude: Vec<String>,
     /// Ignored files and directories of the user's checkout that are copied in.
     pub include_ignored: Vec<PathBuf>,
+    /// What is too much to commit of them, as `commit:` in the configuration has it.
+    pub limits: Limits,
 }
 
 impl WorktreeSettings {

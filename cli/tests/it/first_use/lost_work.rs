@@ -1,1 +1,379 @@
 //! Work that must not be lost, and worktrees that cannot be made.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use crate::sessions::{graph, tool};
+use crate::support::{Ran, TestEnv};
+use crate::trees::garden::{APPROVES, Garden, Tree};
+
+/// A pipeline of one command.
+fn one(command: &str) -> String {
+    graph("one", &(tool("work", command) + "start -> work -> exit"))
+}
+
+fn commit_all(env: &TestEnv, message: &str) {
+    env.git(&["add", "--all"]);
+    env.git(&["commit", "--quiet", "-m", message]);
+}
+
+// ---- 1: moved files, and what is held back
+
+#[test]
+fn n01_many_moved_files_are_committed_whole() {
+    let env = TestEnv::with_repo();
+    env.configure("commit: {max_new_files: 20}\n");
+    for i in 0..30 {
+        env.write(format!("repo/src/{i}"), format!("{i}\n"));
+    }
+    commit_all(&env, "Many");
+    env.run(&one("mv src lib; cp -r lib again"), &[]).expect(0);
+    let files = env.files();
+    let below = |dir: &str| files.iter().filter(|path| path.starts_with(dir)).count();
+    assert_eq!((below("src/"), below("lib/"), below("again/")), (0, 30, 30));
+    assert_eq!(env.committed("lib/29"), "29");
+}
+
+#[test]
+fn n01_a_moved_large_file_is_committed() {
+    let env = TestEnv::with_repo();
+    env.configure("commit: {max_file_mb: 1}\n");
+    env.write("repo/large.bin", vec![b'x'; 2 << 20]);
+    commit_all(&env, "Large");
+    let before = env.git(&["rev-parse", "HEAD:large.bin"]);
+    env.run(&one("mkdir data; mv large.bin data/moved.bin"), &[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "data/moved.bin"]);
+    assert_eq!(env.git(&["rev-parse", &format!("{}:data/moved.bin", env.branch())]), before);
+}
+
+#[test]
+fn n01_held_back_files_keep_deletions_back_and_fail_the_node() {
+    let env = TestEnv::with_repo();
+    env.configure("commit: {max_new_files: 2, max_file_mb: 1}\n");
+    for name in ["a", "b", "c"] {
+        env.write(format!("repo/src/{name}"), name);
+    }
+    commit_all(&env, "Three");
+    let work = tool("work", "mkdir lib; for f in a b c; do echo new-$f > lib/$f; rm src/$f; done; mv README.md READ");
+    let edges = "start -> work; work -> exit [condition=\"outcome=success\"]; work -> fix [condition=\"outcome=fail\"]; fix -> exit";
+    let ran = env.run(&graph("one", &(work.clone() + "start -> work -> exit")), &[]).expect(1);
+    assert!(ran.stdout.contains("3 files are held back, and no deletion is committed with that"), "{ran}");
+    assert!(ran.stdout.contains("`commit.max_new_files`") && ran.stderr.contains("`lib/a` is not committed"), "{ran}");
+    assert_eq!(env.files(), ["READ", "README.md", "src/a", "src/b", "src/c"], "what was moved is known content");
+    // Once nothing is held back, the deletions are committed.
+    let env2 = TestEnv::with_repo();
+    env2.configure("commit: {max_new_files: 2, max_file_mb: 1}\n");
+    env2.write("repo/src/a", "a");
+    commit_all(&env2, "One");
+    let work = tool("work", "rm -r src; truncate -s 2M large.bin");
+    env2.run(&graph("two", &(work + &tool("fix", "rm large.bin; echo small > small") + edges)), &[]).expect(0);
+    assert_eq!(env2.files(), ["README.md", "small"]);
+}
+
+#[test]
+fn n01_limits_are_raised_by_settings() {
+    let env = TestEnv::with_repo();
+    env.configure("commit: {max_file_mb: 1, max_new_files: 1}\n");
+    let dot = one("truncate -s 2M large.bin; mv README.md READ; echo 1 > one");
+    let ran = env.run(&dot, &[]).expect(1);
+    assert!(ran.stderr.contains("2 MiB is over the size limit (`commit.max_file_mb`)"), "{ran}");
+    let env = TestEnv::with_repo();
+    env.configure("commit: {max_file_mb: 2, max_new_files: 0}\n");
+    env.run(&dot, &[]).expect(0);
+    assert_eq!(env.files(), ["READ", "large.bin", "one"]);
+}
+
+#[test]
+fn n01_a_task_with_held_back_files_does_not_land() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("commit: {max_new_files: 2}\n");
+    garden.agent("rm README.md; for i in 1 2 3; do echo $task $i > new$i; done", APPROVES);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert_eq!(garden.told("main"), ["T001 implement-fail", "T001 failed"]);
+    let body = garden.newest("main", "T001 implement-fail").body;
+    assert!(body.contains("`new1` is not committed"), "{body}");
+    assert!(garden.files("main").contains(&"README.md".to_owned()));
+    // A tree that only moves lands.
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("commit: {max_new_files: 2}\n");
+    for name in ["a", "b", "c"] {
+        garden.env.write(format!("repo/src/{name}"), name);
+    }
+    commit_all(&garden.env, "Three");
+    garden.agent("mv src lib", APPROVES);
+    garden.gardener(&[]).expect(0);
+    let files = garden.files("main");
+    assert!(files.contains(&"lib/c".to_owned()) && !files.iter().any(|path| path.starts_with("src/")), "{files:?}");
+}
+
+// ---- 2: work in submodules
+
+/// Puts a submodule `lib` into the repository, which has one of its own, `lib/deep`.
+fn add_submodules(env: &TestEnv) {
+    let allow = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "add"];
+    let (deep, lib) = (env.repo_at("deep"), env.repo_at("lib"));
+    env.git_in(&lib, &[&allow[..], &[deep.to_str().unwrap(), "deep"]].concat());
+    env.git_in(&lib, &["commit", "--quiet", "-m", "Deep"]);
+    env.git(&[&allow[..], &[lib.to_str().unwrap(), "lib"]].concat());
+    env.git(&["commit", "--quiet", "-m", "Submodules"]);
+}
+
+/// Checks the submodules out and changes something in both.
+const IN_SUBMODULES: &str = "export GIT_ALLOW_PROTOCOL=file; git submodule --quiet update && git -C lib submodule --quiet update --init \
+    && echo new > lib/new && echo more >> lib/README.md && echo deep > lib/deep/new";
+
+#[test]
+fn n02_changes_in_submodules_are_named_and_not_removed() {
+    let env = TestEnv::with_repo();
+    add_submodules(&env);
+    let ran = env.run(&one(IN_SUBMODULES), &[]).expect(0);
+    let named = "warning: changed in submodules and in no commit: `lib/README.md`, `lib/deep/new`, `lib/new`;";
+    assert!(ran.stderr.contains(named), "{ran}");
+    let (session, deep) = (env.session(), env.worktree().join("lib/deep/new"));
+    let refused = env.pleach(&["rm", &session]);
+    assert_ne!(refused.code, 0, "{refused}");
+    assert!(refused.stderr.contains("lib/deep/new` cannot be saved and would be lost"), "{refused}");
+    assert!(deep.exists());
+    // Nor are they when nothing knows of the session any more.
+    env.git(&["update-ref", "-d", &format!("refs/pleach/sessions/{session}/main")]);
+    let ran = env.pleach(&["doctor", "--fix"]);
+    assert!(ran.stdout.contains("cannot be saved and would be lost"), "{ran}");
+    assert!(deep.exists());
+}
+
+#[test]
+fn n02_what_the_setup_leaves_in_submodules_is_nobodys_work() {
+    let env = TestEnv::with_repo();
+    add_submodules(&env);
+    let setup = IN_SUBMODULES.replace('"', "\\\"");
+    env.configure(&format!("worktrees: {{setup: \"{setup}\"}}\n"));
+    let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
+    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+    let ran = env.run(&one("echo mine > lib/mine"), &[]).expect(0);
+    assert!(ran.stderr.contains("changed in submodules and in no commit: `lib/mine`;"), "{ran}");
+}
+
+#[test]
+fn n02_the_next_task_waits_for_work_in_submodules() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    add_submodules(&garden.env);
+    garden.agent(&format!("test $task = T002 || {{ {IN_SUBMODULES}; }}; echo $task > $task.txt"), APPROVES);
+    for _ in 0..2 {
+        let ran = garden.gardener(&[]).expect(7);
+        assert!(ran.stderr.contains("are in no commit: `lib/README.md`, `lib/deep/new`, `lib/new`"), "{ran}");
+        assert!(ran.stderr.contains("hint: commit and push them in their own repository"), "{ran}");
+        assert_eq!(garden.completed(), ["T001"]);
+    }
+    let all = garden.env.git(&["worktree", "list", "--porcelain"]);
+    let copy = all.lines().filter_map(|line| line.strip_prefix("worktree ")).find(|path| path.ends_with("/main"));
+    let copy = Path::new(copy.expect("the worktree of the tasks"));
+    for file in ["lib/new", "lib/deep/new"] {
+        fs::remove_file(copy.join(file)).unwrap();
+    }
+    garden.env.git_in(&copy.join("lib"), &["checkout", "--quiet", "README.md"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002"]);
+}
+
+// ---- 3: worktrees that cannot be made
+
+/// Nothing is left of a session whose worktree could not be made, and the reason is short.
+#[track_caller]
+fn assert_withdrawn(env: &TestEnv, ran: &Ran) {
+    let error: Vec<&str> = ran.stderr.lines().skip_while(|line| !line.starts_with("error: ")).collect();
+    assert!((2..=5).contains(&error.len()) && error.iter().any(|line| line.starts_with("hint: ")), "{ran}");
+    let refs = env.git(&["for-each-ref", "--format=%(refname)"]);
+    let left = |name: &&str| name.starts_with("refs/heads/pleach/") || name.starts_with("refs/pleach/");
+    assert_eq!(refs.lines().filter(left).count(), 0, "{refs}");
+    assert_eq!(env.git(&["worktree", "list"]).lines().count(), 1);
+    let status = env.pleach(&["status", "--json"]).expect(0).json();
+    assert_eq!(status["sessions"].as_array().map_or(0, Vec::len), 0, "{status}");
+}
+
+/// The file of a loose object.
+fn loose_object(env: &TestEnv, spec: &str) -> PathBuf {
+    let id = env.git(&["rev-parse", spec]);
+    env.repo_path().join(".git/objects").join(&id[..2]).join(&id[2..])
+}
+
+#[test]
+fn n03_a_session_without_its_first_worktree_is_withdrawn() {
+    let env = TestEnv::with_repo();
+    for i in 0..20 {
+        env.write(format!("repo/data/{i}"), format!("{i}\n"));
+    }
+    commit_all(&env, "Data");
+    for i in 0..20 {
+        fs::remove_file(loose_object(&env, &format!("HEAD:data/{i}"))).unwrap();
+    }
+    let ran = env.run(&one("true"), &[]).expect(7);
+    assert!(ran.stderr.contains("'data/0'") && ran.stderr.contains("`git fsck`"), "{ran}");
+    assert_withdrawn(&env, &ran);
+}
+
+#[test]
+fn n03_a_task_whose_worktree_fails_leaves_no_session() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    fs::remove_file(loose_object(&garden.env, "HEAD:README.md")).unwrap();
+    let ran = garden.env.pleach(&["-y", "gardener"]).expect(7);
+    assert_withdrawn(&garden.env, &ran);
+}
+
+#[test]
+fn n03_a_failing_filter_is_told_in_few_lines() {
+    let env = TestEnv::with_repo();
+    env.write("repo/.gitattributes", "*.bin filter=lfs\n");
+    for i in 0..20 {
+        env.write(format!("repo/{i}.bin"), format!("{i}\n"));
+    }
+    commit_all(&env, "Large");
+    for (key, value) in [("required", "true"), ("clean", "cat"), ("smudge", "echo no server for $0 >&2; false")] {
+        env.git(&["config", &format!("filter.lfs.{key}"), value]);
+    }
+    let ran = env.run(&one("true"), &[]).expect(7);
+    assert!(ran.stderr.contains("smudge filter lfs failed") && ran.stderr.contains("hint: see that `git lfs"), "{ran}");
+    assert_withdrawn(&env, &ran);
+}
+
+#[test]
+fn n03_a_repository_of_another_owner_works_once_trusted() {
+    let env = TestEnv::with_repo();
+    let id = env.program("id", env.root()).arg("-u").output().expect("id is there");
+    if id.stdout != b"0\n" {
+        eprintln!("skipped: only root can give a repository to somebody else");
+        return;
+    }
+    let repo = env.repo_path();
+    let owned = env.program("chown", env.root()).args(["-R", "12345:12345"]).arg(&repo).status();
+    assert!(owned.expect("chown is there").success());
+    env.pipeline(&one("echo 1 > one"));
+    // The test's own git would be refused as well.
+    let refused = env.command(&["-y", "run", "../pipeline.dot"]).output().expect("pleach can be started");
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.lines().count() <= 5 && said.contains("git config --global --add safe.directory"), "{said}");
+    let trusted = format!("[init]\n\tdefaultBranch = main\n[safe]\n\tdirectory = {}\n", repo.display());
+    env.write("home/.gitconfig", trusted);
+    env.run(&one("echo 1 > one; git status > /dev/null"), &[]).expect(0);
+    assert_eq!(env.sessions().len(), 1, "nothing is left of the refusal");
+    assert_eq!(env.committed("one"), "1");
+    env.pleach(&["rm", "--force", &env.session()]).expect(0);
+}
+
+// ---- 30: partial and shallow clones
+
+/// A world whose `repo` is a partial clone of `origin`, made with these options.
+fn partial_clone(options: &[&str]) -> TestEnv {
+    let env = TestEnv::new();
+    let origin = env.repo_at("origin");
+    for (name, content) in [("src/a", "old\n"), ("src/a", "new\n"), ("b/.gitattributes", "* text\n"), ("b/c", "c\n")] {
+        env.write(Path::new("origin").join(name), content);
+        env.git_in(&origin, &["add", "."]);
+        env.git_in(&origin, &["commit", "--quiet", "-m", name]);
+    }
+    env.git_in(&origin, &["config", "uploadpack.allowFilter", "true"]);
+    env.git_in(&origin, &["config", "uploadpack.allowAnySHA1InWant", "true"]);
+    let url = format!("file://{}", origin.display());
+    env.git_in(env.root(), &[&["clone", "--quiet"], options, &[&url, "repo"]].concat());
+    env
+}
+
+#[test]
+fn n30_partial_clones_fetch_what_is_missing() {
+    for options in [&["--filter=blob:none"][..], &["--filter=blob:none", "--bare"], &["--filter=tree:0", "--bare"]] {
+        let env = partial_clone(options);
+        env.run(&one("cat src/a > copy; echo 2 >> b/c; rm src/a"), &[]).expect(0);
+        assert_eq!((env.committed("copy"), env.committed("b/c")), ("new".into(), "c\n2".into()), "{options:?}");
+        assert_eq!(env.files(), ["README.md", "b/.gitattributes", "b/c", "copy"], "{options:?}");
+        env.git(&["fsck", "--connectivity-only"]);
+    }
+}
+
+#[test]
+fn n30_reading_commands_work_without_the_remote() {
+    let env = partial_clone(&["--filter=tree:0"]);
+    env.run(&one("echo 1 > one"), &[]).expect(0);
+    fs::rename(env.root().join("origin"), env.root().join("away")).unwrap();
+    let session = env.session();
+    for command in [
+        &["status"][..],
+        &["status", &session],
+        &["turns", &session],
+        &["show", "main.1"],
+        &["diff", &session],
+        &["graph", "../pipeline.dot"],
+        &["validate", "../pipeline.dot"],
+    ] {
+        env.pleach(command).expect(0);
+    }
+}
+
+#[test]
+fn n30_a_shallow_clone_with_the_run_start_goes_on() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.garden(&[]).expect(0);
+    let url = format!("file://{}", garden.env.repo_path().display());
+    let clone = |depth: &str| {
+        let at = garden.env.root().join(format!("clone-{depth}")).display().to_string();
+        garden.env.git(&["clone", "--quiet", "--depth", depth, &url, &at]);
+        at
+    };
+    let ran = garden.env.pleach(&["-y", "-C", &clone("1"), "gardener"]).expect(2);
+    assert!(ran.stderr.contains("fetch --unshallow`"), "{ran}");
+    let steps = garden.env.git(&["rev-list", "--count", "main", "--grep=^Arborist-Step: "]);
+    garden.env.pleach(&["-y", "-C", &clone(&steps), "gardener"]).expect(0);
+    assert_eq!((garden.times_asked("T001", "implement"), garden.times_asked("T002", "implement")), (1, 1));
+}
+
+// ---- 31: what runs beside, and what is skipped
+
+#[test]
+fn n31_a_write_that_git_gc_broke_is_tried_again() {
+    let env = TestEnv::with_repo();
+    env.pipeline(&one("echo 1 > one"));
+    // A pipe nobody reads holds the run right before its first object gets its name.
+    let trace = env.root().join("trace");
+    assert!(env.program("mkfifo", env.root()).arg(&trace).status().expect("mkfifo is there").success());
+    let mut run = env.command(&["-y", "run", "../pipeline.dot"]);
+    let run = run.env("PLEACH_CRASH_TRACE", &trace).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let objects = env.repo_path().join(".git/objects");
+    let unnamed = || {
+        let files =
+            fs::read_dir(&objects).unwrap().flatten().flat_map(|dir| fs::read_dir(dir.path()).into_iter().flatten());
+        files.flatten().filter(|file| file.file_name().to_string_lossy().starts_with("tmp_obj_")).count()
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while unnamed() == 0 {
+        assert!(Instant::now() < deadline, "no object was written");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    while unnamed() > 0 {
+        assert!(Instant::now() < deadline, "git does not take them for left over");
+        env.git(&["gc", "--quiet", "--prune=now"]);
+    }
+    let _reader = fs::OpenOptions::new().read(true).write(true).open(&trace).unwrap();
+    env.finish(run.wait_with_output().unwrap()).expect(0);
+    assert_eq!(env.committed("one"), "1");
+    env.git(&["fsck"]);
+}
+
+#[test]
+fn n31_skipped_hooks_and_signing_are_said_once() {
+    let env = TestEnv::with_repo();
+    let said = "pleach's commits skip your hooks (`pre-commit`) and are not signed";
+    let ran = env.run(&one("true"), &[]).expect(0);
+    assert!(!ran.stderr.contains("pleach's commits"), "{ran}");
+    env.write_program("repo/.git/hooks/pre-commit", "#!/bin/sh\nexit 1\n");
+    env.git(&["config", "commit.gpgsign", "true"]);
+    let two = graph("two", &(tool("a", "echo 1 > a") + &tool("b", "echo 2 > b") + "start -> a -> b -> exit"));
+    let ran = env.run(&two, &[]).expect(0);
+    assert_eq!(ran.stderr.matches(said).count(), 1, "{ran}");
+    // Hooks of another place count as well.
+    env.git(&["config", "commit.gpgsign", "false"]);
+    env.write_program("hooks/commit-msg", "#!/bin/sh\nexit 1\n");
+    env.git(&["config", "core.hooksPath", "../hooks"]);
+    let ran = env.run(&two, &[]).expect(0);
+    assert!(ran.stderr.contains("pleach's commits skip your hooks (`commit-msg`);"), "{ran}");
+}

@@ -184,10 +184,11 @@ impl Session {
     ) -> Result<(Self, Option<String>), Error> {
         // What its tree says of the task may hold one: the record has it without, and who goes on reads the tree again.
         unsecret::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
+        tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
         let mut session = tokio::task::block_in_place(|| Self::open_new(engine, request, Some(&start)))?;
         session.job = Some(start.job);
         session.copy = start.seat.copy;
-        let kept = session.make_copy().await?;
+        let (mut session, kept) = session.make_first_copy().await?;
         session.lay()?;
         Ok((session, kept))
     }

@@ -126,6 +126,7 @@ impl Worker {
         };
         let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
         let outcome = self.must_write(outcome, wrote || said_why);
+        let outcome = self.must_be_committed(outcome)?;
         let outcome = self.agent_step(outcome, crashed, last_words(&spoken, &work), end);
         if end.is_stuck { Err(Stopped::Environment(Box::new(outcome))) } else { Ok(outcome) }
     }

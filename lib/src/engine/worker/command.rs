@@ -115,6 +115,7 @@ impl Worker {
         })?;
         end.warnings.extend(change.warnings.iter().cloned());
         let outcome = self.must_write(outcome, change.commit.is_some());
+        let outcome = self.must_be_committed(outcome)?;
         let tool = ToolExecution {
             turn_number: turn.number,
             turn,

@@ -31,6 +31,7 @@ use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::process::{Exit, Timeout};
 use crate::state::Visit;
+use crate::step::text;
 use crate::text::listed;
 use crate::trailer::TurnFacts;
 use crate::workspace::{BranchNews, Change, Error, Guard, Lock, Scratch, WorkingCopy, branch_ref};
@@ -158,7 +159,11 @@ impl Worker {
         let begun = Instant::now();
         let mut node = Gathered::default();
         let result = match work {
-            Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => self.watched(work, &mut node).await,
+            Work::Tool(_) | Work::Tests(_) | Work::Agent(_) | Work::Custom(..) => {
+                let result = self.watched(work, &mut node).await;
+                self.name_submodules(&mut node.warnings);
+                result
+            }
             Work::Pass(outcome) => Ok(outcome),
             waits => {
                 self.copy.lend();
@@ -294,6 +299,20 @@ impl Worker {
         if expected && !wrote { Outcome::fail("the node must change files and changed none") } else { outcome }
     }
 
+    /// What a node has made is not all there while files are held back, so it is no success.
+    fn must_be_committed(&mut self, outcome: Outcome) -> Result<Outcome, Stopped> {
+        let has_failed = matches!(outcome.status, Status::Fail | Status::Retry);
+        if has_failed || self.node.write == WritePolicy::Never {
+            return Ok(outcome);
+        }
+        let files = block(|| self.copy.left_out())?;
+        if files.is_empty() {
+            return Ok(outcome);
+        }
+        let why = text::held_back(self.copy.held_back().max(1), &files);
+        Ok(Outcome { context_updates: outcome.context_updates, ..Outcome::fail(why) })
+    }
+
     fn own_refs(&self) -> (String, String) {
         own_refs(&self.copy, &self.pipeline, &self.session)
     }
@@ -329,6 +348,20 @@ impl Worker {
         let made_way = block(|| self.copy.tie())?;
         warnings.extend(made_way.iter().map(|place| super::start::made_way(place)));
         Ok(())
+    }
+
+    /// Names what is changed in submodules: no commit of the session has it.
+    fn name_submodules(&mut self, warnings: &mut Vec<String>) {
+        match tokio::task::block_in_place(|| self.copy.changed_in_submodules()) {
+            Ok(files) if files.is_empty() => {}
+            Ok(files) => {
+                let files = listed(files.iter().map(|file| format!("`{file}`")), NAMED);
+                warnings.push(format!(
+                    "changed in submodules and in no commit: {files}; commit and push that in their own repository"
+                ));
+            }
+            Err(error) => warnings.push(format!("cannot look into submodules: {error}")),
+        }
     }
 
     /// Names what is the user's and has changed: nobody knows by whom.

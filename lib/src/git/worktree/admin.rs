@@ -9,9 +9,11 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::Worktree;
+use super::add_failure::AddFailure;
 use super::bring::{Making, is_free, is_whole};
 use super::cache::Cache;
 use super::head::{nonsense, standing};
+use super::known_content::NewContent;
 use super::listed::{claimed, git_dirs};
 use super::notes::Notes;
 use super::odd;
@@ -23,6 +25,7 @@ use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
 use crate::git::open::open_with;
+use crate::git::program::Finished;
 use crate::git::repo::{Head, Repo};
 use crate::ids::CommitId;
 
@@ -60,7 +63,7 @@ impl Worktree {
         let alone = one_at_a_time(common)?;
         odd::clear_pipes(common)?;
         crash::point(Kind::HeadUpdate, When::Before);
-        program.run(common, args)?.success()?;
+        made_by(path, program.run(common, args)?)?;
         repo.shared.whole.add(commit);
         // Nobody else has written to what git has just made.
         let made = linked_git_dir(path)?.ok_or_else(|| Error::NotARepository { path: path.to_owned() })?;
@@ -138,6 +141,7 @@ impl Worktree {
                 git_dir,
                 notes,
                 staged: None,
+                new_content: NewContent::default(),
                 excluded: Vec::new(),
                 put_aside: Vec::new(),
                 rules: Rules::default(),
@@ -159,7 +163,10 @@ impl Worktree {
         let (index, notes) = (self.git_dir.join("index"), self.is_agents.then_some(&self.notes));
         self.rules = Rules::read(&self.repo, &self.git_dir, notes, self.ignores_case()?)?;
         let trusted = notes.is_none_or(|notes| notes.is_own_index(&index));
+        self.repo.fetch_trees(tree)?;
         self.cache = Cache::read(&self.handle, tree, &index, trusted, &self.rules)?;
+        // What says of other files how they are read is read itself, also where it is left out of the checkout.
+        self.repo.fetch_missing(self.cache.rule_files())?;
         self.tree = tree;
         self.staged = None;
         Ok(())
@@ -220,7 +227,16 @@ fn check_out_some(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String]) ->
     Rules::begin(git_dir, rules)?;
     let settings = ["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false"];
     let args = settings.into_iter().chain(["read-tree", "-m", "-u", "HEAD"]);
-    repo.shared.program.run(path, args)?.success().map(drop)
+    made_by(path, repo.shared.program.run(path, args)?)
+}
+
+/// That git has made the worktree, or why not.
+fn made_by(path: &Path, git: Finished) -> Result<(), Error> {
+    match git.code {
+        Some(0) => Ok(()),
+        Some(_) if git.held_lock().is_none() => Err(Box::new(AddFailure::new(path.to_owned(), &git.stderr)).into()),
+        _ => Err(git.failure()),
+    }
 }
 
 /// Puts back what ties a worktree of this repository to it, where an agent has removed it or made it lead elsewhere, so

@@ -9,6 +9,7 @@ use gix::index::entry::{Flags, Mode, Stage, Stat};
 use gix::index::{File, State};
 
 use super::rules::{LEFT_OUT, Rules};
+use super::waits::RULES;
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::TreeId;
 
@@ -120,6 +121,14 @@ impl Cache {
         let index = &*self.index();
         let links = index.entries().iter().filter(|entry| entry.mode == Mode::COMMIT);
         links.map(|entry| entry.path(index).to_owned()).collect()
+    }
+
+    /// The content of files that say how others are read.
+    pub fn rule_files(&mut self) -> Vec<gix::ObjectId> {
+        let index = &*self.index();
+        let is_rule = |path: &BStr| RULES.contains(&path.rsplit(|byte| *byte == b'/').next().unwrap_or_default());
+        let files = index.entries().iter().filter(|entry| entry.mode != Mode::COMMIT && is_rule(entry.path(index)));
+        files.map(|entry| entry.id).collect()
     }
 
     /// Whether the path is left out of a sparse checkout.

@@ -9,6 +9,7 @@ use gix::index::entry::{Mode, Stat};
 
 use super::cache::Known;
 use super::filters::Filters;
+use super::known_content::Reading;
 use super::scan::parents;
 use super::{Scan, Seen, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
@@ -27,18 +28,36 @@ pub struct Limits {
     pub max_new_paths: usize,
     /// Whether what lies in the place of a submodule takes the place of its link.
     pub in_submodules: bool,
+    /// Whether deletions are in the tree though something is held back: what is held back may be what was deleted
+    /// elsewhere.
+    pub with_deletions: bool,
+    /// A tree beside the recorded one whose content is not new.
+    pub beside: Option<TreeId>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_file: 50 * 1024 * 1024, max_new_paths: 5_000, in_submodules: false }
+        let (max_file, max_new_paths) = (50 * MIB, 5_000);
+        Self { max_file, max_new_paths, in_submodules: false, with_deletions: false, beside: None }
     }
 }
 
 impl Limits {
     /// No limits, for saving everything before it is removed.
-    pub const NONE: Self = Self { max_file: u64::MAX, max_new_paths: usize::MAX, in_submodules: true };
+    pub const NONE: Self =
+        Self { max_file: u64::MAX, max_new_paths: usize::MAX, in_submodules: true, with_deletions: true, beside: None };
+
+    /// Other numbers, as the settings have them; 0 is no limit.
+    pub fn new(max_file_mb: u64, max_new_files: u64) -> Self {
+        let max_file = if max_file_mb == 0 { u64::MAX } else { max_file_mb.saturating_mul(MIB) };
+        let max_new_paths =
+            if max_new_files == 0 { usize::MAX } else { usize::try_from(max_new_files).unwrap_or(usize::MAX) };
+        Self { max_file, max_new_paths, ..Self::default() }
+    }
 }
+
+/// What the size limit is counted in.
+const MIB: u64 = 1024 * 1024;
 
 /// A file that was not committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,6 +77,8 @@ pub enum Held {
     TooLarge(u64),
     /// It is one of this many new files, more than the limit.
     TooMany(usize),
+    /// The tree has something else there or above it, whose deletion is not committed while something is held back.
+    NoRoom,
     /// No path leads to it: it lies too deep.
     TooDeep,
     /// Git does not allow its name, because on some systems it would mean `.git`.
@@ -73,10 +94,14 @@ pub enum Held {
 impl fmt::Display for Held {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLarge(size) => write!(f, "{} MiB is over the size limit", size.div_ceil(1024 * 1024)),
-            Self::TooMany(count) => {
-                write!(f, "one of {count} new files, more than the limit; add what is generated to .gitignore")
+            Self::TooLarge(size) => {
+                write!(f, "{} MiB is over the size limit (`commit.max_file_mb`)", size.div_ceil(MIB))
             }
+            Self::TooMany(count) => write!(
+                f,
+                "one of {count} new files, more than the limit (`commit.max_new_files`); add what is generated to .gitignore"
+            ),
+            Self::NoRoom => f.write_str("it takes the place of files whose deletion is not committed either"),
             Self::TooDeep => f.write_str("it lies too deep for any path to lead there"),
             Self::Name => f.write_str("git does not allow its name"),
             Self::Submodule => f.write_str("it lies in the place of a submodule, whose link is left alone"),
@@ -135,22 +160,16 @@ impl Worktree {
         let (mut gone, mut replaced) = (Vec::new(), Vec::new());
         let new: BTreeSet<&BString> =
             scan.candidates.iter().filter(|path| self.cache.known(path.as_bstr()).is_none()).collect();
-        let too_many = (new.len() > limits.max_new_paths).then_some(Held::TooMany(new.len()));
-        let mut filters = None;
+        let mut reading = Reading::new(limits, std::mem::take(&mut self.new_content));
+        let too_many = self.too_many(&new, &mut reading)?;
         for path in &scan.candidates {
             let found = match &too_many {
                 _ if !limits.in_submodules && self.belongs_to_submodule(path.as_bstr()) => {
                     self.found_there(path.as_bstr())
                 }
-                Some(reason) if new.contains(path) => Found::Held(reason.clone()),
+                Some(many) if many.contains(path) => Found::Held(Held::TooMany(many.len())),
                 _ if !is_allowed(path.as_bstr()) => Found::Held(Held::Name),
-                _ => {
-                    let filters = match &mut filters {
-                        Some(filters) => filters,
-                        None => filters.insert(Filters::new(self)?),
-                    };
-                    self.read(path.as_bstr(), filters, writer, limits)?
-                }
+                _ => self.read_within(path.as_bstr(), &mut reading, writer)?,
             };
             if self.cache.is_submodule(path.as_bstr()) {
                 match found {
@@ -180,6 +199,12 @@ impl Worktree {
         entries.extend(scan.dropped.iter().map(|path| (path.clone(), None)));
         let in_the_way = self.in_the_way(&entries);
         entries.extend(in_the_way.into_iter().map(|path| (path, None)));
+        if !held_back.is_empty() && !limits.with_deletions {
+            for path in self.without_deletions(&mut entries) {
+                let seen = Seen::at(&self.place(path.as_bstr()));
+                held_back.push(HeldBack { path: RepoPath::new(path), reason: Held::NoRoom, seen });
+            }
+        }
         let edits: Vec<TreeEdit> = entries.iter().filter_map(|(path, known)| self.edit(path, known.as_ref())).collect();
         let tree = if edits.is_empty() { self.tree } else { writer.tree(Some(self.tree), &edits)? };
         let mut paths: Vec<RepoPath> = edits
@@ -191,7 +216,8 @@ impl Worktree {
         paths.sort();
         self.cache.forget_stats(held);
         self.staged = Some(Staged { tree, entries });
-        let unfiltered = filters.map(|filters| filters.unfiltered).unwrap_or_default();
+        let (new_content, unfiltered) = reading.end();
+        self.new_content = new_content;
         let warnings = warnings(scan, (&gone, &replaced), &held_back, &unfiltered);
         Ok(Written { tree, paths, warnings, held_back, gone })
     }
@@ -230,6 +256,16 @@ impl Worktree {
         recorded.is_some_and(|known| known.id == found.id && known.mode == found.mode)
     }
 
+    /// Takes the deletions out of what was found, and the files that need the place of what stays then. Returns those.
+    fn without_deletions(&self, entries: &mut Vec<(BString, Option<Known>)>) -> Vec<BString> {
+        entries.retain(|(_, known)| known.is_some());
+        let has_room = |path: &BStr| {
+            self.cache.known(path).is_some()
+                || parents(path).all(|parent| self.cache.known(parent).is_none()) && self.cache.below(path).is_empty()
+        };
+        entries.extract_if(.., |(path, _)| !has_room(path.as_bstr())).map(|(path, _)| path).collect()
+    }
+
     pub(super) fn read(
         &self,
         path: &BStr,
@@ -237,43 +273,57 @@ impl Worktree {
         writer: &mut Writer,
         limits: &Limits,
     ) -> Result<Found, Error> {
+        let (found, bytes) = self.content(path, filters, limits)?;
+        if let Found::File(file) = &found
+            && self.cache.known(path).is_none_or(|known| known.id != file.id)
+        {
+            writer.blob(&bytes)?;
+        }
+        Ok(found)
+    }
+
+    /// What stands at a path, with its content as git stores it.
+    pub(super) fn content(
+        &self,
+        path: &BStr,
+        filters: &mut Filters,
+        limits: &Limits,
+    ) -> Result<(Found, Vec<u8>), Error> {
+        let nothing = |found: Found| Ok((found, Vec::new()));
         let recorded = self.cache.known(path);
         if !self.leads_to(path) {
-            return Ok(self.absent(path));
+            return nothing(self.absent(path));
         }
         let place = self.place(path);
         // The stat is taken before the content: a write in between shows next time.
         let metadata = match gix::index::fs::Metadata::from_path_no_follow(&place) {
             Ok(metadata) => metadata,
-            Err(error) if is_absent(&error) => return Ok(self.absent(path)),
-            Err(error) => return Ok(Found::Held(Held::Unreadable(error.to_string()))),
+            Err(error) if is_absent(&error) => return nothing(self.absent(path)),
+            Err(error) => return nothing(Found::Held(Held::Unreadable(error.to_string()))),
         };
         let stat = Stat::from_fs(&metadata).unwrap_or_default();
         let recorded_mode = recorded.as_ref().map(|known| known.mode);
         if metadata.is_dir() {
             // A submodule is a directory; any other file that became one is gone, its files come by themselves.
-            return Ok(if recorded_mode == Some(Mode::COMMIT) { Found::Same } else { Found::Gone });
+            return nothing(if recorded_mode == Some(Mode::COMMIT) { Found::Same } else { Found::Gone });
         }
         let bytes = if metadata.is_symlink() {
             match std::fs::read_link(&place) {
                 Ok(target) => target.as_os_str().as_bytes().to_vec(),
-                Err(error) => return Ok(Found::Held(Held::Unreadable(error.to_string()))),
+                Err(error) => return nothing(Found::Held(Held::Unreadable(error.to_string()))),
             }
         } else if metadata.is_file() {
             match filters.clean(self, path, metadata.len(), limits) {
                 Ok(bytes) => bytes,
-                Err(held) => return Ok(Found::Held(held)),
+                Err(held) => return nothing(Found::Held(held)),
             }
         } else {
-            return Ok(Found::Gone);
+            return nothing(Found::Gone);
         };
         let mode = filters.mode(&metadata, recorded_mode);
         let id =
             gix::objs::compute_hash(self.handle.object_hash(), gix::objs::Kind::Blob, &bytes).doing("hash a file")?;
-        if recorded.is_none_or(|known| known.id != id) {
-            writer.blob(&bytes)?;
-        }
-        Ok(Found::File(Known { id, mode, stat }))
+        Ok((Found::File(Known { id, mode, stat }), bytes))
     }
 
     /// What stands where only a submodule can, which is not read: files there are in no tree.

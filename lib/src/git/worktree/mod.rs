@@ -5,12 +5,14 @@
 //! While a node runs, HEAD and index of the checkout stay where the node began, so the agent sees all its work as
 //! uncommitted; [`Worktree::follow`] brings them up at its end.
 
+mod add_failure;
 mod admin;
 mod bring;
 mod cache;
 mod files;
 mod filters;
 mod head;
+mod known_content;
 mod listed;
 mod notes;
 mod odd;
@@ -21,6 +23,7 @@ mod rules;
 mod scan;
 mod seen;
 mod set_up;
+mod submodule_changes;
 mod submodules;
 mod untracked;
 mod waits;
@@ -33,6 +36,7 @@ use std::path::{Path, PathBuf};
 use gix::bstr::BString;
 use gix::index::entry::{Mode, Stat};
 
+pub use add_failure::{AddCause, AddFailure};
 pub(super) use admin::linked_git_dir;
 pub use files::{Held, HeldBack, Limits, Written};
 pub use listed::Listed;
@@ -42,6 +46,7 @@ pub use restore::Restored;
 pub(crate) use restore::remove_directory;
 pub use scan::Scan;
 pub use seen::Seen;
+pub use submodule_changes::Care;
 pub use untracked::are_ignore_rules;
 
 use super::diff::{Change, ChangeKind};
@@ -52,6 +57,7 @@ use super::repo::{Head, Repo, head_of};
 use crate::ids::RepoPath;
 use cache::{Cache, Known};
 use files::Staged;
+use known_content::NewContent;
 use origin::Origin;
 use rules::Rules;
 
@@ -69,6 +75,8 @@ pub struct Worktree {
     tree: TreeId,
     /// What [`Worktree::commit_tree`] found, until it is recorded.
     staged: Option<Staged>,
+    /// What was held back of it, as it was looked at last.
+    new_content: NewContent,
     /// Files that were copied in and are never committed.
     excluded: Vec<BString>,
     /// Which files of a tree are left out.

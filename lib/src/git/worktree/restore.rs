@@ -151,6 +151,7 @@ impl Worktree {
         if wanted.is_empty() {
             return Ok(Vec::new());
         }
+        self.repo.fetch_missing(wanted.iter().map(|(_, known)| known.id))?;
         let mut index = State::new(self.handle.object_hash());
         for (path, known) in wanted {
             let stat = Default::default();

@@ -152,29 +152,7 @@ impl Worktree {
     /// Has the library look at what is not marked as unchanged, and at everything for what the index does not know if
     /// `whole`.
     fn look_at_rest(&mut self, whole: bool) -> Result<Found, Error> {
-        let index = self.cache.index();
-        let mut options = self.handle.dirwalk_options().doing("set up the scan")?;
-        options.set_emit_untracked(gix::dir::walk::EmissionMode::Matching);
-        let mut found = Found::default();
-        let thread_limit = (index.entries().len() < FILES_WORTH_THREADS).then_some(1);
-        self.handle
-            .index_worktree_status(
-                index,
-                None::<BString>,
-                &mut found,
-                Compare,
-                Submodules { root: self.root.clone() },
-                &mut gix::progress::Discard,
-                &AtomicBool::new(false),
-                gix::status::index_worktree::Options {
-                    sorting: None,
-                    dirwalk_options: whole.then_some(options),
-                    rewrites: None,
-                    thread_limit,
-                },
-            )
-            .doing("scan the worktree")?;
-        Ok(found)
+        look_at_index(&self.handle, self.cache.index(), &self.root, whole)
     }
 
     /// Looks at the named files only, absolute or relative to the worktree, at a cost that follows their number. Only
@@ -303,6 +281,37 @@ impl Worktree {
     }
 }
 
+/// Has the library compare files with an index, and look for what the index does not know if `whole`.
+pub(super) fn look_at_index(
+    handle: &gix::Repository,
+    index: &gix::index::File,
+    root: &Path,
+    whole: bool,
+) -> Result<Found, Error> {
+    let mut options = handle.dirwalk_options().doing("set up the scan")?;
+    options.set_emit_untracked(gix::dir::walk::EmissionMode::Matching);
+    let mut found = Found::default();
+    let thread_limit = (index.entries().len() < FILES_WORTH_THREADS).then_some(1);
+    handle
+        .index_worktree_status(
+            index,
+            None::<BString>,
+            &mut found,
+            Compare,
+            Submodules { root: root.to_owned() },
+            &mut gix::progress::Discard,
+            &AtomicBool::new(false),
+            gix::status::index_worktree::Options {
+                sorting: None,
+                dirwalk_options: whole.then_some(options),
+                rewrites: None,
+                thread_limit,
+            },
+        )
+        .doing("scan the worktree")?;
+    Ok(found)
+}
+
 /// The directories above a path, from the outermost.
 pub(super) fn parents(path: &BStr) -> impl Iterator<Item = &BStr> {
     path.find_iter(b"/").map(|end| path[..end].as_bstr())
@@ -310,8 +319,8 @@ pub(super) fn parents(path: &BStr) -> impl Iterator<Item = &BStr> {
 
 /// Collects what the library reports.
 #[derive(Default)]
-struct Found {
-    scan: Scan,
+pub(super) struct Found {
+    pub scan: Scan,
     /// Files whose content is the same but whose stat is not.
     refreshed: Vec<(BString, Stat)>,
 }

@@ -93,6 +93,9 @@ impl Worktree {
     /// the paths, and whether each is a file of the tree.
     pub fn set_up(&mut self, is_changed: bool) -> Result<Vec<(RepoPath, bool)>, Error> {
         let now = if is_changed { self.scan()? } else { Scan::default() };
+        if is_changed {
+            self.note_submodules()?;
+        }
         self.begin_with(now)
     }
 

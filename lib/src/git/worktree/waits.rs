@@ -18,7 +18,7 @@ use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::ids::RepoPath;
 
 /// The files of a worktree that git reads for what they say about others.
-const RULES: [&[u8]; 3] = [b".gitattributes", b".gitignore", b".gitmodules"];
+pub(super) const RULES: [&[u8]; 3] = [b".gitattributes", b".gitignore", b".gitmodules"];
 
 /// The files of a repository that are read to know that it is one, and where it stands.
 const REPOSITORY: [&str; 5] = ["HEAD", "commondir", "config", "config.worktree", "packed-refs"];
@@ -244,6 +244,27 @@ pub(super) fn waits(git: &Path) -> Vec<PathBuf> {
     let named = head.strip_prefix(b"ref:").map(|name| dir.join(std::ffi::OsStr::from_bytes(name.trim_ascii())));
     found.extend(named.filter(|file| is_special(file)));
     found
+}
+
+/// Whether something below a directory would be waited for, or cannot be looked at.
+pub(super) fn waits_below(directory: &Path) -> bool {
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(directory) = waiting.pop() {
+        let Ok(entries) = std::fs::read_dir(&directory) else { return true };
+        for entry in entries {
+            let Ok((entry, found)) = entry.and_then(|entry| entry.metadata().map(|found| (entry, found))) else {
+                return true;
+            };
+            let (name, kind) = (entry.file_name(), FileType::from_raw_mode(found.mode()));
+            match name.as_bytes() {
+                b".git" => {}
+                name if is_waited_for(name, kind, || found.len()) => return true,
+                _ if kind.is_dir() => waiting.push(entry.path()),
+                _ => {}
+            }
+        }
+    }
+    false
 }
 
 /// A path in a directory, which is empty for the root.

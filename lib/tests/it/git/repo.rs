@@ -78,11 +78,6 @@ fn what_is_not_supported_is_refused_with_one_clear_sentence() {
         assert!(matches!(refusal(&sandbox, "reftable"), Error::Unsupported { feature: Unsupported::Reftable, .. }));
         assert!(refusal(&sandbox, "reftable").to_string().contains("reftable"));
     }
-    let url = format!("file://{}", sandbox.path("repo").display());
-    sandbox.git("repo", &["config", "uploadpack.allowFilter", "true"]);
-    sandbox.git(".", &["clone", "-q", "--filter=blob:none", &url, "partial"]);
-    assert!(matches!(refusal(&sandbox, "partial"), Error::Unsupported { feature: Unsupported::PartialClone, .. }));
-    assert!(refusal(&sandbox, "partial").to_string().contains("is a partial clone"));
 }
 
 #[test]

@@ -377,7 +377,7 @@ fn what_is_too_much_is_held_back() {
         (written.held_back[0].path.to_string(), &written.held_back[0].reason),
         ("a.txt".into(), &Held::TooLarge(101))
     );
-    assert_eq!(written.warnings, ["`a.txt` is not committed: 1 MiB is over the size limit"]);
+    assert_eq!(written.warnings, ["`a.txt` is not committed: 1 MiB is over the size limit (`commit.max_file_mb`)"]);
 
     fs::write(root.join("3"), "new").unwrap();
     let scan = worktree.scan().unwrap();

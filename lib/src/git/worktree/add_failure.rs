@@ -1,0 +1,147 @@
+//! Why git could not make a worktree: of all it says, the few lines that tell, and what helps.
+
+use std::path::PathBuf;
+
+use crate::text::shorten;
+
+/// How many lines of git's are shown.
+const SHOWN: usize = 3;
+
+/// How much of one.
+const LONGEST: usize = 240;
+
+/// A worktree git could not make.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("git cannot make the worktree `{}`: {}", path.display(), lines.join("\n"))]
+pub struct AddFailure {
+    /// Where it was to be.
+    pub path: PathBuf,
+    /// What is in the way.
+    pub cause: AddCause,
+    /// git's own words.
+    lines: Vec<String>,
+}
+
+/// What keeps git from making a worktree.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AddCause {
+    /// Objects of the commit are not there.
+    MissingObjects,
+    /// A filter such as that of LFS failed.
+    Filter,
+    /// There is no room.
+    DiskFull,
+    /// git does not trust the owner of something.
+    Ownership,
+    /// Somebody may not write there.
+    Permission,
+    /// Anything else.
+    Other,
+}
+
+impl AddFailure {
+    pub(super) fn new(path: PathBuf, stderr: &str) -> Self {
+        Self { path, cause: AddCause::of(stderr), lines: telling(stderr) }
+    }
+}
+
+impl AddCause {
+    fn of(stderr: &str) -> Self {
+        const WORDS: [(&[&str], AddCause); 5] = [
+            (&["No space left on device", "Disk quota exceeded"], AddCause::DiskFull),
+            (&["dubious ownership"], AddCause::Ownership),
+            (&["smudge filter", "external filter", "git-lfs", "Smudge error"], AddCause::Filter),
+            (
+                &[
+                    "cannot read object",
+                    "unable to read sha1 file",
+                    "unable to read tree",
+                    "bad object",
+                    "missing blob",
+                    "missing tree",
+                    "could not fetch",
+                    "promisor remote",
+                ],
+                AddCause::MissingObjects,
+            ),
+            (&["Permission denied", "Read-only file system"], AddCause::Permission),
+        ];
+        let found = WORDS.into_iter().find(|(words, _)| words.iter().any(|word| stderr.contains(word)));
+        found.map_or(Self::Other, |(_, cause)| cause)
+    }
+
+    /// What helps.
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::MissingObjects => {
+                "`git fsck` shows which objects are missing; fetch them with `git fetch --refetch`, or clone the repository again"
+            }
+            Self::Filter => {
+                "see that `git lfs pull`, or the filter that .gitattributes names, works in your checkout, then run again; `GIT_LFS_SKIP_SMUDGE=1` leaves large files out"
+            }
+            Self::DiskFull => "make room there, or set `worktrees.base` to a place that has some, then run again",
+            Self::Ownership => "if you trust the owner, tell git with `git config --global --add safe.directory PATH`",
+            Self::Permission => {
+                "see that you may write there, or set `worktrees.base` to another place, then run again"
+            }
+            Self::Other => "see that `git worktree add` works in this repository, then run again",
+        }
+    }
+}
+
+/// The lines that say what went wrong, the last of them in any case: git ends with it.
+fn telling(stderr: &str) -> Vec<String> {
+    let all: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let is_error = |line: &&str| ["fatal:", "error:"].iter().any(|word| line.starts_with(word));
+    let errors: Vec<&str> = all.iter().copied().filter(is_error).collect();
+    let lines = if errors.is_empty() { all } else { errors };
+    let shown: Vec<&str> = match lines.as_slice() {
+        [first @ .., last] if first.len() >= SHOWN => first[..SHOWN - 1].iter().copied().chain([*last]).collect(),
+        few => few.to_vec(),
+    };
+    let left_out = lines.len() - shown.len();
+    let mut shown: Vec<String> = shown.into_iter().map(|line| shorten(line, LONGEST)).collect();
+    if left_out > 0
+        && let Some(before_last) = shown.len().checked_sub(2).and_then(|at| shown.get_mut(at))
+    {
+        before_last.push_str(&format!(" (and {left_out} more)"));
+    }
+    if shown.is_empty() { vec!["git did not say why".to_owned()] } else { shown }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(stderr: &str) -> (AddCause, Vec<String>) {
+        let failure = AddFailure::new("/w".into(), stderr);
+        (failure.cause, failure.lines)
+    }
+
+    #[test]
+    fn the_cause_is_told_in_three_lines() {
+        let missing: String = (0..50).map(|n| format!("error: unable to read sha1 file of f{n}\n")).collect();
+        let (cause, lines) = of(&format!("Preparing worktree\n{missing}fatal: Could not reset index file"));
+        assert_eq!(cause, AddCause::MissingObjects);
+        let first = "error: unable to read sha1 file of f0";
+        let second = "error: unable to read sha1 file of f1 (and 48 more)";
+        assert_eq!(lines, [first, second, "fatal: Could not reset index file"]);
+        let (cause, lines) =
+            of("hint\nfatal: detected dubious ownership in repository at '/r'\nTo add an exception:\n");
+        assert_eq!((cause, lines.len()), (AddCause::Ownership, 1));
+        assert_eq!(of("a\n\nb\n"), (AddCause::Other, vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(of(""), (AddCause::Other, vec!["git did not say why".to_owned()]));
+    }
+
+    #[test]
+    fn causes_are_told_apart() {
+        for (stderr, cause) in [
+            ("error: unable to create file a: No space left on device", AddCause::DiskFull),
+            ("fatal: a.bin: smudge filter lfs failed", AddCause::Filter),
+            ("fatal: could not create directory of '/w': Permission denied", AddCause::Permission),
+            ("fatal: unable to read tree (1)", AddCause::MissingObjects),
+        ] {
+            assert_eq!(of(stderr).0, cause, "{stderr}");
+        }
+    }
+}

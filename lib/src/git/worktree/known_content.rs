@@ -1,0 +1,180 @@
+//! Content the repository has already: a file that was moved or copied is not new, so it is never held back, however
+//! large it is and however many there are. Only where something is about to be held back is this looked up.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::Path;
+
+use gix::bstr::{BStr, BString, ByteSlice as _};
+use gix::index::State;
+use gix::index::entry::Mode;
+
+use super::files::{Found, Held};
+use super::filters::Filters;
+use super::{Limits, Seen, Worktree};
+use crate::git::error::{Error, LibraryContext as _};
+use crate::git::id::TreeId;
+use crate::git::writer::Writer;
+
+/// The files of the recorded tree and of one beside it, by their content.
+struct KnownContent {
+    ids: HashSet<gix::ObjectId>,
+    /// How long they are, sorted; asked for the first large file alone.
+    sizes: Option<Vec<u64>>,
+}
+
+impl KnownContent {
+    fn has(&self, id: &gix::oid) -> bool {
+        self.ids.contains(id)
+    }
+
+    /// Whether a file of this size on disk can have such content. Line ends are all that git takes off by itself, at most
+    /// half of a file.
+    fn has_size_of(&mut self, size: u64, handle: &gix::Repository) -> bool {
+        let ids = &self.ids;
+        let sizes = self.sizes.get_or_insert_with(|| {
+            let size = |id: &gix::ObjectId| handle.find_header(*id).ok().map(|header| header.size());
+            let mut sizes: Vec<u64> = ids.iter().filter_map(size).collect();
+            sizes.sort_unstable();
+            sizes
+        });
+        let first = sizes.partition_point(|known| *known < size / 2);
+        sizes.get(first).is_some_and(|known| *known <= size)
+    }
+}
+
+/// Files that were looked at and have new content. Those that are as they were then are not read again: they may be many,
+/// and stay from turn to turn.
+#[derive(Debug, Default)]
+pub(super) struct NewContent(BTreeMap<BString, Seen>);
+
+impl NewContent {
+    fn has(&self, path: &BStr, place: &Path) -> bool {
+        self.0.get(path).is_some_and(|seen| Seen::at(place) == Some(*seen))
+    }
+
+    fn take(&mut self, path: &BStr, place: &Path) {
+        self.0.extend(Seen::at(place).map(|seen| (path.to_owned(), seen)));
+    }
+}
+
+/// How files are read for one tree. What it takes is made when the first file needs it.
+pub(super) struct Reading<'a> {
+    limits: &'a Limits,
+    new: NewContent,
+    filters: Option<Filters>,
+    known: Option<KnownContent>,
+}
+
+impl<'a> Reading<'a> {
+    pub fn new(limits: &'a Limits, new: NewContent) -> Self {
+        Self { limits, new, filters: None, known: None }
+    }
+
+    /// What is known of new content, and the files that asked for a filter nobody configured.
+    pub fn end(self) -> (NewContent, Vec<(BString, BString)>) {
+        (self.new, self.filters.map(|filters| filters.unfiltered).unwrap_or_default())
+    }
+
+    fn filters(&mut self, worktree: &Worktree) -> Result<&mut Filters, Error> {
+        match &mut self.filters {
+            Some(filters) => Ok(filters),
+            none => Ok(none.insert(Filters::new(worktree)?)),
+        }
+    }
+
+    fn known(&mut self, worktree: &mut Worktree) -> Result<&mut KnownContent, Error> {
+        match &mut self.known {
+            Some(known) => Ok(known),
+            none => Ok(none.insert(worktree.known_content(self.limits.beside)?)),
+        }
+    }
+}
+
+impl Worktree {
+    /// What the recorded tree and `beside` have.
+    fn known_content(&mut self, beside: Option<TreeId>) -> Result<KnownContent, Error> {
+        let content = |index: &State| -> Vec<gix::ObjectId> {
+            let files = index.entries().iter().filter(|entry| entry.mode != Mode::COMMIT);
+            files.map(|entry| entry.id).collect()
+        };
+        let mut ids: HashSet<gix::ObjectId> = content(self.cache.index()).into_iter().collect();
+        if let Some(tree) = beside.filter(|tree| *tree != self.tree) {
+            let index = self.handle.index_from_tree(&tree.to_gix()).doing("read the tree of a worktree")?;
+            ids.extend(content(&index));
+        }
+        Ok(KnownContent { ids, sizes: None })
+    }
+
+    /// Of files the recorded tree does not have, those with content that is new as well, if they are too many.
+    pub(super) fn too_many(
+        &mut self,
+        paths: &BTreeSet<&BString>,
+        reading: &mut Reading<'_>,
+    ) -> Result<Option<BTreeSet<BString>>, Error> {
+        let most = reading.limits.max_new_paths;
+        if paths.len() <= most {
+            return Ok(None);
+        }
+        let mut new = BTreeSet::new();
+        for path in paths {
+            if self.is_new(path.as_bstr(), reading)? {
+                new.insert((*path).clone());
+            }
+        }
+        Ok(Some(new).filter(|new| new.len() > most))
+    }
+
+    /// Whether a file has content, and none that is known.
+    fn is_new(&mut self, path: &BStr, reading: &mut Reading<'_>) -> Result<bool, Error> {
+        let place = self.place(path);
+        if reading.new.has(path, &place) {
+            return Ok(true);
+        }
+        let limits = reading.limits;
+        let is_new = match self.content(path, reading.filters(self)?, limits)?.0 {
+            Found::File(file) => !reading.known(self)?.has(&file.id),
+            _ => false,
+        };
+        if is_new {
+            reading.new.take(path, &place);
+        }
+        Ok(is_new)
+    }
+
+    /// Reads a file for a tree; one over the size limit only if its content is known.
+    pub(super) fn read_within(
+        &mut self,
+        path: &BStr,
+        reading: &mut Reading<'_>,
+        writer: &mut Writer,
+    ) -> Result<Found, Error> {
+        let limits = reading.limits;
+        match self.read(path, reading.filters(self)?, writer, limits)? {
+            Found::Held(Held::TooLarge(size)) => {
+                let known = self.known_large(path, size, reading)?;
+                Ok(known.unwrap_or(Found::Held(Held::TooLarge(size))))
+            }
+            found => Ok(found),
+        }
+    }
+
+    fn known_large(&mut self, path: &BStr, size: u64, reading: &mut Reading<'_>) -> Result<Option<Found>, Error> {
+        let place = self.place(path);
+        if reading.new.has(path, &place) {
+            return Ok(None);
+        }
+        let mut found = Found::Gone;
+        let known = reading.known(self)?;
+        if known.has_size_of(size, &self.handle) {
+            let limits = Limits { max_file: size, ..*reading.limits };
+            found = self.content(path, reading.filters(self)?, &limits)?.0;
+        }
+        match found {
+            Found::File(file) if reading.known(self)?.has(&file.id) => Ok(Some(Found::File(file))),
+            _ => {
+                reading.new.take(path, &place);
+                Ok(None)
+            }
+        }
+    }
+}
