@@ -23,6 +23,7 @@ pub fn of_engine(error: &engine::Error) -> Failure {
         Error::Lock(error) => of_lock(error),
         Error::Over { session, .. } => plain(Exit::Usage, error)
             .hint(format!("`pleach status {session}` shows how it ended; `pleach run` starts a new one")),
+        Error::NotVisited { .. } => advised(Exit::Usage, error),
         Error::Replaced { .. } => plain(Exit::WaitsForPerson, error)
             .hint("run the same command again: what it would run may be something else now"),
         Error::Invalid { diagnostics } => {
@@ -211,7 +212,7 @@ fn of_disk(error: &(dyn std::error::Error + 'static), source: &std::io::Error) -
 pub fn of_lock(error: &LockError) -> Failure {
     match error {
         LockError::Held { .. } => {
-            plain(Exit::Locked, error).hint("wait until it ends, or stop it with `pleach cancel`")
+            plain(Exit::Locked, error).hint("wait until it ends, or pause it with `pleach pause SESSION`")
         }
         LockError::Io { source, .. } => of_disk(error, source),
     }

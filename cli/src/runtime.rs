@@ -1,6 +1,6 @@
 //! What the engine's futures run on, and the signals that stop them.
 
-use pleach::engine::CALL_OFF;
+use pleach::engine::{CALL_OFF, PAUSE};
 use pleach::process::Canceller;
 
 use crate::exit::{Exit, Failure};
@@ -20,36 +20,63 @@ pub fn block_on<T>(canceller: Canceller, future: impl Future<Output = Result<T, 
     result
 }
 
+/// Who asks for the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    /// Ctrl-C, or `kill`.
+    Here,
+    /// `pleach pause`.
+    Pause,
+    /// `pleach cancel`.
+    CallOff,
+}
+
 /// Listens for signals from now on: the first Ctrl-C lets what is in flight finish, the second one kills it, and so it
-/// is with `pleach cancel`, after which the session is over.
+/// is with `pleach cancel`, after which the session is over. `pleach pause` alone never kills.
 fn stop_on_signals(canceller: Canceller) -> std::io::Result<()> {
     use tokio::signal::unix::{SignalKind, signal};
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     let mut call_off = signal(SignalKind::from_raw(CALL_OFF))?;
+    let mut pause = signal(SignalKind::from_raw(PAUSE))?;
     tokio::spawn(async move {
         let (mut stopped, mut called_off, mut killed) = (false, false, false);
         loop {
-            let off = tokio::select! {
-                _ = interrupt.recv() => false,
-                _ = terminate.recv() => false,
-                _ = call_off.recv() => true,
+            let asked = tokio::select! {
+                _ = interrupt.recv() => Asked::Here,
+                _ = terminate.recv() => Asked::Here,
+                _ = call_off.recv() => Asked::CallOff,
+                _ = pause.recv() => Asked::Pause,
             };
             // Who calls a session off that is being stopped already still lets the turn in flight finish.
-            if if off { called_off } else { stopped } {
-                canceller.kill();
-                if !std::mem::replace(&mut killed, true) {
-                    say!("killing what runs; files git is writing are written to the end");
+            let kills = match asked {
+                Asked::Here => stopped,
+                Asked::CallOff => called_off,
+                Asked::Pause => false,
+            };
+            match asked {
+                _ if kills => {
+                    canceller.kill();
+                    if !std::mem::replace(&mut killed, true) {
+                        say!("stopping now; letting git finish writing");
+                    }
                 }
-            } else if off {
-                canceller.call_off();
-                say!("called off with `pleach cancel`; stopping after the turn in flight");
-            } else {
-                canceller.stop();
-                say!("stopping after the turn in flight; once more to kill it (nothing recorded is lost)");
+                Asked::CallOff => {
+                    canceller.call_off();
+                    say!("called off with `pleach cancel`; stopping after the turn in flight");
+                }
+                Asked::Pause if stopped => {}
+                Asked::Pause => {
+                    canceller.stop();
+                    say!("paused with `pleach pause`; stopping after the turn in flight");
+                }
+                Asked::Here => {
+                    canceller.stop();
+                    say!("stopping after the turn in flight; press Ctrl-C again to stop now, only this turn is lost");
+                }
             }
             stopped = true;
-            called_off |= off;
+            called_off |= asked == Asked::CallOff;
         }
     });
     Ok(())

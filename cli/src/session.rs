@@ -306,7 +306,14 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
         Ended::Failed { .. } | Ended::Cancelled => {
             out.line(format!("branch:  {branch}"))?;
             bring(session, &mut out)?;
-            out.line(format!("look:    {}", about(format!("status {id}"))))
+            out.line(format!("look:    {}", about(format!("status {id}"))))?;
+            match session.state.failed_node() {
+                Some(node) => {
+                    let resume = about(format!("resume {id}"));
+                    out.line(format!("resume:  {resume}\n         starts again at `{node}`, once the cause is fixed"))
+                }
+                None => Ok(()),
+            }
         }
         Ended::Paused(Pause { question: Some(question), .. }) => {
             let node = &question.node;

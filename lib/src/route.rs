@@ -57,29 +57,46 @@ pub struct Decision {
     pub delay: Option<Duration>,
 }
 
-/// Decides what follows from `outcome` of the running `visit`, whose working copies ended with `trees`.
-pub fn decide(pipeline: &Pipeline, state: &State, visit: &Visit, outcome: Outcome, trees: &Snapshot) -> Decision {
+/// What an attempt left beside its outcome.
+#[derive(Debug, Clone, Copy)]
+pub struct Left<'a> {
+    /// The trees its worktrees ended with.
+    pub trees: &'a Snapshot,
+    /// A digest of what it printed or answered.
+    pub output: Option<&'a str>,
+}
+
+/// Decides what follows from `outcome` of the running `visit`.
+pub fn decide(pipeline: &Pipeline, state: &State, visit: &Visit, outcome: Outcome, left: Left<'_>) -> Decision {
     let Some(node) = pipeline.node(&visit.node) else {
         let reason = format!("the pipeline has no node `{}`", visit.node);
         return Decision { outcome, route: Route::Fail { reason }, delay: None };
     };
+    let outcome = known(pipeline, node, outcome);
     if let Some(delay) = retry_delay(pipeline, node, visit, &outcome) {
         return Decision { outcome, route: Route::Retry, delay: Some(delay) };
     }
     let outcome = of_step(pipeline, state, node, settle(node, outcome));
-    let route = route(pipeline, state, node, &outcome, trees);
+    let route = route(pipeline, state, (node, visit.attempt), &outcome, left);
     Decision { outcome, route, delay: None }
 }
 
-fn route(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, trees: &Snapshot) -> Route {
+fn route(
+    pipeline: &Pipeline,
+    state: &State,
+    (node, attempts): (&Node, u32),
+    outcome: &Outcome,
+    left: Left<'_>,
+) -> Route {
     if node.handler == HandlerKind::Exit {
         return at_exit(pipeline, state, node, outcome);
     }
-    if goes_in_circles(state, node, outcome, trees) {
-        let cycle = cycle(state, &node.id);
+    if goes_in_circles(pipeline, state, node, outcome, left) {
         let reason = format!(
-            "`{}` ended {MAX_REPEATS} times with the same result on the same files; the run goes in circles: {cycle}",
-            node.id
+            "`{}` ended {MAX_REPEATS} times with the same result and output on the same files; the run goes in circles: \
+             {}; set `max_visits` on a node of this cycle to allow more rounds",
+            node.id,
+            way_round(&state.completed, &node.id)
         );
         return Route::Fail { reason };
     }
@@ -93,27 +110,63 @@ fn route(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, tre
         let target = node.retry_target.as_ref().or(node.fallback_retry_target.as_ref());
         return match target {
             Some(to) => bounded(pipeline, state, node, Route::FailureTarget { to: to.clone() }),
-            None => Route::Fail { reason: failure(node, outcome) },
+            None => Route::Fail { reason: failure(node, attempts, outcome) },
         };
     }
     let reason = format!("no edge leads on from `{}` with outcome `{}`", node.id, outcome.status);
     Route::Fail { reason }
 }
 
-fn failure(node: &Node, outcome: &Outcome) -> String {
-    match &outcome.failure_reason {
-        Some(reason) => format!("`{}` failed: {reason}", node.id),
-        None => format!("`{}` failed", node.id),
+fn failure(node: &Node, attempts: u32, outcome: &Outcome) -> String {
+    let after = if attempts > 1 { format!(" after {attempts} attempts") } else { String::new() };
+    let why = outcome.failure_reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    format!("`{}` failed{after}{why}", node.id)
+}
+
+/// An outcome that is neither built in nor named by a condition is a failure: a `rejected` that nobody asks for must not
+/// go on like a success.
+fn known(pipeline: &Pipeline, node: &Node, outcome: Outcome) -> Outcome {
+    let Status::Custom(word) = &outcome.status else { return outcome };
+    if node.handler == HandlerKind::Conditional || is_asked_for(pipeline, node, word) {
+        return outcome;
     }
+    let notes = outcome.failure_reason.as_ref().or(outcome.notes.as_ref());
+    let notes = notes.map(|notes| format!(": {notes}")).unwrap_or_default();
+    let reason = format!(
+        "unknown outcome `{word}`{notes}; use success, partial_success, retry, fail or skipped, or an edge with \
+         `outcome={word}`"
+    );
+    Outcome { status: Status::Fail, failure_reason: Some(reason), ..outcome }
+}
+
+/// Whether a condition behind a node names an outcome: on an edge of its own, or behind branch points, which pass it on.
+fn is_asked_for(pipeline: &Pipeline, node: &Node, word: &str) -> bool {
+    let (mut seen, mut next) = (BTreeSet::new(), vec![&node.id]);
+    while let Some(at) = next.pop() {
+        for edge in pipeline.outgoing(at) {
+            if edge.condition.as_ref().is_some_and(|condition| condition.names_outcome(word)) {
+                return true;
+            }
+            let branches = pipeline.node(&edge.to).is_some_and(|node| node.handler == HandlerKind::Conditional);
+            next.extend(Some(&edge.to).filter(|to| branches && seen.insert(*to)));
+        }
+    }
+    false
+}
+
+/// Whether a node does work of its own, which can be repeated.
+fn works(node: &Node) -> bool {
+    matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Custom(_))
 }
 
 /// The wait before the next attempt, if there is to be one.
 fn retry_delay(pipeline: &Pipeline, node: &Node, visit: &Visit, outcome: &Outcome) -> Option<Duration> {
     let policy = node.retry_policy.or(pipeline.retry_policy);
     let retries = max_retries(pipeline, node);
-    let wants = match outcome.status {
-        Status::Retry => true,
-        Status::Fail => outcome.failure_class == FailureClass::Transient,
+    let wants = match (&outcome.status, outcome.failure_class) {
+        (Status::Retry, _) | (Status::Fail, FailureClass::Transient) => true,
+        // Who writes `max_retries` on a node wants what it does repeated; one of the whole graph is for bad luck.
+        (Status::Fail, FailureClass::Terminal) => node.max_retries.is_some() && works(node),
         _ => false,
     };
     let standard = Backoff { attempts: 1, initial: Duration::from_millis(200), factor: 2.0 };
@@ -316,6 +369,16 @@ pub fn max_visits(pipeline: &Pipeline, node: &Node) -> u32 {
     node.max_visits.or(pipeline.default_max_visits).unwrap_or(DEFAULT_MAX_VISITS)
 }
 
+/// Whether the run goes on to end only by its own limits here: it waits for something, or somebody said how often.
+fn is_counted(pipeline: &Pipeline, round: &[NodeId]) -> bool {
+    let mut nodes = round.iter().filter_map(|id| pipeline.node(id));
+    let bounded =
+        |from: &NodeId, to: &NodeId| pipeline.outgoing(from).any(|edge| edge.to == *to && edge.max_visits.is_some());
+    pipeline.default_max_visits.is_some()
+        || nodes.any(|node| node.max_visits.is_some() || node.handler == HandlerKind::Wait)
+        || round.windows(2).any(|pair| bounded(&pair[0], &pair[1]))
+}
+
 /// `route`, unless it leads to a node the run has come to too often.
 fn bounded(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Route {
     let (Route::Edge { to } | Route::FailureTarget { to } | Route::GateRetry { to, .. } | Route::Restart { to }) =
@@ -327,33 +390,30 @@ fn bounded(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Rou
         return Route::Fail { reason: format!("`{}` leads to `{to}`, which is not a node", from.id) };
     };
     let max = max_visits(pipeline, target);
-    if state.visits(to) < max {
+    if state.rounds(to) < max {
         return route;
     }
     let mut walked = state.completed.clone();
     walked.push(from.id.clone());
-    let reason =
-        format!("`{to}` was visited {max} times, its limit; the run goes in circles: {}", cycle_to(&walked, to));
+    let reason = format!("`{to}` reached its visit limit of {max}: {}", way_round(&walked, to));
     Route::Fail { reason }
 }
 
-fn goes_in_circles(state: &State, node: &Node, outcome: &Outcome, trees: &Snapshot) -> bool {
-    let works = matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Custom(_));
-    works
-        && state
-            .nodes
-            .get(&node.id)
-            .is_some_and(|known| known.repeats + 1 >= MAX_REPEATS && known.result == result_digest(outcome, trees))
+/// A node that ends the same way again and again on the same files, with the same words, will do so for ever. A cycle that
+/// waits for something, or has a limit of its own, is left to that.
+fn goes_in_circles(pipeline: &Pipeline, state: &State, node: &Node, outcome: &Outcome, left: Left<'_>) -> bool {
+    let repeats = state.nodes.get(&node.id).is_some_and(|known| {
+        known.repeats + 1 >= MAX_REPEATS && known.result == result_digest(outcome, left.trees, left.output)
+    });
+    works(node) && repeats && !is_counted(pipeline, &round(&state.completed, &node.id))
 }
 
-fn cycle(state: &State, node: &NodeId) -> String {
-    cycle_to(&state.completed, node)
-}
-
-/// The newest way round from `node` to itself, as people read it.
-fn cycle_to(walked: &[NodeId], node: &NodeId) -> String {
+/// The newest way round from `node` to itself.
+fn round(walked: &[NodeId], node: &NodeId) -> Vec<NodeId> {
     let from = walked.iter().rposition(|walked| walked == node).unwrap_or(0);
-    let mut names: Vec<&str> = walked[from..].iter().map(NodeId::as_str).collect();
-    names.push(node.as_str());
-    names.join(" → ")
+    walked[from..].iter().chain([node]).cloned().collect()
+}
+
+fn way_round(walked: &[NodeId], node: &NodeId) -> String {
+    round(walked, node).iter().map(NodeId::as_str).collect::<Vec<_>>().join(" → ")
 }

@@ -16,6 +16,7 @@ mod help_markdown;
 mod init;
 mod inspect;
 mod logs;
+mod pause;
 mod reports;
 mod reset;
 mod resume;
@@ -56,6 +57,7 @@ enum Command {
     Garden(garden::GardenArgs),
     Gardener(gardener::GardenerArgs),
     Resume(resume::ResumeArgs),
+    Pause(pause::PauseArgs),
     Status(status::StatusArgs),
     Inspect(inspect::InspectArgs),
     Logs(logs::LogsArgs),
@@ -88,6 +90,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Garden(args) => garden::run(globals, args),
         Command::Gardener(args) => gardener::run(globals, args),
         Command::Resume(args) => resume::run(globals, args),
+        Command::Pause(args) => pause::run(globals, args),
         Command::Status(args) => status::run(globals, args),
         Command::Inspect(args) => inspect::run(globals, args),
         Command::Logs(args) => logs::run(globals, args),

@@ -5,10 +5,11 @@ use std::path::Path;
 use clap::Args;
 use pleach::config::{Config, Level, Resolved, Source, supplied_inputs};
 use pleach::engine::{Copy, Session, Summary, outwait_orphans, recorded_pipeline};
-use pleach::ids::{ContextId, SessionId};
+use pleach::ids::{ContextId, NodeId, SessionId};
+use pleach::plan::pipeline::Pipeline;
 use pleach::record::History;
 use pleach::redact::is_marked;
-use pleach::text::shell_word;
+use pleach::text::{listed, shell_word};
 
 use crate::answers::AnswerArgs;
 use crate::exit::{Exit, Failure};
@@ -20,15 +21,18 @@ use crate::session::{Place, build, introduce, say_protection, say_unheld, see_th
 use crate::sessions;
 use crate::settings::{self, Search};
 
-/// Go on with a session that was paused, killed or lost its machine.
+/// Resume a paused, interrupted or failed session.
 ///
-/// The session goes on after its last recorded turn, with the pipeline and the settings it was started with; only keys and
+/// The session goes on after its last recorded turn, a failed one at the node it failed at, with the pipeline and the settings it was started with; only keys and
 /// addresses, the budget and the names of models (`providers.NAME.models`) are today's. What a killed run left uncommitted
 /// is kept first.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
     /// The session, or the beginning of its id.
     session: String,
+    /// Start again at this node, which the session has come to before.
+    #[arg(long, value_name = "NODE")]
+    from: Option<String>,
     #[command(flatten)]
     answers: AnswerArgs,
 }
@@ -48,6 +52,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         )));
     }
     let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
+    let node = args.from.as_deref().map(|node| named_node(&pipeline, node)).transpose()?;
     let search = Search::from(&globals.dir, globals.config.as_deref());
     let resolved = Resolved::resume(&history.started.config, &local.resolved, search.flag_layer())
         .map_err(|errors| settings::failure(&errors, &globals.dir))?;
@@ -72,13 +77,33 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     block_on(built.canceller, async {
         introduce(globals, &built.engine, agent_nodes(&pipeline)).await;
         say_unheld(built.engine.unheld([&pipeline]));
-        let (session, kept) =
-            Session::resume(built.engine, place.repo, &id, history.tip).await.map_err(|error| of_engine(&error))?;
+        let (session, kept) = Session::resume(built.engine, place.repo, &id, history.tip, node.as_ref())
+            .await
+            .map_err(|error| of_resume(&id, &error))?;
         say_protection(globals, &built.protection, alone);
         if let Some(kept) = kept {
             say!("what the last run left uncommitted is kept at {kept}");
         }
         see_through(globals, session).await
+    })
+}
+
+/// Why a session was not resumed. One that is running can be paused first.
+fn of_resume(id: &SessionId, error: &pleach::engine::Error) -> Failure {
+    match of_engine(error) {
+        held @ Failure { exit: Exit::Locked, .. } => {
+            held.hint(format!("wait until it ends, or pause it first with `pleach pause {id}`"))
+        }
+        failure => failure,
+    }
+}
+
+/// The node of the pipeline with this name.
+fn named_node(pipeline: &Pipeline, name: &str) -> Result<NodeId, Failure> {
+    let found = pipeline.nodes().iter().find(|node| node.id == name).map(|node| node.id.clone());
+    found.ok_or_else(|| {
+        let all = listed(pipeline.nodes().iter().map(|node| format!("`{}`", node.id)), usize::MAX);
+        Failure::new(Exit::Usage, format!("the pipeline has no node `{name}`")).hint(format!("its nodes are {all}"))
     })
 }
 

@@ -245,6 +245,7 @@ fn turn_fields(session: &SessionId, turn: &Turn, fields: &mut Vec<(&'static str,
             fields.push(("ended", format!("{exit} after {took}")));
         }
     }
+    fields.extend(turn.failure.as_ref().map(|failure| ("failed", failure.in_words())));
     fields.push(("at", turn.at.to_string()));
     let files: Vec<String> = turn.files.values().flatten().map(ToString::to_string).collect();
     if !files.is_empty() {

@@ -238,6 +238,7 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
         document["worktrees"] = json!(copies);
         document["go_on"] = go_on(globals, repo, summary).map_or(Value::Null, Value::String);
         document["turns"] = json!(view.turns());
+        document["failures"] = json!(view.failures());
         document["checkpoints"] = json!(view.checkpoints());
         return out.json(&document);
     }
@@ -268,7 +269,7 @@ fn details(
     }
     let at = match (summary.standing(), summary.node()) {
         (Standing::Done | Standing::Cancelled, _) | (_, None) => String::new(),
-        (Standing::Failed { .. }, Some(node)) => format!(" (after `{node}`)"),
+        (Standing::Failed { .. }, Some(node)) => format!(" (at `{node}`)"),
         (_, Some(node)) => format!(" at `{node}`"),
     };
     fields.push(("standing", format!("{}{at}", show::standing(&summary.standing()))));

@@ -1,6 +1,7 @@
 //! `pleach turns`
 
 use clap::Args;
+use pleach::engine::Moment;
 use serde_json::json;
 
 use crate::exit::{Exit, Failure};
@@ -11,7 +12,7 @@ use crate::sessions;
 /// List the turns of a session.
 ///
 /// A turn is one model call of an agent and the tools it asked for, or one run of a tool node. A turn that changed
-/// files has a commit; `pleach show` shows it whole.
+/// files has a commit; `pleach show` shows it whole. An attempt that failed is followed by the reason.
 #[derive(Debug, Args)]
 pub struct TurnsArgs {
     /// The session, or the beginning of its id.
@@ -21,14 +22,18 @@ pub struct TurnsArgs {
 pub fn run(globals: &Globals, args: TurnsArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
     let view = sessions::load(&repo, &args.session)?;
-    let turns = view.turns();
     let mut out = Out::new();
     if globals.json {
-        out.json(&json!({"session": view.summary.session, "turns": turns}))?;
-    } else if turns.is_empty() {
+        let (turns, failures) = (view.turns(), view.failures());
+        out.json(&json!({"session": view.summary.session, "turns": turns, "failures": failures}))?;
+        return Ok(Exit::Done);
+    }
+    let moments: Vec<Moment> =
+        view.timeline().into_iter().filter(|moment| !matches!(moment, Moment::Checkpoint(_))).collect();
+    if moments.is_empty() {
         out.line("No turn yet.")?;
     } else {
-        out.line(show::turns(&turns))?;
+        out.line(show::turns(&moments))?;
     }
     Ok(Exit::Done)
 }

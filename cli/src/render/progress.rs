@@ -106,7 +106,10 @@ impl Progress {
             Event::SessionBranchCreated(branch) => {
                 self.line(format!("session {} on branch {}", self.session, branch.branch));
             }
-            Event::Resumed(_) => self.line(format!("session {} resumed", self.session)),
+            Event::Resumed(resumed) => {
+                let at = resumed.from.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
+                self.line(format!("session {} resumed{at}", self.session));
+            }
             Event::NodeStarted(node) => {
                 self.node = Amount::default();
                 let again = if node.attempt > 1 { format!(", attempt {}", node.attempt) } else { String::new() };
@@ -159,7 +162,7 @@ impl Progress {
             Route::Edge { to } => format!(" → {to}"),
             Route::FailureTarget { to } | Route::Restart { to } => format!(" ↺ {to}"),
             Route::GateRetry { gate, to } => format!(" ↺ {to} (gate {gate})"),
-            Route::Retry => " ↺ again".to_owned(),
+            Route::Retry => format!(" ↺ attempt {}", node.attempt + 1),
             Route::Complete | Route::Fail { .. } => String::new(),
         };
         let mark = if node.outcome.status.is_success() { "✓" } else { "✗" };

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use pleach::engine::{Deed, Milestone, Moment, Standing, Summary, Turn, View};
+use pleach::engine::{Deed, Milestone, Moment, NodeFailure, Standing, Summary, Turn, View};
 use pleach::event::PauseReason;
-use pleach::ids::{CommitId, SessionId};
+use pleach::ids::{CommitId, NodeId, SessionId};
 use pleach::llm::{Message, Part, Role};
 use pleach::text::{first_line, shorten};
 use serde_json::{Value, json};
@@ -109,7 +109,10 @@ pub fn summary_json(summary: &Summary) -> Value {
     })
 }
 
-/// Turns and checkpoints in order.
+/// How far the reason of a failure may go.
+const WHY: usize = 200;
+
+/// Turns, failures and checkpoints in order.
 pub fn timeline(view: &View) -> String {
     let mut table = Table::new(["what", "node", "by", "tokens", "files", "commit", ""]).right(3).right(4);
     for moment in view.timeline() {
@@ -123,6 +126,7 @@ pub fn timeline(view: &View) -> String {
                 short(turn.commit()),
                 what(&turn),
             ]),
+            Moment::Failure(failure) => table.row(failed(&failure)),
             Moment::Checkpoint(checkpoint) => table.row([
                 "checkpoint".to_owned(),
                 checkpoint.node.to_string(),
@@ -137,29 +141,45 @@ pub fn timeline(view: &View) -> String {
     table.to_string()
 }
 
-/// The turns alone.
-pub fn turns(turns: &[Turn]) -> String {
+/// The turns, and the attempts that failed.
+pub fn turns(moments: &[Moment]) -> String {
     let mut table = Table::new(["turn", "node", "by", "tokens", "files", "commit", ""]).right(3).right(4);
-    for turn in turns {
-        table.row([
-            turn.turn.to_string(),
-            node(turn),
-            turn.model().to_owned(),
-            count(turn.tokens().total()),
-            count(turn.changed() as u64),
-            short(turn.commit()),
-            what(turn),
-        ]);
+    for moment in moments {
+        match moment {
+            Moment::Turn(turn) => table.row([
+                turn.turn.to_string(),
+                node(turn),
+                turn.model().to_owned(),
+                count(turn.tokens().total()),
+                count(turn.changed() as u64),
+                short(turn.commit()),
+                what(turn),
+            ]),
+            Moment::Failure(failure) => table.row(failed(failure)),
+            Moment::Checkpoint(_) => {}
+        }
     }
     table.to_string()
 }
 
+/// The row of an attempt that failed.
+fn failed(failure: &NodeFailure) -> [String; 7] {
+    let empty = String::new;
+    let node = visited(&failure.node, failure.visit, failure.attempt);
+    let why = headline(&failure.reason, WHY) + if failure.retried { "; retried" } else { "" };
+    ["failed".to_owned(), node, empty(), empty(), empty(), empty(), why]
+}
+
 /// `code`, `code (visit 2)`, `code (visit 1, attempt 3)`
 pub fn node(turn: &Turn) -> String {
-    match (turn.visit, turn.attempt) {
-        (1, 1) => turn.node.to_string(),
-        (visit, 1) => format!("{} (visit {visit})", turn.node),
-        (visit, attempt) => format!("{} (visit {visit}, attempt {attempt})", turn.node),
+    visited(&turn.node, turn.visit, turn.attempt)
+}
+
+fn visited(node: &NodeId, visit: u32, attempt: u32) -> String {
+    match (visit, attempt) {
+        (1, 1) => node.to_string(),
+        (visit, 1) => format!("{node} (visit {visit})"),
+        (visit, attempt) => format!("{node} (visit {visit}, attempt {attempt})"),
     }
 }
 

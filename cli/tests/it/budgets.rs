@@ -70,7 +70,7 @@ fn a_run_stops_within_one_call_of_its_limit() {
     ] {
         let env = world(&format!("budget: {budget}"));
         let ran = env.run(&work(), &[]).expect(1);
-        assert!(ran.stdout.contains(said) && ran.stdout.contains("raise it and start again"), "{ran}");
+        assert!(ran.stdout.contains(said) && ran.stdout.contains("raise it and resume"), "{ran}");
         let story = env.story();
         assert_eq!(turns(&story), calls, "{budget}");
         assert_eq!(env.commits().len(), calls, "what was done is kept");

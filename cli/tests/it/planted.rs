@@ -271,7 +271,7 @@ fn the_task_is_not_written_through_a_link_and_the_outcome_is_not_read_through_on
     world.env.write("home/secret", r#"{"outcome": "fail", "notes": "hush"}"#);
     let settings = format!("agents: {{mine: {{command: [{}, '{{prompt_file}}'], turns: node}}}}\n", agent.display());
     world.env.write("config/pleach/config.yaml", settings);
-    let body = "code [prompt=\"Work on it\", agent=mine, max_retries=3] start -> code -> exit";
+    let body = "code [prompt=\"Work on it\", agent=mine, max_retries=1] start -> code -> exit";
     world.env.write("planted.dot", graph("planted", body));
     let ran = world.pleach(&["run", "../planted.dot", "-y"]);
     world.assert_untouched(&ran);

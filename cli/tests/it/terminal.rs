@@ -419,7 +419,7 @@ fn everything_said_stands_above_the_bar_of_a_tree() {
     let held = terminal.wait_at(&second);
     terminal.wait_for("going on with the tree as it was");
     terminal.press("\u{3}");
-    terminal.wait_for("once more to kill it");
+    terminal.wait_for("press Ctrl-C again to stop now");
     second.open(held);
     let (code, shown) = terminal.end();
     assert_eq!(code, 3, "{shown}");
@@ -439,7 +439,7 @@ fn ctrl_c_is_answered_above_the_live_line_of_a_run() {
     let held = terminal.wait_at(&gate);
     terminal.wait_for("▸ work (tool) · turn 0");
     terminal.press("\u{3}");
-    terminal.wait_for("once more to kill it");
+    terminal.wait_for("press Ctrl-C again to stop now");
     gate.open(held);
     let (code, shown) = terminal.end();
     assert_eq!(code, 3, "{shown}");

@@ -134,7 +134,8 @@ impl Session {
             },
             HandlerKind::Codergen => Work::Agent(self.agent_work(node, conversation)?),
             HandlerKind::Parallel | HandlerKind::FanIn | HandlerKind::ManagerLoop | HandlerKind::Custom(_) => {
-                Work::Pass(Outcome::fail(format!("no handler is registered for type `{}`", node.handler.as_str())))
+                let why = format!("no handler is registered for type `{}`", node.handler.as_str());
+                Work::Pass(Outcome::final_failure(why))
             }
         })
     }

@@ -58,7 +58,7 @@ impl Session {
             if Instant::now() >= until {
                 // When nobody holds the session, what a killed run had started is still dying.
                 let holder = Lock::holder(common, &name);
-                let reached = holder.as_ref().is_none_or(|holder| tell(holder, common, &name));
+                let reached = holder.as_ref().is_none_or(|holder| tell(holder, common, &name, Signal::USR1));
                 // Who lets go between two looks is not found either.
                 let since = *unknown_since.get_or_insert_with(Instant::now);
                 if reached {
@@ -112,8 +112,8 @@ fn recorded_end(repo: &Repo, id: &SessionId) -> Result<Option<Recorded>, Error> 
 }
 
 /// Whether the holder could be told.
-fn tell(holder: &Holder, common_dir: &std::path::Path, lock: &str) -> bool {
+pub(super) fn tell(holder: &Holder, common_dir: &std::path::Path, lock: &str, signal: Signal) -> bool {
     let process = holder.process.and_then(Pid::from_raw).filter(|_| holder.is_here(common_dir, lock));
     // A process that has ended by itself by now lets go of the lock: that is what was wanted.
-    process.is_some_and(|process| matches!(kill_process(process, Signal::USR1), Ok(()) | Err(rustix::io::Errno::SRCH)))
+    process.is_some_and(|process| matches!(kill_process(process, signal), Ok(()) | Err(rustix::io::Errno::SRCH)))
 }

@@ -15,6 +15,7 @@ pub mod landing;
 mod leftover;
 mod locks;
 mod node;
+mod pause;
 mod preamble;
 mod recording;
 mod remove;
@@ -42,13 +43,14 @@ pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, NoChoice, Nobody, Prepared, Question};
 pub use leftover::{Leftover, Places};
 pub use locks::{Copy, lock_name, outwait_orphans};
+pub use pause::PAUSE;
 pub use remove::{Obstacle, Removal, RemoveError, Step};
 pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;
 pub use start::StartRequest;
 pub use view::{
-    CostsRead, Deed, Milestone, Moment, NoSession, Sessions, Standing, Summary, Turn, View, costs, resolve_session,
-    session_worktrees,
+    CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, Sessions, Standing, Summary, Turn, View, costs,
+    resolve_session, session_worktrees,
 };
 
 use self::budget::Earlier;
@@ -296,6 +298,16 @@ pub enum Error {
         session: SessionId,
         /// What it is.
         phase: &'static str,
+    },
+    /// A session was to start again at a node it has not come to.
+    #[error("session {session} has not come to node `{node}`; it can start again at {visited}")]
+    NotVisited {
+        /// The session.
+        session: SessionId,
+        /// The node.
+        node: NodeId,
+        /// Those it has come to, in words.
+        visited: String,
     },
     /// The session's record is another than the one somebody has agreed to.
     #[error("the record of session {session} was changed meanwhile")]

@@ -21,8 +21,8 @@ use crate::ids::{CommitId, ContextId, NodeId, TurnId};
 use crate::llm::Message;
 use crate::plan::pipeline::{HandlerKind, Node};
 use crate::record::Batch;
-use crate::route::{self, Decision};
-use crate::state::{Position, Visit};
+use crate::route::{self, Decision, Left};
+use crate::state::{Position, Visit, digest};
 use crate::workspace::{Change, WorkingCopy, agent_home};
 
 /// So many events wait at most until they are written.
@@ -288,7 +288,7 @@ impl Session {
                         }
                     });
                 }
-                Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::fail(error.to_string()),
+                Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::final_failure(error.to_string()),
                 Err(Stopped::Broken(error)) => return Err(error.into()),
             };
             let mut ending = Ending { step, ..self.effect(effect, conversation) };
@@ -296,10 +296,14 @@ impl Session {
                 step.by = self.worked_by(&ending.events);
             }
             let trees = self.trees(ending.change.as_ref())?;
+            let output_digest = self.output_digest(&ending, response.as_deref());
             let mut decision = match outcome.failure_reason.clone().filter(|_| cut_short) {
                 // Nothing is left to spend, wherever the run would go from here.
                 Some(reason) => Decision { outcome, route: Route::Fail { reason }, delay: None },
-                None => route::decide(&self.pipeline, &self.state, visit, outcome, &trees),
+                None => {
+                    let left = Left { trees: &trees, output: output_digest.as_deref() };
+                    route::decide(&self.pipeline, &self.state, visit, outcome, left)
+                }
             };
             if is_stuck && !self.leads_on(&decision.route) {
                 let why = decision.outcome.failure_reason.unwrap_or_default();
@@ -336,6 +340,7 @@ impl Session {
                 response: self.last_message(node, ending.events.first()),
                 stderr,
                 trees,
+                output_digest,
                 warnings,
                 extra: Default::default(),
             };
@@ -462,6 +467,14 @@ impl Session {
                 Ending { events, messages: report.messages, change: Some(report.change), step: None }
             }
         }
+    }
+
+    /// A digest of what a command printed or an agent answered, without secrets.
+    fn output_digest(&self, ending: &Ending, response: Option<&str>) -> Option<String> {
+        let of_command = matches!(ending.events.first(), Some(Event::ToolExecution(_)));
+        let printed = ending.messages.first().filter(|_| of_command).map(Value::to_string);
+        let output = printed.or_else(|| response.map(str::to_owned))?;
+        Some(format!("{:016x}", digest(&self.engine.redactor.text(&output))))
     }
 
     fn trees(&self, change: Option<&Change>) -> Result<Snapshot, Error> {

@@ -16,6 +16,7 @@ use crate::plan::pipeline::Pipeline;
 use crate::plan::{self, Inputs};
 use crate::record::{Batch, History, Recorder, context_ref};
 use crate::state::{Phase, Position, State};
+use crate::text::listed;
 use crate::workspace::branch_ref;
 
 /// The pipeline of a session, read again from its record.
@@ -59,7 +60,24 @@ pub(super) fn find(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
     }
 }
 
-/// Why a session that was read cannot go on.
+/// Why a session that was read cannot be resumed. One that failed can be, at the node it failed at; a task's goes on
+/// with its next attempt instead.
+fn over_for_good(found: &Found, id: &SessionId) -> Option<Error> {
+    let failed = matches!(found.state.phase, Phase::Failed { .. }) && found.state.task.is_none();
+    over(found, id).filter(|_| !failed)
+}
+
+/// The node a session is to start at again, where it does not go on from where it stands.
+fn starts_at(state: &State, id: &SessionId, wanted: Option<&NodeId>) -> Result<Option<NodeId>, Error> {
+    let Some(node) = wanted.or(state.failed_node()) else { return Ok(None) };
+    if state.can_start_at(node) {
+        return Ok(Some(node.clone()));
+    }
+    let visited = state.nodes.keys().map(|node| format!("`{node}`")).collect::<Vec<_>>();
+    Err(Error::NotVisited { session: id.clone(), node: node.clone(), visited: listed(&visited, usize::MAX) })
+}
+
+/// Why a session that was read has ended.
 fn over(found: &Found, id: &SessionId) -> Option<Error> {
     let phase = &found.state.phase;
     let goes_on = matches!(phase, Phase::Running | Phase::Paused { .. });
@@ -80,19 +98,26 @@ pub(super) fn read(repo: &Repo, id: &SessionId) -> Result<Found, Error> {
 }
 
 impl Session {
-    /// Takes a session up again whose newest record is still `seen`, so that it runs what somebody has agreed to. Returns it, and where uncommitted work of the killed process was saved. One that has
-    /// ended is an error; its branch comes up to its record all the same, where it could not follow before.
+    /// Resumes a session whose newest record is still `seen`, so that it runs what somebody has agreed to: where it
+    /// stands, at the node it failed at, or at `from`, which the run has come to before. Returns it, and where uncommitted
+    /// work of the killed process was saved. One that is done or cancelled is an error; its branch comes up to its record
+    /// all the same, where it could not follow before.
     pub async fn resume(
         engine: Arc<Engine>,
         repo: Repo,
         id: &SessionId,
         seen: CommitId,
+        from: Option<&NodeId>,
     ) -> Result<(Self, Option<String>), Error> {
+        let mut at = None;
         let mut session = tokio::task::block_in_place(|| {
             let (locks, found) = Locks::take(&repo, id)?.with(|| read(&repo, id))?;
-            let over = over(&found, id);
+            let over = over_for_good(&found, id);
             if over.is_none() && found.history.tip != seen {
                 return Err(Error::Replaced { session: id.clone() });
+            }
+            if over.is_none() {
+                at = starts_at(&found.state, id, from)?;
             }
             let mut session = Self::open(engine, repo, locks, found)?;
             match over {
@@ -100,13 +125,14 @@ impl Session {
                 None => Ok(session),
             }
         })?;
-        let kept = session.go_on().await?;
+        let kept = session.go_on(at).await?;
         Ok((session, kept))
     }
 
-    /// Brings branch and working copy to the newest record, and records that the session goes on.
-    pub(super) async fn go_on(&mut self) -> Result<Option<String>, Error> {
-        self.record_resumed()?;
+    /// Brings branch and working copy to the newest record, and records that the session goes on, at `from` where that is
+    /// given.
+    pub(super) async fn go_on(&mut self, from: Option<NodeId>) -> Result<Option<String>, Error> {
+        self.record_resumed(from)?;
         let kept = self.make_copy().await?;
         self.load_interrupted()?;
         self.degrade = true;
@@ -127,10 +153,11 @@ impl Session {
         Ok(session)
     }
 
-    fn record_resumed(&mut self) -> Result<(), Error> {
+    fn record_resumed(&mut self, from: Option<NodeId>) -> Result<(), Error> {
         let mut seen = Vec::new();
-        let batch = Batch { summary: "resume".into(), ..Batch::default() };
-        let event = Resumed::default();
+        let summary = from.as_ref().map_or_else(|| "resume".to_owned(), |node| format!("resume at {node}"));
+        let batch = Batch { summary, ..Batch::default() };
+        let event = Resumed { from, extra: Default::default() };
         let writer = self.repo.writer();
         self.record(writer, batch, vec![event.into()], clock::now(), &mut |event| seen.push(event.clone()))?;
         self.unseen.extend(seen);

@@ -28,7 +28,8 @@ pub fn read(text: &str) -> Result<Outcome, String> {
     let file: StatusFile =
         serde_json::from_str(text).map_err(|error| format!("the status file is not valid: {error}"))?;
     let status = file.outcome.or(file.status).ok_or("the status file has no `outcome`")?;
-    let failure_reason = file.failure_reason.or_else(|| (status == Status::Fail).then(|| file.notes.clone()).flatten());
+    let is_failure = matches!(status, Status::Fail | Status::Retry);
+    let failure_reason = file.failure_reason.or_else(|| file.notes.clone().filter(|_| is_failure));
     Ok(Outcome {
         preferred_label: file.preferred_label.or(file.preferred_next_label).filter(|label| !label.is_empty()),
         suggested_next_ids: file.suggested_next_ids,

@@ -115,6 +115,9 @@ pub struct NodeExecution {
     /// The trees the working copies ended with, by which a run that goes in circles is noticed.
     #[serde(default)]
     pub trees: Snapshot,
+    /// A digest of what it printed or answered, likewise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output_digest: Option<String>,
     /// What a person should know: files held back, changes outside the working copy.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,

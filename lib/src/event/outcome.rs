@@ -19,7 +19,7 @@ pub enum Status {
     Fail,
     /// It was passed over; what came before stands.
     Skipped,
-    /// A word of the pipeline's own, for its conditions; goes on like a success, but satisfies no goal gate.
+    /// A word of the pipeline's own, which its conditions name; satisfies no goal gate.
     Custom(String),
 }
 
@@ -81,7 +81,7 @@ impl TryFrom<String> for Status {
     }
 }
 
-/// Whether trying again may help after a failure.
+/// Whether a failure is worth another attempt.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FailureClass {
@@ -90,6 +90,8 @@ pub enum FailureClass {
     /// Anything else.
     #[default]
     Terminal,
+    /// Nothing a repetition could change: a person's No, a budget, a configuration that cannot work.
+    Final,
 }
 
 impl FailureClass {
@@ -118,7 +120,7 @@ pub struct Outcome {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
-    /// Whether a failure may pass by itself.
+    /// Whether a failure is worth another attempt.
     #[serde(default, skip_serializing_if = "FailureClass::is_terminal")]
     pub failure_class: FailureClass,
 }
@@ -149,9 +151,14 @@ impl Outcome {
         Self::of(Status::Success)
     }
 
-    /// Failure that trying again will not mend.
+    /// An ordinary failure.
     pub fn fail(reason: impl Into<String>) -> Self {
         Self { failure_reason: Some(reason.into()), ..Self::of(Status::Fail) }
+    }
+
+    /// Failure that is never retried.
+    pub fn final_failure(reason: impl Into<String>) -> Self {
+        Self { failure_class: FailureClass::Final, ..Self::fail(reason) }
     }
 
     /// Failure that may pass by itself.

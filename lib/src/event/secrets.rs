@@ -28,7 +28,7 @@ const FIELDS: [&str; 14] = [
 
 /// What is no text: ids, times, names of branches, nodes and repositories, words out of lists of pleach's own, and what a
 /// commit has as well.
-const OWN: [&str; 58] = [
+const OWN: [&str; 59] = [
     "action",
     "agent",
     "agent_head",
@@ -54,6 +54,7 @@ const OWN: [&str; 58] = [
     "name",
     "node_id",
     "outcome.failure_class",
+    "output_digest",
     "parent",
     "repo",
     "report.finished",

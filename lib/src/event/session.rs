@@ -52,6 +52,9 @@ impl PipelineStarted {
 /// See [`Event::Resumed`](super::Event::Resumed).
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Resumed {
+    /// The node it starts at again, instead of where it stood; always given for a run that had failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<NodeId>,
     /// Fields of a newer writer.
     #[serde(flatten)]
     pub extra: Extra,

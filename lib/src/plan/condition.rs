@@ -134,6 +134,20 @@ impl Condition {
         keys
     }
 
+    /// Whether it speaks of this outcome: by its name, or by a pattern or a part that it has.
+    pub fn names_outcome(&self, word: &str) -> bool {
+        let mut named = false;
+        self.0.walk(&mut |part| {
+            named |= match part {
+                Expr::Compare { key, op: Op::Equal | Op::NotEqual, literal } => is_outcome(key) && literal == word,
+                Expr::Compare { key, op: Op::Contains, literal } => is_outcome(key) && word.contains(literal.as_str()),
+                Expr::Matches { key, pattern } => is_outcome(key) && pattern.0.is_match(word),
+                _ => false,
+            };
+        });
+        named
+    }
+
     /// Whether it holds. `lookup` gives the value of a key, empty when there is none.
     pub fn eval(&self, lookup: &dyn Fn(&str) -> String) -> bool {
         self.0.eval(lookup)

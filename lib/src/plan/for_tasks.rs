@@ -20,7 +20,9 @@ impl Pipeline {
             let own = says_how_often || node.max_retries.is_some() || node.retry_policy.is_some();
             let can_crash = node.handler == HandlerKind::Codergen && matches!(step, Some("implement" | "review"));
             if can_crash && !own {
-                (node.max_retries, node.retry_policy) = (Some(MAX_CRASHES - 1), Backoff::preset("standard"));
+                // Crashes alone: `max_retries` would repeat failures as well.
+                node.retry_policy =
+                    Backoff::preset("standard").map(|standard| Backoff { attempts: MAX_CRASHES, ..standard });
             }
         }
         self

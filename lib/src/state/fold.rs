@@ -7,9 +7,12 @@ use jiff::Timestamp;
 use super::{NodeState, Phase, Position, State, TaskWork, TurnMark, Visit, limit_mark};
 use crate::event::{
     Checkpoint, Event, HumanInteraction, MessageRange, NodeExecution, NodeStarted, Outcome, PipelineStarted, Recorded,
-    RetryAt, Route, Snapshot, Status,
+    Resumed, RetryAt, Route, Snapshot, Status,
 };
 use crate::ids::NodeId;
+
+/// How often the run has come to the node it is at; behind a dot, to the node of that id.
+const VISIT_COUNT: &str = "internal.node_visit_count";
 
 /// An event that cannot follow the ones before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +36,7 @@ impl State {
     pub fn apply(&mut self, recorded: &Recorded) -> Result<(), IllegalEvent> {
         let result = match &recorded.event {
             Event::PipelineStarted(data) => self.started(data),
-            Event::Resumed(_) => self.resumed(),
+            Event::Resumed(data) => self.resumed(data),
             Event::NodeStarted(data) => self.node_started(data, recorded.at),
             Event::AgentTurn(data) => {
                 let agent_state = data.agent_state_ref.clone().filter(|state| state.get("agent").is_some());
@@ -70,7 +73,9 @@ impl State {
             }),
             Event::PipelinePaused(data) => self.end(Phase::Paused { reason: data.reason, why: data.why.clone() }),
             Event::PipelineCompleted(_) => self.end(Phase::Completed),
-            Event::PipelineFailed(data) => self.end(Phase::Failed { reason: data.reason.clone() }),
+            Event::PipelineFailed(data) => self
+                .end(Phase::Failed { reason: data.reason.clone() })
+                .map(|()| self.failed_at = data.node_id.clone().or(self.completed.last().cloned())),
             Event::PipelineCancelled(_) => self.cancelled(),
             Event::SessionBranchCreated(_)
             | Event::WorktreeCreated(_)
@@ -98,15 +103,48 @@ impl State {
         Ok(())
     }
 
-    fn resumed(&mut self) -> Result<(), String> {
-        match self.phase {
-            Phase::Running | Phase::Paused { .. } => self.phase = Phase::Running,
+    fn resumed(&mut self, data: &Resumed) -> Result<(), String> {
+        let failed = match (&self.phase, &data.from) {
+            (Phase::Running | Phase::Paused { .. }, _) => false,
+            (Phase::Failed { .. }, Some(_)) if self.task.is_none() => true,
             _ => return Err(format!("the session is {}", self.phase.word())),
-        }
-        if let Position::Running { interrupted, .. } = &mut self.position {
+        };
+        if let Some(from) = &data.from {
+            if !self.can_start_at(from) {
+                return Err(format!("the run has not come to `{from}`"));
+            }
+            self.go_back_to(from);
+        } else if let Position::Running { interrupted, .. } = &mut self.position {
             *interrupted = true;
         }
+        if failed {
+            self.count_anew();
+        }
+        self.phase = Phase::Running;
         Ok(())
+    }
+
+    /// The next node is one the run has come to before.
+    fn go_back_to(&mut self, node: &NodeId) {
+        if let Position::Running { turns, .. } = &self.position {
+            let turns = turns.clone();
+            self.forget_turns(&turns);
+        }
+        self.context.remove(&format!("internal.retry_count.{node}"));
+        let last = self.completed.iter().rposition(|completed| completed == node);
+        let from = last.unwrap_or(self.completed.len()).checked_sub(1).map(|before| self.completed[before].clone());
+        let visit = Visit { node: node.clone(), visit: self.visits(node) + 1, attempt: 1, from };
+        self.position = Position::Ready { visit, not_before: None };
+    }
+
+    /// Somebody has looked at a run that failed and wants it to go on: what bounds it is counted from here.
+    fn count_anew(&mut self) {
+        self.failed_at = None;
+        self.gate_retries.clear();
+        self.edges_taken.clear();
+        for node in self.nodes.values_mut() {
+            (node.repeats, node.visits_before) = (0, node.visits);
+        }
     }
 
     pub(super) fn must_have_begun(&self) -> Result<(), String> {
@@ -134,6 +172,9 @@ impl State {
         let node = self.nodes.entry(data.node_id.clone()).or_default();
         node.visits = data.visit;
         node.retries = data.attempt - 1;
+        for key in [VISIT_COUNT.to_owned(), format!("{VISIT_COUNT}.{}", data.node_id)] {
+            self.context.insert(key, data.visit.into());
+        }
         let (base, turns) = match continued {
             Some(kept) if !data.starts_over => kept,
             dropped => {
@@ -232,7 +273,7 @@ impl State {
 
     fn take_outcome(&mut self, visit: &Visit, data: &NodeExecution) {
         let node = self.nodes.entry(visit.node.clone()).or_default();
-        let result = result_digest(&data.outcome, &data.trees);
+        let result = result_digest(&data.outcome, &data.trees, data.output_digest.as_deref());
         node.repeats = if node.result == result { node.repeats + 1 } else { 1 };
         node.result = result;
         node.outcome = Some(Outcome { context_updates: BTreeMap::new(), ..data.outcome.clone() });
@@ -285,7 +326,7 @@ impl State {
         self.gate_retries.clear();
         self.recheck.clear();
         for node in self.nodes.values_mut() {
-            *node = NodeState { visits: node.visits, ..NodeState::default() };
+            *node = NodeState { visits: node.visits, visits_before: node.visits_before, ..NodeState::default() };
         }
     }
 
@@ -349,13 +390,14 @@ impl State {
     }
 }
 
-/// Two results are the same when the outcome and the files are. All a command printed does not count, only its last
-/// words, which are the reason of a failure: most commands print times.
-pub fn result_digest(outcome: &Outcome, trees: &Snapshot) -> u64 {
-    let mut outcome = outcome.clone();
-    outcome.context_updates.remove("tool.output");
+/// Two results are the same when the outcome, the files and all that was printed or answered are.
+pub fn result_digest(outcome: &Outcome, trees: &Snapshot, output: Option<&str>) -> u64 {
     let text = serde_json::to_string(&(outcome, trees)).unwrap_or_default();
-    // FNV-1a, which stays the same from build to build: the digest is part of kept states.
+    digest(&(text + output.unwrap_or_default()))
+}
+
+/// FNV-1a, which stays the same from build to build: digests are part of kept states and of records.
+pub fn digest(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 

@@ -12,7 +12,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-pub use fold::{IllegalEvent, result_digest};
+pub use fold::{IllegalEvent, digest, result_digest};
 pub use task::{Attempt, FailedAttempt, TaskWork};
 
 use crate::budget::Spent;
@@ -110,11 +110,14 @@ pub enum Position {
 pub struct NodeState {
     /// How often the run has come to it.
     pub visits: u32,
+    /// How often it had when somebody resumed the run after it had failed: limits count from there.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub visits_before: u32,
     /// Attempts after the first in its newest visit.
     pub retries: u32,
     /// Its newest final outcome, without the context updates, which are in the context.
     pub outcome: Option<Outcome>,
-    /// A digest of that whole outcome and of the trees it ended with.
+    /// A digest of that whole outcome, of the trees it ended with and of its output.
     pub result: u64,
     /// How often in a row it ended with that result.
     pub repeats: u32,
@@ -167,6 +170,9 @@ pub struct State {
     /// The task it works on, in a tree.
     #[serde(default)]
     pub task: Option<Box<TaskWork>>,
+    /// The node it failed at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    failed_at: Option<NodeId>,
     /// The thread the running node's turns belong to.
     thread: Option<String>,
     /// The run ended at its exit, with every gate satisfied.
@@ -198,6 +204,7 @@ impl State {
             exceeded: BTreeSet::new(),
             price_unknown: BTreeSet::new(),
             task: None,
+            failed_at: None,
             thread: None,
             reached_exit: false,
         }
@@ -227,6 +234,22 @@ impl State {
     /// How often the run has come to a node.
     pub fn visits(&self, node: &NodeId) -> u32 {
         self.nodes.get(node).map_or(0, |state| state.visits)
+    }
+
+    /// How many of those visits count for its limit.
+    pub fn rounds(&self, node: &NodeId) -> u32 {
+        self.nodes.get(node).map_or(0, |state| state.visits.saturating_sub(state.visits_before))
+    }
+
+    /// The node a failed run failed at.
+    pub fn failed_node(&self) -> Option<&NodeId> {
+        let failed = matches!(self.phase, Phase::Failed { .. });
+        self.failed_at.as_ref().or(self.completed.last()).filter(|_| failed)
+    }
+
+    /// Whether the run can go on at a node: it has come to it before, or failed on the way to it.
+    pub fn can_start_at(&self, node: &NodeId) -> bool {
+        self.visits(node) > 0 || self.failed_node() == Some(node)
     }
 
     /// The checkpoint that describes this state.
@@ -291,4 +314,9 @@ impl Phase {
 pub fn limit_mark(data: &BudgetExceeded) -> String {
     let node = data.node_id.as_ref().map(|node| format!(" {node}")).unwrap_or_default();
     format!("{}{node} {} {}", data.scope, data.limit, data.of)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "what serde asks for")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }

@@ -177,10 +177,12 @@ fn results_are_told_apart_by_a_digest_that_does_not_change() {
     use pleach::state::result_digest;
     let none = Snapshot::new();
     // Kept states hold these numbers.
-    assert_eq!(result_digest(&Outcome::success(), &none), SUCCESS_DIGEST);
-    assert_ne!(result_digest(&Outcome::fail("a"), &none), result_digest(&Outcome::fail("b"), &none));
+    let digest = |outcome: &Outcome, output| result_digest(outcome, &none, output);
+    assert_eq!(digest(&Outcome::success(), None), SUCCESS_DIGEST);
+    assert_ne!(digest(&Outcome::fail("a"), None), digest(&Outcome::fail("b"), None));
     let told = Outcome { context_updates: [("k".to_owned(), Value::from(1))].into(), ..Outcome::success() };
-    assert_ne!(result_digest(&told, &none), result_digest(&Outcome::success(), &none));
+    assert_ne!(digest(&told, None), digest(&Outcome::success(), None));
+    assert_ne!(digest(&Outcome::success(), Some("a")), digest(&Outcome::success(), Some("b")));
 }
 
 const SUCCESS_DIGEST: u64 = 7_736_860_480_840_830_602;

@@ -189,7 +189,7 @@ impl Session {
     fn stop_reason(&self, over: &Exceeded) -> String {
         let again = match self.started.task {
             Some(_) => "raise it, then `pleach gardener --retry-failed` tries again",
-            None => "raise it and start again; with `budget.on_exceeded: pause` a run waits instead and can be resumed",
+            None => "raise it and resume",
         };
         format!("{over}; {again}")
     }

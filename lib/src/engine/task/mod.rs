@@ -217,7 +217,7 @@ impl Session {
         session.job = Some(job);
         session.copy = seat.copy;
         let kept = match session.state.phase {
-            Phase::Running | Phase::Paused { .. } => session.go_on().await?,
+            Phase::Running | Phase::Paused { .. } => session.go_on(None).await?,
             _ => session.make_copy().await?,
         };
         session.lay()?;

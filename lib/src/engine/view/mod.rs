@@ -2,6 +2,7 @@
 //! no lock is needed: a record never changes under its reader, only a newer one comes.
 
 mod cost;
+mod failure;
 mod find;
 mod turn;
 
@@ -11,6 +12,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 pub use cost::{CostsRead, costs};
+pub use failure::NodeFailure;
 pub use find::{NoSession, resolve_session, session_worktrees};
 pub use turn::{Deed, Milestone, Moment, Turn};
 
@@ -68,7 +70,7 @@ impl Standing {
 
     /// Whether `pleach resume` can go on with it.
     pub fn can_resume(&self) -> bool {
-        matches!(self, Self::Dead | Self::Paused { .. })
+        matches!(self, Self::Dead | Self::Paused { .. } | Self::Failed { .. })
     }
 }
 
@@ -106,9 +108,9 @@ impl Summary {
         }
     }
 
-    /// The node it runs, or that comes next; of a session that has ended, the last one it completed.
+    /// The node it runs, or that comes next; of a session that has ended, the one it failed at or completed last.
     pub fn node(&self) -> Option<&NodeId> {
-        self.state.next_node().or(self.state.completed.last())
+        self.state.next_node().or(self.state.failed_node()).or(self.state.completed.last())
     }
 
     /// The repository it works in, and the session branch there.
@@ -263,7 +265,7 @@ impl View {
         all
     }
 
-    /// Turns and checkpoints in the order they happened.
+    /// Turns, failed attempts and checkpoints in the order they happened.
     pub fn timeline(&self) -> Vec<Moment> {
         let mut commit = self.summary.state.base.clone();
         let mut moments = Vec::new();
@@ -272,6 +274,7 @@ impl View {
                 commit.extend(turn.commit.iter().flatten().map(|(repo, id)| (repo.clone(), *id)));
                 moments.push(Moment::Turn(turn));
             }
+            moments.extend(NodeFailure::read(recorded).map(Moment::Failure));
             match &recorded.event {
                 Event::NodeStarted(data) => commit.clone_from(&data.base),
                 Event::Checkpoint(data) => moments.push(Moment::Checkpoint(Milestone {
@@ -288,23 +291,37 @@ impl View {
         moments
     }
 
-    /// The turns of agents and tools, in order.
+    /// The turns of agents and tools, in order. The last one of an attempt that failed tells why.
     pub fn turns(&self) -> Vec<Turn> {
-        self.events().filter_map(|(_, recorded)| Turn::read(recorded)).collect()
+        let mut turns: Vec<Turn> = Vec::new();
+        for (_, recorded) in self.events() {
+            turns.extend(Turn::read(recorded));
+            if let (Some(failure), Some(last)) = (NodeFailure::read(recorded), turns.last_mut())
+                && (&last.node, last.visit, last.attempt) == (&failure.node, failure.visit, failure.attempt)
+            {
+                last.failure = Some(failure);
+            }
+        }
+        turns
+    }
+
+    /// The attempts that failed, in order, also those in which no turn was taken.
+    pub fn failures(&self) -> Vec<NodeFailure> {
+        self.events().filter_map(|(_, recorded)| NodeFailure::read(recorded)).collect()
     }
 
     /// The checkpoints, in order.
     pub fn checkpoints(&self) -> Vec<Milestone> {
         let checkpoint = |moment| match moment {
             Moment::Checkpoint(checkpoint) => Some(checkpoint),
-            Moment::Turn(_) => None,
+            Moment::Turn(_) | Moment::Failure(_) => None,
         };
         self.timeline().into_iter().filter_map(checkpoint).collect()
     }
 
     /// A turn by its id.
     pub fn turn(&self, id: &TurnId) -> Option<Turn> {
-        self.events().filter_map(|(_, recorded)| Turn::read(recorded)).find(|turn| turn.turn == *id)
+        self.turns().into_iter().find(|turn| turn.turn == *id)
     }
 
     /// The messages of a turn.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::only;
+use super::{NodeFailure, only};
 use crate::budget::Amount;
 use crate::event::{Event, MessageRange, Recorded, Snapshot, Status, ToolCall, Usage};
 use crate::ids::{CommitId, NodeId, RepoName, RepoPath, TurnId};
@@ -64,6 +64,9 @@ pub struct Turn {
     pub message: Option<String>,
     /// The messages that are new in it.
     pub messages: Option<MessageRange>,
+    /// Why its attempt failed, where it is the last turn of one that did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure: Option<NodeFailure>,
 }
 
 impl Turn {
@@ -117,6 +120,7 @@ impl Turn {
                 commit: data.git_sha.clone(),
                 message: data.commit_message.clone(),
                 messages: data.messages,
+                failure: None,
             }),
             Event::ToolExecution(data) => Some(Self {
                 turn: data.turn.clone(),
@@ -133,6 +137,7 @@ impl Turn {
                 commit: data.git_sha.clone(),
                 message: data.commit_message.clone(),
                 messages: data.output.map(|number| MessageRange { first: number, last: number }),
+                failure: None,
             }),
             _ => None,
         }
@@ -156,12 +161,14 @@ pub struct Milestone {
     pub record: CommitId,
 }
 
-/// A turn or a checkpoint.
+/// A turn, the end of an attempt that failed, or a checkpoint.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
     /// A turn.
     Turn(Turn),
+    /// An attempt failed.
+    Failure(NodeFailure),
     /// A checkpoint.
     Checkpoint(Milestone),
 }

@@ -219,7 +219,7 @@ impl Worker {
                 Order::Stop(reason) => {
                     end.cut_short = true;
                     end.response = reply.ok().map(|reply| reply.text);
-                    return Ok(self.told_on(Outcome::fail(reason), end.response.as_deref()));
+                    return Ok(self.told_on(Outcome::final_failure(reason), end.response.as_deref()));
                 }
                 Order::Go | Order::Halt => {}
             }
@@ -254,9 +254,8 @@ impl Worker {
             Err(AgentError::Transient(reason) | AgentError::Unanswered(reason)) => {
                 failed(reason, FailureClass::Transient)
             }
-            Err(AgentError::Terminal(reason) | AgentError::Environment(reason)) => {
-                failed(reason, FailureClass::Terminal)
-            }
+            Err(AgentError::Terminal(reason)) => failed(reason, FailureClass::Terminal),
+            Err(AgentError::Environment(reason)) => failed(reason, FailureClass::Final),
         };
         Ok(self.told_on(outcome, end.response.as_deref()))
     }

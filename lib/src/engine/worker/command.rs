@@ -43,7 +43,7 @@ impl Worker {
         end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
         if script.trim().is_empty() {
-            return Ok(Outcome::fail("the tool node has no command"));
+            return Ok(Outcome::final_failure("the tool node has no command"));
         }
         let begun = Instant::now();
         let status_file = self.status_file()?;

@@ -12,7 +12,7 @@ use crate::event::{HumanInteraction, Outcome, PauseReason};
 impl Worker {
     pub(super) async fn ask(&mut self, question: &Question, end: &mut Gathered) -> Result<Outcome, Stopped> {
         if question.choices.is_empty() {
-            return Ok(Outcome::fail("the gate has no edge to choose"));
+            return Ok(Outcome::final_failure("the gate has no edge to choose"));
         }
         let engine = Arc::clone(&self.engine);
         let asked = async {
@@ -31,7 +31,7 @@ impl Worker {
             (Answer::TimedOut | Answer::Nobody, Some(index)) => (index, "default"),
             (Answer::TimedOut, None) => return Ok(Outcome::retry("human gate timeout, no default")),
             (Answer::Nobody, None) => return Err(Stopped::Paused(PauseReason::WaitsForPerson)),
-            (Answer::Skipped, _) => return Ok(Outcome::fail("the gate was skipped")),
+            (Answer::Skipped, _) => return Ok(Outcome::final_failure("the gate was skipped")),
             (Answer::None { text, why }, _) => return Err(Stopped::NoAnswer(text, why)),
         };
         let choice = &question.choices[index.min(question.choices.len() - 1)];

@@ -528,7 +528,7 @@ fn changed_settings(
         Ok(_) | Err(Stopped::Environment(_)) if !changed.is_empty() => {
             let why = format!("the repository's own settings were changed: {}", listed(&changed, NAMED));
             step.into_iter().for_each(|step| step.fail(&why));
-            Ok(Outcome::fail(why))
+            Ok(Outcome::final_failure(why))
         }
         other => other,
     }

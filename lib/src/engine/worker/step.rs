@@ -137,5 +137,5 @@ fn log_of(end: &Gathered, answer: &str, complaint: &str) -> String {
 /// A rejection is an answer, not a crash: nothing is tried again within the attempt.
 fn rejected(outcome: Outcome, why: &str) -> Outcome {
     let updates = outcome.context_updates;
-    Outcome { context_updates: updates, failure_class: FailureClass::Terminal, ..Outcome::fail(why) }
+    Outcome { context_updates: updates, ..Outcome::final_failure(why) }
 }

@@ -11,7 +11,7 @@ use pleach::ids::{CommitId, ContextId, NodeId, RepoName, TurnId};
 use pleach::plan::diagnostic::Severity;
 use pleach::plan::pipeline::{HandlerKind, Pipeline};
 use pleach::plan::{self, Inputs};
-use pleach::route::{self, Action};
+use pleach::route::{self, Action, Left};
 use pleach::state::{Phase, State, Visit};
 
 /// What the script has a handler do.
@@ -26,11 +26,13 @@ pub struct Done {
     pub turns: u8,
     /// How often the process dies before the node ends.
     pub crashes: u8,
+    /// What it prints.
+    pub output: Option<String>,
 }
 
 impl From<Outcome> for Done {
     fn from(outcome: Outcome) -> Self {
-        Self { outcome, tree: None, answered_by: None, turns: 0, crashes: 0 }
+        Self { outcome, tree: None, answered_by: None, turns: 0, crashes: 0, output: None }
     }
 }
 
@@ -305,15 +307,17 @@ impl Play {
     fn end_node(&mut self, visit: &Visit, done: Done) {
         self.trees += 1;
         let trees = snapshot(done.tree.map_or(self.trees, u64::from));
-        let decision = route::decide(&self.pipeline, &self.state, visit, done.outcome.clone(), &trees);
-        let again = route::decide(&self.pipeline, &self.state, visit, done.outcome, &trees);
+        let left = Left { trees: &trees, output: done.output.as_deref() };
+        let decision = route::decide(&self.pipeline, &self.state, visit, done.outcome.clone(), left);
+        let again = route::decide(&self.pipeline, &self.state, visit, done.outcome, left);
         assert_eq!(decision, again, "the same question has one answer");
         let mut events: Vec<Event> = Vec::new();
         if self.pipeline.node(&visit.node).unwrap().handler == HandlerKind::Tool {
             events.push(self.tool_run(visit).into());
         }
         events.extend(done.answered_by.map(|source| answer(visit, source).into()));
-        events.push(executed(visit, decision.outcome, decision.route.clone(), trees).into());
+        let executed = executed(visit, decision.outcome, decision.route.clone(), trees);
+        events.push(NodeExecution { output_digest: done.output, ..executed }.into());
         assert_eq!(decision.delay.is_some(), decision.route == Route::Retry);
         if let Some(delay) = decision.delay {
             self.delays.push(delay);
@@ -409,6 +413,7 @@ pub fn executed(visit: &Visit, outcome: Outcome, route: Route, trees: Snapshot) 
         response: None,
         stderr: None,
         trees,
+        output_digest: None,
         warnings: Vec::new(),
         extra: Default::default(),
     }

@@ -1,7 +1,7 @@
 //! Where a failure leads.
 
 use pleach::event::{Outcome, Route};
-use pleach::route::{decide, select_edge};
+use pleach::route::{Left, decide, select_edge};
 use pleach::state::{State, Visit};
 
 use super::driver::{Play, Script, graph, node, outcome, pipeline, snapshot};
@@ -88,14 +88,15 @@ fn a_failed_jump_is_bounded_by_visits() {
     let inner = "start -> a a [retry_target=r] a -> exit r [max_visits=2] r -> a";
     let play = Play::run(&graph(inner), Script::new().node("a", [Outcome::fail("broken")]));
     assert_eq!(play.path(), "start a r a r a");
-    assert_eq!(play.ending(), "`r` was visited 2 times, its limit; the run goes in circles: r → a → r");
+    assert_eq!(play.ending(), "`r` reached its visit limit of 2: r → a → r");
 }
 
 #[test]
 fn a_node_the_pipeline_does_not_have_fails_the_run() {
     let pipeline = pipeline(&graph("start -> exit"));
     let visit = Visit { node: node("ghost"), visit: 1, attempt: 1, from: None };
-    let decision = decide(&pipeline, &State::new(node("start")), &visit, Outcome::success(), &snapshot(1));
+    let left = Left { trees: &snapshot(1), output: None };
+    let decision = decide(&pipeline, &State::new(node("start")), &visit, Outcome::success(), left);
     assert_eq!(decision.route, Route::Fail { reason: "the pipeline has no node `ghost`".into() });
 }
 
@@ -108,4 +109,31 @@ fn a_pass_over_several_outcomes_never_gives_a_failure_a_plain_edge() {
         assert!(select_edge(&pipeline, &state, from, &outcome(word)).is_some(), "{word}");
     }
     assert!(select_edge(&pipeline, &state, from, &outcome("fail")).is_none());
+}
+
+#[test]
+fn an_outcome_nobody_asks_for_is_a_failure() {
+    for word in ["failure", "rejected", "done"] {
+        let said = Outcome { notes: Some("why".into()), ..outcome(word) };
+        let play = Play::run(&graph("start -> a -> exit"), Script::new().node("a", [said]));
+        let reason = format!("`a` failed: unknown outcome `{word}`: why; use success, ");
+        assert!(play.ending().starts_with(&reason), "{}", play.ending());
+        let caught = r#"start -> a a -> fix [condition="outcome=fail"] a -> exit fix -> exit"#;
+        assert_eq!(Play::run(&graph(caught), Script::new().node("a", [outcome(word)])).path(), "start a fix exit");
+    }
+}
+
+#[test]
+fn an_outcome_a_condition_names_is_known() {
+    for condition in ["outcome=rejected", "outcome!=rejected", "context.outcome=rejected", "outcome contains reject"] {
+        let inner = format!(r#"start -> a a -> b [condition="{condition}"] a -> exit b -> exit"#);
+        let play = Play::run(&graph(&inner), Script::new().node("a", [outcome("rejected")]));
+        assert_eq!(play.ending(), "done", "{condition}");
+        assert_eq!(play.last("a").outcome, outcome("rejected"), "{condition}");
+    }
+    let behind = r#"start -> a -> c -> d c [shape=diamond] d [shape=diamond]
+        d -> exit [condition="outcome=rejected"]
+        d -> a [condition="outcome!=rejected"]"#;
+    let play = Play::run(&graph(behind), Script::new().node("a", [outcome("other"), outcome("rejected")]));
+    assert_eq!(play.path(), "start a c d a c d exit", "a branch point asks for it");
 }

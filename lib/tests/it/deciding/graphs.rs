@@ -142,6 +142,14 @@ pub fn random_outcome() -> impl Strategy<Value = Outcome> {
 pub fn random_done() -> impl Strategy<Value = Done> {
     let answered = proptest::option::weighted(0.3, prop_oneof![Just("console"), Just("auto-approve")]);
     let crashes = prop_oneof![4 => Just(0_u8), 1 => 1..3_u8];
-    (random_outcome(), proptest::option::of(0..2_u8), answered, 0..3_u8, crashes)
-        .prop_map(|(outcome, tree, answered_by, turns, crashes)| Done { outcome, tree, answered_by, turns, crashes })
+    (random_outcome(), proptest::option::of(0..2_u8), answered, 0..3_u8, crashes).prop_map(
+        |(outcome, tree, answered_by, turns, crashes)| Done {
+            outcome,
+            tree,
+            answered_by,
+            turns,
+            crashes,
+            output: None,
+        },
+    )
 }

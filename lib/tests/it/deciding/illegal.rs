@@ -88,6 +88,10 @@ fn resume() -> Event {
     Resumed::default().into()
 }
 
+fn resume_at(id: &str) -> Event {
+    Resumed { from: Some(node(id)), extra: Default::default() }.into()
+}
+
 fn complete() -> Event {
     PipelineCompleted::default().into()
 }
@@ -261,4 +265,17 @@ fn a_pause_is_followed_by_a_resume() {
     let at = BEGIN.parse().unwrap();
     let events: Vec<Recorded> = events.into_iter().chain([complete()]).map(|event| Recorded { at, event }).collect();
     assert_eq!(State::fold(node("start"), &events).unwrap().phase, pleach::state::Phase::Completed);
+}
+
+#[test]
+fn a_run_goes_back_only_to_where_it_has_been() {
+    let failed = || vec![begin(), start("start", 1, 1), end("start", to("a")), start("a", 1, 1), fail()];
+    refused(failed(), resume(), "the session is failed");
+    refused(failed(), resume_at("b"), "the run has not come to `b`");
+    refused(vec![begin(), start("start", 1, 1)], resume_at("a"), "the run has not come to `a`");
+    let done = [vec![begin(), start("start", 1, 1), end("start", Route::Complete)], vec![complete()]].concat();
+    refused(done, resume_at("start"), "the session is done");
+    let again = [failed(), vec![resume_at("a")]].concat();
+    refused(again.clone(), start("a", 1, 1), "`a` visit 2 attempt 1 is due");
+    refused([again, vec![start("a", 2, 1)]].concat(), start("a", 2, 1), "`a` is running");
 }

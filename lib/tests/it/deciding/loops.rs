@@ -1,6 +1,6 @@
 //! Runs that go round: how often they may, and how they are stopped.
 
-use pleach::event::Outcome;
+use pleach::event::{Outcome, Resumed};
 use pleach::route::next;
 use serde_json::json;
 
@@ -15,7 +15,7 @@ fn max_visits_of_the_node() {
     let inner = format!("{ROUND} a [max_visits=2]");
     let play = Play::run(&graph(&inner), Script::new().node("b", [Outcome::fail("red")]));
     assert_eq!(play.path(), "start a b a b");
-    assert_eq!(play.ending(), "`a` was visited 2 times, its limit; the run goes in circles: a → b → a");
+    assert_eq!(play.ending(), "`a` reached its visit limit of 2: a → b → a");
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn max_visits_of_the_graph() {
 fn twenty_five_visits_when_nothing_is_said() {
     let play = Play::run(&graph(ROUND), Script::new().node("b", [Outcome::fail("red")]));
     assert_eq!((play.runs("a"), play.runs("b")), (25, 25));
-    assert!(play.ending().starts_with("`a` was visited 25 times, its limit"), "{}", play.ending());
+    assert!(play.ending().starts_with("`a` reached its visit limit of 25: "), "{}", play.ending());
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn a_node_that_leads_to_itself_is_bounded() {
     let inner = r#"start -> a a [max_visits=3] a -> a [condition="outcome=again"] a -> exit"#;
     let play = Play::run(&graph(inner), Script::new().node("a", [outcome("again")]));
     assert_eq!(play.path(), "start a a a");
-    assert!(play.ending().ends_with("the run goes in circles: a → a"), "{}", play.ending());
+    assert_eq!(play.ending(), "`a` reached its visit limit of 3: a → a");
 }
 
 #[test]
@@ -50,7 +50,8 @@ fn the_third_same_result_on_the_same_tree_fails_and_shows_the_cycle() {
     assert_eq!(play.path(), "start a b a b a b");
     assert_eq!(
         play.ending(),
-        "`b` ended 3 times with the same result on the same files; the run goes in circles: b → a → b"
+        "`b` ended 3 times with the same result and output on the same files; the run goes in circles: b → a → b; \
+         set `max_visits` on a node of this cycle to allow more rounds"
     );
 }
 
@@ -68,6 +69,42 @@ fn a_changed_result_starts_the_count_again() {
     let script = reds.map(|reason| on_tree(1, Outcome::fail(reason)));
     let play = Play::run(&graph(ROUND), Script::new().node("b", script));
     assert_eq!(play.runs("b"), reds.len() + 2);
+}
+
+#[test]
+fn changed_output_starts_the_count_again() {
+    let said = ["1", "2", "2", "3", "3"]
+        .map(|output| Done { output: Some(output.to_owned()), ..on_tree(1, Outcome::fail("not yet")) });
+    let play = Play::run(&graph(ROUND), Script::new().node("b", said));
+    assert_eq!(play.runs("b"), 6);
+}
+
+#[test]
+fn a_cycle_that_waits_or_has_a_limit_is_left_to_that() {
+    let counted = [
+        ("a [max_visits=7]", 7),
+        ("b [max_visits=7]", 7),
+        ("default_max_visits=7", 7),
+        ("a [shape=insulator, duration=\"1s\"]", 25),
+    ];
+    for (limit, rounds) in counted {
+        let play =
+            Play::run(&graph(&format!("{ROUND} {limit}")), Script::new().node("b", [on_tree(1, Outcome::fail("red"))]));
+        assert_eq!(play.runs("b"), rounds, "{limit}: {}", play.ending());
+        assert!(play.ending().contains("visit limit"), "{limit}: {}", play.ending());
+    }
+    let edge = r#"start -> b b -> b [condition="outcome=fail", max_visits=4] b -> exit"#;
+    let play = Play::run(&graph(edge), Script::new().node("b", [on_tree(1, Outcome::fail("red"))]));
+    assert_eq!((play.runs("b"), play.ending()), (5, "`b` failed: red"));
+}
+
+#[test]
+fn conditions_read_how_often_the_run_has_come_to_a_node() {
+    let inner = r#"start -> a -> b
+        b -> exit [condition="context.internal.node_visit_count>=4 && internal.node_visit_count.a=4", weight=1]
+        b -> a [condition="outcome=fail"]"#;
+    let play = Play::run(&graph(inner), Script::new().node("b", [Outcome::fail("not yet")]));
+    assert_eq!((play.runs("a"), play.runs("b"), play.ending()), (4, 4, "done"));
 }
 
 #[test]
@@ -150,7 +187,7 @@ fn loop_restart_is_bounded_by_visits() {
     let inner = r#"start -> a a [max_visits=3] a -> a [condition="outcome=fail", loop_restart=true] a -> exit"#;
     let play = Play::run(&graph(inner), Script::new().node("a", [on_tree(1, Outcome::fail("red"))]));
     assert_eq!(play.runs("a"), 3);
-    assert!(play.ending().starts_with("`a` was visited 3 times"), "{}", play.ending());
+    assert!(play.ending().starts_with("`a` reached its visit limit of 3"), "{}", play.ending());
 }
 
 #[test]
@@ -160,4 +197,16 @@ fn an_edge_limit_holds_over_a_restart() {
         a -> exit [condition="outcome=fail", weight=-1]"#;
     let play = Play::run(&graph(inner), Script::new().node("a", [Outcome::fail("red")]));
     assert_eq!((play.path().as_str(), play.ending()), ("start a a a exit", "done"));
+}
+
+#[test]
+fn a_failed_run_that_is_resumed_counts_anew() {
+    let inner = r#"start -> a a [max_visits=2] a -> a [condition="outcome=again"] a -> exit"#;
+    let mut play = Play::run(&graph(inner), Script::new().node("a", [outcome("again")]));
+    assert_eq!((play.runs("a"), play.state.failed_node()), (2, Some(&node("a"))));
+    play.record(vec![Resumed { from: Some(node("a")), extra: Default::default() }.into()]);
+    let mut script = Script::new().node("a", [outcome("again"), Outcome::success()]);
+    while play.step(&mut |visit| script.answer(visit)) {}
+    assert_eq!((play.path().as_str(), play.ending()), ("start a a a a exit", "done"));
+    assert_eq!(play.last("a").visit, 4, "numbers of visits are given once");
 }

@@ -35,7 +35,7 @@ fn retry_max_retries_2() {
     assert_eq!(play.state.completed, ["start", "a", "exit"], "attempts are completed once");
 
     let play = Play::run(&one_node("max_retries=2"), asking(3));
-    assert_eq!((play.runs("a"), play.ending()), (3, "`a` failed: max retries exceeded: later"));
+    assert_eq!((play.runs("a"), play.ending()), (3, "`a` failed after 3 attempts: max retries exceeded: later"));
     assert_eq!(play.last("a").outcome.status, Status::Fail);
 }
 
@@ -109,20 +109,37 @@ fn partial_results_are_taken_when_the_node_allows_it() {
     // A failure is not a partial result.
     let failing = Script::new().node("a", [Outcome::transient("offline")]);
     let play = Play::run(&one_node("max_retries=1, allow_partial=true"), failing);
-    assert_eq!((play.runs("a"), play.ending()), (2, "`a` failed: offline"));
+    assert_eq!((play.runs("a"), play.ending()), (2, "`a` failed after 2 attempts: offline"));
 }
 
 #[test]
-fn only_failures_that_may_pass_are_tried_again() {
-    let ends = |first: Outcome| {
-        let play = Play::run(&one_node("max_retries=2"), Script::new().node("a", [first, Outcome::success()]));
+fn written_retries_are_for_failures_and_inherited_ones_for_bad_luck() {
+    let ends = |dot: &str, first: Outcome| {
+        let play = Play::run(dot, Script::new().node("a", [first, Outcome::success()]));
         (play.runs("a"), play.ending().to_owned())
     };
-    assert_eq!(ends(Outcome::transient("429")), (2, "done".into()));
-    assert_eq!(ends(Outcome::fail("401")), (1, "`a` failed: 401".into()));
+    let (written, policy) = (one_node("max_retries=2"), one_node("retry_policy=standard"));
+    let inherited = graph("default_max_retries=2 start -> a -> exit");
+    for dot in [&written, &inherited, &policy] {
+        assert_eq!(ends(dot, Outcome::transient("429")), (2, "done".into()), "{dot}");
+        assert_eq!(ends(dot, Outcome::retry("later")), (2, "done".into()), "{dot}");
+        assert_eq!(ends(dot, Outcome::final_failure("No")), (1, "`a` failed: No".into()), "{dot}");
+    }
+    assert_eq!(ends(&written, Outcome::fail("exit 1")), (2, "done".into()));
+    for dot in [&inherited, &policy] {
+        assert_eq!(ends(dot, Outcome::fail("exit 1")), (1, "`a` failed: exit 1".into()), "{dot}");
+    }
     let play =
         Play::run(&one_node("label=a"), Script::new().node("a", [Outcome::transient("429"), Outcome::success()]));
     assert_eq!((play.runs("a"), play.ending()), (1, "`a` failed: 429"), "no retries, no second attempt");
+}
+
+#[test]
+fn a_failure_edge_waits_for_the_last_attempt() {
+    let inner = r#"start -> a a [max_retries=2] a -> fix [condition="outcome=fail"] a -> exit fix -> exit"#;
+    let play = Play::run(&graph(inner), Script::new().node("a", [Outcome::fail("red")]));
+    assert_eq!((play.runs("a"), play.path().as_str()), (3, "start a fix exit"));
+    assert_eq!(millis(&play), [200, 400]);
 }
 
 #[test]

@@ -41,10 +41,19 @@ fn map<V>(pairs: impl IntoIterator<Item = (&'static str, V)>) -> std::collection
 }
 
 pub fn every_event() -> Vec<Recorded> {
-    let events = [session(), nodes(), turns(), checkpoints(), tasks(), money(), marks()].concat();
+    let events = [session(), nodes(), turns(), checkpoints(), tasks(), money(), marks(), resumed()].concat();
     let begin: jiff::Timestamp = "2026-11-15T01:02:03.450Z".parse().unwrap();
     let at = |index: usize| begin + jiff::SignedDuration::from_millis(i64::try_from(index).unwrap() * 25);
     events.into_iter().enumerate().map(|(index, event)| Recorded { at: at(index), event }).collect()
+}
+
+/// A person's No, and the run resumed at that node.
+fn resumed() -> Vec<Event> {
+    let refused = executed(Outcome::final_failure("No"), Route::FailureTarget { to: node("plan") });
+    vec![
+        NodeExecution { output_digest: Some("cbf29ce484222325".into()), ..refused }.into(),
+        Resumed { from: Some(node("test")), extra: Default::default() }.into(),
+    ]
 }
 
 fn session() -> Vec<Event> {
@@ -94,6 +103,7 @@ fn executed(outcome: Outcome, route: Route) -> NodeExecution {
         response: Some(8),
         stderr: None,
         trees: at(3),
+        output_digest: None,
         warnings: vec!["big.bin was held back".into()],
         extra: Default::default(),
     }

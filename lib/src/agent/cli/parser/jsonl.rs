@@ -54,7 +54,7 @@ impl Parse for Jsonl {
                     _ if again => Some(FailingKind::Transient),
                     _ => Some(FailingKind::Terminal),
                 };
-                let failure = kind.map(|kind| Failing { why: said.clone(), kind });
+                let failure = kind.map(|kind| Failing { why: complaint(text(event, "status"), &said), kind });
                 heard.push(Heard::Result(Claim { text: said, failure }));
             }
             _ => {}
@@ -62,6 +62,15 @@ impl Parse for Jsonl {
     }
 
     fn end(&mut self, _: &mut Vec<Heard>) {}
+}
+
+/// Why a program says that it has failed. A word nobody knows is no success, whatever was meant by it.
+fn complaint(status: &str, said: &str) -> String {
+    match status {
+        "error" | "limit" => said.to_owned(),
+        other if said.is_empty() => format!("unknown outcome `{other}`; use success, error or limit"),
+        other => format!("unknown outcome `{other}`: {said}; use success, error or limit"),
+    }
 }
 
 fn usage(value: &Value) -> Usage {

@@ -1,0 +1,68 @@
+//! `pleach pause`
+
+use std::time::Duration;
+
+use clap::Args;
+use pleach::engine::{Session, Standing, Summary};
+use pleach::workspace::Holder;
+use serde_json::json;
+
+use crate::again::about;
+use crate::exit::{Exit, Failure};
+use crate::failure::of_engine;
+use crate::globals::Globals;
+use crate::render::{Out, session as show};
+use crate::sessions;
+
+/// Pause a session that runs in another terminal.
+///
+/// The process that works on it finishes the turn in flight, records it and exits with code 3, as with Ctrl-C there. This
+/// command waits for that. `pleach resume` continues the session.
+#[derive(Debug, Args)]
+pub struct PauseArgs {
+    /// The session, or the beginning of its id.
+    session: String,
+    /// Stop the turn in flight after so many seconds; it is lost then. Without this it may take as long as it needs.
+    #[arg(long, value_name = "SECONDS")]
+    grace: Option<u64>,
+}
+
+pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
+    let repo = sessions::repository(globals)?;
+    let id = sessions::resolve(&repo, &args.session)?;
+    let mut signals = 0;
+    let asked = &mut |holder: &Holder| {
+        signals += 1;
+        if globals.verbosity >= 0 {
+            let what = if signals > 1 { "stopping the turn in flight of" } else { "pausing after the turn in flight:" };
+            say!("{what} {}", holder.text);
+        }
+    };
+    let interrupted = Session::ask_to_pause(&repo, &id, args.grace.map(Duration::from_secs), asked);
+    let interrupted = interrupted.map_err(|error| match of_engine(&error) {
+        held @ Failure { exit: Exit::Locked, .. } => {
+            held.hint("it did not pause when asked, or runs on another machine or for another user; stop it there")
+        }
+        failure => failure,
+    })?;
+    let summary = Summary::newest(&repo, &id).map_err(|error| of_engine(&error))?;
+    let standing = summary.standing();
+    let is_paused = matches!(standing, Standing::Paused { .. });
+    if !interrupted && !is_paused {
+        let message = format!("session {id} is not running: {}", show::standing(&standing));
+        return Err(Failure::new(Exit::Usage, message).hint(format!("`pleach status {id}` shows where it stands")));
+    }
+    let mut out = Out::new();
+    if globals.json {
+        out.json(&json!({"session": id, "standing": standing, "node": summary.node(), "interrupted": interrupted}))?;
+        return Ok(Exit::Done);
+    }
+    // It may have come to its end with the turn in flight.
+    let at = summary.node().filter(|_| is_paused).map(|node| format!(" at `{node}`")).unwrap_or_default();
+    out.line(format!("{}: session {id}{at}", standing.word()))?;
+    let command = if summary.started.task.is_some() { "gardener".to_owned() } else { format!("resume {id}") };
+    if globals.verbosity >= 0 && standing.can_resume() {
+        out.line(format!("resume:  {}", about(globals, &globals.dir, &command, None)))?;
+    }
+    Ok(Exit::Done)
+}

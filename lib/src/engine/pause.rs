@@ -1,0 +1,66 @@
+//! Pausing a session that another process is working on.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::call_off::tell;
+use super::locks::lock_name;
+use super::{Error, Session};
+use crate::git::Repo;
+use crate::ids::SessionId;
+use crate::workspace::{Holder, Lock, LockError};
+
+/// The signal that tells the process of a session to pause. Such a process asks its own
+/// [`crate::process::Canceller`] to stop, however often the signal comes; one that does not know the signal dies of it,
+/// which a session survives.
+pub const PAUSE: i32 = Signal::USR2.as_raw();
+
+/// How often is looked whether the process has let go.
+const LOOK: Duration = Duration::from_millis(25);
+
+/// How long a process that was told to end the turn in flight may take for it.
+const LAST_WAIT: Duration = Duration::from_secs(20);
+
+/// How long a lock may be held by somebody who is not found: who lets go between two looks is not.
+const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
+
+impl Session {
+    /// Asks the process that works on a session to pause, and waits until it has let go: after the turn in flight, which
+    /// is cut short once `grace` is over, where that is given. `asked` is told of every signal. False when no process
+    /// works on it; when one cannot be told, or does not let go, this is [`LockError::Held`].
+    pub fn ask_to_pause(
+        repo: &Repo,
+        id: &SessionId,
+        grace: Option<Duration>,
+        asked: &mut dyn FnMut(&Holder),
+    ) -> Result<bool, Error> {
+        let (common, name) = (repo.common_dir(), lock_name(id));
+        let begun = Instant::now();
+        let (mut told, mut cut_short) = (false, None::<Instant>);
+        while let Some(holder) = Lock::holder(common, &name) {
+            let held = || LockError::Held { what: format!("session {id}"), holder: holder.text.clone() };
+            let is_due = told && cut_short.is_none() && grace.is_some_and(|grace| begun.elapsed() >= grace);
+            let signal = match (told, is_due) {
+                (false, _) => Some(Signal::USR2),
+                // What Ctrl-C means to a process that is stopping already.
+                (true, true) => Some(Signal::INT),
+                (true, false) => None,
+            };
+            if let Some(signal) = signal {
+                if tell(&holder, common, &name, signal) {
+                    asked(&holder);
+                    cut_short = cut_short.or(is_due.then(Instant::now));
+                    told = true;
+                } else if begun.elapsed() > UNKNOWN_WAIT {
+                    return Err(held().into());
+                }
+            }
+            if cut_short.is_some_and(|since| since.elapsed() > LAST_WAIT) {
+                return Err(held().into());
+            }
+            std::thread::sleep(LOOK);
+        }
+        Ok(told)
+    }
+}

@@ -1,0 +1,54 @@
+//! Attempts that failed, and why.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+use crate::event::{Event, Recorded, Route, Status};
+use crate::ids::NodeId;
+
+/// An attempt of a node that did not succeed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct NodeFailure {
+    /// When it ended.
+    pub at: Timestamp,
+    /// The node.
+    pub node: NodeId,
+    /// The node's visit.
+    pub visit: u32,
+    /// The attempt within the visit.
+    pub attempt: u32,
+    /// How it ended: `fail`, `retry`, or what nothing follows from.
+    pub outcome: Status,
+    /// Why.
+    pub reason: String,
+    /// The node was run again.
+    pub retried: bool,
+}
+
+impl NodeFailure {
+    pub(super) fn read(recorded: &Recorded) -> Option<Self> {
+        let Event::NodeExecution(data) = &recorded.event else { return None };
+        let own = matches!(data.outcome.status, Status::Fail | Status::Retry);
+        let reason = match &data.route {
+            _ if own => data.outcome.failure_reason.clone().or_else(|| data.outcome.notes.clone()),
+            // Nothing is wrong with the node itself, and nothing leads on from it.
+            Route::Fail { reason } => Some(reason.clone()),
+            _ => return None,
+        };
+        Some(Self {
+            at: recorded.at,
+            node: data.node_id.clone(),
+            visit: data.visit,
+            attempt: data.attempt,
+            outcome: data.outcome.status.clone(),
+            reason: reason.unwrap_or_else(|| "no reason given".to_owned()),
+            retried: data.route == Route::Retry,
+        })
+    }
+
+    /// `exit 1: boom; retried`
+    pub fn in_words(&self) -> String {
+        let retried = if self.retried { "; retried" } else { "" };
+        format!("{}{retried}", self.reason)
+    }
+}
