@@ -122,9 +122,8 @@ pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failu
 /// Bookkeeping commits need nothing from the user, which is worth a line where the user's own commits do more.
 pub fn warn_of_skipped(globals: &Globals, repo: &Repo, settings: &Settings) -> Result<(), Failure> {
     let skipped = repo.skipped(&settings.own_environment).map_err(|error| of_engine(&error.into()))?;
-    match skipped.in_words().filter(|_| globals.verbosity >= 0) {
-        Some(words) => say!("warning: {words}; check what you merge before you push it"),
-        None => {}
+    if let Some(words) = skipped.in_words().filter(|_| globals.verbosity >= 0) {
+        say!("warning: {words}; check what you merge before you push it");
     }
     Ok(())
 }
