@@ -12,7 +12,7 @@ use pleach::config::{Supplied, supplied};
 use pleach::engine::tree::{PlanError, Planner, planner_node};
 use pleach::engine::{Purse, Unheld};
 use pleach::git::Repo;
-use pleach::plan::spec;
+use pleach::plan::spec::{self, SpecError};
 use pleach::plan::tree::TaskTree;
 use pleach::text::counted;
 use pleach::workspace::Scratch;
@@ -41,8 +41,9 @@ pub struct BuildArgs {
     /// The directory with the markdown files.
     #[arg(long, value_name = "DIR")]
     spec_dir: PathBuf,
-    /// The file to write; task-tree.json in the same directory without it. An existing one is only overwritten with -y.
-    #[arg(short, long, value_name = "FILE")]
+    /// The file to write, or the directory to write task-tree.json to; the one of the spec without it. An existing file is
+    /// only overwritten with -y.
+    #[arg(short, long, value_name = "FILE|DIR")]
     output: Option<PathBuf>,
     /// Read the files by fixed rules, without an agent.
     #[arg(long)]
@@ -57,19 +58,28 @@ pub struct BuildArgs {
 
 pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
     let dir = globals.path(&args.spec_dir);
-    let output = args.output.as_ref().map_or_else(|| dir.join(NAME), |file| globals.path(file));
+    let output = args.output.as_ref().map_or_else(|| dir.join(NAME), |given| output(globals, given));
     if output.exists() && !globals.yes {
         return Err(taken(&output));
     }
     let settings = load_settings(globals, &dir, &args)?;
     let repo = Repo::discover(&dir, &settings.own_environment).ok();
     let files = read(&args.spec_dir, &dir, repo.as_ref())?;
+    let warnings = if args.no_ai { spec::warnings(&files) } else { Vec::new() };
+    warnings.iter().for_each(|warning| say!("warning: {warning}"));
     let tree = match args.no_ai {
         true => by_rules(&files)?,
         false => by_agent(globals, &args, &settings, repo.as_ref(), &files)?,
     };
     write(globals, &output, &tree)?;
-    tell(globals, &args, &output, &tree)
+    tell(globals, &args, &output, &tree, &warnings)
+}
+
+/// The file to write: in a directory that is named instead, the usual one.
+fn output(globals: &Globals, given: &Path) -> PathBuf {
+    let path = globals.path(given);
+    let is_directory = path.is_dir() || given.as_os_str().as_encoded_bytes().ends_with(b"/");
+    if is_directory { path.join(NAME) } else { path }
 }
 
 fn load_settings(globals: &Globals, dir: &Path, args: &BuildArgs) -> Result<Settings, Failure> {
@@ -217,7 +227,13 @@ fn write(globals: &Globals, output: &Path, tree: &TaskTree) -> Result<(), Failur
     })
 }
 
-fn tell(globals: &Globals, args: &BuildArgs, output: &Path, tree: &TaskTree) -> Result<Exit, Failure> {
+fn tell(
+    globals: &Globals,
+    args: &BuildArgs,
+    output: &Path,
+    tree: &TaskTree,
+    warnings: &[SpecError],
+) -> Result<Exit, Failure> {
     let shown = settings::shortened(output, &globals.dir).display().to_string();
     let tasks = tree.order().len();
     let phases = tree.roots().iter().filter(|root| !tree.is_leaf(root)).count();
@@ -225,7 +241,7 @@ fn tell(globals: &Globals, args: &BuildArgs, output: &Path, tree: &TaskTree) -> 
     if globals.json {
         out.json(&json!({
             "tree": shown, "tasks": tasks, "phases": phases, "planned": !args.no_ai, "order": tree.order(),
-            "spec_files": tree.spec_files(),
+            "spec_files": tree.spec_files(), "warnings": warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
         }))?;
         return Ok(Exit::Done);
     }

@@ -1,13 +1,18 @@
 //! `pleach rm`
 
+mod select;
+
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use pleach::engine::{Obstacle, Removal, RemoveError, Session, Step};
-use pleach::ids::RepoPath;
+use pleach::git::Repo;
+use pleach::ids::{RepoPath, SessionId};
 use pleach::text::shell_word;
 use serde_json::{Value, json};
 
+use self::select::{Selectors, select};
 use crate::commands::cancel::call_off;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
@@ -21,11 +26,15 @@ use crate::settings::{self, state_dir};
 /// A session that runs is refused, and so is one whose commits are on no other branch, unless you insist; one that
 /// runs is then called off first. Uncommitted work and unmerged commits are kept under refs/pleach/keep/ first, and the
 /// name is printed. The working copy that the tasks of a branch share stays.
+///
+/// Instead of ids, options such as `--landed` choose the sessions; one that cannot be removed stays, with a warning.
 #[derive(Debug, Args)]
 pub struct RmArgs {
     /// The sessions, or the beginnings of their ids.
-    #[arg(required = true, value_name = "SESSION")]
+    #[arg(required_unless_present = "selectors", conflicts_with = "selectors", value_name = "SESSION")]
     sessions: Vec<String>,
+    #[command(flatten)]
+    select: Selectors,
     /// Remove also what is not merged, and what runs.
     #[arg(long)]
     force: bool,
@@ -41,30 +50,89 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
     let worktrees = settings::below(globals, &globals.dir)?.resolved.config.worktrees;
     let copied_in: Vec<RepoPath> = worktrees.include_ignored.iter().map(|path| path.as_str().into()).collect();
-    let mut ids = args.sessions.iter().map(|given| sessions::resolve(&repo, given)).collect::<Result<Vec<_>, _>>()?;
-    ids.sort();
-    ids.dedup();
-    let state_dir = state_dir(&globals.environment)?;
-    // All are looked into before the first one goes.
-    let look = |id| Session::prepare_removal(&repo, id, &state_dir, &copied_in).map_err(|error| failure(&error));
-    let prepare = |id| match look(id) {
-        // What runs is called off first, when the user insists.
-        Err(Failure { exit: Exit::Locked, .. }) if args.force && !args.dry_run => {
-            match call_off(globals, &repo, id, GRACE) {
-                Err(held @ Failure { exit: Exit::Locked, .. }) => Err(held),
-                // One whose record nobody can read has ended all the same.
-                Ok(_) | Err(_) => look(id),
+    let remover = Remover { globals, repo, state_dir: state_dir(&globals.environment)?, copied_in, args: &args };
+    let selectors = args.select.given();
+    let mut told = Told { out: Out::new(), documents: Vec::new() };
+    match selectors.is_empty() {
+        true => remover.remove_named(&mut told)?,
+        false => remover.remove_chosen(select(&remover.repo, &selectors)?, &mut told)?,
+    }
+    if globals.json {
+        told.out.json(&json!({"dry_run": args.dry_run, "sessions": told.documents}))?;
+    } else if told.documents.is_empty() {
+        told.out.line("nothing to remove")?;
+    }
+    Ok(Exit::Done)
+}
+
+/// Removes sessions of one repository.
+struct Remover<'a> {
+    globals: &'a Globals,
+    repo: Repo,
+    state_dir: PathBuf,
+    copied_in: Vec<RepoPath>,
+    args: &'a RmArgs,
+}
+
+/// What was printed, and what is.
+struct Told {
+    out: Out,
+    documents: Vec<Value>,
+}
+
+impl Remover<'_> {
+    /// Removes the sessions the user names, or none where one of them must not go.
+    fn remove_named(&self, told: &mut Told) -> Result<(), Failure> {
+        let named = self.args.sessions.iter().map(|given| sessions::resolve(&self.repo, given));
+        let mut ids = named.collect::<Result<Vec<_>, _>>()?;
+        ids.sort();
+        ids.dedup();
+        // All are looked into before the first one goes.
+        let removals = ids.iter().map(|id| self.prepare(id)).collect::<Result<Vec<_>, _>>()?;
+        if !self.args.force {
+            removals.iter().try_for_each(refuse)?;
+        }
+        removals.into_iter().try_for_each(|removal| self.remove(removal, told))
+    }
+
+    /// Removes the sessions that were chosen, one after another: there may be more than a process can lock. What must not
+    /// go is left.
+    fn remove_chosen(&self, ids: Vec<SessionId>, told: &mut Told) -> Result<(), Failure> {
+        for id in ids {
+            let removal = self.prepare(&id).and_then(|removal| match self.args.force {
+                true => Ok(removal),
+                false => refuse(&removal).map(|()| removal),
+            });
+            match removal {
+                Ok(removal) => self.remove(removal, told)?,
+                Err(left) => say!("warning: {}", left.sentence()),
             }
         }
-        other => other,
-    };
-    let removals = ids.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
-    if !args.force {
-        removals.iter().try_for_each(refuse)?;
+        Ok(())
     }
-    let mut out = Out::new();
-    let mut documents = Vec::new();
-    for removal in removals {
+
+    fn look(&self, id: &SessionId) -> Result<Removal, Failure> {
+        let removal = Session::prepare_removal(&self.repo, id, &self.state_dir, &self.copied_in);
+        removal.map_err(|error| failure(&error))
+    }
+
+    /// Looks into the removal of a session.
+    fn prepare(&self, id: &SessionId) -> Result<Removal, Failure> {
+        match self.look(id) {
+            // What runs is called off first, when the user insists.
+            Err(Failure { exit: Exit::Locked, .. }) if self.args.force && !self.args.dry_run => {
+                match call_off(self.globals, &self.repo, id, GRACE) {
+                    Err(held @ Failure { exit: Exit::Locked, .. }) => Err(held),
+                    // One whose record nobody can read has ended all the same.
+                    Ok(_) | Err(_) => self.look(id),
+                }
+            }
+            other => other,
+        }
+    }
+
+    fn remove(&self, removal: Removal, told: &mut Told) -> Result<(), Failure> {
+        let (globals, dry_run) = (self.globals, self.args.dry_run);
         let session = removal.session.clone();
         let is_lost = |found: &&Obstacle| {
             matches!(found, Obstacle::Unsaved { .. } | Obstacle::Unreadable { .. } | Obstacle::Lost { .. })
@@ -73,8 +141,9 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
             say!("warning: {session}: {lost}");
         }
         let mut steps = Vec::new();
+        let out = &mut told.out;
         let mut tell = |step: &Step| {
-            let line = format!("{session}: {}", text(step, args.dry_run));
+            let line = format!("{session}: {}", text(step, dry_run));
             steps.push(value(step));
             if globals.json {
                 say!("{line}");
@@ -83,21 +152,18 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
             out.line(line)
         };
         // A reader that stops reading must not stop a removal in its middle.
-        let told = if args.dry_run {
+        let printed = if dry_run {
             removal.steps().iter().try_for_each(&mut tell)
         } else {
-            let mut told = Ok(());
-            let removed = removal.execute(&mut |step| told = std::mem::replace(&mut told, Ok(())).and(tell(step)));
+            let mut printed = Ok(());
+            let removed =
+                removal.execute(&mut |step| printed = std::mem::replace(&mut printed, Ok(())).and(tell(step)));
             removed.map_err(|error| failure(&error))?;
-            told
+            printed
         };
-        documents.push(json!({"session": session, "steps": steps}));
-        told?;
+        told.documents.push(json!({"session": session, "steps": steps}));
+        printed
     }
-    if globals.json {
-        out.json(&json!({"dry_run": args.dry_run, "sessions": documents}))?;
-    }
-    Ok(Exit::Done)
 }
 
 /// What the user must insist on.

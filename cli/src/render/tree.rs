@@ -7,7 +7,7 @@ use pleach::ids::TaskId;
 use pleach::plan::tree::{TaskNode, TaskTree};
 use pleach::progress::{Found, Place, Progress, Status, Stray, Taken, TaskState, Unread};
 use pleach::schedule::{self, Blocked, Limits, Next};
-use pleach::step::shown_name;
+use pleach::step::{short_id, shown_name};
 use pleach::text::{counted, listed, shorten};
 use serde_json::{Value, json};
 
@@ -22,6 +22,13 @@ pub const NAME: usize = 50;
 
 /// That not all is known of what was done.
 pub const CUT_OFF: &str = "a shallow clone: what was done may be missing; `git fetch --unshallow` brings the rest";
+
+/// That steps count which do not name the branch in full; none where all do.
+pub fn short_ids(progress: &Progress, target: &str) -> Option<String> {
+    let short = short_id(target).filter(|_| progress.by_short_id > 0)?;
+    let steps = counted(progress.by_short_id, "step");
+    Some(format!("{steps} of Arborist named by the short id `{short}` count for `{target}`"))
+}
 
 /// That a run has nothing to start, or not the one task it was asked for.
 pub fn stalled(only: Option<&TaskId>) -> String {
@@ -177,12 +184,14 @@ impl Shown<'_> {
         if progress.cut_off {
             text.push_str(&format!("  {CUT_OFF}\n"));
         }
+        if let Some(told) = short_ids(progress, self.target) {
+            text.push_str(&format!("  {told}\n"));
+        }
         let groups = self.groups();
         let width = groups.iter().map(|(title, _, _)| title.chars().count()).max().unwrap_or(0);
         for (title, phase, tasks) in &groups {
             let counts = Counts::of(progress, tasks.iter().copied());
-            let gate =
-                phase.and_then(|phase| self.gate(phase)).map(|word| format!("  tests {word}")).unwrap_or_default();
+            let gate = phase.and_then(|phase| Some(format!("  {}", self.gate_words(phase)?))).unwrap_or_default();
             text.push_str(&format!("  {title:width$}  {}{gate}\n", bar(counts.complete, counts.all)));
             if next != Next::Done || self.whole {
                 text.push_str(&self.tasks(tasks));
@@ -248,13 +257,22 @@ impl Shown<'_> {
         gate(self.tree(), &self.grown.progress, id)
     }
 
+    /// The same in words, with the reason where they fail.
+    fn gate_words(&self, id: &TaskId) -> Option<String> {
+        let word = self.gate(id)?;
+        let newest = self.grown.progress.task(id).newest().filter(|_| word == "fail");
+        let why = newest.and_then(Found::reason).map(|why| format!(": {}", plain(&why))).unwrap_or_default();
+        Some(format!("tests {word}{why}"))
+    }
+
     /// The gates of groups inside a phase that have something to say.
     fn inner_gates(&self, phase: Option<&TaskId>) -> String {
         let tree = self.tree();
         let inside = |gate: &&TaskNode| Some(&gate.id) != phase && Some(tree.phase_of(&gate.id)) == phase;
         let told = tree.gates().into_iter().filter(inside).filter_map(|gate| {
-            let word = self.gate(&gate.id).filter(|word| self.whole || *word == "fail")?;
-            Some(format!("    {} {}: tests {word}\n", gate.id, shorten(&shown_name(&gate.name), NAME)))
+            self.gate(&gate.id).filter(|word| self.whole || *word == "fail")?;
+            let words = self.gate_words(&gate.id)?;
+            Some(format!("    {} {}: {words}\n", gate.id, shorten(&shown_name(&gate.name), NAME)))
         });
         told.collect()
     }

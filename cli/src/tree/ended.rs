@@ -7,7 +7,7 @@ use pleach::engine::tree::{Refusal, TreeEnded, TreePlan};
 use pleach::git::Repo;
 use pleach::ids::{BranchName, TaskId};
 use pleach::schedule::{Blocked, Why};
-use pleach::text::shell_word;
+use pleach::text::{counted, shell_word};
 use pleach::workspace::{KEEP, branch_ref, phase_branch, task_branch};
 use serde_json::json;
 
@@ -15,6 +15,7 @@ use crate::again::{about, addressed, again, answering, git_about, retrying, retr
 use crate::exit::Failure;
 use crate::globals::Globals;
 use crate::render::Out;
+use crate::render::session::plain;
 use crate::render::tree::stalled;
 
 /// Says how the run in a directory ended, and how to go on, the task it has begun last being this one.
@@ -33,8 +34,10 @@ pub fn tell(
     match ended {
         TreeEnded::Done => out.line(format!("done: every task of `{}` is complete", plan.path)),
         TreeEnded::TaskDone(task) => out.line(format!("done: {task}")),
-        TreeEnded::Failed { task, reason } => {
-            out.line(format!("failed: {task}: {reason}"))?;
+        TreeEnded::Failed { task, attempts, before, reason } => {
+            let earlier = if *before { "in an earlier run, " } else { "" };
+            let (after, why) = (counted(*attempts, "attempt"), because(reason.as_deref()));
+            out.line(format!("{task} failed {earlier}after {after}{why}"))?;
             if let Some(place) = code_of(repo, plan, task) {
                 out.line(format!("code:    what it wrote is {place}"))?;
             }
@@ -45,7 +48,7 @@ pub fn tell(
             out.line(format!("cancelled: {task}: its session was called off"))?;
             out.line(format!("again:   {}", again(globals)))
         }
-        TreeEnded::GateRed { gate, on_merge } => {
+        TreeEnded::GateRed { gate, on_merge, reason } => {
             let target = &plan.target;
             let phase = phase_branch(&plan.branch_prefix, target, plan.tree.phase_of(gate)).ok();
             let phase = phase.filter(|_| *on_merge);
@@ -53,10 +56,10 @@ pub fn tell(
                 Some(phase) => (format!("what the merge of `{phase}` into `{target}` would be"), phase),
                 None => (format!("`{target}`"), target),
             };
-            out.line(format!("failed: the tests of {gate} fail on {on}"))?;
+            out.line(format!("the tests of {gate} fail on {on}{}", because(reason.as_deref())))?;
             out.line(format!("look:    {}", about(&format!("inspect {gate}"))))?;
             let reset = about("reset TASK");
-            out.line(format!("go on:   mend it on `{place}` and run again, or reopen a task with `{reset}`"))
+            out.line(format!("go on:   fix it on `{place}` and run again, or reopen a task with `{reset}`"))
         }
         TreeEnded::Stalled(blocked) => {
             out.line(format!("stalled: {}", stalled(plan.limits.only.as_ref())))?;
@@ -90,6 +93,11 @@ pub fn tell(
         }
         TreeEnded::Edited | TreeEnded::Unasked => Ok(()),
     }
+}
+
+/// A reason behind what it is the reason of.
+fn because(reason: Option<&str>) -> String {
+    reason.map(|reason| format!(": {}", plain(reason))).unwrap_or_default()
 }
 
 /// The command that goes on with another tree, where that comes first.
@@ -154,9 +162,11 @@ fn ended_json(globals: &Globals, dir: &Path, plan: &TreePlan, ended: &TreeEnded)
     match ended {
         TreeEnded::Done => json!({"ended": "done"}),
         TreeEnded::TaskDone(task) => json!({"ended": "done", "task": task}),
-        TreeEnded::Failed { task, reason } => json!({"ended": "failed", "task": task, "reason": reason}),
+        TreeEnded::Failed { task, attempts, reason, .. } => {
+            json!({"ended": "failed", "task": task, "attempts": attempts, "reason": reason})
+        }
         TreeEnded::CalledOff(task) => json!({"ended": "cancelled", "task": task}),
-        TreeEnded::GateRed { gate, .. } => json!({"ended": "gate_red", "task": gate}),
+        TreeEnded::GateRed { gate, reason, .. } => json!({"ended": "gate_red", "task": gate, "reason": reason}),
         TreeEnded::Stalled(blocked) => {
             let blocked: Vec<String> = blocked.iter().map(ToString::to_string).collect();
             json!({"ended": "stalled", "blocked": blocked})

@@ -175,7 +175,7 @@ pub fn make(
         logs: in_repo(tree.log_dir.as_deref(), root, "log_dir")?.unwrap_or_else(|| format!("{own}logs")),
         reports: in_repo(tree.report_dir.as_deref(), root, "report_dir")?.unwrap_or_else(|| format!("{own}reports")),
         commit_logs: tree.commit_logs,
-        delete_branches: config.worktrees.delete_branches,
+        delete_branches: tree.delete_branches,
         config: config.recordable(),
         fresh: args.fresh,
         one: matches!(tasks, Tasks::One(_)),

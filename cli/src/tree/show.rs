@@ -6,15 +6,16 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use pleach::config::OnExceeded;
 use pleach::engine::tree::{Note, TreePlan};
-use pleach::event::{Event, Recorded};
+use pleach::event::{Event, Recorded, StepFinished};
 use pleach::ids::{BranchName, SessionId, TaskId};
 use pleach::progress::{Progress, Status};
-use pleach::step::shown_name;
+use pleach::step::{reason_of, shown_name};
 use pleach::text::{counted, listed};
 use serde_json::json;
 
 use crate::globals::Globals;
-use crate::render::tree::{done, renamed};
+use crate::render::session::plain;
+use crate::render::tree::{done, renamed, short_ids};
 use crate::say;
 
 /// Shows a run over a tree.
@@ -28,6 +29,8 @@ pub struct Shown {
     bar: Option<ProgressBar>,
     /// The task that was begun last.
     task: Option<TaskId>,
+    /// Its attempt, in its budget.
+    attempt: u32,
     seq: u64,
     all: usize,
     done: usize,
@@ -46,6 +49,7 @@ impl Shown {
             begun: Instant::now(),
             bar: None,
             task: None,
+            attempt: 1,
             seq: 0,
             all: plan.tree.order().len(),
             done: 0,
@@ -71,6 +75,9 @@ impl Shown {
             self.done,
             counted(self.all as u64, "task")
         ));
+        if let Some(told) = short_ids(progress, plan.target.as_str()) {
+            self.line(told);
+        }
         self.say_edited(plan, changes, "since it was last worked");
         for (node, then) in progress.renamed(&plan.tree) {
             self.warn(&renamed(node, then));
@@ -119,10 +126,12 @@ impl Shown {
         match note {
             Note::RunStarted(commit) => self.detail(format!("run started ({})", commit.short())),
             Note::Began { task, name, attempt, session, resumed } => {
+                let number = attempt.map_or(1, |at| at.number);
                 let attempt = attempt.map(|at| format!(", attempt {} of {}", at.number, at.of)).unwrap_or_default();
                 let how = if resumed { "goes on" } else { "begins" };
                 let name = shown_name(name);
                 self.task = Some(task.clone());
+                self.attempt = number;
                 self.now(&format!("{task} {name}"));
                 self.line(format!("▸ {task} {name} {how} (session {session}{attempt})"));
             }
@@ -159,7 +168,8 @@ impl Shown {
             Event::HumanInteraction(answer) => {
                 self.line(format!("  {}: {} ({})", answer.question, answer.answer, answer.source));
             }
-            Event::StepFinished(step) => self.line(format!("  {} ({})", step.subject_alone(), step.git_sha.short())),
+            Event::AttemptStarted(attempt) => self.attempt = attempt.number,
+            Event::StepFinished(step) => self.line(self.step(step)),
             Event::NodeStarted(node) if !matches!(node.handler.as_str(), "start" | "exit") => {
                 self.now(node.node_id.as_str());
             }
@@ -172,6 +182,13 @@ impl Shown {
             Event::PriceUnknown(unknown) => self.warn(&unknown.text),
             _ => {}
         }
+    }
+
+    /// A step in one line: of which task, what came of it, in which attempt, in which commit, and why where it failed.
+    fn step(&self, step: &StepFinished) -> String {
+        let attempt = if self.attempt > 1 { format!(", attempt {}", self.attempt) } else { String::new() };
+        let why = reason_of(step).map(|why| format!(": {}", plain(&why))).unwrap_or_default();
+        format!("  {} {}{attempt} ({}){why}", step.task, step.status, step.git_sha.short())
     }
 
     /// Takes the live line away.

@@ -330,6 +330,7 @@ fn a_task_goes_on_from_what_somebody_else_commits_on_its_branch() {
 #[test]
 fn a_checkout_of_a_phases_branch_follows_it() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001"]));
+    garden.configure("tree: {delete_branches: false}\n");
     let phase = ["--isolation", "phase"];
     garden.gardener(&phase).expect(0);
     let there = garden.env.root().join("there");

@@ -357,6 +357,8 @@ section! {
         pipeline: Option<PathBuf> = None,
         /// Whether a task ends early when two attempts in a row get nowhere.
         early_stop: bool = true,
+        /// Whether the branches of tasks and phases are deleted once their commits are on the target.
+        delete_branches: bool = true,
         /// Agent and model of each step.
         steps: BTreeMap<String, Step> = BTreeMap::new(),
     }

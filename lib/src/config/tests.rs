@@ -24,7 +24,7 @@ workspace:
   repos:
     backend: {path: ./backend, branch_prefix: orchestra/, remote: "https://git.example/b.git", push: on_checkpoint, clone_depth: 50}
   tools: {backend: {run-tests: {command: make, description: d}}}
-tree: {test_command: t, test_timeout: 1, runner_timeout: 9, max_retries: 2, base_branch: b, report_dir: spec/r, log_dir: spec/l, commit_logs: false, isolation: phase, pipeline: p.dot, early_stop: false, steps: {implement: {runner: "command:x y", model: m}}}
+tree: {test_command: t, test_timeout: 1, runner_timeout: 9, max_retries: 2, base_branch: b, report_dir: spec/r, log_dir: spec/l, commit_logs: false, isolation: phase, pipeline: p.dot, early_stop: false, delete_branches: false, steps: {implement: {runner: "command:x y", model: m}}}
 worktrees: {base: .orchestra/worktrees, setup: "npm ci", exclude: [.claude/], include_ignored: [.env, node_modules], delete_branches: true, pool: 1}
 merge: {run_hooks: true, enabled: false, interval_secs: 1, auto_merge_clean: false, max_conflict_retries: 0, test_command: t, history: merge, structural: off}
 budget: {tokens: 1, usd: 0.5, per_task_tokens: 3, per_task_usd: 1, per_day_tokens: 4, per_day_usd: 2, on_exceeded: warn}

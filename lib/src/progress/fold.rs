@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use jiff::{Timestamp, ToSpan as _};
 
-use super::{Found, OpenBranch, Place, Progress, Seen, Status, TaskState};
+use super::{Form, Found, OpenBranch, Place, Progress, Seen, Status, TaskState};
 use crate::ids::CommitId;
 use crate::step::StepKind;
 
@@ -39,6 +39,7 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
     };
     let mut line =
         without_copies(target.iter().filter(|seen| counts(seen)).map(|seen| Arc::clone(&seen.found)).collect());
+    let by_short_id = target.iter().filter(|seen| seen.form == Form::ShortId && counts(seen)).count();
     let mut open = Vec::new();
     let on_target = target.iter().filter(|_| !branches.is_empty());
     let mut prints: BTreeSet<u64> = on_target.map(|seen| seen.found.print).collect();
@@ -62,7 +63,7 @@ pub fn fold(target: &[Seen], branches: &[Chain], tree: &str) -> Progress {
             line = merged(line, steps, chain);
         }
     }
-    let mut progress = Progress { run_starts, open, ..Progress::default() };
+    let mut progress = Progress { run_starts, open, by_short_id, ..Progress::default() };
     // A task's steps mostly stand together, so it is looked up once for all of them.
     for steps in line.chunk_by(|one, two| one.step.task == two.step.task) {
         progress.apply(steps);

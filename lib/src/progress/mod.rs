@@ -15,7 +15,7 @@ use jiff::Timestamp;
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
 use crate::plan::tree::{TaskNode, TaskTree};
 use crate::redact;
-use crate::step::{Feedback, Step, StepKind, TestKind, shown_name, text};
+use crate::step::{Feedback, Step, StepKind, TestKind, failure, reason, shown_name, text};
 use crate::text::shell_word;
 use crate::trailer::before_copied;
 
@@ -59,6 +59,11 @@ impl Found {
     pub fn feedback(&self) -> Option<Feedback> {
         text::feedback(&self.step, &self.body)
     }
+
+    /// Why it failed, in one line; none when it went well or nothing tells.
+    pub fn reason(&self) -> Option<String> {
+        if self.step.passed { None } else { reason(&self.step.kind, &self.body, &[]) }
+    }
 }
 
 /// A step commit in a history, before it is known whether it counts.
@@ -68,10 +73,22 @@ pub struct Seen {
     pub found: Arc<Found>,
     /// The starts of runs in its history.
     pub runs: Arc<BTreeSet<CommitId>>,
-    /// Whether its subject is of the older form, which names no branch.
-    pub is_older_form: bool,
-    /// Whether it is the target's own: a step of the older form from before the target left the base branch is not.
+    /// How its subject names the branch.
+    pub form: Form,
+    /// Whether it is the target's own: one that does not name the target in full, from before that left the base branch, is
+    /// not.
     pub in_scope: bool,
+}
+
+/// How the subject of a step names the branch it was made for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// By its name.
+    Branch,
+    /// By the short id the newest Arborist makes of it.
+    ShortId,
+    /// Not at all: the oldest form.
+    Nothing,
 }
 
 /// Tells steps apart, and copies of one step not: message and author date are all that counts, and not what git says of
@@ -187,8 +204,7 @@ impl TaskState {
         found.step.kind == StepKind::Test && !self.steps.iter().any(of_task)
     }
 
-    /// Why it was given up: as its last step says, and by what ended its last attempt where no step of that one did; else by
-    /// the step that did. None when it was not.
+    /// Why it was given up: as its last step says, and by what ended its last attempt. None when it was not.
     pub fn why_failed(&self) -> Option<String> {
         let newest = self.newest().filter(|_| self.status == Status::Failed)?;
         let first_line = |text: &str| text.lines().map(|line| line.trim().to_owned()).find(|line| !line.is_empty());
@@ -200,12 +216,14 @@ impl TaskState {
         let mut before = self.steps[..self.steps.len() - 1].iter().rev();
         let failing = before.find(|found| !found.step.passed || found.step.kind == StepKind::Complete);
         let failing = failing.filter(|found| found.step.kind != StepKind::Complete);
-        let outside = untold.or_else(|| text::ended_outside(&failing?.body)).and_then(first_line);
-        let outside = outside.map(|said| format!("its last attempt ended: {said}"));
-        match (why, outside) {
-            (Some(why), Some(outside)) => Some(format!("{why}; {outside}")),
+        let last = match untold.and_then(first_line) {
+            Some(said) => Some(format!("its last attempt ended: {said}")),
+            None => failing.map(|found| failure(&found.step.kind, &found.body, &[])),
+        };
+        match (why, last) {
+            (Some(why), Some(last)) => Some(format!("{why}; {last}")),
             (Some(said), None) | (None, Some(said)) => Some(said),
-            (None, None) => Some(format!("its last attempt ended with {}", failing?.step.status())),
+            (None, None) => None,
         }
     }
 
@@ -288,6 +306,8 @@ pub struct Progress {
     pub taken: Vec<Taken>,
     /// The branches nobody can read.
     pub unread: Vec<Unread>,
+    /// How many of the steps that count name the target by its short id.
+    pub by_short_id: usize,
     /// The history is cut off where it could still tell of the run: what was done may be missing.
     pub cut_off: bool,
     /// Inner nodes whose tests are to be run again, whatever their newest run said.

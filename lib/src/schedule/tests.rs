@@ -12,7 +12,7 @@ use super::standing::{GateState, Level, Standing};
 use super::waits::Waits;
 use super::*;
 use crate::ids::{BranchName, CommitId};
-use crate::progress::{Chain, Found, OpenBranch, Place, Seen, Status, Stray, TaskState, fold};
+use crate::progress::{Chain, Form, Found, OpenBranch, Place, Seen, Status, Stray, TaskState, fold};
 use crate::step::{Step, StepKind};
 
 fn id(text: &str) -> TaskId {
@@ -71,7 +71,7 @@ impl World {
             print: u64::from(self.clock),
             beside: Default::default(),
         };
-        Seen { found: Arc::new(found), runs: Arc::default(), in_scope: true, is_older_form: false }
+        Seen { found: Arc::new(found), runs: Arc::default(), in_scope: true, form: Form::Branch }
     }
 
     fn on_branch(&mut self, task: &str, kind: StepKind, passed: bool, retry: u32) {

@@ -27,7 +27,7 @@ impl Counts {
 /// What a line of a framework's summary says.
 type Reader = fn(&str) -> Option<Counts>;
 
-/// The readers of single lines, the most unmistakable first; behind them comes [`go`](Go).
+/// The readers of single lines, the most unmistakable first; behind them come those of several.
 const READERS: [(&str, Reader); 4] = [("cargo", cargo), ("nextest", nextest), ("pytest", pytest), ("jest", jest)];
 
 /// Counts while lines come, by all readers that are asked for.
@@ -36,6 +36,7 @@ struct Counting {
     /// Whose lines count; none named means everybody's.
     names: &'static [&'static str],
     found: [Option<Counts>; READERS.len()],
+    unittest: Unittest,
     go: Go,
 }
 
@@ -43,7 +44,7 @@ impl Counting {
     /// A framework that is not known, or not named, is looked for.
     fn new(framework: Option<&str>) -> Self {
         let names = framework.map_or(&[][..], readers);
-        Self { names, found: [None; READERS.len()], go: Go::default() }
+        Self { names, found: [None; READERS.len()], unittest: Unittest::default(), go: Go::default() }
     }
 
     fn line(&mut self, line: &str) {
@@ -53,6 +54,9 @@ impl Counting {
                 *found = added(*found, read(line));
             }
         }
+        if is_asked("unittest") {
+            self.unittest.line(line);
+        }
         if is_asked("go") {
             self.go.line(line);
         }
@@ -61,7 +65,8 @@ impl Counting {
     /// The counts of two streams by the first reader that has found something in either.
     fn with(self, other: &Self) -> Option<Counts> {
         let both = self.found.into_iter().zip(other.found).map(|(one, two)| added(one, two));
-        both.chain([added(self.go.found(), other.go.found())]).flatten().next()
+        let several = [added(self.unittest.found, other.unittest.found), added(self.go.found(), other.go.found())];
+        both.chain(several).flatten().next()
     }
 }
 
@@ -76,6 +81,7 @@ fn readers(framework: &str) -> &'static [&'static str] {
     match first {
         _ if name.contains("nextest") => &["nextest"],
         _ if name.contains("pytest") => &["pytest"],
+        _ if name.contains("unittest") => &["unittest"],
         _ if name.contains("jest") || name.contains("vitest") => &["jest"],
         "cargo" | "rust" => &["cargo", "nextest"],
         "go" | "gotest" | "golang" => &["go"],
@@ -85,7 +91,7 @@ fn readers(framework: &str) -> &'static [&'static str] {
 
 /// The lines of an output as a terminal would show their text. A carriage return ends a line as well: what progress
 /// displays write over must not hide what follows it.
-fn lines(output: &str) -> impl Iterator<Item = Cow<'_, str>> {
+pub(super) fn lines(output: &str) -> impl Iterator<Item = Cow<'_, str>> {
     output.split(['\n', '\r']).filter(|line| !line.is_empty()).map(plain)
 }
 
@@ -233,6 +239,47 @@ fn jest(line: &str) -> Option<Counts> {
     Some(counts)
 }
 
+/// `Ran 15 tests in 0.003s` of Python's unittest, and what comes of them below: `OK`, `OK (skipped=2)` or
+/// `FAILED (failures=1, errors=2, expected failures=1)`. What was expected to fail and did counts as skipped.
+#[derive(Debug, Clone, Default)]
+struct Unittest {
+    /// How many ran, until it is told how they ended.
+    ran: Option<u64>,
+    found: Option<Counts>,
+}
+
+impl Unittest {
+    fn line(&mut self, line: &str) {
+        let line = line.trim();
+        if let Some((ran, time)) = line.strip_prefix("Ran ").and_then(|rest| rest.split_once(" in ")) {
+            let ran = part(ran).filter(|(_, word)| matches!(*word, "test" | "tests"));
+            let seconds = time.strip_suffix('s').and_then(|seconds| seconds.parse::<f64>().ok());
+            self.ran = ran.zip(seconds).map(|((number, _), _)| number);
+            return;
+        }
+        let (word, parts) = line.split_once(" (").unwrap_or((line, ""));
+        if !matches!(word, "OK" | "FAILED" | "NO TESTS RAN") {
+            return;
+        }
+        let Some(ran) = self.ran.take() else { return };
+        let mut counts = Counts::default();
+        for text in parts.trim_end_matches(')').split(", ") {
+            let Some((what, number)) =
+                text.split_once('=').and_then(|(what, number)| Some((what, number.parse().ok()?)))
+            else {
+                continue;
+            };
+            match what {
+                "failures" | "errors" | "unexpected successes" => add(&mut counts.failed, number),
+                "skipped" | "expected failures" => add(&mut counts.skipped, number),
+                _ => {}
+            }
+        }
+        counts.passed = ran.saturating_sub(counts.failed).saturating_sub(counts.skipped);
+        self.found = added(self.found, Some(counts));
+    }
+}
+
 /// `--- PASS: TestA (0.00s)` for each test and subtest go tells of; a package of which it tells nothing more than
 /// `ok` or `FAIL` counts as one.
 #[derive(Debug, Clone, Default)]
@@ -342,6 +389,21 @@ ERROR tests/test_b.py::test_db - RuntimeError: no database
                         \u{1b}[31m in 0.05s\u{1b}[0m\u{1b}[31m =====\u{1b}[0m\n";
         check("pytest", coloured, counts(3, 1, 0));
         check("pytest", "== 1 passed in 0.1s ==\n== 2 passed, 1 failed in 0.2s ==\n", counts(3, 1, 0));
+    }
+
+    #[test]
+    fn unittest_tells_how_many_ran_and_what_came_of_them() {
+        let rule = "-".repeat(70);
+        let output = |ran: &str, end: &str| format!("...F\n{rule}\nRan {ran} in 0.003s\n\n{end}\n");
+        check("unittest", &output("15 tests", "OK"), counts(15, 0, 0));
+        check("unittest", &output("1 test", "OK"), counts(1, 0, 0));
+        check("unittest", &output("15 tests", "OK (skipped=2, expected failures=1)"), counts(12, 0, 3));
+        let failed = "FAILED (failures=1, errors=2, skipped=1, unexpected successes=1)";
+        check("unittest", &output("15 tests", failed), counts(10, 4, 1));
+        check("unittest", &output("0 tests", "NO TESTS RAN"), counts(0, 0, 0));
+        check("unittest", &(output("3 tests", "OK") + &output("2 tests", "FAILED (failures=2)")), counts(3, 2, 0));
+        check("unittest", "Ran 3 tests in 0.1s\n", None);
+        check("unittest", "OK\n", None);
     }
 
     #[test]

@@ -313,6 +313,33 @@ fn test_facts(message: &Message) -> TestFacts {
     }
 }
 
+/// What the newest Arborist calls a branch in its subjects: the last part of its name without a version (`--v3`), and of
+/// one that begins with the id of a ticket (`os-47-slug`) that id. None where that is the branch's own name.
+pub fn short_id(branch: &str) -> Option<&str> {
+    let last = branch.rsplit('/').next()?;
+    let is_version = |tail: &str| tail.strip_prefix('v').is_some_and(is_number);
+    let name = match last.rsplit_once("--") {
+        Some((name, tail)) if is_version(tail) && !name.is_empty() => name,
+        _ => last,
+    };
+    let mut parts = name.splitn(3, '-');
+    let ticket = match (parts.next(), parts.next()) {
+        (Some(letters), Some(digits)) if is_letters(letters) && is_number(digits) => {
+            &name[..letters.len() + 1 + digits.len()]
+        }
+        _ => name,
+    };
+    (ticket != branch && !ticket.is_empty()).then_some(ticket)
+}
+
+fn is_letters(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphabetic())
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// A name as subjects show it: on one line, and cut.
 pub fn shown_name(name: &str) -> String {
     let breaks = |c: char| c == ' ' || c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
@@ -333,4 +360,27 @@ fn quoted(text: &str) -> Option<String> {
 fn seconds(time: Duration) -> String {
     let text = format!("{:.3}", time.as_secs_f64());
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_branch_has_a_short_id_unless_that_is_its_name() {
+        let cases = [
+            ("feature/os-47-slug--v3", Some("os-47")),
+            ("feature/os-47", Some("os-47")),
+            ("os-47-slug", Some("os-47")),
+            ("feature/plain", Some("plain")),
+            ("feature/plain--v12", Some("plain")),
+            ("a/b/two-words", Some("two-words")),
+            ("x/--v3", Some("--v3")),
+            ("os-47", None),
+            ("main", None),
+        ];
+        for (branch, expected) in cases {
+            assert_eq!(short_id(branch), expected, "{branch}");
+        }
+    }
 }

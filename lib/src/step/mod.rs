@@ -3,6 +3,7 @@
 pub mod counts;
 mod message;
 pub mod prompt;
+mod reason;
 pub mod report;
 pub mod text;
 pub mod verdict;
@@ -13,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::event::{Feedback, FeedbackKind};
 pub use crate::plan::tree::TestKind;
-pub use message::{Attempt, Step, StepKind, shown_name};
+pub use message::{Attempt, Step, StepKind, short_id, shown_name};
+pub use reason::{failure, reason, reason_of};
 
 /// How many tests did what.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

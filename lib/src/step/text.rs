@@ -1,5 +1,6 @@
 //! The bodies of step commits: the end of what a step said, and what of it the next attempt is told.
 
+use super::verdict::NO_VERDICT;
 use super::{Feedback, FeedbackKind, RanTest, Step, StepKind};
 use crate::redact::Redactor;
 use crate::text::{counted, tail};
@@ -88,6 +89,11 @@ pub fn ended_outside(body: &str) -> Option<&str> {
 /// The body of a review step.
 pub fn review(reply: &str) -> Body {
     Body::below(REVIEW, reply, WORDS)
+}
+
+/// The body of a review step without a verdict.
+pub fn no_verdict(reply: &str) -> Body {
+    Body::joined([review(reply), own(NO_VERDICT)])
 }
 
 /// The body of a test step: the output of each command, complaints only of those that failed.
@@ -196,6 +202,27 @@ pub fn feedback(step: &Step, body: &str) -> Option<Feedback> {
 fn without_heading(body: &str) -> &str {
     let Some((first, rest)) = body.split_once('\n') else { return if is_heading(body) { "" } else { body } };
     if is_heading(first) && !rest.lines().any(is_heading) { rest.trim() } else { body }
+}
+
+/// What a body holds: each heading with what stands below it. Words of pleach's own have none.
+pub(super) fn sections(body: &str) -> Vec<(&str, &str)> {
+    let mut sections: Vec<(&str, usize, usize)> = Vec::new();
+    let mut at = 0;
+    for line in body.split_inclusive('\n') {
+        let end = at + line.len();
+        match (is_heading(line.trim_end()), sections.last_mut()) {
+            (true, _) => sections.push((line.trim_end(), end, end)),
+            (false, Some(section)) => section.2 = end,
+            (false, None) => {}
+        }
+        at = end;
+    }
+    sections.into_iter().map(|(heading, from, to)| (heading, body[from..to].trim())).collect()
+}
+
+/// Whether something broke off, as the heading above what it said tells.
+pub(super) fn is_of_crash(heading: &str) -> bool {
+    [RUNNER_ERROR, ENDED].contains(&heading)
 }
 
 fn is_heading(line: &str) -> bool {

@@ -12,18 +12,89 @@ pub enum Verdict {
     Rejected,
 }
 
+/// What is said of a review without a verdict, to the person who waits for it and to the next attempt.
+pub const NO_VERDICT: &str = "no verdict in the review; end with APPROVED or REJECTED: why";
+
 /// How many places of a reply are tried as the beginning of its JSON, so that hostile text costs no more than that.
 const MAX_JSON_STARTS: usize = 64;
 
-/// Reads the verdict a reply ends with: a last line that is, or ends in, the sentence `APPROVED`, or that begins with
-/// `REJECTED` or ends in a sentence that does; or a closing JSON object with a `verdict`. `None` when there is none, or
-/// two that disagree: then the reviewer is asked once more.
+/// Reads the verdict of a reply's last paragraph: the one its lines give that give any, or a closing JSON object with a
+/// `verdict`. `None` when there is none, or two that disagree: then the reviewer is asked once more.
 pub fn read(reply: &str) -> Option<Verdict> {
-    let mut lines = reply.trim_end().lines().rev().map(str::trim);
-    let last = lines.next().filter(|line| !line.is_empty())?;
-    // A sentence may go over the end of a line, but over no empty one.
-    let is_negated = lines.next().is_some_and(ends_in_negation);
-    in_json(reply).or_else(|| in_line(last).filter(|verdict| *verdict == Verdict::Rejected || !is_negated))
+    in_json(reply).or_else(|| in_paragraph(&last_paragraph(reply)))
+}
+
+/// Why a reviewer has rejected, in the words that stand behind the verdict, else in those before it. None when he has not,
+/// or says nothing else.
+pub fn why(reply: &str) -> Option<String> {
+    if let Some(answer) = answer_in_json(reply) {
+        return answer.why();
+    }
+    let lines = last_paragraph(reply);
+    let before = |at: usize| at.checked_sub(1).map_or("", |at| lines[at]);
+    let rejects = |at: usize| {
+        let all = given(lines[at], before(at), at + 1 == lines.len());
+        all.into_iter().flatten().find(|given| given.verdict == Verdict::Rejected)
+    };
+    let (at, given) = (0..lines.len()).rev().find_map(|at| rejects(at).map(|given| (at, given)))?;
+    let above = reply.trim_end().rsplit_once("\n\n").map_or("", |(above, _)| above);
+    let above = above.trim_end().rsplit("\n\n").next().unwrap_or_default();
+    let words = [
+        given.rest.to_owned(),
+        lines[at + 1..].join(" "),
+        lines[..at].iter().copied().chain([given.before]).collect::<Vec<_>>().join(" "),
+        above.lines().map(str::trim).collect::<Vec<_>>().join(" "),
+    ];
+    words.iter().map(|words| without_marks(words)).find(|words| !words.is_empty()).map(str::to_owned)
+}
+
+/// Words without what sets them apart from a verdict.
+fn without_marks(words: &str) -> &str {
+    let starts = |c: char| !c.is_alphanumeric() && !is_quote(c) && !matches!(c, '(' | '[' | '<' | '$');
+    words.trim_start_matches(starts).trim_end_matches(|c: char| c.is_whitespace() || matches!(c, '*' | '_'))
+}
+
+/// The lines of the last paragraph that are no quotation of code.
+fn last_paragraph(reply: &str) -> Vec<&str> {
+    let lines: Vec<&str> = reply.trim_end().lines().map(str::trim).collect();
+    let is_fence = |line: &&str| line.starts_with("```") || line.starts_with("~~~");
+    // A fence nobody closes is none.
+    let fences = lines.iter().filter(|line| is_fence(line)).count() / 2 * 2;
+    let start = lines.iter().rposition(|line| line.is_empty()).map_or(0, |blank| blank + 1);
+    let mut seen = 0;
+    let mut paragraph = Vec::new();
+    for (at, line) in lines.iter().enumerate() {
+        let is_mark = is_fence(line) && seen < fences;
+        seen += usize::from(is_mark);
+        if at >= start && !is_mark && seen % 2 == 0 {
+            paragraph.push(*line);
+        }
+    }
+    paragraph
+}
+
+/// The verdict the lines of a paragraph give, where those that give one agree.
+fn in_paragraph(lines: &[&str]) -> Option<Verdict> {
+    let before = |at: usize| at.checked_sub(1).map_or("", |at| lines[at]);
+    let read = lines.iter().enumerate().map(|(at, line)| in_line(line, before(at), at + 1 == lines.len()));
+    let mut agreed = None;
+    for found in read {
+        match (found, agreed) {
+            (Line::Says(verdict), Some(other)) if verdict != other => return None,
+            (Line::Says(verdict), _) => agreed = Some(verdict),
+            (Line::SaysBoth, _) => return None,
+            (Line::SaysNothing, _) => {}
+        }
+    }
+    agreed
+}
+
+/// What a line says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    SaysNothing,
+    Says(Verdict),
+    SaysBoth,
 }
 
 /// As many words may stand between a negation and what it negates.
@@ -43,37 +114,170 @@ fn ends_in_negation(line: &str) -> bool {
     goes_on && words.any(negates)
 }
 
-/// The verdict of the last line.
-fn in_line(whole: &str) -> Option<Verdict> {
-    let line = bare(whole);
-    let closes = whole.trim_end_matches(['*', '.', '!']).chars().next_back().filter(|c| is_quote(*c));
-    if line == APPROVED {
-        // A quotation that ends here and began on another line is somebody else's.
-        let opens = whole.trim_start_matches('*').starts_with(is_quote);
-        return (closes.is_none() || opens).then_some(Verdict::Approved);
+/// What a line behind another one says: by the word it begins with, or by its last sentence.
+fn in_line(whole: &str, before: &str, is_last: bool) -> Line {
+    let [begins, ends] = given(whole, before, is_last);
+    // Reasons that name the other verdict as one take it back.
+    let takes_back = begins.is_some_and(|given| given.verdict == Verdict::Approved) && has_word(whole, REJECTED);
+    match (begins.map(|given| given.verdict), ends.map(|given| given.verdict)) {
+        _ if takes_back => Line::SaysBoth,
+        (Some(one), Some(two)) if one != two => Line::SaysBoth,
+        (Some(verdict), _) | (None, Some(verdict)) => Line::Says(verdict),
+        (None, None) => Line::SaysNothing,
     }
-    let (before, last) = last_sentence(line);
-    let own = !before.is_empty() && !opens_quotation(before, closes);
-    let rejected = begins_with_rejected(line) || own && begins_with_rejected(last);
-    let approved = own && last == APPROVED;
-    match (approved, rejected) {
-        (true, false) => Some(Verdict::Approved),
-        (false, true) => Some(Verdict::Rejected),
-        _ => None,
-    }
+}
+
+/// The verdicts a line begins with and ends in.
+fn given<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<Given<'t>>; 2] {
+    let closes = whole.trim_end_matches(['*', '_', '.', '!']).chars().next_back().filter(|c| is_quote(*c));
+    let (rest, last) = last_sentence(bare(whole));
+    let own = !rest.is_empty() && !opens_quotation(rest, closes) && !whole.starts_with('>');
+    let ends = own.then(|| word_first(last, is_last)).flatten().map(|given| Given { before: rest, ..given });
+    // What a sentence goes on with is no verdict, and least of all what it says is not so.
+    let goes_on = |word: &str| !before.is_empty() && !ends_sentence(before) && word.starts_with(char::is_lowercase);
+    let is_own = |given: &Given<'_>| match given.verdict {
+        _ if goes_on(given.word) => false,
+        Verdict::Approved => !ends_in_negation(before) && !is_closed_quotation(whole, closes),
+        Verdict::Rejected => true,
+    };
+    [word_first(whole, is_last).filter(is_own), ends]
 }
 
 const APPROVED: &str = "APPROVED";
 const REJECTED: &str = "REJECTED";
 
-fn begins_with_rejected(text: &str) -> bool {
-    text.strip_prefix(REJECTED).is_some_and(|rest| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+/// What stands before a verdict and takes it away: a quotation, a negation, a box nobody ticked, a cross.
+const AGAINST: [char; 16] = ['>', '!', '?', '~', '¬', '≠', '☐', '❌', '❎', '✗', '✘', '✖', '🚫', '⛔', '👎', '🔴'];
+
+/// The last words of labels a verdict may stand behind, and those that may come before them.
+const LABELS: [&str; 8] =
+    ["verdict", "result", "decision", "review", "status", "conclusion", "outcome", "recommendation"];
+const BEFORE_LABELS: [&str; 6] = ["final", "my", "the", "overall", "review", "reviewer's"];
+
+/// What an approval that depends on something begins its reasons with, and one that is none.
+const CONDITIONS: [&str; 13] = [
+    "if",
+    "once",
+    "when",
+    "after",
+    "provided",
+    "unless",
+    "assuming",
+    "subject",
+    "pending",
+    "only",
+    "until",
+    "as soon",
+    "conditional",
+];
+const DENIALS: [&str; 6] = ["not", "never", "false", "cannot", "nope", "0"];
+
+/// A verdict where it stands.
+#[derive(Debug, Clone, Copy)]
+struct Given<'t> {
+    verdict: Verdict,
+    /// The word as it is written.
+    word: &'t str,
+    /// What follows it.
+    rest: &'t str,
+    /// The sentences before it in its line.
+    before: &'t str,
+}
+
+/// The verdict a text begins with, behind marks and a label.
+fn word_first(text: &str, is_last: bool) -> Option<Given<'_>> {
+    let (marks, text) = past_marks(text);
+    let (more, text) = match past_label(text) {
+        Some(behind) => past_marks(behind),
+        None => ("", text),
+    };
+    // What JSON says is read as such.
+    if marks.contains(['{', '}']) {
+        return None;
+    }
+    let word = text.split(|c: char| !c.is_alphanumeric() && c != '_').next()?.trim_end_matches('_');
+    let rest = &text[word.len()..];
+    if word.eq_ignore_ascii_case(REJECTED) {
+        let is_quoted = marks.contains('>') || more.contains('>');
+        let reasons = is_last && (word == REJECTED || begins_with_one(rest, &["because", "since", "as", "for", "due"]));
+        let is_given = !is_quoted && (is_followed_up(rest) || reasons);
+        return is_given.then_some(Given { verdict: Verdict::Rejected, word, rest, before: "" });
+    }
+    let is_against = |marks: &str| marks.contains(AGAINST) || marks.contains("[ ]");
+    let is_approval = word.eq_ignore_ascii_case(APPROVED)
+        && !is_against(marks)
+        && !is_against(more)
+        && is_followed_up(rest)
+        && !is_taken_back(rest);
+    is_approval.then_some(Given { verdict: Verdict::Approved, word, rest, before: "" })
+}
+
+/// The marks a text begins with, and what is behind them.
+fn past_marks(text: &str) -> (&str, &str) {
+    let at = text.find(char::is_alphanumeric).unwrap_or(text.len());
+    text.split_at(at)
+}
+
+/// What stands behind the label a text begins with.
+fn past_label(text: &str) -> Option<&str> {
+    let ends = [text.find([':', '\u{2014}', '\u{2013}', '=']), text.find(" - ")];
+    let at = ends.into_iter().flatten().min()?;
+    let words: Vec<String> = text.get(..at)?.split_whitespace().map(|word| plain_word(word).to_lowercase()).collect();
+    let (last, before) = words.split_last()?;
+    let is_label = LABELS.contains(&last.as_str()) && before.iter().all(|word| BEFORE_LABELS.contains(&word.as_str()));
+    (is_label && before.len() <= 2).then(|| &text[at..])
+}
+
+/// Whether a verdict's word stands alone, or before punctuation: not in a longer word, a name or a sentence.
+fn is_followed_up(rest: &str) -> bool {
+    let marked = rest.trim_start_matches(|c: char| matches!(c, '*' | '_') || is_quote(c));
+    let mut chars = marked.trim_start().chars();
+    let Some(first) = chars.next() else { return true };
+    let next = chars.next();
+    let joins = matches!(first, '.' | '-' | '/' | '\\' | '@' | '#') && next.is_some_and(char::is_alphanumeric);
+    let is_code = first == ':' && next == Some(':') || first == '(' && marked.starts_with('(');
+    !first.is_alphanumeric() && first != '?' && !joins && !is_code
+}
+
+/// Whether what follows an approval makes it none.
+fn is_taken_back(rest: &str) -> bool {
+    let reasons = rest.trim_start_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
+    let reasons = ["but ", "and ", "with "].iter().find_map(|word| reasons.strip_prefix(word)).unwrap_or(&reasons);
+    // `no` is an answer, `no mistakes` is a reason.
+    let is_no = reasons.strip_prefix("no").is_some_and(|rest| {
+        let behind = rest.trim_start();
+        behind.is_empty() || !rest.starts_with(char::is_alphanumeric) && !behind.starts_with(char::is_alphanumeric)
+    });
+    is_no || begins_with_one(reasons, &CONDITIONS) || begins_with_one(reasons, &DENIALS)
+}
+
+/// Whether a text begins with one of these words, as a whole word.
+fn begins_with_one(text: &str, words: &[&str]) -> bool {
+    let text = text.trim_start();
+    let is_word = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
+    words.iter().any(|word| text.strip_prefix(word).is_some_and(is_word))
+}
+
+/// Whether a text has a word, written just so.
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|part| part == word)
+}
+
+/// Whether a line ends a quotation that began on another one: what it says is somebody else's.
+fn is_closed_quotation(whole: &str, closes: Option<char>) -> bool {
+    let opens = whole.trim_start_matches(['*', '_', '#', ' ']).starts_with(is_quote);
+    closes.is_some() && !opens && bare(whole).eq_ignore_ascii_case(APPROVED)
+}
+
+/// A word without what surrounds it.
+fn plain_word(word: &str) -> &str {
+    word.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
 /// A text without the marks around it that say nothing.
 fn bare(text: &str) -> &str {
-    let ends = |c: char| c.is_whitespace() || matches!(c, '*' | '.' | '!') || is_quote(c);
-    let starts = |c: char| c.is_whitespace() || matches!(c, '*' | '.') || is_quote(c);
+    let ends = |c: char| c.is_whitespace() || matches!(c, '*' | '_' | '.' | '!') || is_quote(c);
+    let starts = |c: char| c.is_whitespace() || matches!(c, '*' | '_' | '.') || is_quote(c);
     text.trim_end_matches(ends).trim_start_matches(starts)
 }
 
@@ -134,12 +338,39 @@ fn opens_quotation(text: &str, closes: Option<char>) -> bool {
     }
 }
 
-/// The verdict of a JSON object the reply ends with, in a code fence or without one.
-fn in_json(reply: &str) -> Option<Verdict> {
-    #[derive(Deserialize)]
-    struct Answer {
-        verdict: String,
+/// A verdict as programs write it.
+#[derive(Debug, Deserialize)]
+struct Answer {
+    verdict: String,
+    #[serde(default, alias = "reasons", alias = "why", alias = "issues")]
+    reason: serde_json::Value,
+}
+
+impl Answer {
+    fn verdict(&self) -> Option<Verdict> {
+        let verdict = self.verdict.trim();
+        if verdict.eq_ignore_ascii_case(APPROVED) {
+            Some(Verdict::Approved)
+        } else if verdict.eq_ignore_ascii_case(REJECTED) {
+            Some(Verdict::Rejected)
+        } else {
+            None
+        }
     }
+
+    fn why(&self) -> Option<String> {
+        let said = self.reason.as_str().or_else(|| self.reason.get(0)?.as_str());
+        said.map(str::to_owned).filter(|_| self.verdict() == Some(Verdict::Rejected))
+    }
+}
+
+/// The verdict of a JSON object the reply ends with.
+fn in_json(reply: &str) -> Option<Verdict> {
+    answer_in_json(reply)?.verdict()
+}
+
+/// The JSON object with a verdict the reply ends with, in a code fence or without one.
+fn answer_in_json(reply: &str) -> Option<Answer> {
     let reply = reply.trim_end();
     let text = reply.strip_suffix("```").unwrap_or(reply).trim_end();
     if !text.ends_with('}') {
@@ -147,18 +378,7 @@ fn in_json(reply: &str) -> Option<Verdict> {
     }
     let line_starts = text.rmatch_indices('\n').map(|(at, _)| at + 1).chain([0]);
     let objects = line_starts.map(|at| past_fence(&text[at..])).filter(|rest| rest.starts_with('{'));
-    for object in objects.take(MAX_JSON_STARTS) {
-        let Ok(answer) = serde_json::from_str::<Answer>(object) else { continue };
-        let verdict = answer.verdict.trim();
-        return if verdict.eq_ignore_ascii_case(APPROVED) {
-            Some(Verdict::Approved)
-        } else if verdict.eq_ignore_ascii_case(REJECTED) {
-            Some(Verdict::Rejected)
-        } else {
-            None
-        };
-    }
-    None
+    objects.take(MAX_JSON_STARTS).find_map(|object| serde_json::from_str(object).ok())
 }
 
 /// What a line begins with, alone or in a code fence.
@@ -223,6 +443,45 @@ mod tests {
     }
 
     #[test]
+    fn a_verdict_is_read_in_any_case_behind_marks_and_labels_and_before_reasons() {
+        let forms = [
+            "Verdict: {}",
+            "**Verdict:** {}",
+            "## Final verdict: **{}**",
+            "Result: {}.",
+            "My verdict \u{2014} {}",
+            "\u{2705} {}",
+            "# {}",
+            "- {}",
+            "[{}]",
+            "_{}_",
+            "{} \u{1f44d}",
+            "{}: the reasons",
+            "{}: no mistakes were found",
+            "{}, no objections",
+            "**{}** \u{2014} nice",
+            "{} \u{2014} the rejected input is handled now",
+            "{} (with one remark)",
+            "{}\nThough the naming is odd",
+            "The reasons are these.\n{}.\nThank you.",
+            "All was looked at. {}",
+            "```\ncode\n```\n{}",
+            "```\nnobody closes this\n\n{}",
+            "{}\nFinal verdict: {}",
+        ];
+        let words = [(Verdict::Approved, ["APPROVED", "Approved", "approved"])];
+        let words = words.into_iter().chain([(Verdict::Rejected, ["REJECTED", "Rejected", "rejected"])]);
+        for (verdict, words) in words {
+            for (form, word) in forms.iter().flat_map(|form| words.map(|word| (form, word))) {
+                check(
+                    Some(verdict),
+                    &[&form.replace("{}", word), &format!("Some words.\n\n{}", form.replace("{}", word))],
+                );
+            }
+        }
+    }
+
+    #[test]
     fn a_rejection_may_give_its_reasons() {
         let rejected = [
             "REJECTED",
@@ -234,8 +493,31 @@ mod tests {
             "APPROVED\n\nOn second thought:\nREJECTED",
             "Is the code tested? No\nREJECTED: there are no tests",
             "This cannot be\nREJECTED",
+            "\u{274c} REJECTED",
+            "Rejected because there are no tests",
         ];
         check(Some(Verdict::Rejected), &rejected);
+    }
+
+    #[test]
+    fn the_reason_of_a_rejection_is_what_stands_around_it() {
+        let cases = [
+            ("REJECTED: there are no tests.", "there are no tests."),
+            ("Much is good.\n\n**REJECTED** \u{2014} rows are lost", "rows are lost"),
+            ("Final verdict: Rejected: rows are lost", "rows are lost"),
+            ("REJECTED\n- no tests\n- no docs", "no tests - no docs"),
+            ("- no tests\n- no docs\n\nREJECTED", "no tests - no docs"),
+            ("No tests.\nREJECTED", "No tests."),
+            ("The table has no key. Rows\nare lost. REJECTED.", "The table has no key. Rows are lost."),
+            ("The table has no key. REJECTED because rows are lost.", "because rows are lost"),
+            ("{\"verdict\": \"REJECTED\", \"reasons\": [\"no tests\", \"x\"]}", "no tests"),
+        ];
+        for (reply, expected) in cases {
+            assert_eq!(why(reply).as_deref(), Some(expected), "{reply:?}");
+        }
+        for reply in ["REJECTED", "APPROVED: all is well", "", "Nothing is said."] {
+            assert_eq!(why(reply), None, "{reply:?}");
+        }
     }
 
     #[test]
@@ -256,7 +538,35 @@ mod tests {
             "not REJECTED",
             "REJECTEDNESS",
             "UNAPPROVED",
-            "approved",
+            "unapproved",
+            "Approved changes are listed above",
+            "Approved-by: Jane",
+            "approved.txt",
+            "approved() is called twice",
+            "approved::check",
+            "Approved by nobody",
+            "Verdict: NOT APPROVED",
+            "Verdict: not approved",
+            "This cannot be approved.",
+            "I do not think that, with the tests as they are and all of that, it should be\napproved.",
+            "Approved: no",
+            "Approved: No.",
+            "approved = false",
+            "Approved \u{2014} not!",
+            "APPROVED, but only if the tests are fixed",
+            "Approved once the names are better",
+            "Approved, once the names are better",
+            "!approved",
+            "\u{274c} APPROVED",
+            "~~APPROVED~~",
+            "[ ] APPROVED",
+            "[ ] APPROVED\n[x] REJECTED",
+            "APPROVED\nREJECTED",
+            "REJECTED\nAPPROVED",
+            "Approved. Rejected.",
+            "APPROVED: was REJECTED before",
+            "Former verdict: APPROVED",
+            "# APPROVED\n\nThere is more to say",
             "The commit says \"all is well. APPROVED.\"",
             "The commit says `done. APPROVED`",
             "I would never write 'All is well. APPROVED.'",
@@ -280,9 +590,10 @@ mod tests {
             "It is far from being\nAPPROVED",
             "The author wrote \"all reviewed.\nAPPROVED\"",
             "Er sagte \u{bb}alles gut. APPROVED.\u{ab}",
-            "APPROVED\nThough the naming is odd",
             "> APPROVED",
+            "> Verdict: APPROVED",
             "```\nAPPROVED\n```",
+            "```\nall is well\n\nAPPROVED\n```",
             "",
             " \n\t\r\n",
             "***",

@@ -42,7 +42,7 @@ fn a_task_that_has_used_up_its_dollars_gets_no_further_attempt() {
     let tree = Tree::of(&["T001", "T002"]).tests("T001", &["unit: test -e mended"]);
     let garden = garden(&tree, "tree: {early_stop: false}\nbudget: {per_task_usd: 3}");
     let ran = garden.gardener(&[]).expect(1);
-    assert!(ran.stdout.contains("failed: T001: `T001` was given up: the budget of this task is used up"), "{ran}");
+    assert!(ran.stdout.contains("T001 failed after 3 attempts: the budget of this task is used up"), "{ran}");
     assert_eq!(calls(&garden), owned(&[("T001", 3)]));
     let failed = garden.newest("main", "T001 failed");
     assert_eq!(failed.subject, "task(main@T001@failed): failed \"Grow T001\" after 3 retries");
@@ -65,7 +65,7 @@ fn a_task_has_a_limit_in_tokens_as_well() {
     let stops = garden(&tree, "budget: {per_task_tokens: 3}");
     let ran = stops.gardener(&[]).expect(1);
     let said = "the budget of this task is used up: 3 of 3 tokens (`budget.per_task_tokens`)";
-    assert!(ran.stdout.contains(&format!("failed: T001: `T001` was given up: {said}")), "{ran}");
+    assert!(ran.stdout.contains(&format!("T001 failed after 3 attempts: {said}")), "{ran}");
     assert_eq!(calls(&stops), owned(&[("T001", 3)]));
 
     let waits = garden(&tree, "budget: {per_task_tokens: 1, on_exceeded: pause}");

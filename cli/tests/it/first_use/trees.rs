@@ -1,1 +1,271 @@
 //! Task trees: verdicts, reasons, histories, branches that go.
+
+use crate::trees::garden::{APPROVES, Garden, Tree, WRITES};
+
+/// The sessions there are.
+fn sessions(garden: &Garden) -> usize {
+    garden.refs("refs/pleach/sessions").len()
+}
+
+#[test]
+fn n19_branches_of_landed_tasks_are_deleted() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.refs("refs/heads"), ["refs/heads/main"]);
+    // All that reads a task does without its branch.
+    let session = garden.newest("main", "T002 complete").trailer("Pleach-Session").expect("its session").to_owned();
+    for command in [&["inspect", "T002"][..], &["status", &session], &["diff", &session], &["logs", "T002"]] {
+        garden.env.pleach(command).expect(0);
+    }
+    garden.env.pleach(&["reset", "T002"]).expect(0);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002", "T003", "T002"]);
+    assert_eq!(garden.refs("refs/heads"), ["refs/heads/main"]);
+}
+
+#[test]
+fn n19_a_merged_phase_leaves_no_branch() {
+    let tree = Tree::of(&["T009"]).phase("phase1", &["T001", "T002: T001"]).tests("phase1", &["integration: true"]);
+    let garden = Garden::new(&tree);
+    garden.garden(&["--isolation", "phase", "--task", "T001"]).expect(0);
+    // What is not on the target is on its branches.
+    let gathered = ["refs/heads/main", "refs/heads/pleach/phase/main/phase1", "refs/heads/pleach/tasks/main/T001"];
+    assert_eq!(garden.refs("refs/heads"), gathered);
+    garden.gardener(&["--isolation", "phase"]).expect(0);
+    assert_eq!(garden.refs("refs/heads"), ["refs/heads/main"]);
+}
+
+#[test]
+fn n19_delete_branches_false_keeps_them() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.configure("tree: {delete_branches: false}\n");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.refs("refs/heads"), ["refs/heads/main", "refs/heads/pleach/tasks/main/T001"]);
+    // The next run clears up what an earlier one left.
+    garden.configure("");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.refs("refs/heads"), ["refs/heads/main"]);
+}
+
+#[test]
+fn n19_rm_landed_clears_sessions_of_landed_tasks() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]).tests("T003", &["unit: false"]));
+    garden.agent(WRITES, APPROVES);
+    garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert_eq!(sessions(&garden), 3);
+    let branches = garden.refs("refs/heads");
+    assert_eq!(branches, ["refs/heads/main", "refs/heads/pleach/tasks/main/T003"], "the failed one has code there");
+    let dry = garden.env.pleach(&["rm", "--landed", "--dry-run"]).expect(0);
+    assert_eq!(dry.stdout.matches("would remove the record").count(), 2, "{dry}");
+    assert_eq!(sessions(&garden), 3);
+    let removed = garden.env.pleach(&["rm", "--landed"]).expect(0);
+    assert_eq!(removed.stdout.matches(": removed the record").count(), 2, "{removed}");
+    assert_eq!((sessions(&garden), garden.refs("refs/heads")), (1, branches));
+    assert_eq!(garden.env.pleach(&["rm", "--landed"]).expect(0).stdout, "nothing to remove\n");
+    garden.env.pleach(&["rm"]).expect(2);
+    // What was done is in the commits.
+    assert!(garden.env.pleach(&["status"]).expect(0).stdout.contains("2 of 3 tasks done"));
+}
+
+/// A tree of one task that is tested by a command.
+fn tested(command: &str) -> Garden {
+    Garden::new(&Tree::of(&["T001"]).tests("T001", &[&format!("unit: {command}")]))
+}
+
+#[test]
+fn n15_verdicts_count_as_reviewers_write_them() {
+    let approvals = [
+        "Verdict: APPROVED",
+        "Approved",
+        "✅ APPROVED",
+        "# APPROVED",
+        "APPROVED: all is there",
+        "**APPROVED** — nice",
+        "approved\nThough the names are short",
+    ];
+    let tasks: Vec<String> = (1..=approvals.len()).map(|number| format!("T00{number}")).collect();
+    let garden = Garden::new(&Tree::of(&tasks.iter().map(String::as_str).collect::<Vec<_>>()));
+    for (task, approval) in tasks.iter().zip(approvals) {
+        garden.env.write(format!("asked/{task}.says"), approval);
+    }
+    garden.agent(WRITES, "echo 'It was looked at.'; echo; cat \"$W/asked/$task.says\"");
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), tasks);
+    assert!(tasks.iter().all(|task| garden.times_asked(task, "review") == 1), "nobody is asked twice");
+}
+
+#[test]
+fn n15_rejections_count_and_negations_are_no_approval() {
+    for (reply, reason, asked) in [
+        ("Verdict: Rejected: too short", "too short", 1),
+        ("❌ **REJECTED** — too short", "too short", 1),
+        ("Verdict: NOT APPROVED", "no verdict in the review; end with APPROVED or REJECTED: why", 2),
+        ("APPROVED\nREJECTED", "no verdict in the review; end with APPROVED or REJECTED: why", 2),
+    ] {
+        let garden = Garden::new(&Tree::of(&["T001"]));
+        garden.agent(WRITES, &format!("printf '%s\\n' '{}'", reply.replace('\n', "' '")));
+        let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+        assert_eq!(garden.times_asked("T001", "review"), asked, "{reply}");
+        let rejected = garden.newest("main", "T001 review-rejected");
+        let line = ran.stderr.lines().find(|line| line.starts_with("  T001 review-rejected (")).expect("its line");
+        assert!(line.ends_with(&format!("): {reason}")), "{reply}: {ran}");
+        assert!(ran.stdout.starts_with(&format!("T001 failed after 1 attempt: review rejected: {reason}\n")), "{ran}");
+        assert!(rejected.body.ends_with(reason), "{}", rejected.body);
+    }
+}
+
+#[test]
+fn n15_a_missing_verdict_is_asked_for_and_fed_back() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(WRITES, "test $n -gt 2 && echo APPROVED || echo 'I like it.'");
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("warning: no verdict in the review; the reviewer is asked once more\n"), "{ran}");
+    let said = "no verdict in the review; end with APPROVED or REJECTED: why";
+    assert!(ran.stderr.contains(&format!("): {said}\n")), "{ran}");
+    assert!(garden.newest("main", "T001 review-rejected").body.ends_with(&format!("I like it.\n\n{said}")));
+    let told = garden.asked("T001", "implement", 2);
+    assert!(told.contains("--- Previous review (rejected) ---") && told.contains(said), "{told}");
+}
+
+#[test]
+fn n16_a_red_test_says_why_in_one_line() {
+    let garden = tested("echo 'FAILED tests/a.py::test_sum - assert 1 == 2'; echo '1 failed in 0.1s'; exit 1");
+    let ran = garden.gardener(&["--max-retries", "2"]).expect(1);
+    let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.contains(" test-fail")).collect();
+    let [first, second] = lines[..] else { panic!("a line for each attempt: {ran}") };
+    assert!(first.starts_with("  T001 test-fail (") && first.ends_with("): tests/a.py::test_sum"), "{first}");
+    assert!(
+        second.starts_with("  T001 test-fail, attempt 2 (") && second.ends_with("): tests/a.py::test_sum"),
+        "{second}"
+    );
+    assert!(ran.stdout.contains("tests failed: tests/a.py::test_sum\n"), "{ran}");
+    assert_eq!(ran.stderr.matches(" test-fail").count(), 2, "each step is said once: {ran}");
+    // What names no test is told by the last line of its output.
+    let garden = tested("echo building; echo 'no such table: users' >&2; exit 3");
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert!(
+        ran.stdout.starts_with("T001 failed after 1 attempt: tests failed: no such table: users (exit 3)\n"),
+        "{ran}"
+    );
+    let json = garden.env.pleach(&["-y", "--json", "gardener"]).expect(1);
+    assert!(json.stdout.contains(r#""reason":"tests failed: no such table: users (exit 3)""#), "{json}");
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(status.stdout.contains("failed after 1 attempt (tests failed: no such table: users (exit 3))"), "{status}");
+}
+
+#[test]
+fn n16_a_red_gate_and_a_crashed_runner_say_why() {
+    let tree =
+        Tree::default().phase("phase1", &["T001"]).tests("phase1", &["integration: echo 'port 80 is taken'; exit 4"]);
+    let garden = Garden::new(&tree);
+    let ran = garden.gardener(&[]).expect(1);
+    assert!(
+        ran.stderr.contains("  phase1 test-fail (") && ran.stderr.contains("): port 80 is taken (exit 4)\n"),
+        "{ran}"
+    );
+    assert!(ran.stdout.starts_with("the tests of phase1 fail on `main`: port 80 is taken (exit 4)\n"), "{ran}");
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent("echo trying >&2; echo 'no credit left' >&2; exit 7", APPROVES);
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    let line = ran.stderr.lines().find(|line| line.starts_with("  T001 implement-fail (")).expect("its line");
+    assert!(line.contains("exit 7: ") && line.ends_with("no credit left"), "{line}");
+    assert!(ran.stdout.lines().next().is_some_and(|line| line.ends_with("no credit left")), "{ran}");
+}
+
+/// Commits steps as the newest Arborist writes them, which calls a branch by its short id.
+fn arborist(garden: &Garden, branch: &str, task: &str, statuses: &[&str]) {
+    for status in statuses {
+        let trailers = match *status {
+            "implement-pass" => "Arborist-Step: implement\nArborist-Result: pass\nArborist-Retry: 0",
+            "test-fail" => "Arborist-Step: test\nArborist-Test: fail\nArborist-Retry: 0",
+            "complete" => "Arborist-Step: complete\nArborist-Result: pass",
+            other => panic!("no step {other}"),
+        };
+        let message = format!("task({branch}@{task}@{status}): some \"Grow {task}\"\n\nIT SAYS\n\n{trailers}\n");
+        garden.env.git(&["commit", "--quiet", "--allow-empty", "-m", &message]);
+    }
+}
+
+#[test]
+fn n17_histories_named_by_a_short_id_are_read() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    // Of another branch with the same ticket, before this one was begun.
+    arborist(&garden, "os-47", "T003", &["complete"]);
+    garden.switch_to_new("feature/os-47-slug--v3");
+    arborist(&garden, "os-47", "T001", &["implement-pass", "complete"]);
+    arborist(&garden, "os-47", "T002", &["implement-pass", "test-fail"]);
+    arborist(&garden, "os-4", "T003", &["complete"]);
+    let said = "4 steps of Arborist named by the short id `os-47` count for `feature/os-47-slug--v3`";
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(status.stdout.contains("1 of 3 tasks done, 1 begun") && status.stdout.contains(said), "{status}");
+    let ran = garden.gardener(&[]).expect(0);
+    assert_eq!(ran.stderr.matches(said).count(), 1, "{ran}");
+    assert_eq!(garden.times_asked("T001", "implement"), 0);
+    assert!(garden.asked("T002", "implement", 1).contains("IT SAYS"), "it is told what went wrong before");
+    assert_eq!(garden.newest("HEAD", "T002 complete").trailer("Arborist-Step"), Some("complete"));
+    // The steps that name the branch in full do not make the others count less.
+    assert!(garden.env.pleach(&["status"]).expect(0).stdout.contains("3 of 3 tasks done"));
+}
+
+#[test]
+fn n17_a_branch_with_steps_of_its_own_reads_no_short_id() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    garden.switch_to_new("feature/plain");
+    arborist(&garden, "feature/plain", "T001", &["complete"]);
+    arborist(&garden, "plain", "T002", &["complete"]);
+    let status = garden.env.pleach(&["status"]).expect(0);
+    assert!(status.stdout.contains("1 of 2 tasks done") && !status.stdout.contains("short id"), "{status}");
+}
+
+#[test]
+fn n17_failed_attempts_of_a_phase_reach_the_target_when_isolation_changes() {
+    let tree = Tree::default().phase("phase1", &["T001", "T002"]).tests("T001", &["unit: echo IT SAYS; test -e fixed"]);
+    let garden = Garden::new(&tree);
+    garden.gardener(&["--isolation", "phase", "--max-retries", "1"]).expect(1);
+    assert_eq!(garden.told("main"), Vec::<String>::new(), "it failed on the branch of its phase");
+    garden.agent("echo ok > fixed; echo 1 > $task.txt", APPROVES);
+    let ran = garden.gardener(&["--retry-failed"]).expect(0);
+    let said = "the failed attempts at T001 on `pleach/phase/main/phase1` are on main now (";
+    assert!(ran.stderr.contains(said), "{ran}");
+    let told = garden.told("main");
+    assert_eq!(told[..3], ["T001 implement-pass", "T001 test-fail", "T001 failed"], "{told:?}");
+    assert_eq!(garden.newest("main", "T001 test-fail").trailer("Arborist-Retry"), Some("0"));
+    assert_eq!(garden.newest("main", "T001 test-pass").trailer("Arborist-Retry"), Some("1"), "attempts go on counting");
+    assert_eq!(told.iter().filter(|status| *status == "T001 failed").count(), 1, "{told:?}");
+    assert!(garden.asked("T001", "implement", 2).contains("IT SAYS"));
+}
+
+#[test]
+fn n17_a_phase_begun_with_a_branch_ends_so() {
+    let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002: T001"]));
+    garden.garden(&["--isolation", "phase", "--task", "T001"]).expect(0);
+    let ran = garden.gardener(&[]).expect(0);
+    assert!(ran.stderr.contains("phase1 ends on `pleach/phase/main/phase1`, where it was begun"), "{ran}");
+    assert_eq!(garden.merges(), ["merge: phase1 complete"]);
+}
+
+#[test]
+fn n18_build_points_out_headings_that_are_not_read() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.env.write("repo/spec/tasks.md", "## Phase One: Setup\n- [ ] T001 Do it\n\n### Dependencies\n");
+    garden.env.write("repo/plans/.keep", "");
+    let ran = garden.env.pleach(&["build", "--spec-dir", "spec", "--no-ai", "-o", "plans"]).expect(0);
+    assert_eq!(
+        ran.stderr,
+        "warning: spec/tasks.md:1: `## Phase One: Setup` is not read as a phase; write `## Phase N: Title` if it is meant so\n\
+         warning: spec/tasks.md:4: `### Dependencies` is not read as the dependencies; write `## Dependencies` if it is meant so\n"
+    );
+    assert!(ran.stdout.starts_with("wrote plans/task-tree.json: 1 task"), "{ran}");
+    assert!(garden.env.read("repo/plans/task-tree.json").contains("T001"));
+    garden.env.pleach(&["build", "--spec-dir", "spec", "--no-ai", "-o", "plans/"]).expect(2);
+}
+
+#[test]
+fn n18_unittest_counts_are_read() {
+    let output = "printf '%s\\n' 'Ran 15 tests in 0.003s' '' 'OK (skipped=2)' >&2";
+    let garden = tested(output);
+    garden.gardener(&[]).expect(0);
+    let passed = garden.newest("main", "T001 test-pass");
+    let counts = ["Passed", "Failed", "Skipped"].map(|what| passed.trailer(&format!("Arborist-Test-{what}")));
+    assert_eq!(counts, [Some("13"), Some("0"), Some("2")]);
+}

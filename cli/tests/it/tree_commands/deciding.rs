@@ -79,7 +79,7 @@ fn a_task_that_was_reset_is_done_again_and_told_what_the_phase_found() {
     );
     let env = world(&tree, &agent);
     let ran = pleach(&env, 1, &["gardener"]);
-    assert!(ran.stdout.contains("the tests of phase2 fail on `main`\n"), "{ran}");
+    assert!(ran.stdout.contains("the tests of phase2 fail on `main`: make it better (exit 1)\n"), "{ran}");
     assert!(env.pleach(&["status"]).expect(0).stdout.contains("tests fail"));
     assert!(env.pleach(&["inspect", "phase2"]).expect(0).stdout.contains("1 of 1 tasks done, its tests fail"));
     pleach(&env, 1, &["gardener"]);

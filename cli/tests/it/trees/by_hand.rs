@@ -229,7 +229,8 @@ fn no_task_lands_on_a_branch_of_pleachs_own() {
 #[test]
 fn the_target_of_a_task_branch_is_named_whatever_it_is_called() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
-    garden.configure("workspace: {repos: {repo: {path: repo, branch_prefix: bots/}}}\n");
+    garden
+        .configure("tree: {delete_branches: false}\nworkspace: {repos: {repo: {path: repo, branch_prefix: bots/}}}\n");
     garden.switch_to_new("feature/100%");
     garden.garden(&[]).expect(0);
     garden.env.git(&["switch", "--quiet", "bots/tasks/feature%2F100%25/T001"]);

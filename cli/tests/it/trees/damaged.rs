@@ -99,6 +99,7 @@ fn a_task_that_is_skipped_needs_no_branch_that_can_be_read() {
 #[test]
 fn what_has_landed_needs_no_branch_that_can_be_read() {
     let garden = waiting();
+    garden.configure("tree: {delete_branches: false}\n");
     garden.commit("mine", "by the user\n");
     garden.garden(&[]).expect(0);
     damage(&garden, BRANCH, Damage::Overwritten);

@@ -15,6 +15,7 @@ fn parents(garden: &Garden, commit: &str) -> Vec<String> {
 #[test]
 fn a_phase_is_gathered_on_its_branch_and_merged_when_it_is_done() {
     let garden = Garden::new(&Tree::default().phase("phase1", &["T001", "T002"]).phase("phase2", &["T003"]));
+    garden.configure("tree: {delete_branches: false}\n");
     garden.garden(&PHASE).expect(0);
     assert_eq!(garden.told("main"), [""; 0], "one task of two is done");
     assert_eq!(garden.told("pleach/phase/main/phase1").len(), 3);
@@ -37,6 +38,7 @@ fn a_phase_is_gathered_on_its_branch_and_merged_when_it_is_done() {
 fn the_gate_of_a_phase_runs_on_the_tree_the_merge_will_have() {
     let tree = Tree::default().phase("phase1", &["T001"]).tests("phase1", &["integration: ls | tee \"$HOME/saw\""]);
     let garden = Garden::new(&tree);
+    garden.configure("tree: {delete_branches: false}\n");
     let gate = Gate::new(&garden.env, "agent");
     garden.agent(&format!("{WRITES}; {}", gate.command()), APPROVES);
     let mut run = garden.env.spawn(&["-y", "gardener", "--isolation", "phase"]);
@@ -65,8 +67,8 @@ fn a_red_gate_keeps_the_phase_from_the_target() {
     let garden = Garden::new(&tree);
     let ran = garden.gardener(&PHASE).expect(1);
     let on = "what the merge of `pleach/phase/main/phase1` into `main` would be";
-    assert!(ran.stdout.contains(&format!("the tests of phase1 fail on {on}\n")), "{ran}");
-    assert!(ran.stdout.contains("mend it on `pleach/phase/main/phase1` and run again"), "{ran}");
+    assert!(ran.stdout.contains(&format!("the tests of phase1 fail on {on}: broken (exit 1)\n")), "{ran}");
+    assert!(ran.stdout.contains("fix it on `pleach/phase/main/phase1` and run again"), "{ran}");
     assert!(ran.stderr.contains("what the tests of phase1 say is on pleach/phase/main/phase1"), "{ran}");
     assert_eq!(garden.merges(), [""; 0]);
     assert_eq!(garden.told("main"), [""; 0]);
@@ -91,7 +93,7 @@ fn a_phase_without_tests_is_not_merged_untested() {
     let garden = Garden::new(&tree);
     let ran = garden.gardener(&PHASE).expect(1);
     let on = "what the merge of `pleach/phase/main/phase2` into `main` would be";
-    assert!(ran.stdout.contains(&format!("the tests of phase2 fail on {on}\n")), "{ran}");
+    assert!(ran.stdout.contains(&format!("the tests of phase2 fail on {on}: tests of T003 (exit 1)\n")), "{ran}");
     assert_eq!(garden.merges(), ["merge: phase1 complete"]);
     assert_eq!(garden.files("main"), ["README.md", "T001.txt", "T002.txt", "task-tree.json"]);
     let red = garden.newest("pleach/phase/main/phase2", "phase2 test-fail");
@@ -127,7 +129,7 @@ fn what_is_put_between_tasks_of_a_phase_is_tested() {
     assert_eq!(garden.merges(), [""; 0]);
     // It has no tests of its own, and yet it can be seen.
     let shown = garden.env.pleach(&["status"]).expect(0);
-    assert!(shown.stdout.contains("2/2  tests fail\n"), "{shown}");
+    assert!(shown.stdout.contains("2/2  tests fail: tests of T001 (exit 1)\n"), "{shown}");
     // They run again before anything is merged.
     assert!(shown.stdout.contains("next: run the tests of phase1\n"), "{shown}");
     let dry = garden.gardener(&[&PHASE[..], &["--dry-run"]].concat()).expect(0);
@@ -255,7 +257,7 @@ fn tests_of_a_phase_that_passed_on_another_merge_are_said_to_run_again() {
     assert_eq!(garden.env.git(&["count-objects"]), objects, "nothing is written to tell it");
     garden.gardener(&PHASE).expect(1);
     let shown = garden.env.pleach(&["status"]).expect(0);
-    assert!(shown.stdout.contains("1/1  tests fail\n"), "{shown}");
+    assert!(shown.stdout.contains("1/1  tests fail: exit 1\n"), "{shown}");
     garden.env.git(&["rm", "--quiet", "bad"]);
     garden.env.git(&["commit", "--quiet", "--message", "good"]);
     garden.gardener(&PHASE).expect(0);
@@ -369,6 +371,7 @@ fn phases_that_wait_for_each_other_are_refused() {
 #[test]
 fn a_task_without_a_phase_lands_on_the_target() {
     let garden = Garden::new(&Tree::of(&["T001"]).phase("phase1", &["T002"]));
+    garden.configure("tree: {delete_branches: false}\n");
     garden.gardener(&PHASE).expect(0);
     assert_eq!(garden.merges(), ["merge: phase1 complete"]);
     assert_eq!(garden.completed(), ["T001", "T002"]);

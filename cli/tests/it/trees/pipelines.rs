@@ -337,7 +337,7 @@ fn a_node_without_a_step_that_fails_is_named_when_the_task_is_given_up() {
         garden.agent(agent, APPROVES);
         let ran = garden.gardener(&["--pipeline", "look.dot", "--max-retries", attempts]).expect(1);
         assert_eq!(garden.times_asked("T001", "implement"), asked, "{order}");
-        assert!(ran.stdout.contains(&format!("failed: T001: `T001` was given up: {why}\n")), "{order}: {ran}");
+        assert!(ran.stdout.contains(&format!("T001 failed after 2 attempts: {why}\n")), "{order}: {ran}");
         let status = garden.env.pleach(&["status"]).expect(0);
         assert!(status.stdout.contains(&format!("failed after 2 attempts ({why})\n")), "{order}: {status}");
         let body = garden.newest("main", "T001 implement-fail").body;
@@ -583,7 +583,10 @@ fn what_ends_an_attempt_behind_a_step_that_failed_is_told_as_well() {
     assert!(asked.contains("LINTSAYS") && asked.contains("`build` failed: exit 2: BUILDSAYS"), "{asked}");
     let body = garden.newest("main", "T001 failed").body;
     assert_eq!(body, "Runner error:\n`build` failed: exit 2: BUILDSAYS");
-    assert!(ran.stdout.contains("was given up: its last attempt ended: `build` failed: exit 2: BUILDSAYS"), "{ran}");
+    assert!(
+        ran.stdout.contains("failed after 2 attempts: its last attempt ended: `build` failed: exit 2: BUILDSAYS"),
+        "{ran}"
+    );
     // The next budget is told as well.
     garden.gardener(&[&twice[..], &["--retry-failed"]].concat()).expect(1);
     let asked = garden.asked("T001", "implement", 3);
@@ -595,5 +598,5 @@ fn what_ends_an_attempt_behind_a_step_that_failed_is_told_as_well() {
     let ran = garden.gardener(&["--pipeline", "lint.dot", "--max-retries", "2"]).expect(1);
     assert_eq!(garden.asked("T001", "implement", 2).matches("LINTSAYS").count(), 1);
     assert_eq!(garden.newest("main", "T001 failed").body, "");
-    assert!(ran.stdout.contains("its last attempt ended with lint-fail"), "{ran}");
+    assert!(ran.stdout.contains("failed after 2 attempts: lint failed: LINTSAYS (exit 1)\n"), "{ran}");
 }

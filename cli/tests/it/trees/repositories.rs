@@ -22,6 +22,7 @@ fn a_master_branch_is_as_good_as_a_main_one() {
 fn a_branch_may_have_any_name_git_allows() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     let branch = "feature/a@b)x%2F";
+    garden.configure("tree: {delete_branches: false}\n");
     garden.switch_to_new(branch);
     garden.gardener(&[]).expect(0);
     let told = garden.told(branch);
@@ -376,7 +377,6 @@ fn steps_that_were_copied_with_a_note_of_where_from_are_read_and_count_once() {
     garden.env.git(&["reset", "--quiet", "--hard", &before]);
     garden.commit("mine", "by the user\n");
     garden.env.git(&["cherry-pick", "-x", "--allow-empty", &format!("{before}..{worked}")]);
-    garden.env.git(&["branch", "--quiet", "-D", "pleach/tasks/main/T001"]);
     let seen = |env: &crate::support::TestEnv| env.pleach(&["inspect", "T001"]).expect(0).stdout;
     let once = seen(&garden.env);
     assert!(once.contains("complete") && once.contains("attempts     1, 1 of this budget"), "{once}");

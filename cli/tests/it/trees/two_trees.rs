@@ -123,7 +123,7 @@ fn a_task_that_is_done_does_not_need_its_branch_any_more() {
 fn a_failed_task_gets_its_code_back_though_another_tree_had_its_branch() {
     for delete in [false, true] {
         let garden = two();
-        garden.configure(&format!("worktrees: {{delete_branches: {delete}}}\n"));
+        garden.configure(&format!("tree: {{delete_branches: {delete}}}\n"));
         garden.commit("a/task-tree.json", &Tree::of(&["T001"]).tests("T001", &["unit: test -e mended"]).json());
         garden.agent("echo half > half", APPROVES);
         garden.gardener(&[&A[..], &["--max-retries", "1"]].concat()).expect(1);
@@ -171,7 +171,7 @@ const PHASE: [&str; 2] = ["--isolation", "phase"];
 /// Two trees with a phase of the same name, of which the first has a gate that is red.
 fn phases(delete_branches: bool) -> Garden {
     let garden = Garden::new(&Tree::of(&["T009"]));
-    garden.configure(&format!("worktrees: {{delete_branches: {delete_branches}}}\n"));
+    garden.configure(&format!("tree: {{delete_branches: {delete_branches}}}\n"));
     let a = Tree::default().phase("phase1", &["T001", "T002"]).tests("phase1", &["e2e: false"]);
     garden.commit("a/task-tree.json", &a.json());
     garden.commit("b/task-tree.json", &Tree::default().phase("phase1", &["B1", "B2"]).json());

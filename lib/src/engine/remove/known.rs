@@ -7,6 +7,7 @@ use crate::engine::view::{Standing, Summary, session_worktrees};
 use crate::git::{self, Repo};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{self, works};
+use crate::step::StepKind;
 use crate::workspace::branch_ref;
 
 /// What a removal goes by.
@@ -22,8 +23,8 @@ pub(super) struct Known {
     pub target: Option<BranchName>,
     /// It works on a task of a tree.
     pub is_of_task: bool,
-    /// Where a task that is complete has landed. It may have been built anew on the way; one that failed has left its
-    /// code behind.
+    /// Where a task that is complete, or what the tests of a phase say, has landed. It may have been built anew on the way;
+    /// one that failed has left its code behind.
     pub landed: Option<CommitId>,
     /// A run over a tree would go on with it.
     pub goes_on: bool,
@@ -54,7 +55,8 @@ impl Known {
 
     fn recorded(summary: &Summary) -> Self {
         let task = summary.state.task.as_deref();
-        let complete = task.filter(|task| task.is_complete());
+        // Of one that was given up, the target has the steps alone.
+        let complete = task.filter(|task| task.newest() != Some((StepKind::Complete, false)));
         let copied_in = summary.started.config.pointer("/worktrees/include_ignored").and_then(|value| value.as_array());
         let copied_in = copied_in.into_iter().flatten().filter_map(|path| path.as_str());
         Self {

@@ -5,16 +5,17 @@ use std::sync::Arc;
 
 use super::refusal::Refusal;
 use super::run::{TreeEnded, TreeRun};
+use super::step_scan::{self, Names};
 use super::testing::without_tests;
 use super::work::{Worked, behind, observer};
-use super::{Error, Note, Notes, step_scan};
+use super::{Error, Note, Notes};
 use crate::engine::landing::{self, RebuildError};
 use crate::engine::task::{Retest, StepReport};
 use crate::engine::{Pause, Session};
 use crate::event::PipelineStarted;
 use crate::git::{LandError, TreeId};
 use crate::ids::{BranchName, CommitId, RepoPath, TaskId};
-use crate::progress::{Found, Place, Status};
+use crate::progress::{Form, Found, Place, Status};
 use crate::step::{Attempt, StepKind, report};
 use crate::workspace::branch_ref;
 
@@ -50,9 +51,9 @@ impl TreeRun<'_> {
         self.take_back(session);
         match (tried, newest) {
             (Tried::Landed, Some((StepKind::Complete, false))) => {
-                let why = over.or_else(|| self.progress.task(&task).why_failed());
-                let reason = format!("`{task}` was given up") + &why.map(|why| format!(": {why}")).unwrap_or_default();
-                Worked::Ended(TreeEnded::Failed { task, reason })
+                let state = self.progress.task(&task);
+                let (attempts, reason) = (state.attempts, over.or_else(|| state.why_failed()));
+                Worked::Ended(TreeEnded::Failed { task, attempts, before: false, reason })
             }
             (Tried::Landed, Some((StepKind::Test, false))) => Worked::Ended(self.gate_red(task)),
             (Tried::Landed, _) if self.plan.tree.is_leaf(&task) => Worked::Done(task),
@@ -346,7 +347,7 @@ impl TreeRun<'_> {
     }
 
     /// The logs and reports a branch has and its base has not.
-    fn logs_of(&self, base: CommitId, tip: CommitId) -> Result<Vec<RepoPath>, crate::git::Error> {
+    pub(super) fn logs_of(&self, base: CommitId, tip: CommitId) -> Result<Vec<RepoPath>, crate::git::Error> {
         let changes = self.repo.changes(self.repo.tree_of(base)?, self.repo.tree_of(tip)?)?;
         let is_own = |path: &RepoPath| report::is_own(path, &self.plan.logs, &self.plan.reports);
         Ok(changes.into_iter().map(|change| change.path).filter(is_own).collect())
@@ -355,8 +356,8 @@ impl TreeRun<'_> {
     /// The step a commit is, as it will be read from the target. No step of a branch is of the older form.
     pub(super) fn found(&self, commit: CommitId) -> Result<Option<Found>, crate::git::Error> {
         let kept = self.repo.message_of(commit)?;
-        let read = step_scan::read(commit, &kept, &Place::Target, self.plan.target.as_str());
-        Ok(read.filter(|(_, is_older_form)| !is_older_form).map(|(found, _)| found))
+        let read = step_scan::read(commit, &kept, &Place::Target, Names::branch(self.plan.target.as_str()));
+        Ok(read.filter(|(_, form)| *form == Form::Branch).map(|(found, _)| found))
     }
 
     /// Moves a branch forward; one that is not there yet begins where it was thought to be.
@@ -399,17 +400,7 @@ impl TreeRun<'_> {
         notes(Note::Landed { task: &task, commit, on, progress: &self.progress });
         let stays = tokio::task::block_in_place(|| session.leave_branch())?;
         session.take_warnings().into_iter().chain(stays).for_each(|warning| notes(Note::Said(warning)));
-        if self.plan.delete_branches {
-            let branch = self.branch_of(&task)?;
-            // Under a checkout, HEAD would lead nowhere.
-            if let Some(at) = self.repo.reference(&branch_ref(&branch))?
-                && self.repo.is_ancestor(at, commit)?
-                && self.repo.checkouts_of(&branch)?.is_empty()
-            {
-                self.repo.delete(&branch_ref(&branch), at, "pleach: landed").map_err(crate::git::Error::from)?;
-            }
-        }
-        Ok(())
+        if *on == self.plan.target { self.delete_landed_branches(notes) } else { Ok(()) }
     }
 
     /// Adds the steps of a landing to the progress: reading everything again would cost more with every task.

@@ -4,7 +4,9 @@
 mod begin;
 mod brought;
 mod changed;
+mod delete_branches;
 mod edited;
+mod failed_attempts;
 mod land;
 mod left;
 mod logs;

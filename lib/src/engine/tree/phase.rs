@@ -133,7 +133,8 @@ impl TreeRun<'_> {
     /// The end of a run at tests of a phase that fail.
     pub(super) fn gate_red(&self, gate: TaskId) -> TreeEnded {
         let on_merge = self.schedule.is_ahead(self.plan.tree.phase_of(&gate));
-        TreeEnded::GateRed { gate, on_merge }
+        let reason = self.progress.task(&gate).newest().and_then(Found::reason);
+        TreeEnded::GateRed { gate, on_merge, reason }
     }
 
     /// The merge of a phase into the target as both are now. It is written, and nothing moves.
@@ -255,6 +256,7 @@ impl TreeRun<'_> {
                     self.read_again()?;
                     let (on, progress) = (&self.plan.target, &self.progress);
                     notes(Note::Merged { phase, commit, on, progress });
+                    self.delete_landed_branches(notes)?;
                     return Ok(Worked::GoOn);
                 }
                 Err(LandError::Moved { .. }) => continue,

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::step_cache;
-use super::step_scan::{Cut, Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
+use super::step_scan::{Cut, Names, Runs, Scan, Scope, gather, is_candidate, is_turn, limit};
 use crate::git::{self, Parent, Passed, Repo};
 use crate::ids::{BranchName, CommitId, SessionId, TaskId};
-use crate::progress::{Chain, OpenBranch, Place, Progress, Seen, Unread, fold, print, taken};
+use crate::progress::{Chain, Form, OpenBranch, Place, Progress, Seen, Unread, fold, print, taken};
+use crate::step::short_id;
 use crate::workspace::{branch_ref, phase_branches, task_branches};
 
 /// As many new commits are read again each time before the cache is written anew.
@@ -165,16 +166,22 @@ impl Reader {
         Ok(scan)
     }
 
+    /// What steps may call the target.
+    fn names(&self) -> Names<'_> {
+        let branch = self.target.as_str();
+        Names { branch, short_id: short_id(branch) }
+    }
+
     fn keep(&self) -> impl Fn(&[u8]) -> bool + use<'_> {
-        |message| is_candidate(message, self.target.as_str())
+        |message| is_candidate(message, self.names())
     }
 
     /// Reads the whole history.
     fn begin(&mut self, tip: CommitId) -> Result<Scan, Error> {
         let commits = self.repo.history(tip, (&self.keep(), &is_turn))?;
         let nothing = &mut |_| Ok::<_, Error>(Runs::default());
-        let mut gathered = gather(&commits, &Place::Target, self.target.as_str(), nothing)?;
-        let scope = if gathered.has_older_form { self.scope(tip)? } else { Scope::Unneeded };
+        let mut gathered = gather(&commits, &Place::Target, self.names(), nothing)?;
+        let scope = if gathered.needs_scope { self.scope(tip)? } else { Scope::Unneeded };
         if let Scope::After(base) = scope {
             limit(&commits, &mut gathered.steps, base);
         }
@@ -190,7 +197,7 @@ impl Reader {
             // More of it may be there by now.
             return Ok(None);
         }
-        let mut older_form = scan.scope != Scope::Unneeded;
+        let mut needs_scope = scan.scope != Scope::Unneeded;
         if tip != scan.tip {
             // What is cached may name a commit that is gone.
             let Ok([new, gone]) = self.repo.apart(tip, scan.tip, (&self.keep(), &is_turn)) else {
@@ -201,12 +208,14 @@ impl Reader {
             }
             let (repo, from, runs) = (self.repo.clone(), scan.tip, Arc::clone(&scan.runs));
             let outside = &mut |id| if id == from { Ok(Arc::clone(&runs)) } else { runs_below(&repo, &runs, id) };
-            let gathered = gather(&new, &Place::Target, self.target.as_str(), outside)?;
+            let is_named = scan.steps.iter().any(|seen| seen.form == Form::Branch);
+            let names = if is_named { Names::branch(self.target.as_str()) } else { self.names() };
+            let gathered = gather(&new, &Place::Target, names, outside)?;
             if !gathered.steps.is_empty() && new.iter().any(|commit| commit.parents.len() > 1) {
                 // What it brings belongs among what is known.
                 return Ok(None);
             }
-            older_form |= gathered.has_older_form;
+            needs_scope |= gathered.needs_scope;
             // Where clocks were wrong, a commit can look new that is not.
             let mut fresh: BTreeSet<CommitId> = gathered.steps.iter().map(|(_, seen)| seen.found.commit).collect();
             scan.steps.iter().filter(|_| !gathered.steps.is_empty()).for_each(|seen| {
@@ -218,7 +227,7 @@ impl Reader {
             scan.runs = gathered.runs;
             self.uncached += new.len();
         }
-        let same_scope = !older_form || self.scope(tip)? == scan.scope;
+        let same_scope = !needs_scope || self.scope(tip)? == scan.scope;
         Ok(same_scope.then_some(scan))
     }
 
@@ -317,7 +326,7 @@ impl Reader {
         let repo = self.repo.clone();
         // All that a branch with one beginning shares with the target lies below that beginning.
         let runs = &mut |id| if outside.len() == 1 { Ok(Arc::clone(&shared)) } else { runs_below(&repo, &shared, id) };
-        let gathered = gather(&own, &branch.place, self.target.as_str(), runs)?;
+        let gathered = gather(&own, &branch.place, Names::branch(self.target.as_str()), runs)?;
         let steps: Vec<_> = gathered.steps.into_iter().map(|(_, seen)| seen).collect();
         let has_merges = own.iter().any(|commit| commit.parents.len() > 1);
         Ok((!steps.is_empty()).then_some(Chain { branch, steps, beside, has_merges }))

@@ -87,7 +87,7 @@ pub struct TreePlan {
     pub config: Value,
     /// Begin again, whatever was done before.
     pub fresh: bool,
-    /// Remove a task's branch once it has landed.
+    /// Delete the branches of tasks and phases once their commits are on the target.
     pub delete_branches: bool,
     /// Stop after one task.
     pub one: bool,
@@ -131,8 +131,12 @@ pub enum TreeEnded {
     Failed {
         /// The task.
         task: TaskId,
-        /// Why.
-        reason: String,
+        /// Attempts over its whole history.
+        attempts: u32,
+        /// A run before this one gave it up.
+        before: bool,
+        /// Why, in one line.
+        reason: Option<String>,
     },
     /// The session of a task, or of the tests of a phase, was called off. The next run goes on with the task.
     CalledOff(TaskId),
@@ -142,6 +146,8 @@ pub enum TreeEnded {
         gate: TaskId,
         /// The phase is gathered, so that they ran on what its merge into the target would be.
         on_merge: bool,
+        /// Why, in one line.
+        reason: Option<String>,
     },
     /// Nothing can be started: what waits for what.
     Stalled(Vec<Blocked>),
@@ -306,6 +312,9 @@ impl<'p> TreeRun<'p> {
         }
         if !std::mem::replace(&mut self.greeted, true) {
             self.gathered_before().into_iter().for_each(|text| notes(Note::Said(text)));
+            self.bring_failed_attempts(notes)?;
+            // A run before this one may have been killed before it could.
+            self.delete_landed_branches(notes)?;
         }
         loop {
             if self.engine.cancel.is_stopped() {
@@ -326,8 +335,9 @@ impl<'p> TreeRun<'p> {
                     return Ok(self.course.chosen.take().map_or(TreeEnded::Done, TreeEnded::TaskDone));
                 }
                 Next::Failed(task) => {
-                    let why = self.progress.task(&task).why_failed().map(|why| format!(": {why}")).unwrap_or_default();
-                    return Ok(TreeEnded::Failed { reason: format!("`{task}` failed before{why}"), task });
+                    let state = self.progress.task(&task);
+                    let (attempts, reason) = (state.attempts, state.why_failed());
+                    return Ok(TreeEnded::Failed { task, attempts, before: true, reason });
                 }
                 Next::Stalled(blocked) => return Ok(TreeEnded::Stalled(blocked)),
                 Next::GateRed(gate) => return Ok(self.gate_red(gate)),

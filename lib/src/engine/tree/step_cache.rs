@@ -10,11 +10,11 @@ use jiff::Timestamp;
 
 use super::step_scan::{Runs, Scan, Scope};
 use crate::ids::{BranchName, CommitId};
-use crate::progress::{Found, Place, Seen, print};
+use crate::progress::{Form, Found, Place, Seen, print};
 use crate::step::{Counts, Step, StepKind, TestFacts};
 
 /// Changes whenever the layout does, or what is taken from commits.
-const VERSION: &[u8] = b"pleach steps 5\n";
+const VERSION: &[u8] = b"pleach steps 6\n";
 
 /// What is known of a target from before; none if there is no use in it.
 pub fn load(common_dir: &Path, target: &BranchName) -> Option<Scan> {
@@ -105,7 +105,12 @@ impl Sink {
             let changed = Some(&seen.runs).filter(|runs| last != Some(*runs));
             self.maybe(changed, Self::runs);
             last = Some(&seen.runs);
-            self.0.push(u8::from(seen.is_older_form) | u8::from(seen.in_scope) << 1);
+            let form = match seen.form {
+                Form::Branch => 0,
+                Form::ShortId => 1,
+                Form::Nothing => 2,
+            };
+            self.0.push(form | u8::from(seen.in_scope) << 2);
             self.found(&seen.found);
         }
     }
@@ -213,8 +218,13 @@ impl<'a> Source<'a> {
             let flags = self.byte()?;
             steps.push(Seen {
                 runs: Arc::clone(&last),
-                is_older_form: flags & 1 != 0,
-                in_scope: flags & 2 != 0,
+                form: match flags & 3 {
+                    0 => Form::Branch,
+                    1 => Form::ShortId,
+                    2 => Form::Nothing,
+                    _ => return None,
+                },
+                in_scope: flags & 4 != 0,
                 found: Arc::new(self.found()?),
             });
         }
@@ -279,7 +289,8 @@ mod tests {
         let print = u64::MAX - u64::from(byte);
         let found = Found { commit: commit(byte), at, step, body, on: Place::Target, print, beside };
         let runs = Arc::new(runs.iter().map(|byte| commit(*byte)).collect());
-        Seen { found: Arc::new(found), runs, is_older_form: byte.is_multiple_of(2), in_scope: byte.is_multiple_of(3) }
+        let form = [Form::Branch, Form::ShortId, Form::Nothing][usize::from(byte % 3)];
+        Seen { found: Arc::new(found), runs, form, in_scope: byte.is_multiple_of(2) }
     }
 
     fn scan() -> Scan {

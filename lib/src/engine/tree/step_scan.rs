@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::git::{Kept, Parent, Passed};
 use crate::ids::{CommitId, SessionId, TaskId};
-use crate::progress::{Found, Place, Seen, print};
+use crate::progress::{Form, Found, Place, Seen, print};
 use crate::step::{Step, StepKind};
 use crate::trailer::{Message, TurnFacts};
 
@@ -69,14 +69,31 @@ pub struct Gathered {
     pub steps: Vec<(usize, Seen)>,
     /// The starts of runs the last commit has in its history, itself included.
     pub runs: Runs,
-    /// Whether a step is of the older form.
-    pub has_older_form: bool,
+    /// Whether a step does not name the target in full, so that it only counts in some scope.
+    pub needs_scope: bool,
 }
 
-/// Whether a message may be that of a step made for `target`: a look at its first bytes, because nearly all are not.
-pub fn is_candidate(message: &[u8], target: &str) -> bool {
+/// What subjects call a target.
+#[derive(Debug, Clone, Copy)]
+pub struct Names<'t> {
+    /// Its name.
+    pub branch: &'t str,
+    /// Its short id, where steps may go by that.
+    pub short_id: Option<&'t str>,
+}
+
+impl<'t> Names<'t> {
+    /// A target and nothing else that stands for it.
+    pub fn branch(branch: &'t str) -> Self {
+        Self { branch, short_id: None }
+    }
+}
+
+/// Whether a message may be that of a step made for a target: a look at its first bytes, because nearly all are not.
+pub fn is_candidate(message: &[u8], target: Names<'_>) -> bool {
     let Some(rest) = message.trim_ascii_start().strip_prefix(b"task(") else { return false };
-    let named = rest.strip_prefix(target.as_bytes()).is_some_and(|rest| rest.starts_with(b"@"));
+    let is_named = |name: &str| rest.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.starts_with(b"@"));
+    let named = is_named(target.branch) || target.short_id.is_some_and(is_named);
     named || rest.iter().find(|byte| !is_id(**byte)) == Some(&b')')
 }
 
@@ -95,16 +112,18 @@ fn is_id(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"._-".contains(&byte)
 }
 
-/// Takes the steps out of a part of a history. `outside` tells the runs of a commit the part begins on.
+/// Takes the steps out of a part of a history. `outside` tells the runs of a commit the part begins on. Steps that go by
+/// the target's short id count as long as none goes by its name: behind that one they are another branch's.
 pub fn gather<E>(
     commits: &[Passed],
     on: &Place,
-    target: &str,
+    target: Names<'_>,
     outside: &mut dyn FnMut(CommitId) -> Result<Runs, E>,
 ) -> Result<Gathered, E> {
     let none = Runs::default();
     let mut all: Vec<Runs> = Vec::with_capacity(commits.len());
-    let mut gathered = Gathered { steps: Vec::new(), runs: none.clone(), has_older_form: false };
+    let mut gathered = Gathered { steps: Vec::new(), runs: none.clone(), needs_scope: false };
+    let mut target = target;
     for (place, commit) in commits.iter().enumerate() {
         let mut runs: Option<Runs> = None;
         for parent in &commit.parents {
@@ -120,11 +139,14 @@ pub fn gather<E>(
         }
         let mut runs = runs.unwrap_or_else(|| none.clone());
         let read = commit.kept.as_ref().and_then(|kept| read(commit.id, kept, on, target));
-        if let Some((found, is_older_form)) = read {
-            gathered.has_older_form |= is_older_form;
+        if let Some((found, form)) = read {
+            gathered.needs_scope |= form != Form::Branch;
+            if form == Form::Branch {
+                target.short_id = None;
+            }
             let is_start = found.step.kind == StepKind::RunStart;
             let found = Arc::new(found);
-            gathered.steps.push((place, Seen { found, runs: Arc::clone(&runs), in_scope: true, is_older_form }));
+            gathered.steps.push((place, Seen { found, runs: Arc::clone(&runs), in_scope: true, form }));
             if is_start {
                 runs = Arc::new(runs.iter().copied().chain([commit.id]).collect());
             }
@@ -219,12 +241,16 @@ fn by_date(commits: &[Passed], steps: Vec<(usize, Seen)>) -> Vec<(usize, Seen)> 
     }
 }
 
-/// The step a commit is, and whether it is of the older form. That form names no branch, so it is read on the target alone.
-pub fn read(commit: CommitId, kept: &Kept, on: &Place, target: &str) -> Option<(Found, bool)> {
+/// The step a commit is, and how it names the target. What does not name it in full is read on the target alone.
+pub fn read(commit: CommitId, kept: &Kept, on: &Place, target: Names<'_>) -> Option<(Found, Form)> {
     let message = Message::read(&String::from_utf8_lossy(&kept.message));
-    let (step, is_older_form) = match Step::read(&message, target) {
-        Some(step) => (step, false),
-        None if *on == Place::Target => (Step::read_old(&message)?, true),
+    let by_short_id = || target.short_id.and_then(|id| Step::read(&message, id));
+    let (step, form) = match Step::read(&message, target.branch) {
+        Some(step) => (step, Form::Branch),
+        None if *on == Place::Target => match by_short_id() {
+            Some(step) => (step, Form::ShortId),
+            None => (Step::read_old(&message)?, Form::Nothing),
+        },
         None => return None,
     };
     let told = !step.passed || step.kind == StepKind::Reset;
@@ -237,14 +263,14 @@ pub fn read(commit: CommitId, kept: &Kept, on: &Place, target: &str) -> Option<(
         print: print(&kept.message, kept.seconds, kept.offset),
         beside: BTreeSet::new(),
     };
-    Some((found, is_older_form))
+    Some((found, form))
 }
 
-/// Lets steps of the older form count only where the base branch's history does not reach: above `base`.
+/// Lets steps that do not name the target in full count only where the base branch's history does not reach: above `base`.
 pub fn limit(commits: &[Passed], steps: &mut [(usize, Seen)], base: CommitId) {
     let below = below(commits, base);
     for (place, seen) in steps {
-        seen.in_scope = !(seen.is_older_form && below[*place]);
+        seen.in_scope = !(seen.form != Form::Branch && below[*place]);
     }
 }
 
@@ -275,8 +301,8 @@ mod tests {
         let gathered = |kept: &Kept, on: &Place| {
             let passed = Passed { id: commit, parents: Vec::new(), kept: Some(kept.clone()), cut_off: false };
             let nothing = &mut |_| Ok::<_, ()>(Runs::default());
-            let steps = gather(&[passed], on, "main", nothing).unwrap().steps;
-            steps.into_iter().next().map(|(_, seen)| (seen.found.as_ref().clone(), seen.is_older_form))
+            let steps = gather(&[passed], on, Names::branch("main"), nothing).unwrap().steps;
+            steps.into_iter().next().map(|(_, seen)| (seen.found.as_ref().clone(), seen.form))
         };
         let trailers = "Arborist-Step: test\nArborist-Test: fail\n";
         let step = format!("task(main@T1@test-fail): tests fail for \"N\"\n\nWhy.\n\n{trailers}");
@@ -286,15 +312,40 @@ mod tests {
         for message in [&step, &older, passed, "Mend it\n"] {
             for on in &places {
                 let kept = kept(message, 3600);
-                assert_eq!(read(commit, &kept, on, "main"), gathered(&kept, on), "{message} {on:?}");
+                assert_eq!(read(commit, &kept, on, Names::branch("main")), gathered(&kept, on), "{message} {on:?}");
             }
         }
         let [target, branch] = &places;
-        let (found, is_older_form) = read(commit, &kept(&step, 0), target, "main").unwrap();
-        assert_eq!((found.body.as_str(), &found.on, is_older_form), ("Why.", target, false));
-        assert_ne!(found.print, read(commit, &kept(&step, 3600), target, "main").unwrap().0.print);
-        assert_eq!(read(commit, &kept(passed, 0), target, "main").unwrap().0.body, "", "nobody is told");
-        assert!(read(commit, &kept(&older, 0), target, "main").unwrap().1);
-        assert_eq!(read(commit, &kept(&older, 0), branch, "main"), None, "it names no branch");
+        let (found, form) = read(commit, &kept(&step, 0), target, Names::branch("main")).unwrap();
+        assert_eq!((found.body.as_str(), &found.on, form), ("Why.", target, Form::Branch));
+        assert_ne!(found.print, read(commit, &kept(&step, 3600), target, Names::branch("main")).unwrap().0.print);
+        assert_eq!(read(commit, &kept(passed, 0), target, Names::branch("main")).unwrap().0.body, "", "nobody is told");
+        assert_eq!(read(commit, &kept(&older, 0), target, Names::branch("main")).unwrap().1, Form::Nothing);
+        assert_eq!(read(commit, &kept(&older, 0), branch, Names::branch("main")), None, "it names no branch");
+    }
+
+    #[test]
+    fn a_short_id_counts_until_the_branch_is_named() {
+        let step = |name: &str, task: &str| {
+            format!("task({name}@{task}@complete): complete \"N\"\n\nArborist-Step: complete\nArborist-Result: pass\n")
+        };
+        let passed = |at: u8, message: String| Passed {
+            id: CommitId::from_bytes([at; 20]),
+            parents: if at == 0 { Vec::new() } else { vec![Parent::Passed(usize::from(at) - 1)] },
+            kept: Some(Kept { seconds: 60, offset: 0, message: message.into_bytes() }),
+            cut_off: false,
+        };
+        let history = [step("os-4", "T0"), step("os-47", "T1"), step("feature/os-47-x", "T2"), step("os-47", "T3")];
+        let history: Vec<Passed> = (0..).zip(history).map(|(at, message)| passed(at, message)).collect();
+        let names = Names { branch: "feature/os-47-x", short_id: Some("os-47") };
+        let nothing = &mut |_| Ok::<_, ()>(Runs::default());
+        let gathered = gather(&history, &Place::Target, names, nothing).unwrap();
+        let told: Vec<_> = gathered
+            .steps
+            .iter()
+            .map(|(_, seen)| (seen.found.step.task.as_ref().unwrap().as_str(), seen.form))
+            .collect();
+        assert_eq!(told, [("T1", Form::ShortId), ("T2", Form::Branch)]);
+        assert!(gathered.needs_scope);
     }
 }

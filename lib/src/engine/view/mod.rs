@@ -26,6 +26,7 @@ use crate::ids::{BranchName, CommitId, ContextId, NodeId, RepoName, SessionId, T
 use crate::plan::pipeline::Pipeline;
 use crate::record::{self, History, read_through};
 use crate::state::{Phase, State};
+use crate::step::StepKind;
 use crate::workspace::{Lock, branch_ref};
 
 /// What a session is, for the one who asks.
@@ -159,6 +160,17 @@ impl Summary {
         let landed = task.and_then(|task| task.landed).filter(|_| !there.contains(&self.session));
         Ok(match landed.zip(repo.reference(&branch_ref(target))?) {
             Some((landed, tip)) => !repo.is_ancestor(landed, tip)?,
+            None => false,
+        })
+    }
+
+    /// Whether its task is complete, or what it says of a phase's tests is told, and the target has that now. A task that
+    /// was given up has its code elsewhere.
+    pub fn is_on_target(&self, repo: &Repo) -> Result<bool, Error> {
+        let Some(task) = &self.state.task else { return Ok(false) };
+        let landed = task.landed.filter(|_| task.newest() != Some((StepKind::Complete, false)));
+        Ok(match landed.zip(repo.reference(&branch_ref(&task.of.target))?) {
+            Some((landed, tip)) => repo.is_ancestor(landed, tip)?,
             None => false,
         })
     }

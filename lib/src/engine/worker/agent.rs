@@ -95,6 +95,7 @@ impl Worker {
                 // An answer nobody can read is asked for once more.
                 let left = self.node.timeout.map(|timeout| timeout.saturating_sub(begun.elapsed()));
                 let again = Asked { prompt: review_again(&work, text), continues: false, timeout: left };
+                end.warnings.push("no verdict in the review; the reviewer is asked once more".to_owned());
                 end.asked_again = Some((text.clone(), std::mem::take(&mut end.stderr)));
                 reply = self.converse(&work, again, &mut spoken, cancel, end).await?;
             } else {

@@ -4,7 +4,7 @@ use super::command::output_message;
 use super::{Effect, Gathered, Worker};
 use crate::engine::task::StepReport;
 use crate::event::{FailureClass, Outcome, Status};
-use crate::step::verdict::{self, Verdict};
+use crate::step::verdict::{self, NO_VERDICT, Verdict};
 use crate::step::{report, text};
 
 /// What a command has said.
@@ -110,10 +110,13 @@ impl Worker {
                 Outcome { status: Status::Success, ..outcome }
             }
             Some(_) => outcome,
-            None => rejected(outcome, "the review gave no verdict, also when asked once more"),
+            None => rejected(outcome, NO_VERDICT),
         };
-        let body = text::review(&answer);
-        end.step = Some(StepReport { body, said: answer, log: Some(log), ..StepReport::default() });
+        let (body, said) = match verdict {
+            Some(_) => (text::review(&answer), answer),
+            None => (text::no_verdict(&answer), format!("{}\n\n{NO_VERDICT}", answer.trim_end())),
+        };
+        end.step = Some(StepReport { body, said, log: Some(log), ..StepReport::default() });
         outcome
     }
 }

@@ -127,6 +127,22 @@ pub(super) fn is_dependencies(title: &str) -> bool {
     first.eq_ignore_ascii_case("dependencies")
 }
 
+/// Whether a heading looks like that of a phase.
+pub(super) fn is_like_phase(title: &str) -> bool {
+    static LIKE: LazyLock<Regex> = LazyLock::new(|| {
+        pattern(
+            r"(?i)\bphase\b|^(?:\d+[.)]\s*)?(?:stage|milestone|sprint|iteration|part)\s+(?:\d|[ivx]+\b|one\b|two\b|three\b)",
+        )
+    });
+    LIKE.is_match(title)
+}
+
+/// Whether a heading looks like that of the dependencies.
+pub(super) fn is_like_dependencies(title: &str) -> bool {
+    static LIKE: LazyLock<Regex> = LazyLock::new(|| pattern(r"(?i)\b(?:dependency|dependencies|depends\s+on)\b"));
+    LIKE.is_match(title)
+}
+
 /// A line with a box.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Task<'t> {

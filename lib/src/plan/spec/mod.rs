@@ -63,6 +63,18 @@ pub fn read(files: &[(String, String)]) -> Result<TaskTree, Vec<SpecError>> {
     }
 }
 
+/// What may not be read as it was meant, given as to [`read`]: headings that look like a phase or the dependencies.
+pub fn warnings(files: &[(String, String)]) -> Vec<SpecError> {
+    let mut files: Vec<&(String, String)> = files.iter().collect();
+    files.sort_by(|a, b| a.0.cmp(&b.0));
+    let told = |(place, message): (Place, String)| SpecError {
+        file: files.get(place.file).map_or("spec", |(name, _)| name).to_owned(),
+        line: place.line,
+        message,
+    };
+    Outline::read(&files).warnings.into_iter().map(told).collect()
+}
+
 const NO_TASK: &str = "there is no open task in the spec: tasks look like `- [ ] T001 Title`";
 
 /// Where a node stands, its own line and the line each of its dependencies is from.

@@ -37,6 +37,8 @@ pub(super) struct Outline {
     /// What looks like a dependency and is none, because a heading has ended those; with what to do about it.
     pub cut_off: Vec<(Vec<Link>, String)>,
     pub errors: Vec<(Place, String)>,
+    /// Headings that look like something they are not read as.
+    pub warnings: Vec<(Place, String)>,
     files: Vec<String>,
     groups: usize,
 }
@@ -127,6 +129,7 @@ impl Outline {
     }
 
     fn heading(&mut self, place: Place, position: &mut Position, level: usize, title: &str) {
+        self.warn_of_heading(place, position, level, title);
         position.tasks.clear();
         position.headings.retain(|(open, _)| *open < level);
         if level <= 2 {
@@ -148,6 +151,22 @@ impl Outline {
             let node = self.add(place, id, title, position.node(), false);
             position.headings.extend(node.map(|node| (level, node)));
         }
+    }
+
+    /// Notes a heading that somebody may have meant as a phase or as the dependencies, and that is none.
+    fn warn_of_heading(&mut self, place: Place, position: &Position, level: usize, title: &str) {
+        let is_read = level == 2 && (lines::phase(title).is_some() || lines::is_dependencies(title));
+        // Below the dependencies, deeper headings order them for the eye.
+        if is_read || level > 2 && position.in_dependencies {
+            return;
+        }
+        let (what, form) = match (lines::is_like_dependencies(title), lines::is_like_phase(title)) {
+            (true, _) => ("the dependencies", "## Dependencies"),
+            (false, true) => ("a phase", "## Phase N: Title"),
+            (false, false) => return,
+        };
+        let heading = format!("{} {title}", "#".repeat(level));
+        self.warnings.push((place, format!("`{heading}` is not read as {what}; write `{form}` if it is meant so")));
     }
 
     /// A line that is a task, belongs to one above, or is prose.

@@ -260,3 +260,23 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn headings_that_only_look_like_phases_or_dependencies_are_pointed_out() {
+    let text = "# Phase 1: Too high\n## Phase One: In words\n## Phase 2: Right\n### Phase 2a: Too deep\n- [ ] T001 Do\n\
+                ## Stage 3\n## Setup\n### Dependencies\n## Task dependencies\n```\n## Phase X\n```\n## Dependencies\n\
+                ### Phase dependencies\n";
+    let found = super::warnings(&[("spec.md".to_owned(), text.to_owned())]);
+    let told: Vec<String> = found.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        told,
+        [
+            "spec.md:1: `# Phase 1: Too high` is not read as a phase; write `## Phase N: Title` if it is meant so",
+            "spec.md:2: `## Phase One: In words` is not read as a phase; write `## Phase N: Title` if it is meant so",
+            "spec.md:4: `### Phase 2a: Too deep` is not read as a phase; write `## Phase N: Title` if it is meant so",
+            "spec.md:6: `## Stage 3` is not read as a phase; write `## Phase N: Title` if it is meant so",
+            "spec.md:8: `### Dependencies` is not read as the dependencies; write `## Dependencies` if it is meant so",
+            "spec.md:9: `## Task dependencies` is not read as the dependencies; write `## Dependencies` if it is meant so",
+        ]
+    );
+}

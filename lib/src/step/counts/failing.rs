@@ -48,7 +48,8 @@ impl Failing {
 }
 
 /// What each framework writes for a test that failed.
-const READERS: [fn(&str) -> Option<&str>; 7] = [pytest, pytest_verbose, cargo, cargo_output, nextest, jest, go];
+const READERS: [fn(&str) -> Option<&str>; 8] =
+    [pytest, pytest_verbose, unittest, cargo, cargo_output, nextest, jest, go];
 
 /// `FAILED tests/test_a.py::test_sum[1 - 2] - assert 1 == 2`.
 fn pytest(line: &str) -> Option<&str> {
@@ -71,6 +72,15 @@ fn pytest_verbose(line: &str) -> Option<&str> {
     let progress = line[name.len()..].trim_start().trim_start_matches(char::is_alphabetic).trim();
     let own = name.contains(".py::") && (progress.is_empty() || progress.starts_with('[') && progress.ends_with("%]"));
     own.then_some(name)
+}
+
+/// `FAIL: test_sum (tests.test_a.TestSum.test_sum)`, also behind `ERROR: `.
+fn unittest(line: &str) -> Option<&str> {
+    let name = line.strip_prefix("FAIL: ").or_else(|| line.strip_prefix("ERROR: "))?;
+    let (test, rest) = name.split_once(" (")?;
+    let (class, _) = rest.split_once(')')?;
+    let is_name = |text: &str| !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_');
+    (is_name(test) && class.contains('.') && class.split('.').all(is_name)).then_some(name)
 }
 
 /// `test a::fails ... FAILED`.

@@ -1,0 +1,84 @@
+//! What failed on the branch of a phase that is not gathered any more: its steps go to the target, so that attempts and
+//! their feedback are read from there, whatever becomes of the branch.
+
+use super::run::{TreeRun, target_tip};
+use super::{Error, Note, Notes};
+use crate::engine::landing;
+use crate::git::LandError;
+use crate::ids::{BranchName, CommitId, TaskId};
+use crate::progress::{Place, Status};
+use crate::text::listed;
+
+/// How many tasks a message names.
+const NAMED: usize = 10;
+
+impl TreeRun<'_> {
+    /// Puts the steps of failed tasks onto the target, without their code, where the phase on whose branch they are does not
+    /// end there: this run gathers no phases, and nothing is done on that one.
+    pub(super) fn bring_failed_attempts(&mut self, notes: Notes<'_>) -> Result<(), Error> {
+        for (phase, branch, tip) in self.left_phases() {
+            let (tasks, steps) = self.failed_on(&phase);
+            if steps.is_empty() {
+                continue;
+            }
+            let commit = loop {
+                let target = target_tip(&self.repo, &self.plan.target)?;
+                let base = self.repo.merge_base(tip, target)?.unwrap_or(target);
+                let logs = self.logs_of(base, tip)?;
+                let mut writer = self.repo.writer();
+                let built = landing::without_code(&self.repo, &mut writer, &steps, target, &logs)?;
+                writer.flush()?;
+                let Some(to) = built.last().copied() else { break None };
+                match self.forward(&self.plan.target.clone(), target, to) {
+                    Ok(()) => {
+                        self.made(&[target], to);
+                        break Some(to);
+                    }
+                    // Somebody committed in this very moment.
+                    Err(LandError::Moved { .. }) => continue,
+                    Err(error) => return Err(error.into()),
+                }
+            };
+            if let Some(commit) = commit {
+                self.read_again()?;
+                notes(Note::Said(format!(
+                    "the failed attempts at {} on `{branch}` are on {} now ({})",
+                    listed(tasks, NAMED),
+                    self.plan.target,
+                    commit.short()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// The phases with a branch of their own that do not end there.
+    fn left_phases(&self) -> Vec<(TaskId, BranchName, CommitId)> {
+        let open = self.progress.open.iter().filter_map(|branch| match &branch.place {
+            Place::Phase(phase) if !self.schedule.gathers(phase) => {
+                Some((phase.clone(), branch.name.clone(), branch.tip))
+            }
+            _ => None,
+        });
+        open.collect()
+    }
+
+    /// The tasks whose last budget failed on the branch of a phase, and their steps there, oldest first.
+    fn failed_on(&self, phase: &TaskId) -> (Vec<TaskId>, Vec<CommitId>) {
+        let place = Place::Phase(phase.clone());
+        let failed = self.progress.tasks().filter(|(_, state)| {
+            state.status == Status::Failed && state.newest().is_some_and(|newest| newest.on == place)
+        });
+        let (mut tasks, mut steps) = (Vec::new(), Vec::new());
+        for (task, state) in failed {
+            tasks.push(task.clone());
+            // Behind what was decided on the target, older steps would be newer than that.
+            let on_branch = state.steps.iter().rev().take_while(|found| found.on == place);
+            steps.extend(on_branch.map(|found| (found.at, found.commit)));
+        }
+        // Each task's are put in order by when they were done, and where that is the same second, as they were read.
+        steps.reverse();
+        steps.sort_by_key(|(at, _)| *at);
+        (tasks, steps.into_iter().map(|(_, commit)| commit).collect())
+    }
+}
