@@ -311,6 +311,20 @@ fn n30_reading_commands_work_without_the_remote() {
 }
 
 #[test]
+fn n30_tasks_land_in_a_partial_clone() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+    let env = &garden.env;
+    garden.agent("echo $task >> README.md; mkdir -p src; echo $task > src/$task", APPROVES);
+    env.git(&["config", "uploadpack.allowFilter", "true"]);
+    env.git(&["config", "uploadpack.allowAnySHA1InWant", "true"]);
+    let (url, at) = (format!("file://{}", env.repo_path().display()), env.root().join("partial"));
+    env.git(&["clone", "--quiet", "--filter=tree:0", &url, at.to_str().unwrap()]);
+    env.pleach(&["-y", "-C", at.to_str().unwrap(), "gardener", "--test-command", "cat README.md"]).expect(0);
+    assert_eq!(env.git_in(&at, &["show", "main:README.md"]), "# A repository\nT001\nT002");
+    assert_eq!(env.git_in(&at, &["status", "--porcelain"]), "");
+}
+
+#[test]
 fn n30_a_shallow_clone_with_the_run_start_goes_on() {
     let garden = Garden::new(&Tree::of(&["T001", "T002"]));
     garden.garden(&[]).expect(0);
