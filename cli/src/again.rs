@@ -34,7 +34,7 @@ pub fn whole_tree(globals: &Globals) -> String {
     with(words.into_iter(), None)
 }
 
-/// Where the command stands in a command line: behind the options of every command, two of which take a value.
+/// Where the command stands in a command line: behind the options of every command, three of which take a value.
 fn command_of(words: &[&str]) -> Option<usize> {
     // Single letters may stand together, and a value right behind its own.
     let ends_with_letter =
@@ -43,7 +43,7 @@ fn command_of(words: &[&str]) -> Option<usize> {
     words.iter().position(|word| {
         let is_option = word.starts_with('-') && !is_value;
         let is_command = !is_option && !is_value;
-        is_value = is_option && (*word == "--config" || ends_with_letter(word));
+        is_value = is_option && (["--config", "--color"].contains(word) || ends_with_letter(word));
         is_command
     })
 }

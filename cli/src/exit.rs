@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// How a command ended. The numbers are an interface: they never change their meaning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,12 +89,14 @@ pub struct Failure {
     pub hint: Option<String>,
     /// What lies behind it, outermost first.
     pub causes: Vec<String>,
+    /// What is wrong in files, each with its place, for programs.
+    pub diagnostics: Vec<Value>,
 }
 
 impl Failure {
     /// A failure with this exit code and message.
     pub fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None, causes: Vec::new() }
+        Self { exit, message: message.into(), hint: None, causes: Vec::new(), diagnostics: Vec::new() }
     }
 
     /// Standard output was closed by its reader, who has seen enough: the end of the command, but no failure.
@@ -106,6 +108,13 @@ impl Failure {
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Adds what is wrong in files, for programs.
+    #[must_use]
+    pub fn diagnosed(mut self, diagnostics: Vec<Value>) -> Self {
+        self.diagnostics = diagnostics;
         self
     }
 
@@ -162,8 +171,12 @@ impl Failure {
         text
     }
 
-    fn json(&self) -> serde_json::Value {
-        json!({"error": {"code": self.exit.code(), "message": self.sentence(), "hint": self.hint}})
+    fn json(&self) -> Value {
+        let mut error = json!({"code": self.exit.code(), "message": self.sentence(), "hint": self.hint});
+        if !self.diagnostics.is_empty() {
+            error["diagnostics"] = json!(self.diagnostics);
+        }
+        json!({"error": error})
     }
 }
 

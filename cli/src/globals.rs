@@ -6,6 +6,7 @@ use clap::{ArgAction, Args};
 use pleach::config::Environment;
 
 use crate::exit::{Exit, Failure};
+use crate::say::{self, Color};
 
 /// Options every command takes.
 #[derive(Debug, Args)]
@@ -26,6 +27,9 @@ pub struct GlobalArgs {
     /// Say nothing but results and errors.
     #[arg(short, long, global = true)]
     quiet: bool,
+    /// When to use colours.
+    #[arg(long, value_name = "WHEN", global = true, default_value = "auto")]
+    color: Color,
     /// Read this file instead of searching for pleach.yaml.
     #[arg(long, value_name = "FILE", global = true)]
     config: Option<PathBuf>,
@@ -69,6 +73,7 @@ impl Globals {
         };
         let environment = Environment::capture();
         pleach::git::crash::install(&environment).map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+        say::set_up(args.quiet, args.color);
         let verbosity = if args.quiet { -1 } else { i8::try_from(args.verbose).unwrap_or(i8::MAX) };
         let config = args.config.map(|file| dir.join(file));
         Ok(Self { dir, here, json: args.json, yes: args.yes, verbosity, config, environment, line })

@@ -62,7 +62,7 @@ pub fn choose_agent(settings: &mut Settings) -> Result<(), Failure> {
         [first, ..] => {
             let message = format!("no agent is configured, and several are installed: {}", installed.join(", "));
             return Err(Failure::new(Exit::Usage, message)
-                .hint(format!("choose one with `agent: {first}` in pleach.yaml; `pleach init` writes it")));
+                .hint(format!("pass --agent {first}, or set `agent:` in pleach.yaml; `pleach init` writes it")));
         }
     };
     settings.resolved.config.agent = agent.parse::<AgentRef>().ok();

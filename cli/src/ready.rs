@@ -12,6 +12,7 @@ use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
 use pleach::plan::{self, lint};
 use pleach::text::{counted, listed, shell_word};
 use pleach::workspace::Watch;
+use serde_json::Value;
 
 use crate::answers::Answers;
 use crate::exit::{Exit, Failure};
@@ -23,13 +24,22 @@ use crate::session::{Place, SIMULATED};
 use crate::settings::Settings;
 use crate::trust::{self, Ask, TrustItem};
 
-/// The pipeline of a file, unless something speaks against running it. Everything found is shown.
+/// A pipeline that can be run.
+#[derive(Debug)]
+pub struct Runnable {
+    /// The pipeline.
+    pub pipeline: Pipeline,
+    /// What was found in it, for programs.
+    pub diagnostics: Vec<Value>,
+}
+
+/// The pipeline of a file, unless something speaks against running it. Everything found is shown, to programs as JSON.
 pub fn runnable(
     globals: &Globals,
     file: &PipelineFile,
     values: BTreeMap<String, String>,
     config: &Config,
-) -> Result<Pipeline, Failure> {
+) -> Result<Runnable, Failure> {
     let (pipeline, mut found) = plan::validate(&file.source, &file.inputs(values), &known(config));
     if let Some(pipeline) = &pipeline {
         found.extend(lint::unsupported(pipeline));
@@ -37,14 +47,19 @@ pub fn runnable(
     let errors = found.iter().filter(|found| found.is_error()).count();
     let source = Source::new(&file.name, &file.source);
     let least = if globals.verbosity > 0 { Severity::Note } else { Severity::Warning };
-    for found in found.iter().filter(|found| found.is_error() || (globals.verbosity >= 0 && found.severity <= least)) {
-        say!("{}\n", source.show(found));
+    found.retain(|found| found.is_error() || (globals.verbosity >= 0 && found.severity <= least));
+    if !globals.json {
+        found.iter().for_each(|found| say!("{}\n", source.show(found)));
     }
-    pipeline.filter(|_| errors == 0).ok_or_else(|| {
-        let message = format!("`{}` cannot be run: {}", file.name, counted(errors, "error"));
-        Failure::new(Exit::Usage, message)
-            .hint(format!("mend what is shown above; `pleach validate {}` checks again", shell_word(&file.name)))
-    })
+    let diagnostics: Vec<Value> = found.iter().map(|found| source.json(found)).collect();
+    match pipeline.filter(|_| errors == 0) {
+        Some(pipeline) => Ok(Runnable { pipeline, diagnostics }),
+        None => {
+            let message = format!("`{}` cannot be run: {}", file.name, counted(errors, "error"));
+            let hint = format!("fix the errors above, then run `pleach validate {}`", shell_word(&file.name));
+            Err(Failure::new(Exit::Usage, message).hint(hint).diagnosed(diagnostics))
+        }
+    }
 }
 
 /// An answer to a gate the pipeline does not have would be waited for in vain.
@@ -115,7 +130,7 @@ pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failu
         return Ok(());
     }
     let names = listed(paths.iter().map(|path| format!("`{path}`")), 5);
-    say!("warning: not committed, so agents do not see it: {names}");
+    warning!("not committed, so agents do not see it: {names}");
     Ok(())
 }
 
@@ -123,12 +138,12 @@ pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failu
 pub fn warn_of_skipped(globals: &Globals, repo: &Repo, settings: &Settings) -> Result<(), Failure> {
     let skipped = repo.skipped(&settings.own_environment).map_err(|error| of_engine(&error.into()))?;
     if let Some(words) = skipped.in_words().filter(|_| globals.verbosity >= 0) {
-        say!("warning: {words}; check what you merge before you push it");
+        warning!("{words}; check what you merge before you push it");
     }
     Ok(())
 }
 
 /// Said before everything else and again at the end.
 pub fn say_simulated() {
-    say!("warning: {SIMULATED}");
+    warning!("{SIMULATED}");
 }

@@ -6,8 +6,10 @@
 
 mod terminal;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, Stderr, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anstream::AutoStream;
@@ -16,6 +18,51 @@ use indicatif::{ProgressBar, ProgressDrawTarget, WeakProgressBar};
 /// Writes one line on standard error, as `eprintln!` does but for the panic.
 macro_rules! say {
     ($($arg:tt)*) => { $crate::say::line(format_args!($($arg)*)) };
+}
+
+/// Writes a warning on standard error, once: what is met again and again is one warning.
+macro_rules! warning {
+    ($($arg:tt)*) => { $crate::say::warn(format!($($arg)*)) };
+}
+
+/// Whether only results and errors are wanted.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// The warnings said so far.
+static WARNINGS: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+
+/// Whether colours are wanted on a stream, as `--color` or the stream itself says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Color {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Also in files and pipes, and with NO_COLOR.
+    Always,
+    /// Nowhere.
+    Never,
+}
+
+/// Says nothing but errors from now on, if so asked, and with colours or without.
+pub fn set_up(quiet: bool, color: Color) {
+    QUIET.store(quiet, Ordering::Relaxed);
+    match color {
+        Color::Auto => anstream::ColorChoice::Auto,
+        Color::Always => anstream::ColorChoice::Always,
+        Color::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
+    // The live line is drawn by others, who have a mind of their own about colours.
+    let colored = anstream::AutoStream::choice(&io::stderr()) != anstream::ColorChoice::Never;
+    console::set_colors_enabled_stderr(colored);
+}
+
+/// Says something nobody should miss, unless it was said already or only errors are wanted.
+pub fn warn(text: String) {
+    let is_new = || WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).insert(text.clone());
+    if !QUIET.load(Ordering::Relaxed) && is_new() {
+        let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
+        line(format_args!("{yellow}warning:{yellow:#} {text}"));
+    }
 }
 
 /// The foot of the terminal.

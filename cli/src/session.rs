@@ -7,11 +7,13 @@ use std::sync::{Arc, Once};
 
 use pleach::agent::{Profile, Roster, Scribe};
 use pleach::config::{AgentSettings, Config};
-use pleach::engine::{AutoApprove, Budget, Ended, Engine, Error, Interviewer, Nobody, Pause, Session, Unheld};
+use pleach::engine::{
+    AutoApprove, Budget, Ended, Engine, Error, Interviewer, Listener, Nobody, Pause, Session, Unheld,
+};
 use pleach::event::PauseReason;
 use pleach::git::{Limits, Repo};
-use pleach::ids::{BranchName, RepoName};
-use pleach::llm::{Providers, Script};
+use pleach::ids::{BranchName, NodeId, RepoName};
+use pleach::llm::{Message, Providers, Script};
 use pleach::plan::pipeline::Node;
 use pleach::process::sandbox::{self, Chosen};
 use pleach::process::{self, Cancel, Canceller, Spawner};
@@ -24,7 +26,8 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_lost_repository};
 use crate::globals::Globals;
 use crate::render::progress::Progress;
-use crate::render::{Out, duration, spent};
+use crate::render::spoken::spoken;
+use crate::render::{Out, duration, spent, style};
 use crate::settings::Settings;
 use crate::typed;
 
@@ -75,7 +78,7 @@ pub struct Built {
 }
 
 /// Makes the engine of a configuration.
-pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
+pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: Answers) -> Result<Built, Failure> {
     let shim = own_program()
         .map_err(|error| Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error))?;
     process::keep_private()
@@ -109,9 +112,17 @@ pub fn build(settings: &Settings, config: &Config, answers: Answers) -> Result<B
             Chosen::Off | Chosen::Nothing(_) => None,
         },
         redactor,
+        listener: listener(globals),
         cancel,
     };
     Ok(Built { engine: Arc::new(engine), canceller, protection })
+}
+
+/// Shows what agents say, as soon as it is known, to those who want to hear it.
+fn listener(globals: &Globals) -> Option<Listener> {
+    let (wanted, whole) = (globals.verbosity > 0 && !globals.json, globals.verbosity > 1);
+    let listener = move |_: &NodeId, message: &Message| spoken(message, whole).iter().for_each(|line| say!("{line}"));
+    wanted.then(|| Arc::new(listener) as Listener)
 }
 
 /// What keeps agents where they belong.
@@ -138,9 +149,9 @@ pub fn say_protection(globals: &Globals, protection: &Chosen, alone: bool) {
     SAID.call_once(|| match protection {
         Chosen::Off => {}
         Chosen::On(policy) => say!("sandbox: {}", policy.in_words(alone)),
-        Chosen::Nothing(missing) => say!(
-            "warning: no sandbox keeps agents in their worktree: {missing}; what they change elsewhere is only named"
-        ),
+        Chosen::Nothing(missing) => {
+            warning!("no sandbox keeps agents in their worktree: {missing}; what they change elsewhere is only named")
+        }
     });
 }
 
@@ -163,7 +174,7 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
     for agent in engine.agents.introduce(nodes, &engine.cancel).await {
         say!("{agent}");
         if let Some(outdated) = &agent.outdated {
-            say!("warning: {outdated}");
+            warning!("{outdated}");
         }
     }
 }
@@ -171,7 +182,7 @@ pub async fn introduce(globals: &Globals, engine: &Engine, nodes: impl IntoItera
 /// Says which agents no budget can hold, because they do not tell what they spend.
 pub fn say_unheld(unheld: impl IntoIterator<Item = Unheld>) {
     for agent in unheld {
-        say!("warning: {agent}");
+        warning!("{agent}");
     }
 }
 
@@ -245,9 +256,9 @@ pub async fn see_through(globals: &Globals, mut session: Session) -> Result<Exit
     };
     if !globals.json {
         summary(globals, &session, &ended, begun.elapsed())?;
-    }
-    if session.started.simulated {
-        progress.warn(SIMULATED);
+        if session.started.simulated {
+            Out::new().line(style::paint(style::WAITS, "SIMULATION: no agent worked, agent nodes only pretended"))?;
+        }
     }
     Ok(match ended {
         Ended::Completed => Exit::Done,
@@ -257,9 +268,9 @@ pub async fn see_through(globals: &Globals, mut session: Session) -> Result<Exit
     })
 }
 
-/// Said first and last when no agent is configured.
-pub const SIMULATED: &str =
-    "SIMULATION: no agent is configured, so agent nodes only pretend; set `agent:` in pleach.yaml to run for real";
+/// Said first when no agent is configured; the result says it again.
+pub const SIMULATED: &str = "SIMULATION: no agent is configured; agent nodes only pretend, commands run for real; set \
+                             `agent:` in pleach.yaml or pass --agent";
 
 /// What came of a run, and how to go on.
 fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time::Duration) -> Result<(), Failure> {
@@ -269,20 +280,21 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
     let turns = counted(session.state.turns, "turn");
     let spent = spent(&session.state.spent.total);
     let counted = format!("{turns}, {spent}, {took}");
+    let head = |word: &str| style::standing(word);
     match ended {
         Ended::Completed => {
-            out.line(format!("done: session {id} ({counted})"))?;
+            out.line(format!("{} session {id} ({counted})", head("done:")))?;
             match session.overspent() {
                 Ok(over) => over.iter().try_for_each(|over| out.line(over.to_string()))?,
                 // What is done is done, whatever others have spent.
-                Err(error) => say!("warning: {}", of_engine(&error).sentence()),
+                Err(error) => warning!("{}", of_engine(&error).sentence()),
             }
         }
-        Ended::Cancelled => out.line(format!("cancelled: session {id} ({counted})"))?,
-        Ended::Failed { reason } => out.line(format!("failed: session {id} ({counted})\n{reason}"))?,
+        Ended::Cancelled => out.line(format!("{} session {id} ({counted})", head("cancelled:")))?,
+        Ended::Failed { reason } => out.line(format!("{} session {id} ({counted})\n{reason}", head("failed:")))?,
         Ended::Paused(pause) => {
             let node = pause.node.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
-            out.line(format!("paused: session {id}{node} ({counted})"))?;
+            out.line(format!("{} session {id}{node} ({counted})", head("paused:")))?;
             pause.why.iter().try_for_each(|why| out.line(why))?;
         }
     }

@@ -1,12 +1,14 @@
 //! Finding the session a command is about.
 
-use pleach::engine::{NoSession, Summary, View, resolve_session};
+use pleach::clock;
+use pleach::engine::{NoSession, Standing, Summary, View, resolve_session};
 use pleach::git::Repo;
 use pleach::ids::SessionId;
 
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_record};
 use crate::globals::Globals;
+use crate::render::session::{age, what_for};
 use crate::session::Place;
 use crate::settings;
 
@@ -38,16 +40,65 @@ pub fn resolve(repo: &Repo, given: &str) -> Result<SessionId, Failure> {
     })
 }
 
-/// The session an id, or the beginning of one, names, read whole.
-pub fn load(repo: &Repo, given: &str) -> Result<View, Failure> {
-    View::load(repo, &resolve(repo, given)?).map_err(|error| of_engine(&error))
+/// Which sessions a command is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fit {
+    /// All.
+    Any,
+    /// Those `pleach resume` goes on with.
+    Resumable,
+    /// Those that have not ended.
+    Open,
 }
 
-/// The session that was started last.
-pub fn newest(repo: &Repo) -> Result<Summary, Failure> {
+impl Fit {
+    /// Whether a session is one of them.
+    pub fn takes(self, summary: &Summary) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Resumable => summary.started.task.is_none() && summary.standing().can_resume(),
+            Self::Open => matches!(summary.standing(), Standing::Running | Standing::Dead | Standing::Paused { .. }),
+        }
+    }
+
+    fn none(self) -> Failure {
+        let (message, hint) = match self {
+            Self::Any => ("there is no session in this repository", "`pleach run FILE.dot` starts one"),
+            Self::Resumable => (
+                "there is no session to resume",
+                "`pleach status` lists the sessions; `pleach gardener` goes on with tasks",
+            ),
+            Self::Open => ("every session has ended", "`pleach status` lists them"),
+        };
+        Failure::new(Exit::Usage, message).hint(hint)
+    }
+}
+
+/// The session an id, or the beginning of one, names; without one the newest that fits, which is then said.
+pub fn named_or_newest(globals: &Globals, repo: &Repo, given: Option<&str>, fit: Fit) -> Result<SessionId, Failure> {
+    if let Some(given) = given {
+        return resolve(repo, given);
+    }
+    let found = newest(repo, fit)?;
+    if globals.verbosity >= 0 {
+        let age = age(found.started_at, clock::now());
+        say!("using session {} ({}, {}, {age} old)", found.session, what_for(&found), found.standing().word());
+    }
+    Ok(found.session)
+}
+
+/// The session that was started last, of those that fit. What runs is meant before what only waits.
+pub fn newest(repo: &Repo, fit: Fit) -> Result<Summary, Failure> {
     let all = View::all(repo).map_err(|error| of_engine(&error))?;
-    let readable = all.into_iter().find_map(|(_, summary)| summary.ok());
-    readable.ok_or_else(|| {
-        Failure::new(Exit::Usage, "there is no session in this repository").hint("`pleach run FILE.dot` starts one")
-    })
+    let mut fitting: Vec<Summary> =
+        all.into_iter().filter_map(|(_, summary)| summary.ok()).filter(|s| fit.takes(s)).collect();
+    if fit == Fit::Open {
+        fitting.sort_by_key(|summary| summary.standing() != Standing::Running);
+    }
+    fitting.into_iter().next().ok_or_else(|| fit.none())
+}
+
+/// The session that is named, or the newest, read whole.
+pub fn load(globals: &Globals, repo: &Repo, given: Option<&str>) -> Result<View, Failure> {
+    View::load(repo, &named_or_newest(globals, repo, given, Fit::Any)?).map_err(|error| of_engine(&error))
 }

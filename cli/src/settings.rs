@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use pleach::config::{self, ConfigError, Environment, Layer, Level, Resolved};
+use pleach::config::{self, ConfigError, Environment, Layer, Level, Resolved, Source};
 use pleach::redact::Redactor;
 use pleach::regular;
+use serde_json::{Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
@@ -120,9 +121,20 @@ pub fn load(environment: Environment, search: &Search) -> Result<Settings, Failu
             return Err(failure(&errors, &search.dir));
         }
     };
+    warn(&resolved, &search.dir);
     let own_environment = environment.clone();
     let environment = environment.with_dotenv(variables.into_iter().map(|entry| (entry.name, entry.value)));
     Ok(Settings { resolved, environment, own_environment, state_dir, files })
+}
+
+/// Says what was left out, as it means nothing.
+fn warn(resolved: &Resolved, dir: &Path) {
+    for warning in &resolved.warnings {
+        let place =
+            Source { file: warning.place.file.as_deref().map(|file| shortened(file, dir)), ..warning.place.clone() };
+        let hint = warning.hint.as_ref().map(|hint| format!(". {hint}")).unwrap_or_default();
+        warning!("{place}: {}{hint}", warning.message);
+    }
 }
 
 /// All mistakes of a configuration as one failure, files named as seen from `dir`.
@@ -132,6 +144,7 @@ pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
         error
     });
     let mut errors: Vec<ConfigError> = named.collect();
+    let diagnostics = errors.iter().map(diagnostic).collect();
     // Among several, what mends one stands below its place.
     let own = match errors.as_mut_slice() {
         [only] => only.hint.take(),
@@ -145,7 +158,16 @@ pub fn failure(errors: &[ConfigError], dir: &Path) -> Failure {
         let _ = writeln!(message, "{error}");
     });
     let hint = own.unwrap_or_else(|| "docs/configuration.md says what every setting takes".to_owned());
-    Failure::new(Exit::Usage, message.trim_end()).hint(hint)
+    Failure::new(Exit::Usage, message.trim_end()).hint(hint).diagnosed(diagnostics)
+}
+
+/// A mistake as `--json` gives it.
+fn diagnostic(error: &ConfigError) -> Value {
+    let place = &error.place;
+    json!({
+        "severity": "error", "message": error.message, "fix": error.hint, "file": place.file, "name": place.name,
+        "line": place.line, "column": error.column,
+    })
 }
 
 /// A path as seen from a directory, when it lies in it.

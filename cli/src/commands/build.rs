@@ -66,7 +66,7 @@ pub fn run(globals: &Globals, args: BuildArgs) -> Result<Exit, Failure> {
     let repo = Repo::discover(&dir, &settings.own_environment).ok();
     let files = read(&args.spec_dir, &dir, repo.as_ref())?;
     let warnings = if args.no_ai { spec::warnings(&files) } else { Vec::new() };
-    warnings.iter().for_each(|warning| say!("warning: {warning}"));
+    warnings.iter().for_each(|warning| warning!("{warning}"));
     let tree = match args.no_ai {
         true => by_rules(&files)?,
         false => by_agent(globals, &args, &settings, repo.as_ref(), &files)?,
@@ -137,7 +137,7 @@ fn by_agent(
     files: &[(String, String)],
 ) -> Result<TaskTree, Failure> {
     let config = &settings.resolved.config;
-    let built = build(settings, config, Answers::default())?;
+    let built = build(globals, settings, config, Answers::default())?;
     let model = args.model.as_deref().or_else(|| config.tree.steps.get("implement")?.model.as_deref());
     // The planner works in a directory of its own, where nothing is that the user could have named.
     let root = repo.and_then(Repo::workdir).unwrap_or(&globals.dir);
@@ -169,7 +169,7 @@ fn by_agent(
         let timeout = config.tree.runner_timeout.map(Duration::from_secs);
         let sandbox = engine.sandbox.as_ref();
         let mut purse = Purse::new(&engine.budget, repo, &engine.redactor);
-        let mut warn = |text: String| say!("warning: {text}");
+        let mut warn = |text: String| warning!("{text}");
         let planner = Planner { agent: &*agent, dir: scratch.path(), model, timeout, sandbox, cancel: &cancel };
         planner.plan(files, &mut purse, &mut warn).await.map_err(|error| failure(&error))
     })

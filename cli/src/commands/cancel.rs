@@ -14,18 +14,18 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::render::Out;
-use crate::sessions;
+use crate::sessions::{self, Fit};
 use crate::settings;
 
-/// Call a session off, for good.
+/// Cancel a session permanently.
 ///
 /// A process that works on it is told so: it finishes the turn in flight, records the end and exits with code 1. When
 /// the grace period is over it is told once more and kills its agents. Everything recorded stays: the turns, the branch
 /// and the working copy. `pleach rm` removes them.
 #[derive(Debug, Args)]
 pub struct CancelArgs {
-    /// The session, or the beginning of its id.
-    session: String,
+    /// The session, or the beginning of its id; without one the newest that runs, else the newest that has not ended.
+    session: Option<String>,
     /// How many seconds the turn in flight may take to finish.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     grace: u64,
@@ -33,7 +33,7 @@ pub struct CancelArgs {
 
 pub fn run(globals: &Globals, args: CancelArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::resolve(&repo, &args.session)?;
+    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), Fit::Open)?;
     let (cancelled, interrupted) = call_off(globals, &repo, &id, Duration::from_secs(args.grace))?;
     let mut out = Out::new();
     if globals.json {

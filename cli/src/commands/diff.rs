@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git};
 use crate::globals::Globals;
 use crate::render::{Out, Table, session::plain};
-use crate::sessions;
+use crate::sessions::{self, Fit};
 
 /// Show everything a session has changed.
 ///
@@ -17,8 +17,8 @@ use crate::sessions;
 /// since.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
-    /// The session, or the beginning of its id.
-    session: String,
+    /// The session, or the beginning of its id; without one the newest.
+    session: Option<String>,
     /// Count the lines of each file instead of showing them.
     #[arg(long)]
     stat: bool,
@@ -26,7 +26,7 @@ pub struct DiffArgs {
 
 pub fn run(globals: &Globals, args: DiffArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::resolve(&repo, &args.session)?;
+    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), Fit::Any)?;
     let summary = Summary::newest(&repo, &id).map_err(|error| of_engine(&error))?;
     let (Some(base), Some(work)) = (summary.base(), summary.work()) else { return Ok(Exit::Done) };
     let compare = || {

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pleach::engine::ExportError;
+use pleach::text::counted;
 use serde_json::json;
 
 use crate::exit::{Exit, Failure};
@@ -16,9 +17,10 @@ use crate::sessions;
 ///
 /// The directory must be empty, or hold an earlier export of the same session, which is brought up to date.
 #[derive(Debug, Args)]
+#[command(allow_missing_positional = true)]
 pub struct ExportArgs {
-    /// The session, or the beginning of its id.
-    session: String,
+    /// The session, or the beginning of its id; without one the newest.
+    session: Option<String>,
     /// The directory to write to.
     #[arg(value_name = "DIR")]
     target: PathBuf,
@@ -26,7 +28,7 @@ pub struct ExportArgs {
 
 pub fn run(globals: &Globals, args: ExportArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let view = sessions::load(&repo, &args.session)?;
+    let view = sessions::load(globals, &repo, args.session.as_deref())?;
     let written = view.export(&repo, &globals.path(&args.target)).map_err(|error| failure(&error))?;
     let mut out = Out::new();
     if globals.json {
@@ -35,8 +37,8 @@ pub fn run(globals: &Globals, args: ExportArgs) -> Result<Exit, Failure> {
         out.json(&json!({"session": view.summary.session, "dir": dir, "files": files}))?;
     } else {
         out.line(format!(
-            "{} files of session {} are in {}",
-            written.len(),
+            "exported {} of session {} to {}",
+            counted(written.len(), "file"),
             view.summary.session,
             args.target.display()
         ))?;

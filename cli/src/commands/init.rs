@@ -118,7 +118,7 @@ fn files(root: &Path) -> Result<Files, Failure> {
         let name = entry.map_err(unreadable)?.file_name().to_string_lossy().into_owned();
         let text = match project::READ.contains(&name.as_str()) {
             true => regular::read(&root.join(&name)).unwrap_or_else(|error| {
-                say!("warning: `{name}` is not looked at: {error}");
+                warning!("`{name}` is not looked at: {error}");
                 String::new()
             }),
             false => String::new(),

@@ -87,11 +87,11 @@ pub fn log_json(log: &Log) -> Value {
 /// Tells of a history that is cut off, and of trees that are not valid; for those the exit code is 2, as that of `status`.
 pub fn tell_lacking(trees: &[Worked]) -> Exit {
     if trees.iter().any(Worked::is_cut_off) {
-        say!("warning: {CUT_OFF}");
+        warning!("{CUT_OFF}");
     }
     let withered = trees.iter().filter_map(|tree| tree.withered.as_ref());
     let invalid: Vec<&Withered> = withered.filter(|tree| tree.invalid).collect();
-    invalid.iter().for_each(|tree| say!("warning: {}: {}", tree.path, tree.why));
+    invalid.iter().for_each(|tree| warning!("{}: {}", tree.path, tree.why));
     if invalid.is_empty() { Exit::Done } else { Exit::Usage }
 }
 

@@ -2,6 +2,7 @@
 
 mod build;
 mod cancel;
+mod complete;
 mod completions;
 mod config;
 mod cost;
@@ -32,6 +33,7 @@ mod validate;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::exit::{Exit, Failure};
@@ -76,6 +78,8 @@ enum Command {
     Trust(trust::TrustArgs),
     Validate(validate::ValidateArgs),
     Completions(completions::CompletionsArgs),
+    #[command(name = "__complete", hide = true)]
+    Complete(complete::CompleteArgs),
     #[command(name = "__help-markdown", hide = true)]
     HelpMarkdown(help_markdown::HelpMarkdownArgs),
 }
@@ -109,6 +113,7 @@ fn dispatch(globals: &Globals, command: Command) -> Result<Exit, Failure> {
         Command::Trust(args) => trust::run(globals, args),
         Command::Validate(args) => validate::run(globals, args),
         Command::Completions(args) => completions::run(globals, args),
+        Command::Complete(args) => complete::run(globals, args),
         Command::HelpMarkdown(args) => help_markdown::run(globals, args),
     }
 }
@@ -142,12 +147,23 @@ fn usage(error: &clap::Error, json: bool) -> ExitCode {
         return Exit::Done.into();
     }
     if json {
-        let text = error.to_string();
-        let first = text.lines().next().unwrap_or_default();
-        let message = first.strip_prefix("error: ").unwrap_or(first);
-        Failure::new(Exit::Usage, message).hint("see `pleach --help`").report_json();
+        misuse(error).report_json();
     }
     Exit::Usage.into()
+}
+
+/// What clap says, for programs: the mistake in one line, and what was likely meant.
+fn misuse(error: &clap::Error) -> Failure {
+    let without_command = [ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand, ErrorKind::MissingSubcommand];
+    if without_command.contains(&error.kind()) {
+        return Failure::new(Exit::Usage, "no command is given").hint("see `pleach --help`");
+    }
+    let text = error.to_string();
+    let words: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+    let message = words.join(" ");
+    let tip = text.lines().find_map(|line| line.trim().strip_prefix("tip: "));
+    let message = message.strip_prefix("error: ").unwrap_or(&message);
+    Failure::new(Exit::Usage, message).hint(tip.unwrap_or("see `pleach --help`"))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::render::{Out, session as show};
-use crate::sessions;
+use crate::sessions::{self, Fit};
 
 /// Pause a session that runs in another terminal.
 ///
@@ -20,8 +20,8 @@ use crate::sessions;
 /// command waits for that. `pleach resume` continues the session.
 #[derive(Debug, Args)]
 pub struct PauseArgs {
-    /// The session, or the beginning of its id.
-    session: String,
+    /// The session, or the beginning of its id; without one the newest that runs.
+    session: Option<String>,
     /// Stop the turn in flight after so many seconds; it is lost then. Without this it may take as long as it needs.
     #[arg(long, value_name = "SECONDS")]
     grace: Option<u64>,
@@ -29,7 +29,7 @@ pub struct PauseArgs {
 
 pub fn run(globals: &Globals, args: PauseArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let id = sessions::resolve(&repo, &args.session)?;
+    let id = sessions::named_or_newest(globals, &repo, args.session.as_deref(), Fit::Open)?;
     let mut signals = 0;
     let asked = &mut |holder: &Holder| {
         signals += 1;

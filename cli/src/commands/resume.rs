@@ -18,7 +18,7 @@ use crate::globals::Globals;
 use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, require_trust, say_simulated};
 use crate::runtime::block_on;
 use crate::session::{Place, build, introduce, say_protection, say_unheld, see_through};
-use crate::sessions;
+use crate::sessions::{self, Fit};
 use crate::settings::{self, Search};
 
 /// Resume a paused, interrupted or failed session.
@@ -28,8 +28,8 @@ use crate::settings::{self, Search};
 /// is kept first.
 #[derive(Debug, Args)]
 pub struct ResumeArgs {
-    /// The session, or the beginning of its id.
-    session: String,
+    /// The session, or the beginning of its id; without one the newest that can be resumed.
+    session: Option<String>,
     /// Start again at this node, which the session has come to before.
     #[arg(long, value_name = "NODE")]
     from: Option<String>,
@@ -41,7 +41,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let local = settings::below(globals, &globals.dir)?;
     let place = Place::find(&globals.dir, None, &local)?;
-    let id = sessions::resolve(&place.repo, &args.session)?;
+    let id = sessions::named_or_newest(globals, &place.repo, args.session.as_deref(), Fit::Resumable)?;
     let history = History::newest(&place.repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
     if let Some(task) = &history.started.task {
         let message = format!("session {id} works on task {} of `{}`", task.id, task.tree);
@@ -67,7 +67,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let inputs = supplied_inputs(&history.started.inputs, &record).collect();
     require_trust(globals, &settings, &place, from, &pipeline, Path::new(&history.started.dot_path), inputs)?;
     check_answers([&pipeline], &answers)?;
-    let built = build(&settings, &settings.resolved.config, answers)?;
+    let built = build(globals, &settings, &settings.resolved.config, answers)?;
     let alone = any_alone(&pipeline, &built.engine.agents);
     if history.started.simulated {
         say_simulated();

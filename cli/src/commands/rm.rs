@@ -105,7 +105,7 @@ impl Remover<'_> {
             });
             match removal {
                 Ok(removal) => self.remove(removal, told)?,
-                Err(left) => say!("warning: {}", left.sentence()),
+                Err(left) => warning!("{}", left.sentence()),
             }
         }
         Ok(())
@@ -138,7 +138,7 @@ impl Remover<'_> {
             matches!(found, Obstacle::Unsaved { .. } | Obstacle::Unreadable { .. } | Obstacle::Lost { .. })
         };
         for lost in removal.obstacles.iter().filter(is_lost) {
-            say!("warning: {session}: {lost}");
+            warning!("{session}: {lost}");
         }
         let mut steps = Vec::new();
         let out = &mut told.out;

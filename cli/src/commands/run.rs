@@ -8,7 +8,7 @@ use pleach::agent::Roster;
 use pleach::config::{AgentChoice, Level, Source as Origin, supplied_inputs};
 use pleach::engine::{Session, StartRequest};
 use pleach::plan::pipeline::{HandlerKind, Node, Pipeline};
-use pleach::text::first_line;
+use pleach::text::{first_line, listed};
 use serde_json::{Value, json};
 
 use crate::answers::AnswerArgs;
@@ -18,13 +18,14 @@ use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
 use crate::prompt;
 use crate::ready::{
-    agent_nodes, any_alone, check_agents, check_answers, require_trust, runnable, say_simulated, warn_of_dirty_files,
-    warn_of_skipped,
+    Runnable, agent_nodes, any_alone, check_agents, check_answers, require_trust, runnable, say_simulated,
+    warn_of_dirty_files, warn_of_skipped,
 };
 use crate::render::Out;
+use crate::render::node::kind;
 use crate::runtime::block_on;
 use crate::session::{Place, build, introduce, say_protection, say_unheld, see_through};
-use crate::settings::{self, Settings};
+use crate::settings::{self, Search, Settings};
 use crate::trust::{self, TrustItem};
 
 /// Run a prompt or a pipeline on this repository.
@@ -44,6 +45,12 @@ pub struct RunArgs {
     /// Work in the repository at this path.
     #[arg(long, value_name = "PATH")]
     repo: Option<PathBuf>,
+    /// The agent of nodes that name none, as `agent` in pleach.yaml names it.
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// The model of that agent, for nodes that name none.
+    #[arg(long, value_name = "MODEL")]
+    model: Option<String>,
     /// Show what would be done, and do nothing.
     #[arg(long)]
     dry_run: bool,
@@ -57,7 +64,10 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let answers = args.answers.read(globals)?;
     let prompt = prompt::of(&args.file, &path);
     let below = path.parent().filter(|_| prompt.is_none()).unwrap_or(&globals.dir);
-    let mut settings = settings::below(globals, below)?;
+    let given = [("--agent", "agent", &args.agent), ("--model", "model", &args.model)];
+    let flags =
+        given.into_iter().filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value.clone()?)));
+    let mut settings = settings::load(globals.environment.clone(), &Search::with(globals, below, flags))?;
     let file = match prompt {
         None => PipelineFile::read_given(&args.file, &path)?,
         Some(prompt) => {
@@ -72,13 +82,13 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         Some(prompt) => prompt::inputs(prompt, head.commit, inputs),
     };
     let config = &settings.resolved.config;
-    let pipeline = runnable(globals, &file, inputs.clone(), config)?;
+    let Runnable { pipeline, diagnostics } = runnable(globals, &file, inputs.clone(), config)?;
     check_answers([&pipeline], &answers)?;
     if !args.dry_run {
         require_trust(globals, &settings, &place, head.commit, &pipeline, Path::new(&file.name), Vec::new())?;
         agree_to_inputs(&settings, &place, &inputs)?;
     }
-    let built = build(&settings, config, answers)?;
+    let built = build(globals, &settings, config, answers)?;
     let agents = &built.engine.agents;
     let simulated = agent_nodes(&pipeline).any(|node| agents.simulates(node));
     check_agents(&pipeline, agents)?;
@@ -86,7 +96,11 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         say_simulated();
     }
     if args.dry_run {
-        return dry_run(globals, &pipeline, &place, agents);
+        return dry_run(globals, &pipeline, &place, agents, &diagnostics);
+    }
+    if globals.json {
+        let mut out = Out::new();
+        diagnostics.iter().try_for_each(|found| out.json(&json!({"v": 1, "type": "Diagnostic", "data": found})))?;
     }
     let alone = any_alone(&pipeline, agents);
     warn_of_unused_inputs(&file.source, &inputs);
@@ -128,8 +142,14 @@ fn shown_path(path: &Path, root: Option<&Path>) -> String {
 }
 
 fn warn_of_unused_inputs(source: &str, inputs: &BTreeMap<String, String>) {
-    for key in inputs.keys().filter(|key| !source.contains(key.as_str())) {
-        say!("warning: the pipeline does not use the input `{key}`");
+    let unused: Vec<&str> = inputs.keys().map(String::as_str).filter(|key| !source.contains(key)).collect();
+    match unused.as_slice() {
+        [] => {}
+        [one] => warning!("the pipeline does not use the input `{one}`"),
+        several => warning!(
+            "the pipeline does not use the inputs {}",
+            listed(several.iter().map(|key| format!("`{key}`")), 10)
+        ),
     }
 }
 
@@ -152,7 +172,13 @@ fn agree_to_inputs(settings: &Settings, place: &Place, inputs: &BTreeMap<String,
 }
 
 /// What would be run, and by whom, without running it.
-fn dry_run(globals: &Globals, pipeline: &Pipeline, place: &Place, agents: &Roster) -> Result<Exit, Failure> {
+fn dry_run(
+    globals: &Globals,
+    pipeline: &Pipeline,
+    place: &Place,
+    agents: &Roster,
+    diagnostics: &[Value],
+) -> Result<Exit, Failure> {
     let mut out = Out::new();
     let head = place.repo.head().map_err(|error| of_engine(&error.into()))?;
     let name = pipeline.name().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
@@ -160,15 +186,15 @@ fn dry_run(globals: &Globals, pipeline: &Pipeline, place: &Place, agents: &Roste
         let nodes: Vec<Value> = pipeline.nodes().iter().map(|node| planned(pipeline, node, agents)).collect();
         out.json(&json!({
             "pipeline": name, "repo": place.name, "base": head.commit, "branch_prefix": place.branch_prefix,
-            "nodes": nodes,
+            "nodes": nodes, "diagnostics": diagnostics,
         }))?;
         return Ok(Exit::Done);
     }
     out.line(format!("would run `{name}` on `{}` at {}", place.name, head.commit.short()))?;
     out.line(format!("branch {}{name}/SESSION", place.branch_prefix))?;
     for node in pipeline.nodes() {
-        let by = agent_of(node, agents).map(|agent| format!(" by {agent}")).unwrap_or_default();
-        out.line(format!("{} ({}{by}) {}", node.id, node.handler.as_str(), work_of(node)).trim_end())?;
+        let by = agent_of(node, agents).map(|agent| format!(" {agent}")).unwrap_or_default();
+        out.line(format!("{} ({}{by}) {}", node.id, kind(&node.handler), work_of(node)).trim_end())?;
         for edge in pipeline.outgoing(&node.id) {
             let when = edge.condition.as_ref().map(|condition| format!(" when {condition}")).unwrap_or_default();
             out.line(format!("  → {}{when}", edge.to))?;

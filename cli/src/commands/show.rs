@@ -17,7 +17,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git};
 use crate::globals::Globals;
 use crate::render::{Out, duration, session as show, tokens};
-use crate::sessions;
+use crate::sessions::{self, Fit};
 
 /// Show a turn: what was said, which tools were used, what was changed, what it cost.
 ///
@@ -106,7 +106,7 @@ fn named_turn(repo: &Repo, text: &str) -> Result<Option<(SessionId, TurnId)>, Fa
     match turn(text) {
         // The beginning of a commit's id can be all digits; no session has so many turns.
         Some(_) if text.len() >= 7 && repo.resolve(text).is_ok() => Ok(None),
-        Some(turn) => Ok(Some((sessions::newest(repo)?.session, turn))),
+        Some(turn) => Ok(Some((sessions::newest(repo, Fit::Any)?.session, turn))),
         None => Ok(None),
     }
 }
@@ -163,7 +163,7 @@ fn read_commit(repo: &Repo, id: CommitId) -> Result<(CommitId, TurnFactsOf, Stri
             Some(before) => repo.patch(before, commit.tree, &[])?,
             None => {
                 if !commit.parents.is_empty() {
-                    say!("warning: a shallow clone: what {} changed is not known; {UNSHALLOW}", id.short());
+                    warning!("a shallow clone: what {} changed is not known; {UNSHALLOW}", id.short());
                 }
                 String::new()
             }

@@ -15,13 +15,13 @@ use crate::sessions;
 /// files has a commit; `pleach show` shows it whole. An attempt that failed is followed by the reason.
 #[derive(Debug, Args)]
 pub struct TurnsArgs {
-    /// The session, or the beginning of its id.
-    session: String,
+    /// The session, or the beginning of its id; without one the newest.
+    session: Option<String>,
 }
 
 pub fn run(globals: &Globals, args: TurnsArgs) -> Result<Exit, Failure> {
     let repo = sessions::repository(globals)?;
-    let view = sessions::load(&repo, &args.session)?;
+    let view = sessions::load(globals, &repo, args.session.as_deref())?;
     let mut out = Out::new();
     if globals.json {
         let (turns, failures) = (view.turns(), view.failures());

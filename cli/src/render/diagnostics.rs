@@ -48,9 +48,10 @@ impl<'t> Source<'t> {
         Renderer::styled().render(&[group])
     }
 
-    /// The finding as `--json` gives it: its own fields, and line and column from 1.
+    /// The finding as `--json` gives it: its own fields, the file, and line and column from 1.
     pub fn json(&self, found: &Diagnostic) -> Value {
         let mut value = json!(found);
+        value["file"] = json!(self.path);
         let (line, start) = self.line(found.span.start);
         value["line"] = json!(line + 1);
         value["column"] = json!(self.text.get(start..found.span.start).map_or(0, |before| before.chars().count()) + 1);

@@ -2,8 +2,12 @@
 
 mod diagnostics;
 pub mod graph;
+pub mod live;
+pub mod node;
 pub mod progress;
 pub mod session;
+pub mod spoken;
+pub mod style;
 mod table;
 pub mod tree;
 mod units;

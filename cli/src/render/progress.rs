@@ -1,21 +1,23 @@
 //! A run while it goes on: JSON lines on stdout, a live line on a terminal, plain lines otherwise.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use jiff::Timestamp;
 use pleach::budget::Amount;
 use pleach::config::OnExceeded;
 use pleach::engine::Session;
 use pleach::event::{Event, NodeExecution, Recorded, Route, Snapshot, to_the_millisecond};
 use pleach::ids::{RepoPath, SessionId};
+use pleach::plan::pipeline::HandlerKind;
 use pleach::text::counted;
 use serde::Serialize;
 
-use super::{duration, spent, tokens};
+use super::live::Live;
+use super::node::Workers;
+use super::style::{BAD, BEGINS, FAINT, GOOD, paint};
+use super::{duration, spent};
 use crate::globals::Globals;
-use crate::say;
 
 /// Shows the events of a run.
 #[derive(Debug)]
@@ -24,12 +26,9 @@ pub struct Progress {
     json: bool,
     quiet: bool,
     verbose: bool,
-    live: bool,
-    begun: Instant,
-    bar: Option<ProgressBar>,
+    live: Live,
+    workers: Workers,
     seq: u64,
-    turns: u64,
-    tokens: u64,
     /// What the node that runs has cost so far.
     node: Amount,
 }
@@ -52,28 +51,15 @@ impl Progress {
     /// Shows a session the way the global options ask for.
     pub fn new(globals: &Globals, session: &Session) -> Self {
         let quiet = globals.json || globals.verbosity < 0;
-        let live = !quiet && std::io::stderr().is_terminal();
-        let mut progress = Self {
+        Self {
             session: session.id.clone(),
             json: globals.json,
             quiet,
             verbose: globals.verbosity > 0,
-            live,
-            begun: Instant::now(),
-            bar: None,
+            live: Live::new(!quiet && std::io::stderr().is_terminal(), session.state.spent.total),
+            workers: Workers::of(&session.pipeline, session.agents()),
             seq: 0,
-            turns: session.state.turns,
-            tokens: session.state.spent.total.tokens.total(),
             node: Amount::default(),
-        };
-        progress.draw();
-        progress
-    }
-
-    /// Draws the live line, unless it is there already: a question puts it away.
-    fn draw(&mut self) {
-        if self.live && self.bar.as_ref().is_none_or(ProgressBar::is_finished) {
-            self.bar = say::live(|target| live_line(target, self.begun));
         }
     }
 
@@ -101,7 +87,7 @@ impl Progress {
     }
 
     fn show(&mut self, event: &Event) {
-        self.draw();
+        self.live.draw();
         match event {
             Event::SessionBranchCreated(branch) => {
                 self.line(format!("session {} on branch {}", self.session, branch.branch));
@@ -114,24 +100,26 @@ impl Progress {
                 self.node = Amount::default();
                 let again = if node.attempt > 1 { format!(", attempt {}", node.attempt) } else { String::new() };
                 let visit = if node.visit > 1 { format!(", visit {}", node.visit) } else { String::new() };
-                let start = format!("▸ {} ({}{visit}{again})", node.node_id, node.handler);
-                self.now(&start);
-                if !self.live && !matches!(node.handler.as_str(), "start" | "exit" | "conditional") {
-                    self.line(start);
+                let handler = HandlerKind::from_type(&node.handler);
+                let by = self.workers.of_node(&node.node_id, &handler).to_owned();
+                // What only passes on is told by its end, and the live line shows what works.
+                let passes = matches!(handler, HandlerKind::Start | HandlerKind::Exit | HandlerKind::Conditional);
+                if !passes && (self.verbose || !self.live.is_on()) {
+                    self.line(format!("{} {} ({by}{visit}{again})", paint(BEGINS, "▸"), node.node_id));
                 }
+                self.live.set(|now| {
+                    (now.id, now.step, now.attempt) = (node.node_id.to_string(), by, node.attempt);
+                });
             }
             Event::AgentTurn(turn) => {
-                self.turns += 1;
                 let amount = Amount::of_turn(turn);
-                self.tokens += amount.tokens.total();
                 self.node += amount;
+                self.live.set(|now| now.spent += amount);
                 let files = turn.files_written.values().flatten();
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next());
                 self.turn(&turn.turn.to_string(), what, files.collect(), turn.git_sha.as_ref());
-                self.now(&format!("▸ {}", turn.node_id));
             }
             Event::ToolExecution(tool) => {
-                self.turns += 1;
                 let files = tool.files_written.values().flatten();
                 self.turn(&tool.turn.to_string(), Some(&tool.exit), files.collect(), tool.git_sha.as_ref());
             }
@@ -151,13 +139,17 @@ impl Progress {
             [first, rest @ ..] => format!(" [{first} +{}]", rest.len()),
         };
         if commit.is_some() || self.verbose {
-            self.line(format!("  {turn}{} {}{wrote}", commit.unwrap_or_default(), what.unwrap_or("read only")));
+            let (turn, commit) = (paint(FAINT, turn), paint(FAINT, &commit.unwrap_or_default()));
+            self.line(format!("  {turn}{commit} {}{wrote}", what.unwrap_or("read only")));
         }
     }
 
     fn ended(&mut self, node: &NodeExecution) {
         let took = duration(Duration::from_millis(node.duration_ms));
-        let why = node.outcome.failure_reason.as_deref().map(|why| format!(": {why}")).unwrap_or_default();
+        // What the run fails with is told by its end.
+        let is_told = |why: &&str| !matches!(&node.route, Route::Fail { reason } if reason.contains(why));
+        let why = node.outcome.failure_reason.as_deref().filter(is_told).map(|why| format!(": {why}"));
+        let why = why.unwrap_or_default();
         let next = match &node.route {
             Route::Edge { to } => format!(" → {to}"),
             Route::FailureTarget { to } | Route::Restart { to } => format!(" ↺ {to}"),
@@ -165,7 +157,7 @@ impl Progress {
             Route::Retry => format!(" ↺ attempt {}", node.attempt + 1),
             Route::Complete | Route::Fail { .. } => String::new(),
         };
-        let mark = if node.outcome.status.is_success() { "✓" } else { "✗" };
+        let mark = if node.outcome.status.is_success() { paint(GOOD, "✓") } else { paint(BAD, "✗") };
         let status = if node.outcome.status.is_success() { String::new() } else { format!(" {}", node.outcome.status) };
         let spent = match self.node.turns {
             0 => String::new(),
@@ -179,32 +171,13 @@ impl Progress {
         say!("{text}");
     }
 
-    /// What goes on right now, on a terminal.
-    fn now(&self, text: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(format!("{text} · turn {} · {} tokens ·", self.turns, tokens(self.tokens)));
-        }
-    }
-
     /// Says something the user should not miss.
     pub fn warn(&self, text: &str) {
-        let yellow = anstyle::AnsiColor::Yellow.on_default().bold();
-        say!("{yellow}warning:{yellow:#} {text}");
+        warning!("{text}");
     }
 
     /// Takes the live line away.
     pub fn finish(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
+        self.live.finish();
     }
-}
-
-/// A line that shows what goes on, with the time since `begun`.
-fn live_line(target: ProgressDrawTarget, begun: Instant) -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} {msg} {elapsed}");
-    let bar = ProgressBar::with_draw_target(None, target).with_elapsed(begun.elapsed());
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    bar.enable_steady_tick(Duration::from_millis(120));
-    bar
 }

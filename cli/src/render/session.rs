@@ -11,7 +11,7 @@ use pleach::llm::{Message, Part, Role};
 use pleach::text::{first_line, shorten};
 use serde_json::{Value, json};
 
-use super::{Table, duration, tokens};
+use super::{Table, duration, style, tokens};
 
 /// Texts of a message longer than this are cut, unless all was asked for.
 const LINES: usize = 20;
@@ -52,24 +52,25 @@ pub fn sessions(all: &[(SessionId, Result<Summary, String>)], gone: &BTreeSet<Se
             Ok(summary) => table.row([
                 id.to_string(),
                 what_for(summary),
-                if gone.contains(id) { "landed, not here" } else { word(summary) }.to_owned(),
+                style::standing(if gone.contains(id) { "landed, not here" } else { word(summary) }),
                 summary.node().map(ToString::to_string).unwrap_or_default(),
                 summary.state.turns.to_string(),
                 tokens(summary.state.spent.total.tokens.total()),
                 summary.branch().map(|(_, branch)| branch.to_string()).unwrap_or_default(),
                 age(summary.started_at, now),
             ]),
-            Err(why) => table.row([id.to_string(), String::new(), "unreadable".into(), headline(why, WHAT)]),
+            Err(why) => table.row([id.to_string(), String::new(), style::standing("unreadable"), headline(why, WHAT)]),
         }
     }
     table.to_string()
 }
 
 /// The pipeline, or the task it works on.
-fn what_for(summary: &Summary) -> String {
+pub fn what_for(summary: &Summary) -> String {
+    let simulated = if summary.started.simulated { " (simulated)" } else { "" };
     match &summary.started.task {
         Some(task) => format!("task {}", task.id),
-        None => summary.started.name.to_string(),
+        None => format!("{}{simulated}", summary.started.name),
     }
 }
 
@@ -213,7 +214,7 @@ fn short(commit: Option<CommitId>) -> String {
 }
 
 /// The first line of a text, and a mark when there is more of it.
-fn headline(text: &str, width: usize) -> String {
+pub fn headline(text: &str, width: usize) -> String {
     let text = plain(text.trim());
     let line = shorten(first_line(&text), width);
     if line.ends_with('…') || text.lines().nth(1).is_none() { line } else { format!("{line} …") }
@@ -258,7 +259,7 @@ pub fn stderr(text: &str, whole: bool) -> String {
     format!("── stderr\n{}", cut(text, whole))
 }
 
-fn part(part: &Part, whole: bool) -> String {
+pub fn part(part: &Part, whole: bool) -> String {
     match part {
         Part::Text { text, .. } => cut(text, whole),
         Part::Thinking { text, .. } => format!("(thinks) {}", cut(text, whole)),

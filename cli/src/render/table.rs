@@ -32,13 +32,13 @@ impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let widths: Vec<usize> = (0..columns)
-            .map(|column| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max())
+            .map(|column| self.rows.iter().filter_map(|row| row.get(column)).map(|cell| width(cell)).max())
             .map(Option::unwrap_or_default)
             .collect();
         for (number, row) in self.rows.iter().enumerate() {
             let mut line = String::new();
             for (column, cell) in row.iter().enumerate() {
-                let padding = " ".repeat(widths[column] - cell.chars().count());
+                let padding = " ".repeat(widths[column] - width(cell));
                 let gap = if column == 0 { "" } else { "  " };
                 let (before, after) = if self.right.contains(&column) { (&*padding, "") } else { ("", &*padding) };
                 line.extend([gap, before, cell, after]);
@@ -48,6 +48,11 @@ impl fmt::Display for Table {
         }
         Ok(())
     }
+}
+
+/// How many columns a cell takes: colours take none.
+fn width(cell: &str) -> usize {
+    anstream::adapter::strip_str(cell).to_string().chars().count()
 }
 
 #[cfg(test)]
@@ -60,5 +65,12 @@ mod tests {
         table.row(["main.1".into(), "7".into(), "ä".into()]);
         table.row(["main.12".into(), "12.3k".into(), String::new()]);
         assert_eq!(table.to_string(), "turn     tokens  what\nmain.1        7  ä\nmain.12   12.3k");
+    }
+
+    #[test]
+    fn colours_take_no_room() {
+        let mut table = Table::new(["standing", "age"]);
+        table.row(["\u{1b}[32mdone\u{1b}[0m".into(), "3s".into()]);
+        assert_eq!(table.to_string(), "standing  age\n\u{1b}[32mdone\u{1b}[0m      3s");
     }
 }

@@ -59,7 +59,7 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, trusted: bool) -> Resul
     if args.dry_run {
         return dry_run(globals, &site.place, &plan);
     }
-    let built = build(&site.settings, &site.settings.resolved.config, site.answers.clone())?;
+    let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
     outwait_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.
     let opened = TreeRun::open(built.engine.clone(), site.place.repo.clone(), &plan);
@@ -185,7 +185,7 @@ impl Site<'_> {
         match newer() {
             Ok(newer) => Some(newer),
             Err::<_, Failure>(unusable) => {
-                say!("warning: {}; going on with the tree as it was", unusable.sentence());
+                warning!("{}; going on with the tree as it was", unusable.sentence());
                 None
             }
         }
@@ -336,7 +336,7 @@ fn dry_run(globals: &Globals, place: &Place, plan: &TreePlan) -> Result<Exit, Fa
     let mut reader = Reader::new(&place.repo, &plan.target, &plan.branch_prefix, plan.base_branch.as_ref());
     let mut progress = plan.progress(&mut reader).map_err(|error| of_tree(&error.into()))?;
     if plan.fresh {
-        begun_again(&progress).iter().for_each(|text| say!("warning: {text}"));
+        begun_again(&progress).iter().for_each(|text| warning!("{text}"));
         // A tree that is begun again has nothing behind it.
         progress = progress.anew();
     }

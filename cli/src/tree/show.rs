@@ -1,9 +1,8 @@
 //! How a run over a tree is shown while it goes on.
 
 use std::io::{IsTerminal as _, Write as _};
-use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pleach::budget::Amount;
 use pleach::config::OnExceeded;
 use pleach::engine::tree::{Note, TreePlan};
 use pleach::event::{Event, Recorded, StepFinished};
@@ -14,9 +13,10 @@ use pleach::text::{counted, listed};
 use serde_json::json;
 
 use crate::globals::Globals;
+use crate::render::live::Live;
 use crate::render::session::plain;
+use crate::render::style::{BAD, BEGINS, GOOD, paint};
 use crate::render::tree::{done, renamed, short_ids};
-use crate::say;
 
 /// Shows a run over a tree.
 #[derive(Debug)]
@@ -24,9 +24,7 @@ pub struct Shown {
     json: bool,
     quiet: bool,
     verbose: bool,
-    live: bool,
-    begun: Instant,
-    bar: Option<ProgressBar>,
+    live: Live,
     /// The task that was begun last.
     task: Option<TaskId>,
     /// Its attempt, in its budget.
@@ -40,29 +38,10 @@ impl Shown {
     /// Shows a run the way the global options ask for.
     pub fn new(globals: &Globals, plan: &TreePlan) -> Self {
         let quiet = globals.json || globals.verbosity < 0;
-        let live = !quiet && std::io::stderr().is_terminal();
-        let mut shown = Self {
-            json: globals.json,
-            quiet,
-            verbose: globals.verbosity > 0,
-            live,
-            begun: Instant::now(),
-            bar: None,
-            task: None,
-            attempt: 1,
-            seq: 0,
-            all: plan.tree.order().len(),
-            done: 0,
-        };
-        shown.draw();
-        shown
-    }
-
-    /// Draws the live line, unless it is there already: a question puts it away.
-    fn draw(&mut self) {
-        if self.live && self.bar.as_ref().is_none_or(ProgressBar::is_finished) {
-            self.bar = say::live(|target| bar(target, self.all, self.done, self.begun));
-        }
+        let all = plan.tree.order().len();
+        let live = Live::of_tasks(!quiet && std::io::stderr().is_terminal(), all);
+        let verbose = globals.verbosity > 0;
+        Self { json: globals.json, quiet, verbose, live, task: None, attempt: 1, seq: 0, all, done: 0 }
     }
 
     /// Says what is worked, and where; and what has changed in the tree since it was last worked.
@@ -107,10 +86,7 @@ impl Shown {
     /// Counts what there is and what is done of it.
     fn count(&mut self, plan: &TreePlan, progress: &Progress) {
         (self.all, self.done) = (plan.tree.order().len(), done(progress, &plan.tree));
-        if let Some(bar) = &self.bar {
-            bar.set_length(self.all as u64);
-            bar.set_position(self.done as u64);
-        }
+        self.live.count(self.done, self.all);
     }
 
     fn say_edited(&self, plan: &TreePlan, changes: &[String], when: &str) {
@@ -122,28 +98,29 @@ impl Shown {
 
     /// Takes one note of a run over a plan.
     pub fn note(&mut self, plan: &TreePlan, note: Note<'_>) {
-        self.draw();
+        self.live.draw();
         match note {
             Note::RunStarted(commit) => self.detail(format!("run started ({})", commit.short())),
             Note::Began { task, name, attempt, session, resumed } => {
                 let number = attempt.map_or(1, |at| at.number);
+                self.live.set(|now| (now.id, now.step, now.attempt) = (task.to_string(), String::new(), number));
                 let attempt = attempt.map(|at| format!(", attempt {} of {}", at.number, at.of)).unwrap_or_default();
                 let how = if resumed { "goes on" } else { "begins" };
                 let name = shown_name(name);
                 self.task = Some(task.clone());
                 self.attempt = number;
-                self.now(&format!("{task} {name}"));
-                self.line(format!("▸ {task} {name} {how} (session {session}{attempt})"));
+                let mark = paint(BEGINS, "▸");
+                self.line(format!("{mark} {task} {name} {how} (session {session}{attempt})"));
             }
             Note::Event { session, event } => self.event(session, event),
             Note::Landed { task, commit, on, progress } => {
-                if self.live {
+                if self.live.is_on() {
                     self.count(plan, progress);
                 }
                 self.line(format!("  {} ({})", landed(plan, progress, task, on), commit.short()));
             }
             Note::Merged { phase, commit, on, progress } => {
-                if self.live {
+                if self.live.is_on() {
                     self.count(plan, progress);
                 }
                 self.line(format!("  {phase} was merged into {on} ({})", commit.short()));
@@ -168,12 +145,16 @@ impl Shown {
             Event::HumanInteraction(answer) => {
                 self.line(format!("  {}: {} ({})", answer.question, answer.answer, answer.source));
             }
-            Event::AttemptStarted(attempt) => self.attempt = attempt.number,
+            Event::AttemptStarted(attempt) => {
+                self.attempt = attempt.number;
+                self.live.set(|now| now.attempt = attempt.number);
+            }
             Event::StepFinished(step) => self.line(self.step(step)),
             Event::NodeStarted(node) if !matches!(node.handler.as_str(), "start" | "exit") => {
-                self.now(node.node_id.as_str());
+                self.live.set(|now| now.step = node.node_id.to_string());
             }
             Event::AgentTurn(turn) => {
+                self.live.set(|now| now.spent += Amount::of_turn(turn));
                 let what = turn.commit_message.as_deref().and_then(|text| text.lines().next()).unwrap_or_default();
                 self.detail(format!("    {} {what}", turn.turn));
             }
@@ -188,25 +169,19 @@ impl Shown {
     fn step(&self, step: &StepFinished) -> String {
         let attempt = if self.attempt > 1 { format!(", attempt {}", self.attempt) } else { String::new() };
         let why = reason_of(step).map(|why| format!(": {}", plain(&why))).unwrap_or_default();
-        format!("  {} {}{attempt} ({}){why}", step.task, step.status, step.git_sha.short())
+        let style = if step.failed_attempt() || step.status == "failed" { BAD } else { GOOD };
+        let status = paint(style, &step.status);
+        format!("  {} {status}{attempt} ({}){why}", step.task, step.git_sha.short())
     }
 
     /// Takes the live line away.
     pub fn finish(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
+        self.live.finish();
     }
 
     /// The task that was begun last.
     pub fn last_begun(&self) -> Option<&TaskId> {
         self.task.as_ref()
-    }
-
-    fn now(&self, text: &str) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(text.to_owned());
-        }
     }
 
     fn detail(&self, text: String) {
@@ -216,7 +191,7 @@ impl Shown {
     }
 
     fn warn(&self, text: &str) {
-        say!("warning: {text}");
+        warning!("{text}");
     }
 
     fn line(&self, text: String) {
@@ -224,17 +199,6 @@ impl Shown {
             say!("{text}");
         }
     }
-}
-
-/// A line that shows how much is done and what goes on, with the time since `begun`.
-fn bar(target: ProgressDrawTarget, all: usize, done: usize, begun: Instant) -> ProgressBar {
-    let style = ProgressStyle::with_template("{spinner} [{bar:30}] {pos}/{len} {elapsed} {wide_msg}");
-    let bar = ProgressBar::with_draw_target(Some(all as u64), target)
-        .with_position(done as u64)
-        .with_elapsed(begun.elapsed());
-    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }
 
 /// Where what came of a task is now. Of one that was given up its steps alone are there, and of a phase what its tests say.

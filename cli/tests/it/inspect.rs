@@ -515,7 +515,7 @@ scripts:
     insta::assert_snapshot!(env.pleach(&["export", &sid, "../out"]), @"
     exit: 0
     --- stdout
-    13 files of session [SID] are in ../out
+    exported 13 files of session [SID] to ../out
     ");
     for node in ["plan", "implement", "review"] {
         for file in ["prompt.md", "response.md", "status.json"] {

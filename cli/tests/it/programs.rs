@@ -236,14 +236,14 @@ fn a_dry_run_says_which_agent_would_work() {
     start (start)
       → code
     exit (exit)
-    code (codergen by SIMULATION) Write it
+    code (agent SIMULATION) Write it
       → check
-    check (codergen by command:sh check.sh) Check it
+    check (agent command:sh check.sh) Check it
       → test
-    test (tool) make test
+    test (command) make test
       → exit
     --- stderr
-    warning: SIMULATION: no agent is configured, so agent nodes only pretend; set `agent:` in pleach.yaml to run for real
+    warning: SIMULATION: no agent is configured; agent nodes only pretend, commands run for real; set `agent:` in pleach.yaml or pass --agent
     ");
     env.configure("agents: {checker: {runner: 'command:sh check.sh'}}\nagent: 'command:true'\n");
     let sure = env.run(&dot, &["--dry-run", "--json"]).expect(0);

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const WIDTH: usize = 80;
 
 /// A terminal somebody sits at.
-struct Terminal {
+pub struct Terminal {
     child: Child,
     keys: Option<ChildStdin>,
     shown: mpsc::Receiver<Vec<u8>>,
@@ -28,7 +28,7 @@ struct Terminal {
 
 impl Terminal {
     /// Runs `pleach` at a terminal that can draw; none where there is no `script`.
-    fn open(env: &TestEnv, args: &str) -> Option<Self> {
+    pub fn open(env: &TestEnv, args: &str) -> Option<Self> {
         // Nothing is drawn where the kind of terminal is not known.
         Self::open_as(env, "xterm", args)
     }
@@ -61,7 +61,7 @@ impl Terminal {
 
     /// Waits until something is shown after what was waited for before.
     #[track_caller]
-    fn wait_for(&mut self, text: &str) {
+    pub fn wait_for(&mut self, text: &str) {
         let deadline = Instant::now() + PATIENCE;
         while !self.seen[self.read..].contains(text) {
             match self.shown.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
@@ -74,7 +74,7 @@ impl Terminal {
 
     /// Waits until a command waits at a gate.
     #[track_caller]
-    fn wait_at(&mut self, gate: &Gate) -> Held {
+    pub fn wait_at(&mut self, gate: &Gate) -> Held {
         let deadline = Instant::now() + PATIENCE;
         loop {
             if let Some(held) = gate.held() {
@@ -105,7 +105,7 @@ impl Terminal {
 
     /// Everything shown and the exit code, once pleach has ended.
     #[track_caller]
-    fn end(mut self) -> (i32, String) {
+    pub fn end(mut self) -> (i32, String) {
         while let Ok(more) = self.shown.recv() {
             self.seen.push_str(&String::from_utf8_lossy(&more));
         }
@@ -122,7 +122,7 @@ impl Drop for Terminal {
 }
 
 /// What somebody who sits at the terminal sees once all of `shown` was written there, line by line.
-fn screen(shown: &str) -> Vec<String> {
+pub fn screen(shown: &str) -> Vec<String> {
     let (mut lines, mut row, mut column) = (vec![Vec::new()], 0_usize, 0);
     let mut rest = shown.chars();
     while let Some(next) = rest.next() {
@@ -437,14 +437,14 @@ fn ctrl_c_is_answered_above_the_live_line_of_a_run() {
     env.pipeline(&graph("waits", &(tool("work", &gate.command()) + "start -> work -> exit")));
     let Some(mut terminal) = Terminal::open(&env, "-y run ../pipeline.dot") else { return };
     let held = terminal.wait_at(&gate);
-    terminal.wait_for("▸ work (tool) · turn 0");
+    terminal.wait_for("work · command");
     terminal.press("\u{3}");
     terminal.wait_for("press Ctrl-C again to stop now");
     gate.open(held);
     let (code, shown) = terminal.end();
     assert_eq!(code, 3, "{shown}");
     let seen = screen(&shown);
-    assert!(!seen.iter().any(|line| line.contains("▸ work")), "no live line is left: {seen:#?}");
+    assert!(!seen.iter().any(|line| line.contains("work · command")), "no live line is left: {seen:#?}");
     assert!(seen.iter().any(|line| line.starts_with("stopping after the turn")), "{seen:#?}");
 }
 

@@ -210,6 +210,7 @@ fn json_is_one_document() {
         "end": 49
       },
       "fix": "add `prompt=\"…\"`",
+      "file": "bad.dot",
       "line": 3,
       "column": 5
     }

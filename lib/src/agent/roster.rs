@@ -174,13 +174,27 @@ impl Roster {
         all.reduce(|below, above| Profile { model: above.model.or(below.model), ..above }).unwrap_or_default()
     }
 
+    /// The same with the model of the run, which counts more than what the entry of the run's own agent says.
+    fn profile_with_model(&self, kind: &str, name: Option<&str>) -> Profile {
+        let config = &self.config;
+        let profile = self.profile(Some(name.unwrap_or(kind)));
+        let of_run = config.model.clone();
+        let is_of_run = name.is_none_or(|name| config.agent.as_ref().is_some_and(|agent| agent.to_string() == name));
+        let model = match is_of_run {
+            true => of_run.or(profile.model),
+            false if config.agent_of(name) == config.agent_of(None) => profile.model.or(of_run),
+            false => profile.model,
+        };
+        Profile { model, ..profile }
+    }
+
     fn profile_of_builtin(&self, name: Option<&str>, tools: &[String]) -> Result<Profile, NoAgent> {
         let known = Builtin::tool_names();
         match tools.iter().find(|tool| !known.contains(tool)) {
             Some(tool) => {
                 Err(NoAgent::UnknownTool { agent: self.who_names_tools("builtin", name), tool: tool.clone() })
             }
-            None => Ok(Profile { tools: tools.to_vec(), ..self.profile(name) }),
+            None => Ok(Profile { tools: tools.to_vec(), ..self.profile_with_model("builtin", name) }),
         }
     }
 
@@ -322,7 +336,7 @@ impl Roster {
         settings: &AgentSettings,
         (name, provider): (Option<&str>, Option<&str>),
     ) -> Result<Arc<dyn Agent>, NoAgent> {
-        let profile = self.profile(Some(name.unwrap_or("acp")));
+        let profile = self.profile_with_model("acp", name);
         let known = argv.first().and_then(|program| acp_known(program));
         let ways = match known {
             Some(preset) if !preset.serves_itself => [TurnMode::Gateway, TurnMode::Stream],
@@ -401,7 +415,7 @@ impl Roster {
             settings,
             program,
             turns,
-            profile: self.profile(Some(name.unwrap_or(kind))),
+            profile: self.profile_with_model(kind, name),
             environment: self.environment.clone(),
             spawner: self.spawner.clone(),
             versions: self.versions.clone(),

@@ -134,9 +134,9 @@ impl Partial {
 /// Reads the text of a project's configuration file. Never panics, whatever the text.
 pub fn parse_project(text: &str, file: &Path) -> Result<Partial, Vec<ConfigError>> {
     let mut origins = Vec::new();
-    let mut errors = Vec::new();
-    let tree = read_layer(Layer::file(Level::Project, file, text), &mut origins, &mut errors);
-    if errors.is_empty() { Ok(Partial { tree, origins }) } else { Err(in_order(errors)) }
+    let mut found = Findings::default();
+    let tree = read_layer(Layer::file(Level::Project, file, text), &mut origins, &mut found);
+    if found.errors.is_empty() { Ok(Partial { tree, origins }) } else { Err(in_order(found.errors)) }
 }
 
 /// The configuration all layers come to, and where each setting came from.
@@ -150,6 +150,17 @@ pub struct Resolved {
     pub overridden: BTreeMap<String, Vec<Source>>,
     /// What the user's own file says, whatever came of it.
     pub users: Option<Box<Users>>,
+    /// What was left out because it means nothing, such as variables that name no setting.
+    pub warnings: Vec<ConfigError>,
+}
+
+/// What is wrong with the layers.
+#[derive(Debug, Default)]
+struct Findings {
+    /// What keeps them from being used.
+    errors: Vec<ConfigError>,
+    /// What is left out of them.
+    warnings: Vec<ConfigError>,
 }
 
 /// What the user's own file says.
@@ -211,6 +222,7 @@ pub(super) struct Merged {
     pub provenance: BTreeMap<String, Source>,
     overridden: BTreeMap<String, Vec<Source>>,
     pub users: Option<Box<Users>>,
+    warnings: Vec<ConfigError>,
     tree: Node,
     origins: Vec<Origin>,
 }
@@ -221,12 +233,13 @@ impl Merged {
         layers.sort_by_key(|layer| (layer.level, matches!(layer.content, Content::Pairs(_))));
         let root = root_of(&layers);
         let mut origins = Vec::new();
-        let mut errors = Vec::new();
+        let mut found = Findings::default();
         let mut tree = Node::empty_map(Place { source: 0, line: 0, column: 0, width: 0 });
         let mut provenance = BTreeMap::new();
         let mut overridden = BTreeMap::<String, Vec<Source>>::new();
         let mut users = None;
-        let layers = read_layers(layers, &mut origins, &mut errors);
+        let layers = read_layers(layers, &mut origins, &mut found);
+        let Findings { mut errors, warnings } = found;
         errors.extend(unknown_agents(&layers, &origins));
         for mut layer in layers {
             for forgotten in agent_of_steps(&mut layer, &mut tree) {
@@ -263,7 +276,15 @@ impl Merged {
             errors.append(&mut reading.errors);
             return Err(in_order(errors));
         }
-        Ok(Self { config: Config { root, ..config }, provenance, overridden, users, tree, origins })
+        Ok(Self {
+            config: Config { root, ..config },
+            provenance,
+            overridden,
+            users,
+            warnings: in_order(warnings),
+            tree,
+            origins,
+        })
     }
 
     pub fn check(self) -> Result<Resolved, Vec<ConfigError>> {
@@ -272,8 +293,8 @@ impl Merged {
         if !reading.errors.is_empty() {
             return Err(in_order(reading.errors));
         }
-        let Self { config, provenance, overridden, users, .. } = self;
-        Ok(Resolved { config, provenance, overridden, users })
+        let Self { config, provenance, overridden, users, warnings, .. } = self;
+        Ok(Resolved { config, provenance, overridden, users, warnings })
     }
 }
 
@@ -335,21 +356,21 @@ fn root_of(layers: &[Layer]) -> PathBuf {
 
 /// The trees of all layers, weakest first. The layers of Arborist are merged in its own terms before they are
 /// translated, so that a step's setting in the file wins over a general one in a variable.
-fn read_layers(layers: Vec<Layer>, origins: &mut Vec<Origin>, errors: &mut Vec<ConfigError>) -> Vec<Node> {
+fn read_layers(layers: Vec<Layer>, origins: &mut Vec<Origin>, found: &mut Findings) -> Vec<Node> {
     let mut trees = Vec::new();
     let mut foreign: Option<Node> = None;
     let mut place = 0;
     for layer in layers {
         if layer.level != Level::Arborist {
-            let tree = read_layer(layer, origins, errors);
+            let tree = read_layer(layer, origins, found);
             trees.push(tree);
             continue;
         }
         place = if foreign.is_none() { trees.len() } else { place };
-        let tree = parse_layer(layer, origins, errors);
+        let tree = parse_layer(layer, origins, found);
         let mut reading = Reading::new(origins);
         arborist::check(&tree, &mut reading);
-        errors.append(&mut reading.errors);
+        found.errors.append(&mut reading.errors);
         match &mut foreign {
             Some(below) => below.overlay(tree),
             None => foreign = Some(tree),
@@ -357,27 +378,27 @@ fn read_layers(layers: Vec<Layer>, origins: &mut Vec<Origin>, errors: &mut Vec<C
     }
     if let Some(foreign) = foreign {
         let tree = arborist::translate(&foreign);
-        check_tree(&tree, origins, errors);
+        check_tree(&tree, origins, found);
         trees.insert(place, tree);
     }
     trees
 }
 
 /// The tree of one layer, its mistakes noted.
-fn read_layer(layer: Layer, origins: &mut Vec<Origin>, errors: &mut Vec<ConfigError>) -> Node {
-    let tree = parse_layer(layer, origins, errors);
-    check_tree(&tree, origins, errors);
+fn read_layer(layer: Layer, origins: &mut Vec<Origin>, found: &mut Findings) -> Node {
+    let tree = parse_layer(layer, origins, found);
+    check_tree(&tree, origins, found);
     tree
 }
 
-fn check_tree(tree: &Node, origins: &[Origin], errors: &mut Vec<ConfigError>) {
+fn check_tree(tree: &Node, origins: &[Origin], found: &mut Findings) {
     let mut reading = Reading::new(origins);
     let _ = Config::read(tree, &mut reading);
-    errors.append(&mut reading.errors);
+    found.errors.append(&mut reading.errors);
 }
 
 /// The tree of one layer in the layer's own terms.
-fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, errors: &mut Vec<ConfigError>) -> Node {
+fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, found: &mut Findings) -> Node {
     let index = origins.len();
     let start = Place { source: index, line: 0, column: 0, width: 0 };
     match layer.content {
@@ -398,11 +419,11 @@ fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, errors: &mut Vec<ConfigE
             });
             match parsed {
                 Ok(mut node) => {
-                    map_backend(&mut node, origins, errors);
+                    map_backend(&mut node, origins, &mut found.errors);
                     node
                 }
                 Err(error) => {
-                    errors.push(*error);
+                    found.errors.push(*error);
                     Node::empty_map(start)
                 }
             }
@@ -410,13 +431,20 @@ fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, errors: &mut Vec<ConfigE
         Content::Pairs(pairs) => {
             let mut tree = Node::empty_map(start);
             for (source, name, value) in pairs {
-                let Some(path) = path_of(&name, layer.level, &source, errors) else { continue };
+                let path = match path_of(&name, layer.level, &source) {
+                    Ok(Some(path)) => path,
+                    Ok(None) => continue,
+                    Err(unknown) => {
+                        found.warnings.push(*unknown);
+                        continue;
+                    }
+                };
                 let node = Node::loose(value, origins.len());
                 origins.push(Origin { source: source.clone(), text: String::new(), base: layer.base.clone() });
                 let path: Vec<&str> = path.iter().map(String::as_str).collect();
                 if let Err(in_the_way) = tree.put(&path, node) {
                     let other = &origins[in_the_way.source].source;
-                    errors.push(ConfigError::new(source, format!("{other} gives a part of this key a value")));
+                    found.errors.push(ConfigError::new(source, format!("{other} gives a part of this key a value")));
                 }
             }
             if origins.len() == index {
@@ -429,30 +457,42 @@ fn parse_layer(layer: Layer, origins: &mut Vec<Origin>, errors: &mut Vec<ConfigE
     }
 }
 
-/// The path of keys a variable or flag names; none when it is not a setting.
-fn path_of(name: &str, level: Level, source: &Source, errors: &mut Vec<ConfigError>) -> Option<Vec<String>> {
+/// The path of keys a variable or flag names; none when it is no setting and not meant to be one. A variable that means
+/// nothing here may be meant for another version: it is left out.
+fn path_of(name: &str, level: Level, source: &Source) -> Result<Option<Vec<String>>, Box<ConfigError>> {
     if let Some(path) = arborist::variable(name) {
-        return Some(path.iter().map(|&key| key.to_owned()).collect());
+        return Ok(Some(path.iter().map(|&key| key.to_owned()).collect()));
     }
     if level == Level::Flag {
-        return Some(name.split('.').map(str::to_owned).collect());
+        return Ok(Some(name.split('.').map(str::to_owned).collect()));
     }
-    let key = name.strip_prefix("PLEACH_")?.to_ascii_lowercase();
+    let Some(key) = name.strip_prefix("PLEACH_").map(str::to_ascii_lowercase) else { return Ok(None) };
     let path: Vec<String> = key.split("__").map(str::to_owned).collect();
-    let top = Config::FIELDS;
-    if top.contains(&path[0].as_str()) {
-        return Some(path);
+    if is_setting(&path) {
+        return Ok(Some(path));
     }
     if OWN_VARIABLES.contains(&name) {
-        return None;
+        return Ok(None);
     }
-    let error = ConfigError::new(source.clone(), format!("there is no setting `{}`", path[0]));
+    // A variable of the environment is its own place.
+    let message = match source.file {
+        Some(_) => format!("unknown variable `{name}`, ignored"),
+        None => "unknown variable, ignored".to_owned(),
+    };
+    let warning = ConfigError::new(source.clone(), message);
     let hint = match meant(&key, &path[0]) {
         Some(meant) => format!("Did you mean PLEACH_{}?", meant.to_ascii_uppercase()),
         None => "Settings are named as in PLEACH_TREE__MAX_RETRIES; `pleach config` lists them.".to_owned(),
     };
-    errors.push(error.with_hint(hint));
-    None
+    Err(Box::new(warning.with_hint(hint)))
+}
+
+/// Whether a path is that of a setting, or of a section with settings.
+fn is_setting(path: &[String]) -> bool {
+    keys().iter().any(|known| {
+        let mut known = known.path.split('.');
+        path.iter().all(|key| known.next().is_some_and(|known| known == "*" || known == key))
+    })
 }
 
 /// The variable that was likely meant by one that is none, without `PLEACH_`: one `_` where two belong, or a slip.
@@ -463,7 +503,8 @@ fn meant(key: &str, first: &str) -> Option<String> {
     if let Some(same) = all.iter().find(|known| flat(known) == flat(key)) {
         return Some(same.clone());
     }
-    if let Some(near) = closest(first, Config::FIELDS.iter().copied()) {
+    let sections = Config::FIELDS.iter().copied();
+    if let Some(near) = closest(first, sections).filter(|near| *near != first) {
         return Some(format!("{near}{}", key.strip_prefix(first).unwrap_or("")));
     }
     let flattened: Vec<String> = all.iter().map(|known| flat(known)).collect();

@@ -13,6 +13,8 @@ section! {
     Config {
         /// The agent that works on nodes which name none. Without one a run is simulated.
         agent: Option<AgentRef> = None,
+        /// The model of that agent, for nodes which name none.
+        model: Option<String> = None,
         /// What commits say about the agent beyond their trailers.
         attribution: Attribution = Attribution::None,
         /// What a task's branch holds: one commit per step, or the turns as well.

@@ -330,15 +330,7 @@ worktrees: {base: ~/wt}
     let errors = resolve(vec![
         project(&text),
         Layer::file(Level::User, "/u/config.yaml", "agent: cluade\nbudget: {usd: -1}\n"),
-        Layer::environment(
-            &env(&[
-                ("PLEACH_TREE__EARLY_STOP", "maybe"),
-                ("PLEACH_TREE", "x"),
-                ("PLEACH_BUGDET__USD", "1"),
-                ("PLEACH_BUDGET__TOKEN", "5"),
-            ]),
-            "/",
-        ),
+        Layer::environment(&env(&[("PLEACH_TREE__EARLY_STOP", "maybe"), ("PLEACH_TREE", "x")]), "/"),
         flag("merge.historie", "linear"),
     ])
     .unwrap_err();
@@ -396,12 +388,6 @@ worktrees: {base: ~/wt}
      12 | worktrees: {base: ~/wt}
         |                   ^^^^
 
-    PLEACH_BUDGET__TOKEN: unknown key `budget.token`
-    Did you mean `tokens`?
-
-    PLEACH_BUGDET__USD: there is no setting `bugdet`
-    Did you mean PLEACH_BUDGET__USD?
-
     PLEACH_TREE: `tree` is a section
     Add `__` and a key to the variable's name, as in PLEACH_TREE__MAX_RETRIES.
 
@@ -410,6 +396,20 @@ worktrees: {base: ~/wt}
     --merge.historie: unknown key `merge.historie`
     Did you mean `history`?
     "#);
+}
+
+#[test]
+fn variables_that_name_no_setting_are_left_out_with_a_warning() {
+    let pairs = [("PLEACH_BUGDET__USD", "1"), ("PLEACH_BUDGET__TOKEN", "5"), ("PLEACH_TREE__MAX_RETRIES", "4")];
+    let resolved = resolved(vec![Layer::environment(&env(&pairs), "/")]);
+    assert_eq!(resolved.config.tree.max_retries, 4);
+    insta::assert_snapshot!(shown(&resolved.warnings), @r"
+    PLEACH_BUDGET__TOKEN: unknown variable, ignored
+    Did you mean PLEACH_BUDGET__TOKENS?
+
+    PLEACH_BUGDET__USD: unknown variable, ignored
+    Did you mean PLEACH_BUDGET__USD?
+    ");
 }
 
 #[test]

@@ -79,6 +79,9 @@ const RUN_DIR: &str = "run";
 /// Is told every event once it is on disk.
 pub type Observer<'a> = &'a mut (dyn FnMut(&Recorded) + Send);
 
+/// Is told what an agent says and which tools it asks for as soon as it is known, before it is recorded.
+pub type Listener = Arc<dyn Fn(&NodeId, &Message) + Send + Sync>;
+
 /// What runs need from outside.
 pub struct Engine {
     /// Starts programs.
@@ -103,6 +106,8 @@ pub struct Engine {
     pub attribution: Attribution,
     /// Takes secrets out of records.
     pub redactor: Redactor,
+    /// Hears what agents say.
+    pub listener: Option<Listener>,
     /// Stops the run.
     pub cancel: Cancel,
 }
@@ -114,6 +119,18 @@ impl fmt::Debug for Engine {
 }
 
 impl Engine {
+    /// Lets whoever listens hear what an agent said, without secrets.
+    fn announce(&self, node: &NodeId, messages: &[Message]) {
+        let Some(listener) = &self.listener else { return };
+        for message in messages {
+            let Ok(mut clean) = serde_json::to_value(message) else { continue };
+            self.redactor.json(&mut clean);
+            if let Ok(message) = serde_json::from_value(clean) {
+                listener(node, &message);
+            }
+        }
+    }
+
     /// Whether an agent works on a node.
     fn is_of_agent(&self, node: &Node) -> bool {
         node.handler == HandlerKind::Codergen && !self.handlers.contains_key(node.handler.as_str())

@@ -12,6 +12,7 @@ use super::budget::Order;
 use super::node::Start;
 use super::worker::{Finished, Report, TurnAnswer, Worker};
 use super::{Error, Observer, Pause, Question, Session};
+use crate::agent::Roster;
 use crate::budget::Allowance;
 use crate::clock;
 use crate::event::{Event, PauseReason, PipelineCancelled, PipelinePaused};
@@ -286,6 +287,11 @@ impl Session {
     /// Whether the repository has files the user works on.
     pub fn has_checkout(&self) -> bool {
         self.repo.workdir().is_some()
+    }
+
+    /// The agents that work on its nodes.
+    pub fn agents(&self) -> &Roster {
+        &self.engine.agents
     }
 
     /// The repository it works in.

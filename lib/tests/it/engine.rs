@@ -77,6 +77,7 @@ impl World {
             scribe: None,
             budget: Default::default(),
             attribution: Default::default(),
+            listener: None,
             redactor: Redactor::new(std::iter::empty::<(String, String)>()),
             cancel: Cancel::never(),
         })

@@ -183,6 +183,9 @@ impl Worker {
                 // A turn that was reported is recorded before the agent's end is looked at.
                 biased;
                 Some((turn, answer)) = incoming.recv() => {
+                    if !turn.repeats {
+                        self.engine.announce(&self.node.id, &turn.messages);
+                    }
                     end.is_answered |= turn.messages.iter().any(|message| message.role == Role::Assistant);
                     spoken.messages.extend(turn.messages.iter().cloned());
                     spoken.state = turn.state_ref.clone().or(spoken.state.take());

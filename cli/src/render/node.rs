@@ -1,0 +1,66 @@
+//! What works on a node, in words people use.
+
+use std::collections::BTreeMap;
+
+use pleach::agent::Roster;
+use pleach::config::AgentChoice;
+use pleach::ids::NodeId;
+use pleach::plan::pipeline::{HandlerKind, Pipeline};
+
+/// `agent`, `command`, `person`
+pub fn kind(handler: &HandlerKind) -> &str {
+    match handler {
+        HandlerKind::Start => "start",
+        HandlerKind::Exit => "exit",
+        HandlerKind::Codergen => "agent",
+        HandlerKind::Conditional => "condition",
+        HandlerKind::Tool => "command",
+        HandlerKind::WaitHuman => "person",
+        HandlerKind::Wait => "wait",
+        HandlerKind::Parallel => "fan-out",
+        HandlerKind::FanIn => "fan-in",
+        HandlerKind::ManagerLoop => "manager",
+        HandlerKind::Custom(name) => name,
+    }
+}
+
+/// The kinds of a pipeline's nodes, agents with their names: `agent claude`.
+#[derive(Debug, Default)]
+pub struct Workers(BTreeMap<NodeId, String>);
+
+impl Workers {
+    /// Who works on the nodes of a pipeline.
+    pub fn of(pipeline: &Pipeline, agents: &Roster) -> Self {
+        let words = |node: &pleach::plan::pipeline::Node| match node.handler {
+            HandlerKind::Codergen if agents.simulates(node) => "agent, simulated".to_owned(),
+            HandlerKind::Codergen => {
+                agents.name(node).map_or("agent".to_owned(), |name| format!("agent {}", short(&name)))
+            }
+            _ => kind(&node.handler).to_owned(),
+        };
+        Self(pipeline.nodes().iter().map(|node| (node.id.clone(), words(node))).collect())
+    }
+
+    /// Who works on a node; of one that is not known, what its handler says.
+    pub fn of_node<'a>(&'a self, id: &NodeId, handler: &'a HandlerKind) -> &'a str {
+        self.0.get(id).map_or_else(|| kind(handler), String::as_str)
+    }
+}
+
+/// The name of an agent, of one that is a command line its program.
+fn short(name: &str) -> String {
+    let argv = name.parse::<AgentChoice>().ok().and_then(|choice| choice.argv());
+    let program = argv.as_deref().and_then(|argv| argv.first()).map(String::as_str);
+    program.map_or(name, |program| program.rsplit('/').next().unwrap_or(program)).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_that_is_a_command_is_named_after_its_program() {
+        let names = ["claude", "checker", "command:/usr/bin/my-agent --print", "acp:gemini --acp"].map(short);
+        assert_eq!(names, ["claude", "checker", "my-agent", "gemini"]);
+    }
+}

@@ -1,0 +1,31 @@
+//! Colours, by what they mean. Streams take them out where they are not wanted.
+
+use anstyle::{AnsiColor, Style};
+
+/// What went well.
+pub const GOOD: Style = AnsiColor::Green.on_default();
+/// What failed.
+pub const BAD: Style = AnsiColor::Red.on_default();
+/// What waits for somebody.
+pub const WAITS: Style = AnsiColor::Yellow.on_default();
+/// What begins.
+pub const BEGINS: Style = AnsiColor::Cyan.on_default();
+/// What matters less than the rest.
+pub const FAINT: Style = Style::new().dimmed();
+
+/// A text in a style.
+pub fn paint(style: Style, text: &str) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// A word for how something stands, in its colour.
+pub fn standing(word: &str) -> String {
+    let style = match word.split([' ', ':']).next().unwrap_or_default() {
+        "done" | "landed" | "complete" | "pass" => GOOD,
+        "failed" | "unreadable" | "dead" | "cancelled" | "fail" => BAD,
+        "paused" | "waits" | "waiting" | "stalled" | "stopped" => WAITS,
+        "running" => BEGINS,
+        _ => return word.to_owned(),
+    };
+    paint(style, word)
+}
