@@ -61,6 +61,26 @@ pub fn named(names: &[impl std::fmt::Display]) -> String {
     listed(names.iter().map(|name| format!("`{name}`")), 10)
 }
 
+/// A text without how long things took, as test runners print it (`0.12s`, `3.5 ms`): two runs that differ in nothing else
+/// say the same. Whole seconds stay, for they are also what is waited for.
+pub fn without_durations(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find(|c: char| c.is_ascii_digit()) {
+        let end = rest[at..].find(|c: char| !c.is_ascii_digit() && c != '.').map_or(rest.len(), |length| at + length);
+        let unit = rest[end..].strip_prefix(' ').unwrap_or(&rest[end..]);
+        let (unit, behind) = unit.split_at(unit.find(|c: char| !c.is_alphabetic()).unwrap_or(unit.len()));
+        let is_time = matches!(unit, "s" | "sec" | "secs" | "seconds" | "ms" | "us" | "µs" | "ns");
+        let (before, after) = match is_time && rest[at..end].contains('.') {
+            true => (&rest[..at], behind),
+            false => rest.split_at(end),
+        };
+        kept.push_str(before);
+        rest = after;
+    }
+    kept + rest
+}
+
 /// `1 turn`, `3 turns`.
 pub fn counted(count: impl TryInto<u64>, word: &str) -> String {
     let count = count.try_into().unwrap_or(u64::MAX);
@@ -101,6 +121,15 @@ fn distance(a: &[char], b: &[char]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_long_things_took_is_left_out_and_nothing_else() {
+        assert_eq!(without_durations("1 failed in 0.12s (v1.2.3)"), "1 failed in  (v1.2.3)");
+        assert_eq!(without_durations("3.5 ms, 7 µs, 12.0 seconds"), ", 7 µs, ");
+        for kept in ["", "wait 30s", "2 of 5", "1.2 stones", "ä 0.5", "0.5sä"] {
+            assert_eq!(without_durations(kept), kept);
+        }
+    }
 
     #[test]
     fn texts_are_cut_between_characters() {

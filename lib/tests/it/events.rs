@@ -183,6 +183,7 @@ fn results_are_told_apart_by_a_digest_that_does_not_change() {
     let told = Outcome { context_updates: [("k".to_owned(), Value::from(1))].into(), ..Outcome::success() };
     assert_ne!(digest(&told, None), digest(&Outcome::success(), None));
     assert_ne!(digest(&Outcome::success(), Some("a")), digest(&Outcome::success(), Some("b")));
+    assert_eq!(digest(&Outcome::fail("1 failed in 0.12s"), None), digest(&Outcome::fail("1 failed in 0.34s"), None));
 }
 
 const SUCCESS_DIGEST: u64 = 7_736_860_480_840_830_602;

@@ -177,7 +177,7 @@ fn a_landing_is_not_broken_off_by_any_number_of_interrupts() {
     let held = gate.reached(&mut run);
     run.stop();
     run.interrupt();
-    run.wait_for("files git is writing are written to the end");
+    run.wait_for("letting git finish writing");
     run.interrupt();
     gate.open(held);
     let ran = run.end().expect(3);
