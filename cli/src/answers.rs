@@ -6,12 +6,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use pleach::agent::BoxFuture;
-use pleach::engine::{Answer, Given, Interviewer, NoChoice, Question};
+use pleach::engine::{Answer, Given, Interviewer, NoChoice, Question, Reply};
 use pleach::process::Cancel;
 use serde_json::Value;
 
 use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
+use crate::render::question;
 use crate::{say, typed};
 
 /// The flags that answer gates.
@@ -20,9 +21,10 @@ pub struct AnswerArgs {
     /// Take the first choice of every gate.
     #[arg(long)]
     auto_approve: bool,
-    /// Answer the next visit of a gate: its node and the label, key or target of the choice. Given more than once, the
-    /// answers to one gate go in order.
-    #[arg(long = "answer", value_name = "NODE=CHOICE")]
+    /// Answer the next visit of a gate: its node and the label, key or target of the choice, or free text where the gate
+    /// asks for it. What stands behind a colon is a comment for the next node: `review=No: too long`. Given more than
+    /// once, the answers to one gate go in order.
+    #[arg(long = "answer", value_name = "NODE=CHOICE[:COMMENT]")]
     answers: Vec<String>,
     /// Read answers from a JSON file: an object of NODE: "CHOICE" for the next visit, or NODE: ["first visit", "second
     /// visit", …].
@@ -39,6 +41,8 @@ pub struct Answers {
     pub given: BTreeMap<String, Given>,
     /// The nodes that were named on the command line; a file may answer for several pipelines.
     pub named: Vec<String>,
+    /// Asks at the terminal for what is left; none before they are read.
+    pub console: Option<Console>,
 }
 
 impl AnswerArgs {
@@ -72,7 +76,8 @@ impl AnswerArgs {
             named.push(node.to_owned());
             given.insert(node.to_owned(), Given::Next(answers));
         }
-        Ok(Answers { auto_approve: self.auto_approve, given, named })
+        let console = Some(Console { globals: globals.clone() });
+        Ok(Answers { auto_approve: self.auto_approve, given, named, console })
     }
 }
 
@@ -85,19 +90,21 @@ fn read_given(answer: &Value) -> Option<Given> {
     }
 }
 
+/// Where answers that were typed come from.
+const CONSOLE: &str = "console";
+
 /// Asks at the terminal.
-#[derive(Debug)]
-pub struct Console;
+#[derive(Debug, Clone)]
+pub struct Console {
+    globals: Globals,
+}
 
 impl Interviewer for Console {
     fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
         Box::pin(async move {
             let mut lines = typed::lines().await;
             let mut asking = say::asking();
-            let mut text = format!("\n? {}\n", question.text);
-            for choice in &question.choices {
-                text.push_str(&format!("  [{}] {}\n", choice.key, choice.label));
-            }
+            let mut text = format!("\n{}", question::asked(&self.globals, question));
             loop {
                 if asking.write_all(format!("{text}> ").as_bytes()).is_err() {
                     return Answer::Nobody;
@@ -105,14 +112,30 @@ impl Interviewer for Console {
                 let Some(line) = lines.next().await.ok().filter(|line| !line.is_empty()) else {
                     return Answer::Nobody;
                 };
-                match question.choice(&line) {
-                    Ok(index) => return Answer::Choice { index, source: "console" },
-                    Err(NoChoice::Ambiguous { fitting, .. }) => text = format!("this could be: {fitting}\n"),
-                    Err(NoChoice::Unknown) => {
-                        text = format!("please answer with one of: {}\n", question.choices_in_words());
+                match question.answer(&line, CONSOLE) {
+                    Answer::None { why: NoChoice::Ambiguous { fitting, .. }, .. } => {
+                        text = format!("this could be: {fitting}\n");
                     }
+                    Answer::None { .. } => {
+                        text = format!("please answer with one of: {}\n", question.choices_in_words())
+                    }
+                    answer => return answer,
                 }
             }
+        })
+    }
+
+    fn comment<'a>(&'a self, _: &'a Question, reply: &'a Reply) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async move {
+            // Whoever has not answered has nothing to add.
+            if reply.source != CONSOLE {
+                return None;
+            }
+            let mut lines = typed::lines().await;
+            let mut asking = say::asking();
+            asking.write_all(b"comment for the next node (Enter for none)> ").ok()?;
+            let line = lines.next().await.ok()?;
+            Some(line.trim().to_owned()).filter(|comment| !comment.is_empty())
         })
     }
 }

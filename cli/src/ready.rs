@@ -5,6 +5,7 @@ use std::path::Path;
 
 use pleach::agent::Roster;
 use pleach::config::{Config, Supplied, supplied};
+use pleach::engine::Question;
 use pleach::git::Repo;
 use pleach::ids::CommitId;
 use pleach::plan::diagnostic::Severity;
@@ -62,19 +63,34 @@ pub fn runnable(
     }
 }
 
-/// An answer to a gate the pipeline does not have would be waited for in vain.
-pub fn check_answers<'a>(
-    pipelines: impl IntoIterator<Item = &'a Pipeline> + Clone,
-    answers: &Answers,
-) -> Result<(), Failure> {
-    let nodes = || pipelines.clone().into_iter().flat_map(Pipeline::nodes);
-    let gates = || nodes().filter(|node| node.handler == HandlerKind::WaitHuman);
-    let Some(unknown) = answers.named.iter().find(|name| !gates().any(|gate| gate.id == name.as_str())) else {
-        return Ok(());
-    };
-    let names: Vec<&str> = gates().map(|gate| gate.id.as_str()).collect();
-    let hint = if names.is_empty() { "it asks nothing".to_owned() } else { format!("its gates: {}", names.join(", ")) };
-    Err(Failure::new(Exit::Usage, format!("the pipeline has no gate `{unknown}`")).hint(hint))
+/// An answer to a gate the pipeline does not have, or that is none of its choices, would stop the run halfway.
+pub fn check_answers<'a>(pipelines: impl IntoIterator<Item = &'a Pipeline>, answers: &Answers) -> Result<(), Failure> {
+    let questions: Vec<Question> = pipelines.into_iter().flat_map(questions).collect();
+    let asked = |name: &str| questions.iter().filter(|question| question.node == name).collect::<Vec<_>>();
+    if let Some(unknown) = answers.named.iter().find(|name| asked(name).is_empty()) {
+        let names: Vec<&str> = questions.iter().map(|question| question.node.as_str()).collect();
+        let hint =
+            if names.is_empty() { "it asks nothing".to_owned() } else { format!("its gates: {}", names.join(", ")) };
+        return Err(Failure::new(Exit::Usage, format!("the pipeline has no gate `{unknown}`")).hint(hint));
+    }
+    // A file may answer for several pipelines, and one gate may be in several: then one of them has to have the choice.
+    for (name, given) in &answers.given {
+        for text in given.texts() {
+            let mut refused = asked(name).into_iter().map(|question| question.refused(text));
+            if let Some(Some(error)) = refused.next()
+                && refused.all(|error| error.is_some())
+            {
+                return Err(of_engine(&error));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the gates of a pipeline ask.
+fn questions(pipeline: &Pipeline) -> impl Iterator<Item = Question> {
+    let gates = pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::WaitHuman);
+    gates.map(|gate| Question::of(pipeline, gate, 1))
 }
 
 /// A node nobody can work on would end the run when it comes there, with everything before it done in vain.

@@ -21,13 +21,13 @@ use pleach::text::{counted, shell_word};
 use pleach::workspace::{WorkingCopy, WorktreeSettings, repo_name};
 
 use crate::again::about;
-use crate::answers::{Answers, Console};
+use crate::answers::Answers;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_lost_repository};
 use crate::globals::Globals;
 use crate::render::progress::Progress;
 use crate::render::spoken::spoken;
-use crate::render::{Out, duration, spent, style};
+use crate::render::{Out, duration, question, spent, style};
 use crate::settings::Settings;
 use crate::typed;
 
@@ -189,8 +189,8 @@ pub fn say_unheld(unheld: impl IntoIterator<Item = Unheld>) {
 fn interviewer(answers: Answers) -> Box<dyn Interviewer> {
     let last: Box<dyn Interviewer> = if answers.auto_approve {
         Box::new(AutoApprove)
-    } else if typed::is_possible() {
-        Box::new(Console)
+    } else if let Some(console) = answers.console.filter(|_| typed::is_possible()) {
+        Box::new(console)
     } else {
         Box::new(Nobody)
     };
@@ -330,7 +330,10 @@ fn summary(globals: &Globals, session: &Session, ended: &Ended, took: std::time:
         Ended::Paused(Pause { question: Some(question), .. }) => {
             let node = &question.node;
             out.line(format!("`{node}` asks: {} ({})", question.text, question.choices_in_words()))?;
-            out.line(format!("answer:  {}", about(format!("resume {id} --answer {node}=CHOICE"))))
+            question.work.iter().try_for_each(|work| out.text(&question::judged(work)))?;
+            out.line(format!("look:    {}", about(format!("diff {id}"))))?;
+            out.line(format!("answer:  {}", about(format!("resume {id} --answer {node}=CHOICE"))))?;
+            out.line(format!("comment: {}", about(format!("resume {id} --answer '{node}=CHOICE: COMMENT'"))))
         }
         Ended::Paused(_) => out.line(format!("go on:   {}", about(format!("resume {id}")))),
     }

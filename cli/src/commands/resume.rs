@@ -53,6 +53,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     }
     let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
     let node = args.from.as_deref().map(|node| named_node(&pipeline, node)).transpose()?;
+    check_answers([&pipeline], &answers)?;
     let search = Search::from(&globals.dir, globals.config.as_deref());
     let resolved = Resolved::resume(&history.started.config, &local.resolved, search.flag_layer())
         .map_err(|errors| settings::failure(&errors, &globals.dir))?;
@@ -66,7 +67,6 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     let record = Source::named(Level::Recorded, format!("as session {id} recorded it"));
     let inputs = supplied_inputs(&history.started.inputs, &record).collect();
     require_trust(globals, &settings, &place, from, &pipeline, Path::new(&history.started.dot_path), inputs)?;
-    check_answers([&pipeline], &answers)?;
     let built = build(globals, &settings, &settings.resolved.config, answers)?;
     let alone = any_alone(&pipeline, &built.engine.agents);
     if history.started.simulated {

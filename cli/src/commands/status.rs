@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use pleach::clock;
 use pleach::engine::tree::progress::Reader;
-use pleach::engine::{Sessions, Standing, Summary, View, lock_name, session_worktrees};
+use pleach::engine::{Question, Sessions, Standing, Summary, View, lock_name, session_worktrees};
 use pleach::event::PauseReason;
 use pleach::git::Repo;
 use pleach::ids::{BranchName, CommitId, SessionId, TaskId};
@@ -21,7 +21,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_engine, of_git, of_tree};
 use crate::globals::Globals;
 use crate::render::tree::{Shown, withered_json};
-use crate::render::{Out, session as show, spent};
+use crate::render::{Out, question, session as show, spent};
 use crate::session::Place;
 use crate::sessions;
 use crate::settings;
@@ -236,6 +236,8 @@ fn one(globals: &Globals, repo: &Repo, view: &View) -> Result<(), Failure> {
         let mut document = show::summary_json(summary);
         document["branch_at"] = json!(summary.branch_at(repo).map_err(|error| of_engine(&error))?);
         document["worktrees"] = json!(copies);
+        let asked = Question::waiting(&summary.pipeline, &summary.state);
+        document["question"] = asked.as_ref().map_or(Value::Null, question::json);
         document["go_on"] = go_on(globals, repo, summary).map_or(Value::Null, Value::String);
         document["turns"] = json!(view.turns());
         document["failures"] = json!(view.failures());
@@ -273,6 +275,11 @@ fn details(
         (_, Some(node)) => format!(" at `{node}`"),
     };
     fields.push(("standing", format!("{}{at}", show::standing(&summary.standing()))));
+    if let Some(asked) = Question::waiting(&summary.pipeline, &summary.state) {
+        fields.push(("question", show::plain(&asked.text)));
+        fields.push(("choices", show::plain(&asked.choices_in_words())));
+        fields.extend(question::unanswered(&asked).map(|text| ("default", text)));
+    }
     fields.extend(go_on.map(|command| ("go on", command)));
     fields.extend(merge(summary, missing).map(|command| ("merge", command)));
     if let Some((_, branch)) = summary.branch() {

@@ -5,6 +5,7 @@ pub mod graph;
 pub mod live;
 pub mod node;
 pub mod progress;
+pub mod question;
 pub mod session;
 pub mod spoken;
 pub mod style;

@@ -16,7 +16,7 @@ use serde::Serialize;
 use super::live::Live;
 use super::node::Workers;
 use super::style::{BAD, BEGINS, FAINT, GOOD, paint};
-use super::{duration, spent};
+use super::{duration, question, spent};
 use crate::globals::Globals;
 
 /// Shows the events of a run.
@@ -124,7 +124,7 @@ impl Progress {
                 self.turn(&tool.turn.to_string(), Some(&tool.exit), files.collect(), tool.git_sha.as_ref());
             }
             Event::HumanInteraction(answer) => {
-                self.line(format!("  {}: {} ({})", answer.question, answer.answer, answer.source));
+                self.line(question::answered(answer));
             }
             Event::NodeExecution(node) => self.ended(node),
             _ => {}

@@ -14,9 +14,9 @@ use serde_json::json;
 use crate::again::{about, addressed, again, answering, git_about, retrying, retrying_task, whole_tree};
 use crate::exit::Failure;
 use crate::globals::Globals;
-use crate::render::Out;
 use crate::render::session::plain;
 use crate::render::tree::stalled;
+use crate::render::{Out, question as asked};
 
 /// Says how the run in a directory ended, and how to go on, the task it has begun last being this one.
 pub fn tell(
@@ -72,6 +72,11 @@ pub fn tell(
             let gate = &question.node;
             out.line(format!("paused: {task}waits for an answer at `{gate}`"))?;
             out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
+            question.work.iter().try_for_each(|work| out.text(&asked::judged(work)))?;
+            if let Some(work) = &question.work {
+                let diff = crate::again::about(globals, dir, &format!("diff {}", work.session), None);
+                out.line(format!("look:    {diff}"))?;
+            }
             out.line(format!("answer:  {}", answering(globals, gate)))
         }
         TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(format!("paused: {why}")),

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::globals::Globals;
 use crate::render::live::Live;
+use crate::render::question;
 use crate::render::session::plain;
 use crate::render::style::{BAD, BEGINS, GOOD, paint};
 use crate::render::tree::{done, renamed, short_ids};
@@ -143,7 +144,7 @@ impl Shown {
         }
         match &recorded.event {
             Event::HumanInteraction(answer) => {
-                self.line(format!("  {}: {} ({})", answer.question, answer.answer, answer.source));
+                self.line(question::answered(answer));
             }
             Event::AttemptStarted(attempt) => {
                 self.attempt = attempt.number;

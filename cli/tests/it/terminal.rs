@@ -94,7 +94,7 @@ impl Terminal {
         self.enter("y");
     }
 
-    fn enter(&mut self, line: &str) {
+    pub fn enter(&mut self, line: &str) {
         self.press(&format!("{line}\n"));
     }
 
@@ -172,6 +172,8 @@ fn a_gate_is_asked_at_the_terminal_until_the_answer_is_understood() {
     terminal.enter("perhaps");
     terminal.wait_for("please answer with one of: Yes, No\r\n> ");
     terminal.enter("y");
+    terminal.wait_for("comment for the next node (Enter for none)> ");
+    terminal.enter("");
     terminal.wait_for("done: session");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
@@ -202,6 +204,8 @@ fn a_gate_of_a_task_is_asked_at_the_terminal() {
     terminal.enter("y");
     terminal.wait_for("this could be: Yes → done, Yes, all → done\r\n> ");
     terminal.enter("yes, all");
+    terminal.wait_for("(Enter for none)> ");
+    terminal.enter("");
     terminal.wait_for("done: every task");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
@@ -239,8 +243,14 @@ fn a_gate_nobody_answers_in_time_leaves_the_next_answer_alone() {
     terminal.wait_for("? Is anybody there?");
     terminal.wait_for("? And now?");
     terminal.enter("Yes");
+    terminal.enter("");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
+    assert_eq!(
+        shown.matches("comment for the next node").count(),
+        1,
+        "whoever does not answer has nothing to add: {shown}"
+    );
     let story = env.story();
     let answers = story.all("HumanInteraction");
     let answers: Vec<_> =
@@ -458,9 +468,11 @@ fn new_commands_are_asked_about_also_after_a_gate() {
     terminal.wait_for("? Keep it?");
     garden.env.write("repo/task-tree.json", tree.tests("T002", &["unit: test -f T002.txt"]).json());
     terminal.enter("yes");
+    terminal.wait_for("(Enter for none)> ");
+    terminal.enter("");
     terminal.agree();
     terminal.wait_for("? Keep it?");
-    terminal.enter("yes");
+    terminal.enter("yes: keep it");
     let (code, shown) = terminal.end();
     assert_eq!(code, 0, "{shown}");
     assert_eq!(garden.completed(), ["T001", "T002"]);

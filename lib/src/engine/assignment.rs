@@ -125,7 +125,10 @@ impl Session {
             HandlerKind::Start | HandlerKind::Exit => Work::Pass(Outcome::success()),
             HandlerKind::Conditional => Work::Pass(passed_on(&self.state)),
             HandlerKind::Wait => Work::Wait(wait_duration(node)),
-            HandlerKind::WaitHuman => Work::Human(Question::of(&self.pipeline, node, visit.visit)),
+            HandlerKind::WaitHuman => {
+                let work = Some(self.judged()?);
+                Work::Human(Question { work, ..Question::of(&self.pipeline, node, visit.visit) })
+            }
             HandlerKind::Tool => match self.step_tests(node) {
                 None => Work::Tool(node.tool_command.clone().unwrap_or_default()),
                 // What is not tested has no test step, and says so at the end.

@@ -5,11 +5,15 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use super::{Error, Session};
 use crate::agent::BoxFuture;
-use crate::ids::NodeId;
-use crate::plan::pipeline::{Node, Pipeline};
+use crate::event::{PauseReason, Snapshot};
+use crate::git::FileStat;
+use crate::ids::{NodeId, SessionId};
+use crate::plan::pipeline::{Node, Pipeline, QuestionKind};
 use crate::process::Cancel;
 use crate::route::{accelerator, normalise_label};
+use crate::state::{Phase, State};
 use crate::text::listed;
 
 /// One way on from a gate.
@@ -30,14 +34,31 @@ pub struct Question {
     pub node: NodeId,
     /// How often the run has come to it.
     pub visit: u32,
+    /// How it is answered.
+    pub kind: QuestionKind,
     /// The question.
     pub text: String,
     /// The answers there are, in the order of the edges.
     pub choices: Vec<Choice>,
+    /// The choice that is taken with an answer in the person's own words, where these are asked for.
+    pub free: Option<usize>,
     /// The choice taken when nobody answers.
     pub default: Option<usize>,
     /// How long to wait for an answer.
     pub timeout: Option<Duration>,
+    /// The work that is to be judged, where somebody may look at it.
+    pub work: Option<Judged>,
+}
+
+/// What a person is shown of the work a gate is about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// The session.
+    pub session: SessionId,
+    /// The newest answer of an agent, and whose it is.
+    pub answer: Option<(NodeId, String)>,
+    /// What the session has changed so far.
+    pub changes: Vec<FileStat>,
 }
 
 impl Question {
@@ -56,13 +77,55 @@ impl Question {
             .collect();
         let wanted = node.human_default_choice.as_deref();
         let default = wanted.and_then(|wanted| fitting(&choices, wanted).first().copied());
-        Self { node: node.id.clone(), visit, text: node.label.clone(), choices, default, timeout: node.timeout }
+        let marked = pipeline.outgoing(&node.id).position(|edge| edge.freeform);
+        let kind = node.question.unwrap_or_else(|| match marked {
+            Some(_) => QuestionKind::Freeform,
+            None => suggested(&choices),
+        });
+        let unlabelled = || pipeline.outgoing(&node.id).position(|edge| edge.label.is_empty());
+        let free = marked.or_else(unlabelled).or(Some(0)).filter(|_| kind == QuestionKind::Freeform);
+        let (text, timeout) = (node.label.clone(), node.timeout);
+        Self { node: node.id.clone(), visit, kind, text, choices, free, default, timeout, work: None }
     }
 
-    /// The choice a text means: its label, its target or its key.
+    /// The question a session waits with, as far as its record tells.
+    pub fn waiting(pipeline: &Pipeline, state: &State) -> Option<Self> {
+        let waits = matches!(state.phase, Phase::Paused { reason: PauseReason::WaitsForPerson, .. });
+        let gate = pipeline.node(state.next_node().filter(|_| waits)?)?;
+        Some(Self::of(pipeline, gate, state.visits(&gate.id)))
+    }
+
+    /// What a text answers: a choice, a choice with a comment (`choice: comment`), or where these are asked for, words of
+    /// the person's own.
+    pub fn read(&self, text: &str) -> Result<Reply, NoChoice> {
+        let text = text.trim();
+        match self.choice(text) {
+            Ok(index) => return Ok(Reply { index, ..Reply::default() }),
+            Err(why @ NoChoice::Ambiguous { .. }) => return Err(why),
+            Err(why) => {
+                if let Some((index, comment)) = self.commented(text) {
+                    return Ok(Reply { index, comment: Some(comment), ..Reply::default() });
+                }
+                let index = self.free.filter(|_| !text.is_empty()).ok_or(why)?;
+                Ok(Reply { index, text: Some(text.to_owned()), ..Reply::default() })
+            }
+        }
+    }
+
+    /// The choice in front of a comment. Of two that fit, the longer one is meant: labels may have colons of their own.
+    fn commented(&self, text: &str) -> Option<(usize, String)> {
+        text.rmatch_indices(':').find_map(|(at, _)| {
+            let comment = text[at + 1..].trim();
+            let index = self.choice(&text[..at]).ok().filter(|_| !comment.is_empty())?;
+            Some((index, comment.to_owned()))
+        })
+    }
+
+    /// The choice a text means: its label, its target or its key; yes and no where that is the question.
     pub fn choice(&self, text: &str) -> Result<usize, NoChoice> {
-        let fitting = fitting(&self.choices, text);
-        let Some(&first) = fitting.first() else { return Err(NoChoice::Unknown) };
+        let mut fitting = fitting(&self.choices, text);
+        fitting.retain(|index| self.free != Some(*index));
+        let Some(&first) = fitting.first() else { return self.yes_or_no(text) };
         let way = |index: usize| (&self.choices[index].label, &self.choices[index].target);
         if fitting.iter().all(|&index| way(index) == way(first)) {
             return Ok(first);
@@ -78,17 +141,88 @@ impl Question {
         Err(NoChoice::Ambiguous { fitting: listed(ways, usize::MAX), tells_apart })
     }
 
+    fn yes_or_no(&self, text: &str) -> Result<usize, NoChoice> {
+        let index = match text.trim().to_lowercase().as_str() {
+            "y" | "yes" => 0,
+            "n" | "no" => 1,
+            _ => return Err(NoChoice::Unknown),
+        };
+        match self.kind {
+            QuestionKind::Confirmation if index == 1 => Err(NoChoice::Declined),
+            QuestionKind::YesNo | QuestionKind::Confirmation if index < self.choices.len() => Ok(index),
+            _ => Err(NoChoice::Unknown),
+        }
+    }
+
     /// What becomes of an answer in words, from wherever it came.
     pub fn answer(&self, text: &str, source: &'static str) -> Answer {
-        match self.choice(text) {
-            Ok(index) => Answer::Choice { index, source },
+        match self.read(text) {
+            Ok(reply) => Answer::Choice(Reply { source, ..reply }),
+            Err(NoChoice::Declined) => Answer::Skipped,
             Err(why) => Answer::None { text: text.to_owned(), why },
         }
     }
 
+    /// Why a text is no answer; none where it is one.
+    pub fn refused(&self, text: &str) -> Option<Error> {
+        match self.answer(text, "") {
+            Answer::None { text, why } => Some(self.error(text, why)),
+            _ => None,
+        }
+    }
+
+    /// The error an answer is that is no choice.
+    pub(super) fn error(&self, answer: String, why: NoChoice) -> Error {
+        let node = self.node.clone();
+        match why {
+            NoChoice::Ambiguous { fitting, tells_apart } => {
+                Error::AmbiguousAnswer { node, answer, fitting, tells_apart }
+            }
+            NoChoice::Unknown | NoChoice::Declined => {
+                Error::UnknownAnswer { node, answer, choices: self.choices_in_words() }
+            }
+        }
+    }
+
+    /// The choices people are shown: one that only stands for their own words is none.
+    pub fn shown(&self) -> impl Iterator<Item = &Choice> {
+        let choices = self.choices.iter().enumerate();
+        choices.filter(|(index, _)| self.free != Some(*index)).map(|(_, choice)| choice)
+    }
+
     /// The choices in one line, for messages.
     pub fn choices_in_words(&self) -> String {
-        listed(self.choices.iter().map(|choice| &choice.label), usize::MAX)
+        let shown = self.shown().map(|choice| choice.label.as_str());
+        listed(shown.chain(self.free.map(|_| "your own words")), usize::MAX)
+    }
+}
+
+impl Session {
+    /// What a person at a gate judges.
+    pub(super) fn judged(&mut self) -> Result<Judged, Error> {
+        let session = self.id.clone();
+        let ends = |snapshot: &Snapshot| snapshot.values().next().copied();
+        let changes = match (ends(&self.state.base), ends(&self.state.work)) {
+            (Some(base), Some(work)) if base != work => {
+                self.repo.stat(self.repo.tree_of(base)?, self.repo.tree_of(work)?)?
+            }
+            _ => Vec::new(),
+        };
+        let completed = self.state.completed.clone();
+        let responses = self.responses()?;
+        let newest = completed.iter().rev().find_map(|node| Some((node, responses.get(node)?)));
+        let answer = newest.map(|(node, text)| (node.clone(), text.clone()));
+        Ok(Judged { session, answer, changes })
+    }
+}
+
+/// How a question is answered that does not say so itself.
+fn suggested(choices: &[Choice]) -> QuestionKind {
+    let labels: Vec<String> = choices.iter().map(|choice| normalise_label(&choice.label)).collect();
+    match labels.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [_] => QuestionKind::Confirmation,
+        ["yes", "no"] => QuestionKind::YesNo,
+        _ => QuestionKind::MultipleChoice,
     }
 }
 
@@ -109,6 +243,8 @@ fn fitting(choices: &[Choice], text: &str) -> Vec<usize> {
 pub enum NoChoice {
     /// It fits none.
     Unknown,
+    /// The person does not want to go on.
+    Declined,
     /// It fits several, which lead different ways.
     Ambiguous {
         /// Those, in words.
@@ -118,16 +254,24 @@ pub enum NoChoice {
     },
 }
 
+/// A choice, and what was said with it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Reply {
+    /// Its place among the question's choices.
+    pub index: usize,
+    /// The answer in the person's own words, where these were asked for.
+    pub text: Option<String>,
+    /// What the next node is told beside the choice.
+    pub comment: Option<String>,
+    /// Where the answer came from: `console`, `file`, `auto-approve`, …
+    pub source: &'static str,
+}
+
 /// What became of a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Answer {
     /// This choice.
-    Choice {
-        /// Its place among the question's choices.
-        index: usize,
-        /// Where the answer came from: `console`, `file`, `auto-approve`, …
-        source: &'static str,
-    },
+    Choice(Reply),
     /// The person would not say.
     Skipped,
     /// Nobody answered in time.
@@ -147,6 +291,11 @@ pub enum Answer {
 pub trait Interviewer: Send + Sync {
     /// Asks, and waits for the answer.
     fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, Answer>;
+
+    /// Asks whoever has just given this answer for a comment. Only those who can be asked have one.
+    fn comment<'a>(&'a self, _: &'a Question, _: &'a Reply) -> BoxFuture<'a, Option<String>> {
+        Box::pin(async { None })
+    }
 }
 
 impl fmt::Debug for dyn Interviewer {
@@ -160,8 +309,10 @@ impl fmt::Debug for dyn Interviewer {
 pub struct AutoApprove;
 
 impl Interviewer for AutoApprove {
-    fn ask<'a>(&'a self, _: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
-        Box::pin(async { Answer::Choice { index: 0, source: "auto-approve" } })
+    fn ask<'a>(&'a self, question: &'a Question, _: &'a Cancel) -> BoxFuture<'a, Answer> {
+        let text = question.free.map(|_| "auto-approved".to_owned());
+        let reply = Reply { index: question.free.unwrap_or(0), text, comment: None, source: "auto-approve" };
+        Box::pin(async { Answer::Choice(reply) })
     }
 }
 
@@ -184,6 +335,9 @@ pub struct Prepared<I> {
     then: I,
 }
 
+/// Where answers that were given beforehand come from.
+const PREPARED: &str = "file";
+
 /// What was answered to a gate beforehand. No answer is taken twice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Given {
@@ -191,6 +345,15 @@ pub enum Given {
     Next(Vec<String>),
     /// For every visit from the first one of the session, in order: what a run before this one has asked is left out.
     Each(Vec<String>),
+}
+
+impl Given {
+    /// All answers.
+    pub fn texts(&self) -> &[String] {
+        match self {
+            Self::Next(texts) | Self::Each(texts) => texts,
+        }
+    }
 }
 
 impl<I: Interviewer> Prepared<I> {
@@ -217,7 +380,14 @@ impl<I: Interviewer> Interviewer for Prepared<I> {
     fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, Answer> {
         match self.take(question) {
             None => self.then.ask(question, cancel),
-            Some(text) => Box::pin(async move { question.answer(text, "file") }),
+            Some(text) => Box::pin(async move { question.answer(text, PREPARED) }),
+        }
+    }
+
+    fn comment<'a>(&'a self, question: &'a Question, reply: &'a Reply) -> BoxFuture<'a, Option<String>> {
+        match reply.source {
+            PREPARED => Box::pin(async { None }),
+            _ => self.then.comment(question, reply),
         }
     }
 }
@@ -225,5 +395,74 @@ impl<I: Interviewer> Interviewer for Prepared<I> {
 impl Interviewer for Box<dyn Interviewer> {
     fn ask<'a>(&'a self, question: &'a Question, cancel: &'a Cancel) -> BoxFuture<'a, Answer> {
         (**self).ask(question, cancel)
+    }
+
+    fn comment<'a>(&'a self, question: &'a Question, reply: &'a Reply) -> BoxFuture<'a, Option<String>> {
+        (**self).comment(question, reply)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{Inputs, load};
+
+    fn question(body: &str) -> Question {
+        let source = format!("digraph g {{ a b c gate [shape=hexagon, label=\"Well?\"] {body} }}");
+        let pipeline = load(&source, &Inputs::default(), &[]).0.expect("a graph");
+        let gate = pipeline.nodes().iter().find(|node| node.id == "gate").expect("a gate");
+        Question::of(&pipeline, gate, 1)
+    }
+
+    fn read(question: &Question, text: &str) -> Option<(usize, Option<String>, Option<String>)> {
+        question.read(text).ok().map(|reply| (reply.index, reply.text, reply.comment))
+    }
+
+    #[test]
+    fn the_edges_suggest_how_a_question_is_answered() {
+        for (body, kind) in [
+            ("gate -> a [label=\"[Y] Yes\"] gate -> b [label=No]", QuestionKind::YesNo),
+            ("gate -> a [label=Ship] gate -> b [label=No]", QuestionKind::MultipleChoice),
+            ("gate -> a", QuestionKind::Confirmation),
+            ("gate -> a [freeform=true] gate -> b [label=Stop]", QuestionKind::Freeform),
+            ("gate [question_type=freeform] gate -> a", QuestionKind::Freeform),
+            ("gate [question_type=yes_no] gate -> a [label=Ship] gate -> b [label=Back]", QuestionKind::YesNo),
+        ] {
+            assert_eq!(question(body).kind, kind, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_comment_stands_behind_the_choice() {
+        let question = question("gate -> a [label=\"[S] Ship\"] gate -> b [label=\"Fix: now\"] gate -> c [label=Fix]");
+        let comment = |text: &str| Some(text.to_owned());
+        assert_eq!(read(&question, "ship"), Some((0, None, None)));
+        assert_eq!(read(&question, "S: at 10:30 "), Some((0, None, comment("at 10:30"))));
+        assert_eq!(read(&question, "Fix: now"), Some((1, None, None)));
+        assert_eq!(read(&question, "Fix: now: it burns"), Some((1, None, comment("it burns"))));
+        assert_eq!(read(&question, "Fix: later"), Some((2, None, comment("later"))));
+        assert_eq!(read(&question, "Perhaps: why not"), None);
+        assert_eq!(question.read("Perhaps"), Err(NoChoice::Unknown));
+    }
+
+    #[test]
+    fn own_words_are_taken_where_they_are_asked_for() {
+        let question = question("gate -> a [label=Stop] gate -> b [freeform=true]");
+        assert_eq!(read(&question, "stop"), Some((0, None, None)));
+        assert_eq!(read(&question, "stop: enough"), Some((0, None, Some("enough".into()))));
+        assert_eq!(read(&question, "make it blue"), Some((1, Some("make it blue".into()), None)));
+        assert_eq!(read(&question, " "), None);
+        assert_eq!(question.choices_in_words(), "Stop, your own words");
+    }
+
+    #[test]
+    fn yes_and_no_answer_what_asks_for_them() {
+        let both = question("gate [question_type=yes_no] gate -> a [label=Ship] gate -> b [label=Back]");
+        assert_eq!((read(&both, "yes").map(|read| read.0), read(&both, "N").map(|read| read.0)), (Some(0), Some(1)));
+        let one = question("gate -> a [label=Continue]");
+        assert_eq!(read(&one, "y: fine"), Some((0, None, Some("fine".into()))));
+        assert_eq!(one.answer("no", "console"), Answer::Skipped);
+        let choices = question("gate -> a [label=Ship] gate -> b [label=Back]");
+        assert_eq!(choices.read("yes"), Err(NoChoice::Unknown));
     }
 }

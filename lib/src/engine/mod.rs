@@ -40,7 +40,7 @@ pub use branch::Behind;
 pub use budget::{Budget, Purse, Uncounted, Unheld};
 pub use call_off::CALL_OFF;
 pub use export::ExportError;
-pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, NoChoice, Nobody, Prepared, Question};
+pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Judged, NoChoice, Nobody, Prepared, Question, Reply};
 pub use leftover::{Leftover, Places};
 pub use locks::{Copy, lock_name, outwait_orphans};
 pub use pause::PAUSE;
@@ -357,7 +357,7 @@ pub enum Error {
         session: SessionId,
     },
     /// A gate was answered with something that is not among its choices.
-    #[error("`{answer}` is no answer to gate `{node}`; the choices are: {choices}")]
+    #[error("`{answer}` is not a choice at gate `{node}` (choices: {choices})")]
     UnknownAnswer {
         /// The gate.
         node: NodeId,

@@ -10,7 +10,7 @@ use super::assignment::Conversation;
 use super::recording::Unwritten;
 use super::task::StepReport;
 use super::worker::{Effect, Finished, Stopped, TurnReport, output_message};
-use super::{Error, NoChoice, Observer, Session};
+use super::{Error, Observer, Question, Session};
 use crate::agent::Agent;
 use crate::clock;
 use crate::event::{
@@ -277,16 +277,7 @@ impl Session {
                 Err(Stopped::Paused(reason)) => return self.pause(reason, observe),
                 Err(Stopped::NoAnswer(answer, why)) => {
                     self.pause(PauseReason::WaitsForPerson, observe)?;
-                    let node_id = node.id.clone();
-                    return Err(match why {
-                        NoChoice::Ambiguous { fitting, tells_apart } => {
-                            Error::AmbiguousAnswer { node: node_id, answer, fitting, tells_apart }
-                        }
-                        NoChoice::Unknown => {
-                            let choices = super::Question::of(&self.pipeline, node, visit.visit).choices_in_words();
-                            Error::UnknownAnswer { node: node_id, answer, choices }
-                        }
-                    });
+                    return Err(Question::of(&self.pipeline, node, visit.visit).error(answer, why));
                 }
                 Err(Stopped::Broken(error)) if error.is_of_own_branch() => Outcome::final_failure(error.to_string()),
                 Err(Stopped::Broken(error)) => return Err(error.into()),

@@ -42,14 +42,16 @@ pub fn text(
         let _ = writeln!(text, "Goal: {}", pipeline.goal);
     }
     let budget = match fidelity {
-        Fidelity::Full => return String::new(),
+        Fidelity::Full => return person(state).unwrap_or_default(),
         Fidelity::Truncate => {
             let _ = writeln!(text, "Run: {session}");
+            text.extend(person(state));
             return text;
         }
         Fidelity::Compact => {
             push_steps(&mut text, pipeline, state);
             push_context(&mut text, state);
+            text.extend(person(state));
             return text;
         }
         Fidelity::SummaryLow => 600,
@@ -58,8 +60,22 @@ pub fn text(
     };
     push_steps(&mut text, pipeline, state);
     push_context(&mut text, state);
+    text.extend(person(state));
     push_responses(&mut text, state, responses, budget * CHARS_PER_TOKEN);
     text
+}
+
+/// What a person has said at the newest gate beside the choice. It is told whole, whatever the fidelity: it is short, and
+/// meant for whoever comes next.
+fn person(state: &State) -> Option<String> {
+    let said = |key: &str| state.context.get(&format!("human.gate.{key}")).map(text_of).filter(|text| !text.is_empty());
+    match (said("text"), said("comment")) {
+        (Some(text), _) => Some(format!("A person answered: {text}\n")),
+        (None, Some(comment)) => {
+            Some(format!("A person chose `{}` and says: {comment}\n", said("label").unwrap_or_default()))
+        }
+        (None, None) => None,
+    }
 }
 
 /// The nodes that did something, with how they ended, newest visit only.
@@ -88,7 +104,9 @@ fn push_steps(text: &mut String, pipeline: &Pipeline, state: &State) {
 
 fn push_context(text: &mut String, state: &State) {
     let hidden = ["graph.", "internal.", "outcome", "preferred_label", "current_node", "last_stage", "last_response"];
-    let shown = state.context.iter().filter(|(key, _)| !hidden.iter().any(|prefix| key.starts_with(prefix)));
+    let told = ["human.gate.text", "human.gate.comment"];
+    let shown = state.context.iter().filter(|(key, _)| !told.contains(&key.as_str()));
+    let shown = shown.filter(|(key, _)| !hidden.iter().any(|prefix| key.starts_with(prefix)));
     let lines: Vec<String> =
         shown.map(|(key, value)| format!("- {key}: {}\n", shorten(&text_of(value), 400))).collect();
     if !lines.is_empty() {

@@ -68,7 +68,7 @@ impl Session {
             if stopped || !is_over && !self.starts_at_once(action.as_ref()) {
                 tokio::task::block_in_place(|| self.settle(observe))?;
             }
-            if let Some(ended) = self.ended() {
+            if let Some(ended) = tokio::task::block_in_place(|| self.ended())? {
                 return Ok(ended);
             }
             let Some(action) = action else {
@@ -86,30 +86,32 @@ impl Session {
         }
     }
 
-    /// Whether a node is started now, without a look into the record. Agents are told what the record holds.
+    /// Whether a node is started now, without a look into the record. Agents and people are told what the record holds.
     fn starts_at_once(&self, action: Option<&Action>) -> bool {
         let Some(Action::Start(visit)) = action else { return false };
         let node = self.pipeline.node(&visit.node);
-        node.is_some_and(|node| node.handler != HandlerKind::Codergen || self.is_asked_of_the_task(node))
+        node.is_some_and(|node| match node.handler {
+            HandlerKind::Codergen => self.is_asked_of_the_task(node),
+            HandlerKind::WaitHuman => false,
+            _ => true,
+        })
     }
 
-    fn ended(&self) -> Option<Ended> {
-        match &self.state.phase {
+    fn ended(&mut self) -> Result<Option<Ended>, Error> {
+        Ok(match &self.state.phase {
             Phase::Completed => Some(Ended::Completed),
             Phase::Failed { reason } => Some(Ended::Failed { reason: reason.clone() }),
             Phase::Cancelled => Some(Ended::Cancelled),
             Phase::Paused { reason, why } => {
-                let node = self.state.next_node().cloned();
-                let question = match (reason, node.as_ref().and_then(|node| self.pipeline.node(node))) {
-                    (PauseReason::WaitsForPerson, Some(gate)) => {
-                        Some(Question::of(&self.pipeline, gate, self.state.visits(&gate.id)))
-                    }
-                    _ => None,
+                let (reason, why, node) = (*reason, why.clone(), self.state.next_node().cloned());
+                let question = match Question::waiting(&self.pipeline, &self.state) {
+                    Some(question) => Some(Question { work: Some(self.judged()?), ..question }),
+                    None => None,
                 };
-                Some(Ended::Paused(Pause { reason: *reason, node, why: why.clone(), question }))
+                Some(Ended::Paused(Pause { reason, node, why, question }))
             }
             Phase::New | Phase::Running => None,
-        }
+        })
     }
 
     fn here(&self) -> NodeId {

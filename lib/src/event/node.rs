@@ -46,6 +46,9 @@ pub struct HumanInteraction {
     pub options: Vec<String>,
     /// The choice taken, or free text.
     pub answer: String,
+    /// What was said with it, for the next node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub comment: Option<String>,
     /// Where the answer came from: `console`, `file`, `auto-approve`, `default`.
     pub source: String,
     /// Fields of a newer writer.

@@ -130,6 +130,7 @@ const NODE: &[&str] = &[
     "max_visits",
     "prompt",
     "prompt_file",
+    "question_type",
     "quorum_percent",
     "reasoning_effort",
     "repo",
@@ -150,7 +151,8 @@ const NODE: &[&str] = &[
     "write",
 ];
 
-const EDGE: &[&str] = &["condition", "fidelity", "label", "loop_restart", "max_visits", "thread_id", "weight"];
+const EDGE: &[&str] =
+    &["condition", "fidelity", "freeform", "label", "loop_restart", "max_visits", "thread_id", "weight"];
 
 /// Whether an attribute of Graphviz only changes how a graph is drawn.
 pub(crate) fn is_cosmetic(key: &str) -> bool {

@@ -8,7 +8,9 @@ use crate::plan::condition::{Condition, Expr, Op};
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::dot::{AttrValue, read_duration};
 use crate::plan::graph::{Attr, Attrs, Graph, RawEdge, RawNode};
-use crate::plan::pipeline::{Backoff, Edge, Fidelity, HandlerKind, Node, OwnBudget, Pipeline, WritePolicy};
+use crate::plan::pipeline::{
+    Backoff, Edge, Fidelity, HandlerKind, Node, OwnBudget, Pipeline, QuestionKind, WritePolicy,
+};
 
 /// Understands a graph. What cannot be understood is reported and left out.
 pub fn build(graph: Graph) -> (Pipeline, Vec<Diagnostic>) {
@@ -98,6 +100,7 @@ fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diag
         write: read.write_policy(),
         max_visits: read.count("max_visits"),
         human_default_choice: read.text("human.default_choice"),
+        question: read.text("question_type").as_deref().and_then(QuestionKind::of_word),
         tools: read.tools().unwrap_or(!without_tools),
         step: read.text("step"),
         budget: read.budget(),
@@ -125,6 +128,7 @@ fn edge(raw: RawEdge, diagnostics: &mut Vec<Diagnostic>) -> Edge {
         fidelity: read.fidelity("fidelity"),
         thread_id: read.text("thread_id"),
         loop_restart: read.flag("loop_restart"),
+        freeform: read.flag("freeform"),
         max_visits: read.count("max_visits"),
         from: raw.from.clone(),
         to: raw.to.clone(),

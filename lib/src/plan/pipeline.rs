@@ -246,6 +246,8 @@ pub struct Node {
     pub max_visits: Option<u32>,
     /// The target a human gate takes when nobody answers in time.
     pub human_default_choice: Option<String>,
+    /// How a human gate is answered; without it, as its edges suggest.
+    pub question: Option<QuestionKind>,
     /// Whether its agent may use tools (`shape=tab` may not).
     pub tools: bool,
     /// The step of a task pipeline it stands for.
@@ -265,6 +267,35 @@ pub struct OwnBudget {
     pub tokens: u64,
     /// US dollars.
     pub usd: f64,
+}
+
+/// How a question to a person is answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QuestionKind {
+    /// Yes or no: the first edge or the second.
+    YesNo,
+    /// One of several choices.
+    MultipleChoice,
+    /// In the person's own words.
+    Freeform,
+    /// Go on, or not: there is one edge.
+    Confirmation,
+}
+
+impl QuestionKind {
+    /// The words `question_type` takes.
+    pub const WORDS: [&str; 4] = ["yes_no", "multiple_choice", "freeform", "confirmation"];
+
+    /// The kind a word names.
+    pub fn of_word(word: &str) -> Option<Self> {
+        let kinds = [Self::YesNo, Self::MultipleChoice, Self::Freeform, Self::Confirmation];
+        kinds.into_iter().find(|kind| kind.as_str() == word)
+    }
+
+    /// Its word.
+    pub fn as_str(self) -> &'static str {
+        Self::WORDS[self as usize]
+    }
 }
 
 /// A place in the source that does not take part in comparing graphs.
@@ -302,6 +333,8 @@ pub struct Edge {
     pub thread_id: Option<String>,
     /// Taking it begins the run again at its target.
     pub loop_restart: bool,
+    /// It is taken with whatever a person says at a gate that is none of its choices.
+    pub freeform: bool,
     /// How often it may be taken.
     pub max_visits: Option<u32>,
     /// Everything that was written.

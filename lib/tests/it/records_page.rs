@@ -46,8 +46,19 @@ fn words(text: &str) -> BTreeSet<&str> {
 
 /// All that is read back from a record: ids, statuses, commits, whatever it is called.
 fn structure(event: &Value) -> Value {
-    let text =
-        ["text", "notes", "body", "subject", "commit_message", "command", "goal", "reason", "question", "answer"];
+    let text = [
+        "text",
+        "notes",
+        "body",
+        "subject",
+        "commit_message",
+        "command",
+        "goal",
+        "reason",
+        "question",
+        "answer",
+        "comment",
+    ];
     match event {
         Value::Object(fields) => {
             let kept = fields.iter().filter(|(key, _)| !text.contains(&key.as_str()));
@@ -104,7 +115,10 @@ fn what_is_said_in_an_event_is_without_secrets() {
         ),
         ("AgentTurn", json!({"files_written": {"repo": ["orchid"]}, "agent_state_ref": {"session": "orchid"}})),
         ("ToolExecution", json!({"command": "login orchid", "commit_message": "Use orchid"})),
-        ("HumanInteraction", json!({"question": "orchid?", "options": ["orchid"], "answer": "orchid"})),
+        (
+            "HumanInteraction",
+            json!({"question": "orchid?", "options": ["orchid"], "answer": "orchid", "comment": "orchid"}),
+        ),
         ("StepFinished", json!({"failing": ["orchid"], "feedback": {"kind": "rejected", "text": "orchid"}})),
         ("StepFinished", json!({"report": {"task_id": "T001", "name": "orchid"}})),
         ("PipelinePaused", json!({"why": "orchid"})),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{Effect, Gathered, Stopped, Worker};
-use crate::engine::human::{Answer, Question};
+use crate::engine::Engine;
+use crate::engine::human::{Answer, Question, Reply};
 use crate::event::{HumanInteraction, Outcome, PauseReason};
 
 impl Worker {
@@ -26,33 +27,58 @@ impl Worker {
             answer = asked => answer,
             () = engine.cancel.stopped() => return Err(Stopped::Paused(PauseReason::Interrupted)),
         };
-        let (index, source) = match (answer, question.default) {
-            (Answer::Choice { index, source }, _) => (index, source),
-            (Answer::TimedOut | Answer::Nobody, Some(index)) => (index, "default"),
-            (Answer::TimedOut, None) => return Ok(Outcome::retry("human gate timeout, no default")),
-            (Answer::Nobody, None) => return Err(Stopped::Paused(PauseReason::WaitsForPerson)),
-            (Answer::Skipped, _) => return Ok(Outcome::final_failure("the gate was skipped")),
+        let mut reply = match (answer, question.default) {
+            (Answer::Choice(reply), _) => reply,
+            (Answer::TimedOut | Answer::Nobody, Some(index)) => Reply { index, source: "default", ..Reply::default() },
+            (Answer::TimedOut | Answer::Nobody, None) => return Err(Stopped::Paused(PauseReason::WaitsForPerson)),
+            (Answer::Skipped, _) => {
+                return Ok(Outcome::final_failure(format!("gate `{}` was declined", question.node)));
+            }
             (Answer::None { text, why }, _) => return Err(Stopped::NoAnswer(text, why)),
         };
-        let choice = &question.choices[index.min(question.choices.len() - 1)];
+        if reply.comment.is_none() && reply.text.is_none() {
+            reply.comment = comment(&engine, question, &reply).await;
+        }
+        let choice = &question.choices[reply.index.min(question.choices.len() - 1)];
         end.effect = Effect::Human(HumanInteraction {
             node_id: question.node.clone(),
             visit: question.visit,
             question: question.text.clone(),
             options: question.choices.iter().map(|choice| choice.label.clone()).collect(),
-            answer: choice.label.clone(),
-            source: source.to_owned(),
+            answer: reply.text.clone().unwrap_or_else(|| choice.label.clone()),
+            comment: reply.comment.clone(),
+            source: reply.source.to_owned(),
             extra: Default::default(),
         });
-        let context_updates = BTreeMap::from([
-            ("human.gate.selected".to_owned(), Value::from(choice.target.as_str())),
-            ("human.gate.label".to_owned(), Value::from(choice.label.as_str())),
-        ]);
+        // What an earlier gate was told must not be taken for this one's.
+        let context_updates = [
+            ("selected", choice.target.as_str()),
+            ("label", choice.label.as_str()),
+            ("text", reply.text.as_deref().unwrap_or_default()),
+            ("comment", reply.comment.as_deref().unwrap_or_default()),
+        ];
+        let context_updates: BTreeMap<String, Value> =
+            context_updates.into_iter().map(|(key, value)| (format!("human.gate.{key}"), Value::from(value))).collect();
         Ok(Outcome {
             preferred_label: Some(choice.label.clone()),
             suggested_next_ids: vec![choice.target.to_string()],
             context_updates,
             ..Outcome::success()
         })
+    }
+}
+
+/// What somebody adds to an answer. The choice counts, also where nothing comes.
+async fn comment(engine: &Engine, question: &Question, reply: &Reply) -> Option<String> {
+    let comment = engine.interviewer.comment(question, reply);
+    let comment = async {
+        match question.timeout {
+            Some(timeout) => tokio::time::timeout(timeout, comment).await.ok().flatten(),
+            None => comment.await,
+        }
+    };
+    tokio::select! {
+        comment = comment => comment,
+        () = engine.cancel.stopped() => None,
     }
 }

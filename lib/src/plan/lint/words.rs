@@ -8,7 +8,7 @@ use crate::plan::alias;
 use crate::plan::condition::{Expr, Op};
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::dot::Target;
-use crate::plan::pipeline::{Attrs, Edge, HandlerKind, Node, Pipeline};
+use crate::plan::pipeline::{Attrs, Edge, HandlerKind, Node, Pipeline, QuestionKind};
 use crate::text::{closest, listed};
 
 /// The outcomes the engine itself gives. An agent may write others into its status file.
@@ -33,10 +33,11 @@ const LOOKALIKES: [(&str, &str); 14] = [
 ];
 
 /// Attributes that take one of a few words.
-const CHOICES: [(&str, &[&str]); 3] = [
+const CHOICES: [(&str, &[&str]); 4] = [
     ("join_policy", &["wait_all", "first_success", "k_of_n", "quorum"]),
     ("error_policy", &["continue", "fail_fast", "ignore"]),
     ("fan_in.policy", &["merge", "pick", "judge"]),
+    ("question_type", &QuestionKind::WORDS),
 ];
 
 pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnostic>) {

@@ -396,6 +396,7 @@ pub fn answer(visit: &Visit, source: &str) -> HumanInteraction {
         question: "Go on?".into(),
         options: vec!["Yes".into()],
         answer: "Yes".into(),
+        comment: None,
         source: source.into(),
         extra: Default::default(),
     }

@@ -156,6 +156,7 @@ fn nodes() -> Vec<Event> {
         question: "Ship it?".into(),
         options: vec!["[A] Approve".into(), "[R] Revise".into()],
         answer: "[A] Approve".into(),
+        comment: None,
         source: "console".into(),
         extra: Default::default(),
     };

@@ -1,0 +1,112 @@
+//! What a person is asked at a gate, and what there is to judge.
+
+use pleach::engine::{Judged, Question};
+use pleach::event::HumanInteraction;
+use pleach::git::FileStat;
+use pleach::plan::pipeline::QuestionKind;
+use pleach::text::{counted, shorten};
+use serde_json::{Value, json};
+
+use super::duration;
+use super::session::plain;
+use crate::again::about;
+use crate::globals::Globals;
+
+/// How much of the newest answer is shown.
+const LINES: usize = 12;
+const CHARACTERS: usize = 1_000;
+
+/// How many changed files are named.
+const FILES: usize = 10;
+
+/// A question as it is put at the terminal: what is to be judged, how to see more, the choices, and what happens without an
+/// answer.
+pub fn asked(globals: &Globals, question: &Question) -> String {
+    let mut text = String::new();
+    if let Some(work) = &question.work {
+        text.push_str(&judged(work));
+        let see = |command: &str| about(globals, &globals.dir, &format!("{command} {}", work.session), None);
+        text.push_str(&format!("  see more: {}, {}\n", see("diff"), see("turns")));
+    }
+    text.push_str(&format!("? {}\n", plain(&question.text)));
+    for choice in question.shown() {
+        text.push_str(&format!("  [{}] {}\n", plain(&choice.key), plain(&choice.label)));
+    }
+    match question.kind {
+        QuestionKind::Freeform => text.push_str("  or answer in your own words\n"),
+        QuestionKind::Confirmation => text.push_str("  [N] No: the gate fails\n"),
+        QuestionKind::YesNo | QuestionKind::MultipleChoice => {}
+    }
+    if let Some(unanswered) = unanswered(question) {
+        text.push_str(&format!("  {unanswered}\n"));
+    }
+    text
+}
+
+/// What happens without an answer, where that is not simply to wait.
+pub fn unanswered(question: &Question) -> Option<String> {
+    let default = question.default.map(|index| format!("`{}` is taken", plain(&question.choices[index].label)));
+    match (question.timeout, default) {
+        (Some(timeout), default) => {
+            let then = default.unwrap_or_else(|| "the run pauses".to_owned());
+            Some(format!("without an answer within {}, {then}", duration(timeout)))
+        }
+        (None, Some(default)) => Some(format!("where nobody can be asked, {default}")),
+        (None, None) => None,
+    }
+}
+
+/// The work that is to be judged: the newest answer and the changes so far.
+pub fn judged(work: &Judged) -> String {
+    let mut text = String::new();
+    if let Some((node, answer)) = work.answer.as_ref().filter(|(_, answer)| !answer.trim().is_empty()) {
+        text.push_str(&format!("  {node} answered:\n"));
+        let answer = shorten(answer.trim(), CHARACTERS);
+        let mut lines = answer.lines();
+        lines.by_ref().take(LINES).for_each(|line| text.push_str(&format!("  | {}\n", plain(line))));
+        match lines.count() {
+            0 => {}
+            more => text.push_str(&format!("  | … {}\n", counted(more, "more line"))),
+        }
+    }
+    text.push_str(&changes(&work.changes));
+    text
+}
+
+fn changes(changes: &[FileStat]) -> String {
+    if changes.is_empty() {
+        return "  no file was changed so far\n".to_owned();
+    }
+    let sum = |side: fn((u64, u64)) -> u64| changes.iter().filter_map(|file| file.lines).map(side).sum::<u64>();
+    let (added, removed) = (sum(|lines| lines.0), sum(|lines| lines.1));
+    let mut text = format!("  changed so far: {}, +{added} -{removed}\n", counted(changes.len(), "file"));
+    for file in changes.iter().take(FILES) {
+        let lines = file.lines.map_or_else(|| "binary".to_owned(), |(added, removed)| format!("+{added} -{removed}"));
+        text.push_str(&format!("    {} {lines}\n", plain(&file.path.to_string())));
+    }
+    if changes.len() > FILES {
+        text.push_str(&format!("    … {}\n", counted(changes.len() - FILES, "more file")));
+    }
+    text
+}
+
+/// An answer in a line.
+pub fn answered(answer: &HumanInteraction) -> String {
+    let comment = answer.comment.as_ref().map(|comment| format!(": {}", plain(comment))).unwrap_or_default();
+    format!("  {}: {}{comment} ({})", answer.question, plain(&answer.answer), answer.source)
+}
+
+/// A question as JSON.
+pub fn json(question: &Question) -> Value {
+    let choices =
+        question.shown().map(|choice| json!({"key": choice.key, "label": choice.label, "target": choice.target}));
+    json!({
+        "node": question.node,
+        "visit": question.visit,
+        "type": question.kind.as_str(),
+        "text": question.text,
+        "choices": choices.collect::<Vec<_>>(),
+        "default": question.default.map(|index| &question.choices[index].label),
+        "timeout_seconds": question.timeout.map(|timeout| timeout.as_secs_f64()),
+    })
+}
