@@ -7,6 +7,8 @@ use std::sync::Arc;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde::{Deserialize, Serialize, Serializer};
 
+use crate::text::quoted_path;
+
 /// A text that is not a valid id of the kind it was read as.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` is not a valid {kind}: {rule}")]
@@ -313,9 +315,10 @@ impl RepoPath {
     }
 }
 
+/// For people; [`RepoPath::as_bytes`] is what it is.
 impl fmt::Display for RepoPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&String::from_utf8_lossy(&self.0))
+        f.pad(&quoted_path(&self.0))
     }
 }
 

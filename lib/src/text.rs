@@ -56,6 +56,34 @@ pub fn shell_word(word: impl std::fmt::Display) -> String {
     }
 }
 
+/// A path as git shows it: as it is, or between quotation marks with what would end a line or steer a terminal escaped. As
+/// with `core.quotePath=false`, letters of every language stay; bytes that are no text are octal numbers.
+pub fn quoted_path(path: &[u8]) -> String {
+    let mut shown = String::new();
+    for chunk in path.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '"' | '\\' => shown.extend(['\\', c]),
+                '\u{7}' => shown.push_str("\\a"),
+                '\u{8}' => shown.push_str("\\b"),
+                '\t' => shown.push_str("\\t"),
+                '\n' => shown.push_str("\\n"),
+                '\u{b}' => shown.push_str("\\v"),
+                '\u{c}' => shown.push_str("\\f"),
+                '\r' => shown.push_str("\\r"),
+                c if c.is_control() => push_octal(&mut shown, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c => shown.push(c),
+            }
+        }
+        push_octal(&mut shown, chunk.invalid());
+    }
+    if shown.as_bytes() == path { shown } else { format!("\"{shown}\"") }
+}
+
+fn push_octal(text: &mut String, bytes: &[u8]) {
+    text.extend(bytes.iter().map(|byte| format!("\\{byte:03o}")));
+}
+
 /// Names for a sentence, in quotation marks: the first few, and how many more.
 pub fn named(names: &[impl std::fmt::Display]) -> String {
     listed(names.iter().map(|name| format!("`{name}`")), 10)
@@ -129,6 +157,18 @@ mod tests {
         for kept in ["", "wait 30s", "2 of 5", "1.2 stones", "ä 0.5", "0.5sä"] {
             assert_eq!(without_durations(kept), kept);
         }
+    }
+
+    #[test]
+    fn paths_are_quoted_as_git_does() {
+        let shown = |path: &[u8]| quoted_path(path);
+        assert_eq!(shown(b"src/a b.rs"), "src/a b.rs");
+        assert_eq!(shown("\u{e4}.txt".as_bytes()), "\u{e4}.txt");
+        assert_eq!(shown(b"a\nb"), r#""a\nb""#);
+        assert_eq!(shown(b"say \"hi\"\\"), r#""say \"hi\"\\""#);
+        assert_eq!(shown(b"\x1b[31m\x7f\t"), r#""\033[31m\177\t""#);
+        assert_eq!(shown(b"\xff/x"), r#""\377/x""#);
+        assert_eq!(shown("\u{9b}x".as_bytes()), r#""\302\233x""#, "a control character beyond ASCII");
     }
 
     #[test]

@@ -7,6 +7,7 @@ use pleach::agent::Roster;
 use pleach::config::Environment;
 use pleach::git::Repo;
 use pleach::llm::Providers;
+use pleach::process::sandbox::Chosen;
 use serde_json::json;
 
 use crate::commands::init::{runtime, spawner};
@@ -89,9 +90,12 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
         findings.extend(runtime.block_on(health::online(config, &settings, &spawner)));
     }
     let alone = roster.configured().is_some_and(|agent| agent.is_ok_and(|agent| agent.needs_network()));
-    findings.push(health::sandbox(protection(&settings, config).map_err(|failure| failure.sentence()), alone));
+    let chosen = protection(&settings, config).map_err(|failure| failure.sentence());
+    findings.extend(health::temporary(environment, matches!(chosen, Ok(Chosen::On(_)))));
+    findings.push(health::sandbox(chosen, alone));
     let mut disks = vec![("pleach's state", settings.state_dir.as_path())];
     disks.extend(repo.as_ref().map(|_| ("the repository", root.as_path())));
+    disks.extend(config.worktrees.base.as_deref().map(|base| ("worktrees", base)));
     findings.extend(health::disk(&disks));
     if let Some(repo) = &repo {
         findings.extend(health::sessions(repo));

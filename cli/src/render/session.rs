@@ -8,7 +8,7 @@ use pleach::engine::{Deed, Milestone, Moment, NodeFailure, Standing, Summary, Tu
 use pleach::event::PauseReason;
 use pleach::ids::{CommitId, NodeId, SessionId};
 use pleach::llm::{Message, Part, Role};
-use pleach::text::{first_line, shorten};
+use pleach::text::{counted, first_line, shorten};
 use serde_json::{Value, json};
 
 use super::{Table, duration, style, tokens};
@@ -113,10 +113,16 @@ pub fn summary_json(summary: &Summary) -> Value {
 /// How far the reason of a failure may go.
 const WHY: usize = 200;
 
-/// Turns, failures and checkpoints in order.
-pub fn timeline(view: &View) -> String {
+/// How many turns of a session are listed, unless all were asked for, and how many lines they take at most.
+const TURNS: usize = 20;
+const MOMENTS: usize = 4 * TURNS;
+
+/// Turns, failures and checkpoints in order; the newest of them unless `whole`.
+pub fn timeline(view: &View, whole: bool) -> String {
     let mut table = Table::new(["what", "node", "by", "tokens", "files", "commit", ""]).right(3).right(4);
-    for moment in view.timeline() {
+    let moments = view.timeline();
+    let left_out = if whole { 0 } else { earlier(&moments) };
+    for moment in moments.into_iter().skip(left_out) {
         match moment {
             Moment::Turn(turn) => table.row([
                 turn.turn.to_string(),
@@ -139,7 +145,17 @@ pub fn timeline(view: &View) -> String {
             ]),
         }
     }
-    table.to_string()
+    match left_out {
+        0 => table.to_string(),
+        _ => format!("… {}; -v shows all\n{table}", counted(left_out, "earlier line")),
+    }
+}
+
+/// How many of these are older than the newest turns.
+fn earlier(moments: &[Moment]) -> usize {
+    let turns = moments.iter().enumerate().rev().filter(|(_, moment)| matches!(moment, Moment::Turn(_)));
+    let first = turns.map(|(at, _)| at).nth(TURNS - 1).unwrap_or_default();
+    first.max(moments.len().saturating_sub(MOMENTS))
 }
 
 /// The turns, and the attempts that failed.

@@ -1,6 +1,7 @@
 //! Whether all is well: what was looked at, what is wrong with it, and how to mend it.
 
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use pleach::llm::Remote;
 use pleach::process::sandbox::Chosen;
 use pleach::process::{Cancel, Spawner};
 use pleach::text::{counted, listed};
-use pleach::workspace::{Lock, default_worktree_base, free_space, repo_name};
+use pleach::workspace::{Lock, check_writable, default_worktree_base, free_space, repo_name};
 use serde::Serialize;
 
 use super::agents::Installed;
@@ -239,9 +240,14 @@ pub fn sandbox(chosen: Result<Chosen, String>, alone: bool) -> Finding {
     }
 }
 
-/// Room on the disk, where pleach writes.
+/// Room on the disk where pleach writes, and whether it can.
 pub fn disk(places: &[(&str, &Path)]) -> Vec<Finding> {
-    let look = |(name, path): &(&str, &Path)| match free_space(path) {
+    let look = |(name, path): &(&str, &Path)| match check_writable(path).and_then(|()| free_space(path)) {
+        Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
+            let why = if error.kind() == ErrorKind::ReadOnlyFilesystem { "its file system is read-only" } else { "no permission" };
+            let message = format!("{} cannot be written, which {name} needs: {why}", path.display());
+            Finding::error("disk", message, "make it writable; `XDG_STATE_HOME` and `worktrees.base` name other places")
+        }
         Err(error) => Finding::warn("disk", format!("cannot look at {}: {error}", path.display()), "look by hand"),
         Ok(free) => {
             let message = format!("{} free for {name}, {}", bytes(free), path.display());
@@ -255,6 +261,20 @@ pub fn disk(places: &[(&str, &Path)]) -> Vec<Finding> {
         }
     };
     places.iter().map(look).collect()
+}
+
+/// Where programs put their temporary files. `bound`: pleach gives those it starts a directory of their own.
+pub fn temporary(environment: &Environment, bound: bool) -> Option<Finding> {
+    let dir = PathBuf::from(environment.get_os("TMPDIR").filter(|dir| !dir.is_empty())?);
+    let why = match dir.metadata() {
+        Err(error) if error.kind() == ErrorKind::NotFound => "does not exist".to_owned(),
+        Err(error) => format!("cannot be used: {error}"),
+        Ok(found) if !found.is_dir() => "is not a directory".to_owned(),
+        Ok(_) => format!("cannot be written: {}", check_writable(&dir).err()?),
+    };
+    let message = format!("TMPDIR is `{}`, which {why}", dir.display());
+    let level = if bound { Level::Warn } else { Level::Error };
+    Some(Finding::new(level, "tmpdir", message, Some("create it, or unset TMPDIR".to_owned())))
 }
 
 /// `12.3 GiB`.

@@ -201,6 +201,8 @@ pub struct Session {
     /// A session that was resumed tells its first agent a summary instead of the whole conversation.
     degrade: bool,
     events_since_state: usize,
+    /// How large the state was when it was kept last.
+    kept_state_bytes: usize,
     start_node: NodeId,
     /// The task it works on, in a tree.
     job: Option<Arc<task::TaskJob>>,
@@ -249,6 +251,7 @@ impl Session {
             recorded: None,
             degrade: false,
             events_since_state: 0,
+            kept_state_bytes: 0,
             start_node,
             job: None,
             earlier: Earlier::default(),

@@ -12,6 +12,10 @@ use crate::record::Batch;
 /// So many events are folded anew at a resume before the state is worth keeping with a checkpoint.
 const KEEP_STATE_AFTER: usize = 200;
 
+/// So much of a kept state an event pays for: one that has grown is kept less often, so that what is kept of a run grows
+/// with its events and no faster.
+const STATE_PER_EVENT: usize = 100;
+
 /// What is folded and not yet written: the end of a node, and nodes after it that only pass on. Where another node begins
 /// at once, all of it goes into one record.
 #[derive(Debug)]
@@ -153,9 +157,11 @@ impl Session {
         debug_assert!(self.unwritten.is_none(), "records are written in the order in which they were folded");
         self.events_since_state += batch.events.len();
         let at_checkpoint = batch.events.iter().any(|recorded| matches!(recorded.event, Event::Checkpoint(_)));
-        if at_checkpoint && self.events_since_state > KEEP_STATE_AFTER {
+        if at_checkpoint && self.events_since_state > KEEP_STATE_AFTER.max(self.kept_state_bytes / STATE_PER_EVENT) {
             let state = serde_json::to_value(&self.state);
-            batch.state = Some(state.expect("the state is made of structs with text keys, which serialise"));
+            let state = state.expect("the state is made of structs with text keys, which serialise");
+            self.kept_state_bytes = state.to_string().len();
+            batch.state = Some(state);
             self.events_since_state = 0;
         }
         self.recorder.append(writer, &batch)?;

@@ -16,7 +16,7 @@ use crate::beneath;
 use crate::git::{self, Care, Limits, Move, Repo, SwapError, TreeId, Worktree, Writer};
 use crate::ids::{BranchName, CommitId, RepoPath, SessionId};
 use crate::record::{SESSIONS, context_ref, read_through};
-use crate::text::shorten;
+use crate::text::{quoted_path, shorten};
 use crate::workspace::{self, KEEP, Scratch, agent_home, branch_ref};
 
 /// How much of a path a message shows.
@@ -108,7 +108,7 @@ pub enum Obstacle {
         why: String,
     },
     /// Files that git cannot keep: repositories inside the working copy, or files that cannot be read.
-    #[error("`{}` cannot be saved and would be lost: {why}", shorten(&path.display().to_string(), LONGEST_PATH))]
+    #[error("`{}` cannot be saved and would be lost: {why}", shorten(&quoted_path(path.as_os_str().as_encoded_bytes()), LONGEST_PATH))]
     Unsaved {
         /// The file or directory.
         path: PathBuf,

@@ -91,7 +91,7 @@ pub struct WorktreeCreated {
 pub struct Checkpoint {
     /// The node just completed.
     pub current_node: NodeId,
-    /// All nodes completed, in order.
+    /// The nodes completed, each once, in the order in which they completed last.
     pub completed_nodes: Written<Vec<NodeId>>,
     /// The newest outcome of each node.
     pub node_outcomes: Written<BTreeMap<NodeId, Status>>,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::broken_off::BrokenOff;
 use super::worktree::AddFailure;
 use crate::ids::{CommitId, RepoPath};
-use crate::text::shell_word;
+use crate::text::{quoted_path, shell_word};
 
 /// The oldest git that has everything pleach calls (`merge-tree --write-tree`).
 pub const OLDEST_GIT: (u32, u32) = (2, 38);
@@ -104,7 +104,7 @@ pub enum Error {
     #[error(transparent)]
     BrokenOff(#[from] Box<BrokenOff>),
     /// Files could not be read or written.
-    #[error("cannot {doing} `{}`: {source}", path.display())]
+    #[error("cannot {doing} `{}`: {source}", quoted_path(path.as_os_str().as_encoded_bytes()))]
     Io {
         /// What was tried.
         doing: &'static str,

@@ -280,6 +280,8 @@ impl State {
         node.outcome = Some(Outcome { context_updates: BTreeMap::new(), ..data.outcome.clone() });
         node.response = data.response.or(node.response);
         self.recheck.remove(&visit.node);
+        // Each once: a run may go round a thousand times, and every checkpoint repeats the list.
+        self.completed.retain(|node| *node != visit.node);
         self.completed.push(visit.node.clone());
         let updates = data.outcome.context_updates.iter().map(|(key, value)| (key.clone(), value.clone()));
         self.context.extend(updates);
@@ -351,7 +353,10 @@ impl State {
         }
         // After a restart nothing counts as completed.
         let current = self.completed.last().is_none_or(|last| *last == data.current_node);
-        if !current || !data.completed_nodes.says(&self.completed) {
+        let completed = &data.completed_nodes;
+        // Earlier versions have listed a node as often as it had completed.
+        let agrees = || completed.says(&self.completed) || newest(&completed.value()) == newest(&self.completed);
+        if !current || !agrees() {
             return Err("its completed nodes are not those of the events before it".into());
         }
         match &data.workspace_snapshot {
@@ -389,6 +394,12 @@ impl State {
         self.position = Position::Ended;
         Ok(())
     }
+}
+
+/// The nodes of a list, each at its last place in it.
+fn newest(nodes: &[NodeId]) -> Vec<&NodeId> {
+    let is_last = |(at, node): &(usize, &NodeId)| !nodes[at + 1..].contains(node);
+    nodes.iter().enumerate().filter(is_last).map(|(_, node)| node).collect()
 }
 
 /// Two results are the same when the outcome, the files and all that was printed or answered are.

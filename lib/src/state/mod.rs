@@ -138,7 +138,7 @@ pub struct State {
     pub work: Snapshot,
     /// The commits of the newest checkpoint.
     pub checkpointed: Snapshot,
-    /// Nodes completed, in order, since the start or the last restart.
+    /// Nodes completed since the start or the last restart, each once, in the order in which they completed last.
     pub completed: Vec<NodeId>,
     /// What is known of each node.
     pub nodes: BTreeMap<NodeId, NodeState>,

@@ -1,13 +1,22 @@
-//! Room on the disk.
+//! Room on the disk, and whether it can be written to.
 
 use std::io;
 use std::path::Path;
 
 /// How many bytes can still be written where a path lies or will lie.
 pub fn free_space(path: &Path) -> io::Result<u64> {
-    let there = path.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"));
-    let stat = rustix::fs::statvfs(there)?;
+    let stat = rustix::fs::statvfs(existing(path))?;
     Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+}
+
+/// Whether files can be made where a path lies or will lie, and if not, why: a read-only mount, or no permission.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    Ok(rustix::fs::access(existing(path), rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)?)
+}
+
+/// The path, or the nearest directory above it that exists.
+fn existing(path: &Path) -> &Path {
+    path.ancestors().find(|place| place.exists()).unwrap_or(Path::new("/"))
 }
 
 #[cfg(test)]
@@ -18,5 +27,6 @@ mod tests {
     fn a_place_that_is_not_there_yet_has_the_room_of_the_one_above() {
         let dir = tempfile::tempdir().unwrap();
         assert!(free_space(&dir.path().join("not/yet")).unwrap() > 0);
+        check_writable(&dir.path().join("not/yet")).unwrap();
     }
 }

@@ -11,7 +11,7 @@ mod scratch;
 mod settings;
 
 pub use copy::{Author, BranchNews, Change, Position, Undone, WorkingCopy};
-pub use disk::free_space;
+pub use disk::{check_writable, free_space};
 pub use guard::{Guard, Trespass, Watch};
 pub use keep::{KEEP, save as keep};
 pub use lock::{Holder, Lock, LockError};
@@ -73,7 +73,7 @@ pub enum Error {
     #[error(transparent)]
     Lock(#[from] LockError),
     /// A file cannot be used.
-    #[error("cannot {doing} {}", .path.display())]
+    #[error("cannot {doing} {}", crate::text::quoted_path(.path.as_os_str().as_encoded_bytes()))]
     Io {
         /// What was tried.
         doing: &'static str,
