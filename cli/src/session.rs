@@ -104,6 +104,7 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
             exclude: config.worktrees.exclude.clone(),
             include_ignored: config.worktrees.include_ignored.iter().map(PathBuf::from).collect(),
             limits: Limits::new(config.commit.max_file_mb, config.commit.max_new_files),
+            pool: usize::try_from(config.worktrees.pool).ok(),
         },
         interviewer: interviewer(answers),
         handlers: Default::default(),
@@ -164,6 +165,15 @@ pub fn own_program() -> std::io::Result<PathBuf> {
 /// The program agents run as their hook: this one, by a name that means the same to them.
 fn hook_program() -> Vec<OsString> {
     std::env::current_exe().map(|program| vec![program.into(), "__hook".into()]).unwrap_or_default()
+}
+
+/// Says which session begins, before it gets its files, which may take long.
+pub fn say_opened(globals: &Globals, session: &Session) {
+    if globals.json || globals.verbosity < 0 {
+        return;
+    }
+    let branch = session.started.branches.values().next().map(|branch| format!(" on branch {branch}"));
+    say!("session {}{}", session.id, branch.unwrap_or_default());
 }
 
 /// Says which programs will work as agents, and who pays for it.

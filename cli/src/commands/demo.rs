@@ -22,7 +22,7 @@ use crate::ready::runnable;
 use crate::render::tree::Shown;
 use crate::render::{Out, tokens};
 use crate::runtime::block_on;
-use crate::session::{build, say_protection, see_through};
+use crate::session::{build, say_opened, say_protection, see_through};
 use crate::settings::{self, Search};
 use crate::tree::look::Ground;
 use crate::tree::{Tasks, TreeArgs, work_trusted};
@@ -67,7 +67,8 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
         simulated: false,
     };
     let (exit, id) = block_on(built.canceller, async {
-        let session = Session::start(built.engine, request).await.map_err(|error| of_engine(&error))?;
+        let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;
+        let session = session.map_err(|error| of_engine(&error))?;
         say_protection(globals, &built.protection, false);
         let id = session.id.clone();
         Ok((see_through(globals, session).await?, id))

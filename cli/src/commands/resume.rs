@@ -16,6 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, require_trust, say_simulated};
+use crate::render::show_waiting;
 use crate::runtime::block_on;
 use crate::session::{Place, build, introduce, say_protection, say_unheld, see_through};
 use crate::sessions::{self, Fit};
@@ -73,13 +74,14 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         say_simulated();
     }
     check_agents(&pipeline, &built.engine.agents)?;
+    show_waiting(globals, &place.repo);
     outwait_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.canceller, async {
         introduce(globals, &built.engine, agent_nodes(&pipeline)).await;
         say_unheld(built.engine.unheld([&pipeline]));
-        let (session, kept) = Session::resume(built.engine, place.repo, &id, history.tip, node.as_ref())
-            .await
-            .map_err(|error| of_resume(&id, &error))?;
+        let opened = &mut |session: &Session| say_resumed(globals, session, node.as_ref());
+        let resumed = Session::resume(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
+        let (session, kept) = resumed.map_err(|error| of_resume(&id, &error))?;
         say_protection(globals, &built.protection, alone);
         if let Some(kept) = kept {
             say!("what the last run left uncommitted is kept at {kept}");
@@ -105,6 +107,14 @@ fn named_node(pipeline: &Pipeline, name: &str) -> Result<NodeId, Failure> {
         let all = listed(pipeline.nodes().iter().map(|node| format!("`{}`", node.id)), usize::MAX);
         Failure::new(Exit::Usage, format!("the pipeline has no node `{name}`")).hint(format!("its nodes are {all}"))
     })
+}
+
+/// Says which session goes on, before its files are brought back.
+fn say_resumed(globals: &Globals, session: &Session, from: Option<&NodeId>) {
+    if !globals.json && globals.verbosity >= 0 {
+        let at = from.map(|node| format!(" at `{node}`")).unwrap_or_default();
+        say!("session {} resumed{at}", session.id);
+    }
 }
 
 /// A record has no secrets, so an agent whose command had one cannot be started from it.

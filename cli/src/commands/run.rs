@@ -21,10 +21,10 @@ use crate::ready::{
     Runnable, agent_nodes, any_alone, check_agents, check_answers, require_trust, runnable, say_simulated,
     warn_of_dirty_files, warn_of_skipped,
 };
-use crate::render::Out;
 use crate::render::node::kind;
+use crate::render::{Out, show_waiting};
 use crate::runtime::block_on;
-use crate::session::{Place, build, introduce, say_protection, say_unheld, see_through};
+use crate::session::{Place, build, introduce, say_opened, say_protection, say_unheld, see_through};
 use crate::settings::{self, Search, Settings};
 use crate::trust::{self, TrustItem};
 
@@ -104,6 +104,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     }
     let alone = any_alone(&pipeline, agents);
     warn_of_unused_inputs(&file.source, &inputs);
+    show_waiting(globals, &place.repo);
     warn_of_dirty_files(globals, &place)?;
     warn_of_skipped(globals, &place.repo, &settings)?;
     let place_root = place.repo.workdir().map(Path::to_owned);
@@ -127,7 +128,8 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     block_on(built.canceller, async {
         introduce(globals, &built.engine, &workers).await;
         say_unheld(unheld);
-        let session = Session::start(built.engine, request).await.map_err(|error| of_engine(&error))?;
+        let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;
+        let session = session.map_err(|error| of_engine(&error))?;
         say_protection(globals, &built.protection, alone);
         see_through(globals, session).await
     })

@@ -12,6 +12,7 @@ pub mod style;
 mod table;
 pub mod tree;
 mod units;
+mod waiting;
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -20,6 +21,7 @@ pub use self::{
     diagnostics::Source,
     table::Table,
     units::{cost, duration, spent, tokens},
+    waiting::show_waiting,
 };
 use crate::exit::{Exit, Failure};
 

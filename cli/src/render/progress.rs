@@ -89,13 +89,6 @@ impl Progress {
     fn show(&mut self, event: &Event) {
         self.live.draw();
         match event {
-            Event::SessionBranchCreated(branch) => {
-                self.line(format!("session {} on branch {}", self.session, branch.branch));
-            }
-            Event::Resumed(resumed) => {
-                let at = resumed.from.as_ref().map(|node| format!(" at `{node}`")).unwrap_or_default();
-                self.line(format!("session {} resumed{at}", self.session));
-            }
             Event::NodeStarted(node) => {
                 self.node = Amount::default();
                 let again = if node.attempt > 1 { format!(", attempt {}", node.attempt) } else { String::new() };

@@ -244,7 +244,11 @@ pub fn sandbox(chosen: Result<Chosen, String>, alone: bool) -> Finding {
 pub fn disk(places: &[(&str, &Path)]) -> Vec<Finding> {
     let look = |(name, path): &(&str, &Path)| match check_writable(path).and_then(|()| free_space(path)) {
         Err(error) if matches!(error.kind(), ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied) => {
-            let why = if error.kind() == ErrorKind::ReadOnlyFilesystem { "its file system is read-only" } else { "no permission" };
+            let why = if error.kind() == ErrorKind::ReadOnlyFilesystem {
+                "its file system is read-only"
+            } else {
+                "no permission"
+            };
             let message = format!("{} cannot be written, which {name} needs: {why}", path.display());
             Finding::error("disk", message, "make it writable; `XDG_STATE_HOME` and `worktrees.base` name other places")
         }

@@ -29,8 +29,8 @@ use crate::exit::{Exit, Failure};
 use crate::failure::{of_lost_repository, of_tree};
 use crate::globals::Globals;
 use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, warn_of_dirty_files, warn_of_skipped};
-use crate::render::Out;
 use crate::render::tree::{next, next_words};
+use crate::render::{Out, show_waiting};
 use crate::runtime::block_on;
 use crate::session::{Place, build, introduce, say_protection, say_unheld};
 use crate::settings::Settings;
@@ -60,6 +60,7 @@ fn go(globals: &Globals, args: &TreeArgs, tasks: &Tasks, trusted: bool) -> Resul
         return dry_run(globals, &site.place, &plan);
     }
     let built = build(globals, &site.settings, &site.settings.resolved.config, site.answers.clone())?;
+    show_waiting(globals, &site.place.repo);
     outwait_orphans(&site.place.repo, Copy::OfTasks(&plan.target), |text| say!("{text}"));
     // Nothing is run before everything is agreed to. Only who has the target knows what all of it is.
     let opened = TreeRun::open(built.engine.clone(), site.place.repo.clone(), &plan);

@@ -191,7 +191,8 @@ fn a_worktree_that_is_made_to_be_the_user_s_checkout_fails_its_node() {
         assert_eq!(stands(), before, "{link}: {ran}");
         assert_eq!(world.env.committed("one"), "1");
         let own = world.env.git_in(&world.env.worktree(), &["rev-parse", "--absolute-git-dir"]);
-        assert!(own.contains("/.git/worktrees/main"), "it is put back after {link}: {own}");
+        let name = format!("/.git/worktrees/{}-main", world.env.session());
+        assert!(own.ends_with(&name), "it is put back after {link}: {own}");
     }
 }
 

@@ -234,6 +234,7 @@ fn a_second_writer_is_refused() {
 #[test]
 fn sessions_that_start_at_once_each_get_a_worktree() {
     let env = TestEnv::with_repo();
+    env.configure("worktrees: {pool: 6}\n");
     env.pipeline(&one("echo \"$PLEACH_SESSION\" > who"));
     let runs: Vec<Running<'_>> = (0..6).map(|_| env.spawn(&["-y", "run", "../pipeline.dot"])).collect();
     for run in runs {

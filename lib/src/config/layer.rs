@@ -16,7 +16,7 @@ use crate::text::closest;
 
 /// Variables of this program that are no settings: what agents and commands are told of the node they work on, for
 /// pleach may be run by one of them, and what tests switch on.
-const OWN_VARIABLES: [&str; 10] = [
+const OWN_VARIABLES: [&str; 11] = [
     "PLEACH_SESSION",
     "PLEACH_NODE",
     "PLEACH_VISIT",
@@ -24,6 +24,7 @@ const OWN_VARIABLES: [&str; 10] = [
     "PLEACH_STATUS_FILE",
     "PLEACH_GATEWAY_KEY",
     "PLEACH_SANDBOX_BY",
+    "PLEACH_PATIENCE_MS",
     "PLEACH_CRASH",
     "PLEACH_CRASH_TRACE",
     "PLEACH_NOTHING",

@@ -395,14 +395,16 @@ section! {
         base: Option<PathBuf> = None,
         /// A command that is run once in each new worktree.
         setup: Option<String> = None,
-        /// Tracked files and directories that are left out of worktrees. They stay what they are in every commit,
-        /// unless an agent makes them anew.
+        /// Tracked files and directories that are left out of worktrees: paths from the root, or patterns as in
+        /// .gitignore (`*.bin` at any depth, `docs/**/*.png`). They stay what they are in every commit, unless an agent
+        /// makes them anew.
         exclude: Vec<String> = Vec::new(),
         /// Ignored paths that are copied into worktrees and never committed.
         include_ignored: Vec<String> = Vec::new(),
         /// Whether a session's branches go when its worktrees go.
         delete_branches: bool = false,
-        /// How many worktrees are kept ready.
+        /// How many worktrees of sessions that are done are kept, the newest, to look at and to build in. Others are
+        /// removed once a branch has all that is in them.
         pool: u32 = 4,
     }
 }

@@ -16,6 +16,7 @@ mod leftover;
 mod locks;
 mod node;
 mod pause;
+mod pool;
 mod preamble;
 mod recording;
 mod remove;
@@ -47,7 +48,7 @@ pub use pause::PAUSE;
 pub use remove::{Obstacle, Removal, RemoveError, Step};
 pub use resume::{recorded_pipeline, recorded_state};
 pub use run::Ended;
-pub use start::StartRequest;
+pub use start::{OnOpen, StartRequest};
 pub use view::{
     CostsRead, Deed, Milestone, Moment, NoSession, NodeFailure, Sessions, Standing, Summary, Turn, View, costs,
     resolve_session, session_worktrees,

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 use known::{Known, read_work};
 
+pub(super) use known::copied_in;
+
 use super::locks::Locks;
 use super::view::session_worktrees;
 use super::{Error, RUN_DIR, Session};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::locks::Locks;
-use super::start::start_node;
+use super::start::{OnOpen, start_node};
 use super::{Engine, Error, Opened, Session};
 use crate::clock;
 use crate::event::{MessageRange, PipelineStarted, Resumed};
@@ -108,6 +108,7 @@ impl Session {
         id: &SessionId,
         seen: CommitId,
         from: Option<&NodeId>,
+        opened: OnOpen<'_>,
     ) -> Result<(Self, Option<String>), Error> {
         let mut at = None;
         let mut session = tokio::task::block_in_place(|| {
@@ -125,14 +126,14 @@ impl Session {
                 None => Ok(session),
             }
         })?;
-        let kept = session.go_on(at).await?;
+        session.record_resumed(at)?;
+        opened(&session);
+        let kept = session.go_on().await?;
         Ok((session, kept))
     }
 
-    /// Brings branch and working copy to the newest record, and records that the session goes on, at `from` where that is
-    /// given.
-    pub(super) async fn go_on(&mut self, from: Option<NodeId>) -> Result<Option<String>, Error> {
-        self.record_resumed(from)?;
+    /// Brings branch and working copy to the newest record.
+    pub(super) async fn go_on(&mut self) -> Result<Option<String>, Error> {
         let kept = self.make_copy().await?;
         self.load_interrupted()?;
         self.degrade = true;
@@ -153,7 +154,8 @@ impl Session {
         Ok(session)
     }
 
-    fn record_resumed(&mut self, from: Option<NodeId>) -> Result<(), Error> {
+    /// Records that the session goes on, at `from` where that is given.
+    pub(super) fn record_resumed(&mut self, from: Option<NodeId>) -> Result<(), Error> {
         let mut seen = Vec::new();
         let summary = from.as_ref().map_or_else(|| "resume".to_owned(), |node| format!("resume at {node}"));
         let batch = Batch { summary, ..Batch::default() };

@@ -48,6 +48,7 @@ impl Session {
             self.settle(observe)?;
             self.catch_up()?;
             self.repo.pack_rest();
+            self.trim_pool();
             Ok(ended)
         })
     }

@@ -27,6 +27,9 @@ use crate::workspace::{
     self, KEEP, Position, Scratch, WorkingCopy, branch_ref, default_worktree_base, new_session_id, session_branch,
 };
 
+/// Is told of a session that is on record and about to get its files, which may take long.
+pub type OnOpen<'a> = &'a mut (dyn FnMut(&Session) + Send);
+
 /// How many paths a message names.
 const NAMED: usize = 10;
 
@@ -56,12 +59,13 @@ pub struct StartRequest {
 }
 
 impl Session {
-    /// Starts a session. Nothing of it runs yet.
-    pub async fn start(engine: Arc<Engine>, request: StartRequest) -> Result<Self, Error> {
+    /// Starts a session. Nothing of it runs yet. `opened` is told of it once it is on record, before it gets its files.
+    pub async fn start(engine: Arc<Engine>, request: StartRequest, opened: OnOpen<'_>) -> Result<Self, Error> {
         unsecret::pipeline(&engine.redactor, &request.dot_path, &request.dot, &request.files)?;
         unsecret::inputs(&engine.redactor, &request.inputs)?;
         tokio::task::block_in_place(|| engine.check_place(&request.repo, &request.repo_name))?;
         let session = tokio::task::block_in_place(|| Self::open_new(engine, request, None))?;
+        opened(&session);
         Ok(session.make_first_copy().await?.0)
     }
 
@@ -211,14 +215,16 @@ impl Session {
         let (repo, id) = (self.repo.clone(), self.id.clone());
         let mut copy = WorkingCopy::new(repo, name.clone(), branch, id, worktree, (carries, at), limits)?;
         copy.hear(self.branch_news());
-        let kept = tokio::task::block_in_place(|| {
+        let (kept, absent) = tokio::task::block_in_place(|| {
             if self.started.task.is_some() && !self.has_begun() {
                 copy.refuse_submodules()?;
             }
             let kept = copy.recover()?;
-            copy.leave_out(&self.engine.worktrees.left_out())?;
-            Ok::<_, Error>(kept)
+            let is_other = copy.leave_out(&self.engine.worktrees.left_out())?;
+            let absent = if is_other || !is_set_up { copy.absent(&self.engine.worktrees)? } else { Vec::new() };
+            Ok::<_, Error>((kept, absent))
         })?;
+        self.warnings.extend(absent);
         self.warnings.extend(copy.tie()?.iter().map(|place| made_way(place)));
         self.copy = Some(copy);
         // A working copy whose setup failed or was cut short is there, but not ready.

@@ -15,6 +15,7 @@ use super::pack::Unpacked;
 use super::packs::Packs;
 use super::partial::Partial;
 use super::program::Program;
+use super::progress::Listening;
 use super::repo::Repo;
 use super::whole::Whole;
 use crate::config::Environment;
@@ -59,6 +60,8 @@ pub(super) struct Shared {
     pub packs: Packs,
     /// What is missing on purpose, in a partial clone.
     pub partial: Option<Partial>,
+    /// Who wants to know how far long work has come.
+    pub listening: Mutex<Option<Listening>>,
 }
 
 impl Repo {
@@ -98,6 +101,7 @@ impl Repo {
             unpacked: Unpacked::default(),
             packs: Packs::default(),
             partial: Partial::read(&entries),
+            listening: Mutex::default(),
         };
         let repo = Self { shared: Arc::new(shared), durability: Durability::Fsync };
         match unsupported_head(&repo)? {

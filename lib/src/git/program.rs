@@ -2,11 +2,14 @@
 //! maintenance, no prompts, plain English, no variable that points at another repository, no object in another's place.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::error::{Error, OLDEST_GIT};
+use super::progress::is_progress;
 use crate::config::Environment;
 use crate::process::{Blocking, SpawnError, Stdin, run_blocking};
 
@@ -111,6 +114,31 @@ impl Program {
         args: impl IntoIterator<Item = A>,
         stdin: &[u8],
     ) -> Result<Finished, Error> {
+        let stdin = if stdin.is_empty() { Stdin::Null } else { Stdin::Bytes(stdin.to_vec()) };
+        self.call(dir, args, Blocking { stdin, ..Blocking::default() })
+    }
+
+    /// As [`Program::run`], holding a lock to its end and telling into `stderr` how far it has come.
+    pub fn run_long<A: AsRef<OsStr>>(
+        &self,
+        dir: &Path,
+        args: impl IntoIterator<Item = A>,
+        lock: Arc<File>,
+        stderr: Arc<File>,
+    ) -> Result<Finished, Error> {
+        let program = self.clone().with_variable("GIT_PROGRESS_DELAY", "0");
+        let finished =
+            program.call(dir, args, Blocking { keeps: Some(lock), stderr: Some(stderr), ..Blocking::default() })?;
+        let said = finished.stderr.split(['\r', '\n']).filter(|line| !is_progress(line));
+        Ok(Finished { stderr: said.collect::<Vec<_>>().join("\n").trim_end().to_owned(), ..finished })
+    }
+
+    fn call<A: AsRef<OsStr>>(
+        &self,
+        dir: &Path,
+        args: impl IntoIterator<Item = A>,
+        blocking: Blocking,
+    ) -> Result<Finished, Error> {
         let args: Vec<OsString> = args.into_iter().map(|arg| arg.as_ref().to_owned()).collect();
         let shown: Vec<_> = args.iter().map(|arg| arg.to_string_lossy()).collect();
         let command = format!("git {}", shown.join(" "));
@@ -121,15 +149,14 @@ impl Program {
         });
         let settings = SETTINGS.iter().map(OsString::from).chain(trusted);
         let argv = settings.flat_map(|setting| ["-c".into(), setting]).chain(args).collect();
-        let stdin = if stdin.is_empty() { Stdin::Null } else { Stdin::Bytes(stdin.to_vec()) };
         let blocking = Blocking {
             program: self.place.clone(),
             args: argv,
             cwd: dir.to_owned(),
             environment: Some(self.environment.clone()),
             env: self.variables.clone(),
-            stdin,
             limit: self.limit,
+            ..blocking
         };
         let mut tries = 1;
         loop {

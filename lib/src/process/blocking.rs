@@ -6,7 +6,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::PathBuf;
 use std::process::Stdio;
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
@@ -32,6 +32,10 @@ pub struct Blocking {
     pub stdin: Stdin,
     /// How long it may take before it is killed with all it has started; none if it is never killed.
     pub limit: Option<Duration>,
+    /// What it keeps open to its end, also where this process is killed: a lock, as its standard input.
+    pub keeps: Option<Arc<File>>,
+    /// A [`sink`] for its standard error that somebody looks into meanwhile.
+    pub stderr: Option<Arc<File>>,
 }
 
 /// What became of a helper program.
@@ -67,7 +71,11 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
         return Err(SpawnError::Directory { program: program.clone(), cwd: cwd.clone(), source });
     }
     let lost = |what| move |source| SpawnError::Pipe { what, program: program.clone(), source };
-    let (stdout, stderr) = (sink().map_err(lost("output"))?, sink().map_err(lost("output"))?);
+    let stderr = match &command.stderr {
+        Some(given) => given.try_clone(),
+        None => sink(),
+    };
+    let (stdout, stderr) = (sink().map_err(lost("output"))?, stderr.map_err(lost("output"))?);
     let mut prepared = prepare(command, [&stdout, &stderr]).map_err(lost("output"))?;
     let mut child = prepared.spawn().map_err(|source| SpawnError::Program { program: program.clone(), source })?;
 
@@ -108,7 +116,7 @@ pub fn run_blocking(command: &Blocking) -> Result<BlockingOutput, SpawnError> {
 /// A file without a name for a program to write to. A pipe would end it with this process: nobody can write to one that
 /// nobody reads, and a git that is about to change files shows how far it has come, as filters of the user's may.
 #[cfg(target_os = "linux")]
-fn sink() -> io::Result<File> {
+pub fn sink() -> io::Result<File> {
     let file = rustix::fs::memfd_create("output", rustix::fs::MemfdFlags::CLOEXEC)?;
     // Where somebody opens it anew, as `/dev/stderr`, what comes after that still follows what is there.
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
@@ -116,7 +124,7 @@ fn sink() -> io::Result<File> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn sink() -> io::Result<File> {
+pub fn sink() -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let path = std::env::temp_dir().join(format!("pleach-output-{:016x}", fastrand::u64(..)));
     let file = File::options().read(true).append(true).create_new(true).mode(0o600).open(&path)?;
@@ -150,7 +158,7 @@ fn prepare(command: &Blocking, [stdout, stderr]: [&File; 2]) -> io::Result<std::
         };
     }
     let stdin = match command.stdin {
-        Stdin::Null => Stdio::null(),
+        Stdin::Null => command.keeps.as_ref().map_or(Ok(Stdio::null()), |file| file.try_clone().map(Stdio::from))?,
         Stdin::Bytes(_) => Stdio::piped(),
     };
     prepared.stdin(stdin).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);

@@ -34,7 +34,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-pub use blocking::{Blocking, BlockingOutput, run_blocking};
+pub use blocking::{Blocking, BlockingOutput, run_blocking, sink};
 pub use cancel::{Cancel, Canceller};
 pub use capture::Capture;
 pub use command::{Command, Exit, Limits, Output, Stdin, Stream, Timeout};

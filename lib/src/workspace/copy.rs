@@ -15,7 +15,7 @@ use rustix::fs::FileType;
 use super::guard::{Guard, Watch};
 use super::held::Held;
 use super::names::branch_ref;
-use super::{Error, keep};
+use super::{Error, WorktreeSettings, keep};
 use crate::beneath::Beneath;
 use crate::event::Commits;
 use crate::git::{
@@ -585,9 +585,24 @@ impl WorkingCopy {
     }
 
     /// Leaves out what these rules say, where the working copy was made with others. Only after [`WorkingCopy::recover`]:
-    /// nothing in it must be uncommitted.
-    pub fn leave_out(&mut self, rules: &[String]) -> Result<(), Error> {
+    /// nothing in it must be uncommitted. Returns whether it was.
+    pub fn leave_out(&mut self, rules: &[String]) -> Result<bool, Error> {
         Ok(self.worktree.leave_out(rules, self.at.base)?)
+    }
+
+    /// What a person should know of files that are not in it: those of their own sparse checkout, and entries of
+    /// `worktrees.exclude` that leave nothing out.
+    pub fn absent(&mut self, settings: &WorktreeSettings) -> Result<Vec<String>, Error> {
+        let sparse = self.worktree.inherited_sparse()?.filter(|(absent, _)| *absent > 0).map(|(absent, of)| {
+            format!(
+                "agents work in your sparse checkout: {absent} of {of} files are not in their worktree; `git sparse-checkout list` shows its rules"
+            )
+        });
+        let idle = settings
+            .without_effect(&mut self.worktree)?
+            .into_iter()
+            .map(|entry| format!("`worktrees.exclude`: `{entry}` matches no tracked file; correct it or remove it"));
+        Ok(sparse.into_iter().chain(idle).collect())
     }
 
     /// Whether HEAD is a step of some task and the files are those of that step: the record of its session has them.

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use super::Error;
-use crate::git::{Limits, Repo};
+use crate::git::{self, Limits, Repo, Worktree};
 use crate::ids::RepoPath;
 
 /// The settings of `worktrees:` in the configuration.
@@ -14,12 +14,14 @@ pub struct WorktreeSettings {
     pub base: Option<PathBuf>,
     /// A command run once in each new one.
     pub setup: Option<String>,
-    /// Tracked files and directories that are left out, as rules of a sparse checkout say it, from the root.
+    /// Tracked files and directories that are left out: paths from the root, or patterns as in `.gitignore`.
     pub exclude: Vec<String>,
     /// Ignored files and directories of the user's checkout that are copied in.
     pub include_ignored: Vec<PathBuf>,
     /// What is too much to commit of them, as `commit:` in the configuration has it.
     pub limits: Limits,
+    /// How many of sessions that are done are kept; all of them if it is not said.
+    pub pool: Option<usize>,
 }
 
 impl WorktreeSettings {
@@ -30,12 +32,15 @@ impl WorktreeSettings {
 
     /// The rules of a sparse checkout that leave out what is not wanted.
     pub fn left_out(&self) -> Vec<String> {
-        let rules = self.exclude.iter().filter_map(|path| {
-            let is_directory = path.ends_with('/');
-            let rule = exclusion(Path::new(path.trim_matches('/')))?;
-            Some(format!("!{}", if is_directory { rule.as_str() } else { rule.trim_end_matches('/') }))
-        });
-        rules.collect()
+        self.exclude.iter().filter_map(|entry| left_out(entry)).collect()
+    }
+
+    /// The entries of `exclude` that leave nothing out of a working copy.
+    pub fn without_effect<'a>(&'a self, worktree: &mut Worktree) -> Result<Vec<&'a str>, git::Error> {
+        let rules = self.exclude.iter().filter_map(|entry| Some((entry.as_str(), left_out(entry)?)));
+        let (entries, rules): (Vec<&str>, Vec<String>) = rules.unzip();
+        let has_effect = worktree.have_effect(&rules)?;
+        Ok(entries.into_iter().zip(has_effect).filter(|(_, effect)| !effect).map(|(entry, _)| entry).collect())
     }
 
     /// Lets git ignore the place of working copies when it lies in the user's checkout. That goes to the repository's
@@ -88,6 +93,18 @@ fn is_free(copy: &Path, path: &Path) -> bool {
     above.into_iter().all(|above| above.symlink_metadata().map_or(true, |found| found.is_dir()))
 }
 
+/// The rule of a sparse checkout that leaves an entry of `exclude` out; none for names no rule can hold. What has
+/// wildcards is git's to read: without a slash before its end it fits at any depth. Any other entry is a path from the root.
+fn left_out(entry: &str) -> Option<String> {
+    let (name, end) = (entry.trim_matches('/'), if entry.ends_with('/') { "/" } else { "" });
+    let rule = match name.contains(['*', '?', '[']) {
+        true if name.contains('/') => format!("/{name}"),
+        true => name.to_owned(),
+        false => exclusion(Path::new(name))?.trim_end_matches('/').to_owned(),
+    };
+    Some(format!("!{rule}{end}"))
+}
+
 /// The rule that ignores a directory of the checkout; none for the checkout itself and for names no rule can hold.
 fn exclusion(dir: &Path) -> Option<String> {
     let name = dir.to_str().filter(|name| !name.is_empty() && !name.contains('\n'))?;
@@ -133,8 +150,9 @@ mod tests {
             ..WorktreeSettings::default()
         };
         assert_eq!(settings(&[]).left_out(), Vec::<String>::new());
-        let rules = settings(&[".claude/", "a*b", "docs/old/", "/"]).left_out();
-        assert_eq!(rules, ["!/.claude/", "!/a\\*b", "!/docs/old/"]);
+        let rules = settings(&[".claude/", "a\\b", "docs/old/", "/", "*.bin", "docs/**/*.png", "gen*/"]).left_out();
+        let expected = ["!/.claude/", "!/a\\\\b", "!/docs/old/", "!*.bin", "!/docs/**/*.png", "!gen*/"];
+        assert_eq!(rules, expected);
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl World {
             config: Value::Null,
             simulated: false,
         };
-        let mut session = Session::start(engine, request).await.unwrap();
+        let mut session = Session::start(engine, request, &mut |_| {}).await.unwrap();
         let mut events = Vec::new();
         let ended = session.run(&mut |event| events.push(event.clone())).await.unwrap();
         (session, ended, events)

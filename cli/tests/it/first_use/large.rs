@@ -1,9 +1,167 @@
 //! Large repositories, long runs, many sessions.
 
+use std::os::unix::fs::MetadataExt as _;
 use std::process::Command;
 
 use crate::sessions::{graph, tool};
-use crate::support::TestEnv;
+use crate::support::{Ran, TestEnv};
+
+/// A pipeline of one command.
+fn one(command: &str) -> String {
+    graph("one", &(tool("work", command) + "start -> work -> exit"))
+}
+
+/// Commits files of the repository's own.
+fn commit(env: &TestEnv, files: &[&str]) {
+    for path in files {
+        env.write(format!("repo/{path}"), format!("{path}\n"));
+    }
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "More"]);
+}
+
+// ---- 27: waiting is shown
+
+/// Runs `pleach` as somebody who waits for nothing.
+fn impatient(env: &TestEnv, args: &[&str]) -> Ran {
+    env.finish(env.command(args).env("PLEACH_PATIENCE_MS", "0").output().expect("pleach can be started"))
+}
+
+#[test]
+fn n27_session_is_named_before_its_files_are_counted() {
+    let env = TestEnv::with_repo();
+    commit(&env, &["a", "b", "c"]);
+    env.pipeline(&one("echo 1 > made"));
+    let ran = impatient(&env, &["-y", "run", "../pipeline.dot"]).expect(0);
+    let session = format!("session {} on branch {}\n", env.session(), env.branch());
+    let (before, after) = ran.stderr.split_once(&session).unwrap_or_else(|| panic!("no `{session}` in {ran}"));
+    assert!(!before.contains("check"), "{ran}");
+    assert!(after.contains("checked out 4 files in "), "{ran}");
+    assert!(after.contains("looked at 4 files in "), "{ran}");
+    // Who has patience is not bothered with what takes no time.
+    let ran = env.pleach(&["-y", "run", "../pipeline.dot"]).expect(0);
+    assert!(!ran.stderr.contains("checked out"), "{ran}");
+}
+
+#[test]
+fn n27_resume_completes_a_checkout_that_was_cut_short() {
+    let env = TestEnv::with_repo();
+    commit(&env, &["a", "b", "c", "deep/d"]);
+    let real = env.program("sh", env.root()).args(["-c", "command -v git"]).output().expect("sh can be started");
+    let real = String::from_utf8(real.stdout).expect("a path");
+    // It checks out, and then everything is as if the machine had gone down in the middle of that: some files are not
+    // there, one is half written, and no index was.
+    let script = format!(
+        "#!/bin/sh\ncase \"$*\" in *read-tree*) {real} \"$@\"; index=$({real} rev-parse --git-path index)\n\
+         mv \"$index\" \"$index.lock\"; rm -r b deep; : > c; kill -9 $PPID;; *) exec {real} \"$@\";; esac\n",
+        real = real.trim()
+    );
+    let git = env.write_program("bin/git", &script);
+    env.pipeline(&one("cat a b c deep/d > made"));
+    assert_eq!(env.pleach(&["-y", "run", "../pipeline.dot"]).code, 128 + 9);
+    std::fs::remove_file(git).expect("a file of the test's own");
+    let there = env.worktree().join("a");
+    let before = there.metadata().expect("a file that was checked out");
+    impatient(&env, &["-y", "resume", &env.session()]).expect(0);
+    assert_eq!(env.committed("made"), "a\nb\nc\ndeep/d");
+    let after = there.metadata().expect("a file that was checked out");
+    assert_eq!((after.ino(), after.mtime_nsec()), (before.ino(), before.mtime_nsec()), "it was not written again");
+    assert_eq!(env.files(), ["README.md", "a", "b", "c", "deep/d", "made"]);
+}
+
+// ---- 28: what is not in a worktree
+
+#[test]
+fn n28_exclude_takes_globs_and_warns_of_what_matches_nothing() {
+    let env = TestEnv::with_repo();
+    commit(&env, &["a.bin", "deep/b.bin", "deep/b.txt", "docs/img/c.png", "docs/c.md"]);
+    env.configure("worktrees: {exclude: ['*.bin', 'docs/**/*.png', 'docss/', 'nothing*']}\n");
+    let ran = env.run(&one("find . -name .git -prune -o -type f ! -name seen -print | sort > seen"), &[]).expect(0);
+    assert_eq!(env.committed("seen"), "./README.md\n./deep/b.txt\n./docs/c.md");
+    let files = ["README.md", "a.bin", "deep/b.bin", "deep/b.txt", "docs/c.md", "docs/img/c.png", "seen"];
+    assert_eq!(env.files(), files, "they stay what they are in every commit");
+    for entry in ["docss/", "nothing*"] {
+        let warning = format!("warning: `worktrees.exclude`: `{entry}` matches no tracked file");
+        assert_eq!(ran.stderr.matches(&warning).count(), 1, "{ran}");
+    }
+    assert!(!ran.stderr.contains("`*.bin`"), "{ran}");
+}
+
+#[test]
+fn n28_an_inherited_sparse_checkout_is_said() {
+    let env = TestEnv::with_repo();
+    commit(&env, &["in/a", "out/b", "out/c"]);
+    let whole = env.run(&one("true"), &[]).expect(0);
+    assert!(!whole.stderr.contains("sparse"), "{whole}");
+    env.git(&["sparse-checkout", "set", "--cone", "in"]);
+    let ran = env.run(&one("true"), &[]).expect(0);
+    let warning = "warning: agents work in your sparse checkout: 2 of 4 files are not in their worktree";
+    assert_eq!(ran.stderr.matches(warning).count(), 1, "{ran}");
+}
+
+// ---- 29: what sessions leave
+
+#[test]
+fn n29_worktrees_have_names_that_tell_their_session() {
+    let env = TestEnv::with_repo();
+    env.run(&one("true"), &[]).expect(0);
+    let sid = env.session();
+    let names = std::fs::read_dir(env.repo_path().join(".git/worktrees")).expect("a worktree");
+    let names: Vec<_> = names.map(|name| name.expect("a name").file_name()).collect();
+    assert_eq!(names, [format!("{sid}-main").as_str()]);
+    assert!(env.worktree().ends_with(format!("{sid}/main")));
+    assert_eq!(env.git(&["rev-parse", &format!("worktrees/{sid}-main/HEAD")]), env.git(&["rev-parse", "main"]));
+}
+
+/// The names git has for the worktrees of sessions.
+fn worktrees(env: &TestEnv) -> Vec<String> {
+    let all = env.git(&["worktree", "list", "--porcelain"]);
+    let paths = all.lines().filter_map(|line| line.strip_prefix("worktree ")).skip(1);
+    paths.map(|path| path.rsplit('/').nth(1).expect("a session's directory").to_owned()).collect()
+}
+
+#[test]
+fn n29_finished_worktrees_beyond_the_pool_are_removed_when_clean() {
+    let env = TestEnv::with_repo();
+    env.configure("worktrees: {pool: 1}\n");
+    let session = |command: &str| {
+        env.run(&one(command), &[]).expect(0);
+        env.sessions().pop().expect("a session")
+    };
+    let edited = session("echo 1 > made");
+    let state = env.root().join("state/pleach/worktrees");
+    let place =
+        std::fs::read_dir(&state).expect("worktrees").next().expect("those of the repository").expect("it").path();
+    std::fs::write(place.join(&edited).join("main/mine"), "mine").expect("a file in the worktree");
+    let clean = session("echo 2 > made");
+    let newest = session("echo 3 > made");
+    let mut left = worktrees(&env);
+    left.sort();
+    let mut expected = [edited.clone(), newest.clone()];
+    expected.sort();
+    assert_eq!(left, expected, "what somebody has changed stays, and the newest");
+    assert!(!place.join(&clean).exists());
+    // All there is to know of a session is in its record and on its branch.
+    assert_eq!(env.git(&["show", &format!("pleach/one/{clean}:made")]), "2");
+    assert!(env.pleach(&["diff", &clean]).expect(0).stdout.contains("+2"));
+    assert!(!env.pleach(&["status", &clean]).expect(0).stdout.contains("worktree"));
+    env.pleach(&["rm", "--force", &clean]).expect(0);
+    let kept = env.pleach(&["rm", "--force", &edited]).expect(0);
+    assert!(kept.stdout.contains("uncommitted work in mine"), "{kept}");
+}
+
+#[test]
+fn n29_without_a_pool_nothing_is_left_but_what_no_commit_has() {
+    let env = TestEnv::with_repo();
+    env.configure("worktrees: {pool: 0}\n");
+    env.run(&one("echo 1 > made; echo built > built"), &[]).expect(0);
+    assert_eq!(worktrees(&env), Vec::<String>::new());
+    assert_eq!(env.committed("made"), "1");
+    let ran = env.run(&one("git init -q inner; echo 1 > inner/x"), &[]).expect(0);
+    assert_eq!(worktrees(&env).len(), 1, "{ran}");
+    let ran = env.run(&one("exit 1"), &[]).expect(1);
+    assert_eq!(worktrees(&env).len(), 2, "a session that failed keeps its worktree: {ran}");
+}
 
 // ---- 31: long runs, odd names, a machine that does not fit
 
@@ -11,7 +169,8 @@ use crate::support::TestEnv;
 fn rounds(count: usize) -> String {
     let work = format!("echo x >> lines; test $(wc -l < lines) -ge {count}");
     let work = tool("work", &work).replace("shape=parallelogram", "shape=parallelogram, max_visits=100");
-    let edges = "start -> work; work -> exit [condition=\"outcome=success\"]; work -> work [condition=\"outcome=fail\"]";
+    let edges =
+        "start -> work; work -> exit [condition=\"outcome=success\"]; work -> work [condition=\"outcome=fail\"]";
     graph("rounds", &(work + edges))
 }
 
@@ -37,7 +196,8 @@ fn n31_long_runs_are_shown_by_their_end_and_checkpoints_stay_small() {
 #[test]
 fn n31_names_with_newlines_are_quoted_as_git_does() {
     let env = TestEnv::with_repo();
-    let ran = env.run(&graph("names", &(tool("work", "echo 1 > \"$(printf 'a\\nb')\"") + "start -> work -> exit")), &[]);
+    let ran =
+        env.run(&graph("names", &(tool("work", "echo 1 > \"$(printf 'a\\nb')\"") + "start -> work -> exit")), &[]);
     assert!(ran.stderr.contains(r#"["a\nb"]"#), "{ran}");
     let sid = env.session();
     let stat = env.pleach(&["diff", "--stat", &sid]).expect(0);
@@ -75,5 +235,8 @@ fn n31_doctor_finds_a_read_only_mount() {
     let program = env!("CARGO_BIN_EXE_pleach");
     let ran = env.finish(in_mount(&format!("{mount}; exec {program} doctor")).output().expect("unshare is there"));
     let ran = ran.expect(7);
-    assert!(ran.stdout.contains("cannot be written, which pleach's state needs: its file system is read-only"), "{ran}");
+    assert!(
+        ran.stdout.contains("cannot be written, which pleach's state needs: its file system is read-only"),
+        "{ran}"
+    );
 }

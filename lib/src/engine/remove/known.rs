@@ -57,8 +57,6 @@ impl Known {
         let task = summary.state.task.as_deref();
         // Of one that was given up, the target has the steps alone.
         let complete = task.filter(|task| task.newest() != Some((StepKind::Complete, false)));
-        let copied_in = summary.started.config.pointer("/worktrees/include_ignored").and_then(|value| value.as_array());
-        let copied_in = copied_in.into_iter().flatten().filter_map(|path| path.as_str());
         Self {
             branch: summary.branch().map(|(_, branch)| branch.clone()),
             work: summary.work(),
@@ -67,7 +65,7 @@ impl Known {
             is_of_task: task.is_some(),
             landed: complete.and_then(|task| task.landed),
             goes_on: summary.started.task.is_some() && summary.standing() != Standing::Cancelled,
-            copied_in: copied_in.map(RepoPath::from).collect(),
+            copied_in: copied_in(summary),
             unreadable: None,
             lost: None,
         }
@@ -100,6 +98,12 @@ impl Known {
         let work = newest_work(repo, id, records, branch.as_ref(), None)?;
         Ok(Self { branch, work, ..Self::default() })
     }
+}
+
+/// The files that were copied into the working copies of a session from the user's checkout.
+pub fn copied_in(summary: &Summary) -> Vec<RepoPath> {
+    let paths = summary.started.config.pointer("/worktrees/include_ignored").and_then(|value| value.as_array());
+    paths.into_iter().flatten().filter_map(|path| path.as_str()).map(RepoPath::from).collect()
 }
 
 /// The newest commit of a session that can be read: of what can be read of its record, of its branch, of its working copy.

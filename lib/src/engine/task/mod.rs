@@ -217,7 +217,10 @@ impl Session {
         session.job = Some(job);
         session.copy = seat.copy;
         let kept = match session.state.phase {
-            Phase::Running | Phase::Paused { .. } => session.go_on(None).await?,
+            Phase::Running | Phase::Paused { .. } => {
+                session.record_resumed(None)?;
+                session.go_on().await?
+            }
             _ => session.make_copy().await?,
         };
         session.lay()?;

@@ -74,7 +74,8 @@ fn of_step(repo: &Repo, found: &Found) -> Result<Vec<Log>, git::Error> {
     if let Some(before) = repo.tree_before(&commit)? {
         let own = format!("{task}_{}_", found.step.kind.as_str());
         let changes = repo.changes(before, commit.tree)?;
-        let brought = changes.into_iter().filter_map(|change| Some(std::str::from_utf8(change.path.as_bytes()).ok()?.to_owned()));
+        let brought =
+            changes.into_iter().filter_map(|change| Some(std::str::from_utf8(change.path.as_bytes()).ok()?.to_owned()));
         let is_log = |path: &String| {
             let name = path.rsplit('/').next().unwrap_or_default();
             name.starts_with(&own) && name.ends_with(".log")

@@ -3,7 +3,9 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
@@ -14,7 +16,7 @@ use super::bring::{Making, is_free, is_whole};
 use super::cache::Cache;
 use super::head::{nonsense, standing};
 use super::known_content::NewContent;
-use super::listed::{claimed, git_dirs};
+use super::listed::{claimed, git_dirs, stands_at};
 use super::notes::Notes;
 use super::odd;
 use super::origin::Origin;
@@ -25,9 +27,11 @@ use crate::git::crash::{self, Kind, When};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
 use crate::git::open::open_with;
-use crate::git::program::Finished;
+use crate::git::program::{Finished, Program};
+use crate::git::progress::{Doing, Meter, updated};
 use crate::git::repo::{Head, Repo};
 use crate::ids::CommitId;
+use crate::process::sink;
 
 /// How long others are waited for who make a worktree of the same repository: a large one takes its time.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -51,40 +55,36 @@ impl Worktree {
             std::fs::create_dir_all(parent).at("create", parent)?;
         }
         let making = Making::begin(path)?;
-        let program = &repo.shared.program;
-        let common = repo.common_dir();
-        let id = commit.to_string();
-        let mut args: Vec<&OsStr> =
-            ["-c", "checkout.workers=0", "-c", "submodule.recurse=false"].map(OsStr::new).into();
-        // Forced, so that a place git still knows, but whose files are gone, can be used again.
-        args.extend(["worktree", "add", "--quiet", "--force", "--detach", "--no-guess-remote"].map(OsStr::new));
-        args.extend((!rules.is_empty()).then_some(OsStr::new("--no-checkout")));
-        args.extend([path.as_os_str(), OsStr::new(&id)]);
-        let alone = one_at_a_time(common)?;
-        odd::clear_pipes(common)?;
-        crash::point(Kind::HeadUpdate, When::Before);
-        made_by(path, program.run(common, args)?)?;
-        repo.shared.whole.add(commit);
-        // Nobody else has written to what git has just made.
-        let made = linked_git_dir(path)?.ok_or_else(|| Error::NotARepository { path: path.to_owned() })?;
-        Notes::sweep(common)?;
-        // A worktree before it may have had its name.
-        let notes = Notes::of(common, &made);
-        notes.forget()?;
-        Origin::take(common, &made, &path.canonicalize().at("open the worktree", path)?)?;
-        drop(alone);
-        if !rules.is_empty() {
-            check_out_some(repo, path, &made, rules)?;
-        }
+        let made = register(repo, path, commit)?;
+        Self::fill(repo, path, &made, rules, making)
+    }
+
+    /// Gives a worktree that is being made its files, as far as they are not there.
+    fn fill(repo: &Repo, path: &Path, made: &Path, rules: &[String], making: Making) -> Result<Self, Error> {
+        check_out(repo, path, made, rules, &making)?;
         crash::point(Kind::HeadUpdate, When::After);
-        // Files and index are equally new, so git would read them all at every status until this is done once. It
-        // reports files that differ by its exit code; a scan shows them anyway.
-        program.run(path, ["update-index", "-q", "--refresh"])?;
-        Rules::note(repo, &made, &notes)?;
+        // Files and index are equally new, so git would read them all at every status until this is done once.
+        refresh(repo, path)?;
+        let notes = Notes::of(repo.common_dir(), made);
+        Rules::note(repo, made, &notes)?;
         let index = made.join("index");
         notes.wrote_index(&index.metadata().at("read", &index)?)?;
         making.end()?;
         Self::open(repo, path)
+    }
+
+    /// Finishes a worktree whose making was cut short; none where git had not come to its files, or made it for another
+    /// commit. What it has checked out is not written again.
+    pub(super) fn finish(repo: &Repo, path: &Path, commit: CommitId, rules: &[String]) -> Result<Option<Self>, Error> {
+        // A git that is still at it goes on to its end.
+        let making = Making::take_up(path)?;
+        let (Some(made), Ok(root)) = (admin_dir(repo, path)?, path.canonicalize()) else { return Ok(None) };
+        let is_noted = Origin::of(repo.common_dir(), &made)?.is_some_and(|origin| origin.root == root);
+        let is_tied = linked_git_dir(path).is_ok_and(|named| named.is_some_and(|named| same_file(&named, &made)));
+        if !is_noted || !is_tied || !stands_at(&made, commit) {
+            return Ok(None);
+        }
+        Self::fill(repo, path, &made, rules, making).map(Some)
     }
 
     /// Opens a worktree that exists. Its files are compared with the commit it stands at, until another tree is
@@ -206,28 +206,89 @@ fn one_at_a_time(common: &Path) -> Result<File, Error> {
     std::fs::create_dir_all(&dir).at("create", &dir)?;
     let path = dir.join("worktrees.lock");
     let file = File::options().create(true).append(true).open(&path).at("open", &path)?;
+    hold(&file, &path)?;
+    Ok(file)
+}
+
+/// Waits until nobody else holds a file.
+pub(super) fn hold(file: &File, path: &Path) -> Result<(), Error> {
     let begun = Instant::now();
     loop {
-        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
+        match rustix::fs::flock(file, rustix::fs::FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(()),
             Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => std::thread::sleep(POLL),
             // An agent can hold it as well: it need only be able to read it.
             Err(Errno::WOULDBLOCK) => {
                 let detail = format!("another process holds `{}`; end it and run again", path.display());
                 return Err(Error::Library { doing: "make or remove a worktree".into(), detail });
             }
-            Err(error) => return Err(std::io::Error::from(error)).at("lock", &path),
+            Err(error) => return Err(std::io::Error::from(error)).at("lock", path),
         }
     }
 }
 
-/// Checks out what the rules of a sparse checkout leave. The setting goes to this one command: the repository's own
-/// settings are the user's, and what is left out is known by the index from here on.
-fn check_out_some(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String]) -> Result<(), Error> {
+/// Has git make a worktree without files, and takes note of it. Returns its git directory.
+fn register(repo: &Repo, path: &Path, commit: CommitId) -> Result<PathBuf, Error> {
+    let (common, id, named) = (repo.common_dir(), commit.to_string(), named_place(path));
+    // Forced, so that a place git still knows, but whose files are gone, can be used again.
+    let args = ["worktree", "add", "--quiet", "--force", "--detach", "--no-guess-remote", "--no-checkout"];
+    let args = args.map(OsStr::new).into_iter().chain([named.as_os_str(), OsStr::new(&id)]);
+    let _alone = one_at_a_time(common)?;
+    odd::clear_pipes(common)?;
+    crash::point(Kind::HeadUpdate, When::Before);
+    made_by(path, repo.shared.program.run(common, args)?)?;
+    repo.shared.whole.add(commit);
+    std::fs::rename(&named, path).at("move the worktree to", path)?;
+    // Nobody else has written to what git has just made.
+    let made = linked_git_dir(path)?.ok_or_else(|| Error::NotARepository { path: path.to_owned() })?;
+    let root = path.canonicalize().at("open the worktree", path)?;
+    tie(repo, &root, &made)?;
+    Notes::sweep(common)?;
+    // A worktree before it may have had its name.
+    Notes::of(common, &made).forget()?;
+    Origin::take(common, &made, &root)?;
+    Ok(made)
+}
+
+/// Where git makes a worktree that belongs at `path`. It names it after its directory, and one of many that are called
+/// `main` says nothing to who sees it in `.git/worktrees`: this one has the name of the directory above in it.
+pub(super) fn named_place(path: &Path) -> PathBuf {
+    let above = path.parent().and_then(Path::file_name).unwrap_or_default();
+    let mut name = above.to_owned();
+    name.push("-");
+    name.push(path.file_name().unwrap_or_default());
+    path.with_file_name(name)
+}
+
+/// Checks out what the rules of a sparse checkout leave, but for what is there already. The setting goes to these commands
+/// alone: the repository's own settings are the user's, and what is left out is known by the index from here on.
+fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], making: &Making) -> Result<(), Error> {
+    let program = in_worktree(repo, path);
+    // Nobody holds it who makes this worktree.
+    let lock = git_dir.join("index.lock");
+    match std::fs::remove_file(&lock) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error).at("remove", &lock),
+        _ => {}
+    }
     Rules::begin(git_dir, rules)?;
-    let settings = ["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false"];
-    let args = settings.into_iter().chain(["read-tree", "-m", "-u", "HEAD"]);
-    made_by(path, repo.shared.program.run(path, args)?)
+    let mut files = std::fs::read_dir(path).at("list", path)?.filter_map(Result::ok);
+    if files.any(|found| found.file_name() != ".git") {
+        if !git_dir.join("index").exists() {
+            program.run(path, ["read-tree", "HEAD"])?.success()?;
+        }
+        // By this git knows those that are as they should be.
+        refresh(repo, path)?;
+    }
+    let sparse: &[&str] = match rules.is_empty() {
+        true => &[],
+        false => &["-c", "core.sparseCheckout=true", "-c", "core.sparseCheckoutCone=false"],
+    };
+    let settings = ["-c", "checkout.workers=0", "-c", "submodule.recurse=false"];
+    let args = settings.iter().chain(sparse).chain(&["read-tree", "--reset", "-u", "-v", "HEAD"]);
+    let told = Arc::new(sink().at("write", git_dir)?);
+    let count = told.clone();
+    let _meter = Meter::start(repo, Doing::CheckOut, move || updated(&last_bytes(&count)));
+    made_by(path, program.run_long(path, args, making.lock(), told)?)
 }
 
 /// That git has made the worktree, or why not.
@@ -237,6 +298,25 @@ fn made_by(path: &Path, git: Finished) -> Result<(), Error> {
         Some(_) if git.held_lock().is_none() => Err(Box::new(AddFailure::new(path.to_owned(), &git.stderr)).into()),
         _ => Err(git.failure()),
     }
+}
+
+/// Lets git see which files are as its index has them. It reports those that differ by its exit code; a scan shows them
+/// anyway.
+fn refresh(repo: &Repo, path: &Path) -> Result<(), Error> {
+    in_worktree(repo, path).run(path, ["update-index", "-q", "--refresh"]).map(drop)
+}
+
+/// Calls in a worktree of pleach's own, also where its repository is somebody else's.
+fn in_worktree(repo: &Repo, path: &Path) -> Program {
+    repo.shared.program.clone().trusting([path.canonicalize().unwrap_or_else(|_| path.to_owned())])
+}
+
+/// The end of what was written to a file.
+fn last_bytes(file: &File) -> Vec<u8> {
+    let length = file.metadata().map_or(0, |data| data.len());
+    let mut bytes = [0; 200];
+    let read = file.read_at(&mut bytes, length.saturating_sub(200)).unwrap_or_default();
+    bytes[..read].to_vec()
 }
 
 /// Puts back what ties a worktree of this repository to it, where an agent has removed it or made it lead elsewhere, so

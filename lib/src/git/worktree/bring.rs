@@ -4,8 +4,11 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::admin::{has_head, is_admin, leads_to, linked_git_dir, own_git_dir, remove_admin, same_file, tie};
+use super::admin::{
+    has_head, hold, is_admin, leads_to, linked_git_dir, named_place, own_git_dir, remove_admin, same_file, tie,
+};
 use super::listed::{claimed, git_dirs};
 use super::origin::Origin;
 use super::restore::remove_directory;
@@ -20,6 +23,12 @@ impl Worktree {
     /// [`Worktree::add_sparse`] makes. Files the repository knows nothing of are mended when they `belong` to it, and
     /// else put aside.
     pub fn bring(repo: &Repo, path: &Path, commit: CommitId, rules: &[String], belongs: bool) -> Result<Self, Error> {
+        if Making::is_under_way(path) {
+            if let Some(worktree) = Self::finish(repo, path, commit, rules)? {
+                return Ok(worktree);
+            }
+            Self::remove(repo, &named_place(path))?;
+        }
         if Making::is_under_way(path) || is_free(path) {
             // git may still remember a worktree whose files are gone.
             Self::remove(repo, path)?;
@@ -184,19 +193,34 @@ pub(super) fn is_free(path: &Path) -> bool {
 
 /// A file beside a worktree as long as it is being made. An agent cannot remove it, nor make one: it works only in a
 /// worktree that is whole.
-pub(super) struct Making(PathBuf);
+pub(super) struct Making {
+    file: PathBuf,
+    /// Held by whoever makes it, and by a git that outlives them.
+    lock: Arc<File>,
+}
 
 impl Making {
     pub fn begin(path: &Path) -> Result<Self, Error> {
+        Self::take_up(path)
+    }
+
+    /// Goes on with what somebody else has begun, who was killed, once nothing of it runs any more.
+    pub fn take_up(path: &Path) -> Result<Self, Error> {
         let file = Self::file(path);
-        File::create(&file).at("create", &file)?;
-        Ok(Self(file))
+        let lock = File::options().create(true).append(true).open(&file).at("create", &file)?;
+        hold(&lock, &file)?;
+        Ok(Self { file, lock: Arc::new(lock) })
+    }
+
+    /// What a program keeps open that must not be overtaken.
+    pub fn lock(&self) -> Arc<File> {
+        self.lock.clone()
     }
 
     /// The worktree is whole. That is on disk before anybody works there: the file must not come back.
     pub fn end(self) -> Result<(), Error> {
-        std::fs::remove_file(&self.0).at("remove", &self.0)?;
-        match self.0.parent() {
+        std::fs::remove_file(&self.file).at("remove", &self.file)?;
+        match self.file.parent() {
             Some(above) => File::open(above).and_then(|above| above.sync_all()).at("write", above),
             None => Ok(()),
         }

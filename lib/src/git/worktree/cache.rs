@@ -157,6 +157,12 @@ impl Cache {
         paths
     }
 
+    /// All paths of the tree, with what they are.
+    pub fn paths(&mut self) -> Vec<(BString, Mode)> {
+        let index = &*self.index();
+        index.entries().iter().map(|entry| (entry.path(index).to_owned(), entry.mode)).collect()
+    }
+
     /// The paths that are left out.
     pub fn left_out(&mut self) -> BTreeSet<BString> {
         let index = &*self.index();

@@ -124,6 +124,11 @@ fn read_head(repo: &Repo, git_dir: &Path) -> (Option<CommitId>, Option<String>) 
     }
 }
 
+/// Whether the HEAD of a worktree is detached at a commit.
+pub(super) fn stands_at(git_dir: &Path, commit: CommitId) -> bool {
+    Stands::of(git_dir).is_some_and(|at| at == Stands::At(commit))
+}
+
 /// What a HEAD says.
 #[derive(PartialEq)]
 enum Stands {

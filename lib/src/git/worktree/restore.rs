@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::index::State;
@@ -15,6 +17,7 @@ use super::scan::parents;
 use crate::beneath::{self, Beneath};
 use crate::git::error::{Error, IoContext as _, LibraryContext as _};
 use crate::git::id::TreeId;
+use crate::git::progress::{Counter, Doing, Meter};
 use crate::ids::{CommitId, RepoPath};
 
 /// What was done to make the files equal to a tree.
@@ -162,11 +165,14 @@ impl Worktree {
         let mut options = self.handle.checkout_options(source).doing("set up the checkout")?;
         options.overwrite_existing = true;
         let objects = self.handle.objects.clone().into_arc().at("open", self.handle.git_dir())?;
+        let (counter, of) = (Counter(Arc::default()), wanted.len() as u64);
+        let done = counter.0.clone();
+        let _meter = Meter::start(&self.repo, Doing::Restore, move || (done.load(Relaxed) as u64, of));
         let outcome = gix::worktree::state::checkout(
             &mut index,
             &self.root,
             objects,
-            &gix::progress::Discard,
+            &counter,
             &gix::progress::Discard,
             &AtomicBool::new(false),
             options,

@@ -60,10 +60,14 @@ impl Rules {
         Ok(Self { own, added: added.into(), ignore_case })
     }
 
-    /// Writes the first rules of a worktree git has just made. A repository with a sparse checkout of its own has its rules
+    /// Writes the first rules of a worktree that is being made. A repository with a sparse checkout of its own has its rules
     /// there already.
     pub fn begin(git_dir: &Path, rules: &[String]) -> Result<(), Error> {
-        let own = of_git(git_dir)?.filter(|own| !own.is_empty());
+        let text = of_git(git_dir)?;
+        if rules.is_empty() && text.as_deref().is_none_or(|text| split(text).1.is_empty()) {
+            return Ok(());
+        }
+        let own = text.map(|text| split(&text).0.to_vec()).filter(|own| !own.is_empty());
         let rules = Self { own: own.map(|own| (own.into(), false)), added: lines(rules), ignore_case: false };
         rules.write(git_dir)
     }
@@ -127,10 +131,11 @@ impl Worktree {
     /// Leaves out what these rules say beyond the repository's own, and nothing that others said before. Files that come
     /// to be left out go, others come back. Does nothing where that is so already; else nothing must be uncommitted, and
     /// HEAD and index come to `base`.
-    pub fn leave_out(&mut self, rules: &[String], base: CommitId) -> Result<(), Error> {
+    /// Returns whether anything had to be done.
+    pub fn leave_out(&mut self, rules: &[String], base: CommitId) -> Result<bool, Error> {
         let added = lines(rules);
         if added == self.rules.added {
-            return Ok(());
+            return Ok(false);
         }
         let scan = self.scan()?;
         let before = self.cache.left_out();
@@ -148,7 +153,30 @@ impl Worktree {
                 _ => self.remove_new(&beneath, path.as_bstr())?,
             }
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// Of each of these rules, whether it leaves anything of the tree out.
+    pub fn have_effect(&mut self, rules: &[String]) -> Result<Vec<bool>, Error> {
+        if rules.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (paths, ignore_case) = (self.cache.paths(), self.rules.ignore_case);
+        let has_effect = |rule: &String| {
+            let rules = Rules { own: None, added: lines(std::slice::from_ref(rule)), ignore_case };
+            Ok(!rules.leave_out(&paths)?.is_empty())
+        };
+        rules.iter().map(has_effect).collect()
+    }
+
+    /// How many files the user's own sparse checkout leaves out, and of how many; none where there is no such checkout.
+    pub fn inherited_sparse(&mut self) -> Result<Option<(usize, usize)>, Error> {
+        if self.rules.own.is_none() {
+            return Ok(None);
+        }
+        let rules = Rules { added: BString::default(), ..self.rules.clone() };
+        let paths = self.cache.paths();
+        Ok(Some((rules.leave_out(&paths)?.len(), paths.len())))
     }
 
     pub(super) fn ignores_case(&self) -> Result<bool, Error> {

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
 use gix::dir::entry::{Kind as DiskKind, Status};
@@ -20,6 +22,7 @@ use super::untracked::are_ignore_rules;
 use super::walk::{SMALL, walk};
 use super::{Limits, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
+use crate::git::progress::{Doing, Meter};
 use crate::ids::RepoPath;
 
 /// Below so many files, starting threads costs more than they save.
@@ -61,7 +64,10 @@ impl Scan {
 impl Worktree {
     /// Looks at all files. Ignored files are left out unless they are tracked.
     pub fn scan(&mut self) -> Result<Scan, Error> {
-        let mut walked = walk(self.cache.index(), &self.root);
+        let (seen, of) = (Arc::new(AtomicU64::new(0)), self.cache.index().entries().len() as u64);
+        let count = seen.clone();
+        let _meter = Meter::start(&self.repo, Doing::Scan, move || (count.load(Relaxed), of));
+        let mut walked = walk(self.cache.index(), &self.root, &seen);
         let mut met = Scan::default();
         self.clear_waits(std::mem::take(&mut walked.waits), &mut met)?;
         let hidden = self.hidden_rules(&walked)?;

@@ -5,6 +5,8 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::path::Path;
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -101,8 +103,8 @@ impl Walked {
     }
 }
 
-/// Looks at the directories of an index below `root`.
-pub(super) fn walk(index: &File, root: &Path) -> Walked {
+/// Looks at the directories of an index below `root`, and counts the files that were looked at.
+pub(super) fn walk(index: &File, root: &Path, seen: &AtomicU64) -> Walked {
     let entries = index.entries();
     let walk = Walk {
         index,
@@ -110,6 +112,7 @@ pub(super) fn walk(index: &File, root: &Path) -> Walked {
         recorded: instant(index.timestamp().unix_seconds(), index.timestamp().nanoseconds()),
         queue: Mutex::new(Queue { waiting: vec![Directory::root(entries.len())], busy: 0, idle: 0 }),
         changed: Condvar::new(),
+        seen,
     };
     let threads = parallelism().min(MOST_THREADS).min(entries.len() / FILES_PER_THREAD).max(1);
     std::thread::scope(|scope| {
@@ -160,6 +163,7 @@ struct Walk<'a> {
     recorded: Duration,
     queue: Mutex<Queue>,
     changed: Condvar,
+    seen: &'a AtomicU64,
 }
 
 /// What the index has directly in a directory.
@@ -220,6 +224,8 @@ impl Walk<'_> {
             }
         };
         let (children, mut below) = self.children(directory);
+        let files = children.iter().filter(|child| child.file.is_some()).count();
+        self.seen.fetch_add(files as u64, Relaxed);
         while let Some(entry) = dir.read() {
             match entry {
                 Ok(entry) => self.meet(directory, &dir, &entry, &children, walked),

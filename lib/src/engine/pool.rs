@@ -1,0 +1,88 @@
+//! The worktrees of sessions that are done. The newest stay, to look at and to build in; others go once nothing is in them
+//! alone, so that a repository with hundreds of sessions does not keep hundreds of checkouts.
+
+use std::path::{Path, PathBuf};
+
+use super::locks::Locks;
+use super::remove::{copied_in, remove_run_directory, uncommitted};
+use super::view::Summary;
+use super::{Error, RemoveError, Session};
+use crate::git::{self, Repo, Worktree};
+use crate::ids::{CommitId, SessionId};
+use crate::state::Phase;
+use crate::workspace::branch_ref;
+
+/// So many are looked into when a session ends: who comes from a version that kept them all does not wait for that.
+const AT_ONCE: usize = 20;
+
+impl Session {
+    /// Removes worktrees beyond those the settings want to keep, this session's own among them. That one of them cannot be
+    /// removed is no failure of the session: it stays, and is tried again after the next one.
+    pub(super) fn trim_pool(&mut self) {
+        let Some(size) = self.engine.worktrees.pool.filter(|_| self.is_done()) else { return };
+        if size == 0
+            && let Ok(summary) = Summary::newest(&self.repo, &self.id)
+            && let Some(path) = self.copy.as_ref().map(|copy| copy.path().to_owned())
+            && let Ok(true) = remove_clean(&self.repo, &summary, &path)
+        {
+            self.copy = None;
+        }
+        // This one is newer than all of them.
+        let others = size.saturating_sub(1);
+        if let Ok(done) = done_before(&self.repo, &self.id) {
+            for (summary, path) in done.iter().skip(others).take(AT_ONCE) {
+                // Whoever works there needs it.
+                if let Ok(_locks) = Locks::take(&self.repo, &summary.session) {
+                    let _ = remove_clean(&self.repo, summary, path);
+                }
+            }
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        self.state.phase == Phase::Completed && self.started.task.is_none()
+    }
+}
+
+/// The other sessions that are done and have a worktree, the newest first.
+fn done_before(repo: &Repo, own: &SessionId) -> Result<Vec<(Summary, PathBuf)>, Error> {
+    let mut done = Vec::new();
+    for listed in Worktree::linked(repo)?.into_iter().filter(|listed| listed.is_own && listed.locked.is_none()) {
+        let above = listed.path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        let Some(id) = above.and_then(|name| name.parse::<SessionId>().ok()).filter(|id| id != own) else { continue };
+        // What nobody can read is nobody's to remove.
+        let Ok(summary) = Summary::newest(repo, &id) else { continue };
+        if summary.state.phase == Phase::Completed && summary.started.task.is_none() && listed.path.is_dir() {
+            done.push((summary, listed.path));
+        }
+    }
+    done.sort_by_key(|(summary, _)| std::cmp::Reverse(summary.updated_at));
+    Ok(done)
+}
+
+/// Removes a worktree if a branch has all that is in it. Returns whether it did.
+fn remove_clean(repo: &Repo, summary: &Summary, path: &Path) -> Result<bool, RemoveError> {
+    let Some(work) = summary.work() else { return Ok(false) };
+    if !is_on_a_branch(repo, summary, work)? {
+        return Ok(false);
+    }
+    let mut obstacles = Vec::new();
+    let keep = uncommitted(repo, Some(work), &copied_in(summary), path, &mut obstacles)?;
+    if keep.is_some() || !obstacles.is_empty() {
+        return Ok(false);
+    }
+    Worktree::remove(repo, path)?;
+    remove_run_directory(path)?;
+    Ok(true)
+}
+
+/// Whether a branch has a commit: the session's own, or one it was merged into.
+fn is_on_a_branch(repo: &Repo, summary: &Summary, commit: CommitId) -> Result<bool, git::Error> {
+    let own = summary.branch().map(|(_, branch)| branch_ref(branch));
+    if let Some(at) = own.map(|own| repo.reference(&own)).transpose()?.flatten() {
+        return repo.is_ancestor(commit, at);
+    }
+    let all = repo.unread_references("refs/heads/")?.into_iter().filter_map(|(_, at)| at);
+    // What nobody can read holds nothing.
+    Ok(all.into_iter().any(|at| repo.is_ancestor(commit, at).unwrap_or(false)))
+}

@@ -1,0 +1,148 @@
+//! How far work over many files has come, for whoever waits for it.
+
+use std::fmt;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::repo::Repo;
+
+/// How often it is told once it takes long.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Work that takes the longer the more files a repository has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doing {
+    /// A worktree gets its files.
+    CheckOut,
+    /// Files are looked at, whether they have changed.
+    Scan,
+    /// Files are brought back to what was recorded.
+    Restore,
+}
+
+/// How far it has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// What is done.
+    pub doing: Doing,
+    /// With how many files it is done.
+    pub files: u64,
+    /// Of how many; 0 while that is not known.
+    pub of: u64,
+    /// It is over. Told only of what was told before.
+    pub is_over: bool,
+}
+
+/// Somebody who waits, and how long before they want to know what for.
+#[derive(Clone)]
+pub(super) struct Listening {
+    patience: Duration,
+    listener: Arc<dyn Fn(Progress) + Send + Sync>,
+}
+
+impl fmt::Debug for Listening {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listening").field("patience", &self.patience).finish_non_exhaustive()
+    }
+}
+
+impl Repo {
+    /// Lets somebody know how far work in this repository has come that takes longer than `patience`.
+    pub fn on_progress(&self, patience: Duration, listener: impl Fn(Progress) + Send + Sync + 'static) {
+        let listening = Listening { patience, listener: Arc::new(listener) };
+        *self.shared.listening.lock().unwrap_or_else(PoisonError::into_inner) = Some(listening);
+    }
+}
+
+/// Tells of one piece of work until it is dropped.
+pub(super) struct Meter(Option<(mpsc::Sender<()>, JoinHandle<()>)>);
+
+impl Meter {
+    /// `count` says how many files are done, and of how many.
+    pub fn start(repo: &Repo, doing: Doing, count: impl Fn() -> (u64, u64) + Send + 'static) -> Self {
+        let listening = repo.shared.listening.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(Listening { patience, listener }) = listening else { return Self(None) };
+        let (end, ended) = mpsc::channel();
+        let work = move || {
+            let tell = |is_over| {
+                let (files, of) = count();
+                listener(Progress { doing, files, of, is_over });
+            };
+            let mut wait = patience;
+            let mut is_told = false;
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                tell(false);
+                (is_told, wait) = (true, EVERY);
+            }
+            // Who has no patience is told of everything.
+            if is_told || patience.is_zero() {
+                tell(true);
+            }
+        };
+        // Where no thread can be had, nothing is told.
+        let thread = std::thread::Builder::new().name("progress".into()).spawn(work);
+        Self(thread.ok().map(|thread| (end, thread)))
+    }
+}
+
+impl Drop for Meter {
+    fn drop(&mut self) {
+        if let Some((end, thread)) = self.0.take() {
+            drop(end);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Files as the library counts them.
+pub(super) struct Counter(pub Arc<AtomicUsize>);
+
+impl gix::Count for Counter {
+    fn set(&self, step: usize) {
+        self.0.store(step, Relaxed);
+    }
+
+    fn step(&self) -> usize {
+        self.0.load(Relaxed)
+    }
+
+    fn inc_by(&self, step: usize) {
+        self.0.fetch_add(step, Relaxed);
+    }
+
+    fn counter(&self) -> Arc<AtomicUsize> {
+        self.0.clone()
+    }
+}
+
+/// What git has told last of the files it updates: `Updating files:  50% (2/4)`.
+pub(super) fn updated(told: &[u8]) -> (u64, u64) {
+    let text = String::from_utf8_lossy(told);
+    let counts = |line: &str| {
+        let (done, of) = line.split_once('(')?.1.split_once(')')?.0.split_once('/')?;
+        Some((done.parse().ok()?, of.parse().ok()?))
+    };
+    text.split(['\r', '\n']).rev().filter(|line| is_progress(line)).find_map(counts).unwrap_or_default()
+}
+
+/// Whether a line of git's only tells how far it has come.
+pub(super) fn is_progress(line: &str) -> bool {
+    ["Updating files:", "Checking out files:", "Filtering content:"].iter().any(|head| line.starts_with(head))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_count_of_git_is_read() {
+        assert_eq!(updated(b""), (0, 0));
+        assert_eq!(updated(b"Updating files:  25% (1/4)\rUpdating files:  50% (2/4)\rUpdating fi"), (2, 4));
+        assert_eq!(updated(b"Updating files: 100% (4/4)\rUpdating files: 100% (4/4), done.\n"), (4, 4));
+        assert_eq!(updated(b"fatal: it is (9/9)\n"), (0, 0));
+    }
+}
