@@ -45,7 +45,7 @@ fn files_become_what_the_tree_says_whatever_they_were() {
     let changed = record(&repo, &mut worktree);
     let done = worktree.restore(base).unwrap();
     assert_eq!(names(&done.nested), ["inner"]);
-    assert_eq!(names(&done.removed), ["dir", "file/deep/x", "new/file\n"]);
+    assert_eq!(names(&done.removed), ["dir", "file/deep/x", "\"new/file\\n\""]);
     assert_eq!(fs::read_to_string(root.join("dir/two")).unwrap(), "2\n");
     assert_eq!(fs::read_link(root.join("link")).unwrap().to_str(), Some("a.txt"));
     assert_eq!(fs::read_to_string(root.join("kept.o")).unwrap(), "build output");

@@ -399,7 +399,7 @@ fn names_git_refuses_are_held_back() {
         fs::write(root.join(name), "x").unwrap();
     }
     let written = record(&repo, &mut worktree);
-    assert_eq!(names(&written.paths), ["a\\b", "aux.c", "c:d", "trailing "]);
+    assert_eq!(names(&written.paths), ["\"a\\\\b\"", "aux.c", "c:d", "trailing "]);
     assert_eq!(written.warnings, ["`GIT~1/config` is not committed: git does not allow its name"]);
     assert!(sandbox.try_git(&root, &["add", "-A"]).unwrap_err().contains("invalid path 'GIT~1/config'"));
 }
