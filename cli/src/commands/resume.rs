@@ -4,7 +4,7 @@ use std::path::Path;
 
 use clap::Args;
 use pleach::config::{Config, Level, Resolved, Source, supplied_inputs};
-use pleach::engine::{Copy, Session, Summary, outwait_orphans, recorded_pipeline};
+use pleach::engine::{Copy, Session, Standing, Summary, outwait_orphans, recorded_pipeline};
 use pleach::ids::{ContextId, NodeId, SessionId};
 use pleach::plan::pipeline::Pipeline;
 use pleach::record::History;
@@ -79,7 +79,8 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
     block_on(built.canceller, async {
         introduce(globals, &built.engine, agent_nodes(&pipeline)).await;
         say_unheld(built.engine.unheld([&pipeline]));
-        let opened = &mut |session: &Session| say_resumed(globals, session, node.as_ref());
+        let is_back = node.is_some() || matches!(stands.standing(), Standing::Failed { .. });
+        let opened = &mut |session: &Session| say_resumed(globals, session, is_back);
         let resumed = Session::resume(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
         let (session, kept) = resumed.map_err(|error| of_resume(&id, &error))?;
         say_protection(globals, &built.protection, alone);
@@ -109,10 +110,10 @@ fn named_node(pipeline: &Pipeline, name: &str) -> Result<NodeId, Failure> {
     })
 }
 
-/// Says which session goes on, before its files are brought back.
-fn say_resumed(globals: &Globals, session: &Session, from: Option<&NodeId>) {
+/// Says which session goes on, before its files are brought back, and where if that is not where it stopped.
+fn say_resumed(globals: &Globals, session: &Session, is_back: bool) {
     if !globals.json && globals.verbosity >= 0 {
-        let at = from.map(|node| format!(" at `{node}`")).unwrap_or_default();
+        let at = session.state.next_node().filter(|_| is_back).map(|node| format!(" at `{node}`")).unwrap_or_default();
         say!("session {} resumed{at}", session.id);
     }
 }

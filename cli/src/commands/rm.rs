@@ -1,5 +1,6 @@
 //! `pleach rm`
 
+mod keeps;
 mod select;
 
 use std::path::PathBuf;
@@ -27,7 +28,8 @@ use crate::settings::{self, state_dir};
 /// runs is then called off first. Uncommitted work and unmerged commits are kept under refs/pleach/keep/ first, and the
 /// name is printed. The working copy that the tasks of a branch share stays.
 ///
-/// Instead of ids, options such as `--landed` choose the sessions; one that cannot be removed stays, with a warning.
+/// Instead of ids, options such as `--merged` choose the sessions, those that fit all of them; one that cannot be removed
+/// stays, with a warning.
 #[derive(Debug, Args)]
 pub struct RmArgs {
     /// The sessions, or the beginnings of their ids.
@@ -53,6 +55,9 @@ pub fn run(globals: &Globals, args: RmArgs) -> Result<Exit, Failure> {
     let remover = Remover { globals, repo, state_dir: state_dir(&globals.environment)?, copied_in, args: &args };
     let selectors = args.select.given();
     let mut told = Told { out: Out::new(), documents: Vec::new() };
+    if args.select.keeps {
+        return remover.remove_keeps(told.out);
+    }
     match selectors.is_empty() {
         true => remover.remove_named(&mut told)?,
         false => remover.remove_chosen(select(&remover.repo, &selectors)?, &mut told)?,
@@ -109,6 +114,30 @@ impl Remover<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Removes what was kept, and names every commit: until git collects its garbage, that is how to get it back.
+    fn remove_keeps(&self, mut out: Out) -> Result<Exit, Failure> {
+        let (globals, dry_run) = (self.globals, self.args.dry_run);
+        let all = keeps::find(&self.repo, self.args.select.before())?;
+        for kept in &all {
+            if !dry_run {
+                keeps::remove(&self.repo, kept)?;
+            }
+            let (done, was) = if dry_run { ("would remove", "is") } else { ("removed", "was") };
+            let line = format!("{done} {} ({was} {})", kept.reference, kept.commit.short());
+            match globals.json {
+                true => say!("{line}"),
+                false => out.line(line)?,
+            }
+        }
+        if globals.json {
+            let all: Vec<_> = all.iter().map(|kept| json!({"ref": kept.reference, "commit": kept.commit})).collect();
+            out.json(&json!({"dry_run": dry_run, "sessions": [], "keeps": all}))?;
+        } else if all.is_empty() {
+            out.line("nothing to remove")?;
+        }
+        Ok(Exit::Done)
     }
 
     fn look(&self, id: &SessionId) -> Result<Removal, Failure> {

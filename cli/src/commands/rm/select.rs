@@ -1,9 +1,14 @@
 //! Which sessions `pleach rm` removes that nobody named: those that every given option fits.
 
+use std::time::Duration;
+
 use clap::Args;
-use pleach::engine::{Summary, View};
+use jiff::Timestamp;
+use pleach::clock;
+use pleach::engine::{Standing, Summary, View};
 use pleach::git::Repo;
 use pleach::ids::SessionId;
+use pleach::plan::dot::read_duration;
 
 use crate::exit::Failure;
 use crate::failure::of_engine;
@@ -15,6 +20,19 @@ pub struct Selectors {
     /// Remove the sessions of tasks that have landed.
     #[arg(long)]
     landed: bool,
+    /// Remove the sessions that have ended and whose commits another branch has.
+    #[arg(long)]
+    merged: bool,
+    /// Remove the sessions that are done.
+    #[arg(long)]
+    done: bool,
+    /// Remove the sessions that have ended and were not worked on for so long: 30d, 12h.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    older: Option<Duration>,
+    /// Remove what was kept under refs/pleach/keep/ instead of sessions; with --older what is older. What a session that has
+    /// not ended may need stays.
+    #[arg(long, conflicts_with_all = ["landed", "merged", "done"])]
+    pub keeps: bool,
 }
 
 /// One thing sessions are chosen by.
@@ -22,26 +40,54 @@ pub struct Selectors {
 pub enum Selector {
     /// Its task is complete and the target has it.
     Landed,
+    /// It has ended, and another branch has its commits.
+    Merged,
+    /// It has reached its exit.
+    Done,
+    /// It has ended, and its newest record was made before this time.
+    Before(Timestamp),
 }
 
 impl Selectors {
     /// The options that were given; none when sessions are named instead.
     pub fn given(&self) -> Vec<Selector> {
-        [(self.landed, Selector::Landed)]
-            .into_iter()
-            .filter(|(given, _)| *given)
-            .map(|(_, selector)| selector)
-            .collect()
+        let flags = [(self.landed, Selector::Landed), (self.merged, Selector::Merged), (self.done, Selector::Done)];
+        let given = flags.into_iter().filter(|(given, _)| *given).map(|(_, selector)| selector);
+        given.chain(self.before().map(Selector::Before)).collect()
+    }
+
+    /// The time before which something was made that is old.
+    pub fn before(&self) -> Option<Timestamp> {
+        self.older.map(|age| clock::now().checked_sub(age).unwrap_or(Timestamp::MIN))
     }
 }
 
 impl Selector {
     /// Whether a session is one of those.
     fn fits(self, repo: &Repo, summary: &Summary) -> Result<bool, Failure> {
-        match self {
-            Self::Landed => summary.is_on_target(repo).map_err(|error| of_engine(&error)),
-        }
+        let found = match self {
+            Self::Landed => summary.is_on_target(repo),
+            Self::Merged if !has_ended(summary) => Ok(false),
+            Self::Merged => summary.is_merged(repo),
+            Self::Done => Ok(has_ended(summary) && summary.standing() == Standing::Done),
+            Self::Before(time) => Ok(has_ended(summary) && summary.updated_at < time),
+        };
+        found.map_err(|error| of_engine(&error))
     }
+}
+
+/// Whether nothing is to be done for a session any more. One of a task that was not landed may go on with it.
+fn has_ended(summary: &Summary) -> bool {
+    match (&summary.state.task, summary.standing()) {
+        (_, Standing::Cancelled) => true,
+        (Some(task), _) => task.landed.is_some(),
+        (None, standing) => matches!(standing, Standing::Done | Standing::Failed { .. }),
+    }
+}
+
+/// `30d`, `12h`.
+fn age(text: &str) -> Result<Duration, &'static str> {
+    read_duration(text).ok_or("write a number and d, h, m or s, such as 30d")
 }
 
 /// The sessions all of these fit, oldest first. One whose record cannot be read, or that runs, is not among them.

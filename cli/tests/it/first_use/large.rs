@@ -113,6 +113,52 @@ fn n29_worktrees_have_names_that_tell_their_session() {
     assert_eq!(env.git(&["rev-parse", &format!("worktrees/{sid}-main/HEAD")]), env.git(&["rev-parse", "main"]));
 }
 
+#[test]
+fn n29_rm_chooses_sessions_that_are_done_merged_or_old() {
+    let env = TestEnv::with_repo();
+    let session = |command: &str, code: i32| {
+        env.run(&one(command), &[]).expect(code);
+        env.sessions().pop().expect("a session")
+    };
+    let [merged, unmerged] = ["echo 1 > one", "echo 2 > two"].map(|command| session(command, 0));
+    let failed = session("exit 1", 1);
+    env.git(&["merge", "--quiet", &format!("pleach/one/{merged}")]);
+    let chosen = |args: &[&str]| {
+        let ran = env.pleach(&[&["--json", "rm", "--dry-run"][..], args].concat()).expect(0);
+        let ids =
+            ran.json()["sessions"].as_array().unwrap().iter().map(|one| one["session"].as_str().unwrap().to_owned());
+        (ids.collect::<Vec<_>>(), ran)
+    };
+    assert_eq!(chosen(&["--merged"]).0, [merged.clone(), failed.clone()]);
+    assert_eq!(chosen(&["--merged", "--done"]).0, [merged.clone()], "several narrow the choice");
+    let (ids, ran) = chosen(&["--done"]);
+    assert_eq!(ids, [merged.clone()], "{ran}");
+    assert!(ran.stderr.contains(&format!("warning: session {unmerged} was not removed")), "{ran}");
+    assert_eq!(chosen(&["--older", "30d"]).0, Vec::<String>::new());
+    assert_eq!(chosen(&["--older", "0s", "--force"]).0.len(), 3);
+    assert!(env.pleach(&["rm", "--older", "soon"]).expect(2).stderr.contains("such as 30d"));
+    env.pleach(&["rm", "--done", "--force"]).expect(0);
+    assert_eq!(env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/sessions"]).lines().count(), 1);
+}
+
+#[test]
+fn n29_rm_removes_what_was_kept() {
+    let env = TestEnv::with_repo();
+    env.run(&one("echo 1 > one"), &[]).expect(0);
+    env.pleach(&["rm", "--force", &env.session()]).expect(0);
+    let keeps = || env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep"]);
+    let kept = keeps();
+    assert_eq!(kept.lines().count(), 1);
+    let old = env.pleach(&["rm", "--keeps", "--older", "30d"]).expect(0);
+    assert_eq!(old.stdout, "nothing to remove\n");
+    let planned = env.pleach(&["rm", "--keeps", "--dry-run"]).expect(0);
+    assert!(planned.stdout.starts_with(&format!("would remove {kept} (is ")), "{planned}");
+    assert_eq!(keeps(), kept);
+    let removed = env.pleach(&["rm", "--keeps"]).expect(0);
+    assert!(removed.stdout.starts_with(&format!("removed {kept} (was ")), "{removed}");
+    assert_eq!(keeps(), "");
+}
+
 /// The names git has for the worktrees of sessions.
 fn worktrees(env: &TestEnv) -> Vec<String> {
     let all = env.git(&["worktree", "list", "--porcelain"]);

@@ -175,6 +175,16 @@ impl Summary {
         })
     }
 
+    /// Whether another branch than its own has its newest commit, or it has made none.
+    pub fn is_merged(&self, repo: &Repo) -> Result<bool, Error> {
+        let Some(work) = self.work().filter(|work| self.base() != Some(*work)) else { return Ok(true) };
+        let own = self.branch().map(|(_, branch)| branch_ref(branch));
+        let all = repo.unread_references("refs/heads/")?;
+        let mut others = all.into_iter().filter(|(name, _)| Some(name) != own.as_ref()).filter_map(|(_, at)| at);
+        // A branch nobody can read has nothing.
+        Ok(others.any(|at| repo.is_ancestor(work, at).unwrap_or(false)))
+    }
+
     /// Reads where a session stands, without its whole history.
     pub fn newest(repo: &Repo, id: &SessionId) -> Result<Self, Error> {
         Ok(Self::read(repo, id, History::newest)?.0)

@@ -55,8 +55,12 @@ impl Worktree {
             std::fs::create_dir_all(parent).at("create", parent)?;
         }
         let making = Making::begin(path)?;
-        let made = register(repo, path, commit)?;
-        Self::fill(repo, path, &made, rules, making)
+        let made = register(repo, path, commit).and_then(|made| Self::fill(repo, path, &made, rules, making));
+        if made.is_err() {
+            // As git does where it cannot make one. Why it cannot is what counts.
+            let _ = Self::remove(repo, path);
+        }
+        made
     }
 
     /// Gives a worktree that is being made its files, as far as they are not there.

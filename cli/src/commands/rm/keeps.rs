@@ -1,0 +1,61 @@
+//! What was saved before something was removed, and is not needed any more.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use pleach::engine::{Standing, View};
+use pleach::git::{Move, Repo};
+use pleach::ids::CommitId;
+use pleach::workspace::KEEP;
+
+use crate::exit::Failure;
+use crate::failure::{of_engine, of_git};
+
+/// A ref that keeps something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// Its name.
+    pub reference: String,
+    /// What it keeps.
+    pub commit: CommitId,
+}
+
+/// Everything that is kept and was made before a time, but for what sessions that have not ended may still go by.
+pub fn find(repo: &Repo, before: Option<Timestamp>) -> Result<Vec<Kept>, Failure> {
+    let needed = needed(repo)?;
+    let mut found = Vec::new();
+    for (reference, commit) in repo.references(KEEP).map_err(|error| of_git(&error))? {
+        let owner = reference.strip_prefix(KEEP).and_then(|name| name.rsplit_once('-')).map_or("", |(owner, _)| owner);
+        let at = repo.commit(commit).map_err(|error| of_git(&error))?.at;
+        if !needed.contains(owner) && before.is_none_or(|before| at < before) {
+            found.push(Kept { reference, commit });
+        }
+    }
+    Ok(found)
+}
+
+/// Removes a ref, unless it was moved since.
+pub fn remove(repo: &Repo, kept: &Kept) -> Result<(), Failure> {
+    let gone = Move { name: kept.reference.clone(), old: Some(kept.commit), new: None };
+    repo.swap_all(&[gone], "pleach: rm").map_err(|error| of_git(&error.into()))
+}
+
+/// What begins the names of refs that sessions need which have not ended: their ids, and those of their tasks.
+fn needed(repo: &Repo) -> Result<BTreeSet<String>, Failure> {
+    let mut needed = BTreeSet::new();
+    for (id, summary) in View::all(repo).map_err(|error| of_engine(&error))? {
+        let Ok(summary) = summary else {
+            needed.insert(id.to_string());
+            continue;
+        };
+        let has_ended = match &summary.state.task {
+            Some(task) => task.landed.is_some() || summary.standing() == Standing::Cancelled,
+            None => matches!(summary.standing(), Standing::Done | Standing::Failed { .. } | Standing::Cancelled),
+        };
+        if summary.in_use || !has_ended {
+            needed.insert(id.to_string());
+            needed.extend(summary.started.task.iter().map(|task| task.id.to_string()));
+        }
+    }
+    Ok(needed)
+}
