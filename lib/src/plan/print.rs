@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::plan::dot::{AttrValue, show_duration};
+use crate::plan::dot::{AttrValue, is_identifier, show_duration};
 use crate::plan::pipeline::{Attrs, Pipeline};
 
 /// The pipeline as DOT: defaults, classes of subgraphs and the stylesheet are already laid into the nodes.
@@ -54,6 +54,8 @@ fn statement(out: &mut String, depth: usize, head: &str, attrs: &Attrs) {
     out.push_str(head);
     for (index, (key, attr)) in attrs.iter().enumerate() {
         out.push_str(if index == 0 { " [" } else { ", " });
+        let plain = key.split('.').all(is_identifier);
+        let key = if plain { key } else { &quote(key) };
         let _ = write!(out, "{key}={}", value(&attr.value));
     }
     out.push_str(if attrs.is_empty() { "\n" } else { "]\n" });
@@ -123,7 +125,8 @@ mod tests {
             ["label", "prompt", "shape", "type", "timeout", "class", "condition", "goal", "weight", "tool_hooks.pre"];
         let key = prop_oneof![
             proptest::sample::select(known.to_vec()).prop_map(str::to_owned),
-            "x[a-z_]{1,4}(\\.[a-z]{1,3})?"
+            "x[a-z_]{1,4}(\\.[a-z]{1,3})?",
+            "[ -~]{0,5}x",
         ];
         let attr = any_value().prop_map(|value| Attr { value, span: Span::default(), value_span: Span::default() });
         btree_map(key, attr, 0..4)

@@ -214,6 +214,10 @@ impl Parser<'_> {
                     self.named(span)
                 }
             },
+            Kind::Text(text) if self.source[span.end..].trim_start().starts_with('=') => {
+                self.advance();
+                self.quoted_key(span, text).and_then(|key| self.entry(key)).map(Statement::Attribute)
+            }
             Kind::Text(text) => {
                 self.quoted_name(span, &text);
                 None
@@ -241,6 +245,15 @@ impl Parser<'_> {
     fn quoted_name(&mut self, span: Span, text: &str) {
         let fix = format!("write `{}`, and the text as its `label`", suggest_name(text, "name"));
         self.error_with_fix(span, "node names are not quoted", fix);
+    }
+
+    /// The name of an attribute in quotes, which plain DOT allows for any name.
+    fn quoted_key(&mut self, span: Span, text: String) -> Option<Ident> {
+        if text.trim().is_empty() {
+            self.error(span, "the name of an attribute cannot be empty");
+            return None;
+        }
+        Some(Ident { text, span })
     }
 
     fn defaults(&mut self, target: Target) -> Option<Statement> {
@@ -401,16 +414,22 @@ impl Parser<'_> {
                     }
                 }
                 Kind::Text(text) => {
-                    let fix = format!("write `{}`", suggest_name(&text, "name"));
-                    self.error_with_fix(span, "attribute names are not quoted", fix);
-                    self.recover_attribute();
+                    self.advance();
+                    self.missing_comma(no_comma.take());
+                    match self.quoted_key(span, text).and_then(|key| self.entry(key)) {
+                        Some(entry) => {
+                            entries.push(entry);
+                            no_comma = self.separator();
+                        }
+                        None => self.recover_attribute(),
+                    }
                 }
                 Kind::End | Kind::CloseBrace | Kind::Arrow => {
                     self.unclosed(open, "this `[` is never closed", "add `]`");
                     return entries;
                 }
                 _ => {
-                    let message = format!("an attribute `name=value` must stand here, found {}", self.found());
+                    let message = format!("expected an attribute, found {}", self.found());
                     self.error(span, message);
                     self.advance();
                     self.recover_attribute();
@@ -444,7 +463,7 @@ impl Parser<'_> {
                 self.error_with_fix(span, "attributes are separated by commas", "write `,`");
                 None
             }
-            Kind::Word => Some(span),
+            Kind::Word | Kind::Text(_) => Some(span),
             _ => None,
         }
     }

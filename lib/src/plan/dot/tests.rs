@@ -71,6 +71,21 @@ fn strings_have_four_escapes_and_keep_all_others() {
 }
 
 #[test]
+fn names_of_attributes_may_be_quoted() {
+    assert_eq!(
+        attrs(r#""human.default_choice"="a", "my-own" = 1"#),
+        [("human.default_choice".into(), text("a")), ("my-own".into(), AttrValue::Integer(1)),]
+    );
+    let document = ok("digraph G { \"goal\" = \"g\"\n\"stack.child_dotfile\"=x; node [\"shape\"=box] }");
+    let [Statement::Attribute(goal), Statement::Attribute(child), Statement::Defaults { attrs, .. }] =
+        document.statements.as_slice()
+    else {
+        panic!("{document:?}")
+    };
+    assert_eq!([goal, child, &attrs[0]].map(|entry| entry.key.text.as_str()), ["goal", "stack.child_dotfile", "shape"]);
+}
+
+#[test]
 fn comments_end_where_strings_begin() {
     let shell = r#"curl https://x/y; echo a#b { } /* */ // ] ;"#;
     assert_eq!(
@@ -186,7 +201,7 @@ fn what_the_dialect_leaves_out_is_named() {
         "a [x=1][y=2]",
         "{ rank=same; a }",
         "subgraph \"x\" { a }",
-        "a [\"label\"=x]",
+        "a [\"\"=x]",
         "a [label]",
         "a [label=]",
         "a [x=3abc]",
@@ -290,9 +305,8 @@ fn what_the_dialect_leaves_out_is_named() {
     1:22 error syntax: the name of a subgraph is not quoted
         fix: write `subgraph x {` and `label="…"` inside
 
-    digraph G { a ["label"=x] }
-    1:16 error syntax: attribute names are not quoted
-        fix: write `label`
+    digraph G { a [""=x] }
+    1:16 error syntax: the name of an attribute cannot be empty
 
     digraph G { a [label] }
     1:16 error syntax: `=` is missing after the attribute `label`, found `]`
