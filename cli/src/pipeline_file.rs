@@ -86,9 +86,9 @@ pub fn known(config: &Config) -> Known {
     let built_in = ["builtin", "simulation", "claude", "codex", "gemini", "opencode"];
     let agents = config.agents.keys().cloned().chain(built_in.into_iter().map(str::to_owned)).collect();
     let providers = &config.providers;
-    let models: BTreeSet<String> = [&providers.anthropic, &providers.openai, &providers.gemini, &providers.compatible]
-        .into_iter()
-        .flat_map(|provider| provider.models.iter().flat_map(|(role, model)| [role.clone(), model.clone()]))
+    let models: BTreeSet<String> = providers
+        .remote()
+        .flat_map(|(_, provider)| provider.models.iter().flat_map(|(role, model)| [role.clone(), model.clone()]))
         .collect();
     // Google's models are asked for by either name.
     let providers = ProviderName::WORDS.iter().copied().chain(["google"]).map(str::to_owned).collect();

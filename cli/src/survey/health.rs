@@ -396,7 +396,7 @@ pub fn index_lock(repo: &Repo) -> Option<Finding> {
 /// Whether the providers that could be asked can be reached.
 pub async fn online(config: &Config, settings: &Settings, spawner: &Spawner) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for name in super::PROVIDERS {
+    for name in ProviderName::REMOTE {
         let Some(given) = config.providers.get(name) else { continue };
         let Ok(remote) = Remote::new(name, given, &settings.environment, spawner, &config.root) else { continue };
         let reached = match tokio::time::timeout(PATIENCE, remote.reach()).await {
@@ -413,7 +413,7 @@ pub async fn online(config: &Config, settings: &Settings, spawner: &Spawner) -> 
         });
     }
     if findings.is_empty() {
-        let names = super::PROVIDERS.iter().map(|name| name.as_str());
+        let names = ProviderName::REMOTE.iter().map(|name| name.as_str());
         let message = format!("no provider has a key, so none was asked ({})", listed(names, NAMED));
         findings.push(Finding::ok("online", message));
     }

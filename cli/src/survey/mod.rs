@@ -8,13 +8,9 @@ pub mod project;
 use pleach::config::{Environment, ProviderName};
 use pleach::llm::key_variables;
 
-/// The providers whose servers want a key.
-const PROVIDERS: [ProviderName; 4] =
-    [ProviderName::Anthropic, ProviderName::Openai, ProviderName::Gemini, ProviderName::Compatible];
-
 /// The keys that are there: whose, and the variable each is in.
 pub fn keys(environment: &Environment) -> Vec<(ProviderName, &'static str)> {
     let is_set = |name: &str| environment.get(name).is_some_and(|value| !value.trim().is_empty());
     let found = |provider| Some((provider, *key_variables(provider).iter().find(|name| is_set(name))?));
-    PROVIDERS.into_iter().filter_map(found).collect()
+    ProviderName::REMOTE.into_iter().filter_map(found).collect()
 }

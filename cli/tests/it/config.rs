@@ -38,6 +38,11 @@ fn settings_are_shown_with_their_place() {
     providers.gemini.settings.api_key_command      (not set)                                         default
     providers.gemini.settings.timeout              300                                               default
     providers.gemini.settings.proxy                (not set)                                         default
+    providers.openrouter.settings.max_tokens       8192                                              default
+    providers.openrouter.settings.api_base         (not set)                                         default
+    providers.openrouter.settings.api_key_command  (not set)                                         default
+    providers.openrouter.settings.timeout          300                                               default
+    providers.openrouter.settings.proxy            (not set)                                         default
     providers.compatible.settings.max_tokens       8192                                              default
     providers.compatible.settings.api_base         (not set)                                         default
     providers.compatible.settings.api_key_command  (not set)                                         default

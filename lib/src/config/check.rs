@@ -206,12 +206,8 @@ fn numbers(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
     if config.tree.runner_timeout == Some(0) {
         reading.fail(place(tree, &["tree", "runner_timeout"]), "an agent needs at least one second");
     }
-    for (name, provider) in [
-        ("anthropic", &config.providers.anthropic),
-        ("openai", &config.providers.openai),
-        ("gemini", &config.providers.gemini),
-        ("compatible", &config.providers.compatible),
-    ] {
+    for (name, provider) in config.providers.remote() {
+        let name = name.as_str();
         let base = provider.settings.api_base.as_deref();
         if base.is_some_and(|base| !base.starts_with("http://") && !base.starts_with("https://")) {
             let at = place(tree, &["providers", name, "settings", "api_base"]);

@@ -90,6 +90,8 @@ section! {
         openai: Provider = Provider::default(),
         /// Google Gemini.
         gemini: Provider = Provider::default(),
+        /// OpenRouter.
+        openrouter: Provider = Provider::default(),
         /// Any server that speaks OpenAI's chat completions.
         compatible: Provider = Provider::default(),
         /// Answers from a file, for demos and tests.
@@ -106,6 +108,8 @@ choice! {
         Openai = "openai",
         /// Google Gemini.
         Gemini = "gemini",
+        /// OpenRouter.
+        Openrouter = "openrouter",
         /// Any server that speaks OpenAI's chat completions.
         Compatible = "compatible",
         /// Answers from a file.
@@ -120,10 +124,21 @@ impl Providers {
             ProviderName::Anthropic => Some(&self.anthropic),
             ProviderName::Openai => Some(&self.openai),
             ProviderName::Gemini => Some(&self.gemini),
+            ProviderName::Openrouter => Some(&self.openrouter),
             ProviderName::Compatible => Some(&self.compatible),
             ProviderName::Script => None,
         }
     }
+
+    /// Those that speak to a server, in the order in which one is picked when none is named.
+    pub fn remote(&self) -> impl Iterator<Item = (ProviderName, &Provider)> {
+        ProviderName::REMOTE.into_iter().filter_map(|name| Some((name, self.get(name)?)))
+    }
+}
+
+impl ProviderName {
+    /// Those behind a server, in the order in which one is picked when none is named.
+    pub const REMOTE: [Self; 5] = [Self::Anthropic, Self::Openai, Self::Gemini, Self::Openrouter, Self::Compatible];
 }
 
 section! {

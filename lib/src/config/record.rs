@@ -117,12 +117,13 @@ impl Config {
         self.sandbox.ro.clear();
     }
 
-    fn providers_mut(&mut self) -> [(&'static str, &mut Provider); 4] {
+    fn providers_mut(&mut self) -> [(&'static str, &mut Provider); 5] {
         let providers = &mut self.providers;
         [
             ("anthropic", &mut providers.anthropic),
             ("openai", &mut providers.openai),
             ("gemini", &mut providers.gemini),
+            ("openrouter", &mut providers.openrouter),
             ("compatible", &mut providers.compatible),
         ]
     }

@@ -123,12 +123,7 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     add(command, "worktrees.setup".into(), config.worktrees.setup.clone());
     add(command, "tree.test_command".into(), config.tree.test_command.clone());
     add(command, "merge.test_command".into(), config.merge.test_command.clone());
-    for (name, provider) in [
-        ("anthropic", &config.providers.anthropic),
-        ("openai", &config.providers.openai),
-        ("gemini", &config.providers.gemini),
-        ("compatible", &config.providers.compatible),
-    ] {
+    for (name, provider) in config.providers.remote() {
         let settings = &provider.settings;
         let key = |key: &str| format!("providers.{name}.settings.{key}");
         add(command, key("api_key_command"), settings.api_key_command.clone());
@@ -202,12 +197,13 @@ fn spending(resolved: &Resolved) -> Vec<Supplied> {
 type PricesByModel = BTreeMap<String, Price>;
 
 /// The prices of both configurations, provider by provider.
-fn prices<'a>(own: &'a Config, given: &'a Config) -> [(&'static str, &'a PricesByModel, &'a PricesByModel); 5] {
+fn prices<'a>(own: &'a Config, given: &'a Config) -> [(&'static str, &'a PricesByModel, &'a PricesByModel); 6] {
     let (own, given) = (&own.providers, &given.providers);
     [
         ("anthropic", &own.anthropic.prices, &given.anthropic.prices),
         ("openai", &own.openai.prices, &given.openai.prices),
         ("gemini", &own.gemini.prices, &given.gemini.prices),
+        ("openrouter", &own.openrouter.prices, &given.openrouter.prices),
         ("compatible", &own.compatible.prices, &given.compatible.prices),
         ("script", &own.script.prices, &given.script.prices),
     ]

@@ -68,7 +68,7 @@ fn every_key_is_read() {
     let given = resolved.settings();
     for key in keys() {
         // Providers have the same keys; one of them gives all.
-        let path = ["openai", "gemini", "compatible"]
+        let path = ["openai", "gemini", "openrouter", "compatible"]
             .iter()
             .fold(key.path.clone(), |path, name| path.replace(name, "anthropic"));
         let pattern: Vec<&str> = path.split(['.', '[']).collect();

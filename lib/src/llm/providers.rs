@@ -40,19 +40,13 @@ pub enum NoProvider {
     Unusable(#[from] Unusable),
 }
 
-/// Those behind a server, in the order in which one is picked when none is named.
-const REMOTE: [ProviderName; 4] =
-    [ProviderName::Anthropic, ProviderName::Openai, ProviderName::Gemini, ProviderName::Compatible];
-
 impl Providers {
     /// The providers of a configuration, with their keys from `environment`. `script` is the scripted one's.
     pub fn new(config: &Config, environment: &Environment, spawner: &Spawner, script: Option<Script>) -> Self {
         let mut known = BTreeMap::new();
-        for name in REMOTE {
-            if let Some(given) = config.providers.get(name) {
-                let remote = Remote::new(name, given, environment, spawner, &config.root);
-                known.insert(name, remote.map(Provider::Remote));
-            }
+        for (name, given) in config.providers.remote() {
+            let remote = Remote::new(name, given, environment, spawner, &config.root);
+            known.insert(name, remote.map(Provider::Remote));
         }
         let script = script.map(|script| script.with_prices(&config.providers.script.prices));
         let scripted = script.is_some().then_some(ProviderName::Script);
@@ -60,7 +54,7 @@ impl Providers {
         // Who has a key is meant, also where it cannot be used: nobody else is asked in its place.
         let is_meant =
             |known: &Result<Provider, Unusable>| !matches!(known, Err(Unusable::NoKey { .. } | Unusable::NoAddress(_)));
-        let meant = || REMOTE.into_iter().find(|name| known.get(name).is_some_and(is_meant));
+        let meant = || ProviderName::REMOTE.into_iter().find(|name| known.get(name).is_some_and(is_meant));
         let default = config.providers.default.or(scripted).or_else(meant);
         Self { default, known }
     }
@@ -102,7 +96,7 @@ impl Providers {
 }
 
 fn named(name: &str) -> Result<ProviderName, NoProvider> {
-    let all = REMOTE.into_iter().chain([ProviderName::Script]);
+    let all = ProviderName::REMOTE.into_iter().chain([ProviderName::Script]);
     let wanted = name.to_ascii_lowercase();
     // Google's models are asked for by either name.
     let wanted = if wanted == "google" { "gemini" } else { wanted.as_str() };

@@ -83,6 +83,12 @@ fn known(name: ProviderName) -> Option<Known> {
             keys: &["GEMINI_API_KEY", "GOOGLE_API_KEY"],
             base_variable: "GEMINI_BASE_URL",
         },
+        ProviderName::Openrouter => Known {
+            format: Format::Chat,
+            base: Some("https://openrouter.ai/api/v1"),
+            keys: &["OPENROUTER_API_KEY"],
+            base_variable: "OPENROUTER_BASE_URL",
+        },
         // A key of its own: no other provider's may end up at a server anybody can name.
         ProviderName::Compatible => Known {
             format: Format::Chat,
