@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use pleach::plan::{self, pipeline::Pipeline};
+use pleach::text::shell_word;
 
 use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
@@ -21,7 +22,7 @@ use crate::render::{Out, Source, graph};
 pub struct GraphArgs {
     /// The pipeline, a DOT file.
     file: PathBuf,
-    /// How to draw it; without it the ending of OUT decides, and without that it is text.
+    /// How to draw it; without it the ending of OUT decides: .svg, .dot or .gv, .txt. Without OUT it is text.
     #[arg(long, value_enum)]
     format: Option<Format>,
     /// Write to this file instead of standard output.
@@ -44,9 +45,11 @@ pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
         let message = "--json and --format ask for two different things";
         return Err(Failure::new(Exit::Usage, message).hint("leave one of them out"));
     }
+    // Told before the file is read: whatever is wrong with it, the output cannot be written.
+    let format = if globals.json { Format::Text } else { format(args.format, args.output.as_deref())? };
     let pipeline = read(globals, &args.file)?;
     let diagram = graph::Diagram::new(&pipeline);
-    let drawn = match format(args.format, args.output.as_deref()) {
+    let drawn = match format {
         _ if globals.json => format!("{}\n", diagram.json()),
         Format::Svg => graph::svg(&diagram),
         Format::Dot => plan::print::dot(&pipeline),
@@ -59,12 +62,19 @@ pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-fn format(asked: Option<Format>, output: Option<&Path>) -> Format {
-    asked.unwrap_or_else(|| match output.and_then(Path::extension).and_then(|ending| ending.to_str()) {
-        Some("svg") => Format::Svg,
-        Some("dot" | "gv") => Format::Dot,
-        _ => Format::Text,
-    })
+/// The format that is asked for, or the one the ending of the output stands for.
+fn format(asked: Option<Format>, output: Option<&Path>) -> Result<Format, Failure> {
+    let (None, Some(output)) = (asked, output) else { return Ok(asked.unwrap_or(Format::Text)) };
+    let ending = output.extension().map(|ending| ending.to_string_lossy().to_ascii_lowercase());
+    match ending.as_deref() {
+        Some("svg") => Ok(Format::Svg),
+        Some("dot" | "gv") => Ok(Format::Dot),
+        None | Some("txt" | "text" | "md") => Ok(Format::Text),
+        Some(ending) => {
+            let message = format!("cannot draw `{}`: pleach does not write .{ending} files", output.display());
+            Err(Failure::new(Exit::Usage, message).hint("end it with .svg, .dot or .txt, or choose a --format"))
+        }
+    }
 }
 
 /// Reads a pipeline together with the prompt files it names. Only errors keep it from being drawn.
@@ -76,7 +86,8 @@ fn read(globals: &Globals, name: &Path) -> Result<Pipeline, Failure> {
     let valid = errors.peek().is_none();
     errors.for_each(|error| say!("{}\n", source.show(error)));
     pipeline.filter(|_| valid).ok_or_else(|| {
-        Failure::new(Exit::Usage, format!("`{}` cannot be drawn", file.name)).hint("mend the errors above")
+        Failure::new(Exit::Usage, format!("`{}` cannot be drawn", file.name))
+            .hint(format!("fix the errors above, then run `pleach validate {}`", shell_word(&file.name)))
     })
 }
 

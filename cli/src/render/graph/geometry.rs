@@ -34,6 +34,10 @@ impl Size {
         Self { width, height }
     }
 
+    pub fn is_empty(self) -> bool {
+        self == Self::default()
+    }
+
     /// The same when right and down change their roles.
     pub fn transposed(self) -> Self {
         Self { width: self.height, height: self.width }

@@ -75,16 +75,27 @@ fn wrap(text: &str, width: f64, most: usize) -> Vec<String> {
             lines.push(std::mem::take(&mut line));
             used = 0.0;
         }
-        for c in word.chars() {
-            if used + column(c) > width && !line.is_empty() {
+        for piece in pieces(word) {
+            // A piece that fits on a line of its own is not broken.
+            let wide = columns(piece);
+            if used > 0.0 && used + wide > width && wide <= width {
                 lines.push(std::mem::take(&mut line));
                 used = 0.0;
-                if lines.len() > most {
-                    break;
-                }
             }
-            line.push(c);
-            used += column(c);
+            for c in piece.chars() {
+                if used + column(c) > width && !line.is_empty() {
+                    lines.push(std::mem::take(&mut line));
+                    used = 0.0;
+                    if lines.len() > most {
+                        break;
+                    }
+                }
+                line.push(c);
+                used += column(c);
+            }
+            if lines.len() > most {
+                break;
+            }
         }
         if lines.len() > most {
             cut = true;
@@ -101,6 +112,11 @@ fn wrap(text: &str, width: f64, most: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// The parts of a word, each with the mark it ends with: `context.tests=passed` is three.
+fn pieces(word: &str) -> impl Iterator<Item = &str> {
+    word.split_inclusive(['=', '.', ',', ':', ';', '/', '_', '-', '&', '|', '<', '>'])
 }
 
 /// The text as XML character data, also inside an attribute.
@@ -127,6 +143,14 @@ mod tests {
     fn lines_break_between_words() {
         assert_eq!(wrap("plan the whole work", 11.5, 9), ["plan the", "whole work"]);
         assert_eq!(wrap("", 10.0, 9), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_condition_longer_than_a_line_breaks_at_its_words() {
+        assert_eq!(
+            wrap("when context.human.gate.label=Approve_it", 16.0, 9),
+            ["when", "context.human.", "gate.label=", "Approve_it"]
+        );
     }
 
     #[test]

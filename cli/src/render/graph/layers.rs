@@ -38,6 +38,8 @@ pub struct Cell {
     pub size: Size,
     /// It belongs to what is below it rather than to what is above.
     pub sinks: bool,
+    /// It is the label of an edge.
+    pub is_label: bool,
 }
 
 /// How an arc gets from its upper to its lower box.
@@ -71,7 +73,8 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Puts every box as high as its arcs let it, then down again where that makes arcs shorter.
+    /// Puts every box as high as its arcs let it, then down again where that makes arcs shorter and leaves siblings in one
+    /// row.
     pub fn new(stack: &Stack) -> Self {
         let count = stack.boxes.len();
         let layer = box_layers(stack);
@@ -157,11 +160,17 @@ impl Layers {
 fn box_layers(stack: &Stack) -> Vec<usize> {
     let count = stack.boxes.len();
     let mut leaving = vec![Vec::new(); count];
-    let mut arriving = vec![0_usize; count];
+    let mut arriving = vec![Vec::new(); count];
     for Arc { from, to, .. } in &stack.arcs {
         leaving[*from].push(*to);
-        arriving[*to] += 1;
+        arriving[*to].push(*from);
     }
+    // The node an arc comes from, through the label on its way.
+    let parent = |from: usize| if stack.boxes[from].is_label { arriving[from].first().copied() } else { Some(from) };
+    let has_siblings = |at: usize| {
+        let mut parents = arriving[at].iter().filter_map(|from| parent(*from));
+        !stack.boxes[at].is_label && parents.any(|parent| leaving[parent].len() > 1)
+    };
     let mut layer = vec![0; count];
     for from in 0..count {
         for to in &leaving[from] {
@@ -170,7 +179,8 @@ fn box_layers(stack: &Stack) -> Vec<usize> {
     }
     for from in (0..count).rev() {
         let Some(lowest) = leaving[from].iter().map(|to| layer[*to] - 1).min() else { continue };
-        if stack.boxes[from].sinks || arriving[from] < leaving[from].len() {
+        let shortens = arriving[from].len() < leaving[from].len() && !has_siblings(from);
+        if stack.boxes[from].sinks || shortens {
             layer[from] = lowest;
         }
     }
@@ -197,7 +207,7 @@ pub mod tests {
     /// Boxes of one size with these arcs.
     pub fn stack(count: usize, arcs: &[(usize, usize)]) -> Stack {
         let arcs = arcs.iter().map(|(from, to)| Arc { from: *from, to: *to, rises: false }).collect();
-        Stack { boxes: vec![Cell { size: Size::new(60.0, 30.0), sinks: false }; count], arcs }
+        Stack { boxes: vec![Cell { size: Size::new(60.0, 30.0), sinks: false, is_label: false }; count], arcs }
     }
 
     #[test]
@@ -222,6 +232,13 @@ pub mod tests {
         assert_eq!(Layers::new(&stack).layer[1], 1);
         stack.boxes[1].sinks = true;
         assert_eq!(Layers::new(&stack).layer[1], 2);
+    }
+
+    #[test]
+    fn siblings_stay_in_one_row() {
+        // 1 could stand lower, where its arcs would be shorter.
+        let layers = Layers::new(&stack(6, &[(0, 1), (0, 2), (2, 3), (3, 4), (1, 4), (1, 5), (4, 5)]));
+        assert_eq!(layers.layer[1], layers.layer[2]);
     }
 
     #[test]

@@ -63,20 +63,26 @@ fn pile(bodies: &[Body], wires: &[Wire], order: &Order, loops: &Loops) -> (Stack
         strands[index].rises = place[wire.from] > place[wire.to];
         leaving[if strands[index].rises { wire.to } else { wire.from }].push(index);
     }
+    // Where one edge of a node has a label, the others leave room for one: what they lead to stands in one row.
+    let has_label =
+        |edges: &Vec<usize>| edges.iter().any(|edge| !strands[*edge].rises && !wires[*edge].label.is_empty());
+    let labelled: Vec<bool> = leaving.iter().map(has_label).collect();
     let mut stack = Stack::default();
     let mut boxes = vec![0; bodies.len()];
     let mut joined = BTreeSet::new();
     for node in &order.nodes {
         boxes[*node] = stack.boxes.len();
-        stack.boxes.push(Cell { size: loops.widened(*node, bodies[*node].size), sinks: false });
+        let size = loops.widened(*node, bodies[*node].size);
+        stack.boxes.push(Cell { size, sinks: false, is_label: false });
         for index in &leaving[*node] {
             let Wire { from, to, label } = wires[*index];
             // Of edges without a label only one can take the straight way from node to node.
-            if label != Size::default() || !joined.insert((from.min(to), from.max(to))) {
+            let in_row = labelled[*node] && !strands[*index].rises;
+            if !label.is_empty() || !joined.insert((from.min(to), from.max(to))) || in_row {
                 let size = Size::new(label.width + 2.0 * LABEL_MARGIN, label.height + 4.0);
                 strands[*index].label = Some(stack.boxes.len());
                 // The label of an edge that leads back belongs to the node it leaves, which is the lower one.
-                stack.boxes.push(Cell { size, sinks: strands[*index].rises });
+                stack.boxes.push(Cell { size, sinks: strands[*index].rises, is_label: true });
             }
         }
     }

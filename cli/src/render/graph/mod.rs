@@ -47,6 +47,8 @@ struct Figure {
     id: String,
     /// What is written on it; the id where nothing else is.
     label: String,
+    /// What a node without a label runs.
+    command: Option<String>,
     /// What runs it.
     kind: HandlerKind,
     shape: Shape,
@@ -91,7 +93,7 @@ impl Diagram {
     pub fn json(&self) -> Value {
         let order = self.order();
         let node = |index: usize| {
-            let Figure { id, label, kind, shape } = &self.nodes[index];
+            let Figure { id, label, kind, shape, .. } = &self.nodes[index];
             json!({"id": id, "label": label, "type": kind.as_str(), "shape": shape.word()})
         };
         let edge = |(link, back): (&Link, &bool)| {
@@ -123,18 +125,25 @@ impl Diagram {
 impl Figure {
     fn new(node: &Node) -> Self {
         let command = node.tool_command.as_deref().filter(|_| node.label == node.id.as_str());
-        let label = one_line(command.unwrap_or(&node.label));
+        let label = one_line(&node.label);
         let id = node.id.to_string();
         let shape = match node.attrs.contains_key("shape") {
             true => Shape::of_word(&node.shape),
             false => Shape::of_handler(&node.handler),
         };
-        Self { label: if label.is_empty() { id.clone() } else { label }, id, kind: node.handler.clone(), shape }
+        let label = if label.is_empty() { id.clone() } else { label };
+        let command = command.map(one_line).filter(|command| !command.is_empty());
+        Self { label, id, command, kind: node.handler.clone(), shape }
     }
 
     /// The label, where it says more than the id.
     fn own_label(&self) -> Option<&str> {
         (self.label != self.id).then_some(&self.label)
+    }
+
+    /// What there is to say beside the id: the label, or the command of a node without one.
+    fn about(&self) -> Option<&str> {
+        self.own_label().or(self.command.as_deref())
     }
 }
 

@@ -57,9 +57,8 @@ struct Part {
 fn node_text(node: &Figure) -> Vec<Part> {
     let columns = node.shape.columns();
     let mut parts = vec![Part { class: "label", label: Label::new(&node.label, 14.0, columns, 6) }];
-    if node.own_label().is_some() {
-        parts.push(Part { class: "id", label: Label::new(&node.id, 10.5, columns * 1.3, 2) });
-    }
+    let below = if node.own_label().is_some() { Some(&node.id) } else { node.command.as_ref() };
+    parts.extend(below.map(|text| Part { class: "id", label: Label::new(text, 10.5, columns * 1.3, 2) }));
     parts
 }
 
@@ -145,7 +144,7 @@ impl Sheet {
         let at = self.origin.plus(at);
         let middle = at.plus(node.shape.text_at(size));
         let top = Point::new(middle.x, middle.y - self::size(parts).height / 2.0);
-        let hover = match node.own_label() {
+        let hover = match node.about() {
             Some(label) => format!("{} ({}): {label}", node.id, node.kind.as_str()),
             None => format!("{} ({})", node.id, node.kind.as_str()),
         };

@@ -30,7 +30,7 @@ pub fn text(diagram: &Diagram) -> String {
     for index in order.nodes {
         let node = &diagram.nodes[index];
         let _ = write!(out, "\n{NAME}{}{NAME:#}", node.id);
-        if let Some(label) = node.own_label() {
+        if let Some(label) = node.about() {
             let _ = write!(out, "  {}", shorten(label, LABEL));
         }
         let _ = write!(out, " {KIND}({}){KIND:#}", node.kind.as_str());
