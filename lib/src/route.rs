@@ -13,8 +13,8 @@ use crate::plan::condition::Condition;
 use crate::plan::pipeline::{Backoff, Edge, HandlerKind, Node, Pipeline};
 use crate::state::{Phase, Position, State, Visit, result_digest};
 
-/// How often a run may come to a node that sets no `max_visits`.
-pub const DEFAULT_MAX_VISITS: u32 = 25;
+pub use crate::plan::label::{accelerator, normalise_label};
+pub use crate::plan::pipeline::DEFAULT_MAX_VISITS;
 
 /// So many equal results of a node on equal trees mean that the run goes in circles.
 pub const MAX_REPEATS: u32 = 3;
@@ -175,7 +175,7 @@ fn retry_delay(pipeline: &Pipeline, node: &Node, visit: &Visit, outcome: &Outcom
 
 /// Attempts of a node after its first.
 pub fn max_retries(pipeline: &Pipeline, node: &Node) -> u32 {
-    let of_policy = |policy: Option<Backoff>| policy.map(|policy| policy.attempts.saturating_sub(1));
+    let of_policy = |policy: Option<Backoff>| policy?.attempts.checked_sub(1);
     node.max_retries
         .or_else(|| of_policy(node.retry_policy))
         .or_else(|| (pipeline.default_max_retries > 0).then_some(pipeline.default_max_retries))
@@ -276,26 +276,6 @@ fn best<'a>(edges: impl Iterator<Item = &'a Edge>) -> Option<&'a Edge> {
         let better = edge.weight > best.weight || (edge.weight == best.weight && edge.to < best.to);
         if better { edge } else { best }
     })
-}
-
-/// A label as it is compared: lower case, trimmed, without the accelerators `[Y] `, `Y) ` and `Y - `.
-pub fn normalise_label(label: &str) -> String {
-    let label = label.trim();
-    let rest = accelerator(label).map_or(label, |(_, rest)| rest);
-    rest.trim().to_lowercase()
-}
-
-/// Splits `[Y] Yes`, `Y) Yes` and `Y - Yes` into accelerator and text.
-pub fn accelerator(label: &str) -> Option<(&str, &str)> {
-    if let Some((key, rest)) = label.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-        return (!key.trim().is_empty() && rest.starts_with(' ')).then(|| (key.trim(), rest.trim_start()));
-    }
-    let mut chars = label.char_indices();
-    let (_, first) = chars.next()?;
-    let (after, _) = chars.next()?;
-    let rest = &label[after..];
-    let rest = rest.strip_prefix(") ").or_else(|| rest.strip_prefix(" - "))?;
-    first.is_alphanumeric().then(|| (&label[..after], rest.trim_start()))
 }
 
 /// The value of a key in a condition, as it stands once the outcome is part of the context; a missing one is empty.

@@ -18,8 +18,9 @@ use crate::settings;
 
 /// Check pipelines without running them.
 ///
-/// Every file is read and linted; every finding is shown with its place and, where it is known, how to mend it. Errors
-/// mean that the pipeline cannot be run; warnings and notes do not. With -q only errors are shown.
+/// Every file is read and linted; every finding is shown with its place and, where it is known, how to fix it. Errors
+/// mean that the pipeline cannot be run; warnings and notes do not. With -q only errors are shown, with -v also where
+/// names of other engines are understood.
 #[derive(Debug, Args)]
 pub struct ValidateArgs {
     /// The pipelines to check.
@@ -49,7 +50,7 @@ pub fn run(globals: &Globals, args: ValidateArgs) -> Result<Exit, Failure> {
             Ok(checked) => {
                 valid &= !checked.findings.iter().any(Diagnostic::is_error);
                 if !globals.json {
-                    checked.print(&mut out, globals.verbosity < 0)?;
+                    checked.print(&mut out, globals.verbosity)?;
                 }
                 checked.json()
             }
@@ -93,21 +94,23 @@ fn check(file: PipelineFile, known: &Known) -> Checked {
     Checked { file, findings, size }
 }
 
-impl Checked {
-    fn count(&self, severity: Severity) -> usize {
-        self.findings.iter().filter(|found| found.severity == severity).count()
-    }
+/// Another engine's name for something, which is understood.
+fn is_alias(found: &Diagnostic) -> bool {
+    found.rule == "alias" && found.severity == Severity::Note
+}
 
-    fn print(&self, out: &mut Out, only_errors: bool) -> Result<(), Failure> {
+impl Checked {
+    fn print(&self, out: &mut Out, verbosity: i8) -> Result<(), Failure> {
         let source = Source::new(&self.file.name, &self.file.source);
-        for found in self.findings.iter().filter(|found| found.is_error() || !only_errors) {
+        let told: Vec<_> = self.findings.iter().filter(|found| verbosity > 0 || !is_alias(found)).collect();
+        for found in told.iter().filter(|found| found.is_error() || verbosity >= 0) {
             out.line(format!("{}\n", source.show(found)))?;
         }
-        let errors = self.count(Severity::Error);
+        let count = |severity: Severity| told.iter().filter(|found| found.severity == severity).count();
+        let errors = count(Severity::Error);
         let size = self.size.filter(|_| errors == 0);
         let size = size.map(|(nodes, edges)| format!("ok, {}, {}", counted(nodes, "node"), counted(edges, "edge")));
-        let found =
-            [(errors, "error"), (self.count(Severity::Warning), "warning"), (self.count(Severity::Note), "note")];
+        let found = [(errors, "error"), (count(Severity::Warning), "warning"), (count(Severity::Note), "note")];
         let found = found.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| counted(count, word));
         let parts: Vec<_> = size.into_iter().chain(found).collect();
         out.line(format!("{}: {}", self.file.name, parts.join(", ")))
@@ -118,7 +121,7 @@ impl Checked {
         let findings: Vec<_> = self.findings.iter().map(|found| source.json(found)).collect();
         json!({
             "file": self.file.name,
-            "valid": self.count(Severity::Error) == 0,
+            "valid": !self.findings.iter().any(Diagnostic::is_error),
             "nodes": self.size.map(|(nodes, _)| nodes),
             "edges": self.size.map(|(_, edges)| edges),
             "diagnostics": findings,

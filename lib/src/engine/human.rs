@@ -10,9 +10,10 @@ use crate::agent::BoxFuture;
 use crate::event::{PauseReason, Snapshot};
 use crate::git::FileStat;
 use crate::ids::{NodeId, SessionId};
+use crate::plan::label::choice;
 use crate::plan::pipeline::{Node, Pipeline, QuestionKind};
 use crate::process::Cancel;
-use crate::route::{accelerator, normalise_label};
+use crate::route::normalise_label;
 use crate::state::{Phase, State};
 use crate::text::listed;
 
@@ -67,11 +68,7 @@ impl Question {
         let choices: Vec<Choice> = pipeline
             .outgoing(&node.id)
             .map(|edge| {
-                let label = if edge.label.is_empty() { edge.to.as_str() } else { &edge.label };
-                let (key, label) = match accelerator(label) {
-                    Some((key, label)) => (key.to_uppercase(), label.to_owned()),
-                    None => (label.chars().take(1).flat_map(char::to_uppercase).collect(), label.to_owned()),
-                };
+                let (key, label) = choice(edge);
                 Choice { key, label, target: edge.to.clone() }
             })
             .collect();

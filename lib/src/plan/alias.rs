@@ -103,8 +103,10 @@ const GRAPH: &[&str] = &[
 
 const NODE: &[&str] = &[
     "agent",
+    "agent.mode",
     "allow_partial",
     "auto_status",
+    "backoff_policy",
     "budget.tokens",
     "budget.usd",
     "class",
@@ -137,6 +139,7 @@ const NODE: &[&str] = &[
     "retry_policy",
     "retry_target",
     "shape",
+    "sim_outcomes",
     "stack.child_autostart",
     "stack.child_dotfile",
     "stack.child_workdir",

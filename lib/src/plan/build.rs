@@ -81,7 +81,7 @@ fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diag
         prompt: read.text("prompt").unwrap_or_else(|| label.clone()),
         tool_command: read.text("tool_command"),
         max_retries: read.count("max_retries"),
-        retry_policy: read.retry_policy(),
+        retry_policy: read.retry_policy().or_else(|| read.backoff_policy()),
         goal_gate: read.flag("goal_gate"),
         retry_target: read.node_id("retry_target"),
         fallback_retry_target: read.node_id("fallback_retry_target"),
@@ -246,7 +246,7 @@ impl<'a> Reader<'a, '_> {
             _ => None,
         };
         let Some(seconds) = bare_seconds else {
-            return self.wrong(key, attr, "a length of time such as `900s`, `15m` or `250ms`");
+            return self.wrong(key, attr, "a duration such as `900s`, `15m` or `250ms`");
         };
         let note = format!("`{key}` has no unit and is taken as seconds");
         self.report(Diagnostic::note("alias", note, attr.span).with_fix(format!("write `{key}={seconds}s`")));
@@ -257,7 +257,7 @@ impl<'a> Reader<'a, '_> {
         let attr = self.attr(key)?;
         let text = attr.value.to_string();
         NodeId::new(text.trim()).ok().or_else(|| {
-            let message = format!("`{key}` names no node: `{text}` cannot be the name of one");
+            let message = format!("`{key}` names the unknown node `{text}`");
             self.report(Diagnostic::warning("retry_target_exists", message, attr.span));
             None
         })
@@ -267,7 +267,7 @@ impl<'a> Reader<'a, '_> {
         let attr = self.attr(key)?;
         let word = attr.value.to_string();
         Fidelity::from_word(&word).or_else(|| {
-            let message = format!("`{key}` has no mode `{word}`");
+            let message = format!("`{word}` is not a value of `{key}`");
             let modes = Fidelity::ALL.map(Fidelity::as_str).join(", ");
             self.report(
                 Diagnostic::warning("fidelity_valid", message, attr.span).with_fix(format!("use one of {modes}")),
@@ -281,6 +281,20 @@ impl<'a> Reader<'a, '_> {
         let names = Backoff::PRESETS.map(|(name, _)| name).join(", ");
         Backoff::preset(&attr.value.to_string())
             .or_else(|| self.wrong("retry_policy", attr, &format!("one of {names}")))
+    }
+
+    /// Another engine's name for how attempts are spaced; how many there are it leaves to `max_retries`.
+    fn backoff_policy(&mut self) -> Option<Backoff> {
+        let attr = self.attr("backoff_policy")?;
+        let name = attr.value.to_string();
+        let Some(preset) = Backoff::preset(&name) else {
+            let message = format!("`{name}` is not a value of `backoff_policy`");
+            let names = Backoff::PRESETS.map(|(name, _)| name).join(", ");
+            let warning = Diagnostic::warning("attribute_value", message, attr.span);
+            self.report(warning.with_fix(format!("use one of {names}")));
+            return None;
+        };
+        Some(Backoff { attempts: 0, ..preset })
     }
 
     fn write_policy(&mut self) -> WritePolicy {
@@ -305,7 +319,7 @@ impl<'a> Reader<'a, '_> {
                 Some(condition)
             }
             Err(error) => {
-                let message = format!("the condition `{text}` cannot be read: {}", error.message);
+                let message = format!("cannot read the condition `{text}`: {}", error.message);
                 self.report(Diagnostic::error("condition_syntax", message, attr.span_at(error.offset)));
                 None
             }

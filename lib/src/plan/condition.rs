@@ -115,7 +115,11 @@ impl Condition {
         let expr = parser.any()?;
         match parser.peek() {
             None => Ok(Self(expr)),
-            Some(c) => Err(parser.error(format!("`&&` or `||` must stand here, found `{c}`"))),
+            Some(c) => {
+                let word = parser.rest().split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap_or_default();
+                let found = if word.is_empty() { c.to_string() } else { word.to_owned() };
+                Err(parser.error(format!("expected `&&` or `||`, found `{found}`")))
+            }
         }
     }
 
@@ -392,7 +396,7 @@ impl<'t> Parser<'t> {
         let length = rest.find(|c: char| !(c.is_alphanumeric() || "_.-".contains(c))).unwrap_or(rest.len());
         if length == 0 {
             let found = found.map_or("the end".to_owned(), |c| format!("`{c}`"));
-            return Err(self.error(format!("a key such as `outcome` must stand here, found {found}")));
+            return Err(self.error(format!("expected a key such as `outcome`, found {found}")));
         }
         self.at += length;
         Ok(rest[..length].to_owned())
@@ -526,14 +530,15 @@ mod tests {
         for (text, offset, message) in [
             ("outcome=", 8, "a value is missing; an empty one is written `outcome=\"\"`"),
             ("outcome= && x", 9, "a value is missing; an empty one is written `outcome=\"\"`"),
-            ("=success", 0, "a key such as `outcome` must stand here, found `=`"),
-            ("a && ", 5, "a key such as `outcome` must stand here, found the end"),
-            ("a b", 2, "`&&` or `||` must stand here, found `b`"),
-            ("a & b", 2, "`&&` or `||` must stand here, found `&`"),
+            ("=success", 0, "expected a key such as `outcome`, found `=`"),
+            ("a && ", 5, "expected a key such as `outcome`, found the end"),
+            ("a b", 2, "expected `&&` or `||`, found `b`"),
+            ("outcome and x=1", 8, "expected `&&` or `||`, found `and`"),
+            ("a & b", 2, "expected `&&` or `||`, found `&`"),
             ("(a", 2, "`)` is missing"),
-            ("a)", 1, "`&&` or `||` must stand here, found `)`"),
+            ("a)", 1, "expected `&&` or `||`, found `)`"),
             ("a=\"x", 2, "this `\"` is never closed"),
-            ("a=\"x\" y", 6, "`&&` or `||` must stand here, found `y`"),
+            ("a=\"x\" y", 6, "expected `&&` or `||`, found `y`"),
             ("a matches (", 10, "`(` is not a regular expression"),
         ] {
             let error = Condition::parse(text).expect_err(text);

@@ -1,4 +1,6 @@
-//! What is wrong with a text, where, and how to mend it.
+//! What is wrong with a text, where, and how to fix it.
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
@@ -49,7 +51,7 @@ pub struct Diagnostic {
     pub edge: Option<(NodeId, NodeId)>,
     /// Where in the source it is.
     pub span: Span,
-    /// How to mend it, where that is known.
+    /// How to fix it, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fix: Option<String>,
 }
@@ -74,7 +76,7 @@ impl Diagnostic {
         Self::new(rule, Severity::Note, message.into(), span)
     }
 
-    /// Says how to mend it.
+    /// Says how to fix it.
     #[must_use]
     pub fn with_fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
@@ -99,6 +101,14 @@ impl Diagnostic {
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
+}
+
+/// Findings in the order of the file, each once: what a block of defaults says wrong is wrong at every node it reaches.
+pub(crate) fn each_once(mut diagnostics: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    diagnostics.sort_by_key(|diagnostic| (diagnostic.span, diagnostic.severity));
+    let mut seen = BTreeSet::new();
+    diagnostics.retain(|found| seen.insert((found.rule.clone(), found.span, found.message.clone())));
+    diagnostics
 }
 
 /// Line and column of a byte offset, both from 1; the column counts characters.

@@ -13,6 +13,7 @@ pub mod diagnostic;
 pub mod dot;
 mod for_tasks;
 pub mod graph;
+pub mod label;
 pub mod lint;
 pub mod pipeline;
 pub mod planner;
@@ -28,7 +29,7 @@ pub mod tree;
 
 use std::collections::BTreeSet;
 
-use diagnostic::Diagnostic;
+use diagnostic::{Diagnostic, each_once};
 use pipeline::Pipeline;
 pub use prompt::{PromptTest, pipeline_for_prompt};
 pub use transform::{Inputs, OF_TASKS, Transform};
@@ -47,8 +48,7 @@ pub fn load(source: &str, inputs: &Inputs, transforms: &[&dyn Transform]) -> (Op
         diagnostics.extend(found);
         pipeline
     });
-    diagnostics.sort_by_key(|diagnostic| (diagnostic.span, diagnostic.severity));
-    (pipeline, diagnostics)
+    (pipeline, each_once(diagnostics))
 }
 
 /// Reads a pipeline that works on tasks: its steps behave as steps of a task do ([`Pipeline::for_tasks`]).
@@ -65,21 +65,25 @@ pub fn validate(source: &str, inputs: &Inputs, known: &lint::Known) -> (Option<P
     if let Some(pipeline) = pipeline.as_ref().filter(|_| parsed) {
         // A node that was never declared has no prompt and leads nowhere; that is one mistake, not three.
         let undeclared = diagnostics.iter().filter(|found| found.rule == "edge_target_exists");
-        let undeclared: BTreeSet<_> = undeclared.map(|found| found.span).collect();
-        let found = lint::check(pipeline, known, &[]);
-        diagnostics.extend(found.into_iter().filter(|found| !undeclared.contains(&found.span)));
-        diagnostics.sort_by_key(|diagnostic| (diagnostic.span, diagnostic.severity));
+        let (spans, edges): (BTreeSet<_>, BTreeSet<_>) =
+            undeclared.map(|found| (found.span, found.edge.clone())).unzip();
+        let follows =
+            |found: &Diagnostic| spans.contains(&found.span) || (found.edge.is_some() && edges.contains(&found.edge));
+        diagnostics.extend(lint::check(pipeline, known, &[]).into_iter().filter(|found| !follows(found)));
+        diagnostics.extend(lint::missing_children(pipeline, &inputs.files));
     }
-    (pipeline, diagnostics)
+    (pipeline, each_once(diagnostics))
 }
 
-/// The files a pipeline takes prompts from (`prompt="@file"`, `prompt_file`), each once, so that the caller can read
-/// them before [`load`].
+/// The files a pipeline names, each once, so that the caller can read them before [`load`]: prompts (`prompt="@file"`,
+/// `prompt_file`) and pipelines of its own (`stack.child_dotfile`).
 pub fn files_named(source: &str) -> Vec<String> {
     let (document, _) = dot::parse(source);
     let (graph, _) = graph::flatten(&document);
-    let nodes = graph.map_or_else(Vec::new, |graph| graph.nodes);
-    let names: BTreeSet<_> =
-        nodes.iter().filter_map(|node| transform::prompt_file(&node.attrs)).map(|(_, _, name)| name).collect();
+    let graph = graph.unwrap_or_default();
+    let prompts = graph.nodes.iter().filter_map(|node| transform::prompt_file(&node.attrs)).map(|(_, _, name)| name);
+    let all = graph.nodes.iter().map(|node| &node.attrs).chain([&graph.attrs]);
+    let children = all.filter_map(|attrs| lint::child_file(attrs)).map(|(_, name)| name);
+    let names: BTreeSet<_> = prompts.chain(children).collect();
     names.into_iter().collect()
 }

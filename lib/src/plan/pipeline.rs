@@ -11,6 +11,9 @@ use crate::plan::diagnostic::Span;
 pub use crate::plan::dot::AttrValue;
 pub use crate::plan::graph::{Attr, Attrs};
 
+/// How often a run may come to a node that sets no `max_visits`.
+pub const DEFAULT_MAX_VISITS: u32 = 25;
+
 /// What runs a node.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HandlerKind {
@@ -155,7 +158,7 @@ pub enum WritePolicy {
 /// How attempts are spaced.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Backoff {
-    /// Attempts in all, the first included, where the node does not say.
+    /// Attempts in all, the first included, where the node does not say; 0 where this does not say either.
     pub attempts: u32,
     /// The wait before the second attempt.
     pub initial: Duration,

@@ -173,7 +173,7 @@ impl<'t> Parser<'t> {
         match self.name() {
             Some(name) => Some(make(name.to_owned())),
             None => {
-                self.error("a selector must stand here: `*`, a shape, `.class` or `#id`");
+                self.error("expected a selector: `*`, a shape, `.class` or `#id`");
                 None
             }
         }
@@ -183,7 +183,7 @@ impl<'t> Parser<'t> {
     fn property(&mut self) -> Option<Vec<(String, String)>> {
         let start = self.at;
         let Some(name) = self.name() else {
-            self.error("a property must stand here: `llm_model`, `llm_provider` or `reasoning_effort`");
+            self.error("expected a property: `llm_model`, `llm_provider` or `reasoning_effort`");
             return None;
         };
         if !self.take(':') {

@@ -169,7 +169,7 @@ fn conditions_of_other_engines_are_noted() {
     3:17 note alias [a -> a]: the outcome `failed` is taken as `fail`
         fix: write `outcome=fail`
     4:17 note alias [a -> a]: the condition uses operators that not every engine knows
-    7:27 error condition_syntax [a -> a]: the condition `outcome="a` cannot be read: this `"` is never closed
+    7:27 error condition_syntax [a -> a]: cannot read the condition `outcome="a`: this `"` is never closed
     "#);
     let (pipeline, _) = load(source, &Inputs::default(), &[]);
     let pipeline = pipeline.unwrap();
@@ -192,17 +192,17 @@ fn attributes_must_be_what_they_are() {
     2:16 error attribute_type: `default_max_retries` must be a whole number from 0, not `-1`
     2:40 error attribute_type: `retry_policy` must be one of none, standard, aggressive, linear, patient, not `often`
     2:60 error attribute_type: `budget.usd` must be a number from 0, not `lots`
-    2:77 warning fidelity_valid: `default_fidelity` has no mode `some`
+    2:77 warning fidelity_valid: `some` is not a value of `default_fidelity`
         fix: use one of full, truncate, compact, summary:low, summary:medium, summary:high
     3:12 error attribute_type [a]: `max_retries` must be a whole number from 0, not `many`
     3:30 error attribute_type [a]: `goal_gate` must be `true` or `false`, not `1`
-    3:43 error attribute_type [a]: `timeout` must be a length of time such as `900s`, `15m` or `250ms`, not `soon`
+    3:43 error attribute_type [a]: `timeout` must be a duration such as `900s`, `15m` or `250ms`, not `soon`
     3:57 error attribute_type [a]: `write` must be `may`, `must` or `false`, not `perhaps`
-    3:72 warning retry_target_exists [a]: `retry_target` names no node: `a b` cannot be the name of one
-    3:92 warning fidelity_valid [a]: `fidelity` has no mode `half`
+    3:72 warning retry_target_exists [a]: `retry_target` names the unknown node `a b`
+    3:92 warning fidelity_valid [a]: `half` is not a value of `fidelity`
         fix: use one of full, truncate, compact, summary:low, summary:medium, summary:high
     4:29 error attribute_type [b]: `allow_partial` must be `true` or `false`, not `yes`
-    4:50 error attribute_type [b]: `duration` must be a length of time such as `900s`, `15m` or `250ms`, not `0.5`
+    4:50 error attribute_type [b]: `duration` must be a duration such as `900s`, `15m` or `250ms`, not `0.5`
     4:64 error attribute_type [b]: `max_visits` must be a whole number from 0, not `-2`
     4:79 error attribute_type [b]: `max_parallel` must be a whole number from 0, not `x`
     5:17 error attribute_type [a -> b]: `weight` must be a whole number, not `heavy`
@@ -320,13 +320,13 @@ fn variables_are_expanded_once_and_unknown_ones_told() {
     let command = pipeline.nodes()[1].tool_command.clone().unwrap();
     assert_eq!(command, format!("echo $goal $what {what} ${{what}} '{{{{.Names}}}}'"), "`$` is the shell's");
     assert_snapshot!(show(source, &diagnostics), @r"
-    2:12 warning undefined_variable [a]: `{{ missing }}` in `prompt` stands for nothing
+    2:12 warning undefined_variable [a]: `{{ missing }}` is undefined
         fix: give it as an input: `missing=…`
     ");
 
     let (_, diagnostics) = load("digraph G { a [prompt=\"{{ task_id }}\"] }", &Inputs::default(), &[]);
     let fix = diagnostics[0].fix.as_deref();
-    assert_eq!(fix, Some("in a run over a tree of tasks it does; give it to others as an input: `task_id=…`"));
+    assert_eq!(fix, Some("runs over a tree of tasks define it; elsewhere give it as an input: `task_id=…`"));
 
     let (pipeline, _) = load(source, &inputs(&[("goal", "mine")], &[]), &[]);
     assert_eq!(pipeline.unwrap().goal, "mine", "an input called goal replaces the graph's");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::plan::build::classes;
 use crate::plan::diagnostic::Diagnostic;
-use crate::plan::dot::AttrValue;
+use crate::plan::dot::{AttrValue, is_identifier};
 use crate::plan::graph::{Attr, Attrs, Graph};
 use crate::plan::stylesheet::Stylesheet;
 
@@ -116,11 +116,14 @@ impl Expander<'_> {
         let AttrValue::Text(text) = &mut attr.value else { return };
         *text = self.text(text);
         for name in self.unknown.drain(..) {
-            let message = format!("`{{{{ {name} }}}}` in `{key}` stands for nothing");
+            let message = format!("`{{{{ {name} }}}}` is undefined");
             let fix = match name.as_str() {
                 "goal" => "give the graph a `goal`".to_owned(),
                 name if OF_TASKS.contains(&name) => {
-                    format!("in a run over a tree of tasks it does; give it to others as an input: `{name}=…`")
+                    format!("runs over a tree of tasks define it; elsewhere give it as an input: `{name}=…`")
+                }
+                name if name.contains('.') => {
+                    "agents are told what earlier nodes answered; give the rest as inputs".to_owned()
                 }
                 _ => format!("give it as an input: `{name}=…`"),
             };
@@ -156,7 +159,11 @@ impl Expander<'_> {
             let Some(length) = inside.find("}}") else { return (None, 2) };
             let name = inside[..length].trim();
             let name = name.strip_prefix("inputs.").unwrap_or(name);
-            if !crate::plan::dot::is_identifier(name) {
+            if !is_identifier(name) {
+                // Values of nodes, as other engines have them. In a command such a name is some program's own.
+                if self.dollar && name.split('.').all(is_identifier) {
+                    self.unknown.push(name.to_owned());
+                }
                 return (None, 2);
             }
             let value = self.variables.get(name).cloned();

@@ -111,6 +111,7 @@ impl Worker {
             matches!(reply, Err(AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Unanswered(_)));
         let spoke_up = self.read_status(&status_file).is_some();
         let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
+        let outcome = self.simulated(kind, outcome);
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
         if !end.is_over
             && let Some(leftover) = self.leftover(kind, &model).await?

@@ -4,6 +4,7 @@ mod agent;
 mod cancel;
 mod command;
 mod human;
+mod simulation;
 mod step;
 mod tests;
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::ids::NodeId;
 use crate::plan::diagnostic::Diagnostic;
-use crate::plan::pipeline::{Attrs, HandlerKind, Node, Pipeline};
+use crate::plan::pipeline::{Attrs, DEFAULT_MAX_VISITS, HandlerKind, Node, Pipeline};
 use crate::plan::suggestions::Suggestions;
 
 pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
@@ -66,15 +66,15 @@ fn ends(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {
         _ => {}
     }
     if pipeline.outgoing(&node.id).next().is_none() {
-        let message =
-            format!("nothing leads on from `{}`: a run that gets here ends without reaching the exit", node.id);
-        found.push(Diagnostic::warning("dead_end", message, node.span.0).at_node(&node.id).with_fix("add an edge"));
+        let message = format!("`{}` has no outgoing edge", node.id);
+        let fix = "add an edge: a run ends well only at its exit";
+        found.push(Diagnostic::warning("dead_end", message, node.span.0).at_node(&node.id).with_fix(fix));
     }
 }
 
-/// Every node can be reached from the start, by edges or as a retry target.
-fn reachability(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
-    let Some(start) = pipeline.start() else { return };
+/// The nodes that can be reached from the start, by edges or as a retry target.
+pub(super) fn reached(pipeline: &Pipeline) -> BTreeSet<&NodeId> {
+    let Some(start) = pipeline.start() else { return BTreeSet::new() };
     let mut reached = BTreeSet::from([&start.id]);
     let mut open = vec![&start.id];
     let graph_targets = [&pipeline.retry_target, &pipeline.fallback_retry_target];
@@ -90,9 +90,16 @@ fn reachability(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
         match seeds.pop() {
             Some(seed) if reached.insert(seed) => open.push(seed),
             Some(_) => {}
-            None => break,
+            None => return reached,
         }
     }
+}
+
+fn reachability(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
+    if pipeline.start().is_none() {
+        return;
+    }
+    let reached = reached(pipeline);
     for node in pipeline.nodes().iter().filter(|node| !reached.contains(&node.id) && node.handler != HandlerKind::Start)
     {
         let message = format!("`{}` cannot be reached from the start node", node.id);
@@ -109,10 +116,10 @@ fn retry_targets(pipeline: &Pipeline, attrs: &Attrs, names: &mut Suggestions<'_>
         let Some(attr) = attrs.get(key) else { continue };
         let Ok(target) = NodeId::new(attr.value.to_string().trim()) else { continue };
         if pipeline.node(&target).is_none() {
-            let message = format!("`{key}` names `{target}`, which is no node");
-            let mut warning = Diagnostic::warning("retry_target_exists", message, attr.span);
-            warning.fix = names.closest(target.as_str()).map(|name| format!("did you mean `{name}`?"));
-            report(warning);
+            let meant = names.closest(target.as_str());
+            let meant = meant.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default();
+            let message = format!("`{key}` names the unknown node `{target}`{meant}");
+            report(Diagnostic::warning("retry_target_exists", message, attr.span));
         }
     }
 }
@@ -126,14 +133,15 @@ fn goal_gate(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {
     let targets =
         [&node.retry_target, &node.fallback_retry_target, &pipeline.retry_target, &pipeline.fallback_retry_target];
     let Some(target) = targets.into_iter().flatten().next() else {
-        let message = format!("the goal gate `{}` has nowhere to go back to when it fails", node.id);
+        let message = format!("goal gate `{}` has no retry target", node.id);
         let fix = "give the node or the graph a `retry_target`";
         found.push(Diagnostic::warning("goal_gate_has_retry", message, span).at_node(&node.id).with_fix(fix));
         return;
     };
     let bounded = |id: &NodeId| pipeline.node(id).is_some_and(|node| node.max_visits.is_some());
     if pipeline.default_max_visits.is_none() && !bounded(&node.id) && !bounded(target) {
-        let message = format!("how often the goal gate `{}` may send the run back is not bounded by the file", node.id);
+        let message =
+            format!("goal gate `{}` uses the default limit of {DEFAULT_MAX_VISITS} visits; set `max_visits`", node.id);
         let fix = format!("give `{}` or `{target}` a `max_visits`", node.id);
         found.push(Diagnostic::warning("goal_gate_bounded", message, span).at_node(&node.id).with_fix(fix));
     }

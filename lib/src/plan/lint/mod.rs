@@ -3,19 +3,25 @@
 //! Rules about single attributes (`attribute_type`, `condition_syntax`, `stylesheet_syntax`, `fidelity_valid`,
 //! `edge_target_exists`, `alias`, …) report while the file is read, in [`crate::plan::load`].
 
+mod conditions;
+mod cycles;
+mod files;
 mod flow;
+mod gates;
 mod outcome;
 mod parallel;
 mod tasks;
+mod templates;
 #[cfg(test)]
 mod tests;
 mod words;
 
+pub(super) use files::{child_file, missing_children};
 pub use tasks::task_pipeline;
 
 use std::collections::BTreeSet;
 
-use crate::plan::diagnostic::Diagnostic;
+use crate::plan::diagnostic::{Diagnostic, each_once};
 use crate::plan::pipeline::{HandlerKind, Pipeline};
 
 pub use words::CORE_OUTCOMES;
@@ -46,14 +52,17 @@ pub trait LintRule {
 pub fn check(pipeline: &Pipeline, known: &Known, extra: &[&dyn LintRule]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     flow::check(pipeline, &mut found);
-    outcome::check(pipeline, &mut found);
+    cycles::check(pipeline, &mut found);
+    gates::check(pipeline, &mut found);
+    let misspelt = conditions::check(pipeline, &mut found);
+    outcome::check(pipeline, &misspelt, &mut found);
+    templates::check(pipeline, &mut found);
     parallel::check(pipeline, &mut found);
     words::check(pipeline, known, &mut found);
     for rule in extra {
         found.extend(rule.apply(pipeline));
     }
-    found.sort_by_key(|diagnostic| (diagnostic.span, diagnostic.severity));
-    found
+    each_once(found)
 }
 
 /// What is valid but cannot be run by this version; empty when the pipeline can be.

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::conditions::place;
 use super::words::CORE_OUTCOMES;
 use crate::ids::NodeId;
-use crate::plan::condition::{Expr, Op};
-use crate::plan::diagnostic::Diagnostic;
+use crate::plan::condition::{Condition, Expr, Op};
+use crate::plan::diagnostic::{Diagnostic, Span};
 use crate::plan::pipeline::{Edge, HandlerKind, Node, Pipeline};
 
 /// The outcomes an edge can see. What is not certain is `Any`.
@@ -44,16 +45,115 @@ impl Outcomes {
     }
 }
 
-pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
+/// Checks all conditions but those at `misspelt` places.
+pub(super) fn check(pipeline: &Pipeline, misspelt: &BTreeSet<Span>, found: &mut Vec<Diagnostic>) {
     let seen = outcomes(pipeline);
+    let mut dead: BTreeSet<&NodeId> = BTreeSet::new();
     for edge in pipeline.edges() {
         let Some(condition) = &edge.condition else { continue };
         let outcomes = seen.get(&edge.from).unwrap_or(&Outcomes::Any);
-        if let Some(why) = never(condition.expr(), outcomes) {
-            let span = edge.attrs.get("condition").map_or(edge.span.0, |attr| attr.span);
+        if misspelt.contains(&place(edge)) {
+            dead.insert(&edge.from);
+        } else if let Some(why) = never(condition.expr(), outcomes) {
+            dead.insert(&edge.from);
             let message = format!("the condition `{condition}` can never hold: {why}");
-            found.push(Diagnostic::warning("condition_can_hold", message, span).at_edge(&edge.from, &edge.to));
+            let warning = Diagnostic::warning("condition_can_hold", message, place(edge));
+            found.push(warning.at_edge(&edge.from, &edge.to));
         }
+    }
+    for node in pipeline.nodes().iter().filter(|node| !dead.contains(&node.id)) {
+        found.extend(success_leads_on(pipeline, node).map(|warning| warning.at_node(&node.id)));
+    }
+}
+
+/// A node that succeeds must have an edge to follow, unless it is known to say something else.
+fn success_leads_on(pipeline: &Pipeline, node: &Node) -> Option<Diagnostic> {
+    let works = matches!(node.handler, HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Conditional);
+    let conditions: Vec<&Expr> =
+        pipeline.outgoing(&node.id).map(|edge| edge.condition.as_ref().map(Condition::expr)).collect::<Option<_>>()?;
+    let can_hold = |expr: &&Expr| holds(expr, "success") != Some(false);
+    if !works || conditions.is_empty() || conditions.iter().any(can_hold) {
+        return None;
+    }
+    let mut asked: Vec<&str> = Vec::new();
+    for condition in conditions {
+        condition.walk(&mut |part| match part {
+            Expr::Compare { key, op: Op::Equal, literal } if is_outcome(key) && !asked.contains(&literal.as_str()) => {
+                asked.push(literal);
+            }
+            _ => {}
+        });
+    }
+    let sources = sources(pipeline, node)?;
+    if sources.iter().any(|source| may_say(source, &asked)) {
+        return None;
+    }
+    let words: Vec<_> = asked.iter().map(|word| format!("`{word}`")).collect();
+    let asks = if words.is_empty() { String::new() } else { format!("; its edges ask for {}", words.join(", ")) };
+    let message = format!("no edge of `{}` is taken on `success`{asks}", node.id);
+    let fix = "add an edge for `outcome=success` or without a condition, or name the outcomes in the prompt";
+    Some(Diagnostic::warning("outcome_given", message, node.span.0).with_fix(fix))
+}
+
+/// The nodes whose outcome a node has: itself, or those before a branch point. None where that is not certain.
+fn sources<'a>(pipeline: &'a Pipeline, node: &'a Node) -> Option<Vec<&'a Node>> {
+    let (mut open, mut seen, mut sources) = (vec![node], BTreeSet::from([&node.id]), Vec::new());
+    while let Some(at) = open.pop() {
+        match at.handler {
+            HandlerKind::Conditional => {
+                let before = pipeline.incoming(&at.id).filter_map(|edge| pipeline.node(&edge.from));
+                open.extend(before.filter(|node| seen.insert(&node.id)));
+            }
+            HandlerKind::Codergen | HandlerKind::Tool | HandlerKind::Start => sources.push(at),
+            _ => return None,
+        }
+    }
+    (!sources.is_empty()).then_some(sources)
+}
+
+/// Whether a node may end with one of these words: somebody tells its agent to, or its command can write them.
+fn may_say(node: &Node, words: &[&str]) -> bool {
+    let own = || words.iter().filter(|word| !CORE_OUTCOMES.contains(*word));
+    let names = |text: &str| own().any(|word| text.to_lowercase().contains(&word.to_lowercase()));
+    let is_program = |text: &str| text.contains(['/', '.']) || text.to_lowercase().contains("status");
+    match node.handler {
+        HandlerKind::Tool => {
+            let command = node.tool_command.as_deref().unwrap_or_default();
+            own().next().is_some() && (names(command) || is_program(command))
+        }
+        HandlerKind::Codergen => {
+            let by_program = node.agent.as_deref().is_some_and(|agent| agent.contains(':'));
+            own().next().is_some() && (by_program || names(&node.prompt) || names(&node.label))
+        }
+        _ => false,
+    }
+}
+
+fn is_outcome(key: &str) -> bool {
+    key == "outcome" || key == "context.outcome"
+}
+
+/// Whether an expression holds with this outcome; none where that depends on more.
+fn holds(expr: &Expr, outcome: &str) -> Option<bool> {
+    let all = |parts: &[Expr], stops: bool| {
+        let parts: Vec<_> = parts.iter().map(|part| holds(part, outcome)).collect();
+        match parts.contains(&Some(stops)) {
+            true => Some(stops),
+            false => parts.iter().all(Option::is_some).then_some(!stops),
+        }
+    };
+    match expr {
+        Expr::All(parts) => all(parts, false),
+        Expr::Any(parts) => all(parts, true),
+        Expr::Not(part) => holds(part, outcome).map(|holds| !holds),
+        Expr::Set(key) if is_outcome(key) => Some(true),
+        Expr::Compare { key, op, literal } if is_outcome(key) => match op {
+            Op::Equal => Some(outcome == literal),
+            Op::NotEqual => Some(outcome != literal),
+            Op::Contains => Some(outcome.contains(literal.as_str())),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
@@ -68,7 +168,8 @@ fn outcomes(pipeline: &Pipeline) -> BTreeMap<&NodeId, Outcomes> {
         .collect();
     let own = |node: &Node| match node.handler {
         HandlerKind::Start => Outcomes::of(["success"]),
-        HandlerKind::Tool | HandlerKind::Wait | HandlerKind::WaitHuman => Outcomes::of(CORE_OUTCOMES),
+        // Agents and commands may write a word of their own into their status file.
+        HandlerKind::Wait | HandlerKind::WaitHuman => Outcomes::of(CORE_OUTCOMES),
         HandlerKind::Conditional if !jumped_to.contains(&node.id) => Outcomes::Of(BTreeSet::new()),
         _ => Outcomes::Any,
     };

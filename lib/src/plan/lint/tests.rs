@@ -42,8 +42,8 @@ fn there_is_one_start_and_one_exit() {
         fix: add `start [shape=Mdiamond]`
     1:9 error terminal_node: the pipeline has no exit node
         fix: add `exit [shape=Msquare]`
-    1:13 warning dead_end [a]: nothing leads on from `a`: a run that gets here ends without reaching the exit
-        fix: add an edge
+    1:13 warning dead_end [a]: `a` has no outgoing edge
+        fix: add an edge: a run ends well only at its exit
 
     digraph G { start -> end  start [label=s] end [label=e] }
 
@@ -57,6 +57,8 @@ fn there_is_one_start_and_one_exit() {
     1:50 error terminal_node [f]: a second exit node: `e` is one already
         fix: keep one exit node
     1:53 note alias [f]: `shape=doublecircle` is taken as an exit node, `shape=Msquare`
+    1:80 warning one_edge_taken [s -> f]: `s` has several edges without a condition; only the one to `e` is taken
+        fix: give them conditions or labels, or run them side by side with `shape=component`
 
     digraph G { start [shape=Mdiamond] e [shape=Msquare] exit [prompt="not the exit"] start -> exit -> e }
 
@@ -106,8 +108,10 @@ a -> missing
 a -> bb",
     );
     assert_snapshot!(findings(&source), @r#"
-    5:1 warning dead_end [b]: nothing leads on from `b`: a run that gets here ends without reaching the exit
-        fix: add an edge
+    5:1 warning dead_end [b]: `b` has no outgoing edge
+        fix: add an edge: a run ends well only at its exit
+    7:1 warning one_edge_taken [a -> exit]: `a` has several edges without a condition; only the one to `b` is taken
+        fix: give them conditions or labels, or run them side by side with `shape=component`
     8:1 error start_no_incoming [a -> start]: an edge leads back to the start node `start`
         fix: remove this edge
     9:1 error exit_no_outgoing [exit -> a]: an edge leaves the exit node `exit`
@@ -129,12 +133,12 @@ d [prompt=x, goal_gate=true, retry_target=c, max_visits=2]
 start -> a -> b -> c -> d -> exit",
     );
     assert_snapshot!(findings(&source), @r"
-    4:14 warning goal_gate_has_retry [a]: the goal gate `a` has nowhere to go back to when it fails
+    4:14 warning goal_gate_has_retry [a]: goal gate `a` has no retry target
         fix: give the node or the graph a `retry_target`
-    5:14 warning goal_gate_bounded [b]: how often the goal gate `b` may send the run back is not bounded by the file
+    5:14 warning goal_gate_bounded [b]: goal gate `b` uses the default limit of 25 visits; set `max_visits`
         fix: give `b` or `a` a `max_visits`
-    6:14 warning retry_target_exists [c]: `retry_target` names `bx`, which is no node
-    6:31 warning retry_target_exists [c]: `fallback_retry_target` names no node: `no such` cannot be the name of one
+    6:14 warning retry_target_exists [c]: `retry_target` names the unknown node `bx`
+    6:31 warning retry_target_exists [c]: `fallback_retry_target` names the unknown node `no such`
     ");
     let bounded = around("graph [max_node_visits=4, retry_target=a]\na [prompt=x, goal_gate=true]\nstart -> a -> exit");
     assert!(!findings(&bounded).contains("goal_gate"), "{}", findings(&bounded));
@@ -184,14 +188,14 @@ fn outcomes_are_spelled_as_the_engine_spells_them() {
     ] {
         let found = findings(&body(wrong));
         assert!(found.contains("warning outcome_known [a -> exit]"), "{wrong}: {found}");
-        assert!(found.contains(&format!("did you mean `outcome={meant}`?")), "{wrong}: {found}");
+        assert!(found.contains(&format!("(did you mean `{meant}`?)")), "{wrong}: {found}");
     }
 }
 
 #[test]
 fn conditions_that_can_never_hold() {
     let source = around(
-        "t [shape=parallelogram, tool_command=\"true\"]
+        "t [shape=insulator, duration=1s]
 d [shape=diamond]
 e [shape=diamond]
 p [prompt=x]
@@ -233,16 +237,11 @@ start -> a [lable=x]
 a -> exit [conditon=\"outcome=success\", penwidth=2]",
     );
     assert_snapshot!(findings(&source), @r"
-    4:8 warning attribute_spelling: `gaol` means nothing here
-        fix: did you mean `goal`?
-    5:4 warning attribute_spelling [a]: `promt` means nothing here
-        fix: did you mean `prompt`?
-    5:24 warning attribute_spelling [a]: `max_retrys` means nothing here
-        fix: did you mean `max_retries`?
-    6:13 warning attribute_spelling [start -> a]: `lable` means nothing here
-        fix: did you mean `label`?
-    7:12 warning attribute_spelling [a -> exit]: `conditon` means nothing here
-        fix: did you mean `condition`?
+    4:8 warning attribute_spelling: unknown attribute `gaol` (did you mean `goal`?)
+    5:4 warning attribute_spelling [a]: unknown attribute `promt` (did you mean `prompt`?)
+    5:24 warning attribute_spelling [a]: unknown attribute `max_retrys` (did you mean `max_retries`?)
+    6:13 warning attribute_spelling [start -> a]: unknown attribute `lable` (did you mean `label`?)
+    7:12 warning attribute_spelling [a -> exit]: unknown attribute `conditon` (did you mean `condition`?)
     ");
 }
 
@@ -259,11 +258,11 @@ g [shape=blob, label=g]
 start -> a -> b -> c -> d -> e -> f -> g -> exit",
     );
     assert_snapshot!(findings(&source), @"
-    4:4 warning shape_spelling [a]: there is no shape `parallelogramm`, so it says nothing about what the node does
+    4:4 warning shape_spelling [a]: unknown shape `parallelogramm`; treated as an agent node
         fix: did you mean `shape=parallelogram`?
-    5:4 warning shape_spelling [b]: there is no shape `hexagn`, so it says nothing about what the node does
+    5:4 warning shape_spelling [b]: unknown shape `hexagn`; treated as an agent node
         fix: did you mean `shape=hexagon`?
-    6:4 warning shape_spelling [c]: there is no shape `mdiamond`, so it says nothing about what the node does
+    6:4 warning shape_spelling [c]: unknown shape `mdiamond`; treated as an agent node
         fix: did you mean `shape=Mdiamond`?
     ");
 }
@@ -292,14 +291,15 @@ g -> i -> h",
     6:1 warning duration_on_wait_nodes [c]: `c` does not say how long to wait
         fix: add `duration=30s`
     6:4 note alias [c]: `shape=insulator` is taken as a pause, `type=wait`
-    7:19 warning default_choice_exists [d]: no edge leads from `d` to its default choice `zz`
+    7:19 warning default_choice_exists [d]: the default `zz` is not a choice at gate `d`
         fix: use one of e
-    8:4 warning type_known [e]: no handler is registered for `type=custom.thing`
-    9:4 warning type_known [f]: no handler is registered for `type=conditionl`
-        fix: did you mean `conditional`?
-    10:21 warning attribute_value [g]: `join_policy` has no value `all`
+    8:4 error type_known [e]: unknown node type `custom.thing`
+        fix: use one of start, exit, codergen, conditional, tool, wait.human, wait, parallel, parallel.fan_in, stack.manager_loop
+    9:4 error type_known [f]: unknown node type `conditionl` (did you mean `conditional`?)
+        fix: use one of start, exit, codergen, conditional, tool, wait.human, wait, parallel, parallel.fan_in, stack.manager_loop
+    10:21 warning attribute_value [g]: `all` is not a value of `join_policy`
         fix: use one of wait_all, first_success, k_of_n, quorum
-    11:25 warning attribute_value [h]: `fan_in.policy` has no value `best`
+    11:25 warning attribute_value [h]: `best` is not a value of `fan_in.policy`
         fix: use one of merge, pick, judge
     "#);
 }

@@ -1,36 +1,17 @@
-//! Words that mean nothing, or not what they look like: attributes, handler types, outcomes, agents, models.
+//! Words that mean nothing, or not what they look like: attributes, handler types, agents, models.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::Known;
 use super::tasks::no_step;
 use crate::plan::alias;
-use crate::plan::condition::{Expr, Op};
 use crate::plan::diagnostic::Diagnostic;
 use crate::plan::dot::Target;
-use crate::plan::pipeline::{Attrs, Edge, HandlerKind, Node, Pipeline, QuestionKind};
+use crate::plan::pipeline::{Attrs, HandlerKind, Node, Pipeline, QuestionKind};
 use crate::text::{closest, listed};
 
 /// The outcomes the engine itself gives. An agent may write others into its status file.
 pub const CORE_OUTCOMES: [&str; 5] = ["success", "partial_success", "retry", "fail", "skipped"];
-
-/// Words that look like an outcome of the engine and are none.
-const LOOKALIKES: [(&str, &str); 14] = [
-    ("succeed", "success"),
-    ("successful", "success"),
-    ("succes", "success"),
-    ("pass", "success"),
-    ("passed", "success"),
-    ("ok", "success"),
-    ("failure", "fail"),
-    ("error", "fail"),
-    ("errored", "fail"),
-    ("partial", "partial_success"),
-    ("partial-success", "partial_success"),
-    ("partial_succeeded", "partial_success"),
-    ("retrying", "retry"),
-    ("skip", "skipped"),
-];
 
 /// Attributes that take one of a few words.
 const CHOICES: [(&str, &[&str]); 4] = [
@@ -51,13 +32,12 @@ pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnost
         needed(node, &mut warnings);
         step(node, &mut warnings);
         choices(node, &mut warnings);
-        default_choice(pipeline, node, &mut warnings);
-        configured(node, known, &mut warnings);
+        agent_mode(node, &mut warnings);
+        configured(pipeline, node, known, &mut warnings);
         found.extend(warnings.into_iter().map(|warning| warning.at_node(&node.id)));
     }
     for edge in pipeline.edges() {
         spelling.check(Target::Edge, &edge.attrs, |warning| found.push(warning.at_edge(&edge.from, &edge.to)));
-        outcome_spelling(edge, found);
     }
 }
 
@@ -80,9 +60,8 @@ impl Spelling {
                 .entry((target as u8, key.clone()))
                 .or_insert_with(|| if alias::is_cosmetic(key) { None } else { closest(key, known.iter().copied()) });
             if let Some(meant) = meant {
-                let message = format!("`{key}` means nothing here");
-                let fix = format!("did you mean `{meant}`?");
-                report(Diagnostic::warning("attribute_spelling", message, attr.span).with_fix(fix));
+                let message = format!("unknown attribute `{key}` (did you mean `{meant}`?)");
+                report(Diagnostic::warning("attribute_spelling", message, attr.span));
             }
         }
     }
@@ -97,7 +76,8 @@ impl Spelling {
             false => closest(&node.shape, HandlerKind::SHAPES.into_iter().map(|(shape, _)| shape)),
         });
         if let Some(meant) = meant {
-            let message = format!("there is no shape `{}`, so it says nothing about what the node does", node.shape);
+            let treated = if node.handler == HandlerKind::Codergen { "; treated as an agent node" } else { "" };
+            let message = format!("unknown shape `{}`{treated}", node.shape);
             let warning = Diagnostic::warning("shape_spelling", message, attr.span);
             found.push(warning.with_fix(format!("did you mean `shape={meant}`?")));
         }
@@ -110,26 +90,30 @@ fn handler_type(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
         return;
     }
     let span = node.attrs.get("type").map_or(node.span.0, |attr| attr.span);
-    let message = format!("no handler is registered for `type={name}`");
-    let built_in = HandlerKind::BUILT_IN.iter().map(HandlerKind::as_str);
-    let mut warning = Diagnostic::warning("type_known", message, span);
-    let meant = closest(name, built_in).or_else(|| closest(name, known.handlers.iter().map(String::as_str)));
-    warning.fix = meant.map(|name| format!("did you mean `{name}`?"));
-    found.push(warning);
+    let types =
+        || HandlerKind::BUILT_IN.iter().map(HandlerKind::as_str).chain(known.handlers.iter().map(String::as_str));
+    let meant = closest(name, types()).map(|meant| format!(" (did you mean `{meant}`?)")).unwrap_or_default();
+    let message = format!("unknown node type `{name}`{meant}");
+    let fix = format!("use one of {}", listed(types(), usize::MAX));
+    found.push(Diagnostic::error("type_known", message, span).with_fix(fix));
 }
 
 /// Attributes without which a node has nothing to do.
 fn needed(node: &Node, found: &mut Vec<Diagnostic>) {
-    let has = |key: &str| node.attrs.get(key).is_some_and(|attr| !attr.value.to_string().trim().is_empty());
+    let written = |key: &str| node.attrs.get(key).is_some_and(|attr| !attr.value.to_string().trim().is_empty());
+    // A misspelt one is reported as such.
+    let known = alias::known(Target::Node);
+    let unknown = || node.attrs.keys().map(String::as_str).filter(|key| known.binary_search(key).is_err());
+    let has = |key: &str| written(key) || closest(key, unknown().filter(|other| !alias::is_cosmetic(other))).is_some();
     let (rule, what, fix) = match node.handler {
         HandlerKind::Codergen if !has("prompt") && !has("label") => {
             ("prompt_on_llm_nodes", "has neither a prompt nor a label to work from", "add `prompt=\"…\"`")
         }
         // The test of a task runs what the task says.
-        HandlerKind::Tool if node.tool_command.is_none() && node.step.as_deref() != Some("test") => {
+        HandlerKind::Tool if !has("tool_command") && node.step.as_deref() != Some("test") => {
             ("command_on_tool_nodes", "has no command to run and will always fail", "add `tool_command=\"…\"`")
         }
-        HandlerKind::Wait if node.duration.is_none() => {
+        HandlerKind::Wait if !has("duration") => {
             ("duration_on_wait_nodes", "does not say how long to wait", "add `duration=30s`")
         }
         _ => return,
@@ -148,30 +132,38 @@ fn choices(node: &Node, found: &mut Vec<Diagnostic>) {
         let Some(attr) = node.attrs.get(key) else { continue };
         let word = attr.value.to_string();
         if !word.is_empty() && !words.contains(&word.as_str()) {
-            let message = format!("`{key}` has no value `{word}`");
+            let message = format!("`{word}` is not a value of `{key}`");
             let fix = format!("use one of {}", words.join(", "));
             found.push(Diagnostic::warning("attribute_value", message, attr.span).with_fix(fix));
         }
     }
 }
 
-fn default_choice(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {
-    let (Some(choice), HandlerKind::WaitHuman) = (&node.human_default_choice, &node.handler) else { return };
-    let targets: BTreeSet<&str> = pipeline.outgoing(&node.id).map(|edge| edge.to.as_str()).collect();
-    if targets.contains(choice.as_str()) {
-        return;
+/// Other engines let a person talk with the agent of a node while it works.
+fn agent_mode(node: &Node, found: &mut Vec<Diagnostic>) {
+    let Some(attr) = node.attrs.get("agent.mode") else { return };
+    match attr.value.to_string().trim() {
+        "interactive" => {
+            let message = "interactive agents are not supported: agents work without a person";
+            let fix = "remove `agent.mode`, and ask a person at a gate (`shape=hexagon`) behind the node";
+            found.push(Diagnostic::error("agent_mode", message, attr.span).with_fix(fix));
+        }
+        "" | "autonomous" | "auto" => {}
+        other => {
+            let message = format!("`{other}` is not a value of `agent.mode`");
+            found.push(Diagnostic::warning("attribute_value", message, attr.span).with_fix("remove it"));
+        }
     }
-    let span = node.attrs.get("human.default_choice").map_or(node.span.0, |attr| attr.span);
-    let message = format!("no edge leads from `{}` to its default choice `{choice}`", node.id);
-    let fix = format!("use one of {}", targets.into_iter().collect::<Vec<_>>().join(", "));
-    found.push(Diagnostic::warning("default_choice_exists", message, span).with_fix(fix));
 }
 
-fn configured(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
+fn configured(pipeline: &Pipeline, node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
     if node.handler != HandlerKind::Codergen {
         return;
     }
-    let place = |key: &str| node.attrs.get(key).map_or(node.span.0, |attr| attr.span);
+    let place = |key: &str| {
+        let attr = node.attrs.get(key).or_else(|| pipeline.attrs.get(key));
+        attr.map_or(node.span.0, |attr| attr.span)
+    };
     if let (Some(agent), Some(agents)) = (&node.agent, &known.agents) {
         let on_the_spot = agent.starts_with("command:") || agent.starts_with("acp:");
         if !on_the_spot && !agents.contains(agent) {
@@ -194,25 +186,4 @@ fn configured(node: &Node, known: &Known, found: &mut Vec<Diagnostic>) {
         let fix = format!("use one of {}", listed(providers, usize::MAX));
         found.push(Diagnostic::warning("provider_configured", message, place("llm_provider")).with_fix(fix));
     }
-}
-
-/// Outcomes that are almost, but not quite, one the engine gives.
-fn outcome_spelling(edge: &Edge, found: &mut Vec<Diagnostic>) {
-    let Some(condition) = &edge.condition else { return };
-    condition.expr().walk(&mut |part| {
-        let Expr::Compare { key, op: Op::Equal | Op::NotEqual, literal } = part else { return };
-        if !(key == "outcome" || key == "context.outcome") || CORE_OUTCOMES.contains(&literal.as_str()) {
-            return;
-        }
-        let lower = literal.to_lowercase();
-        let lookalike = LOOKALIKES.iter().find(|(other, _)| *other == lower).map(|(_, real)| *real);
-        let same = CORE_OUTCOMES.into_iter().find(|word| *word == lower);
-        if let Some(meant) = same.or(lookalike).or_else(|| closest(&lower, CORE_OUTCOMES)) {
-            let span = edge.attrs.get("condition").map_or(edge.span.0, |attr| attr.span);
-            let message =
-                format!("`{literal}` is no outcome of the engine; only an agent that writes it itself has it");
-            let warning = Diagnostic::warning("outcome_known", message, span).at_edge(&edge.from, &edge.to);
-            found.push(warning.with_fix(format!("did you mean `outcome={meant}`?")));
-        }
-    });
 }

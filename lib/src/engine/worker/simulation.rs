@@ -1,0 +1,40 @@
+//! Outcomes a pipeline gives its simulated agents, to try its ways without one.
+
+use super::Worker;
+use crate::event::{Outcome, Status};
+
+impl Worker {
+    /// The outcome of an agent that is only simulated: what the node's `sim_outcomes` has for this run of it.
+    pub(super) fn simulated(&self, kind: &str, outcome: Outcome) -> Outcome {
+        let written = self.node.attrs.get("sim_outcomes").filter(|_| kind == "simulated");
+        let run = self.visit.visit + self.visit.attempt - 1;
+        let status = written.and_then(|attr| nth(&attr.value.to_string(), run));
+        match status.filter(|_| outcome.status.is_success()) {
+            None | Some(Status::Success) => outcome,
+            Some(status) => {
+                let fails = matches!(status, Status::Fail | Status::Retry);
+                let failure_reason = fails.then(|| format!("simulated outcome `{status}`"));
+                Outcome { status, failure_reason, ..outcome }
+            }
+        }
+    }
+}
+
+/// The `n`th outcome of a list, from 1; the last one for every run behind it.
+fn nth(list: &str, n: u32) -> Option<Status> {
+    let words: Vec<&str> = list.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
+    let at = usize::try_from(n).unwrap_or(usize::MAX).clamp(1, words.len().max(1));
+    words.get(at - 1).and_then(|word| Status::try_from((*word).to_owned()).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_outcome_stays() {
+        let listed = |n| nth("fail, retry,needs_work", n).map(|status| status.to_string());
+        assert_eq!([1, 2, 3, 9].map(|n| listed(n).unwrap_or_default()), ["fail", "retry", "needs_work", "needs_work"]);
+        assert_eq!(nth(" ,", 1), None);
+    }
+}
