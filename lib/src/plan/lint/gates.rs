@@ -23,7 +23,7 @@ fn default_choice(node: &Node, edges: &[&Edge]) -> Option<Diagnostic> {
         let (key, label) = choice(edge);
         normalise_label(&label) == wanted || edge.to == default.trim() || key.eq_ignore_ascii_case(default.trim())
     };
-    if edges.iter().any(|edge| fits(edge)) {
+    if edges.iter().any(fits) {
         return None;
     }
     let span = node.attrs.get("human.default_choice").map_or(node.span.0, |attr| attr.span);
