@@ -11,7 +11,9 @@ pub(super) fn check(pipeline: &Pipeline, found: &mut Vec<Diagnostic>) {
     for node in pipeline.nodes().iter().filter(|node| node.handler == HandlerKind::WaitHuman) {
         let edges: Vec<&Edge> = pipeline.outgoing(&node.id).collect();
         found.extend(default_choice(node, &edges).map(|warning| warning.at_node(&node.id)));
-        same_keys(node, &edges, found);
+        // Words of a person's own are typed, not chosen by a key.
+        let chosen: Vec<&Edge> = edges.into_iter().filter(|edge| !edge.freeform).collect();
+        same_keys(node, &chosen, found);
     }
 }
 
