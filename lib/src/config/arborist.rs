@@ -4,6 +4,7 @@
 
 use super::node::{Form, Kind, Node};
 use super::read::Reading;
+use crate::text::named;
 
 /// Where each of its settings goes. The steps and the general model are handled apart, because they inherit.
 const MAPPED: [(&[&str], &[&str]); 7] = [
@@ -71,6 +72,30 @@ pub(super) fn check(file: &Node, reading: &mut Reading<'_>) {
             }
         }
     }
+}
+
+/// What Arborist has and pleach has not: the key, those of its values that turn it on, and what that means here.
+const MISSING: [(&[&str], &[&str], &str); 4] = [
+    (&["defaults", "container_mode"], &["enabled", "true"], NO_CONTAINERS),
+    (&["container_mode"], &["enabled", "true"], NO_CONTAINERS),
+    (&["hooks", "enabled"], &["true"], NO_HOOKS),
+    (&["hooks"], &["true"], NO_HOOKS),
+];
+
+const NO_CONTAINERS: &str = "pleach runs agents in its own sandbox, without containers";
+const NO_HOOKS: &str = "pleach runs no hooks of Arborist";
+
+/// Adds a warning that names what the file turns on and pleach does not have.
+pub(super) fn warn(file: &Node, reading: &mut Reading<'_>) {
+    let is_on = |(path, on, _): &(&[&str], &[&str], &str)| {
+        let value = file.at_path(path).map(|entry| &entry.value.kind);
+        matches!(value, Some(Kind::Scalar { text, .. }) if on.contains(&text.as_str()))
+    };
+    let found: Vec<_> = MISSING.into_iter().filter(is_on).collect();
+    let Some(at) = found.first().and_then(|(path, ..)| file.at_path(path)).map(|entry| entry.key_at) else { return };
+    let keys = named(&found.iter().map(|(path, ..)| path.join(".")).collect::<Vec<_>>());
+    let means: Vec<&str> = found.iter().map(|(.., means)| *means).collect();
+    reading.fail(at, format!("{keys} ignored: {}", means.join("; ")));
 }
 
 /// The file's tree as a tree of pleach settings. Values keep their places.

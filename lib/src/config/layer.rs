@@ -372,6 +372,8 @@ fn read_layers(layers: Vec<Layer>, origins: &mut Vec<Origin>, found: &mut Findin
         let mut reading = Reading::new(origins);
         arborist::check(&tree, &mut reading);
         found.errors.append(&mut reading.errors);
+        arborist::warn(&tree, &mut reading);
+        found.warnings.append(&mut reading.errors);
         match &mut foreign {
             Some(below) => below.overlay(tree),
             None => foreign = Some(tree),

@@ -413,6 +413,23 @@ fn variables_that_name_no_setting_are_left_out_with_a_warning() {
 }
 
 #[test]
+fn what_arborist_turns_on_and_pleach_lacks_is_named_in_one_warning() {
+    let warnings = |file: &str| {
+        let resolved = resolved(vec![Layer::file(Level::Arborist, "/p/.arborist/config.json", file)]);
+        resolved.warnings.iter().map(|warning| warning.message.clone()).collect::<Vec<_>>()
+    };
+    let both = r#"{"defaults": {"container_mode": "enabled"}, "hooks": {"enabled": true, "injections": {}}}"#;
+    let [told] = &warnings(both)[..] else { panic!("one warning") };
+    let containers = "pleach runs agents in its own sandbox, without containers";
+    assert_eq!(
+        *told,
+        format!("`defaults.container_mode`, `hooks.enabled` ignored: {containers}; pleach runs no hooks of Arborist")
+    );
+    let off = r#"{"defaults": {"container_mode": "auto"}, "hooks": {"enabled": false, "injections": {}}}"#;
+    assert_eq!(warnings(off), [""; 0]);
+}
+
+#[test]
 fn mistakes_of_syntax_have_their_place() {
     let texts = [
         "agent: a\nagent: b\n",

@@ -269,3 +269,17 @@ fn n18_unittest_counts_are_read() {
     let counts = ["Passed", "Failed", "Skipped"].map(|what| passed.trailer(&format!("Arborist-Test-{what}")));
     assert_eq!(counts, [Some("13"), Some("0"), Some("2")]);
 }
+
+#[test]
+fn n18_containers_and_hooks_of_arborist_are_named_in_a_warning() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    let settings = r#"{"defaults": {"container_mode": "enabled"}, "hooks": {"enabled": true}}"#;
+    garden.commit(".arborist/config.json", settings);
+    let ran = garden.gardener(&["--dry-run"]).expect(0);
+    let said = "`defaults.container_mode`, `hooks.enabled` ignored: pleach runs agents in its own sandbox";
+    let lines: Vec<&str> = ran.stderr.lines().filter(|line| line.contains(said)).collect();
+    let [line] = lines[..] else { panic!("one line: {ran}") };
+    assert!(line.starts_with("warning: .arborist/config.json:1: "), "{line}");
+    garden.commit(".arborist/config.json", r#"{"defaults": {"container_mode": "auto"}, "hooks": {"enabled": false}}"#);
+    assert!(!garden.gardener(&["--dry-run"]).expect(0).stderr.contains("ignored"));
+}
