@@ -29,3 +29,11 @@ pub fn standing(word: &str) -> String {
     };
     paint(style, word)
 }
+
+/// A result whose first word says how it ended, that word in its colour.
+pub fn head(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((word, rest)) if word.ends_with(':') => format!("{} {rest}", standing(word)),
+        _ => text.to_owned(),
+    }
+}

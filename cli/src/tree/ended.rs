@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use crate::globals::Globals;
 use crate::render::session::plain;
 use crate::render::tree::stalled;
-use crate::render::{Out, question as asked};
+use crate::render::{Out, style};
 
 /// Says how the run in a directory ended, and how to go on, the task it has begun last being this one.
 pub fn tell(
@@ -31,13 +31,14 @@ pub fn tell(
     }
     let mut out = Out::new();
     let about = |command: &str| about(globals, dir, command, Some(&plan.file));
+    let head = |text: String| style::head(&text);
     match ended {
-        TreeEnded::Done => out.line(format!("done: every task of `{}` is complete", plan.path)),
-        TreeEnded::TaskDone(task) => out.line(format!("done: {task}")),
+        TreeEnded::Done => out.line(head(format!("done: every task of `{}` is complete", plan.path))),
+        TreeEnded::TaskDone(task) => out.line(head(format!("done: {task}"))),
         TreeEnded::Failed { task, attempts, before, reason } => {
             let earlier = if *before { "in an earlier run, " } else { "" };
             let (after, why) = (counted(*attempts, "attempt"), because(reason.as_deref()));
-            out.line(format!("{task} failed {earlier}after {after}{why}"))?;
+            out.line(style::paint(style::BAD, &format!("{task} failed {earlier}after {after}{why}")))?;
             if let Some(place) = code_of(repo, plan, task) {
                 out.line(format!("code:    what it wrote is {place}"))?;
             }
@@ -45,7 +46,7 @@ pub fn tell(
             out.line(format!("again:   {}", retrying(globals)))
         }
         TreeEnded::CalledOff(task) => {
-            out.line(format!("cancelled: {task}: its session was called off"))?;
+            out.line(head(format!("cancelled: {task}: its session was called off")))?;
             out.line(format!("again:   {}", again(globals)))
         }
         TreeEnded::GateRed { gate, on_merge, reason } => {
@@ -56,21 +57,24 @@ pub fn tell(
                 Some(phase) => (format!("what the merge of `{phase}` into `{target}` would be"), phase),
                 None => (format!("`{target}`"), target),
             };
-            out.line(format!("the tests of {gate} fail on {on}{}", because(reason.as_deref())))?;
+            out.line(style::paint(
+                style::BAD,
+                &format!("the tests of {gate} fail on {on}{}", because(reason.as_deref())),
+            ))?;
             out.line(format!("look:    {}", about(&format!("inspect {gate}"))))?;
             let reset = about("reset TASK");
             out.line(format!("go on:   fix it on `{place}` and run again, or reopen a task with `{reset}`"))
         }
         TreeEnded::Stalled(blocked) => {
-            out.line(format!("stalled: {}", stalled(plan.limits.only.as_ref())))?;
+            out.line(head(format!("stalled: {}", stalled(plan.limits.only.as_ref()))))?;
             blocked.iter().try_for_each(|blocked| out.line(format!("  {blocked}")))?;
             ways(globals, (dir, repo), plan, blocked).into_iter().try_for_each(|way| out.line(way))
         }
-        TreeEnded::OutOfBudget { why } => out.line(format!("stopped: {why}")),
+        TreeEnded::OutOfBudget { why } => out.line(head(format!("stopped: {why}"))),
         TreeEnded::Paused(Pause { question: Some(question), .. }) => {
             let task = last_begun.map(|task| format!("{task} ")).unwrap_or_default();
             let gate = &question.node;
-            out.line(format!("paused: {task}waits for an answer at `{gate}`"))?;
+            out.line(head(format!("paused: {task}waits for an answer at `{gate}`")))?;
             out.line(format!("`{gate}` asks: {} ({})", question.text, question.choices_in_words()))?;
             question.work.iter().try_for_each(|work| out.text(&asked::judged(work)))?;
             if let Some(work) = &question.work {
@@ -79,17 +83,17 @@ pub fn tell(
             }
             out.line(format!("answer:  {}", answering(globals, gate)))
         }
-        TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(format!("paused: {why}")),
+        TreeEnded::Paused(Pause { why: Some(why), .. }) => out.line(head(format!("paused: {why}"))),
         TreeEnded::Paused(_) => {
-            out.line("paused: nothing recorded is lost")?;
+            out.line(head("paused: nothing recorded is lost".to_owned()))?;
             out.line(format!("go on:   {}", again(globals)))
         }
         TreeEnded::Refused(refusal) => {
             let (task, branch) = (&refusal.task, &refusal.branch);
-            out.line(match refusal.finished {
+            out.line(head(match refusal.finished {
                 true => format!("waiting: {task} is finished on `{branch}` and could not land"),
                 false => format!("waiting: {task} could not begin on `{branch}`"),
-            })?;
+            }))?;
             out.line(addressed(globals, dir, &plan.file, &refusal.why))?;
             match first(globals, dir, refusal) {
                 Some(command) => out.line(format!("first:   {command}")),
