@@ -10,7 +10,7 @@ use pleach::config::{AgentSettings, Config};
 use pleach::engine::{
     AutoApprove, Budget, Ended, Engine, Error, Interviewer, Listener, Nobody, Pause, Session, Unheld,
 };
-use pleach::event::PauseReason;
+use pleach::event::{Event, PauseReason, Recorded};
 use pleach::git::{Limits, Repo};
 use pleach::ids::{BranchName, NodeId, RepoName};
 use pleach::llm::{Message, Providers, Script};
@@ -112,6 +112,7 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
             Chosen::On(policy) => Some(policy.clone()),
             Chosen::Off | Chosen::Nothing(_) => None,
         },
+        output_chars: usize::try_from(config.context.output_chars).unwrap_or(usize::MAX),
         redactor,
         listener: listener(globals),
         cancel,
@@ -141,19 +142,38 @@ pub fn protection(settings: &Settings, config: &Config) -> Result<Chosen, Failur
     })
 }
 
-/// Says in a line what protects the run, once. `alone`: some agent reaches its model by itself.
-pub fn say_protection(globals: &Globals, protection: &Chosen, alone: bool) {
-    static SAID: Once = Once::new();
-    if globals.json || globals.verbosity < 0 {
-        return;
-    }
-    SAID.call_once(|| match protection {
-        Chosen::Off => {}
-        Chosen::On(policy) => say!("sandbox: {}", policy.in_words(alone)),
-        Chosen::Nothing(missing) => {
-            warning!("no sandbox keeps agents in their worktree: {missing}; what they change elsewhere is only named")
+/// What protects a run, to be said once when something runs.
+#[derive(Debug, Clone, Copy)]
+pub struct Protection<'a> {
+    /// What keeps agents where they belong.
+    pub chosen: &'a Chosen,
+    /// Some agent reaches its model by itself.
+    pub alone: bool,
+    /// Agents only pretend.
+    pub simulated: bool,
+}
+
+impl Protection<'_> {
+    /// Says it at the first command or agent.
+    pub fn hear(&self, globals: &Globals, event: &Recorded) {
+        static SAID: Once = Once::new();
+        let Event::NodeStarted(started) = &event.event else { return };
+        let runs = match started.handler.as_str() {
+            "tool" => true,
+            "codergen" => !self.simulated,
+            _ => false,
+        };
+        if !runs || globals.json || globals.verbosity < 0 {
+            return;
         }
-    });
+        SAID.call_once(|| match self.chosen {
+            Chosen::Off => {}
+            Chosen::On(policy) => say!("sandbox: {}", policy.in_words(self.alone)),
+            Chosen::Nothing(missing) => {
+                warning!("no sandbox: {missing}; writes outside the worktree are only named")
+            }
+        });
+    }
 }
 
 /// The program that supervises what is started: this one, also when its file is replaced meanwhile.
@@ -231,10 +251,14 @@ fn profiles(config: &Config) -> Result<BTreeMap<String, Profile>, Failure> {
 }
 
 /// Runs a session to its end, its pause or its failure, shows what happens, and says how to go on.
-pub async fn see_through(globals: &Globals, mut session: Session) -> Result<Exit, Failure> {
+pub async fn see_through(globals: &Globals, mut session: Session, protection: Protection<'_>) -> Result<Exit, Failure> {
     let begun = std::time::Instant::now();
     let mut progress = Progress::new(globals, &session);
-    let ended = session.run(&mut |event| progress.event(event)).await;
+    let mut hear = |event: &Recorded| {
+        protection.hear(globals, event);
+        progress.event(event);
+    };
+    let ended = session.run(&mut hear).await;
     progress.finish();
     let ended = match ended {
         Ok(ended) => ended,

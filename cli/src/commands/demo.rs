@@ -22,7 +22,7 @@ use crate::ready::runnable;
 use crate::render::tree::Shown;
 use crate::render::{Out, tokens};
 use crate::runtime::block_on;
-use crate::session::{build, say_opened, say_protection, see_through};
+use crate::session::{Protection, build, say_opened, see_through};
 use crate::settings::{self, Search};
 use crate::tree::look::Ground;
 use crate::tree::{Tasks, TreeArgs, work_trusted};
@@ -69,9 +69,9 @@ pub fn run(globals: &Globals, args: DemoArgs) -> Result<Exit, Failure> {
     let (exit, id) = block_on(built.canceller, async {
         let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
-        say_protection(globals, &built.protection, false);
         let id = session.id.clone();
-        Ok((see_through(globals, session).await?, id))
+        let protection = Protection { chosen: &built.protection, alone: false, simulated: false };
+        Ok((see_through(globals, session, protection).await?, id))
     })?;
     let history = History::whole(&repo, &id, &ContextId::main()).map_err(|error| of_engine(&error.into()))?;
     if !globals.json {

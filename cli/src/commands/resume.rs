@@ -18,7 +18,7 @@ use crate::globals::Globals;
 use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, require_trust, say_simulated};
 use crate::render::show_waiting;
 use crate::runtime::block_on;
-use crate::session::{Place, build, introduce, say_protection, say_unheld, see_through};
+use crate::session::{Place, Protection, build, introduce, say_unheld, see_through};
 use crate::sessions::{self, Fit};
 use crate::settings::{self, Search};
 
@@ -83,11 +83,11 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         let opened = &mut |session: &Session| say_resumed(globals, session, is_back);
         let resumed = Session::resume(built.engine, place.repo, &id, history.tip, node.as_ref(), opened).await;
         let (session, kept) = resumed.map_err(|error| of_resume(&id, &error))?;
-        say_protection(globals, &built.protection, alone);
         if let Some(kept) = kept {
             say!("what the last run left uncommitted is kept at {kept}");
         }
-        see_through(globals, session).await
+        let simulated = history.started.simulated;
+        see_through(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
     })
 }
 

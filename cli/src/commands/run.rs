@@ -24,7 +24,7 @@ use crate::ready::{
 use crate::render::node::kind;
 use crate::render::{Out, show_waiting};
 use crate::runtime::block_on;
-use crate::session::{Place, build, introduce, say_opened, say_protection, say_unheld, see_through};
+use crate::session::{Place, Protection, build, introduce, say_opened, say_unheld, see_through};
 use crate::settings::{self, Search, Settings};
 use crate::trust::{self, TrustItem};
 
@@ -130,8 +130,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         say_unheld(unheld);
         let session = Session::start(built.engine, request, &mut |session| say_opened(globals, session)).await;
         let session = session.map_err(|error| of_engine(&error))?;
-        say_protection(globals, &built.protection, alone);
-        see_through(globals, session).await
+        see_through(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
     })
 }
 

@@ -33,9 +33,9 @@ use crate::tree::watch::{Picture, watch};
 ///
 /// A tree has a bar for each phase, its tasks that are not simply done or pending (all with -v), and what comes next or
 /// is in the way. A session is running, dead (its process was killed), paused, done, failed or cancelled; `pleach resume`
-/// goes on with one that is dead, paused or failed, `pleach gardener` with one of a task. Sessions of tasks that have ended are
-/// only counted (listed with -v). With a session, its last 20 turns (all with -v) and their checkpoints are listed with
-/// their commits; with a task, its steps. A tree that is not valid is told, and makes the exit code 2.
+/// goes on with one that is dead, paused or failed, `pleach gardener` with one of a task. Sessions of tasks that have
+/// ended are only counted (listed with -v). With a session, its last 20 turns (all with -v) and their checkpoints are
+/// listed with their commits; with a task, its steps. A tree that is not valid is told, and makes the exit code 2.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
     /// A task, or a session or the beginning of its id.

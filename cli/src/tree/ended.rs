@@ -16,7 +16,7 @@ use crate::exit::Failure;
 use crate::globals::Globals;
 use crate::render::session::plain;
 use crate::render::tree::stalled;
-use crate::render::{Out, style};
+use crate::render::{Out, question as asked, style};
 
 /// Says how the run in a directory ended, and how to go on, the task it has begun last being this one.
 pub fn tell(

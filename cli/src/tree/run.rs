@@ -9,7 +9,8 @@ use pleach::agent::Roster;
 use pleach::config::{AgentChoice, supplied};
 use pleach::engine::tree::progress::Reader;
 use pleach::engine::tree::{
-    self, Brought, Left, Stamp, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again, left,
+    self, Brought, Left, Note, Stamp, Start, TASK_PIPELINE, TreeEnded, TreePlan, TreeRun, as_merged_now, begun_again,
+    left,
 };
 use pleach::engine::{Copy, Engine, outwait_orphans};
 use pleach::ids::{BranchName, TaskId};
@@ -32,7 +33,7 @@ use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, warn_of_
 use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_waiting};
 use crate::runtime::block_on;
-use crate::session::{Place, build, introduce, say_protection, say_unheld};
+use crate::session::{Place, Protection, build, introduce, say_unheld};
 use crate::settings::Settings;
 use crate::trust::{self, Ask, TrustItem};
 
@@ -142,12 +143,18 @@ impl Site<'_> {
         let changes = run.changes(&mut |note| shown.note(plan, note));
         shown.begin(plan, progress, &changes);
         let alone = pipelines(plan).chain(left).any(|pipeline| any_alone(&pipeline, &engine.agents));
-        say_protection(self.globals, protection, alone);
+        let protection = Protection { chosen: protection, alone, simulated: false };
         let (mut plan, mut parked) = (plan.clone(), run.park());
         loop {
             let mut run = parked.go_on(&plan).map_err(|error| of_tree(&error))?;
             let progress = loop {
-                let ended = run.run(&mut |note| shown.note(&plan, note)).await;
+                let mut hear = |note: Note<'_>| {
+                    if let Note::Event { event, .. } = &note {
+                        protection.hear(self.globals, event);
+                    }
+                    shown.note(&plan, note);
+                };
+                let ended = run.run(&mut hear).await;
                 match ended.map_err(|error| self.failed(&plan, &error))? {
                     TreeEnded::Edited => break run.progress().clone(),
                     TreeEnded::Unasked => {

@@ -76,6 +76,7 @@ fn settings_are_shown_with_their_place() {
     merge.test_command                             (not set)                                         default
     merge.history                                  linear                                            default
     merge.structural                               auto                                              default
+    context.output_chars                           8000                                              default
     budget.tokens                                  0                                                 default
     budget.usd                                     3.0                                               [TEMP]/config/pleach/config.yaml:1
     budget.per_task_tokens                         0                                                 default

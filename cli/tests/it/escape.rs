@@ -134,7 +134,7 @@ fn an_agent_in_its_sandbox_changes_nothing_of_the_user_s() {
     for run in [World::tool, World::agent, World::program] {
         let ran = run(&world, &ways).expect(0);
         world.assert_untouched(&ran);
-        assert!(ran.stderr.contains("sandbox: Landlock keeps writes in the worktree"), "{ran}");
+        assert!(ran.stderr.contains("sandbox: Landlock"), "{ran}");
         assert!(!ran.stderr.contains("warning: changed while"), "nothing has to be named: {ran}");
         let sessions = world.env.sessions();
         let tip = format!("refs/heads/pleach/escape/{}", sessions.last().unwrap());
@@ -459,12 +459,12 @@ fn the_network_of_agents_is_closed_and_that_of_tools_open() {
     assert_eq!(said(world.agent(&connect), &world), "closed", "the built-in agent asks its model itself");
     let world = World::new();
     let ran = world.program(&connect);
-    assert!(ran.stderr.contains("the network is open to agents that reach their model by themselves"), "{ran}");
+    assert!(ran.stderr.contains("network open to agents outside the gateway"), "{ran}");
     assert_eq!(said(ran, &world), "hello", "a program could not reach its model otherwise");
     let world = World::new();
     world.env.write("config/pleach/config.yaml", "sandbox: {network: open}\n");
     let ran = world.agent(&connect);
-    assert!(ran.stderr.contains("the network is open"), "{ran}");
+    assert!(ran.stderr.contains("network open"), "{ran}");
     assert_eq!(said(ran, &world), "hello");
 }
 
@@ -485,7 +485,7 @@ fn no_other_protocol_leads_past_the_closed_network() {
     let world = World::new();
     world.env.write("config/pleach/config.yaml", "sandbox: {mode: required}\n");
     let ran = world.agent(&ways.concat()).expect(0);
-    assert!(ran.stderr.contains("agents connect to the gateway's port alone"), "{ran}");
+    assert!(ran.stderr.contains("agents reach only their model"), "{ran}");
     let why = world.env.committed("why");
     if why.contains("python3: ") {
         let _ = writeln!(
@@ -603,7 +603,7 @@ fn a_required_sandbox_that_cannot_be_had_refuses_to_run() {
     assert!(world.env.sessions().is_empty(), "nothing was begun");
     world.env.write("config/pleach/config.yaml", "sandbox: {mode: auto}\n");
     let ran = bound_by(&world, "none", &[]).expect(0);
-    assert!(ran.stderr.contains("warning: no sandbox keeps agents in their worktree"), "{ran}");
+    assert!(ran.stderr.contains("warning: no sandbox: "), "{ran}");
 }
 
 #[test]
@@ -622,7 +622,7 @@ fn bubblewrap_is_the_second_choice() {
     world.env.pipeline(&graph("escape", &(tool("work", &ways) + "start -> work -> exit")));
     let mut run = world.env.command(&["-y", "run", "../pipeline.dot"]);
     let ran = world.env.finish(run.env("PLEACH_SANDBOX_BY", "bubblewrap").output().unwrap()).expect(0);
-    assert!(ran.stderr.contains("sandbox: bubblewrap keeps writes in the worktree"), "{ran}");
+    assert!(ran.stderr.contains("sandbox: bubblewrap"), "{ran}");
     world.assert_untouched(&ran);
     assert_eq!(world.env.committed("survived"), "survived");
 }
@@ -634,7 +634,7 @@ fn a_network_that_cannot_be_closed_is_said_and_refused_when_it_must_be() {
     }
     let world = World::new();
     let ran = bound_by(&world, "landlock:3", &[]).expect(0);
-    assert!(ran.stderr.contains("the network is open, as this kernel cannot close it"), "{ran}");
+    assert!(ran.stderr.contains("network open (this kernel cannot close it)"), "{ran}");
     world.env.write("config/pleach/config.yaml", "sandbox: {mode: required}\n");
     let ran = bound_by(&world, "landlock:3,seccomp", &[]).expect(7);
     assert!(ran.stderr.contains("Linux 6.7"), "{ran}");

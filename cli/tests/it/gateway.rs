@@ -451,7 +451,7 @@ fn undone(provider: &str, providers: &str, play: &str) -> String {
         "agents: {{worker: {{command: {program}, turns: gateway, provider: {provider}}}}}\nsandbox: {{mode: off}}\n{providers}\n"
     ));
     let ran = env.run(&graph("one", "code [prompt=\"Work\", agent=worker] start -> code -> exit"), &[]).expect(1);
-    ran.stderr
+    ran.stdout
 }
 
 #[test]

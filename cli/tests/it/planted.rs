@@ -86,6 +86,11 @@ impl World {
     }
 }
 
+/// Where git keeps what it knows of the session's worktree.
+fn admin_dir(env: &TestEnv) -> PathBuf {
+    env.repo_path().join(format!(".git/worktrees/{}-main", env.session()))
+}
+
 #[test]
 fn a_link_in_the_worktree_s_git_directory_leads_nowhere() {
     for plant in [
@@ -105,7 +110,7 @@ fn a_link_in_the_worktree_s_git_directory_leads_nowhere() {
         let world = World::new();
         let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
         world.assert_untouched(&ran);
-        assert!(ran.stdout.contains("worktrees/main"), "{plant}: what was planted is named: {ran}");
+        assert!(ran.stdout.contains("-main/"), "{plant}: what was planted is named: {ran}");
         assert_eq!(world.env.committed("one"), "1", "{plant}");
         let sid = world.env.session();
         let ran = world.pleach(&["resume", &sid, "-y"]);
@@ -194,10 +199,10 @@ fn settings_of_the_worktree_s_own_are_put_back() {
             };
             before.assert_unchanged(&world.env, &world.env.repo_path());
             let said = if is_killed { &ran.stderr } else { &ran.stdout };
-            assert!(said.contains("worktrees/main/config.worktree"), "{plant}: it is named: {ran}");
+            assert!(said.contains("-main/config.worktree"), "{plant}: it is named: {ran}");
             let worktree = world.env.worktree();
             assert_eq!(world.env.git_in(&worktree, &["status", "--porcelain"]), "", "{plant}: {ran}");
-            let settings = world.env.repo_path().join(".git/worktrees/main/config.worktree");
+            let settings = admin_dir(&world.env).join("config.worktree");
             assert_eq!(settings.exists(), own, "{plant}: {ran}");
             if own {
                 assert_eq!(world.env.git_in(&worktree, &["config", "x.y"]), "mine");
@@ -225,9 +230,9 @@ fn a_way_to_the_repository_that_leads_each_process_elsewhere_is_put_back() {
             world.killed(plant).expect(0);
         } else {
             let ran = world.tool(&format!("{plant}; echo 1 > one")).expect(1);
-            assert!(ran.stdout.contains("worktrees/main/commondir"), "it is named: {ran}");
+            assert!(ran.stdout.contains("-main/commondir"), "it is named: {ran}");
         }
-        let (admin, worktree) = (world.env.repo_path().join(".git/worktrees/main"), world.env.worktree());
+        let (admin, worktree) = (admin_dir(&world.env), world.env.worktree());
         assert_eq!(fs::read_to_string(admin.join("commondir")).unwrap(), "../..\n", "{plant}");
         let link = worktree.canonicalize().unwrap().join(".git");
         assert_eq!(fs::read_to_string(admin.join("gitdir")).unwrap().trim_end(), link.to_str().unwrap(), "{plant}");
@@ -319,7 +324,7 @@ fn a_pipe_nobody_writes_to_is_not_waited_for() {
         world.assert_untouched(&ran);
         assert_eq!(world.env.committed("one"), "1", "{plant}: {ran}");
         let said = format!("{}{}", ran.stdout, ran.stderr);
-        let named = ["gitignore", "gitattributes", "gitmodules", "status", "/.git", "worktrees/main"];
+        let named = ["gitignore", "gitattributes", "gitmodules", "status", "/.git", "-main/"];
         assert!(named.iter().any(|name| said.contains(name)), "{plant}: {ran}");
         let sid = world.env.session();
         world.pleach(&["resume", &sid, "-y"]);
@@ -556,11 +561,8 @@ fn directories_that_nobody_may_look_into_keep_nobody_from_going_on() {
         ("mkdir -p d/e; echo 2 > d/e/two; chmod 000 d/e d", "`d/e`"),
         ("echo 2 > src/two; chmod 000 src", "`src`"),
         ("chmod 000 .", "/main (nobody could use it"),
-        (
-            "chmod 000 $G/index $G/HEAD; mkdir $G/zz; chmod 000 $G/zz; chmod 500 $G",
-            "worktrees/main (nobody could use it",
-        ),
-        ("chmod 000 $G", "worktrees/main (nobody could use it"),
+        ("chmod 000 $G/index $G/HEAD; mkdir $G/zz; chmod 000 $G/zz; chmod 500 $G", "-main (nobody could use it"),
+        ("chmod 000 $G", "-main (nobody could use it"),
     ] {
         let world = World::new();
         if world.env.program("setpriv", &world.env.repo_path()).arg("--version").output().is_err() {
@@ -580,6 +582,6 @@ fn directories_that_nobody_may_look_into_keep_nobody_from_going_on() {
             assert!(world.env.files().iter().any(|file| file.ends_with("two")), "{plant}: {ran}");
         }
         humbly(&world.env, &["rm", "--force", &world.env.session()]).expect(0);
-        assert!(!world.env.repo_path().join(".git/worktrees/main").exists(), "{plant}");
+        assert!(!admin_dir(&world.env).exists(), "{plant}");
     }
 }

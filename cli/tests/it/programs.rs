@@ -201,7 +201,8 @@ fn an_answer_to_a_gate_that_is_not_there_is_refused() {
     let ran = env.run(&graph("gated", body), &["--answer", "aks=Yes"]).expect(2);
     assert!(ran.stderr.contains("no gate `aks`") && ran.stderr.contains("its gates: ask"), "{ran}");
     let ran = env.run(&graph("gated", body), &["--answer", "ask=Nope"]).expect(2);
-    assert!(ran.stderr.contains(&format!("pleach resume {} --answer ask=CHOICE", env.session())), "{ran}");
+    assert!(ran.stderr.contains("`Nope` is not a choice at gate `ask` (choices: Yes)"), "{ran}");
+    assert!(env.sessions().is_empty(), "{ran}");
 }
 
 #[test]

@@ -82,6 +82,8 @@ pub struct Job {
     pub timeout: Option<Duration>,
     /// Where the agent may leave its outcome.
     pub status_file: PathBuf,
+    /// A directory outside the root whose files it may read: what earlier nodes answered and printed.
+    pub reads: Option<PathBuf>,
     /// The working copy's lock, held as long as anything the agent started lives.
     pub lock: Option<Arc<File>>,
     /// What the agent, and whatever it starts, may touch; everything if not given. An agent that reaches its model
@@ -126,6 +128,7 @@ impl Job {
             timeout: None,
             home: status_file.with_file_name("home"),
             status_file,
+            reads: None,
             lock: None,
             sandbox: None,
             steering: Steering::default(),

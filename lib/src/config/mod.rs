@@ -26,10 +26,10 @@ pub use environment::Environment;
 pub use error::{ConfigError, Level, Source};
 pub use layer::{Layer, Partial, Resolved, Users, parse_project, resolve};
 pub use model::{
-    AgentSettings, AgentStdin, Attribution, Budget, Commits, Config, DEFAULT_BRANCH_PREFIX, History, Isolation, Merge,
-    Network, OnExceeded, ParserName, Price, Provider, ProviderName, ProviderSettings, Providers, Push, Record,
-    RecordPush, Repo, RepoTool, Sandbox, SandboxMode, ScriptProvider, Step, Structural, Tool, Tree, TurnMode,
-    Workspace, Worktrees, keys,
+    AgentSettings, AgentStdin, Attribution, Budget, Commits, Config, Context, DEFAULT_BRANCH_PREFIX, History,
+    Isolation, Merge, Network, OnExceeded, ParserName, Price, Provider, ProviderName, ProviderSettings, Providers,
+    Push, Record, RecordPush, Repo, RepoTool, Sandbox, SandboxMode, ScriptProvider, Step, Structural, Tool, Tree,
+    TurnMode, Workspace, Worktrees, keys,
 };
 pub use read::Key;
 pub use record::RecordedConfigError;

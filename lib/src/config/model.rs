@@ -35,6 +35,8 @@ section! {
         worktrees: Worktrees = Worktrees::default(),
         /// The merge queue.
         merge: Merge = Merge::default(),
+        /// What agents are told of the run so far.
+        context: Context = Context::default(),
         /// What may be spent. 0 is no limit.
         budget: Budget = Budget::default(),
         /// Where sessions are recorded.
@@ -400,6 +402,15 @@ section! {
         runner: Option<AgentRef> = None,
         /// The model of this step.
         model: Option<String> = None,
+    }
+}
+
+section! {
+    /// What agents are told of the run so far.
+    Context {
+        /// Characters of a failed command's output the next agent is told: its first ten lines and as much of its end as
+        /// fits.
+        output_chars: u32 = 8000,
     }
 }
 

@@ -31,6 +31,7 @@ budget: {tokens: 1, usd: 0.5, per_task_tokens: 3, per_task_usd: 1, per_day_token
 record: {repo: backend, push: never, push_interval: 0, cxdb: "localhost:9009"}
 sandbox: {mode: off, network: open, rw: [/tmp], ro: [x]}
 commit: {max_file_mb: 1, max_new_files: 2}
+model: M
 "#;
 
 fn project(text: &str) -> Layer {

@@ -1,15 +1,16 @@
 //! What a worker is to do for a node: the pure half of starting one.
 
-use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::human::Question;
-use super::preamble;
+use super::preamble::{self, NodeResult, Telling};
 use super::{Error, Handler, HandlerContext, Session};
 use crate::agent::Agent;
+use crate::beneath::Beneath;
 use crate::event::{Outcome, Status};
 use crate::git::TreeId;
 use crate::ids::NodeId;
@@ -178,7 +179,7 @@ impl Session {
         // Who starts over goes on with nothing.
         let starts_over = !continues && self.state.has_turns();
         let resume = self.state.agent_state(conversation.thread.as_deref()).filter(|_| !starts_over).cloned();
-        let prompt = self.prompt(node, conversation.fidelity)?;
+        let prompt = self.prompt(node, conversation)?;
         Ok(AgentWork { agent, prompt, history, continues, answered, resume, recorded: self.recorded.take() })
     }
 
@@ -192,19 +193,64 @@ impl Session {
         }
     }
 
-    fn prompt(&mut self, node: &Node, fidelity: Fidelity) -> Result<String, Error> {
+    fn prompt(&mut self, node: &Node, conversation: &Conversation) -> Result<String, Error> {
         if let Some(asked) = self.step_prompt(node)? {
             return Ok(asked);
         }
-        let needs_answers = matches!(fidelity, Fidelity::SummaryLow | Fidelity::SummaryMedium | Fidelity::SummaryHigh);
-        let none = BTreeMap::<NodeId, String>::new();
-        let responses = if needs_answers { self.responses()? } else { &none };
-        let responses = responses.clone();
-        let told = preamble::text(&self.pipeline, &self.state, &self.id, fidelity, &responses);
+        let told = self.told(conversation)?;
         let lessons = self.lessons_for(node).map(|lessons| format!("\n{lessons}")).unwrap_or_default();
         let asked = format!("{}{lessons}", node.prompt);
         Ok(if told.is_empty() { asked } else { format!("{told}\n{asked}") })
     }
+
+    /// What an agent is told about the run so far. What is cut there it finds in files.
+    fn told(&mut self, conversation: &Conversation) -> Result<String, Error> {
+        let mut results = preamble::results(&self.pipeline, &self.state, conversation.thread.as_deref());
+        let nodes: Vec<NodeId> = results.iter().map(|result| result.id.clone()).collect();
+        for (result, text) in results.iter_mut().zip(self.answers(&nodes)?) {
+            result.file = self.run_dir().map(|dir| dir.join(file_name(result)));
+            result.text = text;
+        }
+        let (told, named) = self.preamble(&results, conversation.fidelity);
+        let unwritten = write_files(&results, &named);
+        if unwritten.is_empty() {
+            return Ok(told);
+        }
+        // What is not there is not offered.
+        for result in &mut results {
+            let failed = unwritten.iter().find(|(id, _)| *id == result.id);
+            if let Some((file, (_, error))) = result.file.take_if(|_| failed.is_some()).zip(failed) {
+                self.warnings.push(format!("cannot write `{}` for the next agent: {error}", file.display()));
+            }
+        }
+        Ok(self.preamble(&results, conversation.fidelity).0)
+    }
+
+    fn preamble(&self, results: &[NodeResult], fidelity: Fidelity) -> (String, Vec<NodeId>) {
+        let how = Telling { session: &self.id, fidelity, output_chars: self.engine.output_chars };
+        preamble::text(&self.pipeline, &self.state, results, how)
+    }
+
+    /// The directory beside the working copy in which nodes find what earlier ones left.
+    pub(super) fn run_dir(&self) -> Option<PathBuf> {
+        self.copy.as_ref().map(|copy| copy.path().with_file_name(super::RUN_DIR))
+    }
+}
+
+/// The name of the file with all a node has answered or printed. No node has a directory of this name.
+fn file_name(result: &NodeResult) -> String {
+    let suffix = if result.command.is_some() { "log" } else { "md" };
+    format!("{}.{suffix}", result.id)
+}
+
+/// Writes the files of the nodes that are `named`. Gives those that could not be written.
+fn write_files(results: &[NodeResult], named: &[NodeId]) -> Vec<(NodeId, std::io::Error)> {
+    let write = |result: &NodeResult| {
+        let (dir, name) = result.file.as_deref().and_then(|file| Some((file.parent()?, file.file_name()?)))?;
+        let written = std::fs::create_dir_all(dir).and_then(|()| Beneath::at(dir)?.write(name, result.text.as_bytes()));
+        written.err().map(|error| (result.id.clone(), error))
+    };
+    results.iter().filter(|result| named.contains(&result.id)).filter_map(write).collect()
 }
 
 /// How long a `wait` node waits.

@@ -97,8 +97,8 @@ impl Question {
     pub fn read(&self, text: &str) -> Result<Reply, NoChoice> {
         let text = text.trim();
         match self.choice(text) {
-            Ok(index) => return Ok(Reply { index, ..Reply::default() }),
-            Err(why @ NoChoice::Ambiguous { .. }) => return Err(why),
+            Ok(index) => Ok(Reply { index, ..Reply::default() }),
+            Err(why @ NoChoice::Ambiguous { .. }) => Err(why),
             Err(why) => {
                 if let Some((index, comment)) = self.commented(text) {
                     return Ok(Reply { index, comment: Some(comment), ..Reply::default() });
@@ -205,10 +205,12 @@ impl Session {
             }
             _ => Vec::new(),
         };
-        let completed = self.state.completed.clone();
-        let responses = self.responses()?;
-        let newest = completed.iter().rev().find_map(|node| Some((node, responses.get(node)?)));
-        let answer = newest.map(|(node, text)| (node.clone(), text.clone()));
+        let has_answered = |node: &&NodeId| self.state.nodes.get(*node).is_some_and(|node| node.response.is_some());
+        let newest = self.state.completed.iter().rev().find(has_answered).cloned();
+        let answer = match newest {
+            Some(node) => self.answers(std::slice::from_ref(&node))?.pop().map(|text| (node, text)),
+            None => None,
+        };
         Ok(Judged { session, answer, changes })
     }
 }

@@ -73,8 +73,8 @@ use crate::redact::Redactor;
 use crate::state::{IllegalEvent, State};
 use crate::workspace::{self, LockError, WorkingCopy, WorktreeSettings};
 
-/// The directory beside a session's working copy in which its nodes leave their status files. They are read when a
-/// node ends and of no use after.
+/// The directory beside a session's working copy in which its nodes leave their status files, which are of no use when a
+/// node has ended, and where agents find what earlier nodes answered and printed.
 const RUN_DIR: &str = "run";
 
 /// Is told every event once it is on disk.
@@ -101,6 +101,8 @@ pub struct Engine {
     pub scribe: Option<Scribe>,
     /// What agents, tools and tests may touch; everything if not given.
     pub sandbox: Option<Policy>,
+    /// How many characters of a failed command's output the next agent is told.
+    pub output_chars: usize,
     /// What may be spent.
     pub budget: Budget,
     /// What commits say about the agent beyond their trailers.
@@ -191,8 +193,9 @@ pub struct Session {
     code: Option<(TreeId, CommitId)>,
     /// Events that were recorded before anybody could observe them.
     unseen: Vec<Recorded>,
-    /// The newest answer of each node, read from the record when a node first needs it.
-    responses: BTreeMap<NodeId, String>,
+    /// What each node answered or printed in its newest visit, with the number of the message; read from the record when a
+    /// node first needs it.
+    answers: BTreeMap<NodeId, (Option<u64>, String)>,
     /// The conversations nodes with full fidelity go on with, likewise.
     threads: BTreeMap<String, Vec<Message>>,
     /// The messages of the node that was interrupted.
@@ -246,7 +249,7 @@ impl Session {
             unwritten: None,
             code: None,
             unseen: Vec::new(),
-            responses: BTreeMap::new(),
+            answers: BTreeMap::new(),
             threads: BTreeMap::new(),
             interrupted: Vec::new(),
             recorded: None,
@@ -429,7 +432,7 @@ pub struct Pause {
     /// The reason in words, where there is more to say.
     pub why: Option<String>,
     /// What a person is asked, when it waits for one.
-    pub question: Option<Question>,
+    pub question: Option<Box<Question>>,
 }
 
 impl Pause {

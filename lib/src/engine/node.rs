@@ -59,6 +59,13 @@ impl Ending {
         self.messages.push(output_message(stderr));
         Some(number)
     }
+
+    /// What a command printed, if it is the end of one.
+    fn output(&self) -> Option<String> {
+        let is_command = matches!(self.events.first(), Some(Event::ToolExecution(_)));
+        let message = self.messages.first().filter(|_| is_command)?;
+        serde_json::from_value::<Message>(message.clone()).ok().map(|message| message.text())
+    }
 }
 
 impl Session {
@@ -258,6 +265,17 @@ impl Session {
         }
     }
 
+    /// Keeps what a node answered or printed for those after it, as the record has it.
+    fn remember_answer(&mut self, node: &Node, number: Option<u64>, text: Option<String>) {
+        match text {
+            Some(text) => {
+                let text = self.engine.redactor.text(&text).into_owned();
+                self.answers.insert(node.id.clone(), (number, text));
+            }
+            None => drop(self.answers.remove(&node.id)),
+        }
+    }
+
     pub(super) fn node_ended(
         &mut self,
         node: &Node,
@@ -315,9 +333,8 @@ impl Session {
             if let Some(reason) = broken {
                 decision = Decision { outcome: Outcome::fail(&*reason), route: Route::Fail { reason }, delay: None };
             }
-            if let Some(response) = response {
-                self.responses.insert(node.id.clone(), response);
-            }
+            let number = self.last_message(node, ending.events.first());
+            self.remember_answer(node, number, response.or_else(|| ending.output()));
             warnings.extend(self.last_warnings(node, &decision.route, &mut ending)?);
             let stderr = ending.said_beside(&stderr, self.recorder.next_message());
             let executed = NodeExecution {
@@ -328,7 +345,7 @@ impl Session {
                 route: decision.route.clone(),
                 duration_ms: u64::try_from(duration.as_millis()).unwrap_or(u64::MAX),
                 prompt: self.first_message(),
-                response: self.last_message(node, ending.events.first()),
+                response: number,
                 stderr,
                 trees,
                 output_digest,
@@ -443,7 +460,7 @@ impl Session {
     fn effect(&mut self, effect: Effect, conversation: &Conversation) -> Ending {
         match effect {
             Effect::None => Ending::default(),
-            Effect::Human(answer) => Ending { events: vec![answer.into()], ..Ending::default() },
+            Effect::Human(answer) => Ending { events: vec![(*answer).into()], ..Ending::default() },
             Effect::Tool(tool) => {
                 let mut execution = tool.tool;
                 execution.output = Some(self.recorder.next_message());

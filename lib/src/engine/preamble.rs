@@ -1,8 +1,10 @@
 //! What an agent is told about the run so far, by the fidelity of its node. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
+use crate::event::Outcome;
 use crate::ids::{NodeId, SessionId};
 use crate::plan::pipeline::{Edge, Fidelity, HandlerKind, Node, Pipeline};
 use crate::route::text_of;
@@ -11,6 +13,21 @@ use crate::text::shorten;
 
 /// Characters per token, as a rule of thumb.
 const CHARS_PER_TOKEN: usize = 4;
+
+/// How much of all answers together an agent is told with `compact`.
+const COMPACT_ANSWERS: usize = 8_000;
+
+/// Every answer gets at least so much, however many there are.
+const SHORTEST_ANSWER: usize = 200;
+
+/// How much of a command line an agent is told.
+const LONGEST_COMMAND: usize = 1_000;
+
+/// So many lines of a failed command's output are told from its beginning.
+const HEAD_LINES: usize = 10;
+
+/// What separates the two streams of a command in its recorded output.
+pub(super) const STDERR_MARK: &str = "\n--- stderr\n";
 
 /// The fidelity of a node entered along `edge`: the edge's own, the node's, the graph's, then `compact`.
 pub fn fidelity(pipeline: &Pipeline, edge: Option<&Edge>, node: &Node) -> Fidelity {
@@ -29,40 +46,94 @@ pub fn thread(pipeline: &Pipeline, edge: Option<&Edge>, node: &Node, from: Optio
         .unwrap_or_else(|| node.id.to_string())
 }
 
-/// The text in front of a node's prompt. Empty with full fidelity: the conversation itself carries on.
-pub fn text(
-    pipeline: &Pipeline,
-    state: &State,
-    session: &SessionId,
-    fidelity: Fidelity,
-    responses: &BTreeMap<NodeId, String>,
-) -> String {
-    let mut text = String::new();
-    if !pipeline.goal.is_empty() {
-        let _ = writeln!(text, "Goal: {}", pipeline.goal);
+/// The newest result of a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeResult {
+    /// The node.
+    pub id: NodeId,
+    /// What people call it.
+    pub label: String,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// What it ran, and how that ended, where it is a command.
+    pub command: Option<(String, String)>,
+    /// What it answered or printed.
+    pub text: String,
+    /// Where all of that can be read.
+    pub file: Option<PathBuf>,
+}
+
+impl NodeResult {
+    fn is_failed_command(&self) -> bool {
+        self.command.is_some() && !self.outcome.status.is_success()
     }
-    let budget = match fidelity {
-        Fidelity::Full => return person(state).unwrap_or_default(),
-        Fidelity::Truncate => {
-            let _ = writeln!(text, "Run: {session}");
-            text.extend(person(state));
-            return text;
-        }
-        Fidelity::Compact => {
-            push_steps(&mut text, pipeline, state);
-            push_context(&mut text, state);
-            text.extend(person(state));
-            return text;
-        }
-        Fidelity::SummaryLow => 600,
-        Fidelity::SummaryMedium => 1_500,
-        Fidelity::SummaryHigh => 3_000,
+}
+
+/// The newest results of the nodes that did something, the newest first. Those the conversation `thread` knows of already
+/// are left out.
+pub fn results(pipeline: &Pipeline, state: &State, thread: Option<&str>) -> Vec<NodeResult> {
+    let in_thread = |id: &NodeId| {
+        let thread_of = state.nodes.get(id).and_then(|node| node.thread.as_deref());
+        thread.is_some_and(|thread| state.threads.contains_key(thread)) && thread_of == thread
     };
-    push_steps(&mut text, pipeline, state);
-    push_context(&mut text, state);
-    text.extend(person(state));
-    push_responses(&mut text, state, responses, budget * CHARS_PER_TOKEN);
-    text
+    let mut seen = BTreeSet::new();
+    let mut results = Vec::new();
+    for id in state.completed.iter().rev() {
+        // Whoever spoke there was told what came before.
+        if in_thread(id) {
+            break;
+        }
+        let Some(node) = pipeline.node(id).filter(|node| does_something(node)) else { continue };
+        let Some(outcome) = state.outcome(id).filter(|_| seen.insert(id)) else { continue };
+        let ran = state.nodes.get(id).and_then(|node| node.ran.clone());
+        let command = (node.handler == HandlerKind::Tool).then(|| match ran {
+            Some(ran) => (ran.command, ran.exit),
+            None => (node.tool_command.clone().unwrap_or_default(), "did not run".to_owned()),
+        });
+        let (label, outcome) = (node.label.clone(), outcome.clone());
+        results.push(NodeResult { id: id.clone(), label, outcome, command, text: String::new(), file: None });
+    }
+    results
+}
+
+fn does_something(node: &Node) -> bool {
+    !matches!(node.handler, HandlerKind::Start | HandlerKind::Exit | HandlerKind::Conditional | HandlerKind::Wait)
+}
+
+/// How an agent is told of the run so far.
+#[derive(Debug, Clone, Copy)]
+pub struct Telling<'a> {
+    /// The session.
+    pub session: &'a SessionId,
+    /// How much it is told.
+    pub fidelity: Fidelity,
+    /// How much of a failed command's output it is told.
+    pub output_chars: usize,
+}
+
+/// The text in front of a node's prompt, and the nodes whose files it names.
+pub fn text(pipeline: &Pipeline, state: &State, results: &[NodeResult], how: Telling<'_>) -> (String, Vec<NodeId>) {
+    let mut told = Told::default();
+    if !pipeline.goal.is_empty() && (how.fidelity != Fidelity::Full || !results.is_empty()) {
+        let _ = writeln!(told.text, "Goal: {}", pipeline.goal);
+    }
+    let answers = |tokens: usize, text: &str| (tokens * CHARS_PER_TOKEN).saturating_sub(text.chars().count());
+    match how.fidelity {
+        Fidelity::Truncate => {
+            let _ = writeln!(told.text, "Run: {}", how.session);
+        }
+        // The conversation itself tells of what is not among the results.
+        Fidelity::Full if results.is_empty() => {}
+        Fidelity::Full | Fidelity::Compact => told.so_far(state, results, |_| COMPACT_ANSWERS),
+        Fidelity::SummaryLow => told.so_far(state, results, |text| answers(600, text)),
+        Fidelity::SummaryMedium => told.so_far(state, results, |text| answers(1_500, text)),
+        Fidelity::SummaryHigh => told.so_far(state, results, |text| answers(3_000, text)),
+    }
+    told.text.extend(person(state));
+    for result in results.iter().filter(|result| result.is_failed_command()) {
+        told.failed_command(result, how.output_chars);
+    }
+    (told.text, told.files)
 }
 
 /// What a person has said at the newest gate beside the choice. It is told whole, whatever the fidelity: it is short, and
@@ -78,60 +149,217 @@ fn person(state: &State) -> Option<String> {
     }
 }
 
-/// The nodes that did something, with how they ended, newest visit only.
-fn push_steps(text: &mut String, pipeline: &Pipeline, state: &State) {
-    let mut seen = Vec::new();
-    for id in state.completed.iter().rev() {
-        let works = pipeline.node(id).is_some_and(|node| {
-            !matches!(node.handler, HandlerKind::Start | HandlerKind::Exit | HandlerKind::Conditional)
-        });
-        if works && !seen.contains(&id) {
-            seen.push(id);
+#[derive(Default)]
+struct Told {
+    text: String,
+    files: Vec<NodeId>,
+}
+
+impl Told {
+    /// How the nodes ended, what they answered, and what they told each other.
+    fn so_far(&mut self, state: &State, results: &[NodeResult], answers: impl FnOnce(&str) -> usize) {
+        let known = known(state);
+        let heads: Vec<String> = results.iter().map(head).collect();
+        let mut left = answers(&format!("{}{}{known}", self.text, heads.concat()));
+        if !results.is_empty() {
+            self.text.push_str("So far, newest first:\n");
         }
+        for (index, (result, head)) in results.iter().zip(&heads).enumerate() {
+            self.text.push_str(head);
+            // Its output comes below, in full length.
+            if result.is_failed_command() {
+                continue;
+            }
+            let share = if index + 1 == results.len() { left } else { left / 2 }.max(SHORTEST_ANSWER);
+            left = left.saturating_sub(self.answer(result, share));
+        }
+        self.text.push_str(&known);
     }
-    if seen.is_empty() {
-        return;
+
+    /// What a node answered, in at most so many characters. Gives how many it took.
+    fn answer(&mut self, result: &NodeResult, share: usize) -> usize {
+        let text = result.text.trim();
+        if text.is_empty() {
+            return 0;
+        }
+        let (shown, is_cut) = cut(text, share / 4 * 3, share / 4);
+        for line in shown.lines() {
+            let _ = writeln!(self.text, "  {line}");
+        }
+        if let Some(file) = result.file.as_ref().filter(|_| is_cut) {
+            let _ = writeln!(self.text, "  All of it is in {}", file.display());
+            self.files.push(result.id.clone());
+        }
+        shown.chars().count()
     }
-    text.push_str("So far:\n");
-    for id in seen.into_iter().rev() {
-        let Some(outcome) = state.outcome(id) else { continue };
-        let label = pipeline.node(id).map_or(id.as_str(), |node| node.label.as_str());
-        let note = outcome.failure_reason.as_ref().or(outcome.notes.as_ref());
-        let note = note.map(|note| format!(": {}", shorten(note, 300))).unwrap_or_default();
-        let _ = writeln!(text, "- {label} ({id}): {}{note}", outcome.status);
+
+    fn failed_command(&mut self, result: &NodeResult, chars: usize) {
+        let Some((command, exit)) = &result.command else { return };
+        let id = &result.id;
+        let _ =
+            writeln!(self.text, "\nThe command of `{id}` failed ({exit}):\n$ {}", shorten(command, LONGEST_COMMAND));
+        let output = result.text.trim_end();
+        if output.is_empty() {
+            self.text.push_str("It printed nothing.\n");
+            return;
+        }
+        let _ = writeln!(self.text, "{}", output_excerpt(output, chars));
+        if let Some(file) = &result.file {
+            let _ = writeln!(self.text, "The whole output is in {}", file.display());
+            self.files.push(id.clone());
+        }
     }
 }
 
-fn push_context(text: &mut String, state: &State) {
-    let hidden = ["graph.", "internal.", "outcome", "preferred_label", "current_node", "last_stage", "last_response"];
-    let told = ["human.gate.text", "human.gate.comment"];
-    let shown = state.context.iter().filter(|(key, _)| !told.contains(&key.as_str()));
-    let shown = shown.filter(|(key, _)| !hidden.iter().any(|prefix| key.starts_with(prefix)));
-    let lines: Vec<String> =
-        shown.map(|(key, value)| format!("- {key}: {}\n", shorten(&text_of(value), 400))).collect();
-    if !lines.is_empty() {
-        text.push_str("Known:\n");
-        text.extend(lines);
-    }
+/// A node and how it ended, in a line.
+fn head(result: &NodeResult) -> String {
+    let NodeResult { id, label, outcome, .. } = result;
+    let note = outcome.failure_reason.as_ref().or(outcome.notes.as_ref());
+    let note = note.map(|note| format!(": {}", shorten(note.trim(), 300))).unwrap_or_default();
+    format!("- {label} ({id}): {}{note}\n", outcome.status)
 }
 
-/// The newest answers first get their share of the budget; they are shown in the order they were given.
-fn push_responses(text: &mut String, state: &State, responses: &BTreeMap<NodeId, String>, budget: usize) {
-    let mut left = budget.saturating_sub(text.len());
-    let mut parts = Vec::new();
-    let mut seen = Vec::new();
-    for id in state.completed.iter().rev() {
-        let Some(response) = responses.get(id).filter(|_| !seen.contains(&id)) else { continue };
-        seen.push(id);
-        if left < 80 {
-            break;
-        }
-        let part = format!("### {id}\n{}\n", shorten(response.trim(), left - 40));
-        left = left.saturating_sub(part.len());
-        parts.push(part);
+/// What the nodes have told each other, but for what is shown anyway.
+fn known(state: &State) -> String {
+    const HIDDEN: [&str; 10] = [
+        "human.gate.text",
+        "human.gate.comment",
+        "graph.",
+        "internal.",
+        "outcome",
+        "preferred_label",
+        "current_node",
+        "last_stage",
+        "last_response",
+        "tool.output",
+    ];
+    let shown = state.context.iter().filter(|(key, _)| !HIDDEN.iter().any(|prefix| key.starts_with(prefix)));
+    let lines: String = shown.map(|(key, value)| format!("- {key}: {}\n", shorten(&text_of(value), 400))).collect();
+    if lines.is_empty() { lines } else { format!("Known:\n{lines}") }
+}
+
+/// The first lines of what a command printed and as much of its end as fits. Neither stream crowds the other out.
+fn output_excerpt(output: &str, chars: usize) -> String {
+    let parts = output.rsplit_once(STDERR_MARK).filter(|(stdout, _)| !stdout.trim().is_empty());
+    let (Some((stdout, stderr)), true) = (parts, output.chars().count() > chars) else {
+        return stream_excerpt(output, chars);
+    };
+    let (out, err) = (stdout.chars().count(), stderr.chars().count());
+    let for_err = err.min((chars / 2).max(chars.saturating_sub(out)));
+    let (stdout, stderr) = (stream_excerpt(stdout, chars - for_err), stream_excerpt(stderr, for_err));
+    format!("{stdout}{STDERR_MARK}{stderr}")
+}
+
+fn stream_excerpt(text: &str, chars: usize) -> String {
+    let lines: usize = text.split_inclusive('\n').take(HEAD_LINES).map(|line| line.chars().count()).sum();
+    let head = lines.min(chars / 4);
+    cut(text, head, chars - head).0
+}
+
+/// The first and the last characters of a text, with a mark between them, and whether something is left out. Lines stay
+/// whole where that leaves out little.
+fn cut(text: &str, head: usize, tail: usize) -> (String, bool) {
+    let all = text.chars().count();
+    if all <= head + tail {
+        return (text.to_owned(), false);
     }
-    if !parts.is_empty() {
-        text.push_str("What was answered:\n");
-        text.extend(parts.into_iter().rev());
+    let at = |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
+    let (first, last) = (&text[..at(head)], &text[at(all - tail)..]);
+    let left_out = text[first.len()..text.len() - last.len()].lines().count();
+    let mark = match left_out {
+        0 | 1 => format!("[… {} characters left out …]", all - head - tail),
+        lines => format!("[… {lines} lines left out …]"),
+    };
+    (format!("{}\n{mark}\n{}", first.trim_end_matches('\n'), last.trim_start_matches('\n')), true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::Status;
+
+    fn result(id: &str, text: &str) -> NodeResult {
+        NodeResult {
+            id: NodeId::new(id).unwrap(),
+            label: id.to_uppercase(),
+            outcome: Outcome::success(),
+            command: None,
+            text: text.to_owned(),
+            file: Some(PathBuf::from(format!("/run/{id}"))),
+        }
+    }
+
+    fn failed(id: &str, output: &str) -> NodeResult {
+        let command = Some(("make test".to_owned(), "exit 2".to_owned()));
+        NodeResult { outcome: Outcome::fail("exit 2"), command, ..result(id, output) }
+    }
+
+    fn told(fidelity: Fidelity, results: &[NodeResult]) -> (String, Vec<String>) {
+        let (pipeline, _) = crate::plan::load("digraph g { goal=\"win\" }", &Default::default(), &[]);
+        let state = State::new(NodeId::new("start").unwrap());
+        let session = SessionId::new("abcdefgh").unwrap();
+        let how = Telling { session: &session, fidelity, output_chars: 4_000 };
+        let (text, files) = text(&pipeline.unwrap(), &state, results, how);
+        (text, files.into_iter().map(|id| id.to_string()).collect())
+    }
+
+    const ALL: [Fidelity; 6] = [
+        Fidelity::Full,
+        Fidelity::Truncate,
+        Fidelity::Compact,
+        Fidelity::SummaryLow,
+        Fidelity::SummaryMedium,
+        Fidelity::SummaryHigh,
+    ];
+
+    #[test]
+    fn a_failed_command_is_told_with_head_and_tail_in_every_mode() {
+        let output: String = (1..=2_000).map(|line| format!("line {line}\n")).collect();
+        for fidelity in ALL {
+            let (text, files) = told(fidelity, &[failed("test", &output)]);
+            assert!(text.contains("The command of `test` failed (exit 2):\n$ make test\nline 1\n"), "{text}");
+            assert!(text.contains("\nline 10\n[… ") && !text.contains("\nline 11\n"), "{text}");
+            assert!(text.ends_with("\nline 2000\nThe whole output is in /run/test\n"), "{text}");
+            assert!(text.chars().count() > 4_000 && text.chars().count() < 4_500, "{}", text.chars().count());
+            assert_eq!(files, ["test"]);
+        }
+    }
+
+    #[test]
+    fn neither_stream_of_a_command_crowds_out_the_other() {
+        let (out, err) = ("o\n".repeat(9_000), "e\n".repeat(9_000));
+        let text = output_excerpt(&format!("{out}the test that failed{STDERR_MARK}{err}the last word"), 4_000);
+        assert!(text.contains("the test that failed\n--- stderr\n") && text.ends_with("the last word"), "{text}");
+        let short = output_excerpt(&format!("{out}end{STDERR_MARK}oops"), 4_000);
+        assert!(short.ends_with("end\n--- stderr\noops") && short.chars().count() > 3_900, "{short}");
+        assert_eq!(output_excerpt("one line", 4_000), "one line");
+    }
+
+    #[test]
+    fn answers_come_newest_first_and_share_what_there_is() {
+        let long = "word ".repeat(5_000);
+        let results = [result("review", "Too long."), result("build", &long), result("plan", &long)];
+        for (fidelity, most) in [
+            (Fidelity::Compact, 9_000),
+            (Fidelity::Full, 9_000),
+            (Fidelity::SummaryLow, 3_000),
+            (Fidelity::SummaryHigh, 13_000),
+        ] {
+            let (text, files) = told(fidelity, &results);
+            let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
+            assert!(at("- REVIEW (review): success\n  Too long.\n") < at("- BUILD (build): success\n  word"));
+            assert!(at("- BUILD") < at("- PLAN (plan): success\n  word") && text.starts_with("Goal: win\nSo far"));
+            assert_eq!(files, ["build", "plan"], "what is cut can be read");
+            assert!(text.chars().count() < most, "{}", text.chars().count());
+        }
+        assert_eq!(told(Fidelity::Truncate, &results).0, "Goal: win\nRun: abcdefgh\n");
+        assert_eq!(told(Fidelity::Full, &[]).0, "", "the conversation has it");
+    }
+
+    #[test]
+    fn a_reason_stands_beside_the_outcome() {
+        let rejected = Outcome { notes: Some("no test".into()), ..Outcome::of(Status::PartialSuccess) };
+        let (text, _) = told(Fidelity::Compact, &[NodeResult { outcome: rejected, ..result("review", "") }]);
+        assert!(text.contains("- REVIEW (review): partial_success: no test\n"), "{text}");
     }
 }

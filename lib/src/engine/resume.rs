@@ -1,6 +1,5 @@
 //! Taking a session up again: load, fold, bring branch and working copy to the newest record, go on.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::locks::Locks;
@@ -186,24 +185,22 @@ impl Session {
         Ok(messages)
     }
 
-    /// The newest answer of each node, read from the record the first time.
-    pub(super) fn responses(&mut self) -> Result<&BTreeMap<NodeId, String>, Error> {
-        let missing: Vec<(NodeId, u64)> = self
-            .state
-            .nodes
-            .iter()
-            .filter(|(id, _)| !self.responses.contains_key(*id))
-            .filter_map(|(id, node)| Some((id.clone(), node.response?)))
-            .collect();
+    /// What some nodes answered or printed in their newest visits, read from the record the first time.
+    pub(super) fn answers(&mut self, nodes: &[NodeId]) -> Result<Vec<String>, Error> {
+        let number = |id: &NodeId| self.state.nodes.get(id).and_then(|node| node.response);
+        let is_known = |id: &NodeId| self.answers.get(id).is_some_and(|(known, _)| *known == number(id));
+        let missing: Vec<(NodeId, u64)> =
+            nodes.iter().filter(|id| !is_known(id)).filter_map(|id| Some((id.clone(), number(id)?))).collect();
         if !missing.is_empty() {
             let history = History::whole(&self.repo, &self.id, &ContextId::main())?;
             for (id, number) in missing {
                 let message = history.message(&self.repo, number)?;
                 let text = serde_json::from_value::<Message>(message).map(|message| message.text());
-                self.responses.insert(id, text.unwrap_or_default());
+                self.answers.insert(id, (Some(number), text.unwrap_or_default()));
             }
         }
-        Ok(&self.responses)
+        let text = |id: &NodeId| self.answers.get(id).map(|(_, text)| text.clone()).unwrap_or_default();
+        Ok(nodes.iter().map(text).collect())
     }
 
     fn read_messages(&self, ranges: &[MessageRange]) -> Result<Vec<Message>, Error> {

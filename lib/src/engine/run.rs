@@ -106,7 +106,7 @@ impl Session {
             Phase::Paused { reason, why } => {
                 let (reason, why, node) = (*reason, why.clone(), self.state.next_node().cloned());
                 let question = match Question::waiting(&self.pipeline, &self.state) {
-                    Some(question) => Some(Question { work: Some(self.judged()?), ..question }),
+                    Some(question) => Some(Box::new(Question { work: Some(self.judged()?), ..question })),
                     None => None,
                 };
                 Some(Ended::Paused(Pause { reason, node, why, question }))
@@ -220,6 +220,7 @@ impl Session {
         work: Work,
         (allowance, order): (Allowance, Order),
     ) -> (JoinHandle<()>, mpsc::Receiver<Report>) {
+        let run_dir = self.run_dir().expect("the working copy is back when no node runs");
         let copy = self.copy.take().expect("the working copy is back when no node runs");
         let (reports, incoming) = mpsc::channel(1);
         let worker = Worker {
@@ -227,7 +228,7 @@ impl Session {
             session: self.id.clone(),
             pipeline: self.started.name.clone(),
             variables: self.variables(),
-            run_dir: copy.path().with_file_name(super::RUN_DIR),
+            run_dir,
             home: self.agent_home(),
             node,
             visit,

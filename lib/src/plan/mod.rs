@@ -19,6 +19,7 @@ pub mod pipeline;
 pub mod planner;
 pub mod print;
 mod prompt;
+mod shell;
 pub mod spec;
 pub mod stylesheet;
 mod suggestions;

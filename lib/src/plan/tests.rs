@@ -304,7 +304,7 @@ fn inputs(values: &[(&str, &str)], files: &[(&str, &str)]) -> Inputs {
 fn variables_are_expanded_once_and_unknown_ones_told() {
     let source = r#"digraph G { graph [goal="ship $what", label="$goal!"]
         a [prompt="$goal, {{ goal }}, {{what}}, {{ inputs.what }}, $what-ever, $whatever, $HOME, $ {{.Go}} {x} {{ missing }} $"]
-        b [label="do $goal", shape=parallelogram, tool_command="echo $goal $what {{ what }} ${what} '{{.Names}}'"] }"#;
+        b [label="do $goal", shape=parallelogram, tool_command="echo $goal $what {{ what }} ${what} '{{.Names}}' {{ later }}"] }"#;
     let (pipeline, diagnostics) = load(source, &inputs(&[("what", "it: $goal {{ goal }}")], &[]), &[]);
     let pipeline = pipeline.unwrap();
     assert_eq!(pipeline.goal, "ship it: $goal {{ goal }}");
@@ -318,10 +318,15 @@ fn variables_are_expanded_once_and_unknown_ones_told() {
     );
     assert_eq!(pipeline.nodes()[1].label, format!("do ship {what}"));
     let command = pipeline.nodes()[1].tool_command.clone().unwrap();
-    assert_eq!(command, format!("echo $goal $what {what} ${{what}} '{{{{.Names}}}}'"), "`$` is the shell's");
+    assert_eq!(
+        command, r#"echo $goal $what "$what" ${what} '{{.Names}}' {{ later }}"#,
+        "values come by the environment"
+    );
     assert_snapshot!(show(source, &diagnostics), @r"
     2:12 warning undefined_variable [a]: `{{ missing }}` is undefined
         fix: give it as an input: `missing=…`
+    3:51 warning undefined_variable [b]: `{{ later }}` is undefined
+        fix: give it as an input: `later=…`
     ");
 
     let (_, diagnostics) = load("digraph G { a [prompt=\"{{ task_id }}\"] }", &Inputs::default(), &[]);
@@ -332,6 +337,24 @@ fn variables_are_expanded_once_and_unknown_ones_told() {
     assert_eq!(pipeline.unwrap().goal, "mine", "an input called goal replaces the graph's");
     let (_, diagnostics) = load("digraph G { a [prompt=\"{{ goal }}\"] }", &Inputs::default(), &[]);
     assert_eq!(diagnostics[0].rule, "undefined_variable");
+}
+
+#[test]
+fn templates_that_cannot_be_words_of_a_command_are_errors() {
+    let source = r#"digraph G { goal=g
+        a [shape=parallelogram, tool_command="echo 'x {{ goal }}' $(( {{ n }} ))"]
+        b [shape=parallelogram, tool_command="echo {{ PWD }}"] }"#;
+    for values in [&[("n", "1"), ("PWD", "x")][..], &[]] {
+        let (_, diagnostics) = load(source, &inputs(values, &[]), &[]);
+        insta::allow_duplicates! { assert_snapshot!(show(source, &diagnostics), @"
+        2:55 error command_template [a]: `{{ goal }}` in `tool_command` stands inside single quotes; a value can only be a word of a command
+            fix: end the quotes before `{{ goal }}` and begin them again after it
+        2:71 error command_template [a]: `{{ n }}` in `tool_command` stands inside an expression; a value can only be a word of a command
+            fix: check its value first, then use the shell variable `$n` there
+        3:52 error command_template [b]: `{{ PWD }}` cannot be handed to a command: `PWD` is a variable of the shell
+            fix: give the input another name
+        ") };
+    }
 }
 
 #[test]

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 
 use crate::plan::build::classes;
-use crate::plan::diagnostic::Diagnostic;
+use crate::plan::diagnostic::{Diagnostic, Span};
 use crate::plan::dot::{AttrValue, is_identifier};
-use crate::plan::graph::{Attr, Attrs, Graph};
+use crate::plan::graph::{Attr, Attrs, Graph, RawNode};
+use crate::plan::shell::{self, Place, Template};
 use crate::plan::stylesheet::Stylesheet;
 
 /// A change of the embedding program's own.
@@ -74,33 +75,75 @@ fn prompts_from_files(graph: &mut Graph, files: &BTreeMap<String, String>, diagn
     }
 }
 
-/// Expands variables in goal, labels, prompts and commands.
-///
-/// In `tool_command` only `{{ name }}` is replaced: `$name` is the shell's own, and text pasted into a shell line would
-/// be run as one.
+/// Expands variables in goal, labels and prompts. Commands get them by their environment: text pasted into a shell line
+/// would be run as one.
 fn expand_variables(graph: &mut Graph, values: &BTreeMap<String, String>, diagnostics: &mut Vec<Diagnostic>) {
     let mut variables = values.clone();
     if let Some(goal) = values.get("goal") {
         graph.attrs.entry("goal".into()).or_insert_with(|| Attr::text("")).value = AttrValue::Text(goal.clone());
     } else {
-        let mut expander = Expander { variables: &variables, dollar: true, unknown: Vec::new() };
+        let mut expander = Expander { variables: &variables, unknown: Vec::new() };
         expander.attr(&mut graph.attrs, "goal", None, diagnostics);
         let goal = graph.attrs.get("goal").map(|attr| attr.value.to_string());
         variables.extend(goal.map(|goal| ("goal".to_owned(), goal)));
     }
-    let mut expander = Expander { variables: &variables, dollar: true, unknown: Vec::new() };
+    let mut expander = Expander { variables: &variables, unknown: Vec::new() };
     expander.attr(&mut graph.attrs, "label", None, diagnostics);
     for node in &mut graph.nodes {
-        for key in ["label", "prompt", "tool_command"] {
-            expander.dollar = key != "tool_command";
+        for key in ["label", "prompt"] {
             expander.attr(&mut node.attrs, key, Some(&node.id), diagnostics);
         }
+        hand_to_command(node, &variables, diagnostics);
     }
+}
+
+/// Makes a shell variable, quoted as one word, of every template in a node's command.
+fn hand_to_command(node: &mut RawNode, variables: &BTreeMap<String, String>, diagnostics: &mut Vec<Diagnostic>) {
+    const KEY: &str = "tool_command";
+    let Some(attr) = node.attrs.get_mut(KEY) else { return };
+    let AttrValue::Text(command) = &attr.value else { return };
+    let mut handed = command.clone();
+    let mut found = Vec::new();
+    for template in shell::templates(command).into_iter().rev() {
+        let Template { range, name, place } = template;
+        let refuse = |why: String, fix: String| {
+            Diagnostic::error("command_template", why, attr.span_at(range.start)).with_fix(fix)
+        };
+        if place == Place::Comment {
+            continue;
+        } else if let Some((whereabouts, fix)) = place.refusal(&name) {
+            let why =
+                format!("`{{{{ {name} }}}}` in `{KEY}` stands {whereabouts}; a value can only be a word of a command");
+            found.push(refuse(why, fix));
+        } else if shell::is_reserved(&name) {
+            let why = format!("`{{{{ {name} }}}}` cannot be handed to a command: `{name}` is a variable of the shell");
+            found.push(refuse(why, "give the input another name".to_owned()));
+        } else if variables.contains_key(&name) {
+            handed.replace_range(range, &format!("\"${name}\""));
+        } else {
+            found.push(undefined(&name, attr.span));
+        }
+    }
+    diagnostics.extend(found.into_iter().rev().map(|found| found.at_node(&node.id)));
+    attr.value = AttrValue::Text(handed);
+}
+
+/// A template nothing fills in.
+fn undefined(name: &str, span: Span) -> Diagnostic {
+    let fix = match name {
+        "goal" => "give the graph a `goal`".to_owned(),
+        name if OF_TASKS.contains(&name) => {
+            format!("runs over a tree of tasks define it; elsewhere give it as an input: `{name}=…`")
+        }
+        name if name.contains('.') => "agents are told what earlier nodes answered; give the rest as inputs".to_owned(),
+        _ => format!("give it as an input: `{name}=…`"),
+    };
+    let message = format!("`{{{{ {name} }}}}` is undefined");
+    Diagnostic::warning("undefined_variable", message, span).with_fix(fix)
 }
 
 struct Expander<'v> {
     variables: &'v BTreeMap<String, String>,
-    dollar: bool,
     unknown: Vec<String>,
 }
 
@@ -116,18 +159,7 @@ impl Expander<'_> {
         let AttrValue::Text(text) = &mut attr.value else { return };
         *text = self.text(text);
         for name in self.unknown.drain(..) {
-            let message = format!("`{{{{ {name} }}}}` is undefined");
-            let fix = match name.as_str() {
-                "goal" => "give the graph a `goal`".to_owned(),
-                name if OF_TASKS.contains(&name) => {
-                    format!("runs over a tree of tasks define it; elsewhere give it as an input: `{name}=…`")
-                }
-                name if name.contains('.') => {
-                    "agents are told what earlier nodes answered; give the rest as inputs".to_owned()
-                }
-                _ => format!("give it as an input: `{name}=…`"),
-            };
-            let warning = Diagnostic::warning("undefined_variable", message, attr.span).with_fix(fix);
+            let warning = undefined(&name, attr.span);
             diagnostics.push(match node {
                 Some(id) => warning.at_node(id),
                 None => warning,
@@ -160,8 +192,8 @@ impl Expander<'_> {
             let name = inside[..length].trim();
             let name = name.strip_prefix("inputs.").unwrap_or(name);
             if !is_identifier(name) {
-                // Values of nodes, as other engines have them. In a command such a name is some program's own.
-                if self.dollar && name.split('.').all(is_identifier) {
+                // Values of nodes, as other engines have them.
+                if name.split('.').all(is_identifier) {
                     self.unknown.push(name.to_owned());
                 }
                 return (None, 2);
@@ -172,7 +204,7 @@ impl Expander<'_> {
             }
             return (value, length + 4);
         }
-        let Some(after) = rest.strip_prefix('$').filter(|_| self.dollar) else { return (None, 1) };
+        let Some(after) = rest.strip_prefix('$') else { return (None, 1) };
         let length = after.find(|c: char| !(c == '_' || c.is_ascii_alphanumeric())).unwrap_or(after.len());
         (self.variables.get(&after[..length]).cloned(), length + 1)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::{NodeState, Phase, Position, State, TaskWork, TurnMark, Visit, limit_mark};
+use super::{NodeState, Phase, Position, RanCommand, State, TaskWork, TurnMark, Visit, limit_mark};
 use crate::event::{
     Checkpoint, Event, HumanInteraction, MessageRange, NodeExecution, NodeStarted, Outcome, PipelineStarted, Recorded,
     Resumed, RetryAt, Route, Snapshot, Status,
@@ -59,7 +59,11 @@ impl State {
                 let messages = data.output.map(|number| MessageRange { first: number, last: number });
                 let turn = TurnMark { turn: data.turn.clone(), messages, agent_state: None, by: None, is_last: false };
                 let pass = (data.visit, data.attempt);
-                self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref())
+                let taken = self.turn(turn, data.turn_number, &data.node_id, pass, data.git_sha.as_ref());
+                taken.map(|()| {
+                    let ran = RanCommand { command: data.command.clone(), exit: data.exit.clone() };
+                    self.nodes.entry(data.node_id.clone()).or_default().ran = Some(ran);
+                })
             }
             Event::HumanInteraction(data) => self.answered(data),
             Event::NodeExecution(data) => self.node_executed(data),
@@ -173,6 +177,7 @@ impl State {
         let node = self.nodes.entry(data.node_id.clone()).or_default();
         node.visits = data.visit;
         node.retries = data.attempt - 1;
+        (node.ran, node.thread) = (None, data.thread.clone());
         for key in [VISIT_COUNT.to_owned(), format!("{VISIT_COUNT}.{}", data.node_id)] {
             self.context.insert(key, data.visit.into());
         }
@@ -278,7 +283,7 @@ impl State {
         node.repeats = if node.result == result { node.repeats + 1 } else { 1 };
         node.result = result;
         node.outcome = Some(Outcome { context_updates: BTreeMap::new(), ..data.outcome.clone() });
-        node.response = data.response.or(node.response);
+        node.response = data.response;
         self.recheck.remove(&visit.node);
         // Each once: a run may go round a thousand times, and every checkpoint repeats the list.
         self.completed.retain(|node| *node != visit.node);

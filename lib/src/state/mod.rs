@@ -121,8 +121,23 @@ pub struct NodeState {
     pub result: u64,
     /// How often in a row it ended with that result.
     pub repeats: u32,
-    /// The message with its newest answer.
+    /// The message with the answer or the output of its newest visit.
     pub response: Option<u64>,
+    /// The command of its newest visit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran: Option<RanCommand>,
+    /// The conversation its newest visit went on with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thread: Option<String>,
+}
+
+/// A command that has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RanCommand {
+    /// The command line.
+    pub command: String,
+    /// How it ended.
+    pub exit: String,
 }
 
 /// The folded session.

@@ -68,6 +68,7 @@ impl World {
         let config = Config { agent: script.map(|_| AgentChoice::Builtin.into()), ..Config::default() };
         Arc::new(Engine {
             sandbox: None,
+            output_chars: 4_000,
             agents: Roster::new(&config, provider, spawner.clone()),
             spawner,
             state_dir: self.dir.path().join("state"),

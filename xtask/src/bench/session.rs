@@ -58,8 +58,8 @@ impl Session {
             repo.swap(reference, None, head, "bench")?;
         }
         let id = SessionId::new("benchaaa")?;
-        let copy =
-            WorkingCopy::new(repo.clone(), name, branch, id.clone(), worktree, (Commits::Turns, Position::all(head)))?;
+        let at = (Commits::Turns, Position::all(head));
+        let copy = WorkingCopy::new(repo.clone(), name, branch, id.clone(), worktree, at, Limits::default())?;
         let worktree = Worktree::open(&repo, &path)?;
         let redactor = Redactor::new(Vec::<(String, String)>::new());
         Ok(Self { repo, id, redactor, chain: None, turns: 0, copy, worktree, parts_tip: head })

@@ -125,14 +125,14 @@ fn n29_rm_chooses_sessions_that_are_done_merged_or_old() {
     env.git(&["merge", "--quiet", &format!("pleach/one/{merged}")]);
     let chosen = |args: &[&str]| {
         let ran = env.pleach(&[&["--json", "rm", "--dry-run"][..], args].concat()).expect(0);
-        let ids =
-            ran.json()["sessions"].as_array().unwrap().iter().map(|one| one["session"].as_str().unwrap().to_owned());
+        let json = ran.json();
+        let ids = json["sessions"].as_array().unwrap().iter().map(|one| one["session"].as_str().unwrap().to_owned());
         (ids.collect::<Vec<_>>(), ran)
     };
     assert_eq!(chosen(&["--merged"]).0, [merged.clone(), failed.clone()]);
-    assert_eq!(chosen(&["--merged", "--done"]).0, [merged.clone()], "several narrow the choice");
+    assert_eq!(chosen(&["--merged", "--done"]).0, [merged.as_str()], "several narrow the choice");
     let (ids, ran) = chosen(&["--done"]);
-    assert_eq!(ids, [merged.clone()], "{ran}");
+    assert_eq!(ids, [merged.as_str()], "{ran}");
     assert!(ran.stderr.contains(&format!("warning: session {unmerged} was not removed")), "{ran}");
     assert_eq!(chosen(&["--older", "30d"]).0, Vec::<String>::new());
     assert_eq!(chosen(&["--older", "0s", "--force"]).0.len(), 3);

@@ -42,7 +42,8 @@ pub(super) enum JailError {
     Io { path: String, source: io::Error },
 }
 
-/// A directory nothing can leave, and one file outside that may be used as well.
+/// A directory nothing can leave, one file outside that may be used as well, and a directory outside whose files may be
+/// read.
 #[derive(Debug)]
 pub(super) struct Jail {
     root: OwnedFd,
@@ -51,6 +52,7 @@ pub(super) struct Jail {
     /// Where relative paths start, below the root.
     start: PathBuf,
     extra: Option<PathBuf>,
+    reads: Option<PathBuf>,
 }
 
 /// Where a walked path ends: a name in an open directory, both free of links.
@@ -68,6 +70,8 @@ enum Asked {
     Inside(PathBuf),
     /// The one file outside.
     Extra(PathBuf),
+    /// A file outside that may only be read.
+    Read(PathBuf),
 }
 
 impl Jail {
@@ -79,7 +83,12 @@ impl Jail {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         let root_dir = rustix::fs::open(&real, flags, Mode::empty())?;
         let spellings = vec![root.to_path_buf(), real];
-        Ok(Self { root: root_dir, spellings, start: below, extra: extra.map(plain) })
+        Ok(Self { root: root_dir, spellings, start: below, extra: extra.map(plain), reads: None })
+    }
+
+    /// The same with a directory outside, the files directly in which may be read.
+    pub(super) fn with_reads(self, reads: Option<&Path>) -> Self {
+        Self { reads: reads.map(plain), ..self }
     }
 
     /// The root with all links resolved.
@@ -113,6 +122,9 @@ impl Jail {
         if self.extra.as_ref().is_some_and(|extra| *extra == plain(asked)) {
             return Ok(Asked::Extra(plain(asked)));
         }
+        if self.reads.is_some() && self.reads.as_deref() == plain(asked).parent() {
+            return Ok(Asked::Read(plain(asked)));
+        }
         let inside = self.spellings.iter().find_map(|root| asked.strip_prefix(root).ok());
         inside.map(|rest| Asked::Inside(rest.to_path_buf())).ok_or_else(|| JailError::Outside(path.into()))
     }
@@ -121,7 +133,7 @@ impl Jail {
     pub(super) fn open(&self, path: &str) -> Result<File, JailError> {
         match self.asked(path)? {
             Asked::Inside(inside) => self.open_inside(&inside),
-            Asked::Extra(extra) => {
+            Asked::Extra(extra) | Asked::Read(extra) => {
                 let file = open_extra(&extra, READ, path)?;
                 check_regular(&file, path)?;
                 Ok(file)
@@ -163,6 +175,7 @@ impl Jail {
                 overwrite(file, content).map_err(io)?;
                 return Ok(None);
             }
+            Asked::Read(_) => return Err(JailError::Outside(path.into())),
         };
         let place = self.walk(&inside, path, true)?;
         if place.path().components().any(|part| is_git(part.as_os_str())) {
@@ -206,7 +219,7 @@ impl Jail {
                 })?;
                 Ok(place.path())
             }
-            Asked::Extra(_) => Err(JailError::Outside(path.into())),
+            Asked::Extra(_) | Asked::Read(_) => Err(JailError::Outside(path.into())),
         }
     }
 

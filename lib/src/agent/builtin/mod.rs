@@ -160,6 +160,7 @@ impl<'a> Run<'a> {
     fn new(agent: &'a Builtin, mut job: Job) -> Result<Self, AgentError> {
         let terminal = |error: std::io::Error| AgentError::Terminal(format!("cannot open the working copy: {error}"));
         let jail = Jail::new(&job.root, &job.cwd, Some(&job.status_file)).map_err(terminal)?;
+        let jail = jail.with_reads(job.reads.as_deref());
         let system = prompt::system(&job, &jail, &agent.limits, &agent.profile);
         let mut messages = std::mem::take(&mut job.history);
         let mut unreported = 0;

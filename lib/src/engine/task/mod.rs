@@ -257,7 +257,7 @@ impl Session {
     pub fn begin_attempt(&mut self, attempt: AttemptStarted, observe: Observer<'_>) -> Result<(), Error> {
         let summary = format!("attempt {} of {}", attempt.number, attempt.of);
         // A new attempt is a pass of its own: it is told what went wrong, and nothing else.
-        (self.responses, self.threads, self.interrupted, self.recorded) = Default::default();
+        (self.answers, self.threads, self.interrupted, self.recorded) = Default::default();
         let writer = self.repo.writer();
         self.record(writer, Batch { summary, ..Batch::default() }, vec![attempt.into()], clock::now(), observe)
     }

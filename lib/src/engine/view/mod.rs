@@ -294,7 +294,7 @@ impl View {
         for (record, recorded) in self.events() {
             if let Some(turn) = Turn::read(recorded) {
                 commit.extend(turn.commit.iter().flatten().map(|(repo, id)| (repo.clone(), *id)));
-                moments.push(Moment::Turn(turn));
+                moments.push(Moment::Turn(Box::new(turn)));
             }
             moments.extend(NodeFailure::read(recorded).map(Moment::Failure));
             match &recorded.event {

@@ -166,7 +166,7 @@ pub struct Milestone {
 #[serde(rename_all = "snake_case")]
 pub enum Moment {
     /// A turn.
-    Turn(Turn),
+    Turn(Box<Turn>),
     /// An attempt failed.
     Failure(NodeFailure),
     /// A checkpoint.

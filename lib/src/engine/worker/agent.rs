@@ -17,7 +17,7 @@ use crate::engine::budget::Order;
 use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Usage};
 use crate::git::TreeId;
 use crate::ids::RepoPath;
-use crate::llm::{Message, Role};
+use crate::llm::{Message, Part, Role};
 use crate::plan::pipeline::WritePolicy;
 use crate::text::listed;
 use crate::trailer::attribution;
@@ -63,6 +63,14 @@ struct Asked {
     continues: bool,
     /// How long it may take.
     timeout: Option<Duration>,
+}
+
+/// What the tools of an agent answered in a message.
+fn tool_results(message: &Message) -> impl Iterator<Item = &str> {
+    message.content.iter().filter_map(|part| match part {
+        Part::ToolResult { content, .. } => Some(content.as_str()),
+        _ => None,
+    })
 }
 
 /// The last thing an agent said in this visit.
@@ -126,6 +134,7 @@ impl Worker {
             }
             _ => outcome,
         };
+        end.warnings.extend(end.refused.in_words());
         let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
         let outcome = self.must_write(outcome, wrote || said_why);
         let outcome = self.must_be_committed(outcome)?;
@@ -162,8 +171,11 @@ impl Worker {
             env: self.environment(&model, &status_file),
             timeout,
             status_file: status_file.clone(),
+            reads: Some(self.run_dir.clone()),
             lock: Some(self.lock.file()),
-            sandbox: self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_agent(&self.home))),
+            sandbox: self
+                .bounds(&status_file)
+                .map(|bounds| Arc::new(bounds.of_agent(&self.home).with_read([self.run_dir.clone()]))),
             steering: Default::default(),
             home: self.home.clone(),
             resume: spoken.state.clone(),
@@ -173,6 +185,7 @@ impl Worker {
                 _ => Vec::new(),
             },
         };
+        let bounds = job.sandbox.clone();
         let (turns, mut incoming) = Turns::channel();
         turns.limit(&self.node.id, self.allowance.clone());
         let agent = Arc::clone(&work.agent);
@@ -184,6 +197,7 @@ impl Worker {
                 // A turn that was reported is recorded before the agent's end is looked at.
                 biased;
                 Some((turn, answer)) = incoming.recv() => {
+                    end.note_refused(bounds.as_deref(), self.copy.path(), turn.messages.iter().flat_map(tool_results));
                     if !turn.repeats {
                         self.engine.announce(&self.node.id, &turn.messages);
                     }
@@ -206,6 +220,8 @@ impl Worker {
         };
         // Before anything is cut off: a secret is not known by a part of it.
         end.stderr = self.engine.redactor.text(&turns.take_beside()).into_owned();
+        let stderr = end.stderr.clone();
+        end.note_refused(bounds.as_deref(), self.copy.path(), [stderr.as_str()]);
         Ok(reply)
     }
 

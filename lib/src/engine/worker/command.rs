@@ -10,6 +10,7 @@ use super::step::Said;
 use super::{Effect, Gathered, Stopped, ToolEffect, Worker, block, millis};
 use crate::agent::command_message;
 use crate::clock;
+use crate::engine::preamble::STDERR_MARK;
 use crate::event::{Outcome, PauseReason, ToolExecution};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::WritePolicy;
@@ -51,7 +52,8 @@ impl Worker {
         command.env = self.environment("tool", &status_file);
         command.limits = Limits { output: OUTPUT_KEPT, ..Limits::default() };
         command.lock = Some(self.lock.file());
-        command.sandbox = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
+        let bounds = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
+        command.sandbox = bounds.clone();
         let ran = self.engine.spawner.run(command, &cancel.cancel, &mut |_, _| {}).await;
         let output = match ran {
             Ok(output) => output,
@@ -76,20 +78,24 @@ impl Worker {
             exit => Some(exit.to_string()),
         };
         let broke_off = !matches!(output.exit, Exit::Code(_));
+        let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), self.copy.path()));
+        let refused = refused.and_then(|refused| refused.in_words());
         let outcome = match output.exit {
             Exit::Code(0) => self.read_status(&status_file).unwrap_or_else(Outcome::success),
             exit => {
                 let last = stderr.lines().chain(stdout.lines()).rfind(|line| !line.trim().is_empty());
                 let last = last.map(|line| format!(": {}", shorten(line.trim(), 200))).unwrap_or_default();
-                self.within_time(Outcome::fail(format!("{exit}{last}")), cancel)
+                let refused = refused.as_ref().map(|refused| format!(" ({refused})")).unwrap_or_default();
+                self.within_time(Outcome::fail(format!("{exit}{last}{refused}")), cancel)
             }
         };
+        end.warnings.extend(refused.filter(|_| output.exit == Exit::Code(0)));
         let mut outcome = self.judged(outcome, &stdout);
         let seen = seen_by_others(stdout.trim_end());
         outcome.context_updates.entry("tool.output".into()).or_insert(seen.into());
         outcome.context_updates.insert("last_stage".into(), self.node.id.as_str().into());
         let exit = if cancel.timed_out() { "timed out".to_owned() } else { output.exit.to_string() };
-        let output = format!("{stdout}{}{stderr}", if stderr.is_empty() { "" } else { "\n--- stderr\n" });
+        let output = format!("{stdout}{}{stderr}", if stderr.is_empty() { "" } else { STDERR_MARK });
         let outcome = self.finish_command(CommandRun { command: script, exit, output, begun }, outcome, end)?;
         self.command_step(&outcome, Said { stdout, stderr, how, broke_off }, end);
         Ok(outcome)

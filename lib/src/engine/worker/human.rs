@@ -40,7 +40,7 @@ impl Worker {
             reply.comment = comment(&engine, question, &reply).await;
         }
         let choice = &question.choices[reply.index.min(question.choices.len() - 1)];
-        end.effect = Effect::Human(HumanInteraction {
+        end.effect = Effect::Human(Box::new(HumanInteraction {
             node_id: question.node.clone(),
             visit: question.visit,
             question: question.text.clone(),
@@ -49,7 +49,7 @@ impl Worker {
             comment: reply.comment.clone(),
             source: reply.source.to_owned(),
             extra: Default::default(),
-        });
+        }));
         // What an earlier gate was told must not be taken for this one's.
         let context_updates = [
             ("selected", choice.target.as_str()),

@@ -10,7 +10,7 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,8 @@ use crate::budget::Allowance;
 use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution};
 use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
-use crate::process::{Exit, Timeout};
+use crate::process::sandbox::Refused;
+use crate::process::{Exit, Sandbox, Timeout};
 use crate::state::Visit;
 use crate::step::text;
 use crate::text::listed;
@@ -118,7 +119,7 @@ pub enum Effect {
     /// A command ran.
     Tool(Box<ToolEffect>),
     /// A gate was answered.
-    Human(HumanInteraction),
+    Human(Box<HumanInteraction>),
     /// An agent left changes behind after its last turn.
     Leftover(Box<TurnReport>),
 }
@@ -398,7 +399,7 @@ impl Worker {
     }
 
     /// The variables agents and tools get: who they are to git, and where their status file is.
-    fn environment(&self, model: &str, status_file: &std::path::Path) -> Vec<(OsString, Option<OsString>)> {
+    fn environment(&self, model: &str, status_file: &Path) -> Vec<(OsString, Option<OsString>)> {
         let who = format!("{} ({model})", self.node.id);
         let above = self.copy.path().parent().unwrap_or(self.copy.path());
         let set = |key: &str, value: &str| (OsString::from(key), Some(OsString::from(value)));
@@ -436,8 +437,8 @@ impl Worker {
     }
 
     /// What the node's commands may touch; everything if nothing is bound.
-    fn bounds(&self, status_file: &std::path::Path) -> Option<Bounds<'_>> {
-        let outcome = status_file.parent().map(std::path::Path::to_owned);
+    fn bounds(&self, status_file: &Path) -> Option<Bounds<'_>> {
+        let outcome = status_file.parent().map(Path::to_owned);
         self.engine.bounds(&self.copy, self.scratch.as_ref(), outcome)
     }
 
@@ -453,7 +454,7 @@ impl Worker {
     }
 
     /// What the status file says, if there is one. The work may have put there what it wants, also what leads elsewhere.
-    fn read_status(&self, file: &std::path::Path) -> Option<Outcome> {
+    fn read_status(&self, file: &Path) -> Option<Outcome> {
         match beneath::read(file, LONGEST_STATUS) {
             Ok(text) => Some(status_file::read(&String::from_utf8_lossy(&text?)).unwrap_or_else(Outcome::fail)),
             Err(error) => Some(Outcome::fail(format!("the status file cannot be read: {error}"))),
@@ -494,6 +495,8 @@ struct Gathered {
     is_answered: bool,
     /// The agent could not work, for reasons outside of the job.
     is_stuck: bool,
+    /// What the sandbox kept the work from writing.
+    refused: Refused,
 }
 
 /// What the names of pleach's branches begin with, and of what was kept of a session. Other sessions move refs of theirs
@@ -511,6 +514,12 @@ pub(super) fn own_refs(copy: &WorkingCopy, pipeline: &PipelineName, session: &Se
 }
 
 impl Gathered {
+    /// Notes what the bounds of an agent refused, as its programs tell it.
+    fn note_refused<'t>(&mut self, bounds: Option<&Sandbox>, cwd: &Path, told: impl IntoIterator<Item = &'t str>) {
+        let Some(bounds) = bounds else { return };
+        told.into_iter().for_each(|text| self.refused.extend(bounds.refused(text, cwd)));
+    }
+
     /// All an agent's program said beside its answers.
     fn said_beside(&self) -> String {
         let before = self.asked_again.iter().map(|(_, stderr)| stderr);

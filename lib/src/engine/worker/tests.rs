@@ -135,7 +135,8 @@ impl Worker {
             ..Limits::default()
         };
         command.lock = Some(self.lock.file());
-        command.sandbox = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
+        let bounds = self.bounds(&status_file).map(|bounds| Arc::new(bounds.of_command()));
+        command.sandbox = bounds.clone();
         let mut heard = [0; 2].map(|_| Heard::new(test.framework.as_deref(), &self.engine.redactor));
         let mut hear = |stream: Stream, bytes: &[u8]| heard[stream as usize].push(bytes);
         let output = match self.engine.spawner.run(command, cancel, &mut hear).await {
@@ -160,6 +161,10 @@ impl Worker {
         let redact = |text: String| self.engine.redactor.text(&text).into_owned();
         let (stdout, mut stderr) = (redact(output.stdout.to_text()), redact(output.stderr.to_text()));
         if !passed {
+            let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), self.copy.path()));
+            if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
+                text::add_end(&mut stderr, &refused);
+            }
             text::add_end(&mut stderr, &exit);
         }
         let (kind, command, runtime) = (test.kind, test.command.clone(), output.duration);

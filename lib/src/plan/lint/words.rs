@@ -106,7 +106,10 @@ fn needed(node: &Node, found: &mut Vec<Diagnostic>) {
     let unknown = || node.attrs.keys().map(String::as_str).filter(|key| known.binary_search(key).is_err());
     let has = |key: &str| written(key) || closest(key, unknown().filter(|other| !alias::is_cosmetic(other))).is_some();
     let (rule, what, fix) = match node.handler {
-        HandlerKind::Codergen if !has("prompt") && !has("label") => {
+        // The steps of a task are asked for by the task.
+        HandlerKind::Codergen
+            if !has("prompt") && !has("label") && !matches!(node.step.as_deref(), Some("implement" | "review")) =>
+        {
             ("prompt_on_llm_nodes", "has neither a prompt nor a label to work from", "add `prompt=\"…\"`")
         }
         // The test of a task runs what the task says.

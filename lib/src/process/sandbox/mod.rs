@@ -11,6 +11,7 @@ mod filter;
 mod landlock;
 mod policy;
 mod privileges;
+mod refusal;
 mod sound;
 mod words;
 
@@ -21,6 +22,7 @@ use std::process::{Child, Command};
 
 pub use bubblewrap::works as bubblewrap_works;
 pub use policy::{Chosen, Missing, Place, Policy, choose};
+pub use refusal::Refused;
 
 /// The oldest Landlock under which programs can move files from one directory to another.
 const MOVES: u32 = 2;
@@ -157,6 +159,12 @@ impl Sandbox {
     pub fn with_write(&self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         let write = self.write.iter().cloned().chain(paths).collect();
         Self { write, ..self.clone() }
+    }
+
+    /// The same with more that may be read, where reading is limited.
+    pub fn with_read(&self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
+        let read = self.read.as_ref().map(|read| read.iter().cloned().chain(paths).collect());
+        Self { read, ..self.clone() }
     }
 
     /// Whether its bounds keep it from connecting wherever it wants. Where the kernel cannot, the network is open.

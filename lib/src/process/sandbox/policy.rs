@@ -176,20 +176,18 @@ impl Policy {
         }
     }
 
-    /// What protects a run, in a line. `alone`: some agent speaks to its model by itself, without pleach in between.
+    /// What protects a run, in a short line. `alone`: some agent speaks to its model by itself, without pleach in between.
     pub fn in_words(&self, alone: bool) -> String {
         let wall = match self.by.wall(&Connect::Anywhere) {
-            Some(Wall::Bubblewrap(_)) => "bubblewrap keeps writes in the worktree",
-            Some(Wall::Landlock(abi)) if abi < TRUNCATES => {
-                "Landlock keeps writes in the worktree, but this kernel lets files elsewhere be emptied"
-            }
-            _ => "Landlock keeps writes in the worktree",
+            Some(Wall::Bubblewrap(_)) => "bubblewrap",
+            Some(Wall::Landlock(abi)) if abi < TRUNCATES => "Landlock (this kernel lets files elsewhere be emptied)",
+            _ => "Landlock",
         };
         let network = match self.network {
-            Network::Open => "the network is open",
-            Network::Gateway if alone => "the network is open to agents that reach their model by themselves",
-            Network::Gateway if self.limits_agents() => "agents connect to the gateway's port alone",
-            Network::Gateway => "the network is open, as this kernel cannot close it",
+            Network::Open => "network open",
+            Network::Gateway if alone => "network open to agents outside the gateway",
+            Network::Gateway if self.limits_agents() => "agents reach only their model",
+            Network::Gateway => "network open (this kernel cannot close it)",
         };
         format!("{wall}; {network}")
     }
@@ -235,27 +233,27 @@ mod tests {
         auto gateway
           0: nothing: this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
           1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
-          2: Landlock keeps writes in the worktree, but this kernel lets files elsewhere be emptied; the network is open, as this kernel cannot close it
-          3: Landlock keeps writes in the worktree; the network is open, as this kernel cannot close it
-          4: Landlock keeps writes in the worktree; agents connect to the gateway's port alone
+          2: Landlock (this kernel lets files elsewhere be emptied); network open (this kernel cannot close it)
+          3: Landlock; network open (this kernel cannot close it)
+          4: Landlock; agents reach only their model
         auto open
           0: nothing: this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
           1: nothing: the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
-          2: Landlock keeps writes in the worktree, but this kernel lets files elsewhere be emptied; the network is open
-          3: Landlock keeps writes in the worktree; the network is open
-          4: Landlock keeps writes in the worktree; the network is open
+          2: Landlock (this kernel lets files elsewhere be emptied); network open
+          3: Landlock; network open
+          4: Landlock; network open
         required gateway
           0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
           1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
           2: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 2; Linux 6.2 has 3), and bubblewrap is not installed
           3: refused: `sandbox.mode` is `required`, but only Linux 6.7 or newer can keep agents to their model; set `sandbox.network: open` to let them connect anywhere
-          4: Landlock keeps writes in the worktree; agents connect to the gateway's port alone
+          4: Landlock; agents reach only their model
         required open
           0: refused: `sandbox.mode` is `required`, but this kernel has no Landlock, or it is switched off, and bubblewrap is not installed
           1: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 1; Linux 6.2 has 3), and bubblewrap is not installed
           2: refused: `sandbox.mode` is `required`, but the Landlock of this kernel is too old (version 2; Linux 6.2 has 3), and bubblewrap is not installed
-          3: Landlock keeps writes in the worktree; the network is open
-          4: Landlock keeps writes in the worktree; the network is open
+          3: Landlock; network open
+          4: Landlock; network open
         ");
     }
 

@@ -154,6 +154,20 @@ fn git_is_read_and_not_written() {
 }
 
 #[test]
+fn files_of_one_directory_outside_are_only_read() {
+    let mut site = Site::new();
+    site.jail = site.jail.with_reads(Some(&site.dir.path().join("outside")));
+    let inside = |name: &str| format!("{}/outside/{name}", site.dir.path().display());
+    assert_eq!(site.read(&inside("secret")).unwrap(), "secret");
+    assert!(matches!(site.write(&inside("secret")), Err(JailError::Outside(_))));
+    fs::create_dir(inside("deeper")).unwrap();
+    let deeper = site.read(&inside("deeper/x"));
+    assert!(matches!(deeper, Err(JailError::Outside(_))), "{deeper:?}");
+    symlink("/etc/passwd", inside("link")).unwrap();
+    assert!(site.read(&inside("link")).is_err());
+}
+
+#[test]
 fn the_one_file_outside_is_the_status_file() {
     let site = Site::new();
     let status = site.dir.path().join("status.json");

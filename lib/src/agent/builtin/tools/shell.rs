@@ -81,6 +81,11 @@ impl Shell {
         if matches!(output.exit, process::Exit::TimedOut(_)) && args.timeout_ms.is_none() {
             text.push_str(" (give timeout_ms for a command that needs longer)");
         }
+        // Whoever meets the bounds should know them when it does, not only from its task.
+        let refused = self.template.sandbox.as_ref().map(|sandbox| sandbox.refused(&text, &self.template.cwd));
+        if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
+            text.push_str(&format!("\n[{refused}]"));
+        }
         Answer { text, is_error: !output.exit.success(), wrote: Wrote::Anything }
     }
 }

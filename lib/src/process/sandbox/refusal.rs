@@ -1,0 +1,178 @@
+//! What bounds have refused, found in what a command printed: the system itself says no more than "Permission denied".
+
+use std::collections::BTreeSet;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use super::{DEVICES, Sandbox};
+use crate::text::listed;
+
+/// How a system, or a runtime, says that something may not be written.
+const DENIALS: [&str; 4] = ["permission denied", "read-only file system", "eacces", "erofs"];
+
+/// So many lines before a denial may have its path.
+const LINES_BEFORE: usize = 3;
+
+/// So many denials are looked at.
+const MOST_DENIALS: usize = 100;
+
+/// So many paths a message names.
+const NAMED: usize = 3;
+
+/// Paths a command was refused though its user could write there.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Refused {
+    /// What was to be written, and what has to be open for that.
+    paths: BTreeSet<(PathBuf, PathBuf)>,
+}
+
+impl Sandbox {
+    /// What these bounds have refused a command that worked in `cwd` and printed `text`.
+    pub fn refused(&self, text: &str, cwd: &Path) -> Refused {
+        let mut refused = Refused::default();
+        for path in denied(text).into_iter().map(|path| plain(&cwd.join(path))) {
+            let Some(there) = path.ancestors().find(|path| path.exists()) else { continue };
+            let real = there.canonicalize().unwrap_or_else(|_| there.to_owned());
+            let opens = self.write.iter().map(PathBuf::as_path).chain(DEVICES.iter().map(Path::new));
+            let is_open = opens
+                .chain(self.add.iter().map(PathBuf::as_path))
+                .any(|open| real.starts_with(open.canonicalize().as_deref().unwrap_or(open)) || path.starts_with(open));
+            // What the user may not write either, no sandbox has refused.
+            if !is_open && access(&real, Access::WRITE_OK).is_ok() {
+                let there = there.to_owned();
+                refused.paths.insert((path, there));
+            }
+        }
+        refused
+    }
+}
+
+impl Refused {
+    /// Takes in what else was refused.
+    pub fn extend(&mut self, other: Self) {
+        self.paths.extend(other.paths);
+    }
+
+    /// What was refused, and what to do about it; none where nothing was.
+    pub fn in_words(&self) -> Option<String> {
+        if self.paths.is_empty() {
+            return None;
+        }
+        let quoted = |path: &PathBuf| format!("`{}`", path.display());
+        let paths = listed(self.paths.iter().map(|(path, _)| quoted(path)), NAMED);
+        let opens: BTreeSet<&PathBuf> = self.paths.iter().map(|(_, opens)| opens).collect();
+        let opens = listed(opens.into_iter().map(quoted), NAMED);
+        Some(format!(
+            "the sandbox refused writing {paths}: use the worktree or `$TMPDIR`, or add {opens} to `sandbox.rw`"
+        ))
+    }
+}
+
+/// The paths that a text says were denied, as they stand there.
+fn denied(text: &str) -> Vec<String> {
+    let lines: Vec<&str> = text.lines().collect();
+    let is_denial = |line: &str| {
+        let line = line.to_lowercase();
+        DENIALS.iter().any(|denial| line.contains(denial))
+    };
+    let denials = lines.iter().enumerate().rev().filter(|(_, line)| is_denial(line)).take(MOST_DENIALS);
+    let paths = denials.flat_map(|(index, line)| {
+        let own = paths_in(line);
+        let before = lines[index.saturating_sub(LINES_BEFORE)..index].iter().rev();
+        let mut near = before.map(|line| paths_in(line)).filter(|paths| !paths.is_empty());
+        if own.is_empty() { near.next().unwrap_or_default() } else { own }
+    });
+    paths.collect()
+}
+
+/// The paths in a line that lead out of the directory it was printed in: in quotation marks, else up to a colon, else
+/// words.
+fn paths_in(line: &str) -> Vec<String> {
+    let leads_out = |text: &str| (text.starts_with('/') && text.len() > 1) || text.starts_with("../");
+    let quotes = [('\'', '\''), ('"', '"'), ('`', '`'), ('\u{2018}', '\u{2019}')];
+    let quoted: Vec<String> = quotes
+        .into_iter()
+        .flat_map(|(open, close)| {
+            line.match_indices(open).filter_map(move |(at, _)| {
+                let inside = &line[at + open.len_utf8()..];
+                Some(inside[..inside.find(close)?].to_owned())
+            })
+        })
+        .filter(|text| leads_out(text))
+        .collect();
+    if !quoted.is_empty() {
+        return quoted;
+    }
+    let parts = line.split(": ").filter_map(|part| {
+        let at = part.match_indices(['/', '.']).map(|(at, _)| at);
+        let begins = |at: &usize| part[..*at].chars().next_back().is_none_or(char::is_whitespace);
+        let at = at.filter(begins).find(|at| leads_out(&part[*at..]))?;
+        Some(part[at..].trim_end_matches([',', ';', ':', '.', ')']).trim_end().to_owned())
+    });
+    let parts: Vec<String> = parts.collect();
+    // A sentence goes on behind its path; a name may hold spaces.
+    let first = |part: &String| part.split_whitespace().next().map(str::to_owned).filter(|first| first != part);
+    parts.iter().cloned().chain(parts.iter().filter_map(first)).collect()
+}
+
+/// A path without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn denied_paths_are_found_in_what_programs_print() {
+        for (said, path) in [
+            ("bash: line 1: /home/me/x: Permission denied", "/home/me/x"),
+            ("sh: 1: cannot create /home/me/a b: Permission denied", "/home/me/a b"),
+            ("touch: cannot touch '/home/me/x': Permission denied", "/home/me/x"),
+            ("mkdir: cannot create directory \u{2018}../x\u{2019}: Permission denied", "../x"),
+            ("PermissionError: [Errno 13] Permission denied: '/home/me/x'", "/home/me/x"),
+            ("Error: EACCES: permission denied, open '/home/me/x'", "/home/me/x"),
+            ("open /home/me/x: permission denied", "/home/me/x"),
+            ("cp: cannot create regular file '/home/me/x': Read-only file system", "/home/me/x"),
+            ("error: failed to write `/home/me/x`\n\nCaused by:\n  Permission denied (os error 13)", "/home/me/x"),
+        ] {
+            assert!(denied(said).iter().any(|found| found == path), "{said}: {:?}", denied(said));
+        }
+        for said in ["./run.sh: Permission denied", "/home/me/x: No such file or directory", "permission denied"] {
+            assert_eq!(denied(said), [""; 0], "{said}");
+        }
+    }
+
+    #[test]
+    fn only_what_the_bounds_keep_closed_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        for name in ["work", "open", "home"] {
+            std::fs::create_dir(root.join(name)).unwrap();
+        }
+        let sandbox = Sandbox { write: vec![root.join("work"), root.join("open")], ..Sandbox::default() };
+        let said = |path: &str| format!("touch: cannot touch '{path}': Permission denied\n");
+        let refused = |path: &str| sandbox.refused(&said(path), &root.join("work")).in_words();
+        let home = root.join("home");
+        let expected = format!(
+            "the sandbox refused writing `{0}/new/x`: use the worktree or `$TMPDIR`, or add `{0}` to `sandbox.rw`",
+            home.display()
+        );
+        assert_eq!(refused(&format!("{}/new/x", home.display())), Some(expected.clone()));
+        assert_eq!(refused("../home/new/x"), Some(expected));
+        for open in ["../open/x", "../work/x", "/dev/null"] {
+            assert_eq!(refused(open), None, "{open}");
+        }
+        assert_eq!(Refused::default().in_words(), None);
+    }
+}
