@@ -157,12 +157,12 @@ mod tests {
     fn only_what_the_bounds_keep_closed_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        for name in ["work", "open", "home"] {
+        for name in ["worktree", "open", "home"] {
             std::fs::create_dir(root.join(name)).unwrap();
         }
-        let sandbox = Sandbox { write: vec![root.join("work"), root.join("open")], ..Sandbox::default() };
+        let sandbox = Sandbox { write: vec![root.join("worktree"), root.join("open")], ..Sandbox::default() };
         let said = |path: &str| format!("touch: cannot touch '{path}': Permission denied\n");
-        let refused = |path: &str| sandbox.refused(&said(path), &root.join("work")).in_words();
+        let refused = |path: &str| sandbox.refused(&said(path), &root.join("worktree")).in_words();
         let home = root.join("home");
         let expected = format!(
             "the sandbox refused writing `{0}/new/x`: use the worktree or `$TMPDIR`, or add `{0}` to `sandbox.rw`",
@@ -170,7 +170,7 @@ mod tests {
         );
         assert_eq!(refused(&format!("{}/new/x", home.display())), Some(expected.clone()));
         assert_eq!(refused("../home/new/x"), Some(expected));
-        for open in ["../open/x", "../work/x", "/dev/null"] {
+        for open in ["../open/x", "../worktree/x", "/dev/null"] {
             assert_eq!(refused(open), None, "{open}");
         }
         assert_eq!(Refused::default().in_words(), None);
