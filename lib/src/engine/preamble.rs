@@ -182,10 +182,9 @@ impl Told {
         if text.is_empty() {
             return 0;
         }
-        let (shown, is_cut) = cut(text, share / 4 * 3, share / 4);
-        for line in shown.lines() {
-            let _ = writeln!(self.text, "  {line}");
-        }
+        let indented = text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
+        let (shown, is_cut) = cut(&indented, share / 4 * 3, share / 4);
+        let _ = writeln!(self.text, "{shown}");
         if let Some(file) = result.file.as_ref().filter(|_| is_cut) {
             let _ = writeln!(self.text, "  All of it is in {}", file.display());
             self.files.push(result.id.clone());
