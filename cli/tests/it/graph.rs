@@ -35,15 +35,15 @@ fn text_lists_nodes_in_the_order_of_the_run_with_their_edges() {
 
     start (start)
       → plan
-    plan  Plan the work (codergen)
+    plan  Plan the work (agent)
       → implement
-    implement  Implement (codergen)
+    implement  Implement (agent)
       → test
-    test  cargo test (tool)
+    test  cargo test (command)
       → ask         when outcome=success
       → implement   "mend"   when outcome=fail   ↺
       → test        "flaky"   ↺
-    ask  Ship it? (wait.human)
+    ask  Ship it? (person)
       → exit   "[Y] Yes"
       → plan   "[N] No"   begins again   ↺
     exit (exit)

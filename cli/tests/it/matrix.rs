@@ -50,7 +50,7 @@ fn matrix_linear_parse() {
     assert_eq!((&document["nodes"], &document["edges"]), (&json!(3), &json!(2)));
     assert_eq!(document["diagnostics"], json!([]));
     let drawn = env.pleach(&["graph", "--format", "text", "pipeline.dot"]).expect(0).stdout;
-    assert!(drawn.contains("start (start)\n  → work\nwork (codergen)\n  → exit\nexit (exit)\n"), "{drawn}");
+    assert!(drawn.contains("start (start)\n  → work\nwork (agent)\n  → exit\nexit (exit)\n"), "{drawn}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::render::graph::label::{Label, escape};
 use crate::render::graph::layout::{Layout, lay_out};
 use crate::render::graph::parts::{Body, Course, Wire};
 use crate::render::graph::{Diagram, Figure, Link};
+use crate::render::node::kind;
 
 /// The room around everything.
 const MARGIN: f64 = 24.0;
@@ -145,8 +146,8 @@ impl Sheet {
         let middle = at.plus(node.shape.text_at(size));
         let top = Point::new(middle.x, middle.y - self::size(parts).height / 2.0);
         let hover = match node.about() {
-            Some(label) => format!("{} ({}): {label}", node.id, node.kind.as_str()),
-            None => format!("{} ({})", node.id, node.kind.as_str()),
+            Some(label) => format!("{} ({}): {label}", node.id, kind(&node.kind)),
+            None => format!("{} ({})", node.id, kind(&node.kind)),
         };
         format!(
             "<g class=\"node {}\" id=\"node-{id}\" data-shape=\"{}\"><title>{}</title>{}{}</g>\n",

@@ -6,6 +6,7 @@ use anstyle::{AnsiColor, Style};
 use pleach::text::shorten;
 
 use crate::render::graph::{Diagram, Link};
+use crate::render::node::kind;
 
 const NAME: Style = Style::new().bold();
 const KIND: Style = Style::new().dimmed();
@@ -33,7 +34,7 @@ pub fn text(diagram: &Diagram) -> String {
         if let Some(label) = node.about() {
             let _ = write!(out, "  {}", shorten(label, LABEL));
         }
-        let _ = write!(out, " {KIND}({}){KIND:#}", node.kind.as_str());
+        let _ = write!(out, " {KIND}({}){KIND:#}", kind(&node.kind));
         let width = leaving[index].iter().map(|(link, _)| diagram.nodes[link.to].id.len()).max().unwrap_or(0);
         for (link, back) in &leaving[index] {
             out.push('\n');
