@@ -27,7 +27,7 @@ pub(super) enum Place {
     DoubleQuotes,
     Backticks,
     HereDocument,
-    /// `${…}`, `$((…))`, `[…]` and the like: what stands there is evaluated.
+    /// `${…}`, `$((…))`, `eval …` and the like: what stands there is evaluated.
     Evaluated,
     /// Directly behind a `$` or a backslash.
     Escaped,
@@ -99,12 +99,34 @@ fn template(text: &str) -> Option<(&str, usize)> {
 
 /// Every template of a command, in order.
 pub(super) fn templates(command: &str) -> Vec<Template> {
-    let mut scanner =
-        Scanner { text: command, at: 0, frames: vec![Frame::Command], here: Vec::new(), found: Vec::new() };
+    let (frames, begun) = (vec![Frame::Command], vec![0]);
+    let mut scanner = Scanner { text: command, at: 0, frames, begun, here: Vec::new(), found: Vec::new() };
     while scanner.at < command.len() {
         scanner.step();
     }
     scanner.found
+}
+
+/// Whether the command that begins so reads its next word as a command, or as the name of a variable, in whose subscript a
+/// command may stand.
+fn evaluates_words(begin: &str) -> bool {
+    const BEFORE: [&str; 14] =
+        ["!", "{", "if", "then", "elif", "else", "while", "until", "do", "time", "builtin", "command", "exec", "env"];
+    let is_assignment =
+        |word: &str| word.split_once('=').is_some_and(|(name, _)| is_identifier(name.trim_end_matches('+')));
+    let mut words = begin.split_whitespace().skip_while(|word| BEFORE.contains(word) || is_assignment(word));
+    let program = words.next().unwrap_or_default();
+    let has = |option: char| {
+        words.clone().any(|word| word.starts_with('-') && !word.starts_with("--") && word.contains(option))
+    };
+    match program.rsplit('/').next().unwrap_or_default() {
+        "eval" | "trap" | "let" | "read" | "unset" | "mapfile" | "readarray" | "getopts" => true,
+        "declare" | "typeset" | "local" | "readonly" => true,
+        "printf" | "test" | "[" | "[[" => has('v'),
+        "wait" => has('p'),
+        "sh" | "bash" | "dash" | "ksh" | "zsh" | "su" => has('c'),
+        _ => false,
+    }
 }
 
 /// What has begun and not ended.
@@ -131,6 +153,8 @@ struct Scanner<'t> {
     text: &'t str,
     at: usize,
     frames: Vec<Frame>,
+    /// Where the newest simple command of each open [`Frame::Command`] begins.
+    begun: Vec<usize>,
     /// Here-documents that begin with the next line: the word that ends each.
     here: Vec<String>,
     found: Vec<Template>,
@@ -152,11 +176,14 @@ impl Scanner<'_> {
     fn push(&mut self, frame: Frame, length: usize) {
         self.frames.push(frame);
         self.at += length;
+        if frame == Frame::Command {
+            self.begun.push(self.at);
+        }
     }
 
     fn pop(&mut self, length: usize) {
-        if self.frames.len() > 1 {
-            self.frames.pop();
+        if self.frames.len() > 1 && self.frames.pop() == Some(Frame::Command) {
+            self.begun.pop();
         }
         self.at += length;
     }
@@ -182,6 +209,7 @@ impl Scanner<'_> {
             _ if self.frames.contains(&Frame::Backtick) => Place::Backticks,
             _ if self.frames.iter().any(evaluates) || self.is_subscript() => Place::Evaluated,
             _ if self.text[..self.at].ends_with('$') => Place::Escaped,
+            _ if evaluates_words(&self.text[self.begun.last().copied().unwrap_or(0)..self.at]) => Place::Evaluated,
             _ => Place::Word,
         }
     }
@@ -241,6 +269,11 @@ impl Scanner<'_> {
     }
 
     fn command(&mut self) {
+        if self.rest().starts_with([';', '&', '|', '\n'])
+            && let Some(begun) = self.begun.last_mut()
+        {
+            *begun = self.at + 1;
+        }
         let rest = self.rest();
         match rest.as_bytes()[0] {
             b'\n' => self.line(),
@@ -386,6 +419,8 @@ mod tests {
                 "echo ${x:-'}'} {{ a }} $(( (1 + 2) )) {{ a }} $[1] {{ a }} `date` {{ a }}",
                 "((i++)); echo {{ a }}; case x in a) echo {{ a }};; esac",
                 "echo $'it\\'s' {{ a }} $\"x\" {{ a }}",
+                "eval \"$x\"; echo {{ a }}; read x && printf %s {{ a }} && grep -v {{ a }}",
+                "bash run.sh {{ a }}; $(let x=1) {{ a }}",
             ],
         );
     }
@@ -409,6 +444,13 @@ mod tests {
                 "echo $[{{ a }}]",
                 "x[{{ a }}]=1",
                 "[[ {{ a }} -eq 1 ]]",
+                "let x={{ a }}",
+                "true; declare -i x={{ a }}",
+                "[[ -v {{ a }} ]] && [ -v {{ a }} ]",
+                "if printf -v {{ a }} x; then read {{ a }}; fi",
+                "echo $(X=1 eval {{ a }})",
+                "echo x | bash -ec {{ a }}",
+                "(trap {{ a }} EXIT)",
             ],
         );
         assert_all(Place::Escaped, &["echo ${{ a }}", "echo \\{{ a }}"]);
