@@ -471,11 +471,17 @@ fn path_of(name: &str, level: Level, source: &Source) -> Result<Option<Vec<Strin
     }
     let Some(key) = name.strip_prefix("PLEACH_").map(str::to_ascii_lowercase) else { return Ok(None) };
     let path: Vec<String> = key.split("__").map(str::to_owned).collect();
-    if is_setting(&path) {
+    let known = known(&path);
+    if known == Known::Setting {
         return Ok(Some(path));
     }
     if OWN_VARIABLES.contains(&name) {
         return Ok(None);
+    }
+    if known == Known::Section {
+        let warning = ConfigError::new(source.clone(), format!("`{}` is a section, ignored", path.join(".")));
+        let hint = "Add `__` and a key to the variable's name, as in PLEACH_TREE__MAX_RETRIES.";
+        return Err(Box::new(warning.with_hint(hint.to_owned())));
     }
     // A variable of the environment is its own place.
     let message = match source.file {
@@ -490,12 +496,24 @@ fn path_of(name: &str, level: Level, source: &Source) -> Result<Option<Vec<Strin
     Err(Box::new(warning.with_hint(hint)))
 }
 
-/// Whether a path is that of a setting, or of a section with settings.
-fn is_setting(path: &[String]) -> bool {
-    keys().iter().any(|known| {
-        let mut known = known.path.split('.');
-        path.iter().all(|key| known.next().is_some_and(|known| known == "*" || known == key))
-    })
+/// What a path of keys stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Known {
+    Nothing,
+    /// It has settings below it.
+    Section,
+    Setting,
+}
+
+fn known(path: &[String]) -> Known {
+    let stands_for = |known: &str| {
+        let mut known = known.split('.');
+        if !path.iter().all(|key| known.next().is_some_and(|known| known == "*" || known == key)) {
+            return Known::Nothing;
+        }
+        if known.next().is_none() { Known::Setting } else { Known::Section }
+    };
+    keys().iter().map(|known| stands_for(&known.path)).max().unwrap_or(Known::Nothing)
 }
 
 /// The variable that was likely meant by one that is none, without `PLEACH_`: one `_` where two belong, or a slip.

@@ -389,10 +389,7 @@ worktrees: {base: ~/wt}
      12 | worktrees: {base: ~/wt}
         |                   ^^^^
 
-    PLEACH_TREE: `tree` is a section
-    Add `__` and a key to the variable's name, as in PLEACH_TREE__MAX_RETRIES.
-
-    PLEACH_TREE__EARLY_STOP: PLEACH_TREE gives a part of this key a value
+    PLEACH_TREE__EARLY_STOP: `tree.early_stop` takes true or false, not text
 
     --merge.historie: unknown key `merge.historie`
     Did you mean `history`?

@@ -229,11 +229,12 @@ fn n26_unknown_variables_are_a_warning_said_once() {
     let env = TestEnv::with_repo();
     env.pipeline(&graph("one", &(tool("work", "true") + "start -> work -> exit")));
     let mut command = env.command(&["-y", "run", "../pipeline.dot"]);
-    command.env("PLEACH_BUDGET__TOKEN", "5").env("PLEACH_TREE_MAX_RETRIES", "2");
+    command.env("PLEACH_BUDGET__TOKEN", "5").env("PLEACH_TREE_MAX_RETRIES", "2").env("PLEACH_WORKSPACE", "/ws");
     let ran = env.finish(command.output().expect("pleach can be started")).expect(0);
     let warned = "warning: PLEACH_BUDGET__TOKEN: unknown variable, ignored. Did you mean PLEACH_BUDGET__TOKENS?";
     assert_once(&ran, warned);
     assert_once(&ran, "Did you mean PLEACH_TREE__MAX_RETRIES?");
+    assert_once(&ran, "warning: PLEACH_WORKSPACE: `workspace` is a section, ignored.");
     // A value that a known setting cannot have is still an error.
     let mut command = env.command(&["status"]);
     let ran = env.finish(command.env("PLEACH_TREE__MAX_RETRIES", "many").output().expect("pleach")).expect(2);
