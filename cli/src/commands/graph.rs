@@ -46,7 +46,10 @@ pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
         return Err(Failure::new(Exit::Usage, message).hint("leave one of them out"));
     }
     // Told before the file is read: whatever is wrong with it, the output cannot be written.
-    let format = if globals.json { Format::Text } else { format(args.format, args.output.as_deref())? };
+    let format = match globals.json {
+        true => only_json(args.output.as_deref()).map(|()| Format::Text)?,
+        false => format(args.format, args.output.as_deref())?,
+    };
     let pipeline = read(globals, &args.file)?;
     let diagram = graph::Diagram::new(&pipeline);
     let drawn = match format {
@@ -60,6 +63,18 @@ pub fn run(globals: &Globals, args: GraphArgs) -> Result<Exit, Failure> {
         Some(output) => write(globals, &args.file, &output, &drawn)?,
     }
     Ok(Exit::Done)
+}
+
+/// What is written with `--json` is JSON, and is called nothing else.
+fn only_json(output: Option<&Path>) -> Result<(), Failure> {
+    match output.and_then(Path::extension) {
+        None => Ok(()),
+        Some(ending) if ending.eq_ignore_ascii_case("json") => Ok(()),
+        Some(_) => {
+            let message = "--json writes JSON, whatever the output is called";
+            Err(Failure::new(Exit::Usage, message).hint("end its name with .json, or leave --json out"))
+        }
+    }
 }
 
 /// The format that is asked for, or the one the ending of the output stands for.

@@ -238,6 +238,7 @@ fn n25_a_picture_of_another_kind_is_refused() {
     error: cannot draw `x.png`: pleach does not write .png files
     hint: end it with .svg, .dot or .txt, or choose a --format
     ");
+    env.pleach(&["--json", "graph", "p.dot", "-o", "x.png"]).expect(2);
     assert!(!env.root().join("x.png").exists());
 }
 
