@@ -75,6 +75,13 @@ pub fn run(globals: &Globals, args: ReportsArgs) -> Result<Exit, Failure> {
 
 /// A report with what it holds; nothing when neither the commit nor the session's record has it.
 fn report(repo: &Repo, task: &TaskId, found: &Found, path: &str) -> Result<Value, Failure> {
-    let holds = pleach::engine::tree::report(repo, found).map_err(|error| of_record(&error))?;
+    let holds = match pleach::engine::tree::report(repo, found) {
+        // What is there is listed also where the remote that has the rest cannot be reached.
+        Err(error) if repo.is_partial() => {
+            warning!("cannot read the report of {task}: {error}");
+            None
+        }
+        holds => holds.map_err(|error| of_record(&error))?,
+    };
     Ok(json!({"task": task, "commit": found.commit, "at": found.at, "path": path, "report": holds}))
 }

@@ -308,7 +308,12 @@ pub fn sessions(repo: &Repo) -> Vec<Finding> {
         Err(error) => return vec![Finding::error("sessions", error.to_string(), "`git fsck` may show more")],
     };
     let unread = |(id, error): &(SessionId, _)| {
-        Finding::warn("sessions", format!("{id} cannot be read: {error}"), without_record(id))
+        // What is not fetched is not damaged.
+        let fix = match repo.is_partial() {
+            true => "see that the remote of this partial clone can be reached".to_owned(),
+            false => without_record(id),
+        };
+        Finding::warn("sessions", format!("{id} cannot be read: {error}"), fix)
     };
     let mut findings: Vec<Finding> = unreadable.iter().map(unread).collect();
     let mut running = 0;
