@@ -90,7 +90,7 @@ fn joining_word(edge: &Edge, key: &str, literal: &str) -> Option<(&'static str, 
         let mut rest = lower.match_indices(&joint).map(|(at, found)| &lower[at + found.len()..]);
         rest.any(|rest| is_outcome || is_comparison(rest))
     };
-    [("and", "&&"), ("or", "||")].into_iter().find(|(word, _)| joins(word))
+    [("and", "&&"), ("or", "||"), ("&", "&&"), ("|", "||")].into_iter().find(|(word, _)| joins(word))
 }
 
 /// Whether a text begins with a key and an operator.

@@ -24,6 +24,7 @@ const CHOICES: [(&str, &[&str]); 4] = [
 pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnostic>) {
     let mut spelling = Spelling::default();
     spelling.check(Target::Graph, &pipeline.attrs, |warning| found.push(warning));
+    agent_mode(&pipeline.attrs, found);
     for node in pipeline.nodes() {
         spelling.check(Target::Node, &node.attrs, |warning| found.push(warning.at_node(&node.id)));
         let mut warnings = Vec::new();
@@ -32,7 +33,7 @@ pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnost
         needed(node, &mut warnings);
         step(node, &mut warnings);
         choices(node, &mut warnings);
-        agent_mode(node, &mut warnings);
+        agent_mode(&node.attrs, &mut warnings);
         configured(pipeline, node, known, &mut warnings);
         found.extend(warnings.into_iter().map(|warning| warning.at_node(&node.id)));
     }
@@ -143,9 +144,9 @@ fn choices(node: &Node, found: &mut Vec<Diagnostic>) {
 }
 
 /// Other engines let a person talk with the agent of a node while it works.
-fn agent_mode(node: &Node, found: &mut Vec<Diagnostic>) {
-    let Some(attr) = node.attrs.get("agent.mode") else { return };
-    match attr.value.to_string().trim() {
+fn agent_mode(attrs: &Attrs, found: &mut Vec<Diagnostic>) {
+    let Some(attr) = attrs.get("agent.mode") else { return };
+    match attr.value.to_string().trim().to_lowercase().as_str() {
         "interactive" => {
             let message = "interactive agents are not supported: agents work without a person";
             let fix = "remove `agent.mode`, and ask a person at a gate (`shape=hexagon`) behind the node";
