@@ -1,5 +1,7 @@
 //! Small things about words, for messages to people.
 
+pub mod excerpt;
+
 /// The first line of a text that says anything, without the space around the text.
 pub fn first_line(text: &str) -> &str {
     text.trim().lines().next().unwrap_or_default()

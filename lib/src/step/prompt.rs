@@ -1,7 +1,8 @@
 //! What an agent is asked: to implement a task, to review what was done, to give a verdict that can be read.
 
-use super::{Feedback, FeedbackKind, text};
+use super::{Feedback, FeedbackKind, report, text};
 use crate::plan::tree::{TaskNode, TestCommand};
+use crate::text::excerpt;
 
 /// How much of what earlier attempts left behind the next one is told, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,22 +81,38 @@ fn heading(feedback: &Feedback) -> String {
     format!("--- Previous {what} ---")
 }
 
-/// What the whole output of failed tests tells the next attempt, and which of them it names. The names come last, where
-/// cutting the text never takes them away.
-pub fn test_failure(output: &str, failing: &[String]) -> Feedback {
-    let mut text = text::cut(output.trim_end(), text::FEEDBACK);
+/// What the whole output of failed commands tells the next attempt, where it finds `log` with all of it, and which tests
+/// it names. The names come last, where cutting the text never takes them away.
+pub fn test_failure(output: &str, failing: &[String], log: Option<&str>) -> Feedback {
+    let mut below = log.map(|log| format!("\n\nThe whole output is in {log}\n")).unwrap_or_default();
     if !failing.is_empty() {
         let fits = |room: &mut usize, name: &'_ String| {
             *room = room.checked_sub(name.chars().count())?;
             Some(format!("- {name}\n"))
         };
         let named: Vec<String> = failing.iter().take(NAMES).scan(ROOM_FOR_NAMES, fits).collect();
-        text.push_str(&format!("\n\nTests that failed:\n{}", named.concat()));
+        let gap = if below.is_empty() { "\n\n" } else { "\n" };
+        below.push_str(&format!("{gap}Tests that failed:\n{}", named.concat()));
         if failing.len() > named.len() {
-            text.push_str(&format!("and {} more\n", failing.len() - named.len()));
+            below.push_str(&format!("and {} more\n", failing.len() - named.len()));
         }
     }
-    Feedback::new(FeedbackKind::TestFailure, text)
+    let room = text::FEEDBACK.saturating_sub(below.chars().count());
+    Feedback::new(FeedbackKind::TestFailure, format!("{}{below}", streams(output.trim_end(), room).trim_end()))
+}
+
+/// A log in at most about so many characters, each of its streams with its beginning and its end.
+fn streams(log: &str, chars: usize) -> String {
+    if log.chars().count() <= chars {
+        return log.to_owned();
+    }
+    let mut parts: Vec<(&str, &str)> = report::streams(log);
+    parts.retain(|(_, text)| !text.trim().is_empty());
+    // For the marks of what is left out.
+    let headings: usize = parts.iter().map(|(heading, _)| heading.chars().count() + 40).sum();
+    let texts: Vec<&str> = parts.iter().map(|(_, text)| *text).collect();
+    let shown = excerpt::of_each(&texts, chars.saturating_sub(headings));
+    parts.iter().zip(shown).map(|((heading, _), text)| format!("{heading}{}\n", text.trim_end())).collect()
 }
 
 /// Asks for a review of a task's whole diff. `stat` lists the changed files.
@@ -142,10 +159,12 @@ fn head(text: &str, max_chars: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::ids::{StepName, TaskId};
-    use crate::plan::tree::TaskTree;
-    use crate::step::{counts, verdict};
+    use crate::plan::tree::{TaskTree, TestKind};
+    use crate::step::{RanTest, counts, verdict};
 
     fn task(description: &str, tests: &str) -> TaskNode {
         let json = format!(
@@ -213,16 +232,46 @@ mod tests {
         let tiny = implement(&task("", "[]"), &feedback, &[], Bounds { each: 10, all: 1 });
         assert_eq!(tiny.matches("the end").count(), 1, "the newest is always told: {tiny}");
         let output = "FAILED t.py::test_x - no\n".to_owned() + &"noise\n".repeat(9_000);
-        let names = test_failure(&output, &counts::failing(&output));
-        assert!(names.text.chars().count() < 8_100, "{}", names.text.len());
+        let names = test_failure(&output, &counts::failing(&output), None);
+        assert!(names.text.chars().count() <= 8_000, "{}", names.text.len());
         let prompt = implement(&task("", "[]"), &[names], &[], Bounds::default());
         assert!(prompt.ends_with("noise\n\nTests that failed:\n- t.py::test_x\n"), "names survive the cut");
+    }
+
+    fn ran(kind: TestKind) -> RanTest {
+        let (command, exit) = ("make test".to_owned(), "exit 1".to_owned());
+        let (stdout, stderr) = (String::new(), String::new());
+        RanTest {
+            kind,
+            command,
+            exit,
+            passed: false,
+            stdout,
+            stderr,
+            counts: None,
+            failing: Vec::new(),
+            runtime: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn no_stream_of_a_test_crowds_out_another() {
+        let noise = "   Compiling a dependency\n".repeat(500);
+        let test =
+            RanTest { stdout: "===== FAILURES =====\nleft == right\n".into(), stderr: noise, ..ran(TestKind::Unit) };
+        let output = report::test_log(&[test, ran(TestKind::E2e)]);
+        let told = test_failure(&output, &["t".to_owned()], Some("logs/T001_test.log"));
+        let begin = "=== unit stdout ===\n===== FAILURES =====\nleft == right\n=== unit stderr ===\n   Compiling";
+        assert!(told.text.starts_with(begin), "{}", told.text);
+        let end = "\n\nThe whole output is in logs/T001_test.log\n\nTests that failed:\n- t\n";
+        assert!(told.text.ends_with(end) && told.text.contains(" lines left out …]"), "{}", told.text);
+        assert!((7_000..=8_000).contains(&told.text.chars().count()), "{}", told.text.len());
     }
 
     #[test]
     fn names_leave_room_for_the_output() {
         let told = |names: &[String]| {
-            let told = implement(&task("", "[]"), &[test_failure("the output", names)], &[], Bounds::default());
+            let told = implement(&task("", "[]"), &[test_failure("the output", names, None)], &[], Bounds::default());
             (told.matches("\n- ").count(), told)
         };
         let names = |length: usize| (0..60).map(|n| format!("{n:0length$}")).collect::<Vec<_>>();

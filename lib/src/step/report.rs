@@ -95,6 +95,27 @@ pub fn log<'a>(sections: impl IntoIterator<Item = (&'a str, &'a str)>) -> String
     log
 }
 
+/// The streams of a log, each with the line that names it. Text that is no log is one without.
+pub fn streams(log: &str) -> Vec<(&str, &str)> {
+    let is_heading = |line: &str| {
+        let title = line.trim_end().strip_prefix("=== ").and_then(|line| line.strip_suffix(" ==="));
+        let words: Vec<&str> = title.map(|title| title.split(' ').collect()).unwrap_or_default();
+        matches!(words[..], ["stdout" | "stderr"] | [_, "stdout" | "stderr"])
+    };
+    let mut streams = Vec::new();
+    let (mut heading, mut from, mut at) = (0..0, 0, 0);
+    for line in log.split_inclusive('\n') {
+        if is_heading(line) {
+            streams.push((&log[heading], &log[from..at]));
+            (heading, from) = (at..at + line.len(), at + line.len());
+        }
+        at += line.len();
+    }
+    streams.push((&log[heading], &log[from..]));
+    streams.retain(|(heading, text)| !heading.is_empty() || !text.is_empty());
+    streams
+}
+
 /// The log of a test step: what every command said, in order.
 pub fn test_log(ran: &[RanTest]) -> String {
     let titled = |test: &RanTest| ["stdout", "stderr"].map(|stream| format!("{} {stream}", test.kind));
@@ -157,6 +178,10 @@ mod tests {
         let expected =
             "=== unit stdout ===\n1 passed\n=== unit stderr ===\n=== e2e stdout ===\nno end\n=== e2e stderr ===\nx\n";
         assert_eq!(log, expected);
+        let streams = streams(&log);
+        assert_eq!(streams[2], ("=== e2e stdout ===\n", "no end\n"));
+        assert_eq!(streams.iter().map(|(heading, text)| format!("{heading}{text}")).collect::<String>(), log);
+        assert_eq!(super::streams("=== 2 failed ===\n"), [("", "=== 2 failed ===\n")]);
         let at = "2025-02-16T14:30:22Z".parse().unwrap();
         assert_eq!(log_file(&task(), "test", at), "T001_test_20250216T143022.log");
     }

@@ -210,12 +210,13 @@ impl Session {
         let told = if report.broke_off { &StepKind::Implement } else { &kind };
         // Their names may stand anywhere in it, also where the next attempt is not told of.
         let failing = if passed { Vec::new() } else { all_failing(report.failing, &report.said) };
-        let feedback = (!passed).then(|| feedback(told, &report.said, &failing));
+        let mut committed = None;
         if let Some(log) = report.log {
             let named = if job.commit_logs && self.no_directory(tree, &job.logs)?.is_none() {
                 let path = format!("{}/{}", job.logs, report::log_file(&job.task.id, name, at));
                 let path = self.free_path(&path, tree)?;
                 files.push((RepoPath::from(path.as_str()), self.engine.redactor.text(&log).into_owned()));
+                committed = Some(path.clone());
                 path
             } else {
                 self.recorder.reference()
@@ -226,6 +227,7 @@ impl Session {
                 _ => {}
             }
         }
+        let feedback = (!passed).then(|| feedback(told, &report.said, &failing, committed.as_deref()));
         let parent = match self.task_of().commits {
             Commits::Steps => self.working().at().branch,
             Commits::Turns => tip,
@@ -449,12 +451,11 @@ pub(in crate::engine) fn code_of(
 }
 
 /// What a failed step tells the next attempt.
-fn feedback(kind: &StepKind, said: &str, failing: &[String]) -> Feedback {
-    let tail = |kind| Feedback::new(kind, text::cut(said, FEEDBACK));
+fn feedback(kind: &StepKind, said: &str, failing: &[String], log: Option<&str>) -> Feedback {
     match kind {
-        StepKind::Review => tail(FeedbackKind::Rejected),
-        StepKind::Test => prompt::test_failure(said, failing),
-        StepKind::Custom(name) => Feedback { step: Some(name.clone()), ..tail(FeedbackKind::TestFailure) },
+        StepKind::Review => Feedback::new(FeedbackKind::Rejected, text::cut(said, FEEDBACK)),
+        StepKind::Test => prompt::test_failure(said, failing, log),
+        StepKind::Custom(name) => Feedback { step: Some(name.clone()), ..prompt::test_failure(said, &[], log) },
         _ => text::broke_off(said),
     }
 }
