@@ -329,6 +329,15 @@ fn at_exit(pipeline: &Pipeline, state: &State, exit: &Node, outcome: &Outcome) -
     bounded(pipeline, state, exit, Route::GateRetry { gate: gate.id.clone(), to: to.clone() })
 }
 
+/// The node a run failed at that has come to its end at `node`: going on from the exit would lead nowhere where a gate is
+/// what did not let it end.
+pub fn failed_node<'a>(pipeline: &'a Pipeline, state: &State, node: &'a Node) -> &'a Node {
+    match node.handler {
+        HandlerKind::Exit => unsatisfied_gate(pipeline, state).unwrap_or(node),
+        _ => node,
+    }
+}
+
 /// The first step a pass at a task has come to that keeps the task from being complete, whatever edges lead on behind it:
 /// nothing lands that was not done, is red or was rejected. A step of the user's own is for the pipeline to judge.
 fn unsatisfied_step<'a>(pipeline: &'a Pipeline, state: &State) -> Option<&'a Node> {
@@ -359,6 +368,13 @@ fn is_counted(pipeline: &Pipeline, round: &[NodeId]) -> bool {
         || round.windows(2).any(|pair| bounded(&pair[0], &pair[1]))
 }
 
+/// The largest limit somebody has given another node on the way round of one that has none of its own: whoever counts the
+/// rounds at one node means all of them.
+fn said_of_round(pipeline: &Pipeline, target: &Node, round: &[NodeId]) -> u32 {
+    let nodes = round.iter().filter_map(|id| pipeline.node(id)).filter(|_| target.max_visits.is_none());
+    nodes.filter_map(|node| node.max_visits).max().unwrap_or(0)
+}
+
 /// `route`, unless it leads to a node the run has come to too often.
 fn bounded(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Route {
     let (Route::Edge { to } | Route::FailureTarget { to } | Route::GateRetry { to, .. } | Route::Restart { to }) =
@@ -369,12 +385,12 @@ fn bounded(pipeline: &Pipeline, state: &State, from: &Node, route: Route) -> Rou
     let Some(target) = pipeline.node(to) else {
         return Route::Fail { reason: format!("`{}` leads to `{to}`, which is not a node", from.id) };
     };
-    let max = max_visits(pipeline, target);
+    let mut walked = state.completed.clone();
+    walked.push(from.id.clone());
+    let max = max_visits(pipeline, target).max(said_of_round(pipeline, target, &round(&walked, to)));
     if state.rounds(to) < max {
         return route;
     }
-    let mut walked = state.completed.clone();
-    walked.push(from.id.clone());
     let reason = format!("`{to}` reached its visit limit of {max}: {}", way_round(&walked, to));
     Route::Fail { reason }
 }

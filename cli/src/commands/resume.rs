@@ -5,6 +5,7 @@ use std::path::Path;
 use clap::Args;
 use pleach::config::{Config, Level, Resolved, Source, supplied_inputs};
 use pleach::engine::{Copy, Session, Standing, Summary, outwait_orphans, recorded_pipeline};
+use pleach::event::PipelineStarted;
 use pleach::ids::{ContextId, NodeId, SessionId};
 use pleach::plan::pipeline::Pipeline;
 use pleach::record::History;
@@ -15,6 +16,8 @@ use crate::answers::AnswerArgs;
 use crate::exit::{Exit, Failure};
 use crate::failure::of_engine;
 use crate::globals::Globals;
+use crate::pipeline_file::PipelineFile;
+use crate::prompt::BUILT_IN;
 use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, require_trust, say_simulated};
 use crate::render::show_waiting;
 use crate::runtime::block_on;
@@ -53,6 +56,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         )));
     }
     let pipeline = recorded_pipeline(&history.started).map_err(|error| of_engine(&error))?;
+    warn_of_changed_file(&place, &id, &history.started);
     let node = args.from.as_deref().map(|node| named_node(&pipeline, node)).transpose()?;
     check_answers([&pipeline], &answers)?;
     let search = Search::from(&globals.dir, globals.config.as_deref());
@@ -89,6 +93,21 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         let simulated = history.started.simulated;
         see_through(globals, session, Protection { chosen: &built.protection, alone, simulated }).await
     })
+}
+
+/// Whoever has corrected the pipeline is told that the session does not run it.
+fn warn_of_changed_file(place: &Place, id: &SessionId, started: &PipelineStarted) {
+    let Some(root) = place.repo.workdir().filter(|_| started.dot_path != BUILT_IN) else { return };
+    let name = Path::new(&started.dot_path);
+    // Without the file there is nothing that could be meant instead.
+    let Ok(now) = PipelineFile::read(name, &root.join(name)) else { return };
+    if now.source != started.dot || now.files != started.files {
+        let run = shell_word(&started.dot_path);
+        warning!(
+            "`{}` has changed: session {id} goes on with the pipeline it began with; `pleach run {run}` starts anew with the file of today",
+            name.display()
+        );
+    }
 }
 
 /// Why a session was not resumed. One that is running can be paused first.

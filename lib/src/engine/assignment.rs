@@ -15,7 +15,7 @@ use crate::event::{Outcome, Status};
 use crate::git::TreeId;
 use crate::ids::NodeId;
 use crate::llm::Message;
-use crate::plan::pipeline::{AttrValue, Edge, Fidelity, HandlerKind, Node, Pipeline};
+use crate::plan::pipeline::{Edge, Fidelity, HandlerKind, Node, Pipeline};
 use crate::plan::tree::TestCommand;
 use crate::route;
 use crate::state::{State, Visit};
@@ -125,7 +125,7 @@ impl Session {
         Ok(match &node.handler {
             HandlerKind::Start | HandlerKind::Exit => Work::Pass(Outcome::success()),
             HandlerKind::Conditional => Work::Pass(passed_on(&self.state)),
-            HandlerKind::Wait => Work::Wait(wait_duration(node)),
+            HandlerKind::Wait => Work::Wait(node.duration.or(node.timeout).unwrap_or_default()),
             HandlerKind::WaitHuman => {
                 let work = Some(self.judged()?);
                 Work::Human(Question { work, ..Question::of(&self.pipeline, node, visit.visit) })
@@ -251,13 +251,4 @@ fn write_files(results: &[NodeResult], named: &[NodeId]) -> Vec<(NodeId, std::io
         written.err().map(|error| (result.id.clone(), error))
     };
     results.iter().filter(|result| named.contains(&result.id)).filter_map(write).collect()
-}
-
-/// How long a `wait` node waits.
-fn wait_duration(node: &Node) -> Duration {
-    match node.attrs.get("duration").map(|attr| &attr.value) {
-        Some(AttrValue::Duration(duration)) => *duration,
-        Some(AttrValue::Integer(seconds)) => Duration::from_secs(u64::try_from(*seconds).unwrap_or(0)),
-        _ => node.timeout.unwrap_or_default(),
-    }
 }

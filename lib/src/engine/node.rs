@@ -428,10 +428,10 @@ impl Session {
                 let workspace_snapshot = self.state.work.clone();
                 events.push(PipelineCompleted { workspace_snapshot, extra: Default::default() }.into());
             }
-            Route::Fail { reason } => events.push(
-                PipelineFailed { reason: reason.clone(), node_id: Some(node.id.clone()), extra: Default::default() }
-                    .into(),
-            ),
+            Route::Fail { reason } => {
+                let node_id = Some(route::failed_node(&self.pipeline, &self.state, node).id.clone());
+                events.push(PipelineFailed { reason: reason.clone(), node_id, extra: Default::default() }.into());
+            }
             _ => {}
         }
         events

@@ -9,7 +9,7 @@ use crate::ids::{NodeId, SessionId};
 use crate::plan::pipeline::{Edge, Fidelity, HandlerKind, Node, Pipeline};
 use crate::route::text_of;
 use crate::state::State;
-use crate::text::shorten;
+use crate::text::{excerpt, shorten};
 
 /// Characters per token, as a rule of thumb.
 const CHARS_PER_TOKEN: usize = 4;
@@ -22,9 +22,6 @@ const SHORTEST_ANSWER: usize = 200;
 
 /// How much of a command line an agent is told.
 const LONGEST_COMMAND: usize = 1_000;
-
-/// So many lines of a failed command's output are told from its beginning.
-const HEAD_LINES: usize = 10;
 
 /// What separates the two streams of a command in its recorded output.
 pub(super) const STDERR_MARK: &str = "\n--- stderr\n";
@@ -78,6 +75,12 @@ pub fn results(pipeline: &Pipeline, state: &State, thread: Option<&str>) -> Vec<
     };
     let mut seen = BTreeSet::new();
     let mut results = Vec::new();
+    // Who is to try again is told first what became of the last try, though the node has not ended.
+    if let Some((id, outcome)) = retried(state).filter(|(id, _)| seen.insert(*id)) {
+        let label = pipeline.node(id).map_or(String::new(), |node| node.label.clone());
+        let outcome = outcome.clone();
+        results.push(NodeResult { id: id.clone(), label, outcome, command: None, text: String::new(), file: None });
+    }
     for id in state.completed.iter().rev() {
         // Whoever spoke there was told what came before.
         if in_thread(id) {
@@ -94,6 +97,12 @@ pub fn results(pipeline: &Pipeline, state: &State, thread: Option<&str>) -> Vec<
         results.push(NodeResult { id: id.clone(), label, outcome, command, text: String::new(), file: None });
     }
     results
+}
+
+/// The node that is tried again, and how its last attempt ended.
+fn retried(state: &State) -> Option<(&NodeId, &Outcome)> {
+    let node = state.next_node()?;
+    Some((node, state.nodes.get(node)?.retried.as_ref()?))
 }
 
 fn does_something(node: &Node) -> bool {
@@ -183,7 +192,7 @@ impl Told {
             return 0;
         }
         let indented = text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n");
-        let (shown, is_cut) = cut(&indented, share / 4 * 3, share / 4);
+        let (shown, is_cut) = excerpt::cut(&indented, share / 4 * 3, share / 4);
         let _ = writeln!(self.text, "{shown}");
         if let Some(file) = result.file.as_ref().filter(|_| is_cut) {
             let _ = writeln!(self.text, "  All of it is in {}", file.display());
@@ -237,39 +246,11 @@ fn known(state: &State) -> String {
     if lines.is_empty() { lines } else { format!("Known:\n{lines}") }
 }
 
-/// The first lines of what a command printed and as much of its end as fits. Neither stream crowds the other out.
+/// The excerpt of what a command printed. Neither stream crowds the other out.
 fn output_excerpt(output: &str, chars: usize) -> String {
     let parts = output.rsplit_once(STDERR_MARK).filter(|(stdout, _)| !stdout.trim().is_empty());
-    let (Some((stdout, stderr)), true) = (parts, output.chars().count() > chars) else {
-        return stream_excerpt(output, chars);
-    };
-    let (out, err) = (stdout.chars().count(), stderr.chars().count());
-    let for_err = err.min((chars / 2).max(chars.saturating_sub(out)));
-    let (stdout, stderr) = (stream_excerpt(stdout, chars - for_err), stream_excerpt(stderr, for_err));
-    format!("{stdout}{STDERR_MARK}{stderr}")
-}
-
-fn stream_excerpt(text: &str, chars: usize) -> String {
-    let lines: usize = text.split_inclusive('\n').take(HEAD_LINES).map(|line| line.chars().count()).sum();
-    let head = lines.min(chars / 4);
-    cut(text, head, chars - head).0
-}
-
-/// The first and the last characters of a text, with a mark between them, and whether something is left out. Lines stay
-/// whole where that leaves out little.
-fn cut(text: &str, head: usize, tail: usize) -> (String, bool) {
-    let all = text.chars().count();
-    if all <= head + tail {
-        return (text.to_owned(), false);
-    }
-    let at = |chars: usize| text.char_indices().nth(chars).map_or(text.len(), |(at, _)| at);
-    let (first, last) = (&text[..at(head)], &text[at(all - tail)..]);
-    let left_out = text[first.len()..text.len() - last.len()].lines().count();
-    let mark = match left_out {
-        0 | 1 => format!("[… {} characters left out …]", all - head - tail),
-        lines => format!("[… {lines} lines left out …]"),
-    };
-    (format!("{}\n{mark}\n{}", first.trim_end_matches('\n'), last.trim_start_matches('\n')), true)
+    let Some((stdout, stderr)) = parts else { return excerpt::of(output, chars) };
+    excerpt::of_each(&[stdout, stderr], chars).join(STDERR_MARK)
 }
 
 #[cfg(test)]

@@ -136,6 +136,9 @@ impl State {
             self.forget_turns(&turns);
         }
         self.context.remove(&format!("internal.retry_count.{node}"));
+        if let Some(known) = self.nodes.get_mut(node) {
+            known.retried = None;
+        }
         let last = self.completed.iter().rposition(|completed| completed == node);
         let from = last.unwrap_or(self.completed.len()).checked_sub(1).map(|before| self.completed[before].clone());
         let visit = Visit { node: node.clone(), visit: self.visits(node) + 1, attempt: 1, from };
@@ -268,6 +271,9 @@ impl State {
         self.messages = messages.fold(self.messages, u64::max);
         if data.route == Route::Retry {
             self.context.insert(format!("internal.retry_count.{}", visit.node), data.attempt.into());
+            let node = self.nodes.entry(visit.node.clone()).or_default();
+            node.retried = Some(Outcome { context_updates: BTreeMap::new(), ..data.outcome.clone() });
+            node.response = data.response;
             let again = Visit { attempt: visit.attempt + 1, ..visit };
             self.position = Position::Ready { visit: again, not_before: None };
             return Ok(());
@@ -283,6 +289,7 @@ impl State {
         node.repeats = if node.result == result { node.repeats + 1 } else { 1 };
         node.result = result;
         node.outcome = Some(Outcome { context_updates: BTreeMap::new(), ..data.outcome.clone() });
+        node.retried = None;
         node.response = data.response;
         self.recheck.remove(&visit.node);
         // Each once: a run may go round a thousand times, and every checkpoint repeats the list.

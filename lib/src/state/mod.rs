@@ -121,7 +121,10 @@ pub struct NodeState {
     pub result: u64,
     /// How often in a row it ended with that result.
     pub repeats: u32,
-    /// The message with the answer or the output of its newest visit.
+    /// How its newest attempt ended that is followed by another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retried: Option<Outcome>,
+    /// The message with the answer or the output of its newest attempt.
     pub response: Option<u64>,
     /// The command of its newest visit.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -76,6 +76,23 @@ fn n04_a_failed_command_reaches_the_next_agent_in_every_fidelity() {
 }
 
 #[test]
+fn n04_noise_of_one_stream_leaves_the_failure_in_the_other() {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", &["unit: sh check.sh"]));
+    let check = "seq -f '   Compiling dependency-%g v1.2.3' 900 >&2\nseq -f 'test case_%g ... ok' 60\n\
+                 echo 'assertion failed: left == right at src/lib.rs:42'\ntest -e again\n";
+    garden.env.write("repo/check.sh", check);
+    garden.env.git(&["add", "."]);
+    garden.env.git(&["commit", "--quiet", "-m", "Check"]);
+    garden.agent(&format!("[ $n = 1 ] || echo 1 > again; {WRITES}"), APPROVES);
+    garden.gardener(&[]).expect(0);
+    let asked = garden.env.read("asked/T001.implement.2");
+    assert!(asked.contains("assertion failed: left == right at src/lib.rs:42"), "{asked}");
+    assert!(asked.contains("dependency-1 v") && asked.contains("dependency-900 v"), "{asked}");
+    let log = asked.lines().find_map(|line| line.strip_prefix("The whole output is in ")).expect("a log");
+    assert!(garden.env.git(&["show", &format!("main:{log}")]).contains("dependency-450 v"), "{log}");
+}
+
+#[test]
 fn n04_only_the_newest_output_is_told_without_secrets() {
     let env = TestEnv::with_script(&answers(&[("fix", 1, "One."), ("fix", 2, "Two."), ("fix", 3, "Three.")]));
     env.configure("agent: builtin\nproviders: {script: {file: script.yaml}}\ncontext: {output_chars: 200}\n");
@@ -184,6 +201,21 @@ fn n05_every_example_tells_its_agents_what_the_others_answered() {
             }
         }
     }
+}
+
+#[test]
+fn n05_who_is_to_try_again_is_told_what_failed() {
+    let env = TestEnv::with_repo();
+    let agent = env.write_program(
+        "agent.sh",
+        "#!/bin/sh\ncat > asked-$PLEACH_ATTEMPT\necho 'I could not find it.'\n\
+         [ $PLEACH_ATTEMPT = 2 ] || echo '{\"outcome\": \"fail\", \"notes\": \"the door is locked\"}' > $PLEACH_STATUS_FILE\n",
+    );
+    env.configure(&format!("agent: \"command:{}\"\n", agent.display()));
+    env.run(&graph("again", "work [prompt=\"Do it\", max_retries=1]\n start -> work -> exit"), &[]).expect(0);
+    let (first, second) = (env.committed("asked-1"), env.committed("asked-2"));
+    assert!(!first.contains("the door is locked"), "{first}");
+    assert!(second.contains("- work (work): fail: the door is locked\n  I could not find it.\n"), "{second}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! Retries, outcomes, loops, resuming what failed.
 
+use std::time::{Duration, Instant};
+
 use serde_json::{Value, json};
 
 use crate::sessions::{Gate, graph, tool};
@@ -157,6 +159,26 @@ fn n10_polling_with_a_wait_goes_on_until_it_is_over() {
 }
 
 #[test]
+fn n10_a_quoted_duration_is_waited_out() {
+    let env = TestEnv::with_repo();
+    let begun = Instant::now();
+    env.run(&graph("rest", "rest [shape=insulator, duration=\"600ms\"] start -> rest -> exit"), &[]).expect(0);
+    assert!(begun.elapsed() >= Duration::from_millis(600));
+}
+
+#[test]
+fn n10_a_limit_holds_for_all_nodes_of_its_cycle() {
+    let env = TestEnv::with_repo();
+    let dot = format!(
+        "{} rest [shape=insulator, duration=1ms] start -> poll; poll -> exit [condition=\"outcome=success\"]
+         poll -> rest [condition=\"outcome=fail\"]; rest -> poll",
+        tool("poll", "test $PLEACH_VISIT -ge 28").replace("shape=", "max_visits=30, shape=")
+    );
+    env.run(&graph("poll", &dot), &[]).expect(0);
+    assert_eq!(env.story().all("ToolExecution").len(), 28);
+}
+
+#[test]
 fn n10_an_own_visit_limit_is_not_undercut() {
     let env = TestEnv::with_repo();
     let dot = format!(
@@ -223,6 +245,36 @@ fn n13_a_failed_session_resumes_at_its_failed_node() {
     assert_eq!(env.story().last("Resumed")["from"], "check");
     env.git(&["merge-base", "--is-ancestor", &before, &format!("refs/pleach/sessions/{sid}/main")]);
     env.resume(&[]).expect(2);
+}
+
+#[test]
+fn n13_a_run_that_failed_at_a_gate_resumes_there() {
+    let env = TestEnv::with_repo();
+    let there = env.root().join("fixed");
+    let dot = format!(
+        "{} {} start -> check; check -> mend [condition=\"outcome=fail\"]; check -> exit; mend -> exit",
+        tool("check", &format!("test -e '{}'", there.display())).replace("shape=", "goal_gate=true, shape="),
+        tool("mend", "echo 1 > mended"),
+    );
+    let ran = env.run(&graph("gate", &dot), &[]).expect(1);
+    assert!(ran.stdout.contains("starts again at `check`"), "{ran}");
+    assert_eq!(env.story().last("PipelineFailed")["node_id"], "check");
+    env.write("fixed", "");
+    env.resume(&[]).expect(0);
+}
+
+#[test]
+fn n13_who_corrects_the_pipeline_is_told_that_the_recorded_one_runs() {
+    let env = TestEnv::with_repo();
+    let dot = graph("typo", &(tool("test", "exit 3") + "start -> test -> exit"));
+    env.write("repo/flow.dot", &dot);
+    env.pleach(&["-y", "run", "flow.dot"]).expect(1);
+    let same = env.resume(&[]).expect(1);
+    assert!(!same.stderr.contains("flow.dot"), "{same}");
+    env.write("repo/flow.dot", dot.replace("exit 3", "true"));
+    let ran = env.resume(&[]).expect(1);
+    let told = format!("`flow.dot` has changed: session {} goes on with the pipeline it began with", env.session());
+    assert!(ran.stderr.contains(&told) && ran.stderr.contains("`pleach run flow.dot`"), "{ran}");
 }
 
 #[test]
