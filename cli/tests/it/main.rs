@@ -16,6 +16,7 @@ mod fake_agent;
 mod first_use;
 mod forged;
 mod gateway;
+mod going_wrong;
 mod graph;
 mod human;
 mod inspect;

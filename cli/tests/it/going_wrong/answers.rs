@@ -1,0 +1,1 @@
+//! Answers that break off, are empty or make no sense.

@@ -1,0 +1,1 @@
+//! What a model costs, what is billed, and limits that hold.

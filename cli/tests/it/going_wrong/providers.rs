@@ -1,0 +1,1 @@
+//! Endpoints, proxies, and agents that speak to them.

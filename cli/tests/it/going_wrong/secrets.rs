@@ -1,0 +1,1 @@
+//! What agents cannot see or reach.
