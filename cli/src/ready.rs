@@ -1,11 +1,12 @@
 //! Whether a pipeline is ready to be run here: what speaks against it, who works on it, and what has to be agreed to first.
 
+use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use pleach::agent::Roster;
 use pleach::config::{Config, Supplied, supplied};
-use pleach::engine::Question;
+use pleach::engine::{Engine, Question};
 use pleach::git::Repo;
 use pleach::ids::CommitId;
 use pleach::plan::diagnostic::Severity;
@@ -100,6 +101,17 @@ pub fn check_agents(pipeline: &Pipeline, agents: &Roster) -> Result<(), Failure>
         agents.of(node).map_err(cannot)?;
     }
     Ok(())
+}
+
+/// A limit in dollars could not hold where the price of a model is not known.
+pub fn check_prices<P: Borrow<Pipeline>>(
+    engine: &Engine,
+    pipelines: impl IntoIterator<Item = P>,
+) -> Result<(), Failure> {
+    match engine.unpriced(pipelines) {
+        Some(unpriced) => Err(Failure::new(Exit::Usage, unpriced.to_string())),
+        None => Ok(()),
+    }
 }
 
 /// Whether some agent of a pipeline reaches its model by itself.

@@ -121,5 +121,6 @@ fn amount_json(amount: &Amount) -> Value {
         "tokens": amount.tokens,
         "cost_usd": amount.known_usd(),
         "unpriced_calls": amount.unpriced,
+        "estimated_calls": amount.estimated,
     })
 }

@@ -18,7 +18,7 @@ use crate::failure::of_engine;
 use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
 use crate::prompt::BUILT_IN;
-use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, require_trust, say_simulated};
+use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, check_prices, require_trust, say_simulated};
 use crate::render::show_waiting;
 use crate::runtime::block_on;
 use crate::session::{Place, Protection, build, introduce, say_unheld, see_through};
@@ -78,6 +78,7 @@ pub fn run(globals: &Globals, args: ResumeArgs) -> Result<Exit, Failure> {
         say_simulated();
     }
     check_agents(&pipeline, &built.engine.agents)?;
+    check_prices(&built.engine, [&pipeline])?;
     show_waiting(globals, &place.repo);
     outwait_orphans(&place.repo, Copy::OfSession(&id), |text| say!("{text}"));
     block_on(built.canceller, async {

@@ -18,8 +18,8 @@ use crate::globals::Globals;
 use crate::pipeline_file::PipelineFile;
 use crate::prompt;
 use crate::ready::{
-    Runnable, agent_nodes, any_alone, check_agents, check_answers, require_trust, runnable, say_simulated,
-    warn_of_dirty_files, warn_of_skipped,
+    Runnable, agent_nodes, any_alone, check_agents, check_answers, check_prices, require_trust, runnable,
+    say_simulated, warn_of_dirty_files, warn_of_skipped,
 };
 use crate::render::node::kind;
 use crate::render::{Out, show_waiting};
@@ -92,6 +92,7 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
     let agents = &built.engine.agents;
     let simulated = agent_nodes(&pipeline).any(|node| agents.simulates(node));
     check_agents(&pipeline, agents)?;
+    check_prices(&built.engine, [&pipeline])?;
     if simulated {
         say_simulated();
     }

@@ -26,13 +26,14 @@ pub fn tokens(count: u64) -> String {
     }
 }
 
-/// `$1.25`; `?` where no price is known, `$1.25 + ?` where some are; nothing where nothing has cost anything.
+/// `$1.25`; `~$1.25` where some of it is estimated; `?` where no price is known, `$1.25 + ?` where some are; nothing where nothing has cost anything.
 pub fn cost(amount: &Amount) -> String {
+    let about = if amount.estimated > 0 { "~" } else { "" };
     match (amount.known_usd(), amount.unpriced) {
         (None, 0) => String::new(),
         (None, _) => "?".to_owned(),
-        (Some(usd), 0) => dollars(usd),
-        (Some(usd), _) => format!("{} + ?", dollars(usd)),
+        (Some(usd), 0) => format!("{about}{}", dollars(usd)),
+        (Some(usd), _) => format!("{about}{} + ?", dollars(usd)),
     }
 }
 

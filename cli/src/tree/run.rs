@@ -29,7 +29,9 @@ use crate::answers::Answers;
 use crate::exit::{Exit, Failure};
 use crate::failure::{of_lost_repository, of_tree};
 use crate::globals::Globals;
-use crate::ready::{agent_nodes, any_alone, check_agents, check_answers, warn_of_dirty_files, warn_of_skipped};
+use crate::ready::{
+    agent_nodes, any_alone, check_agents, check_answers, check_prices, warn_of_dirty_files, warn_of_skipped,
+};
 use crate::render::tree::{next, next_words};
 use crate::render::{Out, show_waiting};
 use crate::runtime::block_on;
@@ -137,6 +139,7 @@ impl Site<'_> {
     ) -> Result<(TreePlan, TreeEnded), Failure> {
         let left: Vec<Pipeline> = left.into_iter().map(|left| left.pipeline).collect();
         introduce(self.globals, &engine, workers(plan).iter().chain(left.iter().flat_map(agent_nodes))).await;
+        check_prices(&engine, pipelines(plan).chain(left.iter().cloned()))?;
         say_unheld(engine.unheld(pipelines(plan).chain(left.iter().cloned())));
         let nothing = Progress::default();
         let progress = if plan.fresh { &nothing } else { run.progress() };

@@ -233,7 +233,7 @@ fn server_of(format: Format) -> Server {
             1 => (vec![Part::text("I add."), call("c-3", "echo more >> hello.txt")], Stop::ToolCalls),
             _ => (vec![Part::text("Greeted.")], Stop::End),
         };
-        let usage = Usage { input: 100, cache_read: 50, cache_write: 0, output: 20, reasoning: 5 };
+        let usage = Usage { input: 100, cache_read: 50, output: 20, reasoning: 5, ..Usage::default() };
         let message = Message::new(Role::Assistant, content);
         let reply = Response { message, usage, model: "m-1".into(), stop, extra: Default::default() };
         let reply = format.encode_reply(&reply);

@@ -30,7 +30,7 @@ use crate::budget::{Allowance, Amount};
 use crate::event::{SideCall, ToolCall, Usage};
 use crate::gateway::Meter;
 use crate::ids::NodeId;
-use crate::llm::{Message, Unusable};
+use crate::llm::{Message, Pricing, Unusable};
 use crate::process::{Cancel, Sandbox, SpawnError};
 
 pub use acp::AcpAgent;
@@ -272,6 +272,12 @@ impl Turns {
         allowance.as_ref().is_none_or(|(node, allowance)| allowance.allows(node, unreported))
     }
 
+    /// Whether no model may be asked whose price is not known.
+    pub fn must_be_priced(&self) -> bool {
+        let allowance = self.allowance.lock().unwrap_or_else(PoisonError::into_inner);
+        allowance.as_ref().is_some_and(|(_, allowance)| allowance.limits.needs_prices())
+    }
+
     /// Says who counts what the agent spends, from its first call on.
     pub fn count(&self, meter: Meter) {
         self.tally().meter = Some(meter);
@@ -410,6 +416,13 @@ pub trait Agent: Send + Sync {
     fn check_model(&self, asked: Option<&str>) -> Result<(), Unusable> {
         let _ = asked;
         Ok(())
+    }
+
+    /// The model it would ask when a node names this one, with how well its price is known; none where that shows only
+    /// when it asks, and where nobody is billed.
+    fn pricing(&self, asked: Option<&str>) -> Option<(String, Pricing)> {
+        let _ = asked;
+        None
     }
 
     /// Whether it reaches its model by itself: then the network is open to it, also where it is closed to others.

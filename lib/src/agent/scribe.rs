@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::commit_message::checked_message;
 use crate::budget::Amount;
 use crate::event::Usage;
-use crate::llm::{Answered, Message, Provider, Request};
+use crate::llm::{Answered, Message, Named, Pricing, Provider, Request};
 use crate::process::Cancel;
 
 /// How long a message may take, both tries together.
@@ -143,9 +143,10 @@ impl Scribe {
             };
             if let Some((model, usage, estimated)) = paid {
                 written.usage += usage;
-                written.estimated |= estimated;
+                let named = Named { asked: &self.model, answered: model };
+                written.estimated |= estimated || self.provider.pricing(named) == Pricing::Estimated;
                 written.model.clone_from(model);
-                if let Some(cost) = self.provider.cost(model, &usage) {
+                if let Some(cost) = self.provider.cost(named, &usage) {
                     *written.cost_usd.get_or_insert_default() += cost;
                 }
             }

@@ -23,6 +23,9 @@ pub struct Amount {
     pub priced: u64,
     /// Calls that used tokens and whose price is not known.
     pub unpriced: u64,
+    /// Turns and calls beside them of which something is estimated: tokens nobody counted, or prices.
+    #[serde(default)]
+    pub estimated: u64,
 }
 
 impl Amount {
@@ -35,18 +38,20 @@ impl Amount {
             usd: usd.unwrap_or(0.0),
             priced: u64::from(usd.is_some()),
             unpriced: u64::from(unpriced),
+            estimated: 0,
         }
     }
 
     /// What a turn cost, with the calls beside it.
     pub fn of_turn(turn: &AgentTurn) -> Self {
-        let own = Self { turns: 1, ..Self::of_call(turn.token_usage, turn.cost_usd) };
+        let own = Self::of_call(turn.token_usage, turn.cost_usd);
+        let own = Self { turns: 1, estimated: u64::from(turn.estimated), ..own };
         turn.side_calls.iter().map(Self::of_side).fold(own, |sum, call| sum + call)
     }
 
     /// What a call beside a turn cost.
     pub fn of_side(call: &SideCall) -> Self {
-        Self::of_call(call.token_usage, call.cost_usd)
+        Self { estimated: u64::from(call.estimated), ..Self::of_call(call.token_usage, call.cost_usd) }
     }
 
     /// Dollars, as far as prices are known; none when no call had one.
@@ -70,6 +75,7 @@ impl std::ops::AddAssign for Amount {
         self.usd += other.usd;
         self.priced = self.priced.saturating_add(other.priced);
         self.unpriced = self.unpriced.saturating_add(other.unpriced);
+        self.estimated = self.estimated.saturating_add(other.estimated);
     }
 }
 
@@ -84,6 +90,7 @@ impl std::ops::Sub for Amount {
             usd: (self.usd - before.usd).max(0.0),
             priced: self.priced.saturating_sub(before.priced),
             unpriced: self.unpriced.saturating_sub(before.unpriced),
+            estimated: self.estimated.saturating_sub(before.estimated),
         }
     }
 }

@@ -115,9 +115,19 @@ pub struct Exceeded {
     pub spent: f64,
     /// What may be spent.
     pub of: f64,
+    /// The model whose price is not known, so that nobody knows whether it was reached.
+    pub unpriced: Option<String>,
 }
 
 impl Exceeded {
+    /// What a person has to do about it.
+    pub fn advice(&self) -> &'static str {
+        match self.unpriced {
+            Some(_) => "set it, or limit tokens (`budget.tokens`) instead of dollars",
+            None => "raise it",
+        }
+    }
+
     /// Whether more was spent than may be.
     pub fn is_passed(&self) -> bool {
         self.spent > self.of + ROUNDING
@@ -126,6 +136,13 @@ impl Exceeded {
 
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(model) = &self.unpriced {
+            let key = self.limit.key();
+            return write!(
+                f,
+                "the price of `{model}` is not known (`providers.NAME.prices.{model}`), and `{key}` limits dollars"
+            );
+        }
         let whose = match &self.limit {
             Limit::DayTokens | Limit::DayUsd => " of this day (UTC)".to_owned(),
             Limit::TaskTokens | Limit::TaskUsd => " of this task".to_owned(),
@@ -160,15 +177,44 @@ impl Limits {
         [usd, per_task_usd, per_day_usd, self.pipeline.usd, self.node.usd].iter().any(|usd| *usd > 0.0)
     }
 
+    /// Whether nothing may be spent whose price is not known: a limit in dollars would not hold.
+    pub fn needs_prices(&self) -> bool {
+        self.is_in_dollars() && self.budget.on_exceeded != OnExceeded::Warn
+    }
+
+    /// The widest limit in dollars, of which nobody knows any more whether it is reached when this model was asked.
+    pub fn unpriced(&self, node: &NodeId, model: &str) -> Option<Exceeded> {
+        let Budget { usd, per_task_usd, per_day_usd, .. } = self.budget;
+        let all = [
+            (Limit::DayUsd, per_day_usd),
+            (Limit::RunUsd, usd),
+            (Limit::TaskUsd, per_task_usd),
+            (Limit::PipelineUsd, self.pipeline.usd),
+            (Limit::NodeUsd(node.clone()), self.node.usd),
+        ];
+        let (limit, of) = all.into_iter().find(|(_, of)| *of > 0.0)?;
+        Some(Exceeded { limit, spent: 0.0, of, unpriced: Some(model.to_owned()) })
+    }
+
     /// The limits that were reached, the widest first.
     pub fn exceeded(&self, node: &NodeId, account: &Account) -> Vec<Exceeded> {
         let Budget { tokens, usd, per_task_tokens, per_task_usd, per_day_tokens, per_day_usd, .. } = self.budget;
         let used = |amount: &Amount| amount.tokens.total();
         let in_tokens = |limit, amount: &Amount, of: u64| {
-            (of > 0 && used(amount) >= of).then(|| Exceeded { limit, spent: used(amount) as f64, of: of as f64 })
+            (of > 0 && used(amount) >= of).then(|| Exceeded {
+                limit,
+                spent: used(amount) as f64,
+                of: of as f64,
+                unpriced: None,
+            })
         };
         let in_dollars = |limit, amount: &Amount, of: f64| {
-            (of > 0.0 && amount.usd + ROUNDING >= of).then_some(Exceeded { limit, spent: amount.usd, of })
+            (of > 0.0 && amount.usd + ROUNDING >= of).then_some(Exceeded {
+                limit,
+                spent: amount.usd,
+                of,
+                unpriced: None,
+            })
         };
         let all = [
             in_tokens(Limit::DayTokens, &account.day, per_day_tokens),

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 pub use branch::Behind;
-pub use budget::{Budget, Purse, Uncounted, Unheld};
+pub use budget::{Budget, Purse, Uncounted, Unheld, Unpriced};
 pub use call_off::CALL_OFF;
 pub use export::ExportError;
 pub use human::{Answer, AutoApprove, Choice, Given, Interviewer, Judged, NoChoice, Nobody, Prepared, Question, Reply};

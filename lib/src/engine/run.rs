@@ -8,7 +8,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use super::assignment::{Conversation, Work, conversation};
-use super::budget::Order;
+use super::budget::{Order, unpriced_in};
 use super::node::Start;
 use super::worker::{Finished, Report, TurnAnswer, Worker};
 use super::{Error, Observer, Pause, Question, Session};
@@ -149,7 +149,7 @@ impl Session {
             true => self.allowance(&node)?,
             false => Allowance::default(),
         };
-        let over = self.over_budget(&node, &allowance, observe)?;
+        let over = self.over_budget(&node, &allowance, self.unpriced(&node).as_deref(), observe)?;
         if let Some(over) = over.clone().filter(|_| !(continues && self.is_answered(&node))) {
             return tokio::task::block_in_place(|| self.end_over_budget(&node, over, observe));
         }
@@ -186,9 +186,10 @@ impl Session {
         while let Some(report) = incoming.recv().await {
             match report {
                 Report::Turn(turn, answer) => {
+                    let unpriced = unpriced_in(&turn.turn);
                     let change = self.record_turn(*turn, &conversation, observe)?;
                     let allowance = self.allowance(&node)?;
-                    let over = self.over_budget(&node, &allowance, observe)?;
+                    let over = self.over_budget(&node, &allowance, unpriced.as_deref(), observe)?;
                     let stop = self.engine.cancel.is_stopped() || change.branch.is_err();
                     let order = if stop { Order::Halt } else { self.order(over) };
                     // The worker waits for this; if it is gone its end is reported below.

@@ -17,10 +17,20 @@ pub struct Usage {
     pub cache_read: u64,
     /// Input tokens written to the provider's cache.
     pub cache_write: u64,
+    /// Those of them that are kept for an hour, which costs more.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub cache_write_1h: u64,
     /// Output tokens, reasoning included.
     pub output: u64,
     /// Output tokens spent on reasoning.
     pub reasoning: u64,
+    /// Searches of the web the provider made for the model, which are paid for one by one.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub web_searches: u64,
+}
+
+fn is_none(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Usage {
@@ -35,8 +45,10 @@ impl std::ops::AddAssign for Usage {
         self.input = self.input.saturating_add(other.input);
         self.cache_read = self.cache_read.saturating_add(other.cache_read);
         self.cache_write = self.cache_write.saturating_add(other.cache_write);
+        self.cache_write_1h = self.cache_write_1h.saturating_add(other.cache_write_1h);
         self.output = self.output.saturating_add(other.output);
         self.reasoning = self.reasoning.saturating_add(other.reasoning);
+        self.web_searches = self.web_searches.saturating_add(other.web_searches);
     }
 }
 
@@ -49,8 +61,10 @@ impl std::ops::Sub for Usage {
             input: self.input.saturating_sub(before.input),
             cache_read: self.cache_read.saturating_sub(before.cache_read),
             cache_write: self.cache_write.saturating_sub(before.cache_write),
+            cache_write_1h: self.cache_write_1h.saturating_sub(before.cache_write_1h),
             output: self.output.saturating_sub(before.output),
             reasoning: self.reasoning.saturating_sub(before.reasoning),
+            web_searches: self.web_searches.saturating_sub(before.web_searches),
         }
     }
 }

@@ -49,7 +49,7 @@ use self::intake::Room;
 use self::talk::Talks;
 use crate::event::{SideCall, Usage};
 use crate::llm::wire::Format;
-use crate::llm::{LlmError, Message, Remote, Request, Response, Script};
+use crate::llm::{LlmError, Message, Named, Pricing, Remote, Request, Response, Script};
 
 pub use self::scripted::{answers_on_record, is_beside_the_script};
 
@@ -71,10 +71,18 @@ impl Upstream {
         }
     }
 
-    fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+    fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
         match self {
             Self::Remote(remote) => remote.cost(model, usage),
             Self::Script(script) => script.cost(model, usage),
+        }
+    }
+
+    /// How well the price of a model is known.
+    fn pricing(&self, model: Named<'_>) -> Pricing {
+        match self {
+            Self::Remote(remote) => remote.pricing(model),
+            Self::Script(script) => script.pricing(model),
         }
     }
 
@@ -258,8 +266,9 @@ impl Shared {
         self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn spent(&self, model: &str, usage: Usage) -> Spent {
-        Spent { usage, cost_usd: self.upstream.cost(model, &usage), estimated: false }
+    fn spent(&self, model: Named<'_>, usage: Usage) -> Spent {
+        let estimated = self.upstream.pricing(model) == Pricing::Estimated;
+        Spent { usage, cost_usd: self.upstream.cost(model, &usage), estimated }
     }
 }
 

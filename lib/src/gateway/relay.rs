@@ -14,7 +14,7 @@ use super::estimate::{Length, taken};
 use super::watch::{Heard, Watcher};
 use super::{Shared, Spent};
 use crate::event::Usage;
-use crate::llm::{Answer, HttpError, LlmError, Response};
+use crate::llm::{Answer, HttpError, LlmError, Named, Response, price_estimated};
 
 /// How long an answer is listened to whose client has gone: what it costs is told at its end.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -126,16 +126,22 @@ impl Flight {
         if self.number.is_some() && !matches!(heard, Heard::Refused(..)) {
             *self.shared.unanswered() = None;
         }
-        let model = match &heard {
-            Heard::Whole(response) if !response.model.is_empty() => response.model.clone(),
-            _ => self.model.clone(),
+        let answered = match &heard {
+            Heard::Whole(response) => response.model.clone(),
+            _ => String::new(),
         };
         let (usage, estimated) = taken(&heard, self.length);
-        let spent = match heard {
+        let named = Named { asked: &self.model, answered: &answered };
+        let mut spent = match heard {
             Heard::Refused(..) => Spent::default(),
-            _ => Spent { estimated, ..self.shared.spent(&model, usage) },
+            _ => self.shared.spent(named, usage),
         };
+        let model = if answered.is_empty() { self.model.clone() } else { answered };
         let mut talks = self.shared.talks();
+        if spent.estimated {
+            talks.warn(price_estimated(&model));
+        }
+        spent.estimated |= estimated;
         match estimated {
             true => talks.estimated(&model),
             false => talks.learn(usage),
@@ -150,8 +156,7 @@ impl Flight {
     }
 
     fn spent(&self, response: &Response) -> Spent {
-        let model = if response.model.is_empty() { &self.model } else { &response.model };
-        self.shared.spent(model, response.usage)
+        self.shared.spent(Named { asked: &self.model, answered: &response.model }, response.usage)
     }
 }
 

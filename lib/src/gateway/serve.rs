@@ -24,7 +24,7 @@ use super::watch::{Heard, Watcher};
 use super::{Arrival, Gate, Shared, Upstream, refusal};
 use crate::event::Usage;
 use crate::llm::wire::Format;
-use crate::llm::{HttpError, LlmError, PassError, Passed, Remote, Request, Response, passed_on, tokens};
+use crate::llm::{HttpError, LlmError, Named, PassError, Passed, Remote, Request, Response, passed_on, tokens};
 use crate::process::Cancel;
 
 /// Headers by which clients name their conversation.
@@ -289,7 +289,7 @@ impl Asked {
         let usage = Usage { input: tokens(self.length as u64).max(kept), output, ..Usage::default() };
         let call = Underway { number, bound: usage.output, is_unread: talks.hold(number) };
         let flight = Flight::new(Arc::clone(&self.shared), flight, Some(call), request.model.clone());
-        let at_most = self.shared.spent(&request.model, usage);
+        let at_most = self.shared.spent(Named::asked(&request.model), usage);
         // The lock is held, so that they come in the order in which the conversations took them in.
         let arrival = Arrival { talk, request, before, tries, number, at_most, aside, warnings, answer };
         let _ = self.shared.arrivals.send(arrival);

@@ -312,7 +312,15 @@ mod tests {
 
     const ALL: [Format; 4] = [Format::Anthropic, Format::Responses, Format::Chat, Format::Gemini];
 
-    const USAGE: Usage = Usage { input: 100, cache_read: 50, cache_write: 0, output: 20, reasoning: 5 };
+    const USAGE: Usage = Usage {
+        input: 100,
+        cache_read: 50,
+        cache_write: 0,
+        output: 20,
+        reasoning: 5,
+        cache_write_1h: 0,
+        web_searches: 0,
+    };
 
     fn headers(kind: &'static str, packed: Option<&'static str>) -> HeaderMap {
         let mut headers = HeaderMap::new();

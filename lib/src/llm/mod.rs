@@ -24,7 +24,8 @@ pub(crate) use estimate::{by_length, tokens, warning as uncounted, words};
 pub(crate) use http::{Answer, HttpError};
 pub(crate) use message::newest_task;
 pub use message::{Message, Part, Role};
-pub use price::{Prices, usual_model};
+pub use price::{Named, Prices, Pricing, usual_model};
+pub(crate) use price::{price_estimated, price_unknown};
 pub use providers::{NoProvider, Providers};
 pub(crate) use remote::{PassError, Passed, passed_on};
 pub use remote::{Remote, Unusable, key_variables};
@@ -226,10 +227,18 @@ impl Provider {
     }
 
     /// What a call of a model cost in US dollars, if its price is known.
-    pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+    pub fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
         match self {
             Self::Script(script) => script.cost(model, usage),
             Self::Remote(remote) => remote.cost(model, usage),
+        }
+    }
+
+    /// How well the price of a model is known.
+    pub fn pricing(&self, model: Named<'_>) -> Pricing {
+        match self {
+            Self::Script(script) => script.pricing(model),
+            Self::Remote(remote) => remote.pricing(model),
         }
     }
 }

@@ -26,9 +26,39 @@ pub struct Price {
     pub cache_write: Option<f64>,
 }
 
+impl Price {
+    fn read(&self) -> f64 {
+        self.cache_read.unwrap_or(self.input)
+    }
+
+    fn write(&self) -> f64 {
+        self.cache_write.unwrap_or(self.input)
+    }
+
+    /// What is written to be kept for an hour costs twice the input where writing has a price of its own.
+    fn write_1h(&self) -> f64 {
+        if self.cache_write.is_some() { self.write().max(2.0 * self.input) } else { self.input }
+    }
+
+    /// The higher of two prices, kind by kind.
+    fn dearer(self, other: &Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+            cache_read: Some(self.read().max(other.read())),
+            cache_write: Some(self.write().max(other.write())),
+            ..self
+        }
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct Table {
     tiers: BTreeMap<String, BTreeMap<String, String>>,
+    /// What a thousand searches of the web cost, by the first word of the model's name.
+    web_search: BTreeMap<String, f64>,
+    /// Names that begin like those of a family they do not belong to.
+    unlike: Vec<String>,
     models: Vec<Price>,
 }
 
@@ -39,6 +69,38 @@ static TABLE: LazyLock<Table> = LazyLock::new(|| {
 /// The model of a provider behind a tier, where the configuration names none.
 pub fn usual_model(provider: &str, tier: &str) -> Option<&'static str> {
     TABLE.tiers.get(provider)?.get(tier).map(String::as_str)
+}
+
+/// A model by the names it goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Named<'a> {
+    /// As it was asked for.
+    pub asked: &'a str,
+    /// As the server calls it, which may be another name; empty where it says nothing.
+    pub answered: &'a str,
+}
+
+impl<'a> Named<'a> {
+    /// A model nobody has answered for yet.
+    pub fn asked(asked: &'a str) -> Self {
+        Self { asked, answered: "" }
+    }
+
+    /// The names, the one that says more first.
+    fn names(self) -> impl Iterator<Item = &'a str> {
+        [self.answered, self.asked].into_iter().filter(|name| !name.is_empty())
+    }
+}
+
+/// How well a price is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pricing {
+    /// The model has a price.
+    Listed,
+    /// The model is not listed, others of its family are: the dearest of them counts.
+    Estimated,
+    /// Nobody knows.
+    Unknown,
 }
 
 /// The prices of one provider's models.
@@ -68,21 +130,56 @@ impl Prices {
         Self { own_alone: true, ..Self::new(given) }
     }
 
-    /// What a call cost, if the model's price is known.
-    pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
-        let table = || find(&TABLE.models, model, usage).filter(|_| !self.own_alone);
-        let price = find(&self.own, model, usage).or_else(table)?;
+    /// What a call cost, if the model's price is known or can be estimated.
+    pub fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
+        let (price, _) = self.find(model, usage)?;
         let dollars = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
+        let kept_long = usage.cache_write_1h.min(usage.cache_write);
         Some(
             dollars(usage.input, price.input)
                 + dollars(usage.output, price.output)
-                + dollars(usage.cache_read, price.cache_read.unwrap_or(price.input))
-                + dollars(usage.cache_write, price.cache_write.unwrap_or(price.input)),
+                + dollars(usage.cache_read, price.read())
+                + dollars(usage.cache_write - kept_long, price.write())
+                + dollars(kept_long, price.write_1h())
+                + usage.web_searches as f64 * web_search(model) / 1e3,
         )
+    }
+
+    /// How well the price of a model is known.
+    pub fn pricing(&self, model: Named<'_>) -> Pricing {
+        self.find(model, &Usage::default()).map_or(Pricing::Unknown, |(_, pricing)| pricing)
+    }
+
+    /// The price of a model. What the configuration says of any of its names wins over the table.
+    fn find(&self, model: Named<'_>, usage: &Usage) -> Option<(Price, Pricing)> {
+        let own = || model.names().find_map(|name| listed(&self.own, name, usage));
+        let listed = || model.names().find_map(|name| listed(&TABLE.models, name, usage));
+        let price = own().or_else(|| if self.own_alone { None } else { listed() });
+        if let Some(price) = price {
+            return Some((price.clone(), Pricing::Listed));
+        }
+        let mut names = model.names().filter(|_| !self.own_alone);
+        names.find_map(dearest_of_family).map(|price| (price, Pricing::Estimated))
     }
 }
 
-fn find<'a>(prices: &'a [Price], model: &str, usage: &Usage) -> Option<&'a Price> {
+/// A word to the user where the price of a model is estimated.
+pub(crate) fn price_estimated(model: &str) -> String {
+    format!(
+        "the price of `{model}` is not known: the dearest of its family counts, marked as estimated; \
+         `providers.NAME.prices.{model}` sets it"
+    )
+}
+
+/// Why a model is not asked under a limit in dollars.
+pub(crate) fn price_unknown(model: &str) -> String {
+    format!(
+        "the price of `{model}` is not known, so no limit in dollars can hold; set it with \
+         `providers.NAME.prices.{model}`, or limit tokens (`budget.tokens`) instead of dollars"
+    )
+}
+
+fn listed<'a>(prices: &'a [Price], model: &str, usage: &Usage) -> Option<&'a Price> {
     let read = usage.input.saturating_add(usage.cache_read).saturating_add(usage.cache_write);
     let fitting = prices.iter().filter(|price| is_model(model, &price.model) && (price.over == 0 || read > price.over));
     fitting.max_by_key(|price| price.over)
@@ -90,8 +187,10 @@ fn find<'a>(prices: &'a [Price], model: &str, usage: &Usage) -> Option<&'a Price
 
 /// Whether a model is the one of the table, by its name or as a dated edition of it.
 fn is_model(model: &str, name: &str) -> bool {
-    let model = model.strip_prefix("models/").unwrap_or(model);
-    let Some(rest) = model.strip_prefix(name) else { return false };
+    if model == name {
+        return true;
+    }
+    let Some(rest) = bare(model).strip_prefix(name) else { return false };
     let dated = |rest: &str| rest.len() >= 8 && rest.chars().all(|c| c.is_ascii_digit() || c == '-');
     match rest.strip_prefix('-') {
         None => rest.is_empty(),
@@ -99,18 +198,53 @@ fn is_model(model: &str, name: &str) -> bool {
     }
 }
 
+/// A name without what routers and servers put before it: `models/`, `openai/`.
+fn bare(model: &str) -> &str {
+    model.rsplit('/').next().unwrap_or(model)
+}
+
+/// The dearest price of the models a name is another version of: those that differ in their numbers alone, else all that
+/// begin with the same word.
+fn dearest_of_family(model: &str) -> Option<Price> {
+    let model = bare(model);
+    if TABLE.unlike.iter().any(|name| model.starts_with(name.as_str())) {
+        return None;
+    }
+    let own = family(model);
+    let first = own.split('-').next().unwrap_or_default();
+    let dearest = |fits: &dyn Fn(&str) -> bool| {
+        let mut fitting = TABLE.models.iter().filter(|price| fits(&family(&price.model)));
+        let one = fitting.next()?.clone();
+        Some(fitting.fold(one, Price::dearer))
+    };
+    dearest(&|other| other == own).or_else(|| dearest(&|other| other.split('-').next() == Some(first)))
+}
+
+/// The words of a model's name, without versions and dates: `claude-opus`, `gpt-mini`, `o`.
+fn family(model: &str) -> String {
+    let words = model.split('-').filter(|word| !matches!(*word, "latest" | "preview"));
+    let words = words.map(|word| word.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.'));
+    words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join("-")
+}
+
+/// What a thousand searches of the web cost.
+fn web_search(model: Named<'_>) -> f64 {
+    let of = |name: &str| TABLE.web_search.get(family(bare(name)).split('-').next()?).copied();
+    model.names().find_map(of).unwrap_or(0.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn cost(model: &str, usage: Usage) -> Option<f64> {
-        Prices::default().cost(model, &usage).map(|cost| (cost * 1e9).round() / 1e9)
+        Prices::default().cost(Named::asked(model), &usage).map(|cost| (cost * 1e9).round() / 1e9)
     }
 
     #[test]
     fn a_captured_bill_comes_out_the_same() {
         // Tokens and cost of a run as the provider's own program counted them.
-        let usage = Usage { input: 6000, cache_read: 600, cache_write: 0, output: 66, reasoning: 0 };
+        let usage = Usage { input: 6000, cache_read: 600, output: 66, ..Usage::default() };
         assert_eq!(cost("claude-sonnet-4-5", usage), Some(0.01917));
         assert_eq!(cost("claude-sonnet-4-5-20250929", usage), Some(0.01917));
     }
@@ -120,7 +254,8 @@ mod tests {
         let usage = |input| Usage { input, ..Usage::default() };
         assert_eq!(cost("gpt-5", usage(1_000_000)), Some(1.25));
         assert_eq!(cost("gpt-5-2025-08-07", usage(1_000_000)), Some(1.25));
-        for unknown in ["gpt-5.9", "gpt-5-turbo", "llama", "", "my-gpt-5"] {
+        assert_eq!(cost("openai/gpt-5", usage(1_000_000)), Some(1.25), "a router's name for it");
+        for unknown in ["llama", "", "my-gpt-5", "gpt-oss-120b", "Qwen/Qwen3-Coder-480B"] {
             assert_eq!(cost(unknown, usage(1)), None, "{unknown}");
         }
         assert_eq!(cost("models/gemini-2.5-pro", usage(200_000)), Some(0.25));
@@ -134,11 +269,49 @@ mod tests {
         let price = config::Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
         let prices = Prices::new(&BTreeMap::from([("gpt-5".to_owned(), price.clone()), ("llama".to_owned(), price)]));
         let usage = Usage { input: 1_000_000, output: 1_000_000, cache_read: 500_000, ..Usage::default() };
-        assert_eq!(prices.cost("gpt-5", &usage), Some(3.5));
-        assert_eq!(prices.cost("llama", &usage), Some(3.5));
+        assert_eq!(prices.cost(Named::asked("gpt-5"), &usage), Some(3.5));
+        assert_eq!(prices.cost(Named::asked("llama"), &usage), Some(3.5));
         let played = Prices::alone(&BTreeMap::from([("played".to_owned(), config::Price::default())]));
-        assert_eq!(played.cost("played", &usage), Some(0.0));
-        assert_eq!(played.cost("gpt-5", &usage), None, "a script that calls itself so costs nothing");
+        assert_eq!(played.cost(Named::asked("played"), &usage), Some(0.0));
+        assert_eq!(played.cost(Named::asked("gpt-5"), &usage), None, "a script that calls itself so costs nothing");
+    }
+
+    #[test]
+    fn unknown_versions_count_as_the_dearest_of_their_family() {
+        let usage = Usage { input: 1_000_000, ..Usage::default() };
+        for (model, dollars) in [
+            ("claude-opus-7", 15.0),
+            ("claude-haiku-6-20270101", 1.0),
+            ("gpt-6.2-sol", 10.0),
+            ("gpt-9-nova", 30.0),
+            ("gemini-4.5-flash", 1.5),
+            ("o9", 2.0),
+        ] {
+            assert_eq!(cost(model, usage), Some(dollars), "{model}");
+            assert_eq!(Prices::default().pricing(Named::asked(model)), Pricing::Estimated, "{model}");
+        }
+        assert_eq!(Prices::default().pricing(Named::asked("gpt-6.1-sol")), Pricing::Listed);
+        assert_eq!(Prices::default().pricing(Named::asked("mistral-large")), Pricing::Unknown);
+    }
+
+    #[test]
+    fn the_name_that_was_asked_for_counts_where_the_answer_has_another() {
+        let price = config::Price { input: 1.0, output: 2.0, cache_read: None, cache_write: None };
+        let prices = Prices::new(&BTreeMap::from([("qwen".to_owned(), price)]));
+        let usage = Usage { input: 1_000_000, ..Usage::default() };
+        let named = |asked, answered| prices.cost(Named { asked, answered }, &usage);
+        assert_eq!(named("qwen", "Qwen/Qwen3-Coder-480B"), Some(1.0));
+        assert_eq!(named("qwen", "gpt-5"), Some(1.0), "what the configuration says wins");
+        assert_eq!(named("worker", "gpt-5-2025-08-07"), Some(1.25));
+        assert_eq!(named("gpt-5", "llama"), Some(1.25));
+    }
+
+    #[test]
+    fn long_kept_writes_and_searches_have_prices_of_their_own() {
+        let usage = Usage { cache_write: 2_000_000, cache_write_1h: 1_000_000, ..Usage::default() };
+        assert_eq!(cost("claude-sonnet-4-5", usage), Some(3.75 + 6.0));
+        let searches = Usage { web_searches: 100, ..Usage::default() };
+        assert_eq!(cost("claude-sonnet-4-5", searches), Some(1.0));
     }
 
     #[test]

@@ -81,9 +81,10 @@ fn heading(feedback: &Feedback) -> String {
     format!("--- Previous {what} ---")
 }
 
-/// What the whole output of failed commands tells the next attempt, where it finds `log` with all of it, and which tests
-/// it names. The names come last, where cutting the text never takes them away.
+/// What the whole output of failed commands tells the next attempt, in which `log` it finds what is left out, and which
+/// tests it names. The names come last, where cutting the text never takes them away.
 pub fn test_failure(output: &str, failing: &[String], log: Option<&str>) -> Feedback {
+    let log = log.filter(|_| output.chars().count() + ROOM_FOR_NAMES > text::FEEDBACK);
     let mut below = log.map(|log| format!("\n\nThe whole output is in {log}\n")).unwrap_or_default();
     if !failing.is_empty() {
         let fits = |room: &mut usize, name: &'_ String| {

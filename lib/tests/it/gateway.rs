@@ -19,7 +19,8 @@ use crate::server::{Play, Server};
 
 pub const KEY: &str = "sk-real-0123456789abcdef";
 
-pub const USAGE: Usage = Usage { input: 100, cache_read: 50, cache_write: 0, output: 20, reasoning: 5 };
+pub const USAGE: Usage =
+    Usage { input: 100, cache_read: 50, cache_write: 0, output: 20, reasoning: 5, cache_write_1h: 0, web_searches: 0 };
 
 /// Every language: who speaks it, and where its calls go below the base URL.
 pub const ALL: [(ProviderName, Format, &str); 4] = [

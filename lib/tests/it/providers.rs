@@ -12,7 +12,7 @@ use pleach::event::Usage;
 use pleach::ids::NodeId;
 use pleach::llm::wire::Format;
 use pleach::llm::{
-    ErrorClass, LlmError, Message, NoProvider, Part, Provider, Providers, Remote, Request, Response, Role, Stop,
+    ErrorClass, LlmError, Message, Named, NoProvider, Part, Provider, Providers, Remote, Request, Response, Role, Stop,
     Unusable,
 };
 use pleach::process::Cancel;
@@ -69,7 +69,8 @@ async fn ask(provider: &Provider) -> Result<Response, LlmError> {
     provider.complete(&task(), &Cancel::never()).await.map(|answered| answered.response)
 }
 
-const USAGE: Usage = Usage { input: 100, cache_read: 50, cache_write: 0, output: 20, reasoning: 5 };
+const USAGE: Usage =
+    Usage { input: 100, cache_read: 50, cache_write: 0, output: 20, reasoning: 5, cache_write_1h: 0, web_searches: 0 };
 
 /// An answer as a stream of this format, in pieces that fit nothing.
 fn streamed(format: Format, content: Vec<Part>) -> Vec<String> {
@@ -127,7 +128,7 @@ async fn every_format_is_spoken_as_its_server_wants_it() {
         let response = ask(&provider).await.unwrap();
         assert_eq!(response.message.text(), "Hello.", "{name}");
         assert_eq!((response.usage, response.model.as_str()), (USAGE, "m-worker"), "{name}");
-        let cost = provider.cost("m-worker", &response.usage).unwrap();
+        let cost = provider.cost(Named::asked("m-worker"), &response.usage).unwrap();
         assert!((cost - 190e-6).abs() < 1e-12, "150 in, 20 out: {cost}");
         let seen = &server.seen()[0];
         assert_eq!(seen.line, line);

@@ -37,7 +37,7 @@ fn configure(env: &TestEnv, server: &Server, budget: &str) {
     let program = json!([fake_agent::path(), env.write("play", "converse anthropic\n")]);
     env.configure(&format!(
         "agents: {{worker: {{command: {program}, turns: gateway, provider: anthropic}}}}\nsandbox: {{mode: off}}\n\
-         budget: {budget}\nproviders:\n  anthropic:\n    prices: {{{MODEL}: {{input: 1000, output: 0}}}}\n    \
+         budget: {budget}\nproviders:\n  anthropic:\n    prices: {{{MODEL}: {{input: 1000, output: 0}}, fake: {{input: 1000, output: 0}}}}\n    \
          settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}\n",
         server.url()
     ));

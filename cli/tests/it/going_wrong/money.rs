@@ -1,1 +1,84 @@
 //! What a model costs, what is billed, and limits that hold.
+
+use serde_json::{Value, json};
+
+use crate::fake_agent;
+use crate::providers::{answer_of, text, write};
+use crate::server::{Play, Seen, Server};
+use crate::sessions::graph;
+use crate::support::{Ran, TestEnv};
+
+/// A server whose model calls itself `model`, and writes one file after another.
+fn server(model: &'static str) -> Server {
+    Server::start(move |seen: &Seen, _| -> Play {
+        let turns = seen.body["messages"].as_array().map_or(0, Vec::len) / 2;
+        match turns {
+            9.. => answer_of(model, &[text("Done.")]),
+            turn => answer_of(model, &[text("I go on."), write(&format!("{turn}.txt"))]),
+        }
+    })
+}
+
+/// The built-in agent asks `model` of the server, under this budget, with further settings of the provider.
+fn run(env: &TestEnv, server: &Server, model: &str, budget: &str, more: &str) -> Ran {
+    env.configure(&format!(
+        "agent: builtin\nbudget: {budget}\nproviders:\n  default: anthropic\n  anthropic:\n    models: {{worker: '{model}'}}\n    \
+         settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}\n{more}",
+        server.url()
+    ));
+    env.run(&graph("work", "work [prompt=\"Work\"] start -> work -> exit"), &[])
+}
+
+#[test]
+fn n02_a_model_without_a_price_is_not_asked_under_a_limit_in_dollars() {
+    let (env, server) = (TestEnv::with_repo(), server("mystery-1"));
+    let ran = run(&env, &server, "mystery-1", "{usd: 1}", "").expect(2);
+    assert!(ran.stderr.contains("the price of `mystery-1` is not known"), "{ran}");
+    assert!(
+        ran.stderr.contains("`providers.NAME.prices.mystery-1`") && ran.stderr.contains("`budget.tokens`"),
+        "{ran}"
+    );
+    assert_eq!((server.seen().len(), env.sessions().len()), (0, 0), "nothing has begun");
+    let priced = "    prices: {mystery-1: {input: 100, output: 0}}\n";
+    run(&env, &server, "mystery-1", "{usd: 9}", priced).expect(0);
+    run(&env, &server, "mystery-1", "{usd: 1, on_exceeded: warn}", "").expect(0);
+    run(&env, &server, "mystery-1", "{tokens: 100000}", "").expect(0);
+}
+
+#[test]
+fn n02_a_program_that_asks_for_a_model_without_a_price_is_stopped_before_its_first_call() {
+    let (env, server) = (TestEnv::with_repo(), server("mystery-1"));
+    let program = json!([fake_agent::path(), env.write("play", "converse anthropic\n")]);
+    env.configure(&format!(
+        "agents: {{worker: {{command: {program}, turns: gateway, provider: anthropic}}}}\nsandbox: {{mode: off}}\n\
+         budget: {{usd: 1}}\nproviders: {{anthropic: {{settings: {{api_base: '{}', api_key_command: echo sk-ant-test}}}}}}\n",
+        server.url()
+    ));
+    let ran = env.run(&graph("work", "work [prompt=\"Work\", agent=worker] start -> work -> exit"), &[]).expect(7);
+    assert!(ran.stderr.contains("the price of `fake` is not known"), "{ran}");
+    assert_eq!(server.seen().len(), 0);
+}
+
+#[test]
+fn n02_the_price_of_the_name_that_was_asked_for_counts() {
+    let (env, server) = (TestEnv::with_repo(), server("Qwen/Qwen3-Coder-480B"));
+    // A call is 1,100 tokens, so each costs a dollar and ten cents.
+    let priced = "    prices: {qwen: {input: 1000, output: 1000}}\n";
+    let ran = run(&env, &server, "qwen", "{usd: 2}", priced).expect(1);
+    assert!(ran.stdout.contains("the budget is used up: $2.20 of $2.00 (`budget.usd`)"), "{ran}");
+    assert_eq!(server.seen().iter().filter(|seen| seen.body["model"] == "qwen").count(), 2);
+}
+
+#[test]
+fn n02_an_unknown_version_counts_as_the_dearest_of_its_family() {
+    let (env, server) = (TestEnv::with_repo(), server("claude-sonnet-99"));
+    let ran = run(&env, &server, "claude-sonnet-99", "{usd: 0.01}", "").expect(1);
+    assert!(ran.stderr.contains("the price of `claude-sonnet-99` is not known: the dearest of its family"), "{ran}");
+    let turns = env.story().all("AgentTurn").into_iter().cloned().collect::<Vec<_>>();
+    // 1,000 tokens of input at $3 and 100 of output at $15 for a million.
+    assert_eq!(turns.len(), 3, "three calls of $0.0045 reach the limit");
+    let cost = |turn: &Value| (turn["cost_usd"].as_f64().unwrap_or_default() * 1e6).round();
+    assert!(turns.iter().all(|turn| turn["estimated"] == true && cost(turn) == 4500.0), "{turns:?}");
+    let costs = env.pleach(&["cost"]).expect(0);
+    assert!(costs.stdout.contains("~$0.01"), "{costs}");
+}

@@ -195,8 +195,10 @@ fn failing_tests_are_named_wherever_in_the_output_they_stand() {
     garden.gardener(&[]).expect(0);
     assert_eq!(garden.newest("main", "T001 test-fail").trailer("Arborist-Test-Failed"), Some("2"));
     let told = lessons(&garden);
-    let named = "--- FAIL: TestBar (0.00s)\n=== unit stderr ===\n[exit 1]\n\nTests that failed:\n- TestFoo\n- TestBar";
-    assert!(told.ends_with(named) && told.starts_with("--- Previous test failure ---\n[...truncated]\n"), "{told}");
+    let begin = "--- Previous test failure ---\n=== unit stdout ===\n--- FAIL: TestFoo (0.00s)\n1\n2\n";
+    let end = "--- FAIL: TestBar (0.00s)\n=== unit stderr ===\n[exit 1]\n\nThe whole output is in ";
+    assert!(told.starts_with(begin) && told.contains(end) && told.contains(" lines left out …]"), "{told}");
+    assert!(told.ends_with("\n\nTests that failed:\n- TestFoo\n- TestBar"), "{told}");
     assert!(told.chars().count() < 8_100, "{}", told.len());
     let story = garden.env.story();
     let red = story.all("StepFinished").into_iter().find(|step| step["status"] == "test-fail").expect("the step");
@@ -237,7 +239,7 @@ fn what_tests_say_where_a_task_is_to_land_is_kept_whole() {
 /// Tests that print more than a commit keeps, with names at both ends, and what of them an attempt is told.
 const LONG: &str = "echo '--- FAIL: TestFoo (0.00s)'; seq 1 4000; echo '--- FAIL: TestBar (0.00s)'; echo of-$task_id; \
                     test -e mended";
-const NAMED: &str = "[exit 1]\n\nTests that failed:\n- TestFoo\n- TestBar\n";
+const NAMED: &str = "\n\nTests that failed:\n- TestFoo\n- TestBar\n";
 const FROM_COMMIT: &str = "(last 1000 chars):\n[...truncated]\n";
 
 /// A task that has used up a budget of one attempt with them.

@@ -72,7 +72,7 @@ impl AcpAgent {
             })
             .await;
         let undone = seen.undone(&self.name());
-        let Seen { ended: talked, last, stopped, said, asked, unanswered, .. } = seen;
+        let Seen { ended: talked, last, stopped, said, asked, unanswered, given_up, .. } = seen;
         let (mut client, ended) = self.ended(talked, turns, cancel)?;
         let ended = if stopped && !cancel.is_killed() { Ended::Cancelled } else { ended };
         let heard = client.last_turn(ended.failed().as_deref());
@@ -83,6 +83,10 @@ impl AcpAgent {
                 Ended::Doubtful(format!("the agent `{}` asked no model and said nothing", self.name()))
             }
             (ended, _) => ended,
+        };
+        let ended = match given_up.filter(|_| !cancel.is_killed()) {
+            Some(error) => Ended::Failed(error),
+            None => ended,
         };
         let ended = match ended {
             Ended::Failed(error) => Ended::Failed(why_failed(&self.name(), error, unanswered.as_ref())),

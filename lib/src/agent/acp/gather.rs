@@ -341,6 +341,7 @@ fn told_usage(answer: &Prompted) -> Option<(Usage, Option<String>)> {
         cache_write: number(&["cachedWriteTokens", "cacheWriteInputTokens"]),
         output: number(&["outputTokens", "output_tokens"]),
         reasoning: number(&["thoughtTokens", "reasoningOutputTokens"]),
+        ..Usage::default()
     };
     let total = number(&["totalTokens", "total_tokens"]);
     let cached = usage.cache_read.saturating_add(usage.cache_write);

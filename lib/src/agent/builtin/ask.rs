@@ -9,7 +9,8 @@ use crate::agent::{AgentError, Turns};
 use crate::budget::Amount;
 use crate::event::SideCall;
 use crate::llm::{
-    Answered, Charge, ErrorClass, LlmError, Message, Part, Provider, Request, Response, Role, Stop, meta,
+    Answered, Charge, ErrorClass, LlmError, Message, Named, Part, Pricing, Provider, Request, Response, Role, Stop,
+    meta,
 };
 use crate::process::Cancel;
 use crate::text::counted;
@@ -70,7 +71,7 @@ impl Asker<'_> {
                 },
                 Err(error) => error,
             };
-            aside.extend(error.charge.as_deref().map(|charge| self.side_call(charge)));
+            aside.extend(error.charge.as_deref().map(|charge| self.side_call(&request.model, charge)));
             match error.class {
                 ErrorClass::Cancelled => return Err(AgentError::Cancelled),
                 ErrorClass::Malformed if nonsense.is_none() => nonsense = Some(error.message),
@@ -95,14 +96,15 @@ impl Asker<'_> {
     }
 
     /// A try without a usable answer, as it is recorded.
-    fn side_call(&self, Charge { model, usage, estimated }: &Charge) -> SideCall {
+    fn side_call(&self, asked: &str, Charge { model, usage, estimated }: &Charge) -> SideCall {
+        let named = Named { asked, answered: model };
         SideCall {
             purpose: "failed_try".to_owned(),
             model: model.clone(),
             provider: self.provider.name().to_owned(),
             token_usage: *usage,
-            cost_usd: self.provider.cost(model, usage),
-            estimated: *estimated,
+            cost_usd: self.provider.cost(named, usage),
+            estimated: *estimated || self.provider.pricing(named) == Pricing::Estimated,
         }
     }
 

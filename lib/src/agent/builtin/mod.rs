@@ -22,7 +22,9 @@ use super::cli::Billed;
 use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
 use crate::event::{SideCall, ToolCall};
-use crate::llm::{Answered, Message, Part, Provider, Request, Role, Stop, Unusable, meta, uncounted};
+use crate::llm::{
+    Answered, Message, Named, Part, Pricing, Provider, Request, Role, Stop, Unusable, meta, price_estimated, uncounted,
+};
 use crate::process::{Cancel, Spawner};
 
 pub use limits::Limits;
@@ -106,6 +108,13 @@ impl Agent for Builtin {
             Provider::Remote(remote) => remote.model(&self.model(asked)).map(drop),
             Provider::Script(_) => Ok(()),
         }
+    }
+
+    fn pricing(&self, asked: Option<&str>) -> Option<(String, Pricing)> {
+        let Provider::Remote(remote) = &self.provider else { return None };
+        let model = remote.model(&self.model(asked)).ok()?;
+        let pricing = remote.pricing(Named::asked(&model));
+        Some((model, pricing))
     }
 
     fn introduction(&self) -> Option<Introduction> {
@@ -270,6 +279,12 @@ impl<'a> Run<'a> {
         let first_new = self.request.messages.len() - std::mem::take(&mut self.unreported);
         let mut warnings = self.context_warning();
         warnings.extend(self.uncounted(estimated.then(|| response.model.clone())));
+        let named = Named { asked: &self.request.model, answered: &response.model };
+        let cost_usd = self.agent.provider.cost(named, &response.usage);
+        let price_is_estimated = self.agent.provider.pricing(named) == Pricing::Estimated;
+        if price_is_estimated && self.after_task().next().is_none() {
+            warnings.push(price_estimated(&response.model));
+        }
         let mut message = response.message;
         mark_cut(&mut message, &response.stop);
         let (tool_calls, results, writes) = self.run_tools(&message, cancel).await?;
@@ -293,8 +308,8 @@ impl<'a> Run<'a> {
             tool_calls,
             usage: response.usage,
             side_calls: std::mem::take(&mut self.aside),
-            cost_usd: self.agent.provider.cost(&response.model, &response.usage),
-            estimated,
+            cost_usd,
+            estimated: estimated || price_is_estimated,
             model: response.model,
             provider: self.agent.provider.name().into(),
             intent,

@@ -84,7 +84,7 @@ impl Following<'_> {
             self.gathered.hear(next);
         }
         let (gathered, stopped) = (self.gathered, self.stopped);
-        Ok(Ran { output, gathered, stopped, undone: None, unanswered: None })
+        Ok(Ran { output, gathered, stopped, undone: None, given_up: None, unanswered: None })
     }
 
     async fn hear(&mut self, heard: Heard, canceller: &Canceller) {

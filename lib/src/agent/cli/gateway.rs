@@ -66,10 +66,11 @@ impl CliAgent {
             })
             .await;
         let undone = seen.undone(&self.preset.program);
+        let given_up = seen.given_up.filter(|_| !cancel.is_killed());
         let output = seen.ended.map_err(|error| AgentError::of_spawn(&error))?;
         let (_, mut gathered) = reader.into_inner().unwrap_or_else(PoisonError::into_inner);
         gathered.heard_by_gateway(&seen.said);
-        let ran = Ran { output, gathered, stopped: seen.stopped, undone, unanswered: seen.unanswered };
+        let ran = Ran { output, gathered, stopped: seen.stopped, undone, given_up, unanswered: seen.unanswered };
         Ok(Drove { ran, last: seen.last })
     }
 }

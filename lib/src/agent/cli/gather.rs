@@ -127,7 +127,7 @@ impl Gathered {
         let begun = (self.reported, self.reported_usd);
         let mut turn = self.turn(&price);
         if let Some(total) = self.total {
-            let rest = beyond(total.usage, begun.0);
+            let rest = total.usage - begun.0;
             // Calls that are counted one by one are never more than all of them.
             turn.usage = if rest.total() > 0 { rest } else { turn.usage };
             let model = self.model.clone().unwrap_or_default();
@@ -153,16 +153,6 @@ impl Gathered {
             last.mark_failed(why);
         }
         turn
-    }
-}
-
-fn beyond(all: Usage, part: Usage) -> Usage {
-    Usage {
-        input: all.input.saturating_sub(part.input),
-        cache_read: all.cache_read.saturating_sub(part.cache_read),
-        cache_write: all.cache_write.saturating_sub(part.cache_write),
-        output: all.output.saturating_sub(part.output),
-        reasoning: all.reasoning.saturating_sub(part.reasoning),
     }
 }
 

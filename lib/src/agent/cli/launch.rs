@@ -187,7 +187,12 @@ impl CliAgent {
 
     /// The model of a job, by the name its provider has for it.
     pub(super) fn model(&self, job: &Job) -> Option<String> {
-        let asked = job.model.as_deref().or(self.profile.model.as_deref());
+        self.named_model(job.model.as_deref())
+    }
+
+    /// The model of a node that names this one.
+    pub(super) fn named_model(&self, asked: Option<&str>) -> Option<String> {
+        let asked = asked.or(self.profile.model.as_deref());
         let needs_one = self.turns == TurnMode::Gateway && self.preset.gateway.model.is_some();
         let asked = asked.or(needs_one.then_some("worker"))?;
         Some(self.settings.models.get(asked).cloned().unwrap_or_else(|| asked.to_owned()))

@@ -35,7 +35,7 @@ use super::{Agent, AgentError, BoxFuture, End, Job, Profile, Reply, Turn, Turns,
 use crate::config::{Environment, ParserName, TurnMode};
 use crate::event::Usage;
 use crate::gateway::Upstream;
-use crate::llm::{LlmError, Message, Prices, Role};
+use crate::llm::{LlmError, Message, Named, Prices, Pricing, Role};
 use crate::process::{Cancel, Output, Spawner};
 use crate::text::shorten;
 
@@ -102,6 +102,8 @@ struct Ran {
     stopped: bool,
     /// Why it has not done its work, whatever it says.
     undone: Option<AgentError>,
+    /// Why it was ended before it was done, where its calls could not go on.
+    given_up: Option<AgentError>,
     /// Why its model's newest call has no answer, where that is known.
     unanswered: Option<LlmError>,
 }
@@ -181,7 +183,7 @@ impl CliAgent {
         warnings: Vec<String>,
         turns: &Turns,
     ) -> Result<Reply, AgentError> {
-        let Ran { output, mut gathered, stopped, undone, unanswered } = ran;
+        let Ran { output, mut gathered, stopped, undone, given_up, unanswered } = ran;
         if self.turns == TurnMode::Gateway && stopped && last.is_none() {
             // Its turns are all reported: the last of them is what it was stopped after.
             return Ok(Reply::new(gathered.words(), End::Stopped));
@@ -203,6 +205,8 @@ impl CliAgent {
             (Ok(End::Done | End::Doubtful(_)), Some(undone)) => Err(undone),
             (judged, _) => judged,
         };
+        // Whatever it made of that.
+        let judged = given_up.map_or(judged, Err);
         let judged = judged.map_err(|error| why_failed(&self.preset.program, error, unanswered.as_ref()));
         let failed = match &judged {
             Ok(End::Done | End::Doubtful(_)) => None,
@@ -272,10 +276,8 @@ impl CliAgent {
 
     /// What tokens cost, where there is a price. A stream that names no model speaks of the one that was asked for.
     fn price(&self, job: &Job, model: &str, usage: &Usage) -> Option<f64> {
-        match model {
-            "" => self.settings.prices.cost(&self.model(job)?, usage),
-            model => self.settings.prices.cost(model, usage),
-        }
+        let asked = self.model(job).unwrap_or_default();
+        self.settings.prices.cost(Named { asked: &asked, answered: model }, usage)
     }
 
     /// What the agent needs to go on with its conversation, if that is known.
@@ -363,6 +365,14 @@ impl Agent for CliAgent {
         };
         let kept = self.preset.keeps.is_empty() || places.iter().any(|place| place.exists());
         self.preset.resumes() && own && kept
+    }
+
+    fn pricing(&self, asked: Option<&str>) -> Option<(String, Pricing)> {
+        // Without the gateway a program may say itself what it costs.
+        let is_priced = self.turns == TurnMode::Gateway && !matches!(self.upstream, Some(Upstream::Script(_)));
+        let model = self.named_model(asked).filter(|_| is_priced)?;
+        let pricing = self.settings.prices.pricing(Named::asked(&model));
+        Some((model, pricing))
     }
 
     fn needs_network(&self) -> bool {

@@ -24,11 +24,14 @@ use crate::gateway::{
     Arrival, Exchange, Facts, Gate, Gateway, Spent, Upstream, answers_on_record, is_beside_the_script,
 };
 use crate::llm::wire::Format;
-use crate::llm::{ErrorClass, LlmError, Message, Part, meta};
+use crate::llm::{ErrorClass, LlmError, Message, Part, meta, price_unknown};
 use crate::process::Cancel;
 
 /// What a program is told when it is to end.
 const STOPPED: &str = "pleach: this run was stopped; do not try again";
+
+/// What a program is told whose calls cannot be let through.
+const GIVEN_UP: &str = "pleach: no more calls of this run are let through; do not try again";
 
 /// What a program is told when it asks after its time.
 const OVER: &str = "pleach: this program's work is over";
@@ -91,6 +94,8 @@ pub struct Seen<T> {
     pub asked: bool,
     /// Whether its model answered any of that.
     pub answered: bool,
+    /// Why it was ended, where no more of its calls could be let through.
+    pub given_up: Option<AgentError>,
     /// Why its newest call has no answer, where that is so.
     pub unanswered: Option<LlmError>,
     /// Whether a script was there for its work, and was asked for none of it.
@@ -248,9 +253,9 @@ impl Driven {
         }
         let last = last.or_else(|| log.remains());
         let last = last.map(|turn| Turn { is_last: true, ..log.with_aside(turn) });
-        let Log { said, asked, answered, scripted, .. } = log;
+        let Log { said, asked, answered, scripted, given_up, .. } = log;
         let (unscripted, unanswered) = (is_script && answered && !scripted, rest.unanswered);
-        Seen { ended, last, stopped, said, asked, answered, unanswered, unscripted, refused }
+        Seen { ended, last, stopped, said, asked, answered, given_up, unanswered, unscripted, refused }
     }
 }
 
@@ -277,6 +282,7 @@ struct Log<'a> {
     /// Whether an answer was none that is given beside a script.
     scripted: bool,
     stopped_by: Option<&'static str>,
+    given_up: Option<AgentError>,
     /// Calls that are held, oldest first.
     waiting: VecDeque<Arrival>,
     /// Whether the oldest of them is let through beside others for which there is no room with it.
@@ -299,6 +305,7 @@ impl<'a> Log<'a> {
             answered: false,
             scripted: false,
             stopped_by: None,
+            given_up: None,
             waiting: VecDeque::new(),
             may_overtake: false,
         }
@@ -349,6 +356,10 @@ impl<'a> Log<'a> {
             }
             self.waiting.retain(|arrival| !arrival.answer.is_closed());
             let Some(next) = self.waiting.front() else { return Verdict::Go };
+            if next.at_most.cost_usd.is_none() && !gateway.is_scripted() && self.turns.must_be_priced() {
+                self.give_up(AgentError::Environment(price_unknown(&next.request.model)));
+                continue;
+            }
             let spent = self.aside.iter().map(Amount::of_side).fold(amount(owed.pending), |sum, call| sum + call);
             if spent != Amount::default() && !self.turns.allow(spent) {
                 self.settle(gateway).await;
@@ -364,6 +375,12 @@ impl<'a> Log<'a> {
                 let _ = next.answer.send(Gate::Forward);
             }
         }
+    }
+
+    /// Ends the program, whose node fails for this reason.
+    fn give_up(&mut self, why: AgentError) {
+        self.given_up.get_or_insert(why);
+        self.stopped_by = self.stopped_by.or(Some(GIVEN_UP));
     }
 
     /// Where what nobody was told of yet may have used the budget up, it is reported now, whatever still runs: whether one

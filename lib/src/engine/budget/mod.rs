@@ -7,6 +7,7 @@ mod ledger;
 mod planning;
 mod uncounted;
 mod unheld;
+mod unpriced;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -25,8 +26,10 @@ use ledger::Ledger;
 pub use planning::Purse;
 pub use uncounted::Uncounted;
 pub use unheld::Unheld;
+pub use unpriced::Unpriced;
 
 pub(super) use ledger::spent_in;
+pub(super) use unpriced::unpriced_in;
 
 /// The budget of the settings, and what is known of the spending of others.
 #[derive(Debug, Default)]
@@ -117,16 +120,18 @@ impl Session {
         Ok(Allowance { limits, account })
     }
 
-    /// Looks whether a limit is reached, and records once what a person should know. Answers with the widest limit that
+    /// Looks whether a limit is reached, or nobody could know because a model has no price, and records once what a person
+    /// should know. Answers with the widest limit that
     /// was reached, unless a warning is all that follows.
     pub(super) fn over_budget(
         &mut self,
         node: &Node,
         allowance: &Allowance,
+        unpriced: Option<&str>,
         observe: Observer<'_>,
     ) -> Result<Option<Exceeded>, Error> {
         self.warnings.extend(self.engine.budget.take_warnings());
-        let reached = allowance.limits.exceeded(&node.id, &allowance.account);
+        let mut reached = allowance.limits.exceeded(&node.id, &allowance.account);
         let action = self.engine.budget.action();
         let mut news: Vec<Event> = Vec::new();
         for over in &reached {
@@ -153,6 +158,7 @@ impl Session {
             let writer = self.repo.writer();
             tokio::task::block_in_place(|| self.record(writer, batch, news, clock::now(), observe))?;
         }
+        reached.extend(unpriced.and_then(|model| allowance.limits.unpriced(&node.id, model)));
         Ok(reached.into_iter().next().filter(|_| action != OnExceeded::Warn))
     }
 
@@ -188,21 +194,21 @@ impl Session {
     /// Why the run fails, and how to go on.
     fn stop_reason(&self, over: &Exceeded) -> String {
         let again = match self.started.task {
-            Some(_) => "raise it, then `pleach gardener --retry-failed` tries again",
-            None => "raise it and resume",
+            Some(_) => ", then `pleach gardener --retry-failed` tries again",
+            None => " and resume",
         };
-        format!("{over}; {again}")
+        format!("{over}; {}{again}", over.advice())
     }
 
     /// How to go on with a run that waits because of this limit.
     pub(super) fn pause_reason(&self) -> Option<String> {
         let over = self.over.as_ref()?;
         let again = match self.started.task {
-            Some(_) => "raise it and run again",
-            None => "raise it and resume",
+            Some(_) => "and run again",
+            None => "and resume",
         };
         let day = if over.limit.scope() == "day" { ", or wait until tomorrow" } else { "" };
-        Some(format!("{over}; {again}{day}"))
+        Some(format!("{over}; {} {again}{day}", over.advice()))
     }
 
     /// The widest limit that was passed and not only reached, unless warnings are all that follows: by the last call of an

@@ -5,7 +5,8 @@ use crate::event::Usage;
 use crate::gateway::watch::Heard;
 use crate::llm::{Part, Response, Stop, ToolSpec};
 
-const CALL: Usage = Usage { input: 10, cache_read: 0, cache_write: 0, output: 1, reasoning: 0 };
+const CALL: Usage =
+    Usage { input: 10, cache_read: 0, cache_write: 0, output: 1, reasoning: 0, cache_write_1h: 0, web_searches: 0 };
 
 fn tool() -> ToolSpec {
     ToolSpec {

@@ -21,7 +21,7 @@ use self::adjust::{remember_prompt, rename_calls, restore, thinks, versioned, wi
 use self::key::{Key, KeyCommand};
 use self::refusal::Refused;
 use super::http::{Answer, Base, Client, HttpError};
-use super::price::{Prices, usual_model};
+use super::price::{Named, Prices, Pricing, usual_model};
 use super::wire::{Assembler, Format, WireError, sse};
 use super::{Answered, ErrorClass, LlmError, Request, by_length, words};
 use crate::clock;
@@ -249,8 +249,18 @@ impl Remote {
     }
 
     /// What a call cost, if the model's price is known.
-    pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
-        self.0.prices.cost(model, usage)
+    pub fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
+        self.0.prices.cost(Named { asked: &self.resolved(model), ..model }, usage)
+    }
+
+    /// How well the price of a model is known.
+    pub fn pricing(&self, model: Named<'_>) -> Pricing {
+        self.0.prices.pricing(Named { asked: &self.resolved(model), ..model })
+    }
+
+    /// The model that was asked for, where a short name or a tier was.
+    fn resolved(&self, model: Named<'_>) -> String {
+        self.model(model.asked).unwrap_or_else(|_| model.asked.to_owned())
     }
 
     /// The model behind a name: a short one of the configuration, a tier, or the model itself. No name is `worker`.

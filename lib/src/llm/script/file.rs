@@ -229,7 +229,7 @@ fn reply(step: StepYaml, delay: Duration) -> Result<Reply, ScriptError> {
         StopYaml::Length => Stop::Length,
         StopYaml::ContentFilter => Stop::ContentFilter,
     });
-    let usage = Usage { input, cache_read, cache_write, output, reasoning };
+    let usage = Usage { input, cache_read, cache_write, output, reasoning, ..Usage::default() };
     Ok(Reply { thinking: step.thinking, text: step.text, tools, usage, delay, stop })
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::message::newest_task;
-use super::price::Prices;
+use super::price::{Named, Prices, Pricing};
 use super::{ErrorClass, LlmError, Message, Part, Request, Response, Role, Stop, meta};
 use crate::config;
 use crate::event::Usage;
@@ -107,8 +107,13 @@ impl Script {
     }
 
     /// What a call would have cost, if its model was given a price.
-    pub fn cost(&self, model: &str, usage: &Usage) -> Option<f64> {
+    pub fn cost(&self, model: Named<'_>, usage: &Usage) -> Option<f64> {
         self.prices.cost(model, usage)
+    }
+
+    /// How well the price of a model is known.
+    pub fn pricing(&self, model: Named<'_>) -> Pricing {
+        self.prices.pricing(model)
     }
 
     /// Answers a request as the file says, after the pause it says.

@@ -92,7 +92,18 @@ scripts:
     let response = ask(&script, &request(&facts, messages.clone())).await.unwrap();
     assert_eq!(response.model, "scripted-1");
     assert_eq!(response.stop, Stop::ToolCalls);
-    assert_eq!(response.usage, Usage { input: 10, cache_read: 3, cache_write: 4, output: 20, reasoning: 5 });
+    assert_eq!(
+        response.usage,
+        Usage {
+            input: 10,
+            cache_read: 3,
+            cache_write: 4,
+            output: 20,
+            reasoning: 5,
+            cache_write_1h: 0,
+            web_searches: 0
+        }
+    );
     assert_eq!(response.message.text(), "At plan, visit 3: {{not ours}}");
     assert!(matches!(&response.message.content[0], Part::Thinking { text, .. } if text == "hm"));
     let calls: Vec<_> = response.message.tool_calls().collect();

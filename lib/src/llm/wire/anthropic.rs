@@ -269,6 +269,8 @@ fn usage_of(usage: &Value) -> Usage {
         cache_write: count(usage, &["cache_creation_input_tokens"]),
         output: count(usage, &["output_tokens"]),
         reasoning: count(usage, &["output_tokens_details", "thinking_tokens"]),
+        cache_write_1h: count(usage, &["cache_creation", "ephemeral_1h_input_tokens"]),
+        web_searches: count(usage, &["server_tool_use", "web_search_requests"]),
     }
 }
 
@@ -279,6 +281,12 @@ fn encode_usage(usage: Usage) -> Value {
     });
     if usage.reasoning > 0 {
         fields["output_tokens_details"] = json!({"thinking_tokens": usage.reasoning});
+    }
+    if usage.cache_write_1h > 0 {
+        fields["cache_creation"] = json!({"ephemeral_1h_input_tokens": usage.cache_write_1h});
+    }
+    if usage.web_searches > 0 {
+        fields["server_tool_use"] = json!({"web_search_requests": usage.web_searches});
     }
     fields
 }

@@ -364,6 +364,7 @@ fn usage_of(usage: &Value) -> Usage {
         cache_write,
         output: count(usage, &["completion_tokens"]),
         reasoning: count(usage, &["completion_tokens_details", "reasoning_tokens"]),
+        ..Usage::default()
     }
 }
 

@@ -374,9 +374,9 @@ fn usage_of(usage: &Value) -> Usage {
     Usage {
         input: input.saturating_sub(cache_read),
         cache_read,
-        cache_write: 0,
         output: count(usage, &["candidatesTokenCount"]) + reasoning,
         reasoning,
+        ..Usage::default()
     }
 }
 

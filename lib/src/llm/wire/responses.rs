@@ -354,7 +354,9 @@ pub(super) fn encode_reply(response: &Response) -> Value {
     let mut output = Vec::new();
     encode_message(&response.message, &mut output);
     let mut known = kept(&response.extra, FORMAT).cloned().unwrap_or_default();
-    if known.get("usage").is_none_or(|raw| usage_of(raw) != response.usage) {
+    // Searches are counted by their items.
+    let counted = Usage { web_searches: 0, ..response.usage };
+    if known.get("usage").is_none_or(|raw| usage_of(raw) != counted) {
         known.insert("usage".into(), encode_usage(response.usage));
     }
     let calls = response.message.tool_calls().next().is_some();
@@ -383,33 +385,37 @@ pub(super) fn decode_reply(body: Value) -> Result<Response, WireError> {
         return Err(shape("the answer has no `output`"));
     }
     let mut content = Vec::new();
+    let mut web_searches = 0;
     for item in take_list(&mut body, "output")? {
+        web_searches += u64::from(item.get("type").is_some_and(|kind| kind == "web_search_call"));
         content.extend(decode_item(item)?.1);
     }
     let message = Message::new(Role::Assistant, content);
-    let usage = body.get("usage").map(usage_of).unwrap_or_default();
+    let usage = Usage { web_searches, ..body.get("usage").map(usage_of).unwrap_or_default() };
     let stop = stop_of(&body, message.tool_calls().next().is_some());
     let mut extra = Extra::new();
     keep(&mut extra, FORMAT, body);
     Ok(Response { message, usage, model, stop, extra })
 }
 
-/// What tokens were used; the input there counts what was read from the cache as well.
+/// What tokens were used; the input there counts what was read from and written to the cache as well.
 fn usage_of(usage: &Value) -> Usage {
     let cache_read = count(usage, &["input_tokens_details", "cached_tokens"]);
+    let cache_write = count(usage, &["input_tokens_details", "cache_write_tokens"]);
     Usage {
-        input: count(usage, &["input_tokens"]).saturating_sub(cache_read),
+        input: count(usage, &["input_tokens"]).saturating_sub(cache_read).saturating_sub(cache_write),
         cache_read,
-        cache_write: 0,
+        cache_write,
         output: count(usage, &["output_tokens"]),
         reasoning: count(usage, &["output_tokens_details", "reasoning_tokens"]),
+        ..Usage::default()
     }
 }
 
 fn encode_usage(usage: Usage) -> Value {
     json!({
         "input_tokens": usage.input + usage.cache_read + usage.cache_write,
-        "input_tokens_details": {"cached_tokens": usage.cache_read},
+        "input_tokens_details": {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write},
         "output_tokens": usage.output, "output_tokens_details": {"reasoning_tokens": usage.reasoning},
         "total_tokens": usage.total(),
     })

@@ -212,7 +212,18 @@ mod anthropic {
         assert!(seen[0].1[0].starts_with("Write {") && seen[0].1[0].contains(&path("hello.txt")), "{seen:?}");
         assert_eq!((seen[1].1.len(), &seen[1].2), (2, &Stop::ToolCalls), "{seen:?}");
         assert_eq!((seen[2].1.len(), &seen[2].2), (0, &Stop::End), "{seen:?}");
-        assert_eq!(total, Usage { input: 6000, cache_read: 600, cache_write: 0, output: 66, reasoning: 0 });
+        assert_eq!(
+            total,
+            Usage {
+                input: 6000,
+                cache_read: 600,
+                cache_write: 0,
+                output: 66,
+                reasoning: 0,
+                cache_write_1h: 0,
+                web_searches: 0
+            }
+        );
     }
 
     #[test]
@@ -337,7 +348,18 @@ data: [DONE]
         assert_eq!(response.message.text(), "Hello");
         let calls: Vec<_> = response.message.tool_calls().collect();
         assert_eq!(calls, [("a", "shell", &json!({"a": 1})), ("b", "shell", &json!({}))]);
-        assert_eq!(response.usage, Usage { input: 40, cache_read: 60, cache_write: 0, output: 20, reasoning: 8 });
+        assert_eq!(
+            response.usage,
+            Usage {
+                input: 40,
+                cache_read: 60,
+                cache_write: 0,
+                output: 20,
+                reasoning: 8,
+                cache_write_1h: 0,
+                web_searches: 0
+            }
+        );
         assert_eq!(response.stop, Stop::ToolCalls);
         let cut = stream.split(": keep alive").next().unwrap();
         assert_eq!(assemble(Format::Chat, cut.as_bytes(), &[17]), Err(WireError::Cut));
@@ -438,7 +460,18 @@ data: {"type":"response.completed","response":{"model":"m","status":"completed",
 "#;
         let response = Format::Responses.decode_reply(assemble(Format::Responses, sparse, &[30]).unwrap()).unwrap();
         assert_eq!(response.message.tool_calls().count(), 1);
-        assert_eq!(response.usage, Usage { input: 7, cache_read: 2, cache_write: 0, output: 3, reasoning: 1 });
+        assert_eq!(
+            response.usage,
+            Usage {
+                input: 7,
+                cache_read: 2,
+                cache_write: 0,
+                output: 3,
+                reasoning: 1,
+                cache_write_1h: 0,
+                web_searches: 0
+            }
+        );
         assert_eq!(response.stop, Stop::ToolCalls);
         let items = vec![Message::user("task"), Message::steering("hurry"), Message::assistant("ok")];
         let body = Format::Responses.encode_request(&Request { messages: items, ..Request::default() }, false);
@@ -508,7 +541,18 @@ data: {"candidates":[{"content":{"parts":[{"functionCall":{"name":"shell","args"
         let response =
             Format::Gemini.decode_reply(assemble(Format::Gemini, stream.as_bytes(), &[23]).unwrap()).unwrap();
         assert_eq!((response.message.text().as_str(), &response.stop), ("Hello", &Stop::ToolCalls));
-        assert_eq!(response.usage, Usage { input: 6, cache_read: 4, cache_write: 0, output: 7, reasoning: 2 });
+        assert_eq!(
+            response.usage,
+            Usage {
+                input: 6,
+                cache_read: 4,
+                cache_write: 0,
+                output: 7,
+                reasoning: 2,
+                cache_write_1h: 0,
+                web_searches: 0
+            }
+        );
         let ids: Vec<&str> = response.message.tool_calls().map(|(id, _, _)| id).collect();
         assert_eq!(ids.len(), 2);
         assert_ne!(ids[0], ids[1]);

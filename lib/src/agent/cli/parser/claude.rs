@@ -153,6 +153,8 @@ fn usage(value: &Value) -> Usage {
         cache_write: number(value, "cache_creation_input_tokens"),
         output: number(value, "output_tokens"),
         reasoning: value.get("output_tokens_details").map_or(0, |details| number(details, "thinking_tokens")),
+        cache_write_1h: value.get("cache_creation").map_or(0, |kept| number(kept, "ephemeral_1h_input_tokens")),
+        web_searches: value.get("server_tool_use").map_or(0, |used| number(used, "web_search_requests")),
     }
 }
 

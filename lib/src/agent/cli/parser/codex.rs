@@ -97,7 +97,7 @@ impl Parse for Codex {
             "turn.completed" => {
                 let all = usage(&event["usage"]);
                 self.close(heard);
-                let total = Total { usage: less(all, self.earlier), with_earlier: Some(all), cost_usd: None };
+                let total = Total { usage: all - self.earlier, with_earlier: Some(all), cost_usd: None };
                 heard.push(Heard::Total(total));
                 heard.push(Heard::Result(Claim { text: std::mem::take(&mut self.words), failure: None }));
             }
@@ -134,15 +134,6 @@ fn usage(value: &Value) -> Usage {
         cache_write,
         output: number(value, "output_tokens"),
         reasoning: number(value, "reasoning_output_tokens"),
-    }
-}
-
-fn less(all: Usage, earlier: Usage) -> Usage {
-    Usage {
-        input: all.input.saturating_sub(earlier.input),
-        cache_read: all.cache_read.saturating_sub(earlier.cache_read),
-        cache_write: all.cache_write.saturating_sub(earlier.cache_write),
-        output: all.output.saturating_sub(earlier.output),
-        reasoning: all.reasoning.saturating_sub(earlier.reasoning),
+        ..Usage::default()
     }
 }

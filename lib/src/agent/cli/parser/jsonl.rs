@@ -80,5 +80,6 @@ fn usage(value: &Value) -> Usage {
         cache_write: number(value, "cache_write"),
         output: number(value, "output"),
         reasoning: number(value, "reasoning"),
+        ..Usage::default()
     }
 }

@@ -113,5 +113,6 @@ fn usage(tokens: &Value) -> Usage {
         cache_write: number(cache, "write"),
         output: number(tokens, "output").saturating_add(reasoning),
         reasoning,
+        ..Usage::default()
     }
 }

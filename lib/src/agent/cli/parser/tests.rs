@@ -54,7 +54,7 @@ fn tool(call: &ToolCall) -> String {
 }
 
 fn tokens(usage: &Usage) -> String {
-    let Usage { input, cache_read, cache_write, output, reasoning } = usage;
+    let Usage { input, cache_read, cache_write, output, reasoning, .. } = usage;
     format!("{input}+{cache_read}+{cache_write}/{output}({reasoning})")
 }
 
