@@ -211,7 +211,7 @@ impl Session {
         worktree.exclude(&self.engine.worktrees.never_commit());
         let is_set_up = worktree.is_set_up();
         let carries = self.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);
-        let limits = self.engine.worktrees.limits;
+        let limits = self.engine.worktrees.limits.clone();
         let (repo, id) = (self.repo.clone(), self.id.clone());
         let mut copy = WorkingCopy::new(repo, name.clone(), branch, id, worktree, (carries, at), limits)?;
         copy.hear(self.branch_news());

@@ -19,7 +19,7 @@ use super::{Error, WorktreeSettings, keep};
 use crate::beneath::Beneath;
 use crate::event::Commits;
 use crate::git::{
-    Care, CommitSpec, Head, Limits, Person, Repo, Scan, TreeId, Worktree, Writer, Written, are_ignore_rules,
+    Care, CommitSpec, Head, Limits, Past, Person, Repo, Scan, TreeId, Worktree, Writer, Written, are_ignore_rules,
 };
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
 use crate::trailer::{Message, TurnFacts};
@@ -50,6 +50,10 @@ pub struct WorkingCopy {
     undone_before: BTreeSet<RepoPath>,
     /// What is too much to commit.
     limits: Limits,
+    /// What refs led to before the running node, where it could move them.
+    refs_before: Option<Vec<CommitId>>,
+    /// The newest of the agents' own commits that were kept instead of joined.
+    kept_head: Option<CommitId>,
 }
 
 /// The commits a working copy stands at.
@@ -157,7 +161,7 @@ impl WorkingCopy {
         let watch = Watch::new(&repo)?;
         let held = Held::read(worktree.notes(), &session)?;
         let (seen, behind, settled) = (None, None, false);
-        let undone_before = BTreeSet::new();
+        let (undone_before, refs_before, kept_head) = (BTreeSet::new(), None, None);
         Ok(Self {
             repo,
             name,
@@ -173,6 +177,8 @@ impl WorkingCopy {
             held,
             undone_before,
             limits,
+            refs_before,
+            kept_head,
         })
     }
 
@@ -256,10 +262,12 @@ impl WorkingCopy {
     pub fn look_before(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
         self.settled = false;
         self.worktree.lend();
-        match self.seen.take() {
-            Some(seen) => Ok(seen),
-            None => self.look(own, kept),
-        }
+        let seen = match self.seen.take() {
+            Some(seen) => seen,
+            None => self.look(own, kept)?,
+        };
+        self.refs_before = Some(seen.led_to());
+        Ok(seen)
     }
 
     /// Keeps a look for the node that comes next. A pause in between makes it worthless: [`WorkingCopy::lend`].
@@ -270,6 +278,7 @@ impl WorkingCopy {
     /// Others may work in it from now on: a node's programs, or the user while time passes.
     pub fn lend(&mut self) {
         self.forget_look();
+        self.refs_before = None;
         self.worktree.lend();
     }
 
@@ -311,15 +320,17 @@ impl WorkingCopy {
     /// Looks at everything once more, and keeps in mind what of it no commit can have.
     fn hold_back(&mut self) -> Result<Written, Error> {
         let scan = self.worktree.scan()?;
-        let limits = self.limits()?;
+        let limits = self.limits();
         let written = self.worktree.commit_tree(&scan, &mut self.repo.writer(), &limits)?;
         self.held.extend(&self.session, written.held_back.clone(), true)?;
         Ok(written)
     }
 
-    /// What is too much to commit. What the running node began with is not new, whatever it did in between.
-    fn limits(&self) -> Result<Limits, Error> {
-        Ok(Limits { beside: Some(self.repo.tree_of(self.at.base)?), ..self.limits })
+    /// What is too much to commit. What the repository had before the running node is not new, whatever that did in
+    /// between.
+    fn limits(&self) -> Limits {
+        let past = Past { own: vec![self.at.tip, self.at.base], refs: self.refs_before.clone() };
+        Limits { past: Some(past), ..self.limits.clone() }
     }
 
     /// The commits it stands at.
@@ -360,8 +371,13 @@ impl WorkingCopy {
             (None, Some(paths)) => self.worktree.scan_paths(paths)?,
             (None, None) => self.worktree.scan()?,
         };
-        let limits = self.limits()?;
-        let written = self.worktree.commit_tree(&scan, &mut writer, &limits)?;
+        let mut written = self.worktree.commit_tree(&scan, &mut writer, &self.limits())?;
+        // A history whose files are not all here would never come again.
+        let left_out = agent_head.filter(|_| !written.held_back.is_empty());
+        let agent_head = agent_head.filter(|_| left_out.is_none());
+        if let Some(own) = left_out {
+            written.warnings.extend(self.keep_head(own)?);
+        }
         self.held.extend(&self.session, written.held_back, is_whole)?;
         Ok(Change {
             writer,
@@ -373,6 +389,18 @@ impl WorkingCopy {
             branch,
             warnings: written.warnings,
         })
+    }
+
+    /// Saves an agent's own commit that the session does not join. Returns what is said of it, once.
+    fn keep_head(&mut self, own: CommitId) -> Result<Option<String>, Error> {
+        if self.kept_head == Some(own) {
+            return Ok(None);
+        }
+        let (tree, reason) = (self.repo.tree_of(own)?, "files of the agent's own commit are held back");
+        let name = keep::save(&self.repo, self.repo.writer(), &self.session, tree, &[self.at.tip, own], reason)?;
+        self.kept_head = Some(own);
+        let own = own.short();
+        Ok(Some(format!("the agent's own commit {own} is not joined while files are held back; it is kept at {name}")))
     }
 
     /// Makes the commit of a change, if there is anything in it.

@@ -72,6 +72,70 @@ fn n01_held_back_files_keep_deletions_back_and_fail_the_node() {
     assert_eq!(env2.files(), ["README.md", "small"]);
 }
 
+/// Puts five files into the repository, and a limit of three new ones.
+fn five_tracked(env: &TestEnv) {
+    env.configure("commit: {max_new_files: 3}\n");
+    for i in 1..=5 {
+        env.write(format!("repo/src/{i}"), format!("{i}\n"));
+    }
+    commit_all(env, "Five");
+}
+
+#[test]
+fn n01_what_a_commit_had_before_is_not_new() {
+    for again in ["git checkout -q HEAD~1 -- src", "git revert --no-edit HEAD"] {
+        let env = TestEnv::with_repo();
+        five_tracked(&env);
+        let nodes = tool("a", "rm -r src") + &tool("b", again) + "start -> a -> b -> exit";
+        env.run(&graph("two", &nodes), &[]).expect(0);
+        assert_eq!(env.files().iter().filter(|path| path.starts_with("src/")).count(), 5, "{again}");
+    }
+}
+
+#[test]
+fn n01_what_another_branch_has_is_not_new() {
+    for (is_bound, before) in [(true, "true"), (true, "echo 1 > one"), (false, "true"), (false, "echo 1 > one")] {
+        let env = TestEnv::with_repo();
+        if !is_bound {
+            env.unbound();
+        }
+        env.git(&["switch", "--quiet", "-c", "feat"]);
+        five_tracked(&env);
+        env.git(&["switch", "--quiet", "main"]);
+        // It is merged with a commit of its own, or by moving HEAD alone.
+        let nodes = tool("a", before) + &tool("b", "git merge -q --no-edit feat") + "start -> a -> b -> exit";
+        env.run(&graph("two", &nodes), &[]).expect(0);
+        assert_eq!(env.committed("src/5"), "5");
+        assert_eq!(env.git(&["merge-base", "feat", &env.branch()]), env.git(&["rev-parse", "feat"]));
+    }
+}
+
+#[test]
+fn n01_an_agents_commit_with_files_that_are_held_back_is_kept_and_not_joined() {
+    for is_bound in [true, false] {
+        let env = TestEnv::with_repo();
+        if !is_bound {
+            env.unbound();
+        }
+        env.configure("commit: {max_new_files: 3}\n");
+        // Nothing leads to it but what the agent does.
+        let side = "git checkout -q -b side 2>/dev/null || true; for i in 1 2 3 4 5; do echo $i > f$i; done; git add .; git commit -qm side";
+        let nodes = tool("work", side) + &tool("fix", "rm -f f1 f2 f3 f4 f5; echo note > note");
+        let edges = "start -> work; work -> exit [condition=\"outcome=success\"]; work -> fix [condition=\"outcome=fail\"]; fix -> exit";
+        let ran = env.run(&graph("one", &(nodes + edges)), &[]).expect(0);
+        assert!(
+            ran.stderr.contains("is not joined while files are held back; it is kept at refs/pleach/keep/"),
+            "{ran}"
+        );
+        assert_eq!(env.files(), ["README.md", "note"]);
+        let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
+        assert_eq!(env.git(&["ls-tree", "--name-only", &kept]), "README.md\nf1\nf2\nf3\nf4\nf5");
+        assert_eq!(env.git(&["log", "--format=%s", "-1", &format!("{kept}^2")]), "side");
+        let joined = env.git(&["log", "--format=%s", &env.branch()]);
+        assert!(!joined.lines().any(|subject| subject == "side"), "{joined}");
+    }
+}
+
 #[test]
 fn n01_limits_are_raised_by_settings() {
     let env = TestEnv::with_repo();

@@ -11,7 +11,7 @@ use super::cache::Known;
 use super::filters::Filters;
 use super::known_content::Reading;
 use super::scan::parents;
-use super::{Scan, Seen, Worktree};
+use super::{Past, Scan, Seen, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::{BlobId, TreeId};
 use crate::git::object::EntryKind;
@@ -20,7 +20,7 @@ use crate::ids::RepoPath;
 use crate::text::shorten;
 
 /// What is too much to commit without a person looking at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// The largest file, in bytes as git would store it.
     pub max_file: u64,
@@ -31,21 +31,21 @@ pub struct Limits {
     /// Whether deletions are in the tree though something is held back: what is held back may be what was deleted
     /// elsewhere.
     pub with_deletions: bool,
-    /// A tree beside the recorded one whose content is not new.
-    pub beside: Option<TreeId>,
+    /// Where content is found that is not new, beside the recorded tree.
+    pub past: Option<Past>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let (max_file, max_new_paths) = (50 * MIB, 5_000);
-        Self { max_file, max_new_paths, in_submodules: false, with_deletions: false, beside: None }
+        Self { max_file, max_new_paths, in_submodules: false, with_deletions: false, past: None }
     }
 }
 
 impl Limits {
     /// No limits, for saving everything before it is removed.
     pub const NONE: Self =
-        Self { max_file: u64::MAX, max_new_paths: usize::MAX, in_submodules: true, with_deletions: true, beside: None };
+        Self { max_file: u64::MAX, max_new_paths: usize::MAX, in_submodules: true, with_deletions: true, past: None };
 
     /// Other numbers, as the settings have them; 0 is no limit.
     pub fn new(max_file_mb: u64, max_new_files: u64) -> Self {
