@@ -305,12 +305,12 @@ impl WorkingCopy {
 
     /// How many files of it are not committed, though they are new or changed: too large, or no files git can hold.
     pub fn held_back(&self) -> usize {
-        self.held.files().len()
+        self.held.files().count()
     }
 
     /// What of it is not committed and not ignored either as it is now, in words.
     pub fn left_out(&mut self) -> Result<Vec<String>, Error> {
-        if self.held.files().is_empty() {
+        if self.held.is_empty() {
             return Ok(Vec::new());
         }
         // A turn that is known to have written little does not look whether something is still there.
@@ -322,7 +322,7 @@ impl WorkingCopy {
         let scan = self.worktree.scan()?;
         let limits = self.limits();
         let written = self.worktree.commit_tree(&scan, &mut self.repo.writer(), &limits)?;
-        self.held.extend(&self.session, written.held_back.clone(), true)?;
+        self.held.extend(&self.session, (written.held_back.clone(), written.withheld.clone()), true)?;
         Ok(written)
     }
 
@@ -364,7 +364,7 @@ impl WorkingCopy {
         }
         let mut writer = self.repo.writer();
         // Nothing is deleted while something is held back, and that may be gone by now.
-        let candidates = candidates.filter(|_| self.held.files().is_empty());
+        let candidates = candidates.filter(|_| self.held.is_empty());
         let is_whole = candidates.is_none() || agent_head.is_some();
         let scan = match (agent_head, candidates) {
             (Some(own), _) => self.worktree.scan_after(own)?,
@@ -378,7 +378,7 @@ impl WorkingCopy {
         if let Some(own) = left_out {
             written.warnings.extend(self.keep_head(own)?);
         }
-        self.held.extend(&self.session, written.held_back, is_whole)?;
+        self.held.extend(&self.session, (written.held_back, written.withheld), is_whole)?;
         Ok(Change {
             writer,
             commit: None,
@@ -533,9 +533,8 @@ impl WorkingCopy {
         let Kept { mut kept, .. } = self.keep_uncommitted(&reason, &spared)?;
         let undone = self.worktree.undone_setup()?;
         let mut given_back: Vec<RepoPath> = undone.difference(&self.undone_before).cloned().collect();
-        let mut lost: Vec<RepoPath> =
-            self.held.files().keys().filter(|path| !spared.contains(*path)).cloned().collect();
-        let is_untouched = self.settled && self.held.files().is_empty() && given_back.is_empty();
+        let mut lost: Vec<RepoPath> = self.held.files().filter(|path| !spared.contains(*path)).cloned().collect();
+        let is_untouched = self.settled && self.held.is_empty() && given_back.is_empty();
         if kept.is_some() || !given_back.is_empty() {
             kept = self.reset(&reason, &spared, kept)?;
             let still_undone = self.worktree.undone_setup()?;
@@ -550,16 +549,19 @@ impl WorkingCopy {
         Ok(Undone { kept, given_back, lost, warnings: written.warnings })
     }
 
-    /// What was held back and is as it was then.
+    /// What was held back and is as it was then, with what is gone as long as there is any of it.
     fn spared(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
-        let mut spared: BTreeSet<RepoPath> = self.held.files().keys().cloned().collect();
+        let mut spared: BTreeSet<RepoPath> = self.held.all().keys().cloned().collect();
         // A node that starts over goes back to its base, where something else may have been in the same place.
         for commit in [self.at.base, self.at.tip] {
             if !spared.is_empty() {
                 self.worktree.accept(self.repo.tree_of(commit)?)?;
-                let untouched = self.worktree.untouched(self.held.files());
+                let untouched = self.worktree.untouched(self.held.all());
                 spared.retain(|path| untouched.contains(path));
             }
+        }
+        if !self.held.files().any(|path| spared.contains(path)) {
+            spared.clear();
         }
         Ok(spared)
     }

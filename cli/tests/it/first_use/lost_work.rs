@@ -137,6 +137,33 @@ fn n01_an_agents_commit_with_files_that_are_held_back_is_kept_and_not_joined() {
 }
 
 #[test]
+fn n01_resume_finds_the_files_and_the_deletions_as_they_are() {
+    let edited = "for f in $(find lib -type f); do echo more >> $f; done";
+    for (command, lines) in
+        [(format!("mv src lib; {edited}"), 3), (format!("test -e lib || {{ mv src lib; {edited}; }}"), 2)]
+    {
+        let env = TestEnv::with_repo();
+        five_tracked(&env);
+        env.run(&one(&command), &[]).expect(1);
+        env.configure("commit: {max_new_files: 30}\n");
+        env.pleach(&["-y", "resume", &env.session()]).expect(0);
+        assert_eq!(env.files(), ["README.md", "lib/1", "lib/2", "lib/3", "lib/4", "lib/5"]);
+        assert_eq!(env.committed("lib/5").lines().count(), lines);
+        assert_eq!(env.git(&["for-each-ref", "refs/pleach/keep/"]), "");
+    }
+    // Nor does a node that must not write bring back or get blamed for what was deleted before it.
+    let env = TestEnv::with_repo();
+    five_tracked(&env);
+    let work = tool("work", &format!("mv src lib; {edited}"));
+    let look = "look [shape=parallelogram, write=false, tool_command=\"test ! -e src\"]; ";
+    let fix = tool("fix", "cd lib && rm 1 2");
+    let edges = "start -> work; work -> exit [condition=\"outcome=success\"]; work -> look [condition=\"outcome=fail\"]; look -> fix; fix -> exit";
+    let ran = env.run(&graph("three", &(work + look + &fix + edges)), &[]).expect(0);
+    assert!(!ran.stderr.contains("must not write"), "{ran}");
+    assert_eq!(env.files(), ["README.md", "lib/3", "lib/4", "lib/5"]);
+}
+
+#[test]
 fn n01_limits_are_raised_by_settings() {
     let env = TestEnv::with_repo();
     env.configure("commit: {max_file_mb: 1, max_new_files: 1}\n");

@@ -120,6 +120,8 @@ pub struct Written {
     pub paths: Vec<RepoPath>,
     /// Files that changed but are not in the tree.
     pub held_back: Vec<HeldBack>,
+    /// Files that are gone but stay in the tree while others are held back.
+    pub withheld: Vec<RepoPath>,
     /// Submodules in whose place is nothing, or nothing a tree can have. Their links are left alone.
     pub gone: Vec<RepoPath>,
     /// What a person should know, one line each.
@@ -199,8 +201,11 @@ impl Worktree {
         entries.extend(scan.dropped.iter().map(|path| (path.clone(), None)));
         let in_the_way = self.in_the_way(&entries);
         entries.extend(in_the_way.into_iter().map(|path| (path, None)));
+        let mut withheld = Vec::new();
         if !held_back.is_empty() && !limits.with_deletions {
-            for path in self.without_deletions(&mut entries) {
+            let gone = entries.extract_if(.., |(_, known)| known.is_none());
+            withheld = gone.map(|(path, _)| RepoPath::new(path)).collect();
+            for path in self.without_room(&mut entries) {
                 let seen = Seen::at(&self.place(path.as_bstr()));
                 held_back.push(HeldBack { path: RepoPath::new(path), reason: Held::NoRoom, seen });
             }
@@ -219,7 +224,7 @@ impl Worktree {
         let (new_content, unfiltered) = reading.end();
         self.new_content = new_content;
         let warnings = warnings(scan, (&gone, &replaced), &held_back, &unfiltered);
-        Ok(Written { tree, paths, warnings, held_back, gone })
+        Ok(Written { tree, paths, warnings, held_back, withheld, gone })
     }
 
     /// What the recorded tree has where a new file takes the place of a directory or needs one, and nobody has removed: a
@@ -256,9 +261,8 @@ impl Worktree {
         recorded.is_some_and(|known| known.id == found.id && known.mode == found.mode)
     }
 
-    /// Takes the deletions out of what was found, and the files that need the place of what stays then. Returns those.
-    fn without_deletions(&self, entries: &mut Vec<(BString, Option<Known>)>) -> Vec<BString> {
-        entries.retain(|(_, known)| known.is_some());
+    /// Takes the files out of what was found that need the place of what the recorded tree has. Returns those.
+    fn without_room(&self, entries: &mut Vec<(BString, Option<Known>)>) -> Vec<BString> {
         let has_room = |path: &BStr| {
             self.cache.known(path).is_some()
                 || parents(path).all(|parent| self.cache.known(parent).is_none()) && self.cache.below(path).is_empty()
