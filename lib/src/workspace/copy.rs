@@ -19,7 +19,8 @@ use super::{Error, WorktreeSettings, keep};
 use crate::beneath::Beneath;
 use crate::event::Commits;
 use crate::git::{
-    Care, CommitSpec, Head, Limits, Past, Person, Repo, Scan, TreeId, Worktree, Writer, Written, are_ignore_rules,
+    Care, CommitSpec, Head, InSubmodules, Limits, Past, Person, Repo, Scan, TreeId, Worktree, Writer, Written,
+    are_ignore_rules,
 };
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
 use crate::trailer::{Message, TurnFacts};
@@ -206,17 +207,17 @@ impl WorkingCopy {
         Ok(kept.map(|(name, _)| name))
     }
 
-    /// The files in submodules that are in no commit.
-    pub fn changed_in_submodules(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
-        Ok(self.worktree.changed_in_submodules(Care::Quick)?)
+    /// What lies in submodules and nowhere else.
+    pub fn in_submodules_alone(&mut self) -> Result<InSubmodules, Error> {
+        Ok(self.worktree.in_submodules_alone(Care::Quick)?)
     }
 
     /// Sees that nothing lies in submodules that another session would find there, and that nobody could keep.
     pub fn refuse_submodules(&mut self) -> Result<(), Error> {
-        let files = self.worktree.changed_in_submodules(Care::Thorough)?;
-        match files.is_empty() {
+        let work = self.worktree.in_submodules_alone(Care::Thorough)?;
+        match work.is_empty() {
             true => Ok(()),
-            false => Err(Error::InSubmodules { path: self.path().to_owned(), files: files.into_iter().collect() }),
+            false => Err(Error::InSubmodules { path: self.path().to_owned(), work }),
         }
     }
 

@@ -268,6 +268,105 @@ fn n02_the_next_task_waits_for_work_in_submodules() {
     assert_eq!(garden.completed(), ["T001", "T002"]);
 }
 
+#[test]
+fn n02_what_is_deleted_in_submodules_is_named() {
+    let env = TestEnv::with_repo();
+    add_submodules(&env);
+    let deep = "export GIT_ALLOW_PROTOCOL=file; git submodule --quiet update && git -C lib submodule --quiet update --init && rm lib/deep/README.md";
+    let ran = env.run(&one(deep), &[]).expect(0);
+    assert!(ran.stderr.contains("changed in submodules and in no commit: `lib/deep/README.md`;"), "{ran}");
+    env.configure(&format!("worktrees: {{setup: \"{deep}\"}}\n"));
+    let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
+    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+}
+
+/// Checks `lib` out.
+const CHECK_OUT: &str = "export GIT_ALLOW_PROTOCOL=file; git submodule --quiet update --init --force";
+
+#[test]
+fn n02_what_is_only_in_the_repository_of_a_submodule_is_named_and_not_removed() {
+    let commits = "echo n > n && git add n && git commit -qm fix";
+    for (work, only) in [
+        (format!("git checkout -q -b fix && {commits}"), "1 commit"),
+        // Nothing but the log of HEAD leads to it once the link is checked out again.
+        (commits.to_owned(), "1 commit"),
+        ("echo n >> README.md && git stash -q".to_owned(), "1 stashed change"),
+        (format!("{commits} && cd .. && git submodule --quiet deinit -f lib"), "1 commit"),
+    ] {
+        let env = TestEnv::with_repo();
+        add_submodules(&env);
+        env.configure("worktrees: {pool: 0}\n");
+        let named = format!("warning: changed in submodules and on no remote: {only} of `lib`; commit and push");
+        let nodes = tool("work", &format!("{CHECK_OUT} && cd lib && {work}")) + &tool("test", CHECK_OUT);
+        let ran = env.run(&graph("two", &(nodes + "start -> work -> test -> exit")), &[]).expect(0);
+        assert!(ran.stderr.contains(&named), "{work}\n{ran}");
+        let worktree = env.worktree();
+        let refused = env.pleach(&["rm", &env.session()]);
+        assert_ne!(refused.code, 0, "{refused}");
+        assert!(refused.stderr.contains(&format!("{only} of this submodule on no remote")), "{refused}");
+        assert!(worktree.is_dir());
+        env.pleach(&["rm", "--force", &env.session()]).expect(0);
+    }
+}
+
+#[test]
+fn n02_what_a_remote_has_or_was_given_up_is_no_work_in_a_submodule() {
+    let env = TestEnv::with_repo();
+    add_submodules(&env);
+    let commit = "echo n >> n && git add n && git -c user.name=n -c user.email=n@n commit -qm fix";
+    let work = format!(
+        "{CHECK_OUT} && cd lib && {commit} && git commit -q --amend -m better && git push -q origin HEAD:refs/heads/fix && cd .. && {CHECK_OUT}"
+    );
+    env.unbound();
+    let ran = env.run(&one(&work), &[]).expect(0);
+    assert!(!ran.stderr.contains("submodules"), "{ran}");
+    env.pleach(&["rm", "--force", &env.session()]).expect(0);
+    // Nor is what the setup commits there.
+    let setup = format!("{CHECK_OUT} && cd lib && {commit}");
+    env.configure(&format!("worktrees: {{setup: \"{setup}\"}}\n"));
+    let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
+    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+}
+
+#[test]
+fn n02_the_next_task_waits_for_commits_and_moved_links_of_submodules() {
+    for (work, named) in [
+        (
+            "echo n > n && git add n && git commit -qm fix",
+            "on no remote: 1 commit of `lib`, and in no recorded link: `lib`",
+        ),
+        ("git fetch -q origin && git checkout -q origin/next", "in no recorded link: `lib`"),
+    ] {
+        let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+        add_submodules(&garden.env);
+        let lib = garden.env.root().join("lib");
+        garden.env.git_in(&lib, &["checkout", "--quiet", "-b", "next"]);
+        garden.env.git_in(&lib, &["commit", "--quiet", "--allow-empty", "-m", "Next"]);
+        garden.agent(
+            &format!("{CHECK_OUT}; test $task = T002 || {{ (cd lib && {work}); }}; echo $task > $task.txt"),
+            APPROVES,
+        );
+        let ran = garden.gardener(&[]).expect(7);
+        assert!(ran.stderr.contains(&format!("are {named}")), "{ran}");
+        assert_eq!(garden.completed(), ["T001"]);
+    }
+}
+
+#[test]
+fn n02_a_submodule_that_is_behind_its_link_holds_nobody_up() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    add_submodules(&garden.env);
+    garden.agent(&format!("test -e lib/README.md || {{ {CHECK_OUT}; }}; echo $task > $task.txt"), APPROVES);
+    garden.garden(&[]).expect(0);
+    let (lib, env) = (garden.env.root().join("lib"), &garden.env);
+    env.git_in(&lib, &["commit", "--quiet", "--allow-empty", "-m", "Next"]);
+    let fetch = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init", "--remote"];
+    env.git(&fetch);
+    env.git(&["commit", "--quiet", "-am", "Move the link"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002", "T003"]);
+}
+
 // ---- 3: worktrees that cannot be made
 
 /// Nothing is left of a session whose worktree could not be made, and the reason is short.

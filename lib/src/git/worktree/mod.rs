@@ -25,6 +25,7 @@ mod scan;
 mod seen;
 mod set_up;
 mod submodule_changes;
+mod submodule_commits;
 mod submodules;
 mod untracked;
 mod waits;
@@ -48,7 +49,8 @@ pub use restore::Restored;
 pub(crate) use restore::remove_directory;
 pub use scan::Scan;
 pub use seen::Seen;
-pub use submodule_changes::Care;
+pub use submodule_changes::{Care, InSubmodules};
+pub use submodule_commits::Unpublished;
 pub use untracked::are_ignore_rules;
 
 use super::diff::{Change, ChangeKind};
