@@ -428,6 +428,30 @@ fn n03_a_failing_filter_is_told_in_few_lines() {
 }
 
 #[test]
+fn n03_a_full_disk_is_told_as_one() {
+    let env = TestEnv::with_repo();
+    env.write("repo/large", vec![b'x'; 6 << 20]);
+    commit_all(&env, "Large");
+    fs::create_dir(env.root().join("small")).unwrap();
+    env.configure("worktrees: {base: small/copies}\n");
+    env.pipeline(&one("true"));
+    let mounted = "mount -t tmpfs -o size=4m small \"$0\"/small";
+    let within = |script: &str| {
+        let mut program = env.program("unshare", &env.repo_path());
+        program.args(["--mount", "sh", "-c", &format!("{mounted} && {script}")]).arg(env.root());
+        program.arg(env!("CARGO_BIN_EXE_pleach")).args(["-y", "run", "../pipeline.dot"]);
+        program
+    };
+    if !within("true").output().is_ok_and(|tried| tried.status.success()) {
+        eprintln!("skipped: nobody may mount a small disk here");
+        return;
+    }
+    let ran = env.finish(within("exec \"$@\"").output().unwrap()).expect(7);
+    assert!(ran.stderr.contains("hint: make room there, or set `worktrees.base`"), "{ran}");
+    assert_withdrawn(&env, &ran);
+}
+
+#[test]
 fn n03_a_repository_of_another_owner_works_once_trusted() {
     let env = TestEnv::with_repo();
     let id = env.program("id", env.root()).arg("-u").output().expect("id is there");
