@@ -393,9 +393,7 @@ impl Engine {
     /// Sees that a working copy can be made before there is a session that would need one.
     pub(super) fn check_place(&self, repo: &Repo, name: &RepoName) -> Result<(), Error> {
         repo.check_trusted()?;
-        let base = self.worktree_base(repo, name);
-        let made = std::fs::create_dir_all(&base);
-        Ok(made.map_err(|source| workspace::Error::Io { doing: "create", path: base, source })?)
+        Ok(workspace::make_base(&self.worktree_base(repo, name))?)
     }
 
     /// Where the working copies of a repository live.

@@ -20,7 +20,7 @@ pub use names::{
     phase_branch, phase_branches, repo_name, session_branch, target_of, task_branch, task_branches,
 };
 pub use scratch::{Left, Scratch};
-pub use settings::WorktreeSettings;
+pub use settings::{WorktreeSettings, make_base};
 
 use crate::git;
 use crate::ids::{BranchName, CommitId};
@@ -67,6 +67,14 @@ pub enum Error {
         path: std::path::PathBuf,
         /// What there is.
         work: crate::git::InSubmodules,
+    },
+    /// The directory of worktrees cannot be made.
+    #[error("cannot create {}", crate::text::quoted_path(.path.as_os_str().as_encoded_bytes()))]
+    NoBase {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
     },
     /// Somebody else works here.
     #[error(transparent)]

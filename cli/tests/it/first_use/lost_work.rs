@@ -452,6 +452,18 @@ fn n03_a_full_disk_is_told_as_one() {
 }
 
 #[test]
+fn n03_a_place_of_worktrees_that_is_no_directory_is_told_with_its_setting() {
+    let env = TestEnv::with_repo();
+    env.write("file", "no directory");
+    for base in ["file", "file/below"] {
+        env.configure(&format!("worktrees: {{base: {base}}}\n"));
+        let ran = env.run(&one("true"), &[]).expect(7);
+        assert!(ran.stderr.contains("hint: set `worktrees.base` to a directory"), "{ran}");
+        assert_withdrawn(&env, &ran);
+    }
+}
+
+#[test]
 fn n03_a_repository_of_another_owner_works_once_trusted() {
     let env = TestEnv::with_repo();
     let id = env.program("id", env.root()).arg("-u").output().expect("id is there");
