@@ -188,6 +188,11 @@ pub fn of_workspace(error: &workspace::Error) -> Failure {
             tip.short()
         )),
         Error::InSubmodules { .. } => advised(Exit::Environment, error),
+        Error::NoBase { source, .. } => match source.kind() {
+            ErrorKind::StorageFull | ErrorKind::QuotaExceeded => of_disk(error, source),
+            _ => plain(Exit::Environment, error)
+                .hint("set `worktrees.base` to a directory that is there or can be made, then run again"),
+        },
         Error::Io { source, .. } => of_disk(error, source),
     }
 }

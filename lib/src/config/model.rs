@@ -76,7 +76,7 @@ section! {
     Commit {
         /// The largest new file that is committed, in MiB; 0 is no limit.
         max_file_mb: u64 = 50,
-        /// The most new files a turn may commit; 0 is no limit. Files that were moved or copied are not new.
+        /// The most new files a turn may commit; 0 is no limit. Files whose content the repository has already are not new.
         max_new_files: u64 = 5_000,
     }
 }

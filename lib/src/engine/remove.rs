@@ -448,7 +448,7 @@ pub(super) fn uncommitted(
     let mut writer = repo.writer();
     let seen = worktree.scan().and_then(|scan| {
         let written = worktree.commit_tree(&scan, &mut writer, &Limits::NONE)?;
-        Ok((scan, written, worktree.changed_in_submodules(Care::Thorough)?))
+        Ok((scan, written, worktree.in_submodules_alone(Care::Thorough)?))
     });
     let (scan, written, in_submodules) = match seen {
         Ok(seen) => seen,
@@ -467,7 +467,10 @@ pub(super) fn uncommitted(
     };
     scan.nested.iter().for_each(|inside| lost(inside, "it is a repository of its own"));
     scan.submodules.iter().for_each(|inside| lost(inside, "it is a submodule that was changed"));
-    in_submodules.iter().for_each(|inside| lost(inside, "no commit of its submodule has it"));
+    in_submodules.files.iter().for_each(|inside| lost(inside, "no commit of its submodule has it"));
+    for (inside, work) in &in_submodules.commits {
+        lost(inside, &format!("{work} of this submodule on no remote"));
+    }
     written.held_back.iter().for_each(|held| lost(&held.path, &held.reason.to_string()));
     let head = worktree.agent_head()?.map(|head| head.commit);
     let own_head = match head {

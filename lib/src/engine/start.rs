@@ -211,7 +211,7 @@ impl Session {
         worktree.exclude(&self.engine.worktrees.never_commit());
         let is_set_up = worktree.is_set_up();
         let carries = self.started.task.as_ref().map_or(Commits::Turns, |task| task.commits);
-        let limits = self.engine.worktrees.limits;
+        let limits = self.engine.worktrees.limits.clone();
         let (repo, id) = (self.repo.clone(), self.id.clone());
         let mut copy = WorkingCopy::new(repo, name.clone(), branch, id, worktree, (carries, at), limits)?;
         copy.hear(self.branch_news());
@@ -393,9 +393,7 @@ impl Engine {
     /// Sees that a working copy can be made before there is a session that would need one.
     pub(super) fn check_place(&self, repo: &Repo, name: &RepoName) -> Result<(), Error> {
         repo.check_trusted()?;
-        let base = self.worktree_base(repo, name);
-        let made = std::fs::create_dir_all(&base);
-        Ok(made.map_err(|source| workspace::Error::Io { doing: "create", path: base, source })?)
+        Ok(workspace::make_base(&self.worktree_base(repo, name))?)
     }
 
     /// Where the working copies of a repository live.

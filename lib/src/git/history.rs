@@ -78,13 +78,14 @@ impl Repo {
         let reader = Reader::new(self)?;
         let tips = [to_gix(one), to_gix(two)];
         let read = |id| reader.read(id, |commit, parents| (time(commit), parents));
-        let sides = paint(tips, read)?;
+        let sides = paint([(tips[0], ONE), (tips[1], TWO)], read)?;
         let only = |tip: ObjectId, side: u8| reader.pass(tip, &|id| sides.get(id) == Some(&side), look);
         Ok([only(tips[0], ONE)?, only(tips[1], TWO)?])
     }
 }
 
-const ONE: u8 = 1;
+/// What the first alone has.
+pub(super) const ONE: u8 = 1;
 /// What the second alone has.
 pub(super) const TWO: u8 = 2;
 const BOTH: u8 = ONE | TWO;
@@ -163,16 +164,16 @@ impl Reader {
     }
 }
 
-/// Which of two commits have which others in their histories, as far down as it takes to know what they share. Each is
-/// read once: when it was made, and its parents.
+/// Which commits of two sides have which others in their histories, as far down as it takes to know what they share. Each
+/// is read once: when it was made, and its parents.
 pub(super) fn paint(
-    tips: [ObjectId; 2],
+    tips: impl IntoIterator<Item = (ObjectId, u8)>,
     mut read: impl FnMut(ObjectId) -> Result<(i64, Vec<ObjectId>), Error>,
 ) -> Result<HashMap<ObjectId, u8>, Error> {
     let mut sides: HashMap<ObjectId, u8> = HashMap::default();
     let mut known: HashMap<ObjectId, (i64, Vec<ObjectId>)> = HashMap::default();
     let mut queue: BinaryHeap<(i64, ObjectId)> = BinaryHeap::new();
-    let mut next: Vec<(ObjectId, u8)> = vec![(tips[0], ONE), (tips[1], TWO)];
+    let mut next: Vec<(ObjectId, u8)> = tips.into_iter().collect();
     loop {
         for (id, side) in next.drain(..) {
             let painted = sides.entry(id).or_default();
@@ -248,7 +249,7 @@ mod tests {
             let (_, at, parents) = found.expect("a commit of the history");
             Ok((*at, parents.iter().map(|parent| id(*parent)).collect()))
         };
-        let sides = paint(tips.map(id), read).expect("a history that can be read");
+        let sides = paint([(id(tips[0]), ONE), (id(tips[1]), TWO)], read).expect("a history that can be read");
         let mut sides: Vec<_> = sides.into_iter().map(|(id, side)| (id.as_slice()[0], side)).collect();
         sides.sort_unstable();
         sides

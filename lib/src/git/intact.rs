@@ -47,7 +47,7 @@ impl Repo {
         let (from, to) = (to_gix(from), to_gix(to));
         let shallow = history::shallow(&self.local())?;
         let mut check = Check::new(self)?;
-        let sides = history::paint([from, to], |id| {
+        let sides = history::paint([(from, history::ONE), (to, history::TWO)], |id| {
             let commit = check.commit(id)?;
             let parents = if shallow.contains(&id) { Vec::new() } else { commit.parents.clone() };
             Ok((commit.seconds, parents))

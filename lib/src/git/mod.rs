@@ -56,7 +56,7 @@ pub use repo::{Head, Repo};
 pub use skipped::Skipped;
 pub(crate) use worktree::remove_directory;
 pub use worktree::{
-    AddCause, AddFailure, Care, Held, HeldBack, Limits, Listed, Notes, Restored, Scan, Seen, Worktree, Written,
-    are_ignore_rules,
+    AddCause, AddFailure, Care, Held, HeldBack, InSubmodules, Limits, Listed, Notes, Past, Restored, Scan, Seen,
+    Unpublished, Worktree, Written, are_ignore_rules,
 };
 pub use writer::{CommitSpec, TreeEdit, Writer};

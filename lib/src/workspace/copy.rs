@@ -19,7 +19,8 @@ use super::{Error, WorktreeSettings, keep};
 use crate::beneath::Beneath;
 use crate::event::Commits;
 use crate::git::{
-    Care, CommitSpec, Head, Limits, Person, Repo, Scan, TreeId, Worktree, Writer, Written, are_ignore_rules,
+    Care, CommitSpec, Head, InSubmodules, Limits, Past, Person, Repo, Scan, TreeId, Worktree, Writer, Written,
+    are_ignore_rules,
 };
 use crate::ids::{BranchName, CommitId, NodeId, RepoName, RepoPath, SessionId};
 use crate::trailer::{Message, TurnFacts};
@@ -50,6 +51,10 @@ pub struct WorkingCopy {
     undone_before: BTreeSet<RepoPath>,
     /// What is too much to commit.
     limits: Limits,
+    /// What refs led to before the running node, where it could move them.
+    refs_before: Option<Vec<CommitId>>,
+    /// The newest of the agents' own commits that were kept instead of joined.
+    kept_head: Option<CommitId>,
 }
 
 /// The commits a working copy stands at.
@@ -157,7 +162,7 @@ impl WorkingCopy {
         let watch = Watch::new(&repo)?;
         let held = Held::read(worktree.notes(), &session)?;
         let (seen, behind, settled) = (None, None, false);
-        let undone_before = BTreeSet::new();
+        let (undone_before, refs_before, kept_head) = (BTreeSet::new(), None, None);
         Ok(Self {
             repo,
             name,
@@ -173,6 +178,8 @@ impl WorkingCopy {
             held,
             undone_before,
             limits,
+            refs_before,
+            kept_head,
         })
     }
 
@@ -200,17 +207,17 @@ impl WorkingCopy {
         Ok(kept.map(|(name, _)| name))
     }
 
-    /// The files in submodules that are in no commit.
-    pub fn changed_in_submodules(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
-        Ok(self.worktree.changed_in_submodules(Care::Quick)?)
+    /// What lies in submodules and nowhere else.
+    pub fn in_submodules_alone(&mut self) -> Result<InSubmodules, Error> {
+        Ok(self.worktree.in_submodules_alone(Care::Quick)?)
     }
 
     /// Sees that nothing lies in submodules that another session would find there, and that nobody could keep.
     pub fn refuse_submodules(&mut self) -> Result<(), Error> {
-        let files = self.worktree.changed_in_submodules(Care::Thorough)?;
-        match files.is_empty() {
+        let work = self.worktree.in_submodules_alone(Care::Thorough)?;
+        match work.is_empty() {
             true => Ok(()),
-            false => Err(Error::InSubmodules { path: self.path().to_owned(), files: files.into_iter().collect() }),
+            false => Err(Error::InSubmodules { path: self.path().to_owned(), work }),
         }
     }
 
@@ -256,10 +263,12 @@ impl WorkingCopy {
     pub fn look_before(&mut self, own: &str, kept: &str) -> Result<Guard, Error> {
         self.settled = false;
         self.worktree.lend();
-        match self.seen.take() {
-            Some(seen) => Ok(seen),
-            None => self.look(own, kept),
-        }
+        let seen = match self.seen.take() {
+            Some(seen) => seen,
+            None => self.look(own, kept)?,
+        };
+        self.refs_before = Some(seen.led_to());
+        Ok(seen)
     }
 
     /// Keeps a look for the node that comes next. A pause in between makes it worthless: [`WorkingCopy::lend`].
@@ -270,6 +279,7 @@ impl WorkingCopy {
     /// Others may work in it from now on: a node's programs, or the user while time passes.
     pub fn lend(&mut self) {
         self.forget_look();
+        self.refs_before = None;
         self.worktree.lend();
     }
 
@@ -296,12 +306,12 @@ impl WorkingCopy {
 
     /// How many files of it are not committed, though they are new or changed: too large, or no files git can hold.
     pub fn held_back(&self) -> usize {
-        self.held.files().len()
+        self.held.files().count()
     }
 
     /// What of it is not committed and not ignored either as it is now, in words.
     pub fn left_out(&mut self) -> Result<Vec<String>, Error> {
-        if self.held.files().is_empty() {
+        if self.held.is_empty() {
             return Ok(Vec::new());
         }
         // A turn that is known to have written little does not look whether something is still there.
@@ -311,15 +321,17 @@ impl WorkingCopy {
     /// Looks at everything once more, and keeps in mind what of it no commit can have.
     fn hold_back(&mut self) -> Result<Written, Error> {
         let scan = self.worktree.scan()?;
-        let limits = self.limits()?;
+        let limits = self.limits();
         let written = self.worktree.commit_tree(&scan, &mut self.repo.writer(), &limits)?;
-        self.held.extend(&self.session, written.held_back.clone(), true)?;
+        self.held.extend(&self.session, (written.held_back.clone(), written.withheld.clone()), true)?;
         Ok(written)
     }
 
-    /// What is too much to commit. What the running node began with is not new, whatever it did in between.
-    fn limits(&self) -> Result<Limits, Error> {
-        Ok(Limits { beside: Some(self.repo.tree_of(self.at.base)?), ..self.limits })
+    /// What is too much to commit. What the repository had before the running node is not new, whatever that did in
+    /// between.
+    fn limits(&self) -> Limits {
+        let past = Past { own: vec![self.at.tip, self.at.base], refs: self.refs_before.clone() };
+        Limits { past: Some(past), ..self.limits.clone() }
     }
 
     /// The commits it stands at.
@@ -353,16 +365,21 @@ impl WorkingCopy {
         }
         let mut writer = self.repo.writer();
         // Nothing is deleted while something is held back, and that may be gone by now.
-        let candidates = candidates.filter(|_| self.held.files().is_empty());
+        let candidates = candidates.filter(|_| self.held.is_empty());
         let is_whole = candidates.is_none() || agent_head.is_some();
         let scan = match (agent_head, candidates) {
             (Some(own), _) => self.worktree.scan_after(own)?,
             (None, Some(paths)) => self.worktree.scan_paths(paths)?,
             (None, None) => self.worktree.scan()?,
         };
-        let limits = self.limits()?;
-        let written = self.worktree.commit_tree(&scan, &mut writer, &limits)?;
-        self.held.extend(&self.session, written.held_back, is_whole)?;
+        let mut written = self.worktree.commit_tree(&scan, &mut writer, &self.limits())?;
+        // A history whose files are not all here would never come again.
+        let left_out = agent_head.filter(|_| !written.held_back.is_empty());
+        let agent_head = agent_head.filter(|_| left_out.is_none());
+        if let Some(own) = left_out {
+            written.warnings.extend(self.keep_head(own)?);
+        }
+        self.held.extend(&self.session, (written.held_back, written.withheld), is_whole)?;
         Ok(Change {
             writer,
             commit: None,
@@ -373,6 +390,18 @@ impl WorkingCopy {
             branch,
             warnings: written.warnings,
         })
+    }
+
+    /// Saves an agent's own commit that the session does not join. Returns what is said of it, once.
+    fn keep_head(&mut self, own: CommitId) -> Result<Option<String>, Error> {
+        if self.kept_head == Some(own) {
+            return Ok(None);
+        }
+        let (tree, reason) = (self.repo.tree_of(own)?, "files of the agent's own commit are held back");
+        let name = keep::save(&self.repo, self.repo.writer(), &self.session, tree, &[self.at.tip, own], reason)?;
+        self.kept_head = Some(own);
+        let own = own.short();
+        Ok(Some(format!("the agent's own commit {own} is not joined while files are held back; it is kept at {name}")))
     }
 
     /// Makes the commit of a change, if there is anything in it.
@@ -505,9 +534,8 @@ impl WorkingCopy {
         let Kept { mut kept, .. } = self.keep_uncommitted(&reason, &spared)?;
         let undone = self.worktree.undone_setup()?;
         let mut given_back: Vec<RepoPath> = undone.difference(&self.undone_before).cloned().collect();
-        let mut lost: Vec<RepoPath> =
-            self.held.files().keys().filter(|path| !spared.contains(*path)).cloned().collect();
-        let is_untouched = self.settled && self.held.files().is_empty() && given_back.is_empty();
+        let mut lost: Vec<RepoPath> = self.held.files().filter(|path| !spared.contains(*path)).cloned().collect();
+        let is_untouched = self.settled && self.held.is_empty() && given_back.is_empty();
         if kept.is_some() || !given_back.is_empty() {
             kept = self.reset(&reason, &spared, kept)?;
             let still_undone = self.worktree.undone_setup()?;
@@ -522,16 +550,19 @@ impl WorkingCopy {
         Ok(Undone { kept, given_back, lost, warnings: written.warnings })
     }
 
-    /// What was held back and is as it was then.
+    /// What was held back and is as it was then, with what is gone as long as there is any of it.
     fn spared(&mut self) -> Result<BTreeSet<RepoPath>, Error> {
-        let mut spared: BTreeSet<RepoPath> = self.held.files().keys().cloned().collect();
+        let mut spared: BTreeSet<RepoPath> = self.held.all().keys().cloned().collect();
         // A node that starts over goes back to its base, where something else may have been in the same place.
         for commit in [self.at.base, self.at.tip] {
             if !spared.is_empty() {
                 self.worktree.accept(self.repo.tree_of(commit)?)?;
-                let untouched = self.worktree.untouched(self.held.files());
+                let untouched = self.worktree.untouched(self.held.all());
                 spared.retain(|path| untouched.contains(path));
             }
+        }
+        if !self.held.files().any(|path| spared.contains(path)) {
+            spared.clear();
         }
         Ok(spared)
     }

@@ -15,6 +15,9 @@ const CONTROL_FILES: [&str; 4] = ["config", "config.worktree", "info/attributes"
 /// The same, in the directory git keeps of a working copy alone.
 const OWN_CONTROL_FILES: [&str; 2] = ["commondir", "gitdir"];
 
+/// Where pleach's own refs are.
+const OWN: &str = "refs/pleach/";
+
 /// What one of these has at most: settings of git's are the longest.
 const LONGEST: u64 = 16 * 1024 * 1024;
 
@@ -64,7 +67,7 @@ impl Watch {
             read_file(&common.join(name), &mut control)?;
         }
         read_dir(&common.join("hooks"), &mut control)?;
-        let mut refs = self.repo.references_without(&["refs/pleach/", own])?;
+        let mut refs = self.repo.references_without(&[OWN, own])?;
         refs.extend(self.repo.references(kept)?);
         Ok(Guard { control, refs, checkout: self.changes()?, odd })
     }
@@ -120,6 +123,11 @@ fn mark(file: &Path) -> String {
 }
 
 impl Guard {
+    /// What refs led to, but for pleach's own.
+    pub fn led_to(&self) -> Vec<CommitId> {
+        self.refs.iter().filter(|(name, _)| !name.starts_with(OWN)).map(|(_, id)| *id).collect()
+    }
+
     /// Refs under `prefix` that are not in `after` as they were, with what they were.
     pub fn lost(&self, after: &Self, prefix: &str) -> Vec<(String, CommitId)> {
         let kept = self.refs.iter().filter(|(name, id)| name.starts_with(prefix) && after.refs.get(*name) != Some(id));

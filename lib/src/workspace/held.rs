@@ -1,6 +1,7 @@
 //! Files of a working copy that are in no commit though they are new or changed: too large, too many, or no files git can
-//! hold. They stay where they are from node to node. What they looked like is noted of the copy, so that what a node
-//! does to them later can be told from what it found.
+//! hold. They stay where they are from node to node, and so does what is gone with them, whose deletion is not committed
+//! either: they may be what was deleted elsewhere. What they looked like is noted of the copy, so that what a node does to
+//! them later can be told from what it found.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +12,20 @@ use crate::ids::{RepoPath, SessionId};
 /// The note that has them.
 const NOTE: &str = "held-back";
 
+/// What it says of a file that is gone.
+const GONE: &str = "-";
+
 /// What it has at most.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 #[derive(Debug)]
 pub(super) struct Held {
     notes: Notes,
-    files: BTreeMap<RepoPath, Seen>,
+    files: Files,
 }
+
+/// What was seen of each; none of those that are gone.
+type Files = BTreeMap<RepoPath, Option<Seen>>;
 
 impl Held {
     /// What is held back of a session's work. What was of another's is not known any more: it is that session's work, and
@@ -29,14 +36,30 @@ impl Held {
         Ok(Self { notes: notes.clone(), files })
     }
 
-    pub fn files(&self) -> &BTreeMap<RepoPath, Seen> {
+    /// All of them, also what is gone.
+    pub fn all(&self) -> &Files {
         &self.files
     }
 
-    /// Takes what a turn has held back, which is all if `whole`.
-    pub fn extend(&mut self, session: &SessionId, held: Vec<HeldBack>, whole: bool) -> Result<(), Error> {
+    /// Those that are there.
+    pub fn files(&self) -> impl Iterator<Item = &RepoPath> {
+        self.files.iter().filter(|(_, seen)| seen.is_some()).map(|(path, _)| path)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.files().next().is_none()
+    }
+
+    /// Takes what a turn has held back and what is gone with it, which is all if `whole`.
+    pub fn extend(
+        &mut self,
+        session: &SessionId,
+        (held, gone): (Vec<HeldBack>, Vec<RepoPath>),
+        whole: bool,
+    ) -> Result<(), Error> {
         let mut files = if whole { BTreeMap::new() } else { self.files.clone() };
-        files.extend(held.into_iter().filter_map(|held| Some((held.path, held.seen?))));
+        files.extend(gone.into_iter().map(|path| (path, None)));
+        files.extend(held.into_iter().filter_map(|held| Some((held.path, Some(held.seen?)))));
         self.set(session, files)
     }
 
@@ -47,12 +70,14 @@ impl Held {
         self.set(session, files)
     }
 
-    fn set(&mut self, session: &SessionId, files: BTreeMap<RepoPath, Seen>) -> Result<(), Error> {
+    fn set(&mut self, session: &SessionId, files: Files) -> Result<(), Error> {
         if files == self.files {
             return Ok(());
         }
-        let lines =
-            files.iter().flat_map(|(path, seen)| [format!("{seen} ").as_bytes(), path.as_bytes(), b"\0"].concat());
+        let seen = |seen: &Option<Seen>| seen.map_or(GONE.to_owned(), |seen| seen.to_string());
+        let lines = files
+            .iter()
+            .flat_map(|(path, file)| [format!("{} ", seen(file)).as_bytes(), path.as_bytes(), b"\0"].concat());
         let text: Vec<u8> = head(session).into_iter().chain(lines).collect();
         self.notes.write(NOTE, &text)?;
         self.files = files;
@@ -64,10 +89,13 @@ fn head(session: &SessionId) -> Vec<u8> {
     format!("{session}\0").into_bytes()
 }
 
-fn read(text: &[u8]) -> BTreeMap<RepoPath, Seen> {
+fn read(text: &[u8]) -> Files {
     let line = |line: &[u8]| {
         let end = line.iter().position(|byte| *byte == b' ')?;
-        let seen = Seen::read(std::str::from_utf8(&line[..end]).ok()?)?;
+        let seen = match std::str::from_utf8(&line[..end]).ok()? {
+            GONE => None,
+            seen => Some(Seen::read(seen)?),
+        };
         Some((RepoPath::new(line[end + 1..].to_vec()), seen))
     };
     text.split(|byte| *byte == 0).filter_map(line).collect()
@@ -88,15 +116,16 @@ mod tests {
             seen: Seen::read("100644:1:2:3:4"),
         };
         let mut files = Held::read(&notes, &own).unwrap();
-        assert!(files.files().is_empty());
-        files.extend(&own, vec![held(b"a b\nc"), held(b"\xff")], true).unwrap();
-        files.extend(&own, vec![held(b"more")], false).unwrap();
-        assert_eq!(Held::read(&notes, &own).unwrap().files(), files.files());
-        assert_eq!(files.files().len(), 3);
-        assert!(Held::read(&notes, &other).unwrap().files().is_empty());
+        let gone = || vec![RepoPath::new(&b"- gone"[..])];
+        assert!(files.is_empty());
+        files.extend(&own, (vec![held(b"a b\nc"), held(b"\xff")], gone()), true).unwrap();
+        files.extend(&own, (vec![held(b"more")], Vec::new()), false).unwrap();
+        assert_eq!(Held::read(&notes, &own).unwrap().all(), files.all());
+        assert_eq!((files.files().count(), files.all().len()), (3, 4));
+        assert!(Held::read(&notes, &other).unwrap().all().is_empty());
         files.retain(&own, &BTreeSet::from([RepoPath::new(&b"more"[..])])).unwrap();
-        assert_eq!(Held::read(&notes, &own).unwrap().files().len(), 1);
-        files.extend(&own, Vec::new(), true).unwrap();
-        assert!(Held::read(&notes, &own).unwrap().files().is_empty());
+        assert_eq!(Held::read(&notes, &own).unwrap().all().len(), 1);
+        files.extend(&own, (Vec::new(), gone()), true).unwrap();
+        assert!(Held::read(&notes, &own).unwrap().is_empty());
     }
 }

@@ -20,11 +20,10 @@ pub use names::{
     phase_branch, phase_branches, repo_name, session_branch, target_of, task_branch, task_branches,
 };
 pub use scratch::{Left, Scratch};
-pub use settings::WorktreeSettings;
+pub use settings::{WorktreeSettings, make_base};
 
 use crate::git;
-use crate::ids::{BranchName, CommitId, RepoPath};
-use crate::text::listed;
+use crate::ids::{BranchName, CommitId};
 
 impl Error {
     /// Whether somebody moved or removed the session's own branch.
@@ -57,17 +56,25 @@ pub enum Error {
         /// Where it should stand.
         tip: CommitId,
     },
-    /// Files in submodules are in no commit, and would be the next session's.
+    /// Submodules have work that is nowhere else, and would be the next session's.
     #[error(
-        "files in submodules of the worktree `{}` are in no commit: {}; commit and push them in their own repository, or delete them there, then run again",
+        "changes in submodules of the worktree `{}` are {}; commit and push them in their own repository, or remove them there, then run again",
         path.display(),
-        listed(files.iter().map(|file| format!("`{file}`")), 5)
+        work.missing().join(", and ")
     )]
     InSubmodules {
         /// The worktree.
         path: std::path::PathBuf,
-        /// The files.
-        files: Vec<RepoPath>,
+        /// What there is.
+        work: crate::git::InSubmodules,
+    },
+    /// The directory of worktrees cannot be made.
+    #[error("cannot create {}", crate::text::quoted_path(.path.as_os_str().as_encoded_bytes()))]
+    NoBase {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// Why not.
+        source: std::io::Error,
     },
     /// Somebody else works here.
     #[error(transparent)]

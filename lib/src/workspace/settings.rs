@@ -48,7 +48,7 @@ impl WorktreeSettings {
     pub fn hide_base(&self, repo: &Repo) -> Result<(), Error> {
         let (Some(base), Some(checkout)) = (&self.base, repo.workdir()) else { return Ok(()) };
         let io = |doing, path: &Path, source| Error::Io { doing, path: path.to_owned(), source };
-        std::fs::create_dir_all(base).map_err(|source| io("create", base, source))?;
+        make_base(base)?;
         let (Ok(place), Ok(checkout)) = (base.canonicalize(), checkout.canonicalize()) else { return Ok(()) };
         let common = repo.common_dir();
         let in_git = common.canonicalize().is_ok_and(|git| place.starts_with(git));
@@ -88,6 +88,11 @@ impl WorktreeSettings {
 }
 
 /// Whether no directory on the way to a path is anything else by now.
+/// Makes the directory worktrees are made in.
+pub fn make_base(base: &Path) -> Result<(), Error> {
+    std::fs::create_dir_all(base).map_err(|source| Error::NoBase { path: base.to_owned(), source })
+}
+
 fn is_free(copy: &Path, path: &Path) -> bool {
     let above = path.ancestors().skip(1).map(|above| copy.join(above));
     above.into_iter().all(|above| above.symlink_metadata().map_or(true, |found| found.is_dir()))

@@ -355,6 +355,26 @@ fn n23_a_write_the_sandbox_stopped_is_named_for_tools_and_agents() {
 }
 
 #[test]
+fn n23_nobody_is_advised_to_open_the_git_directory() {
+    if skip("n23_nobody_is_advised_to_open_the_git_directory", 3) {
+        return;
+    }
+    let env = TestEnv::with_repo();
+    let run = |command: &str| env.run(&graph("bound", &(tool("work", command) + "start -> work -> exit")), &[]);
+    // git complains of what it can do without.
+    let ran = run("echo x > x; git add x; git commit -m mine; echo \"error: Unable to create '$(git rev-parse --git-common-dir)/packed-refs.lock': Permission denied\" >&2").expect(0);
+    assert!(!ran.stderr.contains("sandbox refused"), "{ran}");
+    assert_eq!(env.committed("x"), "x");
+    let ran = run("git config user.name Somebody").expect(1);
+    assert!(!ran.stdout.contains("sandbox.rw"), "{ran}");
+    let ran =
+        run("echo \"error: could not lock $(git rev-parse --git-common-dir)/config: Permission denied\" >&2; exit 1")
+            .expect(1);
+    assert!(ran.stdout.contains("the repository's git directory stays closed"), "{ran}");
+    assert!(!ran.stdout.contains("sandbox.rw"), "{ran}");
+}
+
+#[test]
 fn n23_a_write_the_sandbox_stopped_is_named_for_tests() {
     if skip("n23_a_write_the_sandbox_stopped_is_named_for_tests", 3) {
         return;

@@ -72,6 +72,97 @@ fn n01_held_back_files_keep_deletions_back_and_fail_the_node() {
     assert_eq!(env2.files(), ["README.md", "small"]);
 }
 
+/// Puts five files into the repository, and a limit of three new ones.
+fn five_tracked(env: &TestEnv) {
+    env.configure("commit: {max_new_files: 3}\n");
+    for i in 1..=5 {
+        env.write(format!("repo/src/{i}"), format!("{i}\n"));
+    }
+    commit_all(env, "Five");
+}
+
+#[test]
+fn n01_what_a_commit_had_before_is_not_new() {
+    for again in ["git checkout -q HEAD~1 -- src", "git revert --no-edit HEAD"] {
+        let env = TestEnv::with_repo();
+        five_tracked(&env);
+        let nodes = tool("a", "rm -r src") + &tool("b", again) + "start -> a -> b -> exit";
+        env.run(&graph("two", &nodes), &[]).expect(0);
+        assert_eq!(env.files().iter().filter(|path| path.starts_with("src/")).count(), 5, "{again}");
+    }
+}
+
+#[test]
+fn n01_what_another_branch_has_is_not_new() {
+    for (is_bound, before) in [(true, "true"), (true, "echo 1 > one"), (false, "true"), (false, "echo 1 > one")] {
+        let env = TestEnv::with_repo();
+        if !is_bound {
+            env.unbound();
+        }
+        env.git(&["switch", "--quiet", "-c", "feat"]);
+        five_tracked(&env);
+        env.git(&["switch", "--quiet", "main"]);
+        // It is merged with a commit of its own, or by moving HEAD alone.
+        let nodes = tool("a", before) + &tool("b", "git merge -q --no-edit feat") + "start -> a -> b -> exit";
+        env.run(&graph("two", &nodes), &[]).expect(0);
+        assert_eq!(env.committed("src/5"), "5");
+        assert_eq!(env.git(&["merge-base", "feat", &env.branch()]), env.git(&["rev-parse", "feat"]));
+    }
+}
+
+#[test]
+fn n01_an_agents_commit_with_files_that_are_held_back_is_kept_and_not_joined() {
+    for is_bound in [true, false] {
+        let env = TestEnv::with_repo();
+        if !is_bound {
+            env.unbound();
+        }
+        env.configure("commit: {max_new_files: 3}\n");
+        // Nothing leads to it but what the agent does.
+        let side = "git checkout -q -b side 2>/dev/null || true; for i in 1 2 3 4 5; do echo $i > f$i; done; git add .; git commit -qm side";
+        let nodes = tool("work", side) + &tool("fix", "rm -f f1 f2 f3 f4 f5; echo note > note");
+        let edges = "start -> work; work -> exit [condition=\"outcome=success\"]; work -> fix [condition=\"outcome=fail\"]; fix -> exit";
+        let ran = env.run(&graph("one", &(nodes + edges)), &[]).expect(0);
+        assert!(
+            ran.stderr.contains("is not joined while files are held back; it is kept at refs/pleach/keep/"),
+            "{ran}"
+        );
+        assert_eq!(env.files(), ["README.md", "note"]);
+        let kept = env.git(&["for-each-ref", "--format=%(refname)", "refs/pleach/keep/"]);
+        assert_eq!(env.git(&["ls-tree", "--name-only", &kept]), "README.md\nf1\nf2\nf3\nf4\nf5");
+        assert_eq!(env.git(&["log", "--format=%s", "-1", &format!("{kept}^2")]), "side");
+        let joined = env.git(&["log", "--format=%s", &env.branch()]);
+        assert!(!joined.lines().any(|subject| subject == "side"), "{joined}");
+    }
+}
+
+#[test]
+fn n01_resume_finds_the_files_and_the_deletions_as_they_are() {
+    let edited = "for f in $(find lib -type f); do echo more >> $f; done";
+    for (command, lines) in
+        [(format!("mv src lib; {edited}"), 3), (format!("test -e lib || {{ mv src lib; {edited}; }}"), 2)]
+    {
+        let env = TestEnv::with_repo();
+        five_tracked(&env);
+        env.run(&one(&command), &[]).expect(1);
+        env.configure("commit: {max_new_files: 30}\n");
+        env.pleach(&["-y", "resume", &env.session()]).expect(0);
+        assert_eq!(env.files(), ["README.md", "lib/1", "lib/2", "lib/3", "lib/4", "lib/5"]);
+        assert_eq!(env.committed("lib/5").lines().count(), lines);
+        assert_eq!(env.git(&["for-each-ref", "refs/pleach/keep/"]), "");
+    }
+    // Nor does a node that must not write bring back or get blamed for what was deleted before it.
+    let env = TestEnv::with_repo();
+    five_tracked(&env);
+    let work = tool("work", &format!("mv src lib; {edited}"));
+    let look = "look [shape=parallelogram, write=false, tool_command=\"test ! -e src\"]; ";
+    let fix = tool("fix", "cd lib && rm 1 2");
+    let edges = "start -> work; work -> exit [condition=\"outcome=success\"]; work -> look [condition=\"outcome=fail\"]; look -> fix; fix -> exit";
+    let ran = env.run(&graph("three", &(work + look + &fix + edges)), &[]).expect(0);
+    assert!(!ran.stderr.contains("must not write"), "{ran}");
+    assert_eq!(env.files(), ["README.md", "lib/3", "lib/4", "lib/5"]);
+}
+
 #[test]
 fn n01_limits_are_raised_by_settings() {
     let env = TestEnv::with_repo();
@@ -177,6 +268,105 @@ fn n02_the_next_task_waits_for_work_in_submodules() {
     assert_eq!(garden.completed(), ["T001", "T002"]);
 }
 
+#[test]
+fn n02_what_is_deleted_in_submodules_is_named() {
+    let env = TestEnv::with_repo();
+    add_submodules(&env);
+    let deep = "export GIT_ALLOW_PROTOCOL=file; git submodule --quiet update && git -C lib submodule --quiet update --init && rm lib/deep/README.md";
+    let ran = env.run(&one(deep), &[]).expect(0);
+    assert!(ran.stderr.contains("changed in submodules and in no commit: `lib/deep/README.md`;"), "{ran}");
+    env.configure(&format!("worktrees: {{setup: \"{deep}\"}}\n"));
+    let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
+    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+}
+
+/// Checks `lib` out.
+const CHECK_OUT: &str = "export GIT_ALLOW_PROTOCOL=file; git submodule --quiet update --init --force";
+
+#[test]
+fn n02_what_is_only_in_the_repository_of_a_submodule_is_named_and_not_removed() {
+    let commits = "echo n > n && git add n && git commit -qm fix";
+    for (work, only) in [
+        (format!("git checkout -q -b fix && {commits}"), "1 commit"),
+        // Nothing but the log of HEAD leads to it once the link is checked out again.
+        (commits.to_owned(), "1 commit"),
+        ("echo n >> README.md && git stash -q".to_owned(), "1 stashed change"),
+        (format!("{commits} && cd .. && git submodule --quiet deinit -f lib"), "1 commit"),
+    ] {
+        let env = TestEnv::with_repo();
+        add_submodules(&env);
+        env.configure("worktrees: {pool: 0}\n");
+        let named = format!("warning: changed in submodules and on no remote: {only} of `lib`; commit and push");
+        let nodes = tool("work", &format!("{CHECK_OUT} && cd lib && {work}")) + &tool("test", CHECK_OUT);
+        let ran = env.run(&graph("two", &(nodes + "start -> work -> test -> exit")), &[]).expect(0);
+        assert!(ran.stderr.contains(&named), "{work}\n{ran}");
+        let worktree = env.worktree();
+        let refused = env.pleach(&["rm", &env.session()]);
+        assert_ne!(refused.code, 0, "{refused}");
+        assert!(refused.stderr.contains(&format!("{only} of this submodule on no remote")), "{refused}");
+        assert!(worktree.is_dir());
+        env.pleach(&["rm", "--force", &env.session()]).expect(0);
+    }
+}
+
+#[test]
+fn n02_what_a_remote_has_or_was_given_up_is_no_work_in_a_submodule() {
+    let env = TestEnv::with_repo();
+    add_submodules(&env);
+    let commit = "echo n >> n && git add n && git -c user.name=n -c user.email=n@n commit -qm fix";
+    let work = format!(
+        "{CHECK_OUT} && cd lib && {commit} && git commit -q --amend -m better && git push -q origin HEAD:refs/heads/fix && cd .. && {CHECK_OUT}"
+    );
+    env.unbound();
+    let ran = env.run(&one(&work), &[]).expect(0);
+    assert!(!ran.stderr.contains("submodules"), "{ran}");
+    env.pleach(&["rm", "--force", &env.session()]).expect(0);
+    // Nor is what the setup commits there.
+    let setup = format!("{CHECK_OUT} && cd lib && {commit}");
+    env.configure(&format!("worktrees: {{setup: \"{setup}\"}}\n"));
+    let ran = env.run(&one("echo 1 > one"), &[]).expect(0);
+    assert!(!ran.stderr.contains("changed in submodules"), "{ran}");
+}
+
+#[test]
+fn n02_the_next_task_waits_for_commits_and_moved_links_of_submodules() {
+    for (work, named) in [
+        (
+            "echo n > n && git add n && git commit -qm fix",
+            "on no remote: 1 commit of `lib`, and in no recorded link: `lib`",
+        ),
+        ("git fetch -q origin && git checkout -q origin/next", "in no recorded link: `lib`"),
+    ] {
+        let garden = Garden::new(&Tree::of(&["T001", "T002"]));
+        add_submodules(&garden.env);
+        let lib = garden.env.root().join("lib");
+        garden.env.git_in(&lib, &["checkout", "--quiet", "-b", "next"]);
+        garden.env.git_in(&lib, &["commit", "--quiet", "--allow-empty", "-m", "Next"]);
+        garden.agent(
+            &format!("{CHECK_OUT}; test $task = T002 || {{ (cd lib && {work}); }}; echo $task > $task.txt"),
+            APPROVES,
+        );
+        let ran = garden.gardener(&[]).expect(7);
+        assert!(ran.stderr.contains(&format!("are {named}")), "{ran}");
+        assert_eq!(garden.completed(), ["T001"]);
+    }
+}
+
+#[test]
+fn n02_a_submodule_that_is_behind_its_link_holds_nobody_up() {
+    let garden = Garden::new(&Tree::of(&["T001", "T002", "T003"]));
+    add_submodules(&garden.env);
+    garden.agent(&format!("test -e lib/README.md || {{ {CHECK_OUT}; }}; echo $task > $task.txt"), APPROVES);
+    garden.garden(&[]).expect(0);
+    let (lib, env) = (garden.env.root().join("lib"), &garden.env);
+    env.git_in(&lib, &["commit", "--quiet", "--allow-empty", "-m", "Next"]);
+    let fetch = ["-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--init", "--remote"];
+    env.git(&fetch);
+    env.git(&["commit", "--quiet", "-am", "Move the link"]);
+    garden.gardener(&[]).expect(0);
+    assert_eq!(garden.completed(), ["T001", "T002", "T003"]);
+}
+
 // ---- 3: worktrees that cannot be made
 
 /// Nothing is left of a session whose worktree could not be made, and the reason is short.
@@ -235,6 +425,42 @@ fn n03_a_failing_filter_is_told_in_few_lines() {
     let ran = env.run(&one("true"), &[]).expect(7);
     assert!(ran.stderr.contains("smudge filter lfs failed") && ran.stderr.contains("hint: see that `git lfs"), "{ran}");
     assert_withdrawn(&env, &ran);
+}
+
+#[test]
+fn n03_a_full_disk_is_told_as_one() {
+    let env = TestEnv::with_repo();
+    env.write("repo/large", vec![b'x'; 6 << 20]);
+    commit_all(&env, "Large");
+    fs::create_dir(env.root().join("small")).unwrap();
+    env.configure("worktrees: {base: small/copies}\n");
+    env.pipeline(&one("true"));
+    let mounted = "mount -t tmpfs -o size=4m small \"$0\"/small";
+    let within = |script: &str| {
+        let mut program = env.program("unshare", &env.repo_path());
+        program.args(["--mount", "sh", "-c", &format!("{mounted} && {script}")]).arg(env.root());
+        program.arg(env!("CARGO_BIN_EXE_pleach")).args(["-y", "run", "../pipeline.dot"]);
+        program
+    };
+    if !within("true").output().is_ok_and(|tried| tried.status.success()) {
+        eprintln!("skipped: nobody may mount a small disk here");
+        return;
+    }
+    let ran = env.finish(within("exec \"$@\"").output().unwrap()).expect(7);
+    assert!(ran.stderr.contains("hint: make room there, or set `worktrees.base`"), "{ran}");
+    assert_withdrawn(&env, &ran);
+}
+
+#[test]
+fn n03_a_place_of_worktrees_that_is_no_directory_is_told_with_its_setting() {
+    let env = TestEnv::with_repo();
+    env.write("file", "no directory");
+    for base in ["file", "file/below"] {
+        env.configure(&format!("worktrees: {{base: {base}}}\n"));
+        let ran = env.run(&one("true"), &[]).expect(7);
+        assert!(ran.stderr.contains("hint: set `worktrees.base` to a directory"), "{ran}");
+        assert_withdrawn(&env, &ran);
+    }
 }
 
 #[test]

@@ -134,7 +134,8 @@ impl Worker {
             }
             _ => outcome,
         };
-        end.warnings.extend(end.refused.in_words());
+        // Of what it was refused in between nobody knows what came of it.
+        end.warnings.extend(std::mem::take(&mut end.refused).of_success().in_words());
         let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
         let outcome = self.must_write(outcome, wrote || said_why);
         let outcome = self.must_be_committed(outcome)?;

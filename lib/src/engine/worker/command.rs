@@ -14,6 +14,7 @@ use crate::engine::preamble::STDERR_MARK;
 use crate::event::{Outcome, PauseReason, ToolExecution};
 use crate::ids::RepoPath;
 use crate::plan::pipeline::WritePolicy;
+use crate::process::sandbox::Refused;
 use crate::process::{Command, Exit, Limits, SpawnError};
 use crate::text::{last_words, shorten};
 use crate::workspace::Author;
@@ -79,6 +80,10 @@ impl Worker {
         };
         let broke_off = !matches!(output.exit, Exit::Code(_));
         let refused = bounds.map(|bounds| bounds.refused(&format!("{stdout}\n{stderr}"), self.copy.path()));
+        let refused = match output.exit {
+            Exit::Code(0) => refused.map(Refused::of_success),
+            _ => refused,
+        };
         let refused = refused.and_then(|refused| refused.in_words());
         let outcome = match output.exit {
             Exit::Code(0) => self.read_status(&status_file).unwrap_or_else(Outcome::success),

@@ -8,7 +8,7 @@ mod simulation;
 mod step;
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,6 +28,7 @@ use super::{Engine, NoChoice, status_file};
 use crate::beneath::{self, Beneath};
 use crate::budget::Allowance;
 use crate::event::{AgentTurn, HumanInteraction, Outcome, PauseReason, Snapshot, Status, ToolExecution};
+use crate::git::InSubmodules;
 use crate::ids::{ContextId, PipelineName, RepoPath, SessionId, TurnId};
 use crate::plan::pipeline::{Node, WritePolicy};
 use crate::process::sandbox::Refused;
@@ -352,15 +353,14 @@ impl Worker {
         Ok(())
     }
 
-    /// Names what is changed in submodules: no commit of the session has it.
+    /// Names what is in submodules alone: no commit of the session has it. That one has moved is said with the turn.
     fn name_submodules(&mut self, warnings: &mut Vec<String>) {
-        match tokio::task::block_in_place(|| self.copy.changed_in_submodules()) {
-            Ok(files) if files.is_empty() => {}
-            Ok(files) => {
-                let files = listed(files.iter().map(|file| format!("`{file}`")), NAMED);
-                warnings.push(format!(
-                    "changed in submodules and in no commit: {files}; commit and push that in their own repository"
-                ));
+        match tokio::task::block_in_place(|| self.copy.in_submodules_alone()) {
+            Ok(work) => {
+                let work = InSubmodules { moved: BTreeSet::new(), ..work };
+                warnings.extend(work.missing().iter().map(|missing| {
+                    format!("changed in submodules and {missing}; commit and push that in their own repository")
+                }));
             }
             Err(error) => warnings.push(format!("cannot look into submodules: {error}")),
         }

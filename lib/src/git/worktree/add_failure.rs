@@ -1,6 +1,6 @@
 //! Why git could not make a worktree: of all it says, the few lines that tell, and what helps.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::text::shorten;
 
@@ -9,6 +9,12 @@ const SHOWN: usize = 3;
 
 /// How much of one.
 const LONGEST: usize = 240;
+
+/// What git says of a file it could not write.
+const UNWRITTEN: &str = "unable to write file";
+
+/// Less room than this is none: git may have removed again what it could write of a file.
+const NO_ROOM: u64 = 64 << 20;
 
 /// A worktree git could not make.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,13 +46,21 @@ pub enum AddCause {
 }
 
 impl AddFailure {
-    pub(super) fn new(path: PathBuf, stderr: &str) -> Self {
-        Self { path, cause: AddCause::of(stderr), lines: telling(stderr) }
+    /// Why git failed, by what it said and by the room that is left there, in bytes, where that is known.
+    pub(super) fn new(path: PathBuf, stderr: &str, room: Option<u64>) -> Self {
+        Self { path, cause: AddCause::of(stderr, room), lines: telling(stderr) }
     }
 }
 
+/// The room left where a path lies or was to be.
+pub(super) fn room_at(path: &Path) -> Option<u64> {
+    let there = path.ancestors().find(|place| place.exists())?;
+    let found = rustix::fs::statvfs(there).ok()?;
+    Some(found.f_bavail.saturating_mul(found.f_frsize))
+}
+
 impl AddCause {
-    fn of(stderr: &str) -> Self {
+    fn of(stderr: &str, room: Option<u64>) -> Self {
         const WORDS: [(&[&str], AddCause); 5] = [
             (&["No space left on device", "Disk quota exceeded"], AddCause::DiskFull),
             (&["dubious ownership"], AddCause::Ownership),
@@ -67,7 +81,12 @@ impl AddCause {
             (&["Permission denied", "Read-only file system"], AddCause::Permission),
         ];
         let found = WORDS.into_iter().find(|(words, _)| words.iter().any(|word| stderr.contains(word)));
-        found.map_or(Self::Other, |(_, cause)| cause)
+        match found {
+            Some((_, cause)) => cause,
+            // Where a write breaks off in the middle of a file, git does not say why.
+            None if stderr.contains(UNWRITTEN) && room.is_some_and(|room| room < NO_ROOM) => Self::DiskFull,
+            None => Self::Other,
+        }
     }
 
     /// What helps.
@@ -114,7 +133,7 @@ mod tests {
     use super::*;
 
     fn of(stderr: &str) -> (AddCause, Vec<String>) {
-        let failure = AddFailure::new("/w".into(), stderr);
+        let failure = AddFailure::new("/w".into(), stderr, None);
         (failure.cause, failure.lines)
     }
 
@@ -143,5 +162,9 @@ mod tests {
         ] {
             assert_eq!(of(stderr).0, cause, "{stderr}");
         }
+        let unwritten = "error: unable to write file 'big'\nfatal: Could not reset index file";
+        let cause = |room| AddFailure::new("/w".into(), unwritten, room).cause;
+        assert_eq!(cause(Some(4096)), AddCause::DiskFull);
+        assert_eq!([None, Some(1 << 30)].map(cause), [AddCause::Other; 2]);
     }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use rustix::io::Errno;
 
 use super::Worktree;
-use super::add_failure::AddFailure;
+use super::add_failure::{AddFailure, room_at};
 use super::bring::{Making, is_free, is_whole};
 use super::cache::Cache;
 use super::head::{nonsense, standing};
@@ -299,7 +299,11 @@ fn check_out(repo: &Repo, path: &Path, git_dir: &Path, rules: &[String], making:
 fn made_by(path: &Path, git: Finished) -> Result<(), Error> {
     match git.code {
         Some(0) => Ok(()),
-        Some(_) if git.held_lock().is_none() => Err(Box::new(AddFailure::new(path.to_owned(), &git.stderr)).into()),
+        Some(_) if git.held_lock().is_none() => {
+            // While what git could write is still there.
+            let room = room_at(path);
+            Err(Box::new(AddFailure::new(path.to_owned(), &git.stderr, room)).into())
+        }
         _ => Err(git.failure()),
     }
 }

@@ -32,6 +32,9 @@ pub(super) struct Cache {
     pub staged: Vec<BString>,
 }
 
+/// The links of submodules, with the commit each names.
+pub(super) type Links = Vec<(BString, gix::ObjectId)>;
+
 impl Cache {
     pub fn empty(handle: &gix::Repository) -> Self {
         let index = File::from_state(State::new(handle.object_hash()), handle.index_path());
@@ -118,9 +121,14 @@ impl Cache {
 
     /// All submodules.
     pub fn submodules(&mut self) -> Vec<BString> {
+        self.links().into_iter().map(|(path, _)| path).collect()
+    }
+
+    /// The same with the commit each names.
+    pub fn links(&mut self) -> Links {
         let index = &*self.index();
         let links = index.entries().iter().filter(|entry| entry.mode == Mode::COMMIT);
-        links.map(|entry| entry.path(index).to_owned()).collect()
+        links.map(|entry| (entry.path(index).to_owned(), entry.id)).collect()
     }
 
     /// The content of files that say how others are read.

@@ -11,7 +11,7 @@ use super::cache::Known;
 use super::filters::Filters;
 use super::known_content::Reading;
 use super::scan::parents;
-use super::{Scan, Seen, Worktree};
+use super::{Past, Scan, Seen, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::{BlobId, TreeId};
 use crate::git::object::EntryKind;
@@ -20,7 +20,7 @@ use crate::ids::RepoPath;
 use crate::text::shorten;
 
 /// What is too much to commit without a person looking at it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// The largest file, in bytes as git would store it.
     pub max_file: u64,
@@ -31,21 +31,21 @@ pub struct Limits {
     /// Whether deletions are in the tree though something is held back: what is held back may be what was deleted
     /// elsewhere.
     pub with_deletions: bool,
-    /// A tree beside the recorded one whose content is not new.
-    pub beside: Option<TreeId>,
+    /// Where content is found that is not new, beside the recorded tree.
+    pub past: Option<Past>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
         let (max_file, max_new_paths) = (50 * MIB, 5_000);
-        Self { max_file, max_new_paths, in_submodules: false, with_deletions: false, beside: None }
+        Self { max_file, max_new_paths, in_submodules: false, with_deletions: false, past: None }
     }
 }
 
 impl Limits {
     /// No limits, for saving everything before it is removed.
     pub const NONE: Self =
-        Self { max_file: u64::MAX, max_new_paths: usize::MAX, in_submodules: true, with_deletions: true, beside: None };
+        Self { max_file: u64::MAX, max_new_paths: usize::MAX, in_submodules: true, with_deletions: true, past: None };
 
     /// Other numbers, as the settings have them; 0 is no limit.
     pub fn new(max_file_mb: u64, max_new_files: u64) -> Self {
@@ -120,6 +120,8 @@ pub struct Written {
     pub paths: Vec<RepoPath>,
     /// Files that changed but are not in the tree.
     pub held_back: Vec<HeldBack>,
+    /// Files that are gone but stay in the tree while others are held back.
+    pub withheld: Vec<RepoPath>,
     /// Submodules in whose place is nothing, or nothing a tree can have. Their links are left alone.
     pub gone: Vec<RepoPath>,
     /// What a person should know, one line each.
@@ -199,8 +201,11 @@ impl Worktree {
         entries.extend(scan.dropped.iter().map(|path| (path.clone(), None)));
         let in_the_way = self.in_the_way(&entries);
         entries.extend(in_the_way.into_iter().map(|path| (path, None)));
+        let mut withheld = Vec::new();
         if !held_back.is_empty() && !limits.with_deletions {
-            for path in self.without_deletions(&mut entries) {
+            let gone = entries.extract_if(.., |(_, known)| known.is_none());
+            withheld = gone.map(|(path, _)| RepoPath::new(path)).collect();
+            for path in self.without_room(&mut entries) {
                 let seen = Seen::at(&self.place(path.as_bstr()));
                 held_back.push(HeldBack { path: RepoPath::new(path), reason: Held::NoRoom, seen });
             }
@@ -219,7 +224,7 @@ impl Worktree {
         let (new_content, unfiltered) = reading.end();
         self.new_content = new_content;
         let warnings = warnings(scan, (&gone, &replaced), &held_back, &unfiltered);
-        Ok(Written { tree, paths, warnings, held_back, gone })
+        Ok(Written { tree, paths, warnings, held_back, withheld, gone })
     }
 
     /// What the recorded tree has where a new file takes the place of a directory or needs one, and nobody has removed: a
@@ -256,9 +261,8 @@ impl Worktree {
         recorded.is_some_and(|known| known.id == found.id && known.mode == found.mode)
     }
 
-    /// Takes the deletions out of what was found, and the files that need the place of what stays then. Returns those.
-    fn without_deletions(&self, entries: &mut Vec<(BString, Option<Known>)>) -> Vec<BString> {
-        entries.retain(|(_, known)| known.is_some());
+    /// Takes the files out of what was found that need the place of what the recorded tree has. Returns those.
+    fn without_room(&self, entries: &mut Vec<(BString, Option<Known>)>) -> Vec<BString> {
         let has_room = |path: &BStr| {
             self.cache.known(path).is_some()
                 || parents(path).all(|parent| self.cache.known(parent).is_none()) && self.cache.below(path).is_empty()

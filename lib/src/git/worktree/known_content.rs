@@ -1,5 +1,6 @@
-//! Content the repository has already: a file that was moved or copied is not new, so it is never held back, however
-//! large it is and however many there are. Only where something is about to be held back is this looked up.
+//! Content the repository has already: a file that was moved or copied, or that a commit had before, is not new. It is
+//! never held back, however large it is and however many there are. Only where something is about to be held back is this
+//! looked up.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -10,26 +11,40 @@ use gix::index::entry::Mode;
 
 use super::files::{Found, Held};
 use super::filters::Filters;
-use super::{Limits, Seen, Worktree};
-use crate::git::error::{Error, LibraryContext as _};
-use crate::git::id::TreeId;
+use super::past::PastContent;
+use super::{Limits, Past, Seen, Worktree};
+use crate::git::error::Error;
 use crate::git::writer::Writer;
 
-/// The files of the recorded tree and of one beside it, by their content.
+/// The files of the recorded tree and of commits before it, by their content.
 struct KnownContent {
     ids: HashSet<gix::ObjectId>,
+    past: Option<PastContent>,
     /// How long they are, sorted; asked for the first large file alone.
     sizes: Option<Vec<u64>>,
 }
 
 impl KnownContent {
-    fn has(&self, id: &gix::oid) -> bool {
-        self.ids.contains(id)
+    fn has(&mut self, id: &gix::oid) -> Result<bool, Error> {
+        while !self.ids.contains(id) {
+            if !self.read_on()? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn read_on(&mut self) -> Result<bool, Error> {
+        match &mut self.past {
+            Some(past) => past.read_on(&mut self.ids),
+            None => Ok(false),
+        }
     }
 
     /// Whether a file of this size on disk can have such content. Line ends are all that git takes off by itself, at most
     /// half of a file.
-    fn has_size_of(&mut self, size: u64, handle: &gix::Repository) -> bool {
+    fn has_size_of(&mut self, size: u64, handle: &gix::Repository) -> Result<bool, Error> {
+        while self.read_on()? {}
         let ids = &self.ids;
         let sizes = self.sizes.get_or_insert_with(|| {
             let size = |id: &gix::ObjectId| handle.find_header(*id).ok().map(|header| header.size());
@@ -38,7 +53,7 @@ impl KnownContent {
             sizes
         });
         let first = sizes.partition_point(|known| *known < size / 2);
-        sizes.get(first).is_some_and(|known| *known <= size)
+        Ok(sizes.get(first).is_some_and(|known| *known <= size))
     }
 }
 
@@ -85,24 +100,20 @@ impl<'a> Reading<'a> {
     fn known(&mut self, worktree: &mut Worktree) -> Result<&mut KnownContent, Error> {
         match &mut self.known {
             Some(known) => Ok(known),
-            none => Ok(none.insert(worktree.known_content(self.limits.beside)?)),
+            none => Ok(none.insert(worktree.known_content(self.limits.past.as_ref())?)),
         }
     }
 }
 
 impl Worktree {
-    /// What the recorded tree and `beside` have.
-    fn known_content(&mut self, beside: Option<TreeId>) -> Result<KnownContent, Error> {
-        let content = |index: &State| -> Vec<gix::ObjectId> {
+    /// What the recorded tree has, and what is found in `past`.
+    fn known_content(&mut self, past: Option<&Past>) -> Result<KnownContent, Error> {
+        let content = |index: &State| -> HashSet<gix::ObjectId> {
             let files = index.entries().iter().filter(|entry| entry.mode != Mode::COMMIT);
             files.map(|entry| entry.id).collect()
         };
-        let mut ids: HashSet<gix::ObjectId> = content(self.cache.index()).into_iter().collect();
-        if let Some(tree) = beside.filter(|tree| *tree != self.tree) {
-            let index = self.handle.index_from_tree(&tree.to_gix()).doing("read the tree of a worktree")?;
-            ids.extend(content(&index));
-        }
-        Ok(KnownContent { ids, sizes: None })
+        let past = past.map(|past| PastContent::new(&self.repo, self.handle.clone(), past)).transpose()?;
+        Ok(KnownContent { ids: content(self.cache.index()), past, sizes: None })
     }
 
     /// Of files the recorded tree does not have, those with content that is new as well, if they are too many.
@@ -132,7 +143,7 @@ impl Worktree {
         }
         let limits = reading.limits;
         let is_new = match self.content(path, reading.filters(self)?, limits)?.0 {
-            Found::File(file) => !reading.known(self)?.has(&file.id),
+            Found::File(file) => !reading.known(self)?.has(&file.id)?,
             _ => false,
         };
         if is_new {
@@ -165,12 +176,12 @@ impl Worktree {
         }
         let mut found = Found::Gone;
         let known = reading.known(self)?;
-        if known.has_size_of(size, &self.handle) {
-            let limits = Limits { max_file: size, ..*reading.limits };
+        if known.has_size_of(size, &self.handle)? {
+            let limits = Limits { max_file: size, ..reading.limits.clone() };
             found = self.content(path, reading.filters(self)?, &limits)?.0;
         }
         match found {
-            Found::File(file) if reading.known(self)?.has(&file.id) => Ok(Some(Found::File(file))),
+            Found::File(file) if reading.known(self)?.has(&file.id)? => Ok(Some(Found::File(file))),
             _ => {
                 reading.new.take(path, &place);
                 Ok(None)

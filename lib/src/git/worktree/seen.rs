@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 use gix::bstr::{BStr, BString, ByteSlice as _};
+use rustix::fs::FileType;
 
 use super::scan::parents;
 use super::{Scan, Worktree};
@@ -29,6 +30,10 @@ impl Seen {
         Some(Self { mode: found.mode(), size: found.size(), inode: found.ino(), written })
     }
 
+    fn is_directory(&self) -> bool {
+        FileType::from_raw_mode(self.mode) == FileType::Directory
+    }
+
     /// Reads what was written by [`fmt::Display`].
     pub fn read(text: &str) -> Option<Self> {
         let mut parts = text.split(':');
@@ -48,26 +53,37 @@ impl fmt::Display for Seen {
 }
 
 impl Worktree {
-    /// Of files that were seen once, those that are still what they were. One where the tree has a directory, or below a
-    /// file of it, has to make room, but for a directory that only submodules are in.
-    pub fn untouched(&self, files: &BTreeMap<RepoPath, Seen>) -> BTreeSet<RepoPath> {
-        let is_same = |path: &BStr, seen: Seen| self.leads_to(path) && Seen::at(&self.place(path)) == Some(seen);
+    /// Of files that were seen once, or seen to be gone, those that are still what they were. One where the tree has a
+    /// directory, or below a file of it, has to make room, unless that is to stay gone or only submodules are in it.
+    pub fn untouched(&self, files: &BTreeMap<RepoPath, Option<Seen>>) -> BTreeSet<RepoPath> {
+        let is_same = |path: &BStr, seen: Option<Seen>| self.file_at(path) == seen;
+        let stays_gone = |path: &BStr| {
+            files.get(&RepoPath::new(path.to_vec())).is_some_and(|seen| seen.is_none() && is_same(path, None))
+        };
+        let makes_room = |path: &BStr| self.cache.is_submodule(path) || stays_gone(path);
         let is_free = |path: &BStr| {
-            parents(path).all(|parent| self.cache.known(parent).is_none() || self.cache.is_submodule(parent))
-                && self.cache.below(path).iter().all(|below| self.cache.is_submodule(below.as_bstr()))
+            parents(path).all(|parent| self.cache.known(parent).is_none() || makes_room(parent))
+                && self.cache.below(path).iter().all(|below| makes_room(below.as_bstr()))
         };
         let untouched = files.iter().filter(|(path, seen)| {
             let path = path.as_bytes().as_bstr();
-            is_same(path, **seen) && is_free(path)
+            is_same(path, **seen) && (seen.is_none() || is_free(path))
         });
         untouched.map(|(path, _)| path.clone()).collect()
     }
 
-    /// Takes files out of a scan that are to stay as they are, in no commit, and submodules that they leave no room for.
+    /// What a file shows; none where no file is, but a directory perhaps.
+    fn file_at(&self, path: &BStr) -> Option<Seen> {
+        Seen::at(&self.place(path)).filter(|seen| !seen.is_directory() && self.leads_to(path))
+    }
+
+    /// Takes files out of a scan that are to stay as they are, in no commit, or to stay gone; and submodules that they
+    /// leave no room for.
     pub fn spare(&mut self, scan: &mut Scan, files: &BTreeSet<RepoPath>) {
         let files = files.iter().map(|path| BString::from(path.as_bytes()));
-        let spared: BTreeSet<BString> = files.filter(|path| scan.candidates.remove(path)).collect();
+        let mut spared: BTreeSet<BString> = files.filter(|path| scan.candidates.remove(path)).collect();
         self.cache.forget_stats(&spared);
+        spared.retain(|path| self.file_at(path.as_bstr()).is_some());
         let is_in_the_way = |path: &BStr| parents(path).any(|parent| spared.contains(parent));
         scan.candidates.retain(|path| spared.is_empty() || !is_in_the_way(path.as_bstr()));
     }

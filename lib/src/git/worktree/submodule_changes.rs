@@ -1,29 +1,39 @@
-//! Files in submodules that are checked out: no commit of the worktree's own repository can have them, and they go with the
-//! worktree. What nobody has committed in a submodule is named, at any depth, before anything could remove it.
+//! Work in submodules: no commit of the worktree's own repository can have it, and it goes with the worktree. What nobody has
+//! committed in a submodule that is checked out, and what is committed there and on no remote, is named, at any depth,
+//! before anything could remove it.
 //!
 //! The git directory of a submodule is the agent's to write, so nothing it says is run: it is opened with the settings of
 //! the repository itself.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use gix::ObjectId;
 use gix::bstr::{BString, ByteSlice as _};
 
 use super::admin::linked_git_dir;
-use super::cache::Cache;
+use super::cache::{Cache, Links};
 use super::rules::Rules;
 use super::scan::look_at_index;
+use super::submodule_commits::{Tips, Unpublished, leads_to};
 use super::waits::{waits, waits_below};
 use super::{Seen, Worktree};
 use crate::git::error::{Error, LibraryContext as _};
 use crate::git::id::TreeId;
 use crate::git::open::open_with;
 use crate::ids::RepoPath;
+use crate::text::listed;
 
 /// The note of what the setup has left in submodules.
 const NOTE: &str = "submodules";
 
-/// What it has at most.
+/// What that says of a file that is gone.
+const GONE: &str = "-";
+
+/// The note of the commits it has left there.
+const COMMITS: &str = "submodule-commits";
+
+/// What such a note has at most.
 const LONGEST: u64 = 64 * 1024 * 1024;
 
 /// How deep submodules are looked for in submodules.
@@ -38,83 +48,242 @@ pub enum Care {
     Thorough,
 }
 
-impl Worktree {
-    /// The files in submodules that are new or changed there; a submodule itself where nobody can tell. What the setup has
-    /// left there is nobody's work.
-    pub fn changed_in_submodules(&mut self, care: Care) -> Result<BTreeSet<RepoPath>, Error> {
-        let links = self.cache.submodules();
-        let is_there = |link: &BString| self.leads_to(link.as_bstr()) && is_checked_out(&self.place(link.as_bstr()));
-        let links: Vec<BString> = links.into_iter().filter(is_there).collect();
-        if links.is_empty() {
-            return Ok(BTreeSet::new());
-        }
-        let mut changed = BTreeSet::new();
-        for link in links {
-            self.look_into(&link, care, DEEPEST, &mut changed);
-        }
-        let begun = self.begun_in_submodules()?;
-        let is_begun =
-            |path: &BString| begun.get(path).is_some_and(|seen| Seen::at(&self.place(path.as_bstr())) == Some(*seen));
-        changed.retain(|path| !is_begun(path));
-        Ok(changed.into_iter().map(|path| RepoPath::new(path.to_vec())).collect())
+/// Work in submodules that only the worktree has.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InSubmodules {
+    /// Files that are new, changed or gone; a submodule itself where nobody can tell.
+    pub files: BTreeSet<RepoPath>,
+    /// Submodules with commits that are on no remote.
+    pub commits: BTreeMap<RepoPath, Unpublished>,
+    /// Submodules that stand at a commit the recorded one does not lead to.
+    pub moved: BTreeSet<RepoPath>,
+}
+
+impl InSubmodules {
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty() && self.commits.is_empty() && self.moved.is_empty()
     }
 
-    /// Takes what is changed in submodules now for the work of the setup.
+    /// Where what there is is missing, an end of a sentence each.
+    pub fn missing(&self) -> Vec<String> {
+        const NAMED: usize = 5;
+        let names = |what: &str, paths: &BTreeSet<RepoPath>| {
+            let names = listed(paths.iter().map(|path| format!("`{path}`")), NAMED);
+            (!paths.is_empty()).then(|| format!("in no {what}: {names}"))
+        };
+        let commits = self.commits.iter().map(|(path, work)| format!("on no remote: {work} of `{path}`"));
+        let (files, moved) = (names("commit", &self.files), names("recorded link", &self.moved));
+        files.into_iter().chain(commits).chain(moved).collect()
+    }
+}
+
+/// What is known while submodules are looked into.
+struct Look {
+    care: Care,
+    found: InSubmodules,
+    /// The git directories that were looked into.
+    met: BTreeSet<PathBuf>,
+    /// What the setup has left.
+    files: BTreeMap<BString, Option<Seen>>,
+    commits: BTreeMap<BString, BTreeSet<ObjectId>>,
+    /// What leads to commits in each submodule.
+    tips: BTreeMap<BString, BTreeSet<ObjectId>>,
+}
+
+impl Worktree {
+    /// What lies in submodules and nowhere else. What the setup has left there is nobody's work.
+    pub fn in_submodules_alone(&mut self, care: Care) -> Result<InSubmodules, Error> {
+        Ok(self.look_into_all(care)?.found)
+    }
+
+    fn look_into_all(&mut self, care: Care) -> Result<Look, Error> {
+        let links: BTreeMap<BString, ObjectId> = self.cache.links().into_iter().collect();
+        let (files, commits) = (self.begun_files()?, self.begun_commits()?);
+        let (found, met, tips) = Default::default();
+        let mut look = Look { care, found, met, files, commits, tips };
+        for (link, at) in &links {
+            if self.leads_to(link.as_bstr()) && is_checked_out(&self.place(link.as_bstr())) {
+                self.look_into(link, *at, DEEPEST, &mut look);
+            }
+        }
+        // Those that are not checked out any more.
+        for (name, git_dir) in stores(&self.git_dir, DEEPEST) {
+            if git_dir.canonicalize().is_ok_and(|git_dir| !look.met.contains(&git_dir)) {
+                let opened = self.open_store(&git_dir);
+                let at = links.get(&name).copied();
+                if opened.and_then(|handle| look.take_commits(&handle, &name, at)).is_err() {
+                    look.found.files.insert(RepoPath::new(name.to_vec()));
+                }
+            }
+        }
+        Ok(look)
+    }
+
+    /// Takes what is in submodules now for the work of the setup.
     pub(super) fn note_submodules(&mut self) -> Result<(), Error> {
         self.notes.remove(NOTE)?;
-        let changed = self.changed_in_submodules(Care::Quick)?;
+        self.notes.remove(COMMITS)?;
+        let look = self.look_into_all(Care::Quick)?;
         let line = |path: &RepoPath| {
-            let seen = Seen::at(&self.place(path.as_bytes().as_bstr()))?;
-            Some([format!("{seen} ").as_bytes(), path.as_bytes(), b"\0"].concat())
+            let seen = Seen::at(&self.place(path.as_bytes().as_bstr()));
+            let seen = seen.map_or(GONE.to_owned(), |seen| seen.to_string());
+            [format!("{seen} ").as_bytes(), path.as_bytes(), b"\0"].concat()
         };
-        let text: Vec<u8> = changed.iter().filter_map(line).flatten().collect();
-        if text.is_empty() { Ok(()) } else { self.notes.write(NOTE, &text) }
+        let files: Vec<u8> = look.found.files.iter().flat_map(line).collect();
+        let tips = look.tips.iter().flat_map(|(path, tips)| tips.iter().map(move |tip| (path, tip)));
+        let commits: Vec<u8> =
+            tips.flat_map(|(path, tip)| [format!("{tip} ").as_bytes(), path.as_bytes(), b"\0"].concat()).collect();
+        for (name, text) in [(NOTE, files), (COMMITS, commits)] {
+            if !text.is_empty() {
+                self.notes.write(name, &text)?;
+            }
+        }
+        Ok(())
     }
 
-    fn begun_in_submodules(&self) -> Result<BTreeMap<BString, Seen>, Error> {
+    fn begun_files(&self) -> Result<BTreeMap<BString, Option<Seen>>, Error> {
         let text = self.notes.read(NOTE, LONGEST)?.unwrap_or_default();
-        let line = |line: &[u8]| {
-            let (seen, path) = line.split_once_str(b" ")?;
-            Some((BString::from(path), Seen::read(std::str::from_utf8(seen).ok()?)?))
+        let file = |(seen, path): (&str, BString)| match seen {
+            GONE => Some((path, None)),
+            seen => Some((path, Some(Seen::read(seen)?))),
         };
-        Ok(text.split(|byte| *byte == 0).filter_map(line).collect())
+        Ok(lines(&text).filter_map(file).collect())
     }
 
-    /// Adds what is changed in one submodule and in those below it.
-    fn look_into(&self, link: &BString, care: Care, deepest: usize, changed: &mut BTreeSet<BString>) {
-        let Ok((found, below)) = self.changes_of(link, care) else {
-            changed.insert(link.clone());
+    fn begun_commits(&self) -> Result<BTreeMap<BString, BTreeSet<ObjectId>>, Error> {
+        let text = self.notes.read(COMMITS, LONGEST)?.unwrap_or_default();
+        let mut commits: BTreeMap<BString, BTreeSet<ObjectId>> = BTreeMap::new();
+        for (id, path) in lines(&text) {
+            commits.entry(path).or_default().extend(ObjectId::from_hex(id.as_bytes()).ok());
+        }
+        Ok(commits)
+    }
+
+    /// Adds what is in one submodule and in those below it. `at` is the commit it is recorded at.
+    fn look_into(&self, link: &BString, at: ObjectId, deepest: usize, look: &mut Look) {
+        let inside = |path: BString| BString::from([link.as_bytes(), b"/", path.as_bytes()].concat());
+        let looked = self.open_submodule(link).and_then(|handle| {
+            look.met.extend(handle.git_dir().canonicalize().ok());
+            look.take_commits(&handle, link, Some(at))?;
+            if deepest == DEEPEST {
+                look.take_moved(&handle, link, at)?;
+            }
+            self.changes_of(&handle, link, look.care)
+        });
+        let Ok((found, below)) = looked else {
+            look.found.files.insert(RepoPath::new(link.to_vec()));
             return;
         };
-        let inside = |path: BString| BString::from([link.as_bytes(), b"/", path.as_bytes()].concat());
-        changed.extend(found.into_iter().map(inside).filter(|path| self.is_there(path.as_bstr())));
-        for link in below.into_iter().map(inside).filter(|link| is_checked_out(&self.place(link.as_bstr()))) {
+        for path in found.into_iter().map(inside) {
+            let seen = Seen::at(&self.place(path.as_bstr()));
+            if look.files.get(&path) != Some(&seen) {
+                look.found.files.insert(RepoPath::new(path.to_vec()));
+            }
+        }
+        for (link, at) in below.into_iter().map(|(link, at)| (inside(link), at)) {
             match deepest.checked_sub(1) {
-                Some(deepest) => self.look_into(&link, care, deepest, changed),
-                None => drop(changed.insert(link)),
+                _ if !is_checked_out(&self.place(link.as_bstr())) => {}
+                Some(deepest) => self.look_into(&link, at, deepest, look),
+                None => drop(look.found.files.insert(RepoPath::new(link.to_vec()))),
             }
         }
     }
 
-    /// What differs from the commit a submodule stands at, and the submodules in it.
-    fn changes_of(&self, link: &BString, care: Care) -> Result<(BTreeSet<BString>, Vec<BString>), Error> {
+    fn open_submodule(&self, link: &BString) -> Result<gix::Repository, Error> {
         let place = self.place(link.as_bstr());
-        let unreadable = |path: &Path| Error::NotARepository { path: path.to_owned() };
+        let unreadable = || Error::NotARepository { path: place.clone() };
         if !waits(&place.join(".git")).is_empty() || waits_below(&place) {
-            return Err(unreadable(&place));
+            return Err(unreadable());
         }
-        let git_dir = linked_git_dir(&place)?.ok_or_else(|| unreadable(&place))?;
+        let git_dir = linked_git_dir(&place)?.ok_or_else(unreadable)?;
         let mut handle = open_with(&git_dir, self.repo.shared.config.clone())?.to_thread_local();
-        handle.set_workdir(place.clone()).doing("open a submodule")?;
+        handle.set_workdir(place).doing("open a submodule")?;
+        Ok(handle)
+    }
+
+    /// Opens the repository of a submodule without its files.
+    fn open_store(&self, git_dir: &Path) -> Result<gix::Repository, Error> {
+        match waits(git_dir).is_empty() {
+            true => Ok(open_with(git_dir, self.repo.shared.config.clone())?.to_thread_local()),
+            false => Err(Error::NotARepository { path: git_dir.to_owned() }),
+        }
+    }
+
+    /// What differs from the commit a submodule stands at, and the submodules in it.
+    fn changes_of(
+        &self,
+        handle: &gix::Repository,
+        link: &BString,
+        care: Care,
+    ) -> Result<(BTreeSet<BString>, Links), Error> {
         let head = handle.head_tree_id().doing("read a submodule")?.detach();
         let trusted = care == Care::Quick;
         let index = handle.index_path();
-        let mut cache = Cache::read(&handle, TreeId::from_gix(&head), &index, trusted, &Rules::default())?;
-        let links = cache.submodules();
-        let found = look_at_index(&handle, cache.index(), &place, true)?.scan;
+        let mut cache = Cache::read(handle, TreeId::from_gix(&head), &index, trusted, &Rules::default())?;
+        let links = cache.links();
+        let found = look_at_index(handle, cache.index(), &self.place(link.as_bstr()), true)?.scan;
         let nested = found.nested.iter().chain(&found.submodules).map(|path| BString::from(path.as_bytes()));
         Ok((found.candidates.into_iter().chain(nested).collect(), links))
     }
+}
+
+impl Look {
+    /// Takes the commits that only the repository of a submodule has.
+    fn take_commits(&mut self, handle: &gix::Repository, link: &BString, at: Option<ObjectId>) -> Result<(), Error> {
+        let tips = Tips::read(handle)?;
+        let begun = self.commits.get(link).into_iter().flatten().copied();
+        let work = tips.unpublished(handle, &begun.chain(at).collect())?;
+        if !work.is_empty() {
+            self.found.commits.insert(RepoPath::new(link.to_vec()), work);
+        }
+        self.tips.insert(link.clone(), tips.own().collect());
+        Ok(())
+    }
+
+    /// Notices a submodule that somebody has moved. One whose recorded commit has gone on since is only behind, and where
+    /// that was never fetched, nobody has moved away from it.
+    fn take_moved(&mut self, handle: &gix::Repository, link: &BString, at: ObjectId) -> Result<(), Error> {
+        let head = handle.head_id().doing("read a submodule")?.detach();
+        let is_begun = self.commits.get(link).is_some_and(|begun| begun.contains(&head));
+        if !is_begun && handle.has_object(at) && !leads_to(handle, at, head)? {
+            self.found.moved.insert(RepoPath::new(link.to_vec()));
+        }
+        Ok(())
+    }
+}
+
+/// The repositories that git keeps of submodules in a git directory, by their names.
+fn stores(git_dir: &Path, deepest: usize) -> Vec<(BString, PathBuf)> {
+    let mut found = Vec::new();
+    let mut waiting = vec![(BString::default(), git_dir.join("modules"), deepest)];
+    while let Some((name, place, left)) = waiting.pop() {
+        // What is not there, or none of git's, has no repository.
+        for entry in std::fs::read_dir(&place).into_iter().flatten().flatten() {
+            let (part, place) = (entry.file_name(), entry.path());
+            let Some(left) = left.checked_sub(1).filter(|_| entry.file_type().is_ok_and(|kind| kind.is_dir())) else {
+                continue;
+            };
+            let joint: &[u8] = if name.is_empty() { b"" } else { b"/" };
+            let name = BString::from([name.as_bytes(), joint, part.as_encoded_bytes()].concat());
+            match place.join("HEAD").symlink_metadata().is_ok() {
+                true => {
+                    waiting.push((name.clone(), place.join("modules"), left));
+                    found.push((name, place));
+                }
+                false => waiting.push((name, place, left)),
+            }
+        }
+    }
+    found
+}
+
+/// The lines of a note: a word, and the path it is about.
+fn lines(text: &[u8]) -> impl Iterator<Item = (&str, BString)> {
+    text.split(|byte| *byte == 0).filter_map(|line| {
+        let (word, path) = line.split_once_str(b" ")?;
+        Some((std::str::from_utf8(word).ok()?, BString::from(path)))
+    })
 }
 
 fn is_checked_out(place: &Path) -> bool {

@@ -21,7 +21,8 @@ use crate::ids::RepoPath;
 pub(super) const RULES: [&[u8]; 3] = [b".gitattributes", b".gitignore", b".gitmodules"];
 
 /// The files of a repository that are read to know that it is one, and where it stands.
-const REPOSITORY: [&str; 5] = ["HEAD", "commondir", "config", "config.worktree", "packed-refs"];
+const REPOSITORY: [&str; 7] =
+    ["HEAD", "commondir", "config", "config.worktree", "objects/info/alternates", "packed-refs", "shallow"];
 
 /// No rules are longer, and git itself reads none that are.
 const LONGEST: u64 = 100 << 20;

@@ -25,6 +25,8 @@ const NAMED: usize = 3;
 pub struct Refused {
     /// What was to be written, and what has to be open for that.
     paths: BTreeSet<(PathBuf, PathBuf)>,
+    /// The same in the git directory of the repository, with its hooks and settings: nobody is to open that.
+    of_git: BTreeSet<PathBuf>,
 }
 
 impl Sandbox {
@@ -40,11 +42,21 @@ impl Sandbox {
                 .any(|open| real.starts_with(open.canonicalize().as_deref().unwrap_or(open)) || path.starts_with(open));
             // What the user may not write either, no sandbox has refused.
             if !is_open && access(&real, Access::WRITE_OK).is_ok() {
-                let there = there.to_owned();
-                refused.paths.insert((path, there));
+                match self.is_of_git(&real) || self.is_of_git(&path) {
+                    true => drop(refused.of_git.insert(path)),
+                    false => drop(refused.paths.insert((path.clone(), there.to_owned()))),
+                }
             }
         }
         refused
+    }
+
+    /// Whether a path is that of a repository to whose objects may be added, or lies in it.
+    fn is_of_git(&self, path: &Path) -> bool {
+        let repositories = self.add.iter().filter_map(|objects| objects.parent());
+        repositories
+            .into_iter()
+            .any(|git| path.starts_with(git) || path.starts_with(git.canonicalize().as_deref().unwrap_or(git)))
     }
 }
 
@@ -52,14 +64,23 @@ impl Refused {
     /// Takes in what else was refused.
     pub fn extend(&mut self, other: Self) {
         self.paths.extend(other.paths);
+        self.of_git.extend(other.of_git);
+    }
+
+    /// The same where all went well: git does without what it was refused then.
+    pub fn of_success(self) -> Self {
+        Self { of_git: BTreeSet::new(), ..self }
     }
 
     /// What was refused, and what to do about it; none where nothing was.
     pub fn in_words(&self) -> Option<String> {
-        if self.paths.is_empty() {
-            return None;
-        }
         let quoted = |path: &PathBuf| format!("`{}`", path.display());
+        if self.paths.is_empty() {
+            let paths = listed(self.of_git.iter().map(quoted), NAMED);
+            return (!self.of_git.is_empty()).then(|| {
+                format!("the sandbox refused writing {paths}: the repository's git directory stays closed to what agents run")
+            });
+        }
         let paths = listed(self.paths.iter().map(|(path, _)| quoted(path)), NAMED);
         let opens: BTreeSet<&PathBuf> = self.paths.iter().map(|(_, opens)| opens).collect();
         let opens = listed(opens.into_iter().map(quoted), NAMED);
@@ -170,6 +191,12 @@ mod tests {
         );
         assert_eq!(refused(&format!("{}/new/x", home.display())), Some(expected.clone()));
         assert_eq!(refused("../home/new/x"), Some(expected));
+        let git = Sandbox { add: vec![root.join("home/.git/objects")], ..sandbox.clone() };
+        std::fs::create_dir_all(root.join("home/.git/objects")).unwrap();
+        let refused_by_git = git.refused(&said("../home/.git/packed-refs.lock"), &root.join("worktree"));
+        let words = refused_by_git.in_words().unwrap();
+        assert!(words.contains("/home/.git/packed-refs.lock`") && !words.contains("sandbox.rw"), "{words}");
+        assert_eq!(refused_by_git.of_success().in_words(), None);
         for open in ["../open/x", "../worktree/x", "/dev/null"] {
             assert_eq!(refused(open), None, "{open}");
         }

@@ -1,11 +1,13 @@
 //! Bringing files back to a tree.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use pleach::git::{Limits, Worktree};
+use pleach::ids::RepoPath;
 
 use super::{Sandbox, names, record, spec};
 
@@ -133,7 +135,7 @@ fn what_is_in_no_commit_stays_when_it_is_to_be_spared() {
     let limits = Limits { max_file: 1, ..Limits::default() };
     let scan = worktree.scan().unwrap();
     let written = worktree.commit_tree(&scan, &mut repo.writer(), &limits).unwrap();
-    let held = written.held_back.into_iter().map(|held| (held.path, held.seen.unwrap())).collect();
+    let held = written.held_back.into_iter().map(|held| (held.path, held.seen)).collect();
     fs::write(root.join("run.sh"), "written").unwrap();
     fs::remove_file(root.join("deep")).unwrap();
     fs::create_dir(root.join("deep")).unwrap();
@@ -150,8 +152,16 @@ fn what_is_in_no_commit_stays_when_it_is_to_be_spared() {
     fs::write(root.join("src"), "held back").unwrap();
     let scan = worktree.scan().unwrap();
     let written = worktree.commit_tree(&scan, &mut repo.writer(), &limits).unwrap();
-    let held = written.held_back.into_iter().map(|held| (held.path, held.seen.unwrap())).collect();
+    let mut held = written.held_back.into_iter().map(|held| (held.path, held.seen)).collect::<BTreeMap<_, _>>();
     assert_eq!(names(&worktree.untouched(&held).into_iter().collect::<Vec<_>>()), ["a.txt", "new"]);
+    // Unless that is to stay gone as well.
+    held.extend(written.withheld.into_iter().map(|path| (path, None)));
+    let spared = worktree.untouched(&held);
+    assert_eq!(spared.len(), held.len());
+    worktree.reset_but(base, tree, &spared).unwrap();
+    assert_eq!(fs::read_to_string(root.join("src")).unwrap(), "held back");
+    fs::remove_file(root.join("src")).unwrap();
+    assert!(!worktree.untouched(&held).contains(&RepoPath::from("src")));
     worktree.reset_to(base, tree).unwrap();
     assert_eq!(sandbox.git(&root, &["status", "--porcelain"]), "");
 }
@@ -169,7 +179,7 @@ fn what_lies_in_the_place_of_a_submodule_is_spared_or_goes_and_the_place_stays()
         fs::write(root.join(path), "held back").unwrap();
     }
     let written = record(&repo, &mut worktree);
-    let held = written.held_back.into_iter().map(|held| (held.path, held.seen.unwrap())).collect();
+    let held = written.held_back.into_iter().map(|held| (held.path, held.seen)).collect();
     fs::write(root.join("sm/g"), "written").unwrap();
     fs::write(root.join("sm/new"), "new").unwrap();
     let spared = worktree.untouched(&held);

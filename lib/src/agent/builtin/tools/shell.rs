@@ -8,6 +8,7 @@ use tokio::time::Instant;
 use super::{Answer, Wrote};
 use crate::agent::Job;
 use crate::agent::builtin::Limits;
+use crate::process::sandbox::Refused;
 use crate::process::{self, Cancel, Command, Spawner};
 
 /// How much of each output stream is kept, well above what is left after truncation.
@@ -83,6 +84,7 @@ impl Shell {
         }
         // Whoever meets the bounds should know them when it does, not only from its task.
         let refused = self.template.sandbox.as_ref().map(|sandbox| sandbox.refused(&text, &self.template.cwd));
+        let refused = if output.exit.success() { refused.map(Refused::of_success) } else { refused };
         if let Some(refused) = refused.and_then(|refused| refused.in_words()) {
             text.push_str(&format!("\n[{refused}]"));
         }
