@@ -115,6 +115,31 @@ fn n15_rejections_count_and_negations_are_no_approval() {
 }
 
 #[test]
+fn n15_an_approval_that_is_taken_back_does_not_land() {
+    let replies = [
+        "Approved: \u{274c}",
+        "APPROVED \u{2717}",
+        "Verdict: Approved / Rejected",
+        "Approved, no wait, rejected",
+        "APPROVED\nNOT APPROVED",
+        "Review: not yet approved.\nAPPROVED: nothing",
+        "Verdict: APPROVED (with the condition that tests are added)",
+        "Rejected: no tests\n{\"verdict\":\"approved\"}",
+    ];
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    for (at, reply) in replies.iter().enumerate() {
+        garden.env.write(format!("asked/{}.says", at + 1), reply);
+    }
+    // Each is asked for once more.
+    garden.agent("echo $n > T001.txt", "cat \"$W/asked/$(((n + 1) / 2)).says\"");
+    let attempts = replies.len().to_string();
+    let ran = garden.gardener(&["--max-retries", &attempts]).expect(1);
+    assert_eq!((garden.completed(), garden.times_asked("T001", "review")), (Vec::new(), 2 * replies.len()), "{ran}");
+    let why = format!("T001 failed after {attempts} attempts: review rejected: no verdict in the review");
+    assert!(ran.stdout.contains(&why), "{ran}");
+}
+
+#[test]
 fn n15_a_missing_verdict_is_asked_for_and_fed_back() {
     let garden = Garden::new(&Tree::of(&["T001"]));
     garden.agent(WRITES, "test $n -gt 2 && echo APPROVED || echo 'I like it.'");
