@@ -151,6 +151,7 @@ const NODE: &[&str] = &[
     "tool_hooks.pre",
     "tools",
     "type",
+    "verdict",
     "write",
 ];
 

@@ -147,20 +147,21 @@ const EXAMPLES: [Example; 4] = [
             (
                 "implement",
                 2,
-                &["- Review (review): fail: no case for an empty line\n  I would not merge it yet.\n", "1. Write"],
+                &[
+                    "- Review (review): fail: rejected: no case for an empty line\n  I would not merge it yet.\n",
+                    "1. Write",
+                ],
             ),
         ],
     },
 ];
 
-/// A reviewer that rejects once, with its reason in the status file.
+/// A reviewer that rejects once.
 fn rejects_once() -> [Value; 2] {
-    let reject = json!({"outcome": "fail", "notes": "no case for an empty line"}).to_string();
-    let write = json!([{"write_file": {"file_path": "{{status_file}}", "content": reject}}]);
+    let review = |name: &str, visit: u32, text: &str| json!({"name": name, "when": {"node": "review", "visit": visit}, "steps": [{"text": text}]});
     [
-        json!({"name": "reject", "when": {"node": "review", "visit": 1},
-               "steps": [{"text": "I look.", "tools": write}, {"text": "I would not merge it yet."}]}),
-        json!({"name": "accept", "when": {"node": "review", "visit": 2}, "steps": [{"text": "Good."}]}),
+        review("reject", 1, "I would not merge it yet.\n\nREJECTED: no case for an empty line"),
+        review("accept", 2, "Good.\n\nAPPROVED"),
     ]
 }
 

@@ -24,12 +24,11 @@ scripts:
   - name: a review of what is wrong
     when: {node: review, visit: 1, contains: no test}
     steps:
-      - tools: [{write_file: {file_path: "{{status_file}}", content: '{"outcome": "fail", "notes": "it is 42"}'}}]
-      - text: It is 42.
+      - text: "REJECTED: it is 42"
   - name: a review
     when: {node: review}
     steps:
-      - text: I would merge it.
+      - text: "I would merge it.\nAPPROVED"
 "#;
 
 #[test]
@@ -55,8 +54,67 @@ fn n20_a_prompt_without_a_test_command_is_reviewed_until_accepted() {
     let env = TestEnv::with_script(&SCRIPT.replace(", contains: no test", ""));
     env.pleach(&["-y", "run", PROMPT]).expect(0);
     let path = ["start:success", "implement:success", "review:fail", "implement:success", "review:success"];
-    assert_eq!(env.story().path()[..5], path);
+    let story = env.story();
+    assert_eq!(story.path()[..5], path);
+    assert_eq!(story.all("NodeExecution")[2]["outcome"]["failure_reason"], "rejected: it is 42");
     assert_eq!(env.committed("answer"), "42");
+}
+
+/// A `claude` whose `n`th review answers what the file `n` of `answers` says, and leaves that status where it says so.
+fn reviewer(answers: &[(&str, &str)]) -> TestEnv {
+    let env = TestEnv::with_repo();
+    for (at, (answer, status)) in answers.iter().enumerate() {
+        let result = serde_json::json!({
+            "type": "result", "subtype": "success", "is_error": false, "result": answer, "session_id": "s-1",
+        });
+        env.write(format!("answers/{}", at + 1), format!("{result}\n"));
+        env.write(format!("answers/{}.status", at + 1), status);
+    }
+    let answers = env.root().join("answers");
+    let answers = answers.display();
+    let program = format!(
+        "#!/bin/sh\n[ \"$1\" != --version ] || exec echo 9.8.7\ncat > prompt.txt\n\
+         case $PLEACH_NODE in\n\
+         review) n=$(($(cat {answers}/n 2>/dev/null || echo 0) + 1)); echo $n > {answers}/n\n\
+         cp prompt.txt {answers}/$n.asked; rm prompt.txt\n\
+         test ! -s {answers}/$n.status || cp {answers}/$n.status \"$PLEACH_STATUS_FILE\"\n\
+         cat {answers}/$n;;\n\
+         *) cp prompt.txt {answers}/implement; echo $$ > work\n\
+         echo '{{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"Done.\",\"session_id\":\"s-2\"}}';;\n\
+         esac\n",
+    );
+    env.write_program("bin/claude", &program);
+    env.configure("agent: claude\nagents: {claude: {turns: stream}}\n");
+    env.unbound();
+    env
+}
+
+#[test]
+fn n20_a_prompt_goes_back_until_its_review_approves() {
+    let no_verdict = "no verdict in the review; end with APPROVED or REJECTED: why";
+    let partial = r#"{"outcome": "partial_success"}"#;
+    for (answers, reason) in [
+        (&[("REJECTED: the test still fails", ""), ("APPROVED", "")][..], "rejected: the test still fails"),
+        (&[("", ""), ("", ""), ("APPROVED", "")], no_verdict),
+        (&[("It is fine.", partial), ("Not approved.", partial), ("APPROVED", "")], no_verdict),
+    ] {
+        let env = reviewer(answers);
+        let ran = env.pleach(&["-y", "run", PROMPT]).expect(0);
+        let story = env.story();
+        let path = ["start:success", "implement:success", "review:fail", "implement:success", "review:success"];
+        assert_eq!(story.path()[..5], path, "{ran}");
+        assert_eq!(story.all("NodeExecution")[2]["outcome"]["failure_reason"], reason);
+        assert_eq!(env.read("answers/n").trim(), answers.len().to_string(), "no verdict is asked for once more");
+        let told = env.read("answers/implement");
+        assert!(told.contains(reason), "{told}");
+        assert!(
+            env.read("answers/1.asked").contains("End with the verdict on a last line of its own"),
+            "it is asked for"
+        );
+    }
+    let env = reviewer(&[("APPROVED", partial), ("APPROVED", "")]);
+    env.pleach(&["-y", "run", PROMPT]).expect(0);
+    assert_eq!(env.story().path()[2..5], ["review:partial_success", "implement:success", "review:success"]);
 }
 
 #[test]
@@ -104,7 +162,8 @@ fn n20_init_marks_what_it_guessed_and_ends_with_a_prompt() {
 #[test]
 fn n20_agents_are_told_one_thing_about_commits() {
     let env = TestEnv::with_repo();
-    let result = r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.","session_id":"s-1"}"#;
+    let result =
+        r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.\\nAPPROVED","session_id":"s-1"}"#;
     env.write_program(
         "bin/claude",
         &format!("#!/bin/sh\n[ \"$1\" != --version ] || exec echo 9.8.7\ncat > prompt.txt\necho '{result}'\n"),
