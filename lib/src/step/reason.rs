@@ -1,7 +1,7 @@
 //! Why a step failed, in one line: what a person wants to know before anything else.
 
 use super::verdict::{self, NO_VERDICT};
-use super::{StepKind, counts, text};
+use super::{StepKind, TestKind, counts, text};
 use crate::event::StepFinished;
 use crate::text::shorten;
 
@@ -57,6 +57,9 @@ fn of_crash(said: &str) -> Option<String> {
 
 /// The test that failed, or the last line of what the command that failed said.
 fn of_output(sections: &[(&str, &str)], failing: &[String]) -> Option<String> {
+    // It cleans up behind tests, whatever became of them.
+    let is_test = |(heading, _): &&(&str, &str)| !heading.starts_with(&text::test_heading(TestKind::Teardown));
+    let sections: Vec<(&str, &str)> = sections.iter().filter(is_test).copied().collect();
     let found = || sections.iter().flat_map(|(_, said)| counts::failing(said)).collect::<Vec<_>>();
     let failing = if failing.is_empty() { &found() } else { failing };
     if let [first, more @ ..] = failing {
@@ -68,7 +71,10 @@ fn of_output(sections: &[(&str, &str)], failing: &[String]) -> Option<String> {
     // Only what failed has complained, and says last how it ended.
     let complaint = sections.iter().rposition(|(heading, _)| heading.contains(" stderr "));
     let (said, below) = match complaint {
-        Some(at) => (sections[at].1, sections.get(at + 1).map_or("", |(_, said)| said)),
+        Some(at) => {
+            let own = sections[at].0.replacen(" stderr ", " stdout ", 1);
+            (sections[at].1, sections.get(at + 1).filter(|(heading, _)| *heading == own).map_or("", |(_, said)| said))
+        }
         None => (sections.last()?.1, ""),
     };
     let how = last_line(said).and_then(|last| Some(last.strip_prefix('[')?.strip_suffix(']')?.to_owned()));
@@ -113,14 +119,14 @@ mod tests {
 
     use super::*;
     use crate::redact::Redactor;
-    use crate::step::{RanTest, TestKind};
+    use crate::step::RanTest;
 
     fn redactor() -> Redactor {
         Redactor::new(Vec::<(String, String)>::new())
     }
 
-    fn tests(stdout: &str, stderr: &str) -> String {
-        let ran = RanTest {
+    fn ran(stdout: &str, stderr: &str) -> RanTest {
+        RanTest {
             kind: TestKind::Unit,
             command: String::new(),
             exit: String::new(),
@@ -130,8 +136,11 @@ mod tests {
             counts: None,
             failing: Vec::new(),
             runtime: Duration::ZERO,
-        };
-        text::tests(&[ran]).write(&redactor())
+        }
+    }
+
+    fn tests(stdout: &str, stderr: &str) -> String {
+        text::tests(&[ran(stdout, stderr)]).write(&redactor())
     }
 
     #[test]
@@ -149,6 +158,27 @@ mod tests {
         let long = why(&"x".repeat(500), "[exit 1]").expect("a reason");
         assert!(why("x", &format!("[{}]", "y".repeat(500))).is_some(), "whatever it says of its end");
         assert!(long.chars().count() <= LONGEST && long.ends_with("(exit 1)"), "{long}");
+    }
+
+    #[test]
+    fn a_teardown_does_not_hide_the_test_that_failed() {
+        let ran = |kind, passed, stdout: &str, stderr: &str| RanTest {
+            kind,
+            passed,
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+            ..ran("", "")
+        };
+        let all = [
+            ran(TestKind::Unit, true, "", ""),
+            ran(TestKind::E2e, false, "e2e red\n", "[exit 3]\n"),
+            ran(TestKind::Teardown, false, "", "tearing\n[exit 4]\n"),
+        ];
+        let body = text::tests(&all).write(&redactor());
+        assert_eq!(reason(&StepKind::Test, &body, &[]).as_deref(), Some("e2e red (exit 3)"));
+        let silent = [ran(TestKind::Unit, false, "", "[exit 1]\n"), ran(TestKind::E2e, true, "fine\n", "")];
+        let body = text::tests(&silent).write(&redactor());
+        assert_eq!(reason(&StepKind::Test, &body, &[]).as_deref(), Some("exit 1"), "no words of another test");
     }
 
     #[test]

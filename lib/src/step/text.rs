@@ -1,7 +1,7 @@
 //! The bodies of step commits: the end of what a step said, and what of it the next attempt is told.
 
 use super::verdict::NO_VERDICT;
-use super::{Feedback, FeedbackKind, RanTest, Step, StepKind};
+use super::{Feedback, FeedbackKind, RanTest, Step, StepKind, TestKind};
 use crate::redact::Redactor;
 use crate::text::{counted, tail};
 
@@ -99,10 +99,15 @@ pub fn no_verdict(reply: &str) -> Body {
 /// The body of a test step: the output of each command, complaints only of those that failed.
 pub fn tests(ran: &[RanTest]) -> Body {
     let of = |test: &RanTest| {
-        let what = format!("Test ({})", test.kind);
+        let what = test_heading(test.kind);
         streams(&what, if test.passed { "" } else { &test.stderr }, &test.stdout)
     };
     Body::joined(ran.iter().map(of))
+}
+
+/// What the headings of a test command's output begin with.
+pub fn test_heading(kind: TestKind) -> String {
+    format!("Test ({kind})")
 }
 
 /// The body of a step of the pipeline's own.

@@ -152,6 +152,20 @@ fn n15_a_missing_verdict_is_asked_for_and_fed_back() {
     assert!(told.contains("--- Previous review (rejected) ---") && told.contains(said), "{told}");
 }
 
+/// The reasons of the test steps that failed, in a tree of one task with these tests.
+fn red(tests: &[&str]) -> Vec<String> {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", tests));
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    let lines = ran.stderr.lines().filter(|line| line.starts_with("  T001 test-fail ("));
+    lines.filter_map(|line| Some(line.split_once("): ")?.1.to_owned())).collect()
+}
+
+#[test]
+fn n16_a_teardown_does_not_hide_the_test_that_failed() {
+    let tests = ["unit: true", "e2e: echo e2e red; exit 3", "teardown: echo tearing >&2; exit 4"];
+    assert_eq!(red(&tests), ["e2e red (exit 3)"]);
+}
+
 #[test]
 fn n16_a_red_test_says_why_in_one_line() {
     let garden = tested("echo 'FAILED tests/a.py::test_sum - assert 1 == 2'; echo '1 failed in 0.1s'; exit 1");
