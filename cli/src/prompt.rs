@@ -21,9 +21,24 @@ pub fn of<'a>(given: &'a Path, path: &Path) -> Option<&'a str> {
     let text = given.to_str()?.trim();
     let is_sentence =
         text.contains(char::is_whitespace) || (!text.is_empty() && !text.contains(|c: char| c.is_ascii()));
-    let names_a_place = || text.contains('/') && path.parent().is_some_and(Path::is_dir);
+    // A name in a directory that is there; `src/main.rs has a bug` begins with one, and is more.
+    let is_name = |text: &str| !text.contains(char::is_whitespace);
+    let names_a_place =
+        || text.rsplit_once('/').is_some_and(|(_, name)| is_name(name)) && path.parent().is_some_and(Path::is_dir);
     let is_path = || path.exists() || names_a_file(text) || names_a_place();
     (is_sentence && !is_path()).then_some(text)
+}
+
+/// A failure to read a file, with how to give a prompt where a single word may have been one.
+pub fn or_one(given: &Path, failure: Failure) -> Failure {
+    let is_word = given.to_str().is_some_and(|text| !text.contains('/') && !names_a_file(text));
+    match failure.hint.as_deref().filter(|_| is_word) {
+        Some(hint) => {
+            let hint = format!("{hint}; a prompt has several words: `pleach run \"Fix the failing test\"`");
+            failure.hint(hint)
+        }
+        None => failure,
+    }
 }
 
 /// Whether a text ends as names of pipelines do.
@@ -35,7 +50,8 @@ pub fn names_a_file(text: &str) -> bool {
 pub fn pipeline(prompt: &str, config: &Config) -> PipelineFile {
     let command = config.tree.test_command.as_deref();
     let test = command.map(|command| PromptTest { command, timeout: config.tree.test_timeout });
-    PipelineFile { name: BUILT_IN.into(), source: pipeline_for_prompt(prompt, test), files: BTreeMap::new() }
+    let source = pipeline_for_prompt(prompt, test);
+    PipelineFile { name: BUILT_IN.into(), source, files: BTreeMap::new(), is_built_in: true }
 }
 
 /// What the built-in pipeline is given. What the user gives besides goes with it.
@@ -50,23 +66,28 @@ pub fn choose_agent(settings: &mut Settings) -> Result<(), Failure> {
     if settings.resolved.config.agent.is_some() {
         return Ok(());
     }
-    let installed = agents::on_path(&settings.own_environment);
-    let agent = match installed.as_slice() {
-        [only] => only,
-        [] if !survey::keys(&settings.environment).is_empty() => "builtin",
-        [] => {
-            return Err(Failure::new(Exit::Environment, "no agent is configured, and none is installed").hint(
-                "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent",
-            ));
-        }
-        [first, ..] => {
-            let message = format!("no agent is configured, and several are installed: {}", installed.join(", "));
-            return Err(Failure::new(Exit::Usage, message)
-                .hint(format!("pass --agent {first}, or set `agent:` in pleach.yaml; `pleach init` writes it")));
-        }
-    };
+    let agent = default_agent(settings)?;
     settings.resolved.config.agent = agent.parse::<AgentRef>().ok();
     Ok(())
+}
+
+/// How to get an agent where there is none.
+pub const INSTALL: &str =
+    "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent";
+
+/// The agent of prompts where the settings name none.
+pub fn default_agent(settings: &Settings) -> Result<&'static str, Failure> {
+    let installed = agents::on_path(&settings.own_environment);
+    match installed.as_slice() {
+        [only] => Ok(only),
+        [] if !survey::keys(&settings.environment).is_empty() => Ok("builtin"),
+        [] => Err(Failure::new(Exit::Environment, "no agent is configured, and none is installed").hint(INSTALL)),
+        [first, ..] => {
+            let message = format!("no agent is configured, and several are installed: {}", installed.join(", "));
+            Err(Failure::new(Exit::Usage, message)
+                .hint(format!("pass --agent {first}, or set `agent:` in pleach.yaml; `pleach init` writes it")))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -88,6 +109,8 @@ mod tests {
             ("my feature.dot", false),
             ("my pipes/old", false),
             ("my pipes/new", false),
+            ("my pipes/new is broken", true),
+            ("my pipes/ is out of date", true),
             ("", false),
             ("  ", false),
         ] {

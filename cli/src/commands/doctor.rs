@@ -14,13 +14,14 @@ use crate::commands::init::{runtime, spawner};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
 use crate::globals::Globals;
+use crate::prompt;
 use crate::render::Out;
 use crate::session::{protection, providers};
 use crate::settings;
 use crate::survey::health::{self, Finding, Level};
 use crate::survey::{self, agents};
 
-/// Look whether all is well: git, settings, agents, keys, sandbox, disk, and what sessions have left behind.
+/// Check that everything pleach needs works: git, settings, agents, keys, sandbox, disk, and what sessions have left behind.
 ///
 /// Every finding comes with what to do about it. Of keys and logins only their presence is told. Exits with 7 while
 /// something does not work; warnings are no failure.
@@ -82,6 +83,9 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
         Providers::default()
     });
     let roster = Roster::new(config, providers, spawner.clone()).with_programs(own, Vec::new());
+    if config.agent.is_none() {
+        findings.push(health::no_agent(prompt::default_agent(&settings)));
+    }
     findings.extend(runtime.block_on(health::configured(config, &roster, own)));
     findings.push(health::installed(&installed));
     findings.extend(health::tools(config, own));

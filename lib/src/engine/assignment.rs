@@ -19,6 +19,7 @@ use crate::plan::pipeline::{Edge, Fidelity, HandlerKind, Node, Pipeline};
 use crate::plan::tree::TestCommand;
 use crate::route;
 use crate::state::{State, Visit};
+use crate::step::prompt::LAST_LINE;
 
 /// The work of one node.
 #[derive(Debug)]
@@ -199,7 +200,8 @@ impl Session {
         }
         let told = self.told(conversation)?;
         let lessons = self.lessons_for(node).map(|lessons| format!("\n{lessons}")).unwrap_or_default();
-        let asked = format!("{}{lessons}", node.prompt);
+        let verdict = if node.verdict { format!("\n\n{LAST_LINE}") } else { String::new() };
+        let asked = format!("{}{lessons}{verdict}", node.prompt);
         Ok(if told.is_empty() { asked } else { format!("{told}\n{asked}") })
     }
 

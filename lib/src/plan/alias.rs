@@ -144,6 +144,7 @@ const NODE: &[&str] = &[
     "stack.child_dotfile",
     "stack.child_workdir",
     "step",
+    "templates",
     "thread_id",
     "timeout",
     "tool_command",
@@ -151,6 +152,7 @@ const NODE: &[&str] = &[
     "tool_hooks.pre",
     "tools",
     "type",
+    "verdict",
     "write",
 ];
 

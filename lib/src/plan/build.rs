@@ -102,6 +102,7 @@ fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diag
         human_default_choice: read.text("human.default_choice"),
         question: read.text("question_type").as_deref().and_then(QuestionKind::of_word),
         tools: read.tools().unwrap_or(!without_tools),
+        verdict: read.flag("verdict"),
         step: read.text("step"),
         budget: read.budget(),
         id: raw.id.clone(),
@@ -116,6 +117,7 @@ fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diag
         read.count(key);
     }
     read.duration("manager.poll_interval");
+    read.flag("templates");
     Node { attrs: raw.attrs, ..parts }
 }
 

@@ -253,6 +253,8 @@ pub struct Node {
     pub question: Option<QuestionKind>,
     /// Whether its agent may use tools (`shape=tab` may not).
     pub tools: bool,
+    /// Its agent ends with a verdict, which is its outcome.
+    pub verdict: bool,
     /// The step of a task pipeline it stands for.
     pub step: Option<String>,
     /// What it may spend.

@@ -224,12 +224,12 @@ fn fields_have_their_defaults_and_their_values() {
     let full = node(
         "a [max_retries=\"3\", retry_policy=patient, retry_target=a, fallback_retry_target=a, fidelity=\"summary:high\",
             thread_id=7, class=\"x, y\", reasoning_effort=low, auto_status=true, allow_partial=\"true\", agent=\"command:cat\",
-            repo=backend, human.default_choice=b, tools=false, step=implement, custom.thing=1]",
+            repo=backend, human.default_choice=b, tools=false, step=implement, verdict=true, custom.thing=1]",
     );
     assert_eq!((full.max_retries, full.retry_policy.unwrap().attempts), (Some(3), 3));
     assert_eq!((full.fidelity, full.thread_id.as_deref()), (Some(Fidelity::SummaryHigh), Some("7")));
     assert_eq!(full.classes, ["x", "y"]);
-    assert!(full.auto_status && full.allow_partial && !full.tools);
+    assert!(full.auto_status && full.allow_partial && full.verdict && !full.tools);
     assert_eq!((full.step.as_deref(), full.repo.as_deref()), (Some("implement"), Some("backend")));
     assert!(full.attrs.contains_key("custom.thing"), "what only a handler knows is kept");
 }

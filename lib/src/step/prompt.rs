@@ -129,7 +129,8 @@ pub fn review(task: &TaskNode, stat: &str, diff: &str) -> String {
     prompt
 }
 
-const LAST_LINE: &str = "End with the verdict on a last line of its own: either just APPROVED, or REJECTED: and the main \
+/// Asks for a verdict below a prompt that says what it is about.
+pub const LAST_LINE: &str = "End with the verdict on a last line of its own: either just APPROVED, or REJECTED: and the main \
                          reason.\n";
 
 /// Asks a reviewer once more whose reply held no verdict.

@@ -1,7 +1,7 @@
 //! Why a step failed, in one line: what a person wants to know before anything else.
 
 use super::verdict::{self, NO_VERDICT};
-use super::{StepKind, counts, text};
+use super::{StepKind, TestKind, counts, text};
 use crate::event::StepFinished;
 use crate::text::shorten;
 
@@ -57,6 +57,9 @@ fn of_crash(said: &str) -> Option<String> {
 
 /// The test that failed, or the last line of what the command that failed said.
 fn of_output(sections: &[(&str, &str)], failing: &[String]) -> Option<String> {
+    // It cleans up behind tests, whatever became of them.
+    let is_test = |(heading, _): &&(&str, &str)| !heading.starts_with(&text::test_heading(TestKind::Teardown));
+    let sections: Vec<(&str, &str)> = sections.iter().filter(is_test).copied().collect();
     let found = || sections.iter().flat_map(|(_, said)| counts::failing(said)).collect::<Vec<_>>();
     let failing = if failing.is_empty() { &found() } else { failing };
     if let [first, more @ ..] = failing {
@@ -65,22 +68,38 @@ fn of_output(sections: &[(&str, &str)], failing: &[String]) -> Option<String> {
             more => format!("{first} and {more} more"),
         });
     }
-    // Only what failed has complained, and says last how it ended.
+    let setup = sections.iter().enumerate().rev();
+    let mut setup = setup.filter_map(|(at, (heading, said))| Some((at, text::of_failed_setup(heading, said)?)));
+    if let Some((at, said)) = setup.next() {
+        return last_complaint("setup failed: ", said, own_output(&sections, at));
+    }
+    // Only what failed has complained.
     let complaint = sections.iter().rposition(|(heading, _)| heading.contains(" stderr "));
-    let (said, below) = match complaint {
-        Some(at) => (sections[at].1, sections.get(at + 1).map_or("", |(_, said)| said)),
-        None => (sections.last()?.1, ""),
-    };
+    match complaint {
+        Some(at) => last_complaint("", sections[at].1, own_output(&sections, at)),
+        None => last_complaint("", sections.last()?.1, ""),
+    }
+}
+
+/// What the command printed that has complained in a section.
+fn own_output<'t>(sections: &[(&str, &'t str)], at: usize) -> &'t str {
+    let own = sections[at].0.replacen(" stderr ", " stdout ", 1);
+    sections.get(at + 1).filter(|(heading, _)| *heading == own).map_or("", |(_, said)| said)
+}
+
+/// Behind `what`, the last line of what a command complained about, else of what it printed, and how it ended: the complaint
+/// says it last.
+fn last_complaint(what: &str, said: &str, printed: &str) -> Option<String> {
     let how = last_line(said).and_then(|last| Some(last.strip_prefix('[')?.strip_suffix(']')?.to_owned()));
     let before = said.trim_end().rsplit_once('\n').map_or("", |(before, _)| before);
     let said = if how.is_some() { before } else { said };
-    match (last_line(said).or_else(|| last_line(below)), how) {
+    match (last_line(said).or_else(|| last_line(printed)), how) {
         (Some(last), Some(how)) => {
             // How it ended is not cut off.
-            let room = LONGEST.saturating_sub(how.chars().count() + " () …".chars().count());
-            Some(format!("{} ({how})", shorten(&last, room)))
+            let room = LONGEST.saturating_sub(what.len() + how.chars().count() + " () …".chars().count());
+            Some(format!("{what}{} ({how})", shorten(&last, room)))
         }
-        (Some(only), None) | (None, Some(only)) => Some(only),
+        (Some(only), None) | (None, Some(only)) => Some(format!("{what}{only}")),
         (None, None) => None,
     }
 }
@@ -113,14 +132,14 @@ mod tests {
 
     use super::*;
     use crate::redact::Redactor;
-    use crate::step::{RanTest, TestKind};
+    use crate::step::RanTest;
 
     fn redactor() -> Redactor {
         Redactor::new(Vec::<(String, String)>::new())
     }
 
-    fn tests(stdout: &str, stderr: &str) -> String {
-        let ran = RanTest {
+    fn ran(stdout: &str, stderr: &str) -> RanTest {
+        RanTest {
             kind: TestKind::Unit,
             command: String::new(),
             exit: String::new(),
@@ -130,8 +149,11 @@ mod tests {
             counts: None,
             failing: Vec::new(),
             runtime: Duration::ZERO,
-        };
-        text::tests(&[ran]).write(&redactor())
+        }
+    }
+
+    fn tests(stdout: &str, stderr: &str) -> String {
+        text::tests(&[ran(stdout, stderr)]).write(&redactor())
     }
 
     #[test]
@@ -149,6 +171,31 @@ mod tests {
         let long = why(&"x".repeat(500), "[exit 1]").expect("a reason");
         assert!(why("x", &format!("[{}]", "y".repeat(500))).is_some(), "whatever it says of its end");
         assert!(long.chars().count() <= LONGEST && long.ends_with("(exit 1)"), "{long}");
+    }
+
+    #[test]
+    fn what_failed_is_told_not_what_ran_around_it() {
+        let ran = |kind, passed, stdout: &str, stderr: &str| RanTest {
+            kind,
+            passed,
+            stdout: stdout.to_owned(),
+            stderr: stderr.to_owned(),
+            ..ran("", "")
+        };
+        let all = [
+            ran(TestKind::Unit, true, "", ""),
+            ran(TestKind::E2e, false, "e2e red\n", "[exit 3]\n"),
+            ran(TestKind::Teardown, false, "", "tearing\n[exit 4]\n"),
+        ];
+        let body = text::tests(&all).write(&redactor());
+        assert_eq!(reason(&StepKind::Test, &body, &[]).as_deref(), Some("e2e red (exit 3)"));
+        let mut stderr = "no docker\n[exit 9]\n".to_owned();
+        text::add_failed_setup(&mut stderr, "docker up &&\nmake", "exit 9");
+        let body = text::tests(&[ran(TestKind::Setup, false, "", &stderr)]).write(&redactor());
+        assert_eq!(reason(&StepKind::Test, &body, &[]).as_deref(), Some("setup failed: no docker (exit 9)"));
+        let silent = [ran(TestKind::Unit, false, "", "[exit 1]\n"), ran(TestKind::E2e, true, "fine\n", "")];
+        let body = text::tests(&silent).write(&redactor());
+        assert_eq!(reason(&StepKind::Test, &body, &[]).as_deref(), Some("exit 1"), "no words of another test");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The bodies of step commits: the end of what a step said, and what of it the next attempt is told.
 
 use super::verdict::NO_VERDICT;
-use super::{Feedback, FeedbackKind, RanTest, Step, StepKind};
+use super::{Feedback, FeedbackKind, RanTest, Step, StepKind, TestKind};
 use crate::redact::Redactor;
 use crate::text::{counted, tail};
 
@@ -21,6 +21,10 @@ const RUNNER_OUTPUT: &str = "Runner output (truncated to 2000 chars):";
 const RUNNER_ERROR: &str = "Runner error:";
 const ENDED: &str = "The attempt ended:";
 const REVIEW: &str = "Review:";
+
+/// How the words about a setup that failed begin and end.
+const THE_SETUP: &str = "the setup `";
+const NOT_RUN: &str = "; the tests were not run";
 
 /// What the body of a step commit is made of: words of pleach's own, some of which it reads back, and what others said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -99,10 +103,15 @@ pub fn no_verdict(reply: &str) -> Body {
 /// The body of a test step: the output of each command, complaints only of those that failed.
 pub fn tests(ran: &[RanTest]) -> Body {
     let of = |test: &RanTest| {
-        let what = format!("Test ({})", test.kind);
+        let what = test_heading(test.kind);
         streams(&what, if test.passed { "" } else { &test.stderr }, &test.stdout)
     };
     Body::joined(ran.iter().map(of))
+}
+
+/// What the headings of a test command's output begin with.
+pub fn test_heading(kind: TestKind) -> String {
+    format!("Test ({kind})")
 }
 
 /// The body of a step of the pipeline's own.
@@ -122,6 +131,20 @@ fn streams(what: &str, stderr: &str, stdout: &str) -> Body {
 pub fn add_end(stderr: &mut String, how: &str) {
     let end = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
     stderr.push_str(&format!("{end}[{how}]\n"));
+}
+
+/// Puts below what a setup complained about that nothing was run after it, and gives what a person is told.
+pub fn add_failed_setup(stderr: &mut String, setup: &str, how: &str) -> String {
+    let why = format!("{THE_SETUP}{setup}` failed ({how}){NOT_RUN}");
+    add_end(stderr, &why);
+    why
+}
+
+/// What a setup that failed complained about, without what [`add_failed_setup`] put below.
+pub fn of_failed_setup<'t>(heading: &str, said: &'t str) -> Option<&'t str> {
+    let said = said.trim_end().strip_suffix(']')?.strip_suffix(NOT_RUN)?;
+    let is_setup = heading.starts_with(&test_heading(TestKind::Setup));
+    is_setup.then(|| said.rsplit_once(&format!("[{THE_SETUP}")).map_or("", |(said, _)| said))
 }
 
 /// What is said of an attempt that leaves files out of its commits, before `what`.

@@ -1,7 +1,12 @@
 //! What a reviewer decided. A verdict is explicit or it is none: a word inside a sentence, a negation, a quotation of
 //! somebody else's verdict never count.
 
+mod doubt;
+
 use serde::Deserialize;
+use serde_json::Value;
+
+use doubt::{begins_with_one, is_crossed_out, is_taken_back, plain_word, speaks_against};
 
 /// A reviewer's decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,15 +24,18 @@ pub const NO_VERDICT: &str = "no verdict in the review; end with APPROVED or REJ
 const MAX_JSON_STARTS: usize = 64;
 
 /// Reads the verdict of a reply's last paragraph: the one its lines give that give any, or a closing JSON object with a
-/// `verdict`. `None` when there is none, or two that disagree: then the reviewer is asked once more.
+/// `verdict`. `None` when there is none, or something that disagrees: then the reviewer is asked once more.
 pub fn read(reply: &str) -> Option<Verdict> {
-    in_json(reply).or_else(|| in_paragraph(&last_paragraph(reply)))
+    match answer_in_json(reply) {
+        Some((above, answer)) => answer.agreed(above),
+        None => in_paragraph(&last_paragraph(reply)),
+    }
 }
 
 /// Why a reviewer has rejected, in the words that stand behind the verdict, else in those before it. None when he has not,
 /// or says nothing else.
 pub fn why(reply: &str) -> Option<String> {
-    if let Some(answer) = answer_in_json(reply) {
+    if let Some((_, answer)) = answer_in_json(reply) {
         return answer.why();
     }
     let lines = last_paragraph(reply);
@@ -37,15 +45,35 @@ pub fn why(reply: &str) -> Option<String> {
         all.into_iter().flatten().find(|given| given.verdict == Verdict::Rejected)
     };
     let (at, given) = (0..lines.len()).rev().find_map(|at| rejects(at).map(|given| (at, given)))?;
-    let above = reply.trim_end().rsplit_once("\n\n").map_or("", |(above, _)| above);
-    let above = above.trim_end().rsplit("\n\n").next().unwrap_or_default();
-    let words = [
-        given.rest.to_owned(),
-        lines[at + 1..].join(" "),
-        lines[..at].iter().copied().chain([given.before]).collect::<Vec<_>>().join(" "),
-        above.lines().map(str::trim).collect::<Vec<_>>().join(" "),
-    ];
-    words.iter().map(|words| without_marks(words)).find(|words| !words.is_empty()).map(str::to_owned)
+    let around = [given.rest.to_owned(), told(&lines[at + 1..]), told(&[&lines[..at], &[given.before]].concat())];
+    let around = around.into_iter().find(|words| !without_marks(words).is_empty());
+    let words = around.or_else(|| {
+        let all: Vec<&str> = body_lines(reply);
+        let mut above = all.rsplit(|line| line.is_empty()).skip(1).map(told);
+        above.find(|words| !without_marks(words).is_empty())
+    })?;
+    Some(without_marks(&words).to_owned())
+}
+
+/// What lines tell, without the headings and labels among them.
+fn told(lines: &[&str]) -> String {
+    let is_label = |line: &&str| line.ends_with(':') && line.split_whitespace().count() <= 2;
+    let words = lines.iter().filter(|line| !line.starts_with('#') && !is_label(line) && !is_verdict_label(line));
+    words.copied().collect::<Vec<_>>().join(" ")
+}
+
+/// The lines of a reply up to its last words: blank lines and rules below them say nothing.
+fn body_lines(reply: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = reply.lines().map(str::trim).collect();
+    let is_blank = |line: &&str| line.is_empty() || is_rule(line);
+    lines.truncate(lines.iter().rposition(|line| !is_blank(line)).map_or(0, |last| last + 1));
+    lines
+}
+
+/// Whether a line is a rule of Markdown.
+fn is_rule(line: &str) -> bool {
+    let of = |c: char| line.matches(c).count() >= 3 && line.chars().all(|other| other == c || other == ' ');
+    ['-', '*', '_', '='].into_iter().any(of)
 }
 
 /// Words without what sets them apart from a verdict.
@@ -56,7 +84,7 @@ fn without_marks(words: &str) -> &str {
 
 /// The lines of the last paragraph that are no quotation of code.
 fn last_paragraph(reply: &str) -> Vec<&str> {
-    let lines: Vec<&str> = reply.trim_end().lines().map(str::trim).collect();
+    let lines = body_lines(reply);
     let is_fence = |line: &&str| line.starts_with("```") || line.starts_with("~~~");
     // A fence nobody closes is none.
     let fences = lines.iter().filter(|line| is_fence(line)).count() / 2 * 2;
@@ -73,7 +101,7 @@ fn last_paragraph(reply: &str) -> Vec<&str> {
     paragraph
 }
 
-/// The verdict the lines of a paragraph give, where those that give one agree.
+/// The verdict the lines of a paragraph give, where those that give one agree and nothing speaks against an approval.
 fn in_paragraph(lines: &[&str]) -> Option<Verdict> {
     let before = |at: usize| at.checked_sub(1).map_or("", |at| lines[at]);
     let read = lines.iter().enumerate().map(|(at, line)| in_line(line, before(at), at + 1 == lines.len()));
@@ -86,7 +114,7 @@ fn in_paragraph(lines: &[&str]) -> Option<Verdict> {
             (Line::SaysNothing, _) => {}
         }
     }
-    agreed
+    agreed.filter(|verdict| *verdict == Verdict::Rejected || !speaks_against(lines))
 }
 
 /// What a line says.
@@ -116,11 +144,8 @@ fn ends_in_negation(line: &str) -> bool {
 
 /// What a line behind another one says: by the word it begins with, or by its last sentence.
 fn in_line(whole: &str, before: &str, is_last: bool) -> Line {
-    let [begins, ends] = given(whole, before, is_last);
-    // Reasons that name the other verdict as one take it back.
-    let takes_back = begins.is_some_and(|given| given.verdict == Verdict::Approved) && has_word(whole, REJECTED);
-    match (begins.map(|given| given.verdict), ends.map(|given| given.verdict)) {
-        _ if takes_back => Line::SaysBoth,
+    let [begins, ends] = given(whole, before, is_last).map(|given| given.map(|given| given.verdict));
+    match (begins, ends) {
         (Some(one), Some(two)) if one != two => Line::SaysBoth,
         (Some(verdict), _) | (None, Some(verdict)) => Line::Says(verdict),
         (None, None) => Line::SaysNothing,
@@ -134,7 +159,8 @@ fn given<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<Given<'t>>;
     let own = !rest.is_empty() && !opens_quotation(rest, closes) && !whole.starts_with('>');
     let ends = own.then(|| word_first(last, is_last)).flatten().map(|given| Given { before: rest, ..given });
     // What a sentence goes on with is no verdict, and least of all what it says is not so.
-    let goes_on = |word: &str| !before.is_empty() && !ends_sentence(before) && word.starts_with(char::is_lowercase);
+    let is_apart = before.is_empty() || ends_sentence(before) || is_verdict_label(before);
+    let goes_on = |word: &str| !is_apart && word.starts_with(char::is_lowercase);
     let is_own = |given: &Given<'_>| match given.verdict {
         _ if goes_on(given.word) => false,
         Verdict::Approved => !ends_in_negation(before) && !is_closed_quotation(whole, closes),
@@ -146,31 +172,10 @@ fn given<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<Given<'t>>;
 const APPROVED: &str = "APPROVED";
 const REJECTED: &str = "REJECTED";
 
-/// What stands before a verdict and takes it away: a quotation, a negation, a box nobody ticked, a cross.
-const AGAINST: [char; 16] = ['>', '!', '?', '~', '¬', '≠', '☐', '❌', '❎', '✗', '✘', '✖', '🚫', '⛔', '👎', '🔴'];
-
 /// The last words of labels a verdict may stand behind, and those that may come before them.
 const LABELS: [&str; 8] =
     ["verdict", "result", "decision", "review", "status", "conclusion", "outcome", "recommendation"];
 const BEFORE_LABELS: [&str; 6] = ["final", "my", "the", "overall", "review", "reviewer's"];
-
-/// What an approval that depends on something begins its reasons with, and one that is none.
-const CONDITIONS: [&str; 13] = [
-    "if",
-    "once",
-    "when",
-    "after",
-    "provided",
-    "unless",
-    "assuming",
-    "subject",
-    "pending",
-    "only",
-    "until",
-    "as soon",
-    "conditional",
-];
-const DENIALS: [&str; 6] = ["not", "never", "false", "cannot", "nope", "0"];
 
 /// A verdict where it stands.
 #[derive(Debug, Clone, Copy)]
@@ -203,7 +208,8 @@ fn word_first(text: &str, is_last: bool) -> Option<Given<'_>> {
         let is_given = !is_quoted && (is_followed_up(rest) || reasons);
         return is_given.then_some(Given { verdict: Verdict::Rejected, word, rest, before: "" });
     }
-    let is_against = |marks: &str| marks.contains(AGAINST) || marks.contains("[ ]");
+    // A quotation, a negation, a cross.
+    let is_against = |marks: &str| marks.contains(['>', '!', '~']) || is_crossed_out(marks);
     let is_approval = word.eq_ignore_ascii_case(APPROVED)
         && !is_against(marks)
         && !is_against(more)
@@ -222,10 +228,15 @@ fn past_marks(text: &str) -> (&str, &str) {
 fn past_label(text: &str) -> Option<&str> {
     let ends = [text.find([':', '\u{2014}', '\u{2013}', '=']), text.find(" - ")];
     let at = ends.into_iter().flatten().min()?;
-    let words: Vec<String> = text.get(..at)?.split_whitespace().map(|word| plain_word(word).to_lowercase()).collect();
-    let (last, before) = words.split_last()?;
-    let is_label = LABELS.contains(&last.as_str()) && before.iter().all(|word| BEFORE_LABELS.contains(&word.as_str()));
-    (is_label && before.len() <= 2).then(|| &text[at..])
+    is_verdict_label(text.get(..at)?).then(|| &text[at..])
+}
+
+/// Whether words, alone in their line or before a colon, only say that a verdict follows.
+fn is_verdict_label(text: &str) -> bool {
+    let words: Vec<String> = text.split_whitespace().map(|word| plain_word(word).to_lowercase()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
+    let Some((last, before)) = words.split_last() else { return false };
+    LABELS.contains(last) && before.len() <= 2 && before.iter().all(|word| BEFORE_LABELS.contains(word))
 }
 
 /// Whether a verdict's word stands alone, or before punctuation: not in a longer word, a name or a sentence.
@@ -239,39 +250,10 @@ fn is_followed_up(rest: &str) -> bool {
     !first.is_alphanumeric() && first != '?' && !joins && !is_code
 }
 
-/// Whether what follows an approval makes it none.
-fn is_taken_back(rest: &str) -> bool {
-    let reasons = rest.trim_start_matches(|c: char| !c.is_alphanumeric()).to_lowercase();
-    let reasons = ["but ", "and ", "with "].iter().find_map(|word| reasons.strip_prefix(word)).unwrap_or(&reasons);
-    // `no` is an answer, `no mistakes` is a reason.
-    let is_no = reasons.strip_prefix("no").is_some_and(|rest| {
-        let behind = rest.trim_start();
-        behind.is_empty() || !rest.starts_with(char::is_alphanumeric) && !behind.starts_with(char::is_alphanumeric)
-    });
-    is_no || begins_with_one(reasons, &CONDITIONS) || begins_with_one(reasons, &DENIALS)
-}
-
-/// Whether a text begins with one of these words, as a whole word.
-fn begins_with_one(text: &str, words: &[&str]) -> bool {
-    let text = text.trim_start();
-    let is_word = |rest: &str| !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_');
-    words.iter().any(|word| text.strip_prefix(word).is_some_and(is_word))
-}
-
-/// Whether a text has a word, written just so.
-fn has_word(text: &str, word: &str) -> bool {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|part| part == word)
-}
-
 /// Whether a line ends a quotation that began on another one: what it says is somebody else's.
 fn is_closed_quotation(whole: &str, closes: Option<char>) -> bool {
     let opens = whole.trim_start_matches(['*', '_', '#', ' ']).starts_with(is_quote);
     closes.is_some() && !opens && bare(whole).eq_ignore_ascii_case(APPROVED)
-}
-
-/// A word without what surrounds it.
-fn plain_word(word: &str) -> &str {
-    word.trim_matches(|c: char| !c.is_alphanumeric())
 }
 
 /// A text without the marks around it that say nothing.
@@ -342,8 +324,8 @@ fn opens_quotation(text: &str, closes: Option<char>) -> bool {
 #[derive(Debug, Deserialize)]
 struct Answer {
     verdict: String,
-    #[serde(default, alias = "reasons", alias = "why", alias = "issues")]
-    reason: serde_json::Value,
+    #[serde(flatten)]
+    more: serde_json::Map<String, Value>,
 }
 
 impl Answer {
@@ -358,27 +340,45 @@ impl Answer {
         }
     }
 
+    /// The verdict, unless the text right above it, or something else in it, says the opposite.
+    fn agreed(&self, above: &str) -> Option<Verdict> {
+        let mut lines: Vec<&str> = above.lines().rev().map(str::trim).take_while(|line| !line.is_empty()).collect();
+        lines.reverse();
+        let disagrees = |verdict: &Verdict| match verdict {
+            Verdict::Approved => speaks_against(&lines) || self.more.values().any(has_doubts),
+            Verdict::Rejected => in_paragraph(&lines) == Some(Verdict::Approved),
+        };
+        self.verdict().filter(|verdict| !disagrees(verdict))
+    }
+
     fn why(&self) -> Option<String> {
-        let said = self.reason.as_str().or_else(|| self.reason.get(0)?.as_str());
+        let reason = ["reason", "reasons", "why", "issues"].iter().find_map(|key| self.more.get(*key))?;
+        let said = reason.as_str().or_else(|| reason.get(0)?.as_str());
         said.map(str::to_owned).filter(|_| self.verdict() == Some(Verdict::Rejected))
     }
 }
 
-/// The verdict of a JSON object the reply ends with.
-fn in_json(reply: &str) -> Option<Verdict> {
-    answer_in_json(reply)?.verdict()
+/// Whether a text somewhere in a value speaks against an approval.
+fn has_doubts(value: &Value) -> bool {
+    match value {
+        Value::String(text) => speaks_against(&text.lines().map(str::trim).collect::<Vec<_>>()),
+        Value::Array(values) => values.iter().any(has_doubts),
+        Value::Object(fields) => fields.values().any(has_doubts),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
-/// The JSON object with a verdict the reply ends with, in a code fence or without one.
-fn answer_in_json(reply: &str) -> Option<Answer> {
+/// The JSON object with a verdict the reply ends with, in a code fence or without one, and the text above it.
+fn answer_in_json(reply: &str) -> Option<(&str, Answer)> {
     let reply = reply.trim_end();
     let text = reply.strip_suffix("```").unwrap_or(reply).trim_end();
     if !text.ends_with('}') {
         return None;
     }
-    let line_starts = text.rmatch_indices('\n').map(|(at, _)| at + 1).chain([0]);
-    let objects = line_starts.map(|at| past_fence(&text[at..])).filter(|rest| rest.starts_with('{'));
-    objects.take(MAX_JSON_STARTS).find_map(|object| serde_json::from_str(object).ok())
+    let line_starts = text.rmatch_indices('\n').map(|(at, _)| at + 1).chain([0]).map(|at| text.split_at(at));
+    let objects = line_starts.map(|(above, rest)| (above, past_fence(rest))).filter(|(_, rest)| rest.starts_with('{'));
+    let read = |(above, object)| Some((above, serde_json::from_str(object).ok()?));
+    objects.take(MAX_JSON_STARTS).find_map(read)
 }
 
 /// What a line begins with, alone or in a code fence.
@@ -392,6 +392,7 @@ fn past_fence(text: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use proptest::sample::select;
 
     use super::*;
 
@@ -424,7 +425,6 @@ mod tests {
             "\"All is well. APPROVED.\"",
             "Good work! APPROVED",
             "Any doubts? None at all (I looked.) **APPROVED**",
-            "REJECTED was my first thought.\nAPPROVED",
             "The name \"x\" is good. APPROVED!",
             "It doesn't leak, and the users' names are \u{201e}safe\u{201c} now. APPROVED.",
             "The 'x' isn't needed. It\u{2019}s gone. APPROVED.",
@@ -460,7 +460,6 @@ mod tests {
             "{}: no mistakes were found",
             "{}, no objections",
             "**{}** \u{2014} nice",
-            "{} \u{2014} the rejected input is handled now",
             "{} (with one remark)",
             "{}\nThough the naming is odd",
             "The reasons are these.\n{}.\nThank you.",
@@ -468,6 +467,11 @@ mod tests {
             "```\ncode\n```\n{}",
             "```\nnobody closes this\n\n{}",
             "{}\nFinal verdict: {}",
+            "{}\n\n---",
+            "{}\n\n* * *\n\n",
+            "Verdict:\n{}",
+            "## Final verdict\n{}",
+            "## Verdict\n\n{}\n---",
         ];
         let words = [(Verdict::Approved, ["APPROVED", "Approved", "approved"])];
         let words = words.into_iter().chain([(Verdict::Rejected, ["REJECTED", "Rejected", "rejected"])]);
@@ -510,6 +514,9 @@ mod tests {
             ("No tests.\nREJECTED", "No tests."),
             ("The table has no key. Rows\nare lost. REJECTED.", "The table has no key. Rows are lost."),
             ("The table has no key. REJECTED because rows are lost.", "because rows are lost"),
+            ("Problems:\n- a.txt lacks a newline\n\n## Verdict\n\n**REJECTED**", "a.txt lacks a newline"),
+            ("No tests.\r\n\r\n---\r\n\r\n**Verdict:**\r\nREJECTED\r\n\r\n---\r\n", "No tests."),
+            ("### What is wrong\nNo tests.\n\n### Review result\n\nREJECTED", "No tests."),
             ("{\"verdict\": \"REJECTED\", \"reasons\": [\"no tests\", \"x\"]}", "no tests"),
         ];
         for (reply, expected) in cases {
@@ -602,6 +609,66 @@ mod tests {
     }
 
     #[test]
+    fn an_approval_that_is_taken_back_is_none() {
+        let none = [
+            "Approved: \u{274c}",
+            "APPROVED \u{2717}",
+            "APPROVED\n\u{1f44e}",
+            "Approved (?)",
+            "Approved [ ]",
+            "approved != true",
+            "Verdict: Approved / Rejected",
+            "Approved, no wait, rejected",
+            "Verdict: Approved \u{2014} rejected by the linter, so not mergeable",
+            "Approved \u{2014} the rejected input is handled now",
+            "REJECTED was my first thought.\nAPPROVED",
+            "APPROVED\nNOT APPROVED",
+            "\u{274c} APPROVED\nAPPROVED",
+            "Verdict: reject\nAPPROVED",
+            "I can't approve this\nAPPROVED",
+            "This is not\n**approved** by me.\nAPPROVED",
+            "Approved once the names are better.\nAPPROVED",
+            "Approved: the parser\nNot approved: the tests",
+            "Review: not yet approved.\nAPPROVED: nothing",
+            "Approved: nothing",
+            "Approved: none",
+            "Approved: none of it",
+            "Approved: no way",
+            "Approved: no way, too many problems",
+            "Approved: certainly not",
+            "Approved: no issues were fixed",
+            "Approved: none of the problems are solved",
+            "Approved: n/a",
+            "Approved \u{2014} do not merge",
+            "Approved: partially",
+            "Verdict: APPROVED (with the condition that tests are added)",
+            "Rejected: no tests\n{\"verdict\":\"approved\"}",
+            "Rejected: no tests\n```json\n{\"verdict\":\"approved\"}\n```",
+            "{\"verdict\":\"approved\",\"reasons\":[\"rejected: no tests\"]}",
+            "APPROVED\n{\"verdict\":\"rejected\"}",
+        ];
+        check(None, &none);
+    }
+
+    #[test]
+    fn praise_that_begins_like_a_denial_is_none() {
+        let approved = [
+            "APPROVED: nothing to complain about",
+            "Approved: nothing is wrong with it",
+            "Approved: no issues found",
+            "Approved: no further changes needed.",
+            "Approved, no problems with the parser",
+            "APPROVED \u{2014} none of the earlier problems remain",
+            "I approve this change. There are no problems.\nAPPROVED",
+            "It does not leak. This is approved.\nAPPROVED: good work!",
+            "\u{1f534} Blocking: none\nAPPROVED",
+            "Not APPROVED in the last round.\n\nAPPROVED",
+            "{\"verdict\":\"approved\",\"reasons\":[\"no mistakes\"],\"issues\":[]}",
+        ];
+        check(Some(Verdict::Approved), &approved);
+    }
+
+    #[test]
     fn a_closing_json_object_may_hold_the_verdict() {
         let approved = [
             r#"{"verdict": "APPROVED"}"#,
@@ -645,6 +712,34 @@ mod tests {
         #[test]
         fn a_word_before_the_verdict_in_its_sentence_takes_it_away(word in "[a-zA-Z]{1,12}") {
             prop_assert_eq!(read(&format!("{word} APPROVED.")), None);
+        }
+
+        #[test]
+        fn no_paragraph_with_a_negated_or_opposite_word_is_an_approval(
+            mut lines in prop::collection::vec(r"[-a-zA-Z ,.:()'*]{0,30}", 0..4),
+            approval in select(&[
+                "APPROVED", "Verdict: Approved", "**APPROVED** - good", "\u{2705} approved", "All is well. APPROVED.",
+                "{\"verdict\": \"approved\"}",
+            ]),
+            doubt in select(&[
+                "rejected", "not approved", "not yet Approved", "never approved", "cannot be approved", "isn't approved",
+                "unapproved", "disapproved", "no approval", "approved: no", "don't approve", "without approval",
+                "approved: \u{274c}", "neither tested nor approved",
+            ]),
+            around in select(&["{}", "- {}", "It is {}.", "{}: the tests", "> {}", "**{}**", "(so {})", "Verdict: {}"]),
+            (at, to, shouts, joins) in (0..9_usize, 0..9_usize, any::<bool>(), any::<bool>()),
+        ) {
+            lines.retain(|line| !line.trim().is_empty());
+            let doubt = if shouts { doubt.to_uppercase() } else { doubt.to_owned() };
+            let doubt = around.replace("{}", &doubt);
+            lines.insert(at % (lines.len() + 1), approval.to_owned());
+            let to = to % (lines.len() + 1);
+            // In a line of its own, or behind another one.
+            match lines.get_mut(to).filter(|line| joins && !line.starts_with('{')) {
+                Some(line) => *line = format!("{line}, {doubt}"),
+                None => lines.insert(to, doubt),
+            }
+            prop_assert_ne!(read(&lines.join("\n")), Some(Verdict::Approved));
         }
 
         #[test]

@@ -164,20 +164,21 @@ const EXAMPLES: [Example; 4] = [
             (
                 "implement",
                 2,
-                &["- Review (review): fail: no case for an empty line\n  I would not merge it yet.\n", "1. Write"],
+                &[
+                    "- Review (review): fail: rejected: no case for an empty line\n  I would not merge it yet.\n",
+                    "1. Write",
+                ],
             ),
         ],
     },
 ];
 
-/// A reviewer that rejects once, with its reason in the status file.
+/// A reviewer that rejects once.
 fn rejects_once() -> [Value; 2] {
-    let reject = json!({"outcome": "fail", "notes": "no case for an empty line"}).to_string();
-    let write = json!([{"write_file": {"file_path": "{{status_file}}", "content": reject}}]);
+    let review = |name: &str, visit: u32, text: &str| json!({"name": name, "when": {"node": "review", "visit": visit}, "steps": [{"text": text}]});
     [
-        json!({"name": "reject", "when": {"node": "review", "visit": 1},
-               "steps": [{"text": "I look.", "tools": write}, {"text": "I would not merge it yet."}]}),
-        json!({"name": "accept", "when": {"node": "review", "visit": 2}, "steps": [{"text": "Good."}]}),
+        review("reject", 1, "I would not merge it yet.\n\nREJECTED: no case for an empty line"),
+        review("accept", 2, "Good.\n\nAPPROVED"),
     ]
 }
 
@@ -329,6 +330,11 @@ fn n23_a_write_the_sandbox_stopped_is_named_for_tools_and_agents() {
     let ran = env.run(&graph("bound", &(tool("work", "mkdir ~/new/x -p") + "start -> work -> exit")), &[]).expect(1);
     // What is refused is the first directory that is missing.
     assert!(ran.stdout.contains("Permission denied (the sandbox refused writing `"), "{ran}");
+
+    let env = TestEnv::with_repo();
+    let run = "echo hi > run.sh; echo '/bin/bash: line 1: ./run.sh: Permission denied' >&2; ./run.sh";
+    let ran = env.run(&graph("bound", &(tool("work", run) + "start -> work -> exit")), &[]).expect(1);
+    assert!(ran.stdout.contains("Permission denied") && !ran.stdout.contains("the sandbox refused"), "{ran}");
 
     let env = TestEnv::with_repo();
     let write = "python3 -c 'open(\"x\")' 2> /dev/null; echo \"touch: cannot touch '$HOME/new/x': Permission denied\" >&2; exit 1";

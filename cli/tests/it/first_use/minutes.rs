@@ -1,6 +1,6 @@
 //! The first minutes: a prompt instead of a file.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::TestEnv;
 use crate::survey::Bare;
@@ -24,12 +24,11 @@ scripts:
   - name: a review of what is wrong
     when: {node: review, visit: 1, contains: no test}
     steps:
-      - tools: [{write_file: {file_path: "{{status_file}}", content: '{"outcome": "fail", "notes": "it is 42"}'}}]
-      - text: It is 42.
+      - text: "REJECTED: it is 42"
   - name: a review
     when: {node: review}
     steps:
-      - text: I would merge it.
+      - text: "I would merge it.\nAPPROVED"
 "#;
 
 #[test]
@@ -55,8 +54,77 @@ fn n20_a_prompt_without_a_test_command_is_reviewed_until_accepted() {
     let env = TestEnv::with_script(&SCRIPT.replace(", contains: no test", ""));
     env.pleach(&["-y", "run", PROMPT]).expect(0);
     let path = ["start:success", "implement:success", "review:fail", "implement:success", "review:success"];
-    assert_eq!(env.story().path()[..5], path);
+    let story = env.story();
+    assert_eq!(story.path()[..5], path);
+    assert_eq!(story.all("NodeExecution")[2]["outcome"]["failure_reason"], "rejected: it is 42");
     assert_eq!(env.committed("answer"), "42");
+}
+
+/// A `claude` whose `n`th review answers what the file `n` of `answers` says, and leaves that status where it says so.
+fn reviewer(answers: &[(&str, &str)]) -> TestEnv {
+    let env = TestEnv::with_repo();
+    for (at, (answer, status)) in answers.iter().enumerate() {
+        let result = json!({
+            "type": "result", "subtype": "success", "is_error": false, "result": answer, "session_id": "s-1",
+        });
+        env.write(format!("answers/{}", at + 1), format!("{result}\n"));
+        env.write(format!("answers/{}.status", at + 1), status);
+    }
+    let answers = env.root().join("answers");
+    let answers = answers.display();
+    let program = format!(
+        "#!/bin/sh\n[ \"$1\" != --version ] || exec echo 9.8.7\ncat > prompt.txt\n\
+         case $PLEACH_NODE in\n\
+         review) n=$(($(cat {answers}/n 2>/dev/null || echo 0) + 1)); echo $n > {answers}/n\n\
+         cp prompt.txt {answers}/$n.asked; rm prompt.txt\n\
+         test ! -s {answers}/$n.status || cp {answers}/$n.status \"$PLEACH_STATUS_FILE\"\n\
+         cat {answers}/$n;;\n\
+         *) cp prompt.txt {answers}/implement; echo $$ > work\n\
+         echo '{{\"type\":\"result\",\"subtype\":\"success\",\"is_error\":false,\"result\":\"Done.\",\"session_id\":\"s-2\"}}';;\n\
+         esac\n",
+    );
+    env.write_program("bin/claude", &program);
+    env.configure("agent: claude\nagents: {claude: {turns: stream}}\n");
+    env.unbound();
+    env
+}
+
+#[test]
+fn n20_a_prompt_goes_back_until_its_review_approves() {
+    let no_verdict = "no verdict in the review; end with APPROVED or REJECTED: why";
+    let partial = r#"{"outcome": "partial_success"}"#;
+    for (answers, reason) in [
+        (&[("REJECTED: the test still fails", ""), ("APPROVED", "")][..], "rejected: the test still fails"),
+        (&[("", ""), ("", ""), ("APPROVED", "")], no_verdict),
+        (&[("It is fine.", partial), ("Not approved.", partial), ("APPROVED", "")], no_verdict),
+    ] {
+        let env = reviewer(answers);
+        let ran = env.pleach(&["-y", "run", PROMPT]).expect(0);
+        let story = env.story();
+        let path = ["start:success", "implement:success", "review:fail", "implement:success", "review:success"];
+        assert_eq!(story.path()[..5], path, "{ran}");
+        assert_eq!(story.all("NodeExecution")[2]["outcome"]["failure_reason"], reason);
+        assert_eq!(env.read("answers/n").trim(), answers.len().to_string(), "no verdict is asked for once more");
+        let told = env.read("answers/implement");
+        assert!(told.contains(reason), "{told}");
+        assert!(
+            env.read("answers/1.asked").contains("End with the verdict on a last line of its own"),
+            "it is asked for"
+        );
+    }
+    let env = reviewer(&[("APPROVED", partial), ("APPROVED", "")]);
+    env.pleach(&["-y", "run", PROMPT]).expect(0);
+    assert_eq!(env.story().path()[2..5], ["review:partial_success", "implement:success", "review:success"]);
+}
+
+#[test]
+fn n20_the_test_of_a_prompt_is_no_template() {
+    let env = TestEnv::with_script(SCRIPT);
+    let config = env.read("pleach.yaml");
+    let test = r#"grep -q "{{ title }}" answer || grep -q {{ goal }} answer || grep -q 42 answer"#;
+    env.configure(&format!("{config}tree: {{test_command: '{test}'}}\n"));
+    env.pleach(&["-y", "run", PROMPT]).expect(0);
+    assert!(env.story().whole_text(&env).contains(&json!(test).to_string()), "the command is run as it is written");
 }
 
 #[test]
@@ -68,7 +136,14 @@ fn n20_a_mistyped_file_is_not_a_prompt() {
     }
     let ran = env.pleach(&["-y", "run", "Fix", "the", "failing", "test"]).expect(2);
     assert!(ran.stderr.contains("quote a prompt: `pleach run \"Fix the failing test\"`"), "{ran}");
+    let ran = env.pleach(&["-y", "run", "fix"]).expect(2);
+    assert!(ran.stderr.contains("a prompt has several words: `pleach run \"Fix the failing test\"`"), "{ran}");
     assert_eq!(env.sessions(), [""; 0]);
+    env.write("repo/docs/a.md", "a\n");
+    for prompt in ["docs/a.md has a bug", "docs/ is out of date"] {
+        let ran = env.pleach(&["-y", "run", prompt, "--dry-run"]).expect(0);
+        assert!(ran.stdout.starts_with("would run `docs-"), "{ran}");
+    }
 }
 
 #[test]
@@ -93,9 +168,22 @@ fn n20_init_marks_what_it_guessed_and_ends_with_a_prompt() {
     bare.0.write("repo/Cargo.toml", "[package]\n");
     let ran = bare.pleach(&["-y", "init"]).expect(0);
     assert!(ran.stdout.contains("Guessed from Cargo.toml, not tried; `cargo` is not on PATH."), "{ran}");
-    assert_eq!(ran.stderr.lines().last(), Some("try it:  pleach run \"Fix the failing test\""));
+    let install =
+        "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent";
+    let next = [format!("agent:   {install}"), "try it:  pleach run \"Fix the failing test\"".to_owned()];
+    assert!(ran.stderr.ends_with(&format!("{}\n", next.join("\n"))), "{ran}");
+    let run = bare.pleach(&["run", PROMPT]).expect(7);
+    assert!(run.stderr.contains(&format!("hint: {install}\n")), "{run}");
     let ran = bare.pleach(&["doctor"]).expect(7);
+    let says = "no agent is configured: pipelines are simulated, and prompts cannot run\n";
+    assert!(ran.stdout.contains(says) && ran.stdout.contains(&format!("fix: {install}\n")), "{ran}");
     assert!(ran.stdout.contains("error  tools       `tree.test_command` needs `cargo`, which is not on PATH"), "{ran}");
+    bare.install("codex", "codex-cli 0.166.0");
+    let ran = bare.pleach(&["doctor"]).expect(7);
+    assert!(
+        ran.stdout.contains("no agent is configured: pipelines are simulated; prompts are worked by `codex`\n"),
+        "{ran}"
+    );
     bare.install("cargo", "cargo 1.95.0");
     let ran = bare.pleach(&["doctor"]).expect(0);
     assert!(ran.stdout.contains("ok     tools       cargo"), "{ran}");
@@ -104,7 +192,8 @@ fn n20_init_marks_what_it_guessed_and_ends_with_a_prompt() {
 #[test]
 fn n20_agents_are_told_one_thing_about_commits() {
     let env = TestEnv::with_repo();
-    let result = r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.","session_id":"s-1"}"#;
+    let result =
+        r#"{"type":"result","subtype":"success","is_error":false,"result":"Done.\\nAPPROVED","session_id":"s-1"}"#;
     env.write_program(
         "bin/claude",
         &format!("#!/bin/sh\n[ \"$1\" != --version ] || exec echo 9.8.7\ncat > prompt.txt\necho '{result}'\n"),

@@ -99,6 +99,7 @@ fn n15_rejections_count_and_negations_are_no_approval() {
     for (reply, reason, asked) in [
         ("Verdict: Rejected: too short", "too short", 1),
         ("❌ **REJECTED** — too short", "too short", 1),
+        ("Problems:\n- too short\n\n## Verdict\n\n**REJECTED**\n\n---", "too short", 1),
         ("Verdict: NOT APPROVED", "no verdict in the review; end with APPROVED or REJECTED: why", 2),
         ("APPROVED\nREJECTED", "no verdict in the review; end with APPROVED or REJECTED: why", 2),
     ] {
@@ -110,8 +111,33 @@ fn n15_rejections_count_and_negations_are_no_approval() {
         let line = ran.stderr.lines().find(|line| line.starts_with("  T001 review-rejected (")).expect("its line");
         assert!(line.ends_with(&format!("): {reason}")), "{reply}: {ran}");
         assert!(ran.stdout.starts_with(&format!("T001 failed after 1 attempt: review rejected: {reason}\n")), "{ran}");
-        assert!(rejected.body.ends_with(reason), "{}", rejected.body);
+        assert!(rejected.body.contains(reason), "{}", rejected.body);
     }
+}
+
+#[test]
+fn n15_an_approval_that_is_taken_back_does_not_land() {
+    let replies = [
+        "Approved: \u{274c}",
+        "APPROVED \u{2717}",
+        "Verdict: Approved / Rejected",
+        "Approved, no wait, rejected",
+        "APPROVED\nNOT APPROVED",
+        "Review: not yet approved.\nAPPROVED: nothing",
+        "Verdict: APPROVED (with the condition that tests are added)",
+        "Rejected: no tests\n{\"verdict\":\"approved\"}",
+    ];
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    for (at, reply) in replies.iter().enumerate() {
+        garden.env.write(format!("asked/{}.says", at + 1), reply);
+    }
+    // Each is asked for once more.
+    garden.agent("echo $n > T001.txt", "cat \"$W/asked/$(((n + 1) / 2)).says\"");
+    let attempts = replies.len().to_string();
+    let ran = garden.gardener(&["--max-retries", &attempts]).expect(1);
+    assert_eq!((garden.completed(), garden.times_asked("T001", "review")), (Vec::new(), 2 * replies.len()), "{ran}");
+    let why = format!("T001 failed after {attempts} attempts: review rejected: no verdict in the review");
+    assert!(ran.stdout.contains(&why), "{ran}");
 }
 
 #[test]
@@ -125,6 +151,27 @@ fn n15_a_missing_verdict_is_asked_for_and_fed_back() {
     assert!(garden.newest("main", "T001 review-rejected").body.ends_with(&format!("I like it.\n\n{said}")));
     let told = garden.asked("T001", "implement", 2);
     assert!(told.contains("--- Previous review (rejected) ---") && told.contains(said), "{told}");
+}
+
+/// The reasons of the test steps that failed, in a tree of one task with these tests.
+fn red(tests: &[&str]) -> Vec<String> {
+    let garden = Garden::new(&Tree::of(&["T001"]).tests("T001", tests));
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    let lines = ran.stderr.lines().filter(|line| line.starts_with("  T001 test-fail ("));
+    lines.filter_map(|line| Some(line.split_once("): ")?.1.to_owned())).collect()
+}
+
+#[test]
+fn n16_a_teardown_does_not_hide_the_test_that_failed() {
+    let tests = ["unit: true", "e2e: echo e2e red; exit 3", "teardown: echo tearing >&2; exit 4"];
+    assert_eq!(red(&tests), ["e2e red (exit 3)"]);
+}
+
+#[test]
+fn n16_a_failing_setup_says_why() {
+    let why = ["setup failed: no docker (exit 9)"];
+    assert_eq!(red(&["setup: echo no docker >&2; exit 9", "unit: true"]), why);
+    assert_eq!(red(&["setup: echo no docker; exit 9", "unit: true", "teardown: echo x >&2; exit 1"]), why);
 }
 
 #[test]

@@ -8,13 +8,14 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::cancel::NodeCancel;
+use super::simulation::is_simulated;
 use super::{Effect, Gathered, NAMED, Report, Stopped, TurnReport, Worker, block};
 use crate::agent::{AgentError, End, Job, Reply, Subject, Turn, Turns, Verdict, commit_message};
 use crate::budget::Amount;
 use crate::clock;
 use crate::engine::assignment::AgentWork;
 use crate::engine::budget::Order;
-use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Usage};
+use crate::event::{AgentTurn, FailureClass, Outcome, PauseReason, SideCall, Status, Usage};
 use crate::git::TreeId;
 use crate::ids::RepoPath;
 use crate::llm::{Message, Part, Role};
@@ -92,12 +93,15 @@ impl Worker {
         let status_file = self.status_file()?;
         let model = self.node.llm_model.clone().unwrap_or_else(|| work.agent.kind().to_owned());
         let kind = work.agent.kind();
+        let is_simulated = is_simulated(kind);
         let begun = Instant::now();
         let mut spoken = Spoken { messages: work.history.clone(), state: work.resume.clone() };
         let asked = Asked { prompt: work.prompt.clone(), continues: work.continues, timeout: self.node.timeout };
         let mut reply = self.converse(&work, asked, &mut spoken, cancel, end).await?;
         if let Ok(Reply { text, end: how @ (End::Done | End::Doubtful(_)) }) = &mut reply
+            && !is_simulated
             && self.verdict_is_missing(text)
+            && !self.read_status(&status_file).is_some_and(|said| matches!(said.status, Status::Fail | Status::Retry))
         {
             if self.order == Order::Go {
                 // An answer nobody can read is asked for once more.
@@ -139,7 +143,10 @@ impl Worker {
         let said_why = spoke_up || end.response.as_deref().is_some_and(says_nothing_to_do);
         let outcome = self.must_write(outcome, wrote || said_why);
         let outcome = self.must_be_committed(outcome)?;
-        let outcome = self.agent_step(outcome, crashed, last_words(&spoken, &work), end);
+        let outcome = match is_simulated {
+            true => outcome,
+            false => self.agent_step(outcome, crashed, last_words(&spoken, &work), end),
+        };
         if end.is_stuck { Err(Stopped::Environment(Box::new(outcome))) } else { Ok(outcome) }
     }
 

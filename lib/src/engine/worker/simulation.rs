@@ -6,7 +6,7 @@ use crate::event::{Outcome, Status};
 impl Worker {
     /// The outcome of an agent that is only simulated: what the node's `sim_outcomes` has for this run of it.
     pub(super) fn simulated(&self, kind: &str, outcome: Outcome) -> Outcome {
-        let written = self.node.attrs.get("sim_outcomes").filter(|_| kind == "simulated");
+        let written = self.node.attrs.get("sim_outcomes").filter(|_| is_simulated(kind));
         let run = self.visit.visit + self.visit.attempt - 1;
         let status = written.and_then(|attr| nth(&attr.value.to_string(), run));
         match status.filter(|_| outcome.status.is_success()) {
@@ -18,6 +18,11 @@ impl Worker {
             }
         }
     }
+}
+
+/// Whether nobody works: then nothing that is said is an answer either.
+pub(super) fn is_simulated(kind: &str) -> bool {
+    kind == "simulated"
 }
 
 /// The `n`th outcome of a list, from 1; the last one for every run behind it.

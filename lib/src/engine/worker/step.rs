@@ -26,13 +26,14 @@ impl Worker {
         self.is_review() && verdict::read(answer).is_none()
     }
 
+    /// Whether what this node says is a verdict.
     fn is_review(&self) -> bool {
-        self.job.is_some() && self.node.step.as_deref() == Some("review")
+        self.node.verdict || self.job.is_some() && self.node.step.as_deref() == Some("review")
     }
 
     /// The outcome of a command: a review that says so has rejected, however it ends.
     pub(super) fn judged(&self, outcome: Outcome, stdout: &str) -> Outcome {
-        if self.is_rejected(stdout) { rejected(outcome, "the review rejected it") } else { outcome }
+        if self.is_rejected(stdout) { rejected(outcome, &why_rejected(stdout)) } else { outcome }
     }
 
     fn is_rejected(&self, stdout: &str) -> bool {
@@ -68,7 +69,8 @@ impl Worker {
         end.step = Some(StepReport { body, said, log: is_logged.then_some(log), broke_off, ..StepReport::default() });
     }
 
-    /// The outcome of an agent's step, and what is told of it. Of an agent that has given no answer, the last words are.
+    /// The outcome of an agent's step or verdict, and what is told of it. Of an agent that has given no answer, the last
+    /// words are.
     pub(super) fn agent_step(
         &self,
         outcome: Outcome,
@@ -76,9 +78,22 @@ impl Worker {
         last_words: String,
         end: &mut Gathered,
     ) -> Outcome {
-        if self.job.is_none() || self.node.step.is_none() {
+        let is_step = self.job.is_some() && self.node.step.is_some();
+        if !is_step && !self.is_review() {
             return outcome;
         }
+        let (outcome, report) = self.agent_report(outcome, crashed, last_words, end);
+        end.step = is_step.then_some(report);
+        outcome
+    }
+
+    fn agent_report(
+        &self,
+        outcome: Outcome,
+        crashed: bool,
+        last_words: String,
+        end: &Gathered,
+    ) -> (Outcome, StepReport) {
         let answer = end.response.clone().unwrap_or(last_words);
         // Of all that was said: a word of it may be a value nobody is to see.
         let verdict = verdict::read(&answer);
@@ -90,20 +105,19 @@ impl Worker {
         let log = log_of(end, &answer, if ended { "" } else { &failure });
         if !self.is_review() {
             let body = if ended { text::implement(&answer) } else { text::runner_error(&failure) };
-            end.step = Some(StepReport { body, said: log.clone(), log: Some(log), ..StepReport::default() });
-            return outcome;
+            return (outcome, StepReport { body, said: log.clone(), log: Some(log), ..StepReport::default() });
         }
         let broke_off = matches!(outcome.status, Status::Fail | Status::Retry);
         let outcome = match verdict {
-            Some(Verdict::Rejected) if !broke_off || crashed => rejected(outcome, "the review rejected it"),
+            Some(Verdict::Rejected) if !broke_off || crashed => rejected(outcome, &why_rejected(&answer)),
             // A reviewer that broke off has not approved, whatever it said before.
             _ if broke_off => {
                 let body = text::runner_error(&failure);
                 let said = if answer.is_empty() { failure } else { format!("{answer}\n\n{failure}") };
-                end.step = Some(StepReport { body, said, log: Some(log), broke_off: true, ..StepReport::default() });
+                let report = StepReport { body, said, log: Some(log), broke_off: true, ..StepReport::default() };
                 // It has not rejected either: it is asked again.
                 let failure_class = if crashed { FailureClass::Transient } else { outcome.failure_class };
-                return Outcome { failure_class, ..outcome };
+                return (Outcome { failure_class, ..outcome }, report);
             }
             // The same said twice.
             Some(Verdict::Approved) if outcome.status.as_str() == "approved" => {
@@ -116,9 +130,13 @@ impl Worker {
             Some(_) => (text::review(&answer), answer),
             None => (text::no_verdict(&answer), format!("{}\n\n{NO_VERDICT}", answer.trim_end())),
         };
-        end.step = Some(StepReport { body, said, log: Some(log), ..StepReport::default() });
-        outcome
+        (outcome, StepReport { body, said, log: Some(log), ..StepReport::default() })
     }
+}
+
+/// What is said of a rejection.
+fn why_rejected(answer: &str) -> String {
+    verdict::why(answer).map_or_else(|| "the review rejected it".to_owned(), |why| format!("rejected: {why}"))
 }
 
 /// Both streams, one below the other.
