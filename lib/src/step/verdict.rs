@@ -45,15 +45,35 @@ pub fn why(reply: &str) -> Option<String> {
         all.into_iter().flatten().find(|given| given.verdict == Verdict::Rejected)
     };
     let (at, given) = (0..lines.len()).rev().find_map(|at| rejects(at).map(|given| (at, given)))?;
-    let above = reply.trim_end().rsplit_once("\n\n").map_or("", |(above, _)| above);
-    let above = above.trim_end().rsplit("\n\n").next().unwrap_or_default();
-    let words = [
-        given.rest.to_owned(),
-        lines[at + 1..].join(" "),
-        lines[..at].iter().copied().chain([given.before]).collect::<Vec<_>>().join(" "),
-        above.lines().map(str::trim).collect::<Vec<_>>().join(" "),
-    ];
-    words.iter().map(|words| without_marks(words)).find(|words| !words.is_empty()).map(str::to_owned)
+    let around = [given.rest.to_owned(), told(&lines[at + 1..]), told(&[&lines[..at], &[given.before]].concat())];
+    let around = around.into_iter().find(|words| !without_marks(words).is_empty());
+    let words = around.or_else(|| {
+        let all: Vec<&str> = body_lines(reply);
+        let mut above = all.rsplit(|line| line.is_empty()).skip(1).map(told);
+        above.find(|words| !without_marks(words).is_empty())
+    })?;
+    Some(without_marks(&words).to_owned())
+}
+
+/// What lines tell, without the headings and labels among them.
+fn told(lines: &[&str]) -> String {
+    let is_label = |line: &&str| line.ends_with(':') && line.split_whitespace().count() <= 2;
+    let words = lines.iter().filter(|line| !line.starts_with('#') && !is_label(line) && !is_verdict_label(line));
+    words.copied().collect::<Vec<_>>().join(" ")
+}
+
+/// The lines of a reply up to its last words: blank lines and rules below them say nothing.
+fn body_lines(reply: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = reply.lines().map(str::trim).collect();
+    let is_blank = |line: &&str| line.is_empty() || is_rule(line);
+    lines.truncate(lines.iter().rposition(|line| !is_blank(line)).map_or(0, |last| last + 1));
+    lines
+}
+
+/// Whether a line is a rule of Markdown.
+fn is_rule(line: &str) -> bool {
+    let of = |c: char| line.matches(c).count() >= 3 && line.chars().all(|other| other == c || other == ' ');
+    ['-', '*', '_', '='].into_iter().any(of)
 }
 
 /// Words without what sets them apart from a verdict.
@@ -64,7 +84,7 @@ fn without_marks(words: &str) -> &str {
 
 /// The lines of the last paragraph that are no quotation of code.
 fn last_paragraph(reply: &str) -> Vec<&str> {
-    let lines: Vec<&str> = reply.trim_end().lines().map(str::trim).collect();
+    let lines = body_lines(reply);
     let is_fence = |line: &&str| line.starts_with("```") || line.starts_with("~~~");
     // A fence nobody closes is none.
     let fences = lines.iter().filter(|line| is_fence(line)).count() / 2 * 2;
@@ -139,7 +159,8 @@ fn given<'t>(whole: &'t str, before: &str, is_last: bool) -> [Option<Given<'t>>;
     let own = !rest.is_empty() && !opens_quotation(rest, closes) && !whole.starts_with('>');
     let ends = own.then(|| word_first(last, is_last)).flatten().map(|given| Given { before: rest, ..given });
     // What a sentence goes on with is no verdict, and least of all what it says is not so.
-    let goes_on = |word: &str| !before.is_empty() && !ends_sentence(before) && word.starts_with(char::is_lowercase);
+    let is_apart = before.is_empty() || ends_sentence(before) || is_verdict_label(before);
+    let goes_on = |word: &str| !is_apart && word.starts_with(char::is_lowercase);
     let is_own = |given: &Given<'_>| match given.verdict {
         _ if goes_on(given.word) => false,
         Verdict::Approved => !ends_in_negation(before) && !is_closed_quotation(whole, closes),
@@ -207,10 +228,15 @@ fn past_marks(text: &str) -> (&str, &str) {
 fn past_label(text: &str) -> Option<&str> {
     let ends = [text.find([':', '\u{2014}', '\u{2013}', '=']), text.find(" - ")];
     let at = ends.into_iter().flatten().min()?;
-    let words: Vec<String> = text.get(..at)?.split_whitespace().map(|word| plain_word(word).to_lowercase()).collect();
-    let (last, before) = words.split_last()?;
-    let is_label = LABELS.contains(&last.as_str()) && before.iter().all(|word| BEFORE_LABELS.contains(&word.as_str()));
-    (is_label && before.len() <= 2).then(|| &text[at..])
+    is_verdict_label(text.get(..at)?).then(|| &text[at..])
+}
+
+/// Whether words, alone in their line or before a colon, only say that a verdict follows.
+fn is_verdict_label(text: &str) -> bool {
+    let words: Vec<String> = text.split_whitespace().map(|word| plain_word(word).to_lowercase()).collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
+    let Some((last, before)) = words.split_last() else { return false };
+    LABELS.contains(last) && before.len() <= 2 && before.iter().all(|word| BEFORE_LABELS.contains(word))
 }
 
 /// Whether a verdict's word stands alone, or before punctuation: not in a longer word, a name or a sentence.
@@ -441,6 +467,11 @@ mod tests {
             "```\ncode\n```\n{}",
             "```\nnobody closes this\n\n{}",
             "{}\nFinal verdict: {}",
+            "{}\n\n---",
+            "{}\n\n* * *\n\n",
+            "Verdict:\n{}",
+            "## Final verdict\n{}",
+            "## Verdict\n\n{}\n---",
         ];
         let words = [(Verdict::Approved, ["APPROVED", "Approved", "approved"])];
         let words = words.into_iter().chain([(Verdict::Rejected, ["REJECTED", "Rejected", "rejected"])]);
@@ -483,6 +514,9 @@ mod tests {
             ("No tests.\nREJECTED", "No tests."),
             ("The table has no key. Rows\nare lost. REJECTED.", "The table has no key. Rows are lost."),
             ("The table has no key. REJECTED because rows are lost.", "because rows are lost"),
+            ("Problems:\n- a.txt lacks a newline\n\n## Verdict\n\n**REJECTED**", "a.txt lacks a newline"),
+            ("No tests.\r\n\r\n---\r\n\r\n**Verdict:**\r\nREJECTED\r\n\r\n---\r\n", "No tests."),
+            ("### What is wrong\nNo tests.\n\n### Review result\n\nREJECTED", "No tests."),
             ("{\"verdict\": \"REJECTED\", \"reasons\": [\"no tests\", \"x\"]}", "no tests"),
         ];
         for (reply, expected) in cases {
@@ -605,6 +639,7 @@ mod tests {
             "Approved: no issues were fixed",
             "Approved: none of the problems are solved",
             "Approved: n/a",
+            "Approved \u{2014} do not merge",
             "Approved: partially",
             "Verdict: APPROVED (with the condition that tests are added)",
             "Rejected: no tests\n{\"verdict\":\"approved\"}",
