@@ -68,25 +68,38 @@ fn of_output(sections: &[(&str, &str)], failing: &[String]) -> Option<String> {
             more => format!("{first} and {more} more"),
         });
     }
-    // Only what failed has complained, and says last how it ended.
+    let setup = sections.iter().enumerate().rev();
+    let mut setup = setup.filter_map(|(at, (heading, said))| Some((at, text::of_failed_setup(heading, said)?)));
+    if let Some((at, said)) = setup.next() {
+        return last_complaint("setup failed: ", said, own_output(&sections, at));
+    }
+    // Only what failed has complained.
     let complaint = sections.iter().rposition(|(heading, _)| heading.contains(" stderr "));
-    let (said, below) = match complaint {
-        Some(at) => {
-            let own = sections[at].0.replacen(" stderr ", " stdout ", 1);
-            (sections[at].1, sections.get(at + 1).filter(|(heading, _)| *heading == own).map_or("", |(_, said)| said))
-        }
-        None => (sections.last()?.1, ""),
-    };
+    match complaint {
+        Some(at) => last_complaint("", sections[at].1, own_output(&sections, at)),
+        None => last_complaint("", sections.last()?.1, ""),
+    }
+}
+
+/// What the command printed that has complained in a section.
+fn own_output<'t>(sections: &[(&str, &'t str)], at: usize) -> &'t str {
+    let own = sections[at].0.replacen(" stderr ", " stdout ", 1);
+    sections.get(at + 1).filter(|(heading, _)| *heading == own).map_or("", |(_, said)| said)
+}
+
+/// Behind `what`, the last line of what a command complained about, else of what it printed, and how it ended: the complaint
+/// says it last.
+fn last_complaint(what: &str, said: &str, printed: &str) -> Option<String> {
     let how = last_line(said).and_then(|last| Some(last.strip_prefix('[')?.strip_suffix(']')?.to_owned()));
     let before = said.trim_end().rsplit_once('\n').map_or("", |(before, _)| before);
     let said = if how.is_some() { before } else { said };
-    match (last_line(said).or_else(|| last_line(below)), how) {
+    match (last_line(said).or_else(|| last_line(printed)), how) {
         (Some(last), Some(how)) => {
             // How it ended is not cut off.
-            let room = LONGEST.saturating_sub(how.chars().count() + " () …".chars().count());
-            Some(format!("{} ({how})", shorten(&last, room)))
+            let room = LONGEST.saturating_sub(what.len() + how.chars().count() + " () …".chars().count());
+            Some(format!("{what}{} ({how})", shorten(&last, room)))
         }
-        (Some(only), None) | (None, Some(only)) => Some(only),
+        (Some(only), None) | (None, Some(only)) => Some(format!("{what}{only}")),
         (None, None) => None,
     }
 }
@@ -161,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_teardown_does_not_hide_the_test_that_failed() {
+    fn what_failed_is_told_not_what_ran_around_it() {
         let ran = |kind, passed, stdout: &str, stderr: &str| RanTest {
             kind,
             passed,
@@ -176,6 +189,10 @@ mod tests {
         ];
         let body = text::tests(&all).write(&redactor());
         assert_eq!(reason(&StepKind::Test, &body, &[]).as_deref(), Some("e2e red (exit 3)"));
+        let mut stderr = "no docker\n[exit 9]\n".to_owned();
+        text::add_failed_setup(&mut stderr, "docker up &&\nmake", "exit 9");
+        let body = text::tests(&[ran(TestKind::Setup, false, "", &stderr)]).write(&redactor());
+        assert_eq!(reason(&StepKind::Test, &body, &[]).as_deref(), Some("setup failed: no docker (exit 9)"));
         let silent = [ran(TestKind::Unit, false, "", "[exit 1]\n"), ran(TestKind::E2e, true, "fine\n", "")];
         let body = text::tests(&silent).write(&redactor());
         assert_eq!(reason(&StepKind::Test, &body, &[]).as_deref(), Some("exit 1"), "no words of another test");

@@ -22,6 +22,10 @@ const RUNNER_ERROR: &str = "Runner error:";
 const ENDED: &str = "The attempt ended:";
 const REVIEW: &str = "Review:";
 
+/// How the words about a setup that failed begin and end.
+const THE_SETUP: &str = "the setup `";
+const NOT_RUN: &str = "; the tests were not run";
+
 /// What the body of a step commit is made of: words of pleach's own, some of which it reads back, and what others said.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Body(Vec<Paragraph>);
@@ -127,6 +131,20 @@ fn streams(what: &str, stderr: &str, stdout: &str) -> Body {
 pub fn add_end(stderr: &mut String, how: &str) {
     let end = if stderr.is_empty() || stderr.ends_with('\n') { "" } else { "\n" };
     stderr.push_str(&format!("{end}[{how}]\n"));
+}
+
+/// Puts below what a setup complained about that nothing was run after it, and gives what a person is told.
+pub fn add_failed_setup(stderr: &mut String, setup: &str, how: &str) -> String {
+    let why = format!("{THE_SETUP}{setup}` failed ({how}){NOT_RUN}");
+    add_end(stderr, &why);
+    why
+}
+
+/// What a setup that failed complained about, without what [`add_failed_setup`] put below.
+pub fn of_failed_setup<'t>(heading: &str, said: &'t str) -> Option<&'t str> {
+    let said = said.trim_end().strip_suffix(']')?.strip_suffix(NOT_RUN)?;
+    let is_setup = heading.starts_with(&test_heading(TestKind::Setup));
+    is_setup.then(|| said.rsplit_once(&format!("[{THE_SETUP}")).map_or("", |(said, _)| said))
 }
 
 /// What is said of an attempt that leaves files out of its commits, before `what`.

@@ -176,6 +176,13 @@ fn n16_a_teardown_does_not_hide_the_test_that_failed() {
 }
 
 #[test]
+fn n16_a_failing_setup_says_why() {
+    let why = ["setup failed: no docker (exit 9)"];
+    assert_eq!(red(&["setup: echo no docker >&2; exit 9", "unit: true"]), why);
+    assert_eq!(red(&["setup: echo no docker; exit 9", "unit: true", "teardown: echo x >&2; exit 1"]), why);
+}
+
+#[test]
 fn n16_a_red_test_says_why_in_one_line() {
     let garden = tested("echo 'FAILED tests/a.py::test_sum - assert 1 == 2'; echo '1 failed in 0.1s'; exit 1");
     let ran = garden.gardener(&["--max-retries", "2"]).expect(1);

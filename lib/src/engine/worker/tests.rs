@@ -60,10 +60,8 @@ impl Worker {
             }
         }
         if let Some(setup) = ran.iter_mut().find(|ran| is_failed_setup(ran)) {
-            let why = format!("the setup `{}` failed ({}); the tests were not run", setup.command, setup.exit);
-            let why = self.engine.redactor.text(&why).into_owned();
-            text::add_end(&mut setup.stderr, &why);
-            end.warnings.push(why);
+            let command = self.engine.redactor.text(&setup.command);
+            end.warnings.push(text::add_failed_setup(&mut setup.stderr, &command, &setup.exit));
         }
         // A test that was interrupted or killed still gets cleaned up after.
         let (canceller, late) = Cancel::new();
