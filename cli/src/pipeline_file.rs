@@ -22,6 +22,8 @@ pub struct PipelineFile {
     pub source: String,
     /// The prompt files that could be read; the linter names those that could not.
     pub files: BTreeMap<String, String>,
+    /// There is no such file: pleach brings it along.
+    pub is_built_in: bool,
 }
 
 impl PipelineFile {
@@ -45,7 +47,7 @@ impl PipelineFile {
         let dir = parent(path);
         let named = files_named(&source).into_iter();
         let files = named.filter_map(|file| regular::read(&dir.join(&file)).ok().map(|text| (file, text))).collect();
-        Ok(Self { name: name.display().to_string(), source, files })
+        Ok(Self { name: name.display().to_string(), source, files, is_built_in: false })
     }
 
     /// What [`pleach::plan::load`] takes beside the text.

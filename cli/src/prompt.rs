@@ -35,7 +35,8 @@ pub fn names_a_file(text: &str) -> bool {
 pub fn pipeline(prompt: &str, config: &Config) -> PipelineFile {
     let command = config.tree.test_command.as_deref();
     let test = command.map(|command| PromptTest { command, timeout: config.tree.test_timeout });
-    PipelineFile { name: BUILT_IN.into(), source: pipeline_for_prompt(prompt, test), files: BTreeMap::new() }
+    let source = pipeline_for_prompt(prompt, test);
+    PipelineFile { name: BUILT_IN.into(), source, files: BTreeMap::new(), is_built_in: true }
 }
 
 /// What the built-in pipeline is given. What the user gives besides goes with it.

@@ -56,9 +56,14 @@ pub fn runnable(
     match pipeline.filter(|_| errors == 0) {
         Some(pipeline) => Ok(Runnable { pipeline, diagnostics }),
         None => {
-            let message = format!("`{}` cannot be run: {}", file.name, counted(errors, "error"));
-            let hint = format!("fix the errors above, then run `pleach validate {}`", shell_word(&file.name));
-            Err(Failure::new(Exit::Usage, message).hint(hint).diagnosed(diagnostics))
+            let errors = counted(errors, "error");
+            let failure = match file.is_built_in {
+                true => Failure::new(Exit::Usage, format!("the built-in pipeline cannot be run: {errors}"))
+                    .hint("its agent and its test come from the settings, which `pleach config` shows"),
+                false => Failure::new(Exit::Usage, format!("`{}` cannot be run: {errors}", file.name))
+                    .hint(format!("fix the errors above, then run `pleach validate {}`", shell_word(&file.name))),
+            };
+            Err(failure.diagnosed(diagnostics))
         }
     }
 }

@@ -144,6 +144,7 @@ const NODE: &[&str] = &[
     "stack.child_dotfile",
     "stack.child_workdir",
     "step",
+    "templates",
     "thread_id",
     "timeout",
     "tool_command",

@@ -117,6 +117,7 @@ fn node(raw: RawNode, handler: HandlerKind, defaults: &[Option<String>; 5], diag
         read.count(key);
     }
     read.duration("manager.poll_interval");
+    read.flag("templates");
     Node { attrs: raw.attrs, ..parts }
 }
 

@@ -25,7 +25,7 @@ pub fn pipeline_for_prompt(prompt: &str, test: Option<PromptTest<'_>>) -> String
     let text = text.replacen("digraph prompt ", &format!("digraph {} ", name(prompt)), 1);
     let Some(PromptTest { command, timeout }) = test else { return text };
     let end = dot::parse(&text).0.close.map_or(text.len(), |brace| brace.start);
-    let test = format!("    test [tool_command={}, timeout={timeout}s]\n", quote(command));
+    let test = format!("    test [tool_command={}, templates=false, timeout={timeout}s]\n", quote(command));
     format!("{}{test}{}", &text[..end], &text[end..])
 }
 
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn the_built_in_pipelines_have_no_diagnostics() {
-        let command = r#"sh -c "test \"$HOME\" && make 'a b'""#;
+        let command = r#"sh -c "test \"$HOME\" && make 'a b'" && grep "{{ title }}" {{ goal }}"#;
         for test in [None, Some(PromptTest { command, timeout: 300 })] {
             let prompt = "Fix the \"$goal\" test {{ now }}";
             let values = [("goal", prompt), ("base", "abc")].map(|(key, value)| (key.to_owned(), value.to_owned()));

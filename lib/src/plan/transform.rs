@@ -100,7 +100,9 @@ fn expand_variables(graph: &mut Graph, values: &BTreeMap<String, String>, diagno
 /// Makes a shell variable, quoted as one word, of every template in a node's command.
 fn hand_to_command(node: &mut RawNode, variables: &BTreeMap<String, String>, diagnostics: &mut Vec<Diagnostic>) {
     const KEY: &str = "tool_command";
-    let Some(attr) = node.attrs.get_mut(KEY) else { return };
+    // A command from elsewhere, such as the settings, is no template.
+    let is_literal = node.attrs.get("templates").is_some_and(|attr| attr.value.to_string() == "false");
+    let Some(attr) = node.attrs.get_mut(KEY).filter(|_| !is_literal) else { return };
     let AttrValue::Text(command) = &attr.value else { return };
     let mut handed = command.clone();
     let mut found = Vec::new();

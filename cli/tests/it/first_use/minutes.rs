@@ -1,6 +1,6 @@
 //! The first minutes: a prompt instead of a file.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::TestEnv;
 use crate::survey::Bare;
@@ -64,7 +64,7 @@ fn n20_a_prompt_without_a_test_command_is_reviewed_until_accepted() {
 fn reviewer(answers: &[(&str, &str)]) -> TestEnv {
     let env = TestEnv::with_repo();
     for (at, (answer, status)) in answers.iter().enumerate() {
-        let result = serde_json::json!({
+        let result = json!({
             "type": "result", "subtype": "success", "is_error": false, "result": answer, "session_id": "s-1",
         });
         env.write(format!("answers/{}", at + 1), format!("{result}\n"));
@@ -115,6 +115,16 @@ fn n20_a_prompt_goes_back_until_its_review_approves() {
     let env = reviewer(&[("APPROVED", partial), ("APPROVED", "")]);
     env.pleach(&["-y", "run", PROMPT]).expect(0);
     assert_eq!(env.story().path()[2..5], ["review:partial_success", "implement:success", "review:success"]);
+}
+
+#[test]
+fn n20_the_test_of_a_prompt_is_no_template() {
+    let env = TestEnv::with_script(SCRIPT);
+    let config = env.read("pleach.yaml");
+    let test = r#"grep -q "{{ title }}" answer || grep -q {{ goal }} answer || grep -q 42 answer"#;
+    env.configure(&format!("{config}tree: {{test_command: '{test}'}}\n"));
+    env.pleach(&["-y", "run", PROMPT]).expect(0);
+    assert!(env.story().whole_text(&env).contains(&json!(test).to_string()), "the command is run as it is written");
 }
 
 #[test]
