@@ -300,6 +300,11 @@ fn n23_a_write_the_sandbox_stopped_is_named_for_tools_and_agents() {
     assert!(ran.stdout.contains("Permission denied (the sandbox refused writing `"), "{ran}");
 
     let env = TestEnv::with_repo();
+    let run = "echo hi > run.sh; echo '/bin/bash: line 1: ./run.sh: Permission denied' >&2; ./run.sh";
+    let ran = env.run(&graph("bound", &(tool("work", run) + "start -> work -> exit")), &[]).expect(1);
+    assert!(ran.stdout.contains("Permission denied") && !ran.stdout.contains("the sandbox refused"), "{ran}");
+
+    let env = TestEnv::with_repo();
     let write = "python3 -c 'open(\"x\")' 2> /dev/null; echo \"touch: cannot touch '$HOME/new/x': Permission denied\" >&2; exit 1";
     let ran = env.run(&graph("bound", &(tool("work", write) + "start -> work -> exit")), &[]).expect(1);
     assert_refusal(&env, &ran.stdout);

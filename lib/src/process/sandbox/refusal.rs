@@ -81,7 +81,8 @@ fn denied(text: &str) -> Vec<String> {
         let own = paths_in(line);
         let before = lines[index.saturating_sub(LINES_BEFORE)..index].iter().rev();
         let mut near = before.map(|line| paths_in(line)).filter(|paths| !paths.is_empty());
-        if own.is_empty() { near.next().unwrap_or_default() } else { own }
+        // A line that names something is about that, though it lies inside.
+        if own.is_empty() && !line.contains('/') { near.next().unwrap_or_default() } else { own }
     });
     paths.collect()
 }
@@ -104,7 +105,9 @@ fn paths_in(line: &str) -> Vec<String> {
     if !quoted.is_empty() {
         return quoted;
     }
-    let parts = line.split(": ").filter_map(|part| {
+    // The first names who says it, but where it stands right before the denial.
+    let says_who = usize::from(line.matches(": ").count() > 1);
+    let parts = line.split(": ").skip(says_who).filter_map(|part| {
         let at = part.match_indices(['/', '.']).map(|(at, _)| at);
         let begins = |at: &usize| part[..*at].chars().next_back().is_none_or(char::is_whitespace);
         let at = at.filter(begins).find(|at| leads_out(&part[*at..]))?;
@@ -143,12 +146,22 @@ mod tests {
             ("PermissionError: [Errno 13] Permission denied: '/home/me/x'", "/home/me/x"),
             ("Error: EACCES: permission denied, open '/home/me/x'", "/home/me/x"),
             ("open /home/me/x: permission denied", "/home/me/x"),
+            ("/home/me/x: Permission denied", "/home/me/x"),
+            ("/bin/bash: line 1: /home/me/x: Permission denied", "/home/me/x"),
             ("cp: cannot create regular file '/home/me/x': Read-only file system", "/home/me/x"),
             ("error: failed to write `/home/me/x`\n\nCaused by:\n  Permission denied (os error 13)", "/home/me/x"),
         ] {
             assert!(denied(said).iter().any(|found| found == path), "{said}: {:?}", denied(said));
         }
-        for said in ["./run.sh: Permission denied", "/home/me/x: No such file or directory", "permission denied"] {
+        for said in [
+            "./run.sh: Permission denied",
+            "/bin/bash: line 1: ./run.sh: Permission denied",
+            "/bin/bash: line 1: out: Permission denied",
+            "/usr/bin/tar: ./out: Cannot open: Permission denied",
+            "read /etc/hosts\n./run.sh: Permission denied",
+            "/home/me/x: No such file or directory",
+            "permission denied",
+        ] {
             assert_eq!(denied(said), [""; 0], "{said}");
         }
     }
