@@ -21,9 +21,24 @@ pub fn of<'a>(given: &'a Path, path: &Path) -> Option<&'a str> {
     let text = given.to_str()?.trim();
     let is_sentence =
         text.contains(char::is_whitespace) || (!text.is_empty() && !text.contains(|c: char| c.is_ascii()));
-    let names_a_place = || text.contains('/') && path.parent().is_some_and(Path::is_dir);
+    // A name in a directory that is there; `src/main.rs has a bug` begins with one, and is more.
+    let is_name = |text: &str| !text.contains(char::is_whitespace);
+    let names_a_place =
+        || text.rsplit_once('/').is_some_and(|(_, name)| is_name(name)) && path.parent().is_some_and(Path::is_dir);
     let is_path = || path.exists() || names_a_file(text) || names_a_place();
     (is_sentence && !is_path()).then_some(text)
+}
+
+/// A failure to read a file, with how to give a prompt where a single word may have been one.
+pub fn or_one(given: &Path, failure: Failure) -> Failure {
+    let is_word = given.to_str().is_some_and(|text| !text.contains('/') && !names_a_file(text));
+    match failure.hint.as_deref().filter(|_| is_word) {
+        Some(hint) => {
+            let hint = format!("{hint}; a prompt has several words: `pleach run \"Fix the failing test\"`");
+            failure.hint(hint)
+        }
+        None => failure,
+    }
 }
 
 /// Whether a text ends as names of pipelines do.
@@ -89,6 +104,8 @@ mod tests {
             ("my feature.dot", false),
             ("my pipes/old", false),
             ("my pipes/new", false),
+            ("my pipes/new is broken", true),
+            ("my pipes/ is out of date", true),
             ("", false),
             ("  ", false),
         ] {

@@ -136,7 +136,14 @@ fn n20_a_mistyped_file_is_not_a_prompt() {
     }
     let ran = env.pleach(&["-y", "run", "Fix", "the", "failing", "test"]).expect(2);
     assert!(ran.stderr.contains("quote a prompt: `pleach run \"Fix the failing test\"`"), "{ran}");
+    let ran = env.pleach(&["-y", "run", "fix"]).expect(2);
+    assert!(ran.stderr.contains("a prompt has several words: `pleach run \"Fix the failing test\"`"), "{ran}");
     assert_eq!(env.sessions(), [""; 0]);
+    env.write("repo/docs/a.md", "a\n");
+    for prompt in ["docs/a.md has a bug", "docs/ is out of date"] {
+        let ran = env.pleach(&["-y", "run", prompt, "--dry-run"]).expect(0);
+        assert!(ran.stdout.starts_with("would run `docs-"), "{ran}");
+    }
 }
 
 #[test]
