@@ -66,23 +66,28 @@ pub fn choose_agent(settings: &mut Settings) -> Result<(), Failure> {
     if settings.resolved.config.agent.is_some() {
         return Ok(());
     }
-    let installed = agents::on_path(&settings.own_environment);
-    let agent = match installed.as_slice() {
-        [only] => only,
-        [] if !survey::keys(&settings.environment).is_empty() => "builtin",
-        [] => {
-            return Err(Failure::new(Exit::Environment, "no agent is configured, and none is installed").hint(
-                "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent",
-            ));
-        }
-        [first, ..] => {
-            let message = format!("no agent is configured, and several are installed: {}", installed.join(", "));
-            return Err(Failure::new(Exit::Usage, message)
-                .hint(format!("pass --agent {first}, or set `agent:` in pleach.yaml; `pleach init` writes it")));
-        }
-    };
+    let agent = default_agent(settings)?;
     settings.resolved.config.agent = agent.parse::<AgentRef>().ok();
     Ok(())
+}
+
+/// How to get an agent where there is none.
+pub const INSTALL: &str =
+    "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent";
+
+/// The agent of prompts where the settings name none.
+pub fn default_agent(settings: &Settings) -> Result<&'static str, Failure> {
+    let installed = agents::on_path(&settings.own_environment);
+    match installed.as_slice() {
+        [only] => Ok(only),
+        [] if !survey::keys(&settings.environment).is_empty() => Ok("builtin"),
+        [] => Err(Failure::new(Exit::Environment, "no agent is configured, and none is installed").hint(INSTALL)),
+        [first, ..] => {
+            let message = format!("no agent is configured, and several are installed: {}", installed.join(", "));
+            Err(Failure::new(Exit::Usage, message)
+                .hint(format!("pass --agent {first}, or set `agent:` in pleach.yaml; `pleach init` writes it")))
+        }
+    }
 }
 
 #[cfg(test)]

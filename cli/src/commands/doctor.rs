@@ -14,6 +14,7 @@ use crate::commands::init::{runtime, spawner};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
 use crate::globals::Globals;
+use crate::prompt;
 use crate::render::Out;
 use crate::session::{protection, providers};
 use crate::settings;
@@ -82,6 +83,9 @@ fn look(globals: &Globals, args: &DoctorArgs) -> Result<Vec<Finding>, Failure> {
         Providers::default()
     });
     let roster = Roster::new(config, providers, spawner.clone()).with_programs(own, Vec::new());
+    if config.agent.is_none() {
+        findings.push(health::no_agent(prompt::default_agent(&settings)));
+    }
     findings.extend(runtime.block_on(health::configured(config, &roster, own)));
     findings.push(health::installed(&installed));
     findings.extend(health::tools(config, own));

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use crate::exit::{Exit, Failure};
 use crate::failure::of_git;
 use crate::globals::Globals;
+use crate::prompt::INSTALL;
 use crate::render::Out;
 use crate::session::own_program;
 use crate::settings::{self, PROJECT_FILES, Search};
@@ -78,6 +79,9 @@ pub fn run(globals: &Globals, _: InitArgs) -> Result<Exit, Failure> {
     } else if globals.verbosity >= 0 {
         say!("wrote {}", root.join(PROJECT_FILES[0]).display());
         say!("check:   pleach doctor");
+        if proposal.agent.is_none() {
+            say!("agent:   {INSTALL}");
+        }
         say!("try it:  pleach run \"Fix the failing test\"");
     }
     Ok(Exit::Done)
@@ -187,8 +191,8 @@ impl Proposal<'_> {
                 text.push_str(&format!("\n# Who works. Found here: {}.\nagent: {agent}\n", here.join(", ")));
             }
             None => text.push_str(
-                "\n# Who works. Neither an agent nor a key was found here, so runs are simulated until one is named: claude,\n\
-                 # codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.\n# agent: claude\n",
+                "\n# Who works. Neither an agent nor a key was found here, so pipelines are simulated and prompts cannot\n\
+                 # run until one is named: claude, codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.\n# agent: claude\n",
             ),
         }
         if let Some((from, command)) = self.setup {

@@ -22,6 +22,7 @@ use serde::Serialize;
 
 use super::agents::Installed;
 use super::project;
+use crate::exit::Failure;
 use crate::failure::{of_git, without_record};
 use crate::settings::Settings;
 
@@ -138,6 +139,16 @@ pub fn tools(config: &Config, environment: &Environment) -> Vec<Finding> {
     }
 }
 
+/// What it means that the settings name no agent. `of_prompts` is who works prompts then.
+pub fn no_agent(of_prompts: Result<&str, Failure>) -> Finding {
+    let name = "name one with `agent:` in pleach.yaml; `pleach init` writes one";
+    let (prompts, fix) = match of_prompts {
+        Ok(agent) => (format!("; prompts are worked by `{agent}`"), name.to_owned()),
+        Err(failure) => (", and prompts cannot run".to_owned(), failure.hint.unwrap_or_else(|| name.to_owned())),
+    };
+    Finding::warn("agent", format!("no agent is configured: pipelines are simulated{prompts}"), fix)
+}
+
 /// Whether every agent the settings name can be started, and what it would start with.
 pub async fn configured(config: &Config, roster: &Roster, environment: &Environment) -> Vec<Finding> {
     let mut choices: Vec<(String, AgentChoice, Option<String>)> = Vec::new();
@@ -159,10 +170,6 @@ pub async fn configured(config: &Config, roster: &Roster, environment: &Environm
     }));
     let is_limited = Limits { budget: config.budget.clone(), ..Limits::default() }.is_set();
     let mut findings = Vec::new();
-    if config.agent.is_none() {
-        let fix = "name one with `agent:` in pleach.yaml; `pleach init` writes one";
-        findings.push(Finding::warn("agent", "no agent is configured, so runs are simulated", fix));
-    }
     // A program the settings bring along is not even asked for its version: nobody may have agreed to it.
     let brought = |name: &str| config.agents.get(name).is_some_and(|agent| !agent.command.is_empty());
     for (key, choice, name) in choices {

@@ -119,8 +119,8 @@ fn init_asks_before_it_writes() {
     --- stdout
     # Settings of pleach for this repository; `pleach config` shows all there are.
 
-    # Who works. Neither an agent nor a key was found here, so runs are simulated until one is named: claude,
-    # codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.
+    # Who works. Neither an agent nor a key was found here, so pipelines are simulated and prompts cannot
+    # run until one is named: claude, codex, gemini, opencode, builtin, acp:COMMAND or command:COMMAND.
     # agent: claude
 
     tree:
@@ -241,7 +241,7 @@ fn doctor_looks_at_agents_by_a_template_too() {
     );
     let ran = bare.pleach(&["doctor"]).expect(7);
     let agents: Vec<&str> =
-        ran.stdout.lines().skip_while(|line| !line.contains("runs are simulated")).skip(2).take(5).collect();
+        ran.stdout.lines().skip_while(|line| !line.contains("pipelines are simulated")).skip(2).take(5).collect();
     insta::assert_snapshot!(agents.join("\n"), @r"
     ok     agent       `agents.aider` is command:aider --message-file '{prompt_file}'
     error  agent       `agents.gone` (command:nowhere '{prompt}'): nowhere is not installed: there is no program `nowhere` on PATH

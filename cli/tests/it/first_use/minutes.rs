@@ -168,9 +168,22 @@ fn n20_init_marks_what_it_guessed_and_ends_with_a_prompt() {
     bare.0.write("repo/Cargo.toml", "[package]\n");
     let ran = bare.pleach(&["-y", "init"]).expect(0);
     assert!(ran.stdout.contains("Guessed from Cargo.toml, not tried; `cargo` is not on PATH."), "{ran}");
-    assert_eq!(ran.stderr.lines().last(), Some("try it:  pleach run \"Fix the failing test\""));
+    let install =
+        "install claude, codex, gemini or opencode, or set a key such as ANTHROPIC_API_KEY for the built-in agent";
+    let next = [format!("agent:   {install}"), "try it:  pleach run \"Fix the failing test\"".to_owned()];
+    assert!(ran.stderr.ends_with(&format!("{}\n", next.join("\n"))), "{ran}");
+    let run = bare.pleach(&["run", PROMPT]).expect(7);
+    assert!(run.stderr.contains(&format!("hint: {install}\n")), "{run}");
     let ran = bare.pleach(&["doctor"]).expect(7);
+    let says = "no agent is configured: pipelines are simulated, and prompts cannot run\n";
+    assert!(ran.stdout.contains(says) && ran.stdout.contains(&format!("fix: {install}\n")), "{ran}");
     assert!(ran.stdout.contains("error  tools       `tree.test_command` needs `cargo`, which is not on PATH"), "{ran}");
+    bare.install("codex", "codex-cli 0.166.0");
+    let ran = bare.pleach(&["doctor"]).expect(7);
+    assert!(
+        ran.stdout.contains("no agent is configured: pipelines are simulated; prompts are worked by `codex`\n"),
+        "{ran}"
+    );
     bare.install("cargo", "cargo 1.95.0");
     let ran = bare.pleach(&["doctor"]).expect(0);
     assert!(ran.stdout.contains("ok     tools       cargo"), "{ran}");
