@@ -151,7 +151,7 @@ pub fn warn_of_dirty_files(globals: &Globals, place: &Place) -> Result<(), Failu
         return Ok(());
     }
     let names = listed(paths.iter().map(|path| format!("`{path}`")), 5);
-    warning!("not committed, so agents do not see it: {names}");
+    warning!("agents will not see these uncommitted files: {names}");
     Ok(())
 }
 

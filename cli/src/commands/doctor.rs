@@ -21,7 +21,7 @@ use crate::settings;
 use crate::survey::health::{self, Finding, Level};
 use crate::survey::{self, agents};
 
-/// Look whether all is well: git, settings, agents, keys, sandbox, disk, and what sessions have left behind.
+/// Check that everything pleach needs works: git, settings, agents, keys, sandbox, disk, and what sessions have left behind.
 ///
 /// Every finding comes with what to do about it. Of keys and logins only their presence is told. Exits with 7 while
 /// something does not work; warnings are no failure.

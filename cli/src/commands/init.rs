@@ -231,7 +231,7 @@ fn check(root: &Path, text: &str) -> Result<(), Failure> {
 fn agreed() -> Result<bool, Failure> {
     let refused = |message: &str| Failure::new(Exit::WaitsForPerson, message.to_owned());
     if !typed::is_possible() {
-        return Err(refused("nothing was written, for nobody is there to be asked")
+        return Err(refused("nothing was written: there is no terminal to confirm on")
             .hint("run `pleach init -y` to write what is shown above"));
     }
     match confirm("Write this to pleach.yaml? [y/N] ") {

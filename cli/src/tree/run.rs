@@ -251,11 +251,13 @@ fn require_agent<P: Borrow<Pipeline>>(
                     Some(step) => format!("`tree.steps.{step}.runner`, or `agent` of the node `{}`", node.id),
                     None => format!("`agent` of the node `{}`", node.id),
                 };
-                let message =
-                    format!("`{}` would be worked by `{name}`, and tasks are never worked by pretending", node.id);
+                let message = format!(
+                    "`{}` would be worked by `{name}`, and task trees cannot use the simulation agent",
+                    node.id
+                );
                 Failure::new(Exit::Usage, message).hint(format!("name another agent in {whose}"))
             }
-            _ => Failure::new(Exit::Usage, "no agent is configured, and tasks are never worked by pretending")
+            _ => Failure::new(Exit::Usage, "no agent is configured, and task trees cannot use the simulation agent")
                 .hint("set `agent:` in pleach.yaml, or name one with --runner, as in --runner 'command:./my-agent'"),
         });
     }

@@ -254,7 +254,7 @@ fn an_agent_that_gives_up_says_why() {
 #[test]
 fn an_agent_that_never_answers_is_ended_by_the_clock() {
     let reason = failure_of("silent initialize", "code [prompt=\"Work\", timeout=\"1s\"] start -> code -> exit");
-    assert!(reason.contains("timed out after 1s"), "{reason}");
+    assert!(reason.contains("` timed out after 1s"), "{reason}");
 }
 
 #[test]

@@ -127,7 +127,7 @@ fn init_asks_before_it_writes() {
       # Tests prompts, and tasks without a test of their own. Guessed from Cargo.toml, not tried; `cargo` is not on PATH.
       test_command: cargo test
     --- stderr
-    error: nothing was written, for nobody is there to be asked
+    error: nothing was written: there is no terminal to confirm on
     hint: run `pleach init -y` to write what is shown above
     ");
     assert!(!bare.0.root().join("repo/pleach.yaml").exists());

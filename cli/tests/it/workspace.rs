@@ -283,7 +283,10 @@ fn dirty_files_are_named_in_a_warning() {
     env.write("repo/new.txt", "new\n");
     let before = Checkout::of(&env, &env.repo_path());
     let ran = env.run(&one("cat README.md; ls"), &[]).expect(0);
-    assert!(ran.stderr.contains("warning: not committed, so agents do not see it: `README.md`, `new.txt`"), "{ran}");
+    assert!(
+        ran.stderr.contains("warning: agents will not see these uncommitted files: `README.md`, `new.txt`"),
+        "{ran}"
+    );
     before.assert_unchanged(&env, &env.repo_path());
     // They are named, not listed without end.
     for number in 0..20 {

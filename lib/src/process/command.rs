@@ -124,6 +124,17 @@ impl Exit {
     }
 }
 
+impl Exit {
+    /// How it ended, behind a subject: `ended with exit 1`, `timed out after 5s`.
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::Code(_) | Self::Signal(_) => format!("ended with {self}"),
+            Self::TimedOut(_) => self.to_string(),
+            Self::Cancelled => format!("was {self}"),
+        }
+    }
+}
+
 impl fmt::Display for Exit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

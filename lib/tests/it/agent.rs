@@ -659,7 +659,7 @@ async fn a_program_that_fails_says_why() {
     assert_eq!(*done.error(), AgentError::Transient("the agent `sh` ended with exit 75".into()));
     let done =
         run(&program("echo waiting >&2; sleep 600"), Job { timeout: Some(Duration::from_secs(2)), ..site.job() }).await;
-    assert_eq!(*done.error(), AgentError::TimedOut("the agent `sh` ended with timed out after 2s: waiting".into()));
+    assert_eq!(*done.error(), AgentError::TimedOut("the agent `sh` timed out after 2s: waiting".into()));
     let done = run(&CommandAgent::new(["no-such-program-here"], spawner()), site.job()).await;
     assert!(matches!(done.error(), AgentError::Environment(text) if text.contains("no-such-program-here")));
     let done = act_when_ready(&program("touch ready; sleep 600"), &site, site.job(), Canceller::kill).await;

@@ -59,7 +59,7 @@ fn what_is_staged_alone_or_changed_in_a_submodule_is_named() {
     env.write("repo/README.md", &words);
     std::fs::remove_file(env.root().join("repo/gone")).unwrap();
     let ran = garden.gardener(&[]).expect(0);
-    let warning = "warning: not committed, so agents do not see it: `README.md`, `dirty`, `gone`\n";
+    let warning = "warning: agents will not see these uncommitted files: `README.md`, `dirty`, `gone`\n";
     assert!(ran.stderr.contains(warning), "{ran}");
     assert_eq!(garden.env.git(&["status", "--porcelain"]), "MM README.md\n M dirty\nAD gone");
 }

@@ -98,7 +98,7 @@ impl Ended<'_> {
     }
 
     fn told(&self, meaning: Option<&str>) -> String {
-        format!("the agent `{}` ended with {}{}", self.program, self.exit, self.colon(meaning))
+        format!("the agent `{}` {}{}", self.program, self.exit.sentence(), self.colon(meaning))
     }
 
     /// What it said about it, behind a colon.
