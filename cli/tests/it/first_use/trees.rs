@@ -116,6 +116,15 @@ fn n15_rejections_count_and_negations_are_no_approval() {
 }
 
 #[test]
+fn n15_the_reason_of_a_rejection_stands_above_its_heading() {
+    let garden = Garden::new(&Tree::of(&["T001"]));
+    garden.agent(WRITES, r"printf 'Problems:\n- too short\n\n## Verdict\n\n**REJECTED**\n\n---\n'");
+    let ran = garden.gardener(&["--max-retries", "1"]).expect(1);
+    assert_eq!(garden.times_asked("T001", "review"), 1, "{ran}");
+    assert!(ran.stdout.starts_with("T001 failed after 1 attempt: review rejected: too short\n"), "{ran}");
+}
+
+#[test]
 fn n15_an_approval_that_is_taken_back_does_not_land() {
     let replies = [
         "Approved: \u{274c}",
