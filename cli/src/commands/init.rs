@@ -179,6 +179,9 @@ impl Found {
     }
 }
 
+/// Nobody should learn from a bill that an agent has gone round in circles.
+const BUDGET: &str = "\n# What a run may cost, in US dollars; it stops there. `per_day_usd` limits a day.\nbudget:\n  usd: 10\n";
+
 impl Proposal<'_> {
     /// The file.
     fn text(&self, found: &Found) -> String {
@@ -189,6 +192,7 @@ impl Proposal<'_> {
         match self.agent {
             Some(agent) => {
                 text.push_str(&format!("\n# Who works. Found here: {}.\nagent: {agent}\n", here.join(", ")));
+                text.push_str(BUDGET);
             }
             None => text.push_str(
                 "\n# Who works. Neither an agent nor a key was found here, so pipelines are simulated and prompts cannot\n\
