@@ -83,7 +83,7 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
         .map_err(|error| Failure::new(Exit::Environment, "pleach cannot find its own program").because(&error))?;
     process::keep_private()
         .map_err(|error| Failure::new(Exit::Environment, "pleach cannot keep its keys to itself").because(&error))?;
-    let spawner = Spawner::new(vec![shim.into(), "__exec".into()], &settings.environment);
+    let spawner = Spawner::passing(vec![shim.into(), "__exec".into()], &settings.environment, &config.env.pass);
     let (canceller, cancel) = Cancel::new();
     let protection = protection(settings, config)?;
     let providers = providers(settings, config, &spawner)?;

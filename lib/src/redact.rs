@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use regex::Regex;
 use serde_json::Value;
@@ -112,6 +112,15 @@ pub fn is_secret_name(name: &str) -> bool {
     SECRET_ENDINGS.contains(last)
         || parts.contains(&"SECRET")
         || (*last == "KEY" && before.last().is_some_and(|part| SECRET_KEYS.contains(part)))
+}
+
+/// Knows shapes and no values.
+static SHAPES_ALONE: LazyLock<Redactor> = LazyLock::new(|| Redactor::new([("", ""); 0]));
+
+/// Whether a variable of this value holds a secret, judged by the value alone: a token of a known shape, or an address with
+/// a password in it. A path is none, whatever its directories are called.
+pub fn is_secret_value(value: &str) -> bool {
+    !value.starts_with('/') && SHAPES_ALONE.name_in(value).is_some()
 }
 
 /// Whether a value is so ordinary that it cannot be a secret: every part of it is a word or a small number, as in
@@ -487,6 +496,31 @@ mod tests {
             "",
         ] {
             assert!(!is_secret_name(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn variables_are_judged_by_their_values() {
+        let body = "Ab3dE6gH9jK2mN5pQ8sT1vW4yZ7bC0eF3hI6";
+        for value in [
+            "postgres://me:pw@db.example.com/x".to_owned(),
+            "redis://:hunter2@localhost:6379/0".to_owned(),
+            "http://user:pa%2Fss@proxy:3128".to_owned(),
+            format!("https://{}_{body}@github.com/a/b", "ghp"),
+            format!("sk-{body}"),
+            format!("--header 'Authorization: Bearer {body}'"),
+        ] {
+            assert!(is_secret_value(&value), "{value}");
+        }
+        for value in [
+            "postgres://me@db.example.com/x",
+            "http://localhost:3000/@me",
+            "/home/me/sk-a-directory-with-a-long-name:/usr/bin",
+            "git@github.com:a/b.git",
+            "en_US.UTF-8",
+            "",
+        ] {
+            assert!(!is_secret_value(value), "{value}");
         }
     }
 

@@ -2,12 +2,16 @@
 
 use clap::Args;
 use pleach::config::{self, Key, Source};
+use pleach::text::listed;
 use serde_json::{Map, Value, json};
 
 use crate::exit::{Exit, Failure};
 use crate::globals::Globals;
 use crate::render::{Out, Table};
 use crate::settings::{self, Search, Settings};
+
+/// So many items of a list stand in a row.
+const LISTED: usize = 3;
 
 /// Show every setting with its value and the place it came from.
 ///
@@ -39,7 +43,7 @@ pub fn run(globals: &Globals, args: ConfigArgs) -> Result<Exit, Failure> {
         None => {
             let mut table = Table::new(["setting", "value", "from"]);
             for row in &rows {
-                table.row([row.path.clone(), shown(row.value.as_ref()), row.source.to_string()]);
+                table.row([row.path.clone(), brief(row.value.as_ref()), row.source.to_string()]);
             }
             out.line(table)?;
         }
@@ -129,6 +133,16 @@ fn shown(value: Option<&Value>) -> String {
         None => "(not set)".to_owned(),
         Some(Value::String(text)) if !text.is_empty() => crate::trust::visible(text),
         Some(other) => other.to_string(),
+    }
+}
+
+/// The same as it fits between others: of a long list its beginning. Explained, it is shown whole.
+fn brief(value: Option<&Value>) -> String {
+    match value {
+        Some(Value::Array(items)) if items.len() > LISTED => {
+            format!("[{}]", listed(items.iter().map(Value::to_string), LISTED))
+        }
+        other => shown(other),
     }
 }
 

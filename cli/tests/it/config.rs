@@ -92,6 +92,9 @@ fn settings_are_shown_with_their_place() {
     sandbox.network                                gateway                                           default
     sandbox.rw                                     []                                                default
     sandbox.ro                                     []                                                default
+    sandbox.hide                                   ["~/.ssh", "~/.aws", "~/.gnupg" and 15 more]      default
+    sandbox.hide_from                              agents                                            default
+    env.pass                                       []                                                default
     "#);
 }
 
@@ -139,6 +142,7 @@ fn one_setting_is_explained() {
     "#);
     let sandbox = env.pleach(&["config", "--explain", "sandbox"]).expect(0).stdout;
     assert!(sandbox.contains("sandbox.mode = auto") && sandbox.contains("sandbox.rw = []"), "{sandbox}");
+    assert!(sandbox.contains("~/.local/state/pleach"), "a long list is whole here: {sandbox}");
 }
 
 #[test]

@@ -84,6 +84,10 @@ fn init_writes_what_it_found() {
     # Who works. Found here: claude, codex, OPENAI_API_KEY.
     agent: codex
 
+    # What a run may cost, in US dollars; it stops there. `per_day_usd` limits a day.
+    budget:
+      usd: 10
+
     worktrees:
       # Run once in each new worktree. Guessed from package.json, not tried; `pnpm` is not on PATH.
       setup: pnpm install --frozen-lockfile

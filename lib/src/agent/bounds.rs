@@ -8,7 +8,11 @@ pub(super) const COMMITS: &str = "What you change is committed for you, so do no
 
 /// The bounds in words for the agent, so that it does not waste its time at them.
 pub(super) fn told(sandbox: &Sandbox) -> String {
-    let reading = if sandbox.read.is_some() { " Reading is limited as well." } else { "" };
+    let reading = match sandbox.read {
+        Some(_) => " Reading is limited as well.",
+        None if !sandbox.hide.is_empty() => " The user's keys and logins cannot be read.",
+        None => "",
+    };
     let network = match &sandbox.connect {
         _ if !sandbox.limits_connections() => "",
         Connect::Ports(ports) if !ports.is_empty() => " The network reaches your model and nothing else.",
@@ -35,6 +39,8 @@ mod tests {
         let closed = Sandbox { connect: Connect::Ports(Vec::new()), ..open.clone() };
         assert!(told(&closed).contains("There is no network."));
         assert!(told(&closed.through(80)).contains("your model and nothing else"));
+        let hidden = Sandbox { hide: vec!["/h/.ssh".into()], ..open.clone() };
+        assert!(told(&hidden).contains("keys and logins cannot be read") && !told(&open).contains("cannot be read"));
         assert!(told(&Sandbox { read: Some(Vec::new()), ..open }).contains("Reading is limited"));
     }
 }

@@ -24,12 +24,19 @@ const TRY_AGAIN: i32 = 75;
 pub struct CommandAgent {
     argv: Vec<OsString>,
     spawner: Spawner,
+    /// The network stays as the node has it, instead of being open.
+    is_closed: bool,
 }
 
 impl CommandAgent {
     /// The program and its arguments.
     pub fn new<A: Into<OsString>>(argv: impl IntoIterator<Item = A>, spawner: Spawner) -> Self {
-        Self { argv: argv.into_iter().map(Into::into).collect(), spawner }
+        Self { argv: argv.into_iter().map(Into::into).collect(), spawner, is_closed: false }
+    }
+
+    /// The same without a network of its own: what it does, it does with what is there.
+    pub fn closed(self, is_closed: bool) -> Self {
+        Self { is_closed, ..self }
     }
 
     /// The program's file name, which stands where other agents name a model.
@@ -42,8 +49,10 @@ impl CommandAgent {
         if let Some(settled) = job.settled(cancel) {
             return settled;
         }
-        // Whom it asks is its own affair: it cannot be given a way to its model through pleach.
-        job.sandbox = job.sandbox.map(|sandbox| Arc::new(sandbox.with_network()));
+        if !self.is_closed {
+            // Whom it asks is its own affair: it cannot be given a way to its model through pleach.
+            job.sandbox = job.sandbox.map(|sandbox| Arc::new(sandbox.with_network()));
+        }
         let command = Command {
             stdin: Stdin::Bytes(job.prompt_in_bounds().into_bytes()),
             env: job.env,
@@ -111,7 +120,7 @@ impl Agent for CommandAgent {
     }
 
     fn needs_network(&self) -> bool {
-        true
+        !self.is_closed
     }
 
     /// It says what it did, and nothing about money.

@@ -259,7 +259,8 @@ impl Roster {
             }
             AgentChoice::Command(argv) if is_plain(&settings) => {
                 self.require_program(&argv)?;
-                Ok(Arc::new(CommandAgent::new(self.located(argv), self.spawner.clone())))
+                let agent = CommandAgent::new(self.located(argv), self.spawner.clone());
+                Ok(Arc::new(agent.closed(self.config.sandbox.closes_commands())))
             }
             AgentChoice::Command(argv) => {
                 self.program("command", Preset::of_command(&argv), &settings, (name, provider))
@@ -405,6 +406,7 @@ impl Roster {
             models: self.models(&preset),
             prices: given.map(|provider| Prices::new(&provider.prices)).unwrap_or_default(),
             is_command: kind == "command",
+            is_closed: kind == "command" && self.config.sandbox.closes_commands(),
         };
         let is_command = settings.is_command;
         let own = || name.map_or_else(|| preset.program.clone(), str::to_owned);

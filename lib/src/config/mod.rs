@@ -11,6 +11,7 @@ mod define;
 mod dotenv;
 mod environment;
 mod error;
+mod home_path;
 mod layer;
 mod model;
 mod node;
@@ -24,12 +25,13 @@ pub use agent::{AgentChoice, AgentRef, InvalidAgent};
 pub use dotenv::{DotEnvEntry, parse_dotenv};
 pub use environment::Environment;
 pub use error::{ConfigError, Level, Source};
+pub use home_path::HomePath;
 pub use layer::{Layer, Partial, Resolved, Users, parse_project, resolve};
 pub use model::{
-    AgentSettings, AgentStdin, Attribution, Budget, Commits, Config, Context, DEFAULT_BRANCH_PREFIX, History,
-    Isolation, Merge, Network, OnExceeded, ParserName, Price, Provider, ProviderName, ProviderSettings, Providers,
-    Push, Record, RecordPush, Repo, RepoTool, Sandbox, SandboxMode, ScriptProvider, Step, Structural, Tool, Tree,
-    TurnMode, Workspace, Worktrees, keys,
+    AgentSettings, AgentStdin, Attribution, Budget, Commits, Config, Context, DEFAULT_BRANCH_PREFIX, Env, HideFrom,
+    History, Isolation, Merge, Network, OnExceeded, ParserName, Price, Provider, ProviderName, ProviderSettings,
+    Providers, Push, Record, RecordPush, Repo, RepoTool, Sandbox, SandboxMode, ScriptProvider, Step, Structural, Tool,
+    Tree, TurnMode, Workspace, Worktrees, keys,
 };
 pub use read::Key;
 pub use record::RecordedConfigError;

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::agent::{AgentChoice, AgentRef};
 use super::define::{choice, section};
+use super::home_path::HomePath;
 use super::read::{Key, Setting};
 use crate::ids::{BranchName, RepoName};
 
@@ -43,6 +44,8 @@ section! {
         record: Record = Record::default(),
         /// What agents may touch outside their working copy.
         sandbox: Sandbox = Sandbox::default(),
+        /// Which variables agents and commands get.
+        env: Env = Env::default(),
     } beside {
         /// The directory the project's configuration stands in: paths below it are recorded relative to it.
         root: PathBuf,
@@ -546,6 +549,58 @@ section! {
         rw: Vec<PathBuf> = Vec::new(),
         /// Paths outside their worktree agents may read, beside the system's; everything when empty.
         ro: Vec<PathBuf> = Vec::new(),
+        /// Paths that cannot be read, whatever else may be: keys, logins, browsers, pleach's own state. A list replaces
+        /// this one.
+        hide: Vec<HomePath> = HIDDEN.map(HomePath::from).to_vec(),
+        /// Whom `hide` is about: agents and what they start, or tools, tests and setup as well.
+        hide_from: HideFrom = HideFrom::Agents,
+    }
+}
+
+/// What nobody's work needs, and whoever has it can be its user elsewhere.
+const HIDDEN: [&str; 18] = [
+    "~/.ssh",
+    "~/.aws",
+    "~/.gnupg",
+    "~/.config/gh",
+    "~/.mozilla",
+    "~/.config/mozilla",
+    "~/.config/google-chrome",
+    "~/.config/chromium",
+    "~/.config/BraveSoftware",
+    "~/.config/microsoft-edge",
+    "~/.config/opera",
+    "~/.config/vivaldi",
+    "~/snap/chromium",
+    "~/snap/firefox",
+    "~/.var/app/com.google.Chrome",
+    "~/.var/app/org.chromium.Chromium",
+    "~/.var/app/org.mozilla.firefox",
+    "~/.local/state/pleach",
+];
+
+impl Sandbox {
+    /// Whether agents that are any command reach nothing at all: nobody but they themselves would know what.
+    pub fn closes_commands(&self) -> bool {
+        self.mode == SandboxMode::Required && self.network == Network::Gateway
+    }
+}
+
+choice! {
+    /// Whom paths are hidden from.
+    HideFrom {
+        /// Agents, and what they start.
+        Agents = "agents",
+        /// Tools, tests and setup as well.
+        All = "all",
+    }
+}
+
+section! {
+    /// Which variables agents and commands get.
+    Env {
+        /// Variables agents and commands get though they are named like secrets or hold one.
+        pass: Vec<String> = Vec::new(),
     }
 }
 

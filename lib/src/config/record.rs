@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use super::error::{ConfigError, Level, Source};
+use super::home_path::HomePath;
 use super::layer::{Layer, Merged, Resolved};
 use super::model::{Config, Provider};
 use super::read::Setting;
@@ -83,6 +84,7 @@ impl Config {
         config.each_path(|_, path| path.iter_mut().for_each(lossy));
         config.worktrees.base.iter_mut().for_each(lossy);
         config.sandbox.rw.iter_mut().chain(&mut config.sandbox.ro).for_each(lossy);
+        config.sandbox.hide.iter_mut().for_each(HomePath::make_lossy);
         let mut value = serde_json::to_value(config).expect("settings are text, numbers and UTF-8 paths");
         drop_nulls(&mut value);
         value
@@ -115,6 +117,7 @@ impl Config {
         self.worktrees.base = None;
         self.sandbox.rw.clear();
         self.sandbox.ro.clear();
+        self.sandbox.hide.clear();
     }
 
     fn providers_mut(&mut self) -> [(&'static str, &mut Provider); 5] {
@@ -229,6 +232,9 @@ impl Merged {
         }
         if mine("sandbox.ro") {
             self.config.sandbox.ro = std::mem::take(&mut own.sandbox.ro);
+        }
+        if mine("sandbox.hide") {
+            self.config.sandbox.hide = std::mem::take(&mut own.sandbox.hide);
         }
         let mut paths = std::collections::BTreeMap::new();
         own.each_path(|key, path| paths.extend(path.take().map(|path| (key.join("."), path))));

@@ -8,7 +8,7 @@ use super::Environment;
 use super::agent::{AgentChoice, AgentRef, join_words};
 use super::error::{Level, Source};
 use super::layer::Resolved;
-use super::model::{Config, Network, OnExceeded, Price, SandboxMode, TurnMode};
+use super::model::{Config, HideFrom, Network, OnExceeded, Price, Sandbox, SandboxMode, TurnMode};
 use crate::redact::is_secret_name;
 
 /// Why something needs the user's agreement.
@@ -22,6 +22,8 @@ pub enum SuppliedKind {
     RecordAddress,
     /// A way out of the sandbox.
     Sandbox,
+    /// A secret that agents and commands would get.
+    Secret,
     /// More than the user's own limits let be spent.
     Spending,
     /// A directory elsewhere that would be written to.
@@ -39,6 +41,7 @@ impl fmt::Display for SuppliedKind {
             Self::KeyAddress => "address for keys",
             Self::RecordAddress => "address for records",
             Self::Sandbox => "sandbox",
+            Self::Secret => "secret",
             Self::Spending => "spending",
             Self::Directory => "directory",
             Self::Variable => "variable",
@@ -144,6 +147,17 @@ pub fn supplied(resolved: &Resolved, environment: &Environment) -> Vec<Supplied>
     add(SuppliedKind::Sandbox, "sandbox.network".into(), open);
     let writable: Vec<_> = sandbox.rw.iter().map(|path| path.display().to_string()).collect();
     add(SuppliedKind::Sandbox, "sandbox.rw".into(), (!writable.is_empty()).then(|| writable.join("\n")));
+    let users = resolved.users.as_ref().map(|users| &users.config.sandbox);
+    // What is added to what is hidden is simply taken.
+    let usual = Sandbox::default();
+    let hidden = &users.unwrap_or(&usual).hide;
+    let shown = hidden.iter().filter(|path| !sandbox.hide.contains(path));
+    let shown: Vec<String> = shown.map(|path| format!("{path} can be read")).collect();
+    add(SuppliedKind::Sandbox, "sandbox.hide".into(), (!shown.is_empty()).then(|| shown.join("\n")));
+    let fewer = users.is_some_and(|users| users.hide_from == HideFrom::All) && sandbox.hide_from == HideFrom::Agents;
+    add(SuppliedKind::Sandbox, "sandbox.hide_from".into(), fewer.then(|| sandbox.hide_from.to_string()));
+    let pass = &config.env.pass;
+    add(SuppliedKind::Secret, "env.pass".into(), (!pass.is_empty()).then(|| pass.join("\n")));
     found.extend(spending(resolved));
     found.extend(variables(environment));
     found

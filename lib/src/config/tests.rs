@@ -29,7 +29,8 @@ worktrees: {base: .orchestra/worktrees, setup: "npm ci", exclude: [.claude/], in
 merge: {run_hooks: true, enabled: false, interval_secs: 1, auto_merge_clean: false, max_conflict_retries: 0, test_command: t, history: merge, structural: off}
 budget: {tokens: 1, usd: 0.5, per_task_tokens: 3, per_task_usd: 1, per_day_tokens: 4, per_day_usd: 2, on_exceeded: warn}
 record: {repo: backend, push: never, push_interval: 0, cxdb: "localhost:9009"}
-sandbox: {mode: off, network: open, rw: [/tmp], ro: [x]}
+sandbox: {mode: off, network: open, rw: [/tmp], ro: [x], hide: [~/.ssh, y], hide_from: all}
+env: {pass: [NPM_TOKEN, DATABASE_URL]}
 commit: {max_file_mb: 1, max_new_files: 2}
 model: M
 "#;
@@ -677,6 +678,25 @@ fn what_a_repository_supplies_is_found_and_what_the_user_gives_is_not() {
     sandbox sandbox.mode (/p/pleach.yaml:23): off
     sandbox sandbox.network (/p/pleach.yaml:23): open
     sandbox sandbox.rw (/p/pleach.yaml:23): /tmp
+    sandbox sandbox.hide (/p/pleach.yaml:23): ~/.aws can be read
+    ~/.gnupg can be read
+    ~/.config/gh can be read
+    ~/.mozilla can be read
+    ~/.config/mozilla can be read
+    ~/.config/google-chrome can be read
+    ~/.config/chromium can be read
+    ~/.config/BraveSoftware can be read
+    ~/.config/microsoft-edge can be read
+    ~/.config/opera can be read
+    ~/.config/vivaldi can be read
+    ~/snap/chromium can be read
+    ~/snap/firefox can be read
+    ~/.var/app/com.google.Chrome can be read
+    ~/.var/app/org.chromium.Chromium can be read
+    ~/.var/app/org.mozilla.firefox can be read
+    ~/.local/state/pleach can be read
+    secret env.pass (/p/pleach.yaml:24): NPM_TOKEN
+    DATABASE_URL
     address for keys ANTHROPIC_BASE_URL (ANTHROPIC_BASE_URL in .env): https://evil
     variable GIT_SSH_COMMAND (GIT_SSH_COMMAND in .env): x
     "#);
@@ -710,6 +730,24 @@ fn a_repository_cannot_take_an_agent_out_of_its_bounds_unasked() {
         assert_eq!(asked(&mode(users), &mode(theirs)).len(), 0, "{users} {theirs}");
     }
     assert_eq!(asked("", "sandbox: {mode: auto}").len(), 0, "it is the default");
+
+    let usual: Vec<String> = Sandbox::default().hide.iter().map(ToString::to_string).collect();
+    let hide = |paths: &[String]| format!("sandbox: {{hide: [{}]}}", paths.join(", "));
+    assert_eq!(asked("", &hide(&usual[1..])), ["sandbox sandbox.hide: ~/.ssh can be read"]);
+    let more = [usual.as_slice(), &["~/.kube".to_owned()]].concat();
+    assert_eq!(asked("", &hide(&more)).len(), 0, "more is hidden, and nothing less");
+    assert_eq!(asked(&hide(&more), &hide(&usual)), ["sandbox sandbox.hide: ~/.kube can be read"]);
+    let mine = ["~/.kube".to_owned()];
+    assert_eq!(asked(&hide(&mine), &hide(&mine)).len(), 0);
+    assert_eq!(asked(&hide(&mine), "").len(), 0, "the user said so");
+    assert_eq!(
+        asked("sandbox: {hide_from: all}", "sandbox: {hide_from: agents}"),
+        ["sandbox sandbox.hide_from: agents"]
+    );
+    assert_eq!(asked("", "sandbox: {hide_from: agents}").len(), 0, "it is the default");
+    assert_eq!(asked("", "sandbox: {hide_from: all}").len(), 0);
+    assert_eq!(asked("", "env: {pass: [NPM_TOKEN]}"), ["secret env.pass: NPM_TOKEN"]);
+    assert_eq!(asked("env: {pass: [NPM_TOKEN]}", "").len(), 0, "the user said so");
 }
 
 #[test]
@@ -829,7 +867,7 @@ fn the_page_lists_every_key_with_its_default() {
 #[test]
 fn what_the_page_shows_is_right() {
     let blocks: Vec<&str> = PAGE.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert_eq!(blocks.len(), 2);
+    assert_eq!(blocks.len(), 3);
     for text in blocks {
         resolved(vec![project(text)]);
     }

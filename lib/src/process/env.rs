@@ -1,10 +1,10 @@
 //! Which variables a child inherits.
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use crate::config::Environment;
-use crate::redact::is_secret_name;
+use crate::redact::{is_secret_name, is_secret_value};
 
 /// Variables that say where a repository, its index or its objects are, or how a repository is to be read. A git hook or
 /// alias that starts pleach sets some of them, and every git below would then work on that repository.
@@ -32,21 +32,26 @@ const LOCATES_A_REPOSITORY: &[&str] = &[
     "GIT_WORK_TREE",
 ];
 
+/// The way to whoever holds the user's keys, and logs in and signs for everybody who asks.
+const KEY_HOLDER: &str = "SSH_AUTH_SOCK";
+
 /// The variables that must be removed so that a child's git finds the repository by its directory.
 pub(super) fn repository_locators() -> impl Iterator<Item = &'static str> {
     LOCATES_A_REPOSITORY.iter().copied()
 }
 
-/// What every command inherits: everything but secrets and what locates a repository.
-pub(super) fn inherited(environment: &Environment) -> BTreeMap<OsString, OsString> {
-    environment
-        .iter()
-        .map(|(name, value)| (name.to_os_string(), value.to_os_string()))
-        .filter(|(name, _)| {
-            !name.to_str().is_some_and(is_secret_name)
-                && !LOCATES_A_REPOSITORY.iter().any(|known| name.as_os_str() == *known)
-        })
-        .collect()
+/// What every command inherits: everything but secrets, unless they are among `passed`, and what locates a repository.
+pub(super) fn inherited(environment: &Environment, passed: &[String]) -> BTreeMap<OsString, OsString> {
+    let is_passed = |name: &OsStr| passed.iter().any(|passed| name == passed.as_str());
+    let locates = |name: &OsStr| LOCATES_A_REPOSITORY.iter().any(|known| name == *known);
+    let kept =
+        environment.iter().filter(|(name, value)| (is_passed(name) || !is_secret(name, value)) && !locates(name));
+    kept.map(|(name, value)| (name.to_os_string(), value.to_os_string())).collect()
+}
+
+/// Whether a variable is nothing for agents and commands, by its name or by its value.
+fn is_secret(name: &OsStr, value: &OsStr) -> bool {
+    name == KEY_HOLDER || is_secret_name(&name.to_string_lossy()) || is_secret_value(&value.to_string_lossy())
 }
 
 /// `base` with a command's own additions and removals.
@@ -75,12 +80,28 @@ mod tests {
     #[test]
     fn a_child_inherits_the_rest() {
         let all = [("PATH", "/bin"), ("GIT_DIR", "/x"), ("GIT_SSH_COMMAND", "ssh"), ("HOME", "/h"), ("NPM_TOKEN", "t")];
-        assert_eq!(names(&inherited(&Environment::from_pairs(all))), ["GIT_SSH_COMMAND", "HOME", "PATH"]);
+        assert_eq!(names(&inherited(&Environment::from_pairs(all), &[])), ["GIT_SSH_COMMAND", "HOME", "PATH"]);
+    }
+
+    #[test]
+    fn a_secret_is_passed_by_its_name_alone() {
+        let all = [
+            ("DATABASE_URL", "postgres://me:pw@db/x"),
+            ("GIT_DIR", "/x"),
+            ("NPM_TOKEN", "t"),
+            ("SSH_AUTH_SOCK", "/run/agent"),
+            ("URL", "https://db/x"),
+        ];
+        let environment = Environment::from_pairs(all);
+        assert_eq!(names(&inherited(&environment, &[])), ["URL"]);
+        for name in ["DATABASE_URL", "NPM_TOKEN", "SSH_AUTH_SOCK"] {
+            assert_eq!(names(&inherited(&environment, &[name.to_owned(), "GIT_DIR".to_owned()])), [name, "URL"]);
+        }
     }
 
     #[test]
     fn a_command_adds_and_removes() {
-        let base = inherited(&Environment::from_pairs([("A", "1"), ("B", "2")]));
+        let base = inherited(&Environment::from_pairs([("A", "1"), ("B", "2")]), &[]);
         let env = with_changes(&base, &[("B".into(), None), ("C_TOKEN".into(), Some("given".into()))]);
         assert_eq!(names(&env), ["A", "C_TOKEN"]);
     }

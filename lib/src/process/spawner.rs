@@ -51,7 +51,12 @@ impl Spawner {
     /// A spawner whose supervisor is the program (and arguments) `shim`, which must call [`exec_main`](super::exec_main).
     /// Commands inherit `environment` without secrets and without the variables that locate a repository.
     pub fn new(shim: Vec<OsString>, environment: &Environment) -> Self {
-        Self { shim: shim.into(), env: Arc::new(env::inherited(environment)) }
+        Self::passing(shim, environment, &[])
+    }
+
+    /// The same, but for the secrets that are `passed` by their names.
+    pub fn passing(shim: Vec<OsString>, environment: &Environment, passed: &[String]) -> Self {
+        Self { shim: shim.into(), env: Arc::new(env::inherited(environment, passed)) }
     }
 
     /// Runs a command until it and everything it started is gone. A kill by `cancel` ends it, and so does dropping the

@@ -21,7 +21,7 @@ use rustix::net::{
 use super::Sandbox;
 
 /// Begins every request. Both ends are the same program, unless it was replaced while it ran.
-const MAGIC: &[u8; 8] = b"pl-exec2";
+const MAGIC: &[u8; 8] = b"pl-exec3";
 const HAS_STDIN: u8 = 1;
 const HAS_LOCK: u8 = 2;
 /// Stands for the number of words of the bounds where there are none.

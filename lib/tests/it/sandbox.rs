@@ -173,6 +173,63 @@ async fn what_is_not_to_be_read_is_not_read() {
     assert_eq!(output.stdout.to_text(), "1\nold\nold\n", "{}", output.stderr.to_text());
 }
 
+/// Of what is hidden nothing is read, of what lies beside it everything is, and where something of its own lies there it
+/// works as usual.
+async fn what_is_hidden_is_not_read(by: Availability) {
+    let ground = Ground::new(by);
+    for (path, text) in [("out/deep/key", "key\n"), ("out/deep/beside", "beside\n"), ("hidden/run/told", "told\n")] {
+        fs::create_dir_all(ground.path(path).parent().unwrap()).unwrap();
+        fs::write(ground.path(path), text).unwrap();
+    }
+    for path in ["hidden/own", "in/closed", "in/open"] {
+        fs::create_dir(ground.path(path)).unwrap();
+        fs::write(ground.path(path).join("x"), "x\n").unwrap();
+    }
+    let sandbox = Sandbox {
+        write: vec![ground.path("in"), ground.path("hidden/own")],
+        hide: ["out/deep/key", "hidden", "in/closed", "none/at/all"].map(|path| ground.path(path)).to_vec(),
+        show: vec![ground.path("hidden/run")],
+        ..ground.sandbox()
+    };
+    let limited = Sandbox {
+        read: Some(
+            ["/bin", "/lib", "/lib64", "/usr", "/etc"]
+                .map(PathBuf::from)
+                .into_iter()
+                .chain([ground.path("out")])
+                .collect(),
+        ),
+        ..sandbox.clone()
+    };
+    fs::write(ground.path("hidden/other"), "other\n").unwrap();
+    for sandbox in [sandbox, limited] {
+        for refused in ["../out/deep/key", "../hidden/other", "closed/x"] {
+            let output = ground.run(&format!("cat {refused} && test -s {refused}"), sandbox.clone()).await;
+            assert_ne!(output.exit, Exit::Code(0), "{refused}: {}", output.stdout.to_text());
+            assert_eq!(output.stdout.to_text(), "", "{refused}");
+        }
+        let work = "cat ../out/file ../out/deep/beside ../hidden/run/told open/x ../store/aa/old && ls .. ../out > /dev/null && \
+                    echo new > ../hidden/own/y && cat ../hidden/own/y && mkdir -p open/made && echo 1 > open/made/z && cat open/made/z";
+        let limits_all = sandbox.read.is_some();
+        let work = if limits_all { work.replace("ls .. ../out", "ls ../out") } else { work.to_owned() };
+        let output = ground.run(&work, sandbox).await;
+        assert_eq!(output.stdout.to_text(), "mine\nbeside\ntold\nx\nold\nnew\n1\n", "{}", output.stderr.to_text());
+        assert!(ground.run("echo x > ../hidden/new", ground.sandbox()).await.exit != Exit::Code(0));
+    }
+}
+
+#[tokio::test]
+async fn landlock_hides_what_is_to_be_hidden() {
+    let Some(by) = landlock(3, "landlock_hides_what_is_to_be_hidden") else { return };
+    what_is_hidden_is_not_read(by).await;
+}
+
+#[tokio::test]
+async fn bubblewrap_hides_what_is_to_be_hidden() {
+    let Some(by) = bubblewrap("bubblewrap_hides_what_is_to_be_hidden") else { return };
+    what_is_hidden_is_not_read(by).await;
+}
+
 #[tokio::test]
 async fn the_supervisor_cannot_be_killed_from_within() {
     let Some(by) = landlock(6, "the_supervisor_cannot_be_killed_from_within") else { return };

@@ -180,7 +180,8 @@ impl CliAgent {
             Some(endpoint) => sandbox.through(endpoint.port).with_write([job.home.clone()]),
             None => {
                 let open = self.preset.open_outside(&self.environment);
-                sandbox.with_network().with_write(open.into_iter().chain([job.home.clone()]))
+                let sandbox = if self.settings.is_closed { (**sandbox).clone() } else { sandbox.with_network() };
+                sandbox.with_write(open.into_iter().chain([job.home.clone()]))
             }
         }))
     }

@@ -64,6 +64,8 @@ pub struct CliSettings {
     pub prices: Prices,
     /// It is a program of the user's own, which is told its task and nothing else.
     pub is_command: bool,
+    /// It gets no network where it does not go through the gateway.
+    pub is_closed: bool,
 }
 
 /// A coding agent that is a program.
@@ -376,7 +378,7 @@ impl Agent for CliAgent {
     }
 
     fn needs_network(&self) -> bool {
-        self.turns != TurnMode::Gateway
+        self.turns != TurnMode::Gateway && !self.settings.is_closed
     }
 
     /// Through the gateway every call is seen, whatever the program says.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-use super::{Connect, Sandbox, privileges};
+use super::{Connect, Sandbox, hide, privileges};
 use crate::process::{Blocking, run_blocking};
 
 /// Where the program may be. `PATH` is not asked: a repository can have a say in it.
@@ -23,7 +23,7 @@ pub(super) fn find() -> Option<PathBuf> {
 
 /// Tries the program: not every system lets everybody make namespaces.
 pub fn works(program: &Path) -> Result<(), String> {
-    let words = argv(program, &Sandbox::default(), privileges::kept().as_deref(), None, &["true".into()]);
+    let words = argv(program, &Sandbox::default(), &[], privileges::kept().as_deref(), None, &["true".into()]);
     let (program, args) = words.split_first().expect("the program itself comes first");
     let command =
         Blocking { program: program.clone(), args: args.to_vec(), cwd: PathBuf::from("/"), ..Blocking::default() };
@@ -34,12 +34,39 @@ pub fn works(program: &Path) -> Result<(), String> {
     }
 }
 
-/// The command line that runs `argv` within the bounds. What is laid over what comes later. Files cannot be let in
-/// without letting others out, so nothing is added to a repository. `kept` are the privileges that stay, where there are
+/// Something to lay over a path that is hidden, without a link on the way.
+#[derive(Debug)]
+pub(super) enum Mask {
+    /// A directory with nothing in it.
+    Directory(PathBuf),
+    /// A file with nothing in it.
+    File(PathBuf),
+}
+
+impl Mask {
+    fn path(&self) -> &Path {
+        match self {
+            Self::Directory(path) | Self::File(path) => path,
+        }
+    }
+}
+
+/// What hides these paths. Over what is not there nothing can be laid.
+pub(super) fn masks(hide: &[PathBuf]) -> Vec<Mask> {
+    let there = hide::real(hide).into_iter().filter_map(|path| match path.symlink_metadata().ok()?.is_dir() {
+        true => Some(Mask::Directory(path)),
+        false => Some(Mask::File(path)),
+    });
+    there.collect()
+}
+
+/// The command line that runs `argv` within the bounds. What comes later is laid over what came before. Files cannot be let
+/// in without letting others out, so nothing is added to a repository. `masks` are laid over what is hidden. `kept` are the privileges that stay, where there are
 /// any to give up; `filter` is what it lets the command's system calls through.
 pub(super) fn argv(
     program: &Path,
     sandbox: &Sandbox,
+    masks: &[Mask],
     kept: Option<&[&str]>,
     filter: Option<&File>,
     argv: &[OsString],
@@ -60,11 +87,31 @@ pub(super) fn argv(
     let mut bind = |how: &str, path: &Path| words.extend([how.into(), path.into(), path.into()]);
     match &sandbox.read {
         None => bind("--ro-bind", Path::new("/")),
-        Some(read) => read.iter().chain(&sandbox.add).for_each(|path| bind("--ro-bind-try", path)),
+        Some(read) => read.iter().chain(&sandbox.show).chain(&sandbox.add).for_each(|path| bind("--ro-bind-try", path)),
     }
     words.extend(["--dev", "/dev", "--proc", "/proc"].map(OsString::from));
     let mut bind = |how: &str, path: &Path| words.extend([how.into(), path.into(), path.into()]);
     sandbox.write.iter().for_each(|path| bind("--bind-try", path));
+    for mask in masks {
+        match mask {
+            Mask::Directory(path) => words.extend(["--tmpfs".into(), path.into()]),
+            Mask::File(path) => words.extend(["--ro-bind".into(), "/dev/null".into(), path.into()]),
+        }
+    }
+    // What is in a place that is hidden, and its own.
+    let is_masked = |path: &&PathBuf| {
+        let real = hide::real(std::slice::from_ref(*path));
+        masks.iter().any(|mask| real.iter().any(|path| path.starts_with(mask.path())))
+    };
+    let mut bind = |how: &str, path: &Path| words.extend([how.into(), path.into(), path.into()]);
+    sandbox.show.iter().chain(&sandbox.add).filter(is_masked).for_each(|path| bind("--ro-bind-try", path));
+    sandbox.write.iter().filter(is_masked).for_each(|path| bind("--bind-try", path));
+    // Nobody is to believe that a key was written.
+    for mask in masks {
+        if let Mask::Directory(path) = mask {
+            words.extend(["--remount-ro".into(), path.into()]);
+        }
+    }
     words.push("--".into());
     words.extend_from_slice(argv);
     words
@@ -75,10 +122,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_hidden_is_laid_over_and_what_is_its_own_over_that() {
+        let sandbox = Sandbox {
+            write: vec!["/s/pleach/w".into(), "/t".into()],
+            show: vec!["/s/pleach/run".into(), "/r".into()],
+            ..Sandbox::default()
+        };
+        let masks = [Mask::Directory("/s/pleach".into()), Mask::File("/h/.netrc".into())];
+        let words = argv(Path::new("bwrap"), &sandbox, &masks, None, None, &["ls".into()]);
+        let line = words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ");
+        assert_eq!(
+            line,
+            "bwrap --die-with-parent --unshare-pid --ro-bind / / --dev /dev --proc /proc \
+             --bind-try /s/pleach/w /s/pleach/w --bind-try /t /t --tmpfs /s/pleach --ro-bind /dev/null /h/.netrc \
+             --ro-bind-try /s/pleach/run /s/pleach/run --bind-try /s/pleach/w /s/pleach/w --remount-ro /s/pleach -- ls"
+        );
+    }
+
+    #[test]
     fn what_may_be_written_is_laid_over_what_may_be_read() {
         let line = |sandbox: &Sandbox, kept: Option<&[&str]>| {
             let words =
-                argv(Path::new("/usr/bin/bwrap"), sandbox, kept, None, &["sh".into(), "-c".into(), "ls".into()]);
+                argv(Path::new("/usr/bin/bwrap"), sandbox, &[], kept, None, &["sh".into(), "-c".into(), "ls".into()]);
             words.into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
         };
         let open = Sandbox { write: vec!["/w".into(), "/t".into()], add: vec!["/g".into()], ..Sandbox::default() };

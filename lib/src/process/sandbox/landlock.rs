@@ -1,10 +1,14 @@
 //! Bounds by the kernel, for a thread and all it starts.
 
+#[cfg(target_os = "linux")]
+use std::collections::BTreeMap;
+#[cfg(target_os = "linux")]
+use std::ffi::{OsStr, OsString};
 use std::io;
 #[cfg(target_os = "linux")]
 use std::os::fd::OwnedFd;
 #[cfg(target_os = "linux")]
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
 use super::{NotStarted, Sandbox};
@@ -51,20 +55,32 @@ pub(super) fn spawn(
 #[cfg(target_os = "linux")]
 fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
     use landlock::{
-        ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset, RulesetAttr,
-        RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags, path_beneath_rules,
+        ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, NetPort, PathBeneath, Ruleset,
+        RulesetAttr, RulesetCreated, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags, path_beneath_rules,
     };
 
+    use super::hide::{self, Lies};
     use super::{Connect, DEVICES, SIGNALS};
 
     let failed = |error: landlock::RulesetError| io::Error::other(format!("Landlock refuses: {error}"));
     let version = i32::try_from(abi).map_or(ABI::Unsupported, ABI::from);
     // Later versions know rights to talk to sockets.
     let writing = AccessFs::from_write(version.min(ABI::V5));
-    let reading = if sandbox.read.is_some() { AccessFs::from_read(version) } else { Default::default() };
+    let hidden = hide::real(&sandbox.hide);
+    // Directories can be listed where all can be read but what is hidden: there is no right to list one and not those in
+    // it, and programs look into every directory above their own.
+    let reading = match &sandbox.read {
+        Some(_) => AccessFs::from_read(version),
+        None if hidden.is_empty() => Default::default(),
+        None => make_bitflags!(AccessFs::{ReadFile}),
+    };
+    let content = reading & make_bitflags!(AccessFs::{ReadFile});
     // Who could make devices could write to the disk below the files.
     let write = reading | (writing & !make_bitflags!(AccessFs::{MakeBlock | MakeChar}));
-    let add = reading | make_bitflags!(AccessFs::{WriteFile | MakeReg});
+    let adding = reading | make_bitflags!(AccessFs::{WriteFile | MakeReg});
+    let add = |ruleset: &mut RulesetCreated, file: OwnedFd, rights: BitFlags<AccessFs>| {
+        ruleset.add_rule(PathBeneath::new(file, rights)).map(drop).map_err(failed)
+    };
 
     let mut ruleset = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -80,19 +96,33 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
     if abi >= SIGNALS {
         ruleset = ruleset.scope(Scope::from_all(version)).map_err(failed)?;
     }
-    let mut ruleset = ruleset
-        .create()
-        .and_then(|ruleset| ruleset.add_rules(path_beneath_rules(DEVICES, write)))
-        .and_then(|ruleset| ruleset.add_rules(path_beneath_rules(&sandbox.write, write)))
-        .map_err(failed)?;
-    for objects in &sandbox.add {
-        for fan in fans(objects)? {
-            ruleset = ruleset.add_rule(PathBeneath::new(fan, add)).map_err(failed)?;
+    let mut ruleset =
+        ruleset.create().and_then(|ruleset| ruleset.add_rules(path_beneath_rules(DEVICES, write))).map_err(failed)?;
+    for path in &sandbox.write {
+        let around =
+            !hidden.is_empty() && path.canonicalize().is_ok_and(|path| Lies::of(&path, &hidden) == Lies::Around);
+        let rights = if around { write & !content } else { write };
+        ruleset = ruleset.add_rules(path_beneath_rules([path], rights)).map_err(failed)?;
+        if around {
+            beside(path, &hidden, &mut |file| add(&mut ruleset, file, content))?;
         }
     }
-    if let Some(read) = &sandbox.read {
-        let read = read.iter().chain(&sandbox.add);
-        ruleset = ruleset.add_rules(path_beneath_rules(read, reading)).map_err(failed)?;
+    for objects in &sandbox.add {
+        for fan in fans(objects)? {
+            add(&mut ruleset, fan, adding)?;
+        }
+    }
+    if !reading.is_empty() {
+        let everything = [PathBuf::from("/")];
+        for path in sandbox.read.as_deref().unwrap_or(&everything) {
+            let rest = reading & !content;
+            if !rest.is_empty() {
+                ruleset = ruleset.add_rules(path_beneath_rules([path], rest)).map_err(failed)?;
+            }
+            beside(path, &hidden, &mut |file| add(&mut ruleset, file, content))?;
+        }
+        let own = sandbox.show.iter().chain(&sandbox.add);
+        ruleset = ruleset.add_rules(path_beneath_rules(own, reading)).map_err(failed)?;
     }
     for port in ports {
         ruleset = ruleset.add_rule(NetPort::new(*port, AccessNet::ConnectTcp)).map_err(failed)?;
@@ -101,6 +131,71 @@ fn restrict(sandbox: &Sandbox, abi: u32) -> io::Result<()> {
         RulesetStatus::FullyEnforced => Ok(()),
         other => Err(io::Error::other(format!("Landlock is not in force: {other:?}"))),
     }
+}
+
+/// Gives all of a directory that lies beside what is hidden in it, none of it by a link: what a link leads to has a place
+/// of its own. What nobody can look for is not given, and so not to be read.
+#[cfg(target_os = "linux")]
+fn beside(root: &Path, hidden: &[PathBuf], give: &mut dyn FnMut(OwnedFd) -> io::Result<()>) -> io::Result<()> {
+    use rustix::fs::{Mode, OFlags, open};
+
+    let Ok(root) = root.canonicalize() else { return Ok(()) };
+    if hidden.iter().any(|hidden| root.starts_with(hidden)) {
+        return Ok(());
+    }
+    let below: Vec<&Path> = hidden.iter().filter_map(|hidden| hidden.strip_prefix(&root).ok()).collect();
+    match open(&root, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
+        Ok(file) => walk(file, &below, give),
+        Err(_) => Ok(()),
+    }
+}
+
+/// The same for a file, or a directory in which these paths are hidden.
+#[cfg(target_os = "linux")]
+fn walk(file: OwnedFd, hidden: &[&Path], give: &mut dyn FnMut(OwnedFd) -> io::Result<()>) -> io::Result<()> {
+    use rustix::fs::{FileType, Mode, OFlags, fstat, openat};
+    use rustix::io::Errno;
+
+    // A disk that has gone away is in nobody's way.
+    let Ok(stat) = fstat(&file) else { return Ok(()) };
+    match FileType::from_raw_mode(stat.st_mode) {
+        FileType::Symlink => return Ok(()),
+        FileType::Directory if !hidden.is_empty() => {}
+        _ => return give(file),
+    }
+    let mut leading: BTreeMap<&OsStr, Vec<&Path>> = BTreeMap::new();
+    for path in hidden {
+        let mut parts = path.components();
+        let Some(first) = parts.next() else { continue };
+        leading.entry(first.as_os_str()).or_default().push(parts.as_path());
+    }
+    // Who may go through and not look around knows at least where it goes.
+    let names = names_in(&file).unwrap_or_else(|_| leading.keys().map(|name| (*name).to_owned()).collect());
+    for name in names {
+        let below = leading.get(name.as_os_str()).map(Vec::as_slice).unwrap_or_default();
+        if below.iter().any(|path| path.as_os_str().is_empty()) {
+            continue;
+        }
+        match openat(&file, &name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+            Ok(entry) => walk(entry, below, give)?,
+            Err(error @ (Errno::MFILE | Errno::NFILE | Errno::NOMEM)) => return Err(error.into()),
+            // It has gone meanwhile, or is not for this user.
+            Err(_) => {}
+        }
+    }
+    Ok(())
+}
+
+#[cfg(target_os = "linux")]
+fn names_in(dir: &OwnedFd) -> io::Result<Vec<OsString>> {
+    use std::os::unix::ffi::OsStrExt as _;
+
+    use rustix::fs::{Dir, Mode, OFlags, openat};
+
+    let listed = openat(dir, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let entries = Dir::new(listed)?.collect::<Result<Vec<_>, _>>()?;
+    let names = entries.iter().map(|entry| OsStr::from_bytes(entry.file_name().to_bytes()));
+    Ok(names.filter(|name| *name != "." && *name != "..").map(OsStr::to_owned).collect())
 }
 
 /// The directories single objects lie in, by the first byte of their ids, made where they are missing. Beside them lies

@@ -8,6 +8,7 @@
 mod bubblewrap;
 mod caches;
 mod filter;
+mod hide;
 mod landlock;
 mod policy;
 mod privileges;
@@ -59,6 +60,10 @@ pub struct Sandbox {
     pub add: Vec<PathBuf>,
     /// What may be read beside what may be written; everything if not given.
     pub read: Option<Vec<PathBuf>>,
+    /// Of that, what may not be read all the same. What may be written there may be read.
+    pub hide: Vec<PathBuf>,
+    /// What may be read in any case, also where all around it is hidden.
+    pub show: Vec<PathBuf>,
     /// Where it may connect to.
     pub connect: Connect,
 }
@@ -163,8 +168,8 @@ impl Sandbox {
 
     /// The same with more that may be read, where reading is limited.
     pub fn with_read(&self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        let read = self.read.as_ref().map(|read| read.iter().cloned().chain(paths).collect());
-        Self { read, ..self.clone() }
+        let show = self.show.iter().cloned().chain(paths).collect();
+        Self { show, ..self.clone() }
     }
 
     /// Whether its bounds keep it from connecting wherever it wants. Where the kernel cannot, the network is open.
@@ -196,7 +201,9 @@ pub(super) fn spawn(
             // It sets the filter itself, as it must make namespaces before.
             let filter = sandbox.by.filters.then(|| filter::file(sandbox.limits_connections())).transpose();
             let filter = filter.map_err(NotStarted::Unbound)?;
-            let argv = bubblewrap::argv(program, sandbox, privileges::kept().as_deref(), filter.as_ref(), argv);
+            let masks = bubblewrap::masks(&sandbox.hide);
+            let kept = privileges::kept();
+            let argv = bubblewrap::argv(program, sandbox, &masks, kept.as_deref(), filter.as_ref(), argv);
             let child = prepare(&argv).and_then(|mut command| command.spawn());
             child.map_err(NotStarted::Unbound)
         }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::{Availability, CONNECTS, Connect, MOVES, Sandbox, TRUNCATES, Wall, bubblewrap, caches};
-use crate::config::{self, Environment, Network, SandboxMode};
+use crate::config::{self, Environment, HideFrom, Network, SandboxMode};
 
 /// What the system needs to be read where reading is limited.
 const SYSTEM: [&str; 14] = [
@@ -35,6 +35,8 @@ pub struct Policy {
     /// Where the links of `write` lead.
     leading_to: Vec<PathBuf>,
     read: Option<Vec<PathBuf>>,
+    hide: Vec<PathBuf>,
+    hide_from: HideFrom,
     network: Network,
     /// Variables of caches that are not shared, and names for them.
     own_caches: Vec<(&'static str, &'static str)>,
@@ -132,7 +134,9 @@ impl Policy {
         });
         let leading_to = write.iter().map(|path| real(path)).collect();
         let own_caches = caches::linked(environment, &settings.rw);
-        Self { by, write, leading_to, read, network: settings.network, own_caches }
+        let hide = settings.hide.iter().flat_map(|path| path.places(environment)).collect();
+        let config::Sandbox { network, hide_from, .. } = *settings;
+        Self { by, write, leading_to, read, hide, hide_from, network, own_caches }
     }
 
     /// The variables that lead package managers to caches in a directory of a command's own, where the user's cannot be
@@ -148,7 +152,7 @@ impl Policy {
             Network::Open => Connect::Anywhere,
             Network::Gateway => Connect::Ports(Vec::new()),
         };
-        Sandbox { connect, ..self.of_command(place) }
+        Sandbox { connect, hide: self.hide.clone(), ..self.of_command(place) }
     }
 
     /// The bounds of a tool, a test or a setup command that works at this place. Its network is open: it was agreed to.
@@ -157,8 +161,12 @@ impl Policy {
         let write = std::iter::once(worktree).chain(admin).map(Path::to_owned);
         let write = write.chain(own.iter().cloned()).chain(self.write.iter().cloned()).collect();
         let add = repository.iter().map(|repository| repository.join("objects")).collect();
-        let read = self.read.as_ref().map(|read| read.iter().cloned().chain(repository.map(Path::to_owned)).collect());
-        Sandbox { by: self.by.clone(), write, add, read, connect: Connect::Anywhere }
+        let hide = match self.hide_from {
+            HideFrom::Agents => Vec::new(),
+            HideFrom::All => self.hide.clone(),
+        };
+        let show = repository.map(Path::to_owned).into_iter().collect();
+        Sandbox { by: self.by.clone(), write, add, read: self.read.clone(), hide, show, connect: Connect::Anywhere }
     }
 
     /// Whether nothing that is bound can change what lies in a directory, wherever else it works.
@@ -284,10 +292,29 @@ mod tests {
         let environment = Environment::from_pairs([("PATH", "/tools/bin:relative")]);
         let agent = Policy::new(&settings, &environment, by(7)).of_agent(place);
         let read = agent.read.unwrap();
-        for path in ["/usr", "/tools/bin", "/data", "/r"] {
+        for path in ["/usr", "/tools/bin", "/data"] {
             assert!(read.contains(&path.into()), "{path}: {read:?}");
         }
+        assert_eq!(agent.show, [PathBuf::from("/r")]);
         assert!(!read.contains(&"relative".into()));
         assert_eq!(agent.connect, Connect::Anywhere);
+    }
+
+    #[test]
+    fn keys_and_logins_are_hidden_from_agents_and_from_commands_only_where_that_is_said() {
+        let environment = Environment::from_pairs([("HOME", "/h"), ("XDG_STATE_HOME", "/s")]);
+        let place = Place { worktree: Path::new("/s/pleach/w"), admin: None, repository: None, own: &[] };
+        let bounds = |settings: &config::Sandbox| {
+            let policy = Policy::new(settings, &environment, by(7));
+            [policy.of_agent(place).hide, policy.of_command(place).hide]
+        };
+        let [agent, command] = bounds(&config::Sandbox::default());
+        for path in ["/h/.ssh", "/h/.aws", "/h/.gnupg", "/h/.config/gh", "/h/.mozilla", "/s/pleach"] {
+            assert!(agent.contains(&path.into()), "{path}: {agent:?}");
+        }
+        assert_eq!(command, Vec::<PathBuf>::new());
+        let settings =
+            config::Sandbox { hide: vec!["~/x".into()], hide_from: HideFrom::All, ..config::Sandbox::default() };
+        assert_eq!(bounds(&settings), [["/h/x"], ["/h/x"]].map(|paths| paths.map(PathBuf::from)));
     }
 }

@@ -5,6 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{Access, access};
 
+use super::hide::{self, Lies};
 use super::{DEVICES, Sandbox};
 use crate::text::listed;
 
@@ -27,19 +28,27 @@ pub struct Refused {
     paths: BTreeSet<(PathBuf, PathBuf)>,
     /// The same in the git directory of the repository, with its hooks and settings: nobody is to open that.
     of_git: BTreeSet<PathBuf>,
+    /// What is hidden, and was not given.
+    hidden: BTreeSet<PathBuf>,
 }
 
 impl Sandbox {
     /// What these bounds have refused a command that worked in `cwd` and printed `text`.
     pub fn refused(&self, text: &str, cwd: &Path) -> Refused {
         let mut refused = Refused::default();
+        let hidden = hide::real(&self.hide);
         for path in denied(text).into_iter().map(|path| plain(&cwd.join(path))) {
             let Some(there) = path.ancestors().find(|path| path.exists()) else { continue };
             let real = there.canonicalize().unwrap_or_else(|_| there.to_owned());
+            let is_in = |open: &Path| {
+                real.starts_with(open.canonicalize().as_deref().unwrap_or(open)) || path.starts_with(open)
+            };
             let opens = self.write.iter().map(PathBuf::as_path).chain(DEVICES.iter().map(Path::new));
-            let is_open = opens
-                .chain(self.add.iter().map(PathBuf::as_path))
-                .any(|open| real.starts_with(open.canonicalize().as_deref().unwrap_or(open)) || path.starts_with(open));
+            let is_open = opens.chain(self.add.iter().map(PathBuf::as_path)).any(is_in);
+            if !is_open && !self.show.iter().any(|shown| is_in(shown)) && Lies::of(&real, &hidden) == Lies::In {
+                refused.hidden.insert(path);
+                continue;
+            }
             // What the user may not write either, no sandbox has refused.
             if !is_open && access(&real, Access::WRITE_OK).is_ok() {
                 match self.is_of_git(&real) || self.is_of_git(&path) {
@@ -65,6 +74,7 @@ impl Refused {
     pub fn extend(&mut self, other: Self) {
         self.paths.extend(other.paths);
         self.of_git.extend(other.of_git);
+        self.hidden.extend(other.hidden);
     }
 
     /// The same where all went well: git does without what it was refused then.
@@ -75,18 +85,24 @@ impl Refused {
     /// What was refused, and what to do about it; none where nothing was.
     pub fn in_words(&self) -> Option<String> {
         let quoted = |path: &PathBuf| format!("`{}`", path.display());
+        let hidden = (!self.hidden.is_empty()).then(|| {
+            let paths = listed(self.hidden.iter().map(quoted), NAMED);
+            format!("the sandbox refused {paths}, which `sandbox.hide` keeps from whoever works here")
+        });
         if self.paths.is_empty() {
-            let paths = listed(self.of_git.iter().map(quoted), NAMED);
-            return (!self.of_git.is_empty()).then(|| {
+            let of_git = (!self.of_git.is_empty()).then(|| {
+                let paths = listed(self.of_git.iter().map(quoted), NAMED);
                 format!("the sandbox refused writing {paths}: the repository's git directory stays closed to what agents run")
             });
+            return hidden.or(of_git);
         }
         let paths = listed(self.paths.iter().map(|(path, _)| quoted(path)), NAMED);
         let opens: BTreeSet<&PathBuf> = self.paths.iter().map(|(_, opens)| opens).collect();
         let opens = listed(opens.into_iter().map(quoted), NAMED);
-        Some(format!(
+        let written = format!(
             "the sandbox refused writing {paths}: use the worktree or `$TMPDIR`, or add {opens} to `sandbox.rw`"
-        ))
+        );
+        Some(written).into_iter().chain(hidden).reduce(|one, other| format!("{one}; {other}"))
     }
 }
 
@@ -213,6 +229,19 @@ mod tests {
         for open in ["../open/x", "../worktree/x", "/dev/null"] {
             assert_eq!(refused(open), None, "{open}");
         }
+        let sandbox = Sandbox { hide: vec![home.clone(), root.join("open")], show: vec![home.join("mine")], ..sandbox };
+        let refused = |path: &str| sandbox.refused(&said(path), &root.join("worktree")).in_words();
+        std::fs::create_dir(home.join("mine")).unwrap();
+        assert_eq!(
+            refused("../home/key"),
+            Some(format!(
+                "the sandbox refused `{}/key`, which `sandbox.hide` keeps from whoever works here",
+                home.display()
+            ))
+        );
+        assert_eq!(refused("../open/x"), None, "what may be written may be read");
+        let written = refused("../home/mine/x").expect("it cannot be written");
+        assert!(written.starts_with("the sandbox refused writing"), "{written}");
         assert_eq!(Refused::default().in_words(), None);
     }
 }

@@ -85,7 +85,8 @@ pub(super) fn only(sandbox: &Sandbox, open: &[&str]) -> Sandbox {
         let is_outside = |path: &&PathBuf| Way::of(path).is_some_and(|way| !way.enters(places.iter()));
         paths.iter().filter(absolute).filter(is_outside).cloned().collect()
     };
-    Sandbox { write, add: outside(&sandbox.add), read: sandbox.read.as_deref().map(outside), ..sandbox.clone() }
+    let read = sandbox.read.as_deref().map(outside);
+    Sandbox { write, add: outside(&sandbox.add), read, show: outside(&sandbox.show), ..sandbox.clone() }
 }
 
 #[cfg(test)]
@@ -126,12 +127,14 @@ mod tests {
             ]),
             add: paths(&["mine/objects", "me/pip/out/objects"]),
             read: Some(paths(&["mine", "me/pip/out", "work"])),
+            show: paths(&["mine", "me/pip/out", "none"]),
             ..Sandbox::default()
         };
         let sound = only(&sandbox, &[]);
         assert_eq!(sound.write, paths(&["work", "me/pip", "linked"]));
         assert_eq!(sound.add, paths(&["mine/objects"]));
         assert_eq!(sound.read.unwrap(), paths(&["mine", "work"]));
+        assert_eq!(sound.show, paths(&["mine"]));
         let open = at("disk");
         assert_eq!(only(&sandbox, &[open.to_str().unwrap()]).write, paths(&["work", "linked"]));
     }

@@ -14,6 +14,8 @@ const WRITE: u8 = b'w';
 const ADD: u8 = b'a';
 /// Without a value: reading is limited.
 const READ: u8 = b'r';
+const HIDE: u8 = b'h';
+const SHOW: u8 = b's';
 /// Without a value: connecting is limited.
 const CONNECT: u8 = b'c';
 
@@ -23,7 +25,7 @@ impl Sandbox {
         let number = |tag: u8, value: u32| word(tag, OsStr::new(&value.to_string()));
         let empty = |tag: u8| word(tag, OsStr::new(""));
         let path = |tag: u8| move |path: &PathBuf| word(tag, path.as_os_str());
-        let Self { by, write, add, read, connect } = self;
+        let Self { by, write, add, read, hide, show, connect } = self;
         let mut words: Vec<OsString> = by.landlock_abi.map(|abi| number(LANDLOCK, abi)).into_iter().collect();
         words.extend(by.bubblewrap.iter().map(path(BUBBLEWRAP)));
         words.extend(by.filters.then(|| empty(FILTERS)));
@@ -33,6 +35,8 @@ impl Sandbox {
             words.push(empty(READ));
             words.extend(read.iter().map(path(READ)));
         }
+        words.extend(hide.iter().map(path(HIDE)));
+        words.extend(show.iter().map(path(SHOW)));
         if let Connect::Ports(ports) = connect {
             words.push(empty(CONNECT));
             words.extend(ports.iter().map(|port| number(CONNECT, u32::from(*port))));
@@ -54,6 +58,8 @@ impl Sandbox {
                 ADD => sandbox.add.push(path()),
                 READ if value.is_empty() => sandbox.read = Some(Vec::new()),
                 READ => sandbox.read.as_mut()?.push(path()),
+                HIDE => sandbox.hide.push(path()),
+                SHOW => sandbox.show.push(path()),
                 CONNECT if value.is_empty() => sandbox.connect = Connect::Ports(Vec::new()),
                 CONNECT => match &mut sandbox.connect {
                     Connect::Ports(ports) => ports.push(text()?.parse().ok()?),
@@ -77,6 +83,8 @@ mod tests {
             write: vec!["/w".into(), PathBuf::from(OsStr::from_bytes(b"/\xff w"))],
             add: vec!["/g/objects".into()],
             read: Some(vec!["/usr".into()]),
+            hide: vec!["/h/.ssh".into(), "/h/.aws".into()],
+            show: vec!["/s".into()],
             connect: Connect::Ports(vec![80, 65535]),
         };
         let nothing = Sandbox { read: Some(Vec::new()), connect: Connect::Ports(Vec::new()), ..Sandbox::default() };

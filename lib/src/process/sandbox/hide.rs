@@ -1,0 +1,74 @@
+//! Paths that cannot be read though all around them can.
+
+use std::path::{Path, PathBuf};
+
+/// Where paths lead, as far as they are there: what comes to be there later is hidden as well.
+pub(super) fn real(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let real = paths.iter().filter(|path| path.is_absolute()).map(|path| {
+        let there = path.ancestors().find_map(|above| Some((above, above.canonicalize().ok()?)));
+        there.map_or_else(
+            || path.clone(),
+            |(above, real)| match path.strip_prefix(above) {
+                Ok(below) if !below.as_os_str().is_empty() => real.join(below),
+                _ => real,
+            },
+        )
+    });
+    real.collect()
+}
+
+/// How a path lies to what is hidden.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lies {
+    /// It is hidden itself.
+    In,
+    /// Something in it is hidden.
+    Around,
+    /// Nothing of it is hidden.
+    Beside,
+}
+
+impl Lies {
+    /// Both without links on the way.
+    pub fn of(path: &Path, hidden: &[PathBuf]) -> Self {
+        match () {
+            () if hidden.iter().any(|hidden| path.starts_with(hidden)) => Self::In,
+            () if hidden.iter().any(|hidden| hidden.starts_with(path)) => Self::Around,
+            () => Self::Beside,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn a_link_hides_what_it_leads_to_and_what_is_missing_is_hidden_where_it_would_be() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("disk/keys")).unwrap();
+        symlink("disk/keys", root.join("keys")).unwrap();
+        let paths = ["keys", "keys/none/below", "disk", "none"].map(|path| root.join(path));
+        let expected = ["disk/keys", "disk/keys/none/below", "disk", "none"].map(|path| root.join(path));
+        assert_eq!(real(&paths), expected);
+        assert_eq!(real(&["relative".into()]), Vec::<PathBuf>::new());
+    }
+
+    #[test]
+    fn what_lies_beside_is_told_from_what_lies_around() {
+        let hidden = ["/h/.ssh".into(), "/h/.config/gh".into()];
+        for (path, lies) in [
+            ("/", Lies::Around),
+            ("/h/.config", Lies::Around),
+            ("/h/.ssh", Lies::In),
+            ("/h/.ssh/id", Lies::In),
+            ("/h/.sshd", Lies::Beside),
+            ("/h/.config/git", Lies::Beside),
+        ] {
+            assert_eq!(Lies::of(Path::new(path), &hidden), lies, "{path}");
+        }
+    }
+}
