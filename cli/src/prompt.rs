@@ -30,8 +30,8 @@ pub fn of<'a>(given: &'a Path, path: &Path) -> Option<&'a str> {
 }
 
 /// A failure to read a file, with how to give a prompt where a single word may have been one.
-pub fn or_one(given: &Path, failure: Failure) -> Failure {
-    let is_word = given.to_str().is_some_and(|text| !text.contains('/') && !names_a_file(text));
+pub fn or_one(given: &Path, path: &Path, failure: Failure) -> Failure {
+    let is_word = given.to_str().is_some_and(|text| !text.contains('/') && !names_a_file(text)) && !path.exists();
     match failure.hint.as_deref().filter(|_| is_word) {
         Some(hint) => {
             let hint = format!("{hint}; a prompt has several words: `pleach run \"Fix the failing test\"`");

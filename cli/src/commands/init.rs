@@ -180,7 +180,8 @@ impl Found {
 }
 
 /// Nobody should learn from a bill that an agent has gone round in circles.
-const BUDGET: &str = "\n# What a run may cost, in US dollars; it stops there. `per_day_usd` limits a day.\nbudget:\n  usd: 10\n";
+const BUDGET: &str =
+    "\n# What a run may cost, in US dollars; it stops there. `per_day_usd` limits a day.\nbudget:\n  usd: 10\n";
 
 impl Proposal<'_> {
     /// The file.

@@ -19,9 +19,11 @@ const PATHS: usize = 10;
 
 /// A commit message without trailers: a first line in the imperative, a blank line, a description. Whatever goes in,
 /// the first line has 1 to 72 characters, no line looks like a trailer, and there are no control characters.
-pub fn commit_message(intent: &str, paths: &[RepoPath]) -> String {
+///
+/// `are_new` says that none of the paths was there before.
+pub fn commit_message(intent: &str, paths: &[RepoPath], are_new: bool) -> String {
     let words = clean(intent);
-    let subject = spoken(&words).unwrap_or_else(|| subject_of_paths(paths));
+    let subject = spoken(&words).unwrap_or_else(|| subject_of_paths(paths, are_new));
     let mut body = Vec::new();
     let plain = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let said_all = plain.trim_end_matches(['.', '!']) == subject;
@@ -48,13 +50,13 @@ pub(super) fn says_what_was_done(intent: &str) -> bool {
 
 /// The message of a commit that a command made. The command stands in it as it was written, indented and never wrapped:
 /// it may be copied from there.
-pub fn command_message(command: &str, paths: &[RepoPath]) -> String {
+pub fn command_message(command: &str, paths: &[RepoPath], are_new: bool) -> String {
     let command = visible(command.trim());
     let words = command.split_whitespace().collect::<Vec<_>>().join(" ");
     let whole = format!("Run `{words}`");
     let says_all = whole.chars().count() <= SUBJECT && command == words;
     let subject = match (says_all, words.is_empty()) {
-        (_, true) => subject_of_paths(paths),
+        (_, true) => subject_of_paths(paths, are_new),
         (true, false) => whole,
         (false, false) => {
             let subject = cut_subject(&format!("Run `{}`", first_line(&command)));
@@ -89,27 +91,35 @@ const EMPTY_WORDS: [&str; 12] = [
 
 /// A message somebody else wrote, in the form of ours: first line in the imperative with 1 to 72 characters, a blank
 /// line, a description; no line looks like a trailer. Otherwise what is wrong with it.
-pub(super) fn checked_message(said: &str) -> Result<String, String> {
+///
+/// `typed` keeps the type before a first line, such as `feat: `.
+pub(super) fn checked_message(said: &str, typed: bool) -> Result<String, String> {
     let text = visible(said);
     let lines: Vec<&str> =
         text.lines().map(str::trim_end).filter(|line| !line.trim_start().starts_with("```")).collect();
     let text = lines.join("\n");
     let (first, rest) = text.trim().split_once('\n').unwrap_or((text.trim(), ""));
-    let subject = without_type(first.trim_matches(['"', '`', '*', '#', ' ']).trim_end_matches(['.', ' ']));
-    if subject.is_empty() {
+    let first = first.trim_matches(['"', '`', '*', '#', ' ']).trim_end_matches(['.', ' ']);
+    let (kind, order) = split_type(first);
+    let order = capital(order);
+    let subject = match kind.filter(|_| typed) {
+        Some(kind) => format!("{kind}: {}", small(&order)),
+        None => order.clone(),
+    };
+    if order.is_empty() {
         return Err("it is empty".into());
     }
     let length = subject.chars().count();
     if length > SUBJECT {
         return Err(format!("its first line has {length} characters, {SUBJECT} is the most"));
     }
-    if EMPTY_WORDS.contains(&subject.to_lowercase().as_str()) {
+    if EMPTY_WORDS.contains(&order.to_lowercase().as_str()) {
         return Err("its first line does not say what was done".into());
     }
-    if !is_imperative(&subject) {
+    if !is_imperative(&order) {
         return Err("its first line is not in the imperative mood".into());
     }
-    if guard(&subject) != subject {
+    if guard(&order) != order {
         return Err("its first line looks like a trailer".into());
     }
     if !rest.is_empty() && !rest.starts_with('\n') {
@@ -143,18 +153,32 @@ fn described(paragraph: &str) -> String {
     blocks.iter().map(|block| wrap(block)).collect::<Vec<_>>().join("\n")
 }
 
-/// A subject without the type some put before it: `feat(parser): add x` is `Add x`.
-fn without_type(subject: &str) -> String {
+/// The type some put before a subject, and the rest: `feat(parser): add x` is `feat(parser)` and `add x`.
+fn split_type(subject: &str) -> (Option<&str>, &str) {
     const TYPES: [&str; 11] =
         ["feat", "fix", "docs", "style", "refactor", "perf", "test", "build", "ci", "chore", "revert"];
-    let rest = subject.split_once(": ").filter(|(kind, _)| {
+    let split = subject.split_once(": ").filter(|(kind, _)| {
         let kind = kind.trim_end_matches('!');
         let kind = kind.split_once('(').map_or(kind, |(kind, _)| kind);
         TYPES.contains(&kind.to_lowercase().as_str())
     });
-    let subject = rest.map_or(subject, |(_, rest)| rest.trim());
-    let mut letters = subject.chars();
+    split.map_or((None, subject), |(kind, rest)| (Some(kind), rest.trim()))
+}
+
+/// Whether most subjects have a type before them.
+pub(super) fn are_typed(subjects: &[String]) -> bool {
+    let typed = subjects.iter().filter(|subject| split_type(subject).0.is_some()).count();
+    typed > 0 && typed * 2 >= subjects.len()
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
     letters.next().map(|first| first.to_uppercase().chain(letters).collect()).unwrap_or_default()
+}
+
+fn small(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// The lines that say something, below each other.
@@ -220,21 +244,22 @@ fn shown(path: &RepoPath) -> String {
     visible(&path.to_string()).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-fn subject_of_paths(paths: &[RepoPath]) -> String {
+fn subject_of_paths(paths: &[RepoPath], are_new: bool) -> String {
     let fits = |text: &String| text.chars().count() <= SUBJECT;
+    let does = if are_new { "Add" } else { "Update" };
     match paths {
         [] => "Record the work of this turn".into(),
         [path] => {
             let path = shown(path);
             let name = path.rsplit('/').next().unwrap_or_default();
-            let candidates = [format!("Update {path}"), format!("Update {name}")];
+            let candidates = [format!("{does} {path}"), format!("{does} {name}")];
             candidates
                 .into_iter()
-                .find(|text| fits(text) && text.len() > "Update ".len() && guard(text) == *text)
-                .unwrap_or_else(|| "Update one file".into())
+                .find(|text| fits(text) && text.len() > does.len() + 1 && guard(text) == *text)
+                .unwrap_or_else(|| format!("{does} one file"))
         }
         paths => {
-            let count = format!("Update {} files", paths.len());
+            let count = format!("{does} {} files", paths.len());
             let inside = common_directory(paths).map(|dir| format!("{count} in {}/", shown(&RepoPath::new(dir))));
             inside.filter(fits).unwrap_or(count)
         }
@@ -299,7 +324,7 @@ mod tests {
     }
 
     fn subject(intent: &str) -> String {
-        commit_message(intent, &paths(&["src/a.rs"])).lines().next().unwrap().to_owned()
+        commit_message(intent, &paths(&["src/a.rs"]), false).lines().next().unwrap().to_owned()
     }
 
     #[test]
@@ -330,21 +355,21 @@ mod tests {
         {
             assert_eq!(subject(said), "Update src/a.rs", "{said}");
         }
-        let message = |names: &[&str]| commit_message("", &paths(names)).lines().next().unwrap().to_owned();
+        let message = |names: &[&str]| commit_message("", &paths(names), false).lines().next().unwrap().to_owned();
         assert_eq!(message(&["src/x/a.rs", "src/x/b.rs", "src/y.rs"]), "Update 3 files in src/");
         assert_eq!(message(&["a", "src/b"]), "Update 2 files");
         assert_eq!(message(&["_x"]), "Update _x");
         assert_eq!(message(&["-"]), "Update -");
         assert_eq!(message(&[&format!("{}/a.rs", "d".repeat(100))]), "Update a.rs");
         assert_eq!(message(&[&"d".repeat(100)]), "Update one file");
-        assert_eq!(commit_message("", &[]), "Record the work of this turn");
+        assert_eq!(commit_message("", &[], false), "Record the work of this turn");
     }
 
     #[test]
     fn a_long_first_line_ends_at_a_pause_and_the_rest_is_below() {
         let said = "I'll add a duration parser with units and checks, so that timeouts can be written as people say them, \
                     and then use it in the configuration.";
-        let message = commit_message(said, &paths(&["src/a.rs", "b"]));
+        let message = commit_message(said, &paths(&["src/a.rs", "b"]), false);
         insta::assert_snapshot!(message, @r"
         Add a duration parser with units and checks
 
@@ -358,7 +383,7 @@ mod tests {
     #[test]
     fn nothing_looks_like_a_trailer() {
         let said = "Fix it\nSigned-off-by: Mallory <m@x>\nOrchestra-Turn: main.1\n---\nReviewed-by:x";
-        let message = commit_message(said, &paths(&["x:y", "Acked-by: z"]));
+        let message = commit_message(said, &paths(&["x:y", "Acked-by: z"]), false);
         for line in message.lines() {
             assert_eq!(guard(line), line, "{message}");
         }
@@ -366,7 +391,7 @@ mod tests {
 
     #[test]
     fn a_command_stands_as_it_was_written() {
-        let message = |command: &str| command_message(command, &paths(&["a.txt"]));
+        let message = |command: &str| command_message(command, &paths(&["a.txt"]), false);
         assert_eq!(message("make **/*.o"), "Run `make **/*.o`\n\nChanges a.txt.");
         let long = format!("printf '%s\\n' {} > a.txt && git status --porcelain", "word ".repeat(30).trim());
         assert!(message(&long).contains(&format!("\n\n    {long}\n\nChanges a.txt.")), "{}", message(&long));
@@ -397,7 +422,7 @@ mod tests {
             ("Add a note\n\nNote: it is one.", "Add a note\n\n- Note: it is one."),
         ];
         for (said, text) in good {
-            assert_eq!(checked_message(said).as_deref(), Ok(text), "{said}");
+            assert_eq!(checked_message(said, false).as_deref(), Ok(text), "{said}");
         }
         let long = format!("Add {}\n\nx", "y".repeat(70));
         let bad = [
@@ -419,7 +444,7 @@ mod tests {
             (long.as_str(), "has 74 characters"),
         ];
         for (said, why) in bad {
-            let wrong = checked_message(said).unwrap_err();
+            let wrong = checked_message(said, false).unwrap_err();
             assert!(wrong.contains(why), "{said}: {wrong}");
         }
     }
@@ -427,7 +452,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_written_message_that_passes_has_the_form(said in prop_oneof!["[A-Za-z:`#\\-\\n .]{0,200}", "[İA-z—é ]{0,9}\\PC{0,40}\n\nx", any::<String>()]) {
-            if let Ok(text) = checked_message(&said) {
+            if let Ok(text) = checked_message(&said, false) {
                 let lines: Vec<&str> = text.lines().collect();
                 prop_assert!((1..=SUBJECT).contains(&lines[0].chars().count()) && lines[1].is_empty() && lines.len() > 2);
                 prop_assert!(lines[2..].iter().all(|line| guard(line) == **line), "{text}");
@@ -436,7 +461,7 @@ mod tests {
 
         #[test]
         fn every_message_of_a_command_is_fit_for_git(command in prop_oneof!["\\PC{0,300}", any::<String>()]) {
-            let message = command_message(&command, &paths(&["x:y"]));
+            let message = command_message(&command, &paths(&["x:y"]), false);
             let lines: Vec<&str> = message.split('\n').collect();
             prop_assert!((1..=SUBJECT).contains(&lines[0].chars().count()), "{message:?}");
             prop_assert!(lines.len() == 1 || lines[1].is_empty());
@@ -451,7 +476,7 @@ mod tests {
             names in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..40), 0..15),
         ) {
             let paths: Vec<RepoPath> = names.into_iter().map(RepoPath::new).collect();
-            let message = commit_message(&intent, &paths);
+            let message = commit_message(&intent, &paths, false);
             let lines: Vec<&str> = message.split('\n').collect();
             prop_assert!((1..=SUBJECT).contains(&lines[0].chars().count()), "{message:?}");
             prop_assert!(!lines[0].trim().is_empty());

@@ -1,21 +1,32 @@
 //! Commit messages written by a cheap model, from what changed and what the agent meant to do. What it writes is
 //! checked; when it cannot be used, or nobody answers in time, there is none, and the agent's own words must do.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::commit_message::checked_message;
+use tokio::time::Instant;
+
+use super::commit_message::{are_typed, checked_message};
 use crate::budget::Amount;
 use crate::event::Usage;
 use crate::llm::{Answered, Message, Named, Pricing, Provider, Request};
 use crate::process::Cancel;
+use crate::text::shorten;
 
 /// How long a message may take, both tries together.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// After how many failures in a row nobody is asked any more: a provider that is down must not hold up every turn.
+/// After how many failures in a row nobody is asked for a while: a provider that is down must not hold up every turn.
 const FAILURES: u32 = 2;
+
+/// How long that is the first time. It gets longer with every further failure.
+const REST: Duration = Duration::from_secs(60);
+
+/// The longest it gets.
+const LONGEST_REST: Duration = Duration::from_secs(600);
+
+/// How much of the task is shown.
+const TASK: usize = 1_000;
 
 /// How much of a change is shown.
 const SHOWN: usize = 8_000;
@@ -25,7 +36,7 @@ const MAX_TOKENS: u32 = 1_000;
 
 const SYSTEM: &str = "You write commit messages. Answer with the message alone: no quotes, no code fence, no remark.
 First line: what the commit does, in the imperative mood (\"Add\", not \"Added\" or \"Adds\"), at most 72 characters, no \
-full stop, no type prefix. Then a blank line. Then one to four lines that say what changed and why, as far as the diff \
+full stop; with a type prefix (\"fix: \") only where the project's last commits have one. Then a blank line. Then one to four lines that say what changed and why, as far as the diff \
 and the author's words tell. Say nothing that is in neither.";
 
 /// Writes commit messages.
@@ -34,14 +45,27 @@ pub struct Scribe {
     provider: Provider,
     model: String,
     patience: Duration,
-    failures: Arc<AtomicU32>,
+    failing: Arc<Mutex<Failing>>,
+}
+
+/// How the provider has failed.
+#[derive(Debug, Default)]
+struct Failing {
+    /// How often in a row.
+    times: u32,
+    /// Nobody is asked before.
+    until: Option<Instant>,
 }
 
 /// What a message is to be made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Subject<'a> {
+    /// What the author was asked to do.
+    pub task: &'a str,
     /// What the author said.
     pub intent: &'a str,
+    /// The first lines of the project's last commits, newest first.
+    pub recent: &'a [String],
     /// The paths that changed.
     pub paths: &'a [String],
     /// How they changed.
@@ -75,7 +99,7 @@ enum Unwritten {
 impl Scribe {
     /// One that asks a model of `provider`.
     pub fn new(provider: Provider, model: impl Into<String>) -> Self {
-        Self { provider, model: model.into(), patience: PATIENCE, failures: Arc::default() }
+        Self { provider, model: model.into(), patience: PATIENCE, failing: Arc::default() }
     }
 
     /// The same with another bound on how long a message may take.
@@ -92,14 +116,14 @@ impl Scribe {
     /// spent on the message.
     pub async fn write(&self, subject: Subject<'_>, may: &(dyn Fn(Amount) -> bool + Sync), cancel: &Cancel) -> Written {
         let mut written = Written::default();
-        if self.failures.load(Ordering::Relaxed) >= FAILURES {
+        if self.failing().until.is_some_and(|until| Instant::now() < until) {
             return written;
         }
         let asked = tokio::time::timeout(self.patience, self.ask(subject, may, cancel, &mut written)).await;
         let why = match asked {
             Ok(Ok(text)) => {
                 written.text = Some(text);
-                self.failures.store(0, Ordering::Relaxed);
+                *self.failing() = Failing::default();
                 return written;
             }
             Ok(Err(Unwritten::Unpaid(why))) => {
@@ -109,9 +133,25 @@ impl Scribe {
             Ok(Err(Unwritten::Failed(why))) => why,
             Err(_) => format!("no answer in {:?}", self.patience),
         };
-        let last = self.failures.fetch_add(1, Ordering::Relaxed) + 1 >= FAILURES;
-        written.fallback = Some(if last { format!("{why}; nobody is asked again in this run") } else { why });
+        written.fallback = Some(match self.failed() {
+            Some(rest) => format!("{why}; nobody is asked again for {} s", rest.as_secs()),
+            None => why,
+        });
         written
+    }
+
+    fn failing(&self) -> MutexGuard<'_, Failing> {
+        self.failing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The provider has failed once more. Gives how long nobody is asked.
+    fn failed(&self) -> Option<Duration> {
+        let mut failing = self.failing();
+        failing.times += 1;
+        let more = failing.times.checked_sub(FAILURES)?;
+        let rest = REST.saturating_mul(2_u32.saturating_pow(more)).min(LONGEST_REST);
+        failing.until = Some(Instant::now() + rest);
+        Some(rest)
     }
 
     async fn ask(
@@ -126,6 +166,7 @@ impl Scribe {
             system: SYSTEM.into(),
             messages: vec![Message::user(question(subject))],
             max_tokens: Some(MAX_TOKENS),
+            effort: Some("low".to_owned()),
             ..Request::default()
         };
         let mut wrong: Option<String> = None;
@@ -152,7 +193,7 @@ impl Scribe {
             }
             let Answered { response, .. } = answered.map_err(|error| Unwritten::Failed(error.message))?;
             let said = response.message.text();
-            let why = match checked_message(&said) {
+            let why = match checked_message(&said, are_typed(subject.recent)) {
                 Ok(text) => return Ok(text),
                 Err(why) => why,
             };
@@ -165,11 +206,17 @@ impl Scribe {
     }
 }
 
-/// What the model is told: the author's words, the paths, the change as far as it fits.
-fn question(Subject { intent, paths, diff }: Subject<'_>) -> String {
+/// What the model is told: the task, the author's words, how the project writes, the paths, the change as far as it fits.
+fn question(Subject { task, intent, recent, paths, diff }: Subject<'_>) -> String {
     let mut text = String::new();
+    if !task.trim().is_empty() {
+        text.push_str(&format!("The author's task:\n{}\n\n", shorten(task.trim(), TASK)));
+    }
     if !intent.trim().is_empty() {
         text.push_str(&format!("What the author said:\n{}\n\n", intent.trim()));
+    }
+    if !recent.is_empty() {
+        text.push_str(&format!("The project's last commits:\n{}\n\n", recent.join("\n")));
     }
     text.push_str("Changed files:\n");
     paths.iter().take(50).for_each(|path| text.push_str(&format!("{path}\n")));
@@ -204,7 +251,13 @@ mod tests {
         ));
         let scribe = Scribe::new(Provider::Script(script.unwrap()), "cheap").with_patience(patience);
         let paths = ["src/parser.rs".to_owned()];
-        let subject = Subject { intent: "I will add the parser.", paths: &paths, diff: "diff --git\n+let x\n" };
+        let subject = Subject {
+            task: "",
+            recent: &[],
+            intent: "I will add the parser.",
+            paths: &paths,
+            diff: "diff --git\n+let x\n",
+        };
         scribe.write(subject, &free, &Cancel::never()).await
     }
 
@@ -249,11 +302,11 @@ mod tests {
         let scribe = Scribe::new(Provider::Script(script), "cheap");
         let mut said = Vec::new();
         for _ in 0..3 {
-            let subject = Subject { intent: "Add x to y", paths: &[], diff: "" };
+            let subject = Subject { task: "", recent: &[], intent: "Add x to y", paths: &[], diff: "" };
             said.push(scribe.write(subject, &free, &Cancel::never()).await.fallback);
         }
         assert!(!said[0].as_ref().unwrap().contains("again"), "{said:?}");
-        assert!(said[1].as_ref().unwrap().ends_with("down; nobody is asked again in this run"), "{said:?}");
+        assert!(said[1].as_ref().unwrap().ends_with("down; nobody is asked again for 60 s"), "{said:?}");
         assert_eq!(said[2], None);
     }
 
@@ -262,7 +315,7 @@ mod tests {
         let steps = "[{text: auto-commit, usage: {input: 9}}, {text: auto-commit, usage: {input: 9}}]";
         let script = Script::parse(&format!("scripts: [{{name: a, steps: {steps}}}]")).unwrap();
         let scribe = Scribe::new(Provider::Script(script), "cheap");
-        let subject = Subject { intent: "Add x to y", paths: &[], diff: "" };
+        let subject = Subject { task: "", recent: &[], intent: "Add x to y", paths: &[], diff: "" };
         for (limit, spent, says) in [(0, 0, "the budget is used up"), (9, 9, "and the budget is used up")] {
             // However often: that there is no money is no failure of the provider's.
             for _ in 0..=FAILURES {
@@ -277,7 +330,7 @@ mod tests {
     #[test]
     fn a_long_change_is_cut_at_a_line() {
         let diff = "+0123456789\n".repeat(1000);
-        let text = question(Subject { intent: "", paths: &[], diff: &diff });
+        let text = question(Subject { task: "", recent: &[], intent: "", paths: &[], diff: &diff });
         assert!(text.ends_with("+0123456789\n[cut: 4008 more characters]\n"), "{}", &text[text.len() - 100..]);
         assert!(!text.contains("author said"));
     }

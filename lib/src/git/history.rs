@@ -55,11 +55,34 @@ pub type Judge<'a> = &'a dyn Fn(&[u8]) -> bool;
 /// Which commits are kept, and of which merges only the first parent is passed.
 pub type Look<'a> = (Judge<'a>, Judge<'a>);
 
+/// How many commits are looked at for their subjects.
+const SUBJECTS_LOOKED_AT: usize = 300;
+
 impl Repo {
     /// All commits `tip` has in its history, itself included, oldest first.
     pub fn history(&self, tip: CommitId, look: Look<'_>) -> Result<Vec<Passed>, Error> {
         let reader = Reader::new(self)?;
         reader.pass(to_gix(tip), &|_| true, look)
+    }
+
+    /// The first lines of the newest `most` commits that are wanted, down the first parents. No more than a few hundred
+    /// commits are looked at.
+    pub fn subjects(&self, tip: CommitId, most: usize, is_wanted: Judge<'_>) -> Result<Vec<String>, Error> {
+        let reader = Reader::new(self)?;
+        let mut subjects = Vec::new();
+        let mut next = Some(to_gix(tip));
+        for _ in 0..SUBJECTS_LOOKED_AT {
+            let Some(id) = next.take().filter(|_| subjects.len() < most) else { break };
+            let take = |commit: &gix::objs::CommitRef<'_>, parents: Vec<ObjectId>| {
+                let first = commit.message.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                let subject = is_wanted(commit.message).then(|| String::from_utf8_lossy(first).trim().to_owned());
+                (subject, parents.first().copied())
+            };
+            let (subject, parent) = reader.read(id, take)?;
+            subjects.extend(subject);
+            next = parent;
+        }
+        Ok(subjects)
     }
 
     /// Message and date of one commit.

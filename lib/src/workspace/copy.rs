@@ -105,6 +105,9 @@ pub struct Change {
     pub warnings: Vec<String>,
 }
 
+/// Of so many paths it is looked up whether they are new: a message speaks of no more.
+const LOOKED_UP: usize = 50;
+
 /// The ref something was saved under, and its paths.
 type Saved = (String, Vec<RepoPath>);
 
@@ -138,8 +141,8 @@ pub struct Author<'a> {
     pub trailers: Vec<(String, String)>,
     /// When the turn ended.
     pub at: Timestamp,
-    /// Makes the message from the changed paths.
-    pub message: &'a (dyn Fn(&[RepoPath]) -> String + Sync),
+    /// Makes the message from the changed paths, knowing whether they are all new.
+    pub message: &'a (dyn Fn(&[RepoPath], bool) -> String + Sync),
 }
 
 impl std::fmt::Debug for Author<'_> {
@@ -428,7 +431,12 @@ impl WorkingCopy {
     }
 
     fn commit(&self, author: &Author<'_>, change: &mut Change) -> Result<(), Error> {
-        let text = (author.message)(&change.paths);
+        let before = self.tree()?;
+        let mut are_new = !change.paths.is_empty();
+        for path in change.paths.iter().take(LOOKED_UP) {
+            are_new = are_new && self.repo.tree_entry(before, path)?.is_none();
+        }
+        let text = (author.message)(&change.paths, are_new);
         let mut trailers = author.facts.trailers();
         trailers.extend(author.trailers.iter().cloned());
         // Only our own trailers are trailers: what an agent's words look like stays text.

@@ -3,6 +3,7 @@
 
 mod answers;
 mod built_in;
+mod commit_messages;
 mod money;
 mod providers;
 mod runaway;

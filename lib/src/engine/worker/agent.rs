@@ -80,6 +80,12 @@ fn last_words(spoken: &Spoken, work: &AgentWork) -> String {
     new.rev().find(|message| message.role == Role::Assistant).map(Message::text).unwrap_or_default()
 }
 
+/// How many of the project's commits are shown to whoever writes the message of one.
+const RECENT: usize = 5;
+
+/// What the messages of turns have in them.
+const OWN_TRAILER: &[u8] = b"\nOrchestra-Model: ";
+
 /// How much of an agent's answer the rest of the run can see.
 const RESPONSE_IN_CONTEXT: usize = 200;
 
@@ -355,8 +361,8 @@ impl Worker {
         let text = self.message(&intent, &mut change, &mut turn, unreported).await?;
         // Whoever wrote it: a commit says what the record says.
         let redactor = &self.engine.redactor;
-        let message = |paths: &[RepoPath]| {
-            let text = text.clone().unwrap_or_else(|| commit_message(&intent, paths));
+        let message = |paths: &[RepoPath], are_new: bool| {
+            let text = text.clone().unwrap_or_else(|| commit_message(&intent, paths, are_new));
             redactor.text(&text).into_owned()
         };
         let author = Author { facts: self.facts(&turn.model, &turn.provider), trailers, at, message: &message };
@@ -408,7 +414,13 @@ impl Worker {
         let may = |more: Amount| allowance.allows(node, spent + unreported() + more);
         let clean = |text: &str| engine.redactor.text(text).into_owned();
         let paths: Vec<String> = change.paths.iter().map(|path| clean(&path.to_string())).collect();
-        let subject = Subject { intent, paths: &paths, diff: &clean(&patch) };
+        let base = self.copy.at().base;
+        // Those of pleach itself say nothing of how the project writes them.
+        let is_own = |message: &[u8]| message.windows(OWN_TRAILER.len()).any(|window| window == OWN_TRAILER);
+        let recent = block(|| Ok(self.copy.repo.subjects(base, RECENT, &|message| !is_own(message))?))?;
+        let recent: Vec<String> = recent.iter().map(|subject| clean(subject)).collect();
+        let task = clean(&self.node.prompt);
+        let subject = Subject { task: &task, intent, recent: &recent, paths: &paths, diff: &clean(&patch) };
         let written = scribe.write(subject, &may, &engine.cancel).await;
         if written.usage != Usage::default() {
             turn.side_calls.push(SideCall {

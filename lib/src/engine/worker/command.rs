@@ -117,7 +117,7 @@ impl Worker {
         let at = clock::now();
         let command = self.engine.redactor.text(&run.command).into_owned();
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
-        let message = |paths: &[RepoPath]| command_message(&command, paths);
+        let message = |paths: &[RepoPath], are_new: bool| command_message(&command, paths, are_new);
         let author = Author { facts: self.facts("tool", "local"), trailers: Vec::new(), at, message: &message };
         // What it wrote although it must not is undone by now, and what could not be is known.
         let change = block(|| match self.node.write {
