@@ -123,7 +123,7 @@ pub enum ErrorClass {
     /// It may work when tried again: overload, server error, network.
     Transient,
     /// The answer broke off in the middle. Another call may work, but a part of this one was given and is paid for: it is
-    /// not made again by itself.
+    /// not made again often.
     Cut,
     /// It will not work when tried again.
     Terminal,

@@ -14,6 +14,9 @@ use crate::llm::{
 use crate::process::Cancel;
 use crate::text::counted;
 
+/// The shortest wait anybody is told of.
+const WORTH_TELLING: Duration = Duration::from_secs(1);
+
 /// What came of asking.
 pub(super) enum Asked {
     /// An answer that can be worked with.
@@ -44,7 +47,7 @@ impl Asker<'_> {
         cancel: &Cancel,
     ) -> Result<Asked, AgentError> {
         let mut tries = 0;
-        let mut failures = 0;
+        let mut failures = Failures::default();
         let mut nonsense = None;
         loop {
             if cancel.is_killed() {
@@ -78,15 +81,19 @@ impl Asker<'_> {
                     let text = format!("the model's answer could not be used, twice: {}", error.message);
                     return Err(AgentError::Terminal(text));
                 }
-                ErrorClass::Transient => {
-                    failures += 1;
+                ErrorClass::Transient | ErrorClass::Cut => {
+                    failures.count(error.class);
                     let Some(pause) = self.pause(failures, error.retry_after) else {
-                        return Err(AgentError::Unanswered(gave_up(&error, failures)));
+                        return Err(AgentError::Unanswered(self.gave_up(&error, failures.all)));
                     };
-                    self.rest(pause, cancel).await?;
+                    if pause >= WORTH_TELLING {
+                        self.turns.wait(&waits(&error.message, pause, (failures.all, self.limits.retries)));
+                    }
+                    let rested = self.rest(pause, cancel).await;
+                    self.turns.go_on();
+                    rested?;
                 }
                 ErrorClass::Auth | ErrorClass::Unavailable => return Err(AgentError::Environment(error.message)),
-                ErrorClass::Cut => return Err(AgentError::Transient(error.message)),
                 ErrorClass::Terminal | ErrorClass::ContextLength => {
                     return Err(AgentError::Terminal(error.message));
                 }
@@ -130,12 +137,22 @@ impl Asker<'_> {
         answer
     }
 
-    /// How long to wait after this many failures; none when it is time to give up.
-    fn pause(&self, failures: u32, asked: Option<Duration>) -> Option<Duration> {
-        if failures > self.limits.retries || asked.is_some_and(|wait| wait > Limits::MAX_RETRY_PAUSE) {
+    /// How long to wait after these failures; none when it is time to give up.
+    fn pause(&self, failures: Failures, asked: Option<Duration>) -> Option<Duration> {
+        let Limits { retries, max_wait, .. } = self.limits;
+        let too_often = failures.all > *retries || failures.cut > Limits::MAX_CUT_RETRIES;
+        if too_often || asked.is_some_and(|wait| wait > *max_wait) {
             return None;
         }
-        Some(asked.unwrap_or_else(|| self.limits.pause(failures, 0.5 + fastrand::f64())))
+        Some(asked.unwrap_or_else(|| self.limits.pause(failures.all, 0.5 + fastrand::f64())))
+    }
+
+    /// Why nobody is asked again, in words.
+    fn gave_up(&self, error: &LlmError, failures: u32) -> String {
+        let wait = error.retry_after.filter(|wait| *wait > self.limits.max_wait);
+        let wait =
+            wait.map(|wait| format!(", it wants to be asked again after {} s", wait.as_secs())).unwrap_or_default();
+        format!("{} (tried {}{wait})", error.message, counted(u64::from(failures), "time"))
     }
 
     /// Waits, but not past a stop or the job's deadline.
@@ -156,11 +173,24 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Why nobody is asked again, in words.
-fn gave_up(error: &LlmError, failures: u32) -> String {
-    let wait = error.retry_after.filter(|wait| *wait > Limits::MAX_RETRY_PAUSE);
-    let wait = wait.map(|wait| format!(", it wants to be asked again after {} s", wait.as_secs())).unwrap_or_default();
-    format!("{} (tried {}{wait})", error.message, counted(u64::from(failures), "time"))
+/// Calls of one turn that failed for the moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Failures {
+    all: u32,
+    /// Those that gave half an answer.
+    cut: u32,
+}
+
+impl Failures {
+    fn count(&mut self, class: ErrorClass) {
+        self.all += 1;
+        self.cut += u32::from(class == ErrorClass::Cut);
+    }
+}
+
+/// What is waited for, in words.
+fn waits(why: &str, pause: Duration, (nth, most): (u32, u32)) -> String {
+    format!("retrying in {} s ({nth} of {most}): {why}", pause.as_secs_f64().round())
 }
 
 /// What makes an answer unusable, if anything does.

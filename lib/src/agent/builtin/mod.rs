@@ -40,9 +40,10 @@ pub struct Builtin {
 }
 
 impl Builtin {
-    /// An agent that asks `provider` and runs its commands with `spawner`, with the default limits.
+    /// An agent that asks `provider` and runs its commands with `spawner`, with the provider's limits.
     pub fn new(provider: Provider, spawner: Spawner) -> Self {
-        Self { provider, spawner, limits: Limits::default(), profile: Profile::default() }
+        let limits = Limits::of(&provider);
+        Self { provider, spawner, limits, profile: Profile::default() }
     }
 
     /// The same with other limits.

@@ -52,6 +52,8 @@ struct Inner {
     headers: Vec<(HeaderName, HeaderValue)>,
     models: BTreeMap<String, String>,
     max_tokens: u32,
+    retries: u32,
+    max_wait: Duration,
     prices: Prices,
 }
 
@@ -209,6 +211,8 @@ impl Remote {
             headers,
             models: given.models.clone(),
             max_tokens: settings.max_tokens,
+            retries: settings.retries,
+            max_wait: Duration::from_secs(settings.max_wait),
             prices: Prices::new(&given.prices),
         })))
     }
@@ -246,6 +250,16 @@ impl Remote {
     /// Its name.
     pub fn name(&self) -> &'static str {
         self.0.name.as_str()
+    }
+
+    /// How often a call that failed for the moment is worth another try.
+    pub fn retries(&self) -> u32 {
+        self.0.retries
+    }
+
+    /// The longest wait its server may ask for.
+    pub fn max_wait(&self) -> Duration {
+        self.0.max_wait
     }
 
     /// What a call cost, if the model's price is known.
