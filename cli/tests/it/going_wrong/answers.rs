@@ -138,3 +138,66 @@ fn n05_a_server_that_asks_for_two_minutes_gets_them() {
     let ran = env.run(&one_node(""), &[]).expect(7);
     assert!(ran.stderr.contains("it wants to be asked again after 120 s"), "{ran}");
 }
+
+/// An answer with this stop reason, whose blocks are as they stand here.
+fn stopped(reason: &str, blocks: &[Value]) -> Play {
+    let usage = json!({"input_tokens": 1000, "output_tokens": 100});
+    let message = json!({"type": "message", "role": "assistant", "model": MODEL, "content": blocks,
+        "stop_reason": reason, "usage": usage});
+    Play::Answer(200, vec![("content-type", "application/json".into())], message.to_string())
+}
+
+/// A call whose arguments are no object.
+fn malformed(words: &str) -> Play {
+    let call = json!({"type": "tool_use", "id": "c", "name": "write_file", "input": "{\"file_path\": "});
+    stopped("tool_use", &[text(words), call])
+}
+
+#[test]
+fn n04_an_answer_that_is_none_is_asked_for_once_more_and_then_fails() {
+    let faults: [(fn() -> Play, &str); 3] = [
+        (|| answer(&[]), "it is empty"),
+        (|| stopped("gone_fishing", &[text("Well then.")]), "it ended for an unknown reason: `gone_fishing`"),
+        (|| malformed("I write on."), "the arguments of its call of `write_file` are no JSON object"),
+    ];
+    for (fault, why) in faults {
+        // Once, after the first turn.
+        let server = server(move |_, before| match before {
+            0 => answer(&[text("I write."), write("one")]),
+            1 => fault(),
+            _ => answer(&[text("Done.")]),
+        });
+        let env = world(&server, "");
+        env.run(&one_node(""), &[]).expect(0);
+        let asked = asked(&server);
+        let last = asked[2]["messages"].as_array().unwrap().last().unwrap();
+        assert!(last.to_string().contains(&json!(why).to_string().replace('"', "")), "{last}");
+        assert_eq!(env.story().all("AgentTurn").len(), 2);
+
+        let server = self::server(move |_, before| match before {
+            0 => answer(&[text("I write."), write("one")]),
+            _ => fault(),
+        });
+        let env = world(&server, "");
+        let ran = env.run(&one_node(""), &[]).expect(1);
+        assert!(ran.stdout.contains(&format!("could not be used, twice: {why}")), "{ran}");
+        assert_eq!(self::asked(&server).len(), 3, "and never again");
+    }
+}
+
+#[test]
+fn n04_what_arrived_of_an_answer_is_shown() {
+    for end in [Play::Cut, Play::Stream] {
+        let server = server(move |_, before| match before {
+            0 => answer(&[text("I write."), write("one")]),
+            1 => malformed("I write on."),
+            _ => end(begun("Half of it, and")),
+        });
+        let env = world(&server, "retries: 0");
+        env.run(&one_node(""), &[]).expect(7);
+        let shown = env.pleach(&["show", "main.2"]).expect(0).stdout;
+        assert!(shown.contains("── assistant, not used: the arguments of its call of `write_file`"), "{shown}");
+        assert!(shown.contains("I write on.\n"), "{shown}");
+        assert!(shown.contains("── assistant, not used: ") && shown.contains("Half of it, and\n"), "{shown}");
+    }
+}

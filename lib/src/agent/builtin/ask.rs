@@ -27,6 +27,15 @@ pub(super) enum Asked {
     Unpaid,
 }
 
+/// Tries without a usable answer that are not reported yet.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    /// What was spent on them.
+    pub calls: Vec<SideCall>,
+    /// What arrived of their answers: for people, no part of the conversation.
+    pub messages: Vec<Message>,
+}
+
 /// Asks for one turn.
 pub(super) struct Asker<'a> {
     pub provider: &'a Provider,
@@ -36,14 +45,12 @@ pub(super) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Asks until there is an answer or no sense in asking. `first` says that nothing was done for the task yet, when
-    /// silence cannot mean that it is done. What tries without a usable answer cost is put `aside`, and no further one is
-    /// made when that may be too much.
+    /// Asks until there is an answer or no sense in asking. What tries without a usable answer brought and cost is put
+    /// `aside`, and no further one is made when that may be too much.
     pub(super) async fn ask(
         &self,
         request: &mut Request,
-        first: bool,
-        aside: &mut Vec<SideCall>,
+        aside: &mut Aside,
         cancel: &Cancel,
     ) -> Result<Asked, AgentError> {
         let mut tries = 0;
@@ -56,24 +63,30 @@ impl Asker<'_> {
             if cancel.is_stopped() {
                 return Ok(Asked::Stopped);
             }
-            let owed = aside.iter().map(Amount::of_side).fold(Amount::default(), |sum, call| sum + call);
-            if !aside.is_empty() && !self.turns.allow(owed) {
+            let owed = aside.calls.iter().map(Amount::of_side).fold(Amount::default(), |sum, call| sum + call);
+            if !aside.calls.is_empty() && !self.turns.allow(owed) {
                 return Ok(Asked::Unpaid);
             }
             tries += 1;
             request.metadata.insert(meta::TRY.into(), tries.to_string());
             let error = match self.once(request, nonsense.as_deref(), cancel).await? {
-                Ok(answered) => match fault_of(&answered.response, first) {
+                Ok(answered) => match fault_of(&answered.response) {
                     None => return Ok(Asked::Answer(Box::new(answered))),
                     Some(fault) => {
                         let Answered { response, estimated } = answered;
                         let taken = (response.usage, estimated);
-                        LlmError::new(ErrorClass::Malformed, fault).charged(&response.model, taken)
+                        let error = LlmError::new(ErrorClass::Malformed, fault).charged(&response.model, taken);
+                        error.with(Some(response.message))
                     }
                 },
                 Err(error) => error,
             };
-            aside.extend(error.charge.as_deref().map(|charge| self.side_call(charge)));
+            aside.calls.extend(error.charge.as_deref().map(|charge| self.side_call(charge)));
+            aside.messages.extend(error.arrived.as_deref().map(|arrived| {
+                let mut arrived = arrived.clone();
+                arrived.mark_failed(&error.message);
+                arrived
+            }));
             match error.class {
                 ErrorClass::Cancelled => return Err(AgentError::Cancelled),
                 ErrorClass::Malformed if nonsense.is_none() => nonsense = Some(error.message),
@@ -194,7 +207,7 @@ fn waits(why: &str, pause: Duration, (nth, most): (u32, u32)) -> String {
 }
 
 /// What makes an answer unusable, if anything does.
-fn fault_of(response: &Response, first: bool) -> Option<String> {
+fn fault_of(response: &Response) -> Option<String> {
     let message = &response.message;
     if message.role != Role::Assistant {
         return Some("it does not come from the model".into());
@@ -211,7 +224,14 @@ fn fault_of(response: &Response, first: bool) -> Option<String> {
         Part::ToolCall { .. } => true,
         _ => false,
     };
-    // One that was cut off or withheld before its first word says why it is empty, and would be again.
-    let is_whole = !matches!(response.stop, Stop::Length | Stop::ContentFilter);
-    (first && is_whole && !message.content.iter().any(says)).then(|| "it is empty".into())
+    match &response.stop {
+        // One that was cut off or withheld before its first word says why it is empty, and would be again.
+        Stop::Length | Stop::ContentFilter => None,
+        Stop::Other(reason) => Some(format!("it ended for an unknown reason: `{reason}`")),
+        Stop::End | Stop::ToolCalls if !message.content.iter().any(says) => Some("it is empty".into()),
+        Stop::End | Stop::ToolCalls => {
+            let malformed = message.tool_calls().find(|(_, _, arguments)| !arguments.is_object());
+            malformed.map(|(_, name, _)| format!("the arguments of its call of `{name}` are no JSON object"))
+        }
+    }
 }

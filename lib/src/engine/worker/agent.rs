@@ -203,7 +203,10 @@ impl Worker {
                     if !turn.repeats {
                         self.engine.announce(&self.node.id, &turn.messages);
                     }
-                    end.is_answered |= turn.messages.iter().any(|message| message.role == Role::Assistant);
+                    // Half an answer is none, but for a program, of which nobody knows how often it was answered.
+                    let is_used = |message: &Message| message.failure().is_none() || !work.agent.can_continue();
+                    let answers = |message: &Message| message.role == Role::Assistant && is_used(message);
+                    end.is_answered |= turn.messages.iter().any(answers);
                     spoken.messages.extend(turn.messages.iter().cloned());
                     spoken.state = turn.state_ref.clone().or(spoken.state.take());
                     end.is_over = turn.is_last;

@@ -431,7 +431,8 @@ impl Inner {
             let told = self.format.usage_of(&body);
             // What broke off is paid for as far as it came.
             let taken = if begun { by_length(told, true, sent, words(&body)) } else { (told, false) };
-            LlmError { class, ..error }.charged(model, taken)
+            let arrived = self.format.decode_reply(body.clone()).ok().map(|response| response.message);
+            LlmError { class, ..error }.charged(model, taken).with(arrived.filter(|_| begun))
         })?;
         Ok(body)
     }
