@@ -172,8 +172,8 @@ section! {
 section! {
     /// How a provider's server is called.
     ProviderSettings {
-        /// The most tokens of one answer.
-        max_tokens: u32 = 8192,
+        /// The most tokens of one answer; without it the model's own limit.
+        max_tokens: Option<u32> = None,
         /// The server's address, in place of the provider's own.
         api_base: Option<String> = None,
         /// A command that prints the key, for keys that are in no variable.

@@ -24,6 +24,7 @@ pub(crate) use estimate::{by_length, tokens, warning as uncounted, words};
 pub(crate) use http::{Answer, HttpError};
 pub(crate) use message::newest_task;
 pub use message::{Message, Part, Role};
+use price::context_of;
 pub use price::{Prices, usual_model};
 pub use providers::{NoProvider, Providers};
 pub(crate) use remote::{PassError, Passed, passed_on};
@@ -230,6 +231,22 @@ impl Provider {
                 Ok(Answered { response, estimated: false })
             }
             Self::Remote(remote) => remote.complete(request, cancel).await,
+        }
+    }
+
+    /// The most tokens the answer to a request may have, where that is known.
+    pub fn output_limit(&self, request: &Request) -> Option<u32> {
+        match self {
+            Self::Script(_) => request.max_tokens,
+            Self::Remote(remote) => remote.output_limit(&remote.model(&request.model).ok()?, request.max_tokens),
+        }
+    }
+
+    /// The most tokens of input a model takes, by the name a request has for it, where that is known.
+    pub fn context(&self, asked: &str) -> Option<u64> {
+        match self {
+            Self::Script(_) => None,
+            Self::Remote(remote) => context_of(&remote.model(asked).ok()?),
         }
     }
 

@@ -201,3 +201,102 @@ fn n04_what_arrived_of_an_answer_is_shown() {
         assert!(shown.contains("── assistant, not used: ") && shown.contains("Half of it, and\n"), "{shown}");
     }
 }
+
+/// What the tools have answered in the newest message of a request.
+fn results(body: &Value) -> Vec<String> {
+    let last = body["messages"].as_array().and_then(|messages| messages.last()).expect("a message");
+    let blocks = last["content"].as_array().expect("blocks");
+    blocks.iter().filter_map(|block| block["content"].as_str()).map(str::to_owned).collect()
+}
+
+/// A call of a tool.
+pub fn call(id: &str, name: &str, input: &Value) -> Value {
+    json!({"type": "tool_use", "id": id, "name": name, "input": input})
+}
+
+#[test]
+fn n06_a_call_cut_at_the_output_limit_is_told_to_write_in_pieces() {
+    let server = server(|_, before| match before {
+        0 => {
+            let usage = json!({"input_tokens": 1000, "output_tokens": 1});
+            let message = json!({"type": "message", "model": MODEL, "content": [], "usage": usage});
+            let cut = "{\"file_path\": \"long\", \"content\": \"and so on";
+            let events = [
+                json!({"type": "message_start", "message": message}),
+                json!({"type": "content_block_start", "index": 0, "content_block": call("a", "write_file", &json!({}))}),
+                json!({"type": "content_block_delta", "index": 0, "delta": {"type": "input_json_delta", "partial_json": cut}}),
+                json!({"type": "message_delta", "delta": {"stop_reason": "max_tokens"}, "usage": {"output_tokens": 64000}}),
+                json!({"type": "message_stop"}),
+            ];
+            Play::Stream(events.iter().map(event).collect())
+        }
+        1 => answer(&[write("short")]),
+        _ => answer(&[text("Done.")]),
+    });
+    let env = world(&server, "");
+    env.run(&one_node(""), &[]).expect(0);
+    let asked = asked(&server);
+    assert_eq!(asked[0]["max_tokens"], 64000, "the model's own limit");
+    let told = results(&asked[1]);
+    assert_eq!(told, ["not run: the call was cut at 64000 tokens; write in pieces, with several smaller calls"]);
+    assert!(asked[1]["messages"][1]["content"][0]["input"].is_object(), "{}", asked[1]);
+    assert_eq!(env.files(), ["README.md", "short"]);
+}
+
+#[test]
+fn n06_argument_errors_name_the_field_and_repeat_nothing() {
+    let long = "do not repeat this ".repeat(50);
+    let calls = [
+        call("a", "read_file", &json!({"file_path": "README.md", "limit": "10"})),
+        call("b", "read_file", &json!({"file_path": "README.md", "limit": long})),
+        call("c", "write_file", &json!({"content": long})),
+        call("d", "write_file", &json!({"file_path": "x", "content": {"deep": long}})),
+    ];
+    let server = server(move |_, before| match before {
+        0 => answer(&calls),
+        _ => answer(&[text("Done.")]),
+    });
+    let env = world(&server, "");
+    env.run(&one_node(""), &[]).expect(0);
+    let told = results(&asked(&server)[1]);
+    assert!(told[0].starts_with("  1 | "), "{told:?}");
+    let fit = "the arguments do not fit the tool: ";
+    assert_eq!(
+        told[1..],
+        [
+            format!("{fit}`limit` must be a whole number from 1, not this text"),
+            format!("{fit}missing field `file_path`"),
+            format!("{fit}`content` must be text, not an object"),
+        ]
+    );
+}
+
+#[test]
+fn n06_calls_that_share_an_index_but_not_an_id_are_two() {
+    let server = Server::start(|_, before| {
+        let chunk = |delta: &Value, finish: &Value| {
+            let choice = json!({"index": 0, "delta": delta, "finish_reason": finish});
+            format!("data: {}\n\n", json!({"id": "x", "model": "m", "choices": [choice]}))
+        };
+        let none = Value::Null;
+        if before > 0 {
+            let said = json!({"role": "assistant", "content": "Done."});
+            return Play::Stream(vec![chunk(&said, &none), chunk(&json!({}), &json!("stop"))]);
+        }
+        let begins = |id: &str, file: &str| {
+            let arguments = format!("{{\"file_path\": \"{file}\", \"content\"");
+            let function = json!({"name": "write_file", "arguments": arguments});
+            chunk(&json!({"tool_calls": [{"index": 0, "id": id, "type": "function", "function": function}]}), &none)
+        };
+        let rest = chunk(&json!({"tool_calls": [{"index": 0, "function": {"arguments": ": \"x\"}"}}]}), &none);
+        let end = chunk(&json!({}), &json!("tool_calls"));
+        Play::Stream(vec![begins("a", "one"), rest.clone(), begins("b", "two"), rest, end])
+    });
+    let env = TestEnv::with_repo();
+    env.configure(&format!(
+        "agent: builtin\nproviders: {{default: compatible, compatible: {{models: {{worker: m}}, settings: {{api_base: '{}'}}}}}}\n",
+        server.url()
+    ));
+    env.run(&one_node(""), &[]).expect(0);
+    assert_eq!(env.files(), ["README.md", "one", "two"]);
+}

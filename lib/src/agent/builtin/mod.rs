@@ -12,6 +12,7 @@ mod truncate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use serde_json::json;
 use tokio::time::Instant;
 
 use self::ask::{Aside, Asked, Asker};
@@ -24,6 +25,7 @@ use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply
 use crate::event::ToolCall;
 use crate::llm::{Answered, Message, Part, Provider, Request, Role, Stop, Unusable, meta, uncounted};
 use crate::process::{Cancel, Spawner};
+use crate::text::shorten;
 
 pub use limits::Limits;
 
@@ -201,7 +203,8 @@ impl<'a> Run<'a> {
             extra: Default::default(),
         };
         let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
-        let toolbox = Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline));
+        let toolbox =
+            Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline), &agent.limits);
         Ok(Self { agent, job, toolbox, request, unreported, aside: Aside::default(), has_warned: false, deadline })
     }
 
@@ -288,7 +291,12 @@ impl<'a> Run<'a> {
         warnings.extend(self.uncounted(estimated.then(|| response.model.clone())));
         let mut message = response.message;
         mark_cut(&mut message, &response.stop);
-        let (tool_calls, results, writes) = self.run_tools(&message, cancel).await?;
+        let cut = (response.stop == Stop::Length).then(|| cut_call(&mut message)).flatten();
+        let cut = cut.map(|id| {
+            let limit = self.agent.provider.output_limit(&self.request).map_or(response.usage.output, u64::from);
+            (id, format!("not run: the call was cut at {limit} tokens; write in pieces, with several smaller calls"))
+        });
+        let (tool_calls, results, writes) = self.run_tools(&message, cut, cancel).await?;
         let intent = intent_of(&message.text(), &tool_calls);
         let mut next = self.agent.end_of(&message).map_or(Next::Again, Next::End);
         self.request.messages.push(message);
@@ -324,8 +332,14 @@ impl<'a> Run<'a> {
         Ok((turn, next))
     }
 
-    /// Runs the tools a message asks for, one after the other, in its order.
-    async fn run_tools(&self, message: &Message, cancel: &Cancel) -> Result<ToolsRun, AgentError> {
+    /// Runs the tools a message asks for, one after the other, in its order; but for a call that is `cut`, which is
+    /// answered as it says.
+    async fn run_tools(
+        &self,
+        message: &Message,
+        cut: Option<(String, String)>,
+        cancel: &Cancel,
+    ) -> Result<ToolsRun, AgentError> {
         let mut calls = Vec::new();
         let mut results = Vec::new();
         let mut written = BTreeSet::new();
@@ -339,6 +353,8 @@ impl<'a> Run<'a> {
                 Answer::error("there are no tools in this step")
             } else if !self.agent.may_use(name) {
                 Answer::error(format!("the tool `{name}` is not for you; use those you were given"))
+            } else if let Some((_, why)) = cut.as_ref().filter(|(cut, _)| cut == id) {
+                Answer::error(why)
             } else if index >= most {
                 Answer::error(format!("not run: one answer may ask for {most} tools at most; ask for the rest again"))
             } else if self.timed_out() {
@@ -423,6 +439,20 @@ fn mark_cut(message: &mut Message, stop: &Stop) {
         Stop::End | Stop::ToolCalls | Stop::Other(_) => return,
     };
     message.extra.insert(CUT.into(), why.into());
+}
+
+/// How much is kept of a call that was cut off: enough to know it again.
+const CUT_ARGUMENTS: usize = 500;
+
+/// The last call of an answer that was cut off in the middle of it. What is kept of its arguments is an object, as servers
+/// want it.
+fn cut_call(message: &mut Message) -> Option<String> {
+    let Some(Part::ToolCall { id, arguments, .. }) = message.content.last_mut() else { return None };
+    if !arguments.is_object() {
+        let begun = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
+        *arguments = json!({"cut": shorten(&begun, CUT_ARGUMENTS)});
+    }
+    Some(id.clone())
 }
 
 /// What became of a message's tools: the calls, the parts that answer them, and the paths written, if they are known.

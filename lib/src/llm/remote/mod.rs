@@ -21,7 +21,7 @@ use self::adjust::{remember_prompt, rename_calls, restore, thinks, versioned, wi
 use self::key::{Key, KeyCommand};
 use self::refusal::Refused;
 use super::http::{Answer, Base, Client, HttpError};
-use super::price::{Prices, usual_model};
+use super::price::{Prices, max_output_of, usual_model};
 use super::wire::{Assembler, Format, WireError, sse};
 use super::{Answered, ErrorClass, LlmError, Request, by_length, words};
 use crate::clock;
@@ -34,6 +34,9 @@ pub(crate) use self::pass::{PassError, Passed, passed_on};
 
 /// The longest answer that is read.
 const LONGEST: usize = 64 << 20;
+
+/// The tokens of an answer where nobody knows the model's limit and there has to be one.
+const UNKNOWN_LIMIT: u32 = 8192;
 
 /// How much of a refusal is read.
 const REFUSAL: usize = 64 << 10;
@@ -51,7 +54,7 @@ struct Inner {
     key_hint: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     models: BTreeMap<String, String>,
-    max_tokens: u32,
+    max_tokens: Option<u32>,
     retries: u32,
     max_wait: Duration,
     prices: Prices,
@@ -252,6 +255,14 @@ impl Remote {
         self.0.name.as_str()
     }
 
+    /// The most tokens an answer of a model may have: as many as are asked for, as the configuration says, or the model's
+    /// own limit. Where nobody knows that, the server does.
+    pub fn output_limit(&self, model: &str, asked: Option<u32>) -> Option<u32> {
+        // This format wants a number.
+        let least = (self.0.format == Format::Anthropic).then_some(UNKNOWN_LIMIT);
+        asked.or(self.0.max_tokens).or_else(|| max_output_of(model)).or(least)
+    }
+
     /// How often a call that failed for the moment is worth another try.
     pub fn retries(&self) -> u32 {
         self.0.retries
@@ -307,7 +318,7 @@ impl Inner {
         let mut asked = request.clone();
         let unknown = |why: Unusable| LlmError::new(ErrorClass::Unavailable, why.to_string());
         asked.model = remote.model(&request.model).map_err(unknown)?;
-        asked.max_tokens = asked.max_tokens.or(Some(self.max_tokens));
+        asked.max_tokens = remote.output_limit(&asked.model, asked.max_tokens);
         for tool in &mut asked.tools {
             tool.name = wire_name(&tool.name);
         }
