@@ -65,6 +65,22 @@ pub struct Request {
     pub extra: Extra,
 }
 
+impl Request {
+    /// The same without the conversation.
+    pub(crate) fn without_messages(&self) -> Self {
+        Self {
+            model: self.model.clone(),
+            system: self.system.clone(),
+            messages: Vec::new(),
+            tools: self.tools.clone(),
+            max_tokens: self.max_tokens,
+            effort: self.effort.clone(),
+            metadata: self.metadata.clone(),
+            extra: self.extra.clone(),
+        }
+    }
+}
+
 /// Names in [`Request::metadata`].
 pub mod meta {
     /// The pipeline node that asks.

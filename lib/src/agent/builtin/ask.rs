@@ -25,6 +25,8 @@ pub(super) enum Asked {
     Stopped,
     /// The tries without a usable answer may have used the budget up.
     Unpaid,
+    /// The conversation is longer than the model can take, in the provider's words.
+    TooLong(String),
 }
 
 /// Tries without a usable answer that are not reported yet.
@@ -107,9 +109,8 @@ impl Asker<'_> {
                     rested?;
                 }
                 ErrorClass::Auth | ErrorClass::Unavailable => return Err(AgentError::Environment(error.message)),
-                ErrorClass::Terminal | ErrorClass::ContextLength => {
-                    return Err(AgentError::Terminal(error.message));
-                }
+                ErrorClass::ContextLength => return Ok(Asked::TooLong(error.message)),
+                ErrorClass::Terminal => return Err(AgentError::Terminal(error.message)),
             }
         }
     }

@@ -2,6 +2,7 @@
 //! as if nothing had happened.
 
 mod ask;
+mod context;
 mod jail;
 mod limits;
 mod loops;
@@ -25,12 +26,9 @@ use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply
 use crate::event::ToolCall;
 use crate::llm::{Answered, Message, Part, Provider, Request, Role, Stop, Unusable, meta, uncounted};
 use crate::process::{Cancel, Spawner};
-use crate::text::shorten;
+use crate::text::{counted, shorten};
 
 pub use limits::Limits;
-
-/// From which share of the model's context on the user is warned.
-const CONTEXT_WARNING: f64 = 0.8;
 
 /// An agent that is part of pleach.
 #[derive(Debug, Clone)]
@@ -157,6 +155,8 @@ struct Run<'a> {
     aside: Aside,
     /// The user knows that calls count by their length.
     has_warned: bool,
+    /// The newest call was too long, and room was made since.
+    was_too_long: bool,
     deadline: Option<Instant>,
 }
 
@@ -205,7 +205,17 @@ impl<'a> Run<'a> {
         let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
         let toolbox =
             Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline), &agent.limits);
-        Ok(Self { agent, job, toolbox, request, unreported, aside: Aside::default(), has_warned: false, deadline })
+        Ok(Self {
+            agent,
+            job,
+            toolbox,
+            request,
+            unreported,
+            aside: Aside::default(),
+            has_warned: false,
+            was_too_long: false,
+            deadline,
+        })
     }
 
     async fn go_on(mut self, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
@@ -216,12 +226,34 @@ impl<'a> Run<'a> {
             if let Some(reply) = self.limit_reached() {
                 return Ok(reply);
             }
+            if self.share() >= context::FULL
+                && let Some(room) = context::make_room(&self.request.messages, self.context() as f64)
+                && self.make_room(room, turns).await == Verdict::Stop
+            {
+                return Ok(self.reply(End::Stopped));
+            }
             let Builtin { provider, limits, .. } = self.agent;
             let asker = Asker { provider, limits, deadline: self.deadline, turns };
-            let answered = match asker.ask(&mut self.request, &mut self.aside, cancel).await {
+            let mut request =
+                Request { messages: context::sent(&self.request.messages), ..self.request.without_messages() };
+            let answered = match asker.ask(&mut request, &mut self.aside, cancel).await {
                 Ok(Asked::Answer(answered)) => *answered,
                 Ok(Asked::Unpaid) if self.settle(turns).await == Verdict::Go => continue,
                 Ok(Asked::Unpaid) => return Ok(self.reply(End::Stopped)),
+                Ok(Asked::TooLong(why)) => {
+                    // Nobody knows by how much: a half is worth a try, once.
+                    let half = context::tokens(&self.request.messages) / 2.0;
+                    let room = context::make_room(&self.request.messages, half).filter(|_| !self.was_too_long);
+                    let Some(room) = room else {
+                        self.settle(turns).await;
+                        return Err(AgentError::Terminal(why));
+                    };
+                    self.was_too_long = true;
+                    match self.make_room(room, turns).await {
+                        Verdict::Go => continue,
+                        Verdict::Stop => return Ok(self.reply(End::Stopped)),
+                    }
+                }
                 Ok(Asked::Stopped) => {
                     self.settle(turns).await;
                     return Ok(self.reply(End::Stopped));
@@ -264,6 +296,42 @@ impl<'a> Run<'a> {
         turns.report(turn).await
     }
 
+    /// Makes room in the conversation, as a turn of its own.
+    async fn make_room(&mut self, (mark, count): (Message, usize), turns: &Turns) -> Verdict {
+        let outputs = counted(count as u64, "old tool output");
+        let warning = format!(
+            "the conversation filled about {:.0} % of the {} tokens of context in use; {outputs} elided",
+            self.share() * 100.0,
+            self.context()
+        );
+        self.request.messages.push(mark);
+        self.unreported += 1;
+        let Aside { calls, messages } = std::mem::take(&mut self.aside);
+        let turn = Turn {
+            messages: self.new_messages(messages),
+            side_calls: calls,
+            provider: self.agent.provider.name().into(),
+            intent: format!("Leave {outputs} out of the conversation"),
+            writes: Some(Vec::new()),
+            exact: true,
+            warnings: vec![warning],
+            ..Turn::default()
+        };
+        turns.report(turn).await
+    }
+
+    /// The tokens of context that are made use of.
+    fn context(&self) -> u64 {
+        let limit = self.agent.limits.context_tokens;
+        limit.unwrap_or_else(|| context::usable(self.agent.provider.context(&self.request.model)))
+    }
+
+    /// Which share of them the conversation fills, about.
+    fn share(&self) -> f64 {
+        let system = self.request.system.chars().count() as f64 / 4.0;
+        (system + context::tokens(&self.request.messages)) / self.context() as f64
+    }
+
     /// The messages that are not reported yet: the task, what tries brought that were no answer, and what came after.
     fn new_messages(&mut self, tried: Vec<Message>) -> Vec<Message> {
         let first = self.request.messages.len() - std::mem::take(&mut self.unreported);
@@ -287,6 +355,7 @@ impl<'a> Run<'a> {
         cancel: &Cancel,
     ) -> Result<(Turn, Next), AgentError> {
         let before = self.request.messages.len();
+        self.was_too_long = false;
         let mut warnings = self.context_warning();
         warnings.extend(self.uncounted(estimated.then(|| response.model.clone())));
         let mut message = response.message;
@@ -413,15 +482,10 @@ impl<'a> Run<'a> {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// A word to the user when the conversation comes near to what the model can take; four characters count as one
-    /// token.
+    /// A word to the user when the conversation comes near to what the model can take and no room can be made.
     fn context_warning(&self) -> Vec<String> {
-        let Some(most) = self.agent.limits.context_tokens else { return Vec::new() };
-        let said = |message: &Message| serde_json::to_string(&message.content).map_or(0, |text| text.chars().count());
-        let chars = self.request.system.chars().count() + self.request.messages.iter().map(said).sum::<usize>();
-        let tokens = chars as f64 / 4.0;
-        let share = tokens / most as f64;
-        if share < CONTEXT_WARNING {
+        let (share, most) = (self.share(), self.context());
+        if share < context::FULL {
             return Vec::new();
         }
         vec![format!("the conversation fills about {:.0} % of the model's context of {most} tokens", share * 100.0)]
