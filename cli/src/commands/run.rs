@@ -69,7 +69,9 @@ pub fn run(globals: &Globals, args: RunArgs) -> Result<Exit, Failure> {
         given.into_iter().filter_map(|(flag, key, value)| Some((flag.to_owned(), key.to_owned(), value.clone()?)));
     let mut settings = settings::load(globals.environment.clone(), &Search::with(globals, below, flags))?;
     let file = match prompt {
-        None => PipelineFile::read_given(&args.file, &path).map_err(|failure| prompt::or_one(&args.file, &path, failure))?,
+        None => {
+            PipelineFile::read_given(&args.file, &path).map_err(|failure| prompt::or_one(&args.file, &path, failure))?
+        }
         Some(prompt) => {
             prompt::choose_agent(&mut settings)?;
             prompt::pipeline(prompt, &settings.resolved.config)

@@ -175,14 +175,18 @@ section! {
 section! {
     /// How a provider's server is called.
     ProviderSettings {
-        /// The most tokens of one answer.
-        max_tokens: u32 = 8192,
+        /// The most tokens of one answer; without it the model's own limit.
+        max_tokens: Option<u32> = None,
         /// The server's address, in place of the provider's own.
         api_base: Option<String> = None,
         /// A command that prints the key, for keys that are in no variable.
         api_key_command: Option<String> = None,
         /// Seconds the server may be silent before a call is given up.
         timeout: u64 = 300,
+        /// How often a call that failed for the moment is asked again before the run pauses.
+        retries: u32 = 7,
+        /// The longest wait a server may ask for before it is asked again, in seconds.
+        max_wait: u64 = 300,
         /// The HTTP proxy the server is reached through. Variables such as HTTPS_PROXY do not count.
         proxy: Option<String> = None,
     }

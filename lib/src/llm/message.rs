@@ -123,10 +123,13 @@ impl Part {
     }
 }
 
+/// The field of a task with what the agent is told about the step it belongs to.
+const ABOUT: &str = "about";
+
 /// The mark of a user message that does not come from the user.
 const STEERING: &str = "steering";
 
-/// The field that marks the words of a program that failed.
+/// The field that marks an answer that is no good: the words of a program that failed, half an answer of a model.
 const FAILED: &str = "failed";
 
 /// The field that marks what is said in a helper's conversation, with its number.
@@ -141,6 +144,20 @@ impl Message {
     /// A task in words.
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Role::User, vec![Part::text(text)])
+    }
+
+    /// The same with what the agent is told about the step the task belongs to. It goes to the model with the task.
+    #[must_use]
+    pub fn about(mut self, step: &str) -> Self {
+        self.extra.insert(ABOUT.into(), step.into());
+        self
+    }
+
+    /// Puts what is told about its step before the words of a task.
+    pub(crate) fn tell_about(&mut self) {
+        if let Some(step) = self.extra.get(ABOUT).and_then(Value::as_str) {
+            self.content.insert(0, Part::text(step));
+        }
     }
 
     /// A model's answer in words.
@@ -193,9 +210,15 @@ impl Message {
         }
     }
 
-    /// Marks an answer as the words of a program that failed, with why: nothing can go on from it.
+    /// Marks an answer as the words of a program that failed, or of a model that broke off, with why: nothing can go on
+    /// from it.
     pub fn mark_failed(&mut self, why: &str) {
         self.extra.insert(FAILED.to_owned(), why.into());
+    }
+
+    /// Why nothing can go on from it, if that is so.
+    pub fn failure(&self) -> Option<&str> {
+        self.extra.get(FAILED).and_then(Value::as_str)
     }
 
     /// The tools it asks for: id, name, arguments.

@@ -24,6 +24,7 @@ pub(crate) use estimate::{by_length, tokens, warning as uncounted, words};
 pub(crate) use http::{Answer, HttpError};
 pub(crate) use message::newest_task;
 pub use message::{Message, Part, Role};
+use price::context_of;
 pub use price::{Named, Prices, Pricing, usual_model};
 pub(crate) use price::{price_estimated, price_unknown};
 pub use providers::{NoProvider, Providers};
@@ -65,6 +66,22 @@ pub struct Request {
     pub extra: Extra,
 }
 
+impl Request {
+    /// The same without the conversation.
+    pub(crate) fn without_messages(&self) -> Self {
+        Self {
+            model: self.model.clone(),
+            system: self.system.clone(),
+            messages: Vec::new(),
+            tools: self.tools.clone(),
+            max_tokens: self.max_tokens,
+            effort: self.effort.clone(),
+            metadata: self.metadata.clone(),
+            extra: self.extra.clone(),
+        }
+    }
+}
+
 /// Names in [`Request::metadata`].
 pub mod meta {
     /// The pipeline node that asks.
@@ -77,6 +94,8 @@ pub mod meta {
     pub const TRY: &str = "try";
     /// Where the agent may leave its outcome.
     pub const STATUS_FILE: &str = "status_file";
+    /// How many bytes of the system prompt are the same for every agent of the run.
+    pub const SHARED: &str = "shared";
 }
 
 /// Why a model stopped.
@@ -124,7 +143,7 @@ pub enum ErrorClass {
     /// It may work when tried again: overload, server error, network.
     Transient,
     /// The answer broke off in the middle. Another call may work, but a part of this one was given and is paid for: it is
-    /// not made again by itself.
+    /// not made again often.
     Cut,
     /// It will not work when tried again.
     Terminal,
@@ -142,7 +161,7 @@ pub enum ErrorClass {
 }
 
 /// A call without an answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct LlmError {
     /// What kind of failure it is.
@@ -153,6 +172,8 @@ pub struct LlmError {
     pub retry_after: Option<Duration>,
     /// What it cost all the same, where that is known.
     pub charge: Option<Box<Charge>>,
+    /// What arrived of the answer, where it can be read.
+    pub arrived: Option<Box<Message>>,
 }
 
 /// What a call without a usable answer cost.
@@ -169,13 +190,19 @@ pub struct Charge {
 impl LlmError {
     /// An error of a class.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), retry_after: None, charge: None }
+        Self { class, message: message.into(), retry_after: None, charge: None, arrived: None }
     }
 
     /// The same for a call of a model that cost this.
     pub fn charged(mut self, model: &str, (usage, estimated): (Usage, bool)) -> Self {
         let charge = Charge { model: model.to_owned(), usage, estimated };
         self.charge = (usage != Usage::default()).then(|| Box::new(charge));
+        self
+    }
+
+    /// The same for a call of which this arrived.
+    pub fn with(mut self, arrived: Option<Message>) -> Self {
+        self.arrived = arrived.filter(|message| !message.content.is_empty()).map(Box::new);
         self
     }
 
@@ -223,6 +250,22 @@ impl Provider {
                 Ok(Answered { response, estimated: false })
             }
             Self::Remote(remote) => remote.complete(request, cancel).await,
+        }
+    }
+
+    /// The most tokens the answer to a request may have, where that is known.
+    pub fn output_limit(&self, request: &Request) -> Option<u32> {
+        match self {
+            Self::Script(_) => request.max_tokens,
+            Self::Remote(remote) => remote.output_limit(&remote.model(&request.model).ok()?, request.max_tokens),
+        }
+    }
+
+    /// The most tokens of input a model takes, by the name a request has for it, where that is known.
+    pub fn context(&self, asked: &str) -> Option<u64> {
+        match self {
+            Self::Script(_) => None,
+            Self::Remote(remote) => context_of(&remote.model(asked).ok()?),
         }
     }
 

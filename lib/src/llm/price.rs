@@ -1,4 +1,5 @@
-//! What tokens cost. The prices are data: a table that comes with pleach, and what the configuration says over it.
+//! What tokens cost, and how many a model takes. Both are data: a table that comes with pleach, and for prices what the
+//! configuration says over it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -24,6 +25,10 @@ pub struct Price {
     pub cache_read: Option<f64>,
     /// Input written to the cache; without it as any input.
     pub cache_write: Option<f64>,
+    /// The most tokens of input the model takes.
+    pub context: Option<u64>,
+    /// The most tokens it answers with.
+    pub max_output: Option<u32>,
 }
 
 impl Price {
@@ -103,6 +108,20 @@ pub enum Pricing {
     Unknown,
 }
 
+/// The most tokens of input a model takes, where that is known.
+pub(crate) fn context_of(model: &str) -> Option<u64> {
+    sized(model)?.context
+}
+
+/// The most tokens a model answers with, where that is known.
+pub(crate) fn max_output_of(model: &str) -> Option<u32> {
+    sized(model)?.max_output
+}
+
+fn sized(model: &str) -> Option<&'static Price> {
+    TABLE.models.iter().find(|row| is_model(model, &row.model))
+}
+
 /// The prices of one provider's models.
 #[derive(Debug, Clone, Default)]
 pub struct Prices {
@@ -121,6 +140,8 @@ impl Prices {
             output: price.output,
             cache_read: price.cache_read,
             cache_write: price.cache_write,
+            context: None,
+            max_output: None,
         });
         Self { own: own.collect(), own_alone: false }
     }
@@ -312,6 +333,16 @@ mod tests {
         assert_eq!(cost("claude-sonnet-4-5", usage), Some(3.75 + 6.0));
         let searches = Usage { web_searches: 100, ..Usage::default() };
         assert_eq!(cost("claude-sonnet-4-5", searches), Some(1.0));
+    }
+
+    #[test]
+    fn every_model_of_the_table_has_a_size() {
+        for row in &TABLE.models {
+            let (context, output) = (context_of(&row.model), max_output_of(&row.model));
+            assert!(context > output.map(u64::from) && output > Some(8192), "{}", row.model);
+        }
+        assert_eq!(max_output_of("claude-sonnet-4-5-20250929"), Some(64_000));
+        assert_eq!((context_of("llama"), max_output_of("llama")), (None, None));
     }
 
     #[test]

@@ -98,7 +98,7 @@ impl Session {
         self.copy.repo = repo.clone();
         let (facts, at, messages) = (self.facts()?, pleach::clock::now(), messages(paths));
         let record = samples.time(|| -> Result<_, Box<dyn Error>> {
-            let message = |paths: &[RepoPath]| subject(paths.len());
+            let message = |paths: &[RepoPath], _: bool| subject(paths.len());
             let author = Author { facts, trailers: Vec::new(), at, message: &message };
             let mut change = self.copy.prepare(&author, Some(&candidates))?;
             let commit = change.commit.ok_or("a turn of a benchmark changes files")?;

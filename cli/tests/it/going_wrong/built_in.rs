@@ -1,1 +1,136 @@
 //! Conversations of the built-in agent: their size, their circles, what is asked of providers.
+
+use serde_json::{Value, json};
+
+use super::answers::{answer, asked, call, one_node, server, world};
+use crate::providers::{text, write};
+use crate::server::Play;
+use crate::sessions::graph;
+use crate::support::TestEnv;
+
+#[test]
+fn n08_the_same_command_with_another_output_is_no_circle() {
+    let again = |command: &'static str, times: usize| {
+        server(move |_, before| -> Play {
+            match before {
+                n if n < times => answer(&[call(&format!("c{n}"), "shell", &json!({"command": command}))]),
+                _ => answer(&[text("Done.")]),
+            }
+        })
+    };
+    let waits = again("echo more >> log; wc -l < log", 15);
+    world(&waits, "").run(&one_node(""), &[]).expect(0);
+    assert_eq!(asked(&waits).len(), 16);
+
+    let circles = again("echo the same", 99);
+    let ran = world(&circles, "").run(&one_node(""), &[]).expect(1);
+    assert!(ran.stdout.contains("the agent goes in circles"), "{ran}");
+    assert_eq!(asked(&circles).len(), 13);
+}
+
+/// Five files that are long to read, and a call that reads one of them.
+fn long_files(env: &TestEnv) {
+    let line = format!("{}\n", "words ".repeat(15).trim());
+    (0..5).for_each(|n| drop(env.write(format!("repo/long{n}"), line.repeat(480))));
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Add long files"]);
+}
+
+fn reads(n: usize) -> Play {
+    answer(&[call(&format!("c{n}"), "read_file", &json!({"file_path": format!("long{}", n % 5)}))])
+}
+
+/// The messages of a request without the marks for the server's cache.
+fn messages(body: &Value) -> Vec<Value> {
+    let mut messages = body["messages"].as_array().cloned().unwrap_or_default();
+    for block in messages.iter_mut().filter_map(|message| message["content"].as_array_mut()).flatten() {
+        block.as_object_mut().expect("a block").remove("cache_control");
+    }
+    messages
+}
+
+#[test]
+fn n07_old_outputs_are_elided_when_the_context_is_nearly_full() {
+    let server = server(|seen, before| match before {
+        // The key is refused in the middle, so that the run is resumed.
+        20 => Play::Answer(403, vec![], "{}".into()),
+        _ if seen.body["messages"].as_array().map_or(0, Vec::len) < 70 => reads(before),
+        _ => answer(&[text("Done.")]),
+    });
+    let env = world(&server, "");
+    long_files(&env);
+    env.run(&one_node(""), &[]).expect(7);
+    let ran = env.resume(&[]).expect(0);
+    assert!(ran.stderr.contains("of the 200000 tokens of context in use; ") && ran.stderr.contains(" elided"), "{ran}");
+    let asked = asked(&server);
+    assert!(asked.len() > 30, "{}", asked.len());
+    let longest = asked.iter().map(|body| body.to_string().len()).max();
+    assert!(longest > Some(500_000) && longest < Some(700_000), "80 % of 200000 tokens are 640 kB: {longest:?}");
+    assert_eq!(messages(&asked[21]), messages(&asked[20]), "what is resumed is the same conversation");
+    let story = env.story();
+    let elides = |turn: &&&Value| turn["token_usage"]["input"] == 0 && turn["tool_calls"] == json!([]);
+    assert!(story.all("AgentTurn").iter().filter(elides).count() >= 2, "room is made in turns of their own");
+    assert!(asked.last().unwrap().to_string().contains("[elided: "), "the model is told");
+    assert!(!story.whole_text(&env).contains("[elided: "), "the record keeps everything");
+}
+
+#[test]
+fn n07_a_conversation_that_is_too_long_is_shortened_once() {
+    let too_long = || {
+        let error = json!({"type": "invalid_request_error", "message": "prompt is too long: 9 tokens > 5 maximum"});
+        Play::Answer(400, vec![], json!({"type": "error", "error": error}).to_string())
+    };
+    let server = server(move |seen, before| match before {
+        _ if seen.raw.len() > 200_000 => too_long(),
+        n if n < 8 => reads(n),
+        _ => answer(&[text("Done.")]),
+    });
+    let env = world(&server, "");
+    long_files(&env);
+    env.run(&one_node(""), &[]).expect(0);
+    let refused = server.seen().iter().filter(|seen| seen.raw.len() > 200_000).count();
+    assert!(refused > 0 && refused < 4, "{refused}");
+
+    let never = self::server(move |_, before| if before < 3 { reads(before) } else { too_long() });
+    let env = world(&never, "");
+    long_files(&env);
+    let ran = env.run(&one_node(""), &[]).expect(1);
+    assert!(ran.stdout.contains("the conversation is too long for `claude-sonnet-4-5`"), "{ran}");
+    assert_eq!(asked(&never).len(), 5, "shortened once");
+}
+
+#[test]
+fn n12_two_nodes_of_one_thread_share_their_prefix() {
+    let server = server(|seen, before| match before {
+        0 | 2 => answer(&[text("I write."), write(&format!("file{before}"))]),
+        _ => {
+            assert!(seen.body["messages"].as_array().is_some_and(|messages| messages.len() > 2));
+            answer(&[text("Done.")])
+        }
+    });
+    let env = world(&server, "");
+    env.write("repo/AGENTS.md", "Write short files.\n");
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Add rules"]);
+    let nodes = "alpha [prompt=\"Write it\", fidelity=full, thread_id=t] beta [prompt=\"Write more\", fidelity=full, \
+                 thread_id=t] start -> alpha -> beta -> exit";
+    env.run(&graph("two", nodes), &[]).expect(0);
+    let asked = asked(&server);
+    assert_eq!(asked.len(), 4);
+    let system = asked[0]["system"][0]["text"].as_str().unwrap();
+    assert!(system.contains("Write short files.") && !system.contains("alpha"), "{system}");
+    assert!(!system.contains(env.root().to_str().unwrap()), "no path: {system}");
+    let task = asked[0]["messages"][0]["content"].to_string();
+    assert!(task.contains("This is step `alpha` of the pipeline.") && task.contains("Write it"), "{task}");
+    for pair in asked.windows(2) {
+        assert_eq!((&pair[0]["system"], &pair[0]["tools"]), (&pair[1]["system"], &pair[1]["tools"]));
+        let (before, after) = (messages(&pair[0]), messages(&pair[1]));
+        assert_eq!(before, after[..before.len()], "what was sent before is sent again as it was");
+    }
+    let marked = |body: &Value| -> Vec<bool> {
+        let messages = body["messages"].as_array().cloned().unwrap_or_default();
+        messages.iter().map(|message| message["content"].to_string().contains("cache_control")).collect()
+    };
+    assert_eq!(marked(&asked[1]), [true, false, true], "here, and where the call before ended");
+    assert_eq!(asked[1]["system"][0]["cache_control"]["type"], "ephemeral");
+}

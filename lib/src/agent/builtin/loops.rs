@@ -2,7 +2,9 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::llm::Message;
+use serde_json::Value;
+
+use crate::llm::{Message, Part};
 
 /// The longest cycle that is looked for.
 const LONGEST: usize = 3;
@@ -26,17 +28,24 @@ pub(super) fn look(after_task: &[Message], window: usize) -> Finding {
     if window < 2 {
         return Finding::None;
     }
-    let mut calls = Vec::new();
+    let mut calls: Vec<Call<'_>> = Vec::new();
     let mut told_at = None;
     for message in after_task {
         if message.is_steering() && message.text().starts_with(MARK) {
             told_at = Some(calls.len());
         }
-        calls.extend(message.tool_calls().map(|(_, name, arguments)| (signature(name, arguments), name)));
+        calls.extend(message.tool_calls().map(|(id, name, arguments)| Call { id, name, arguments, answer: None }));
+        for part in &message.content {
+            let Part::ToolResult { id: of, content, .. } = part else { continue };
+            // Ids may come again: the newest call of one is meant.
+            if let Some(call) = calls.iter_mut().rev().find(|call| call.id == of) {
+                call.answer = Some(content);
+            }
+        }
     }
-    let signatures: Vec<u64> = calls.iter().map(|(signature, _)| *signature).collect();
+    let signatures: Vec<u64> = calls.iter().map(Call::signature).collect();
     let Some(length) = cycle(&signatures, window) else { return Finding::None };
-    let names: Vec<&str> = calls[calls.len() - length..].iter().map(|(_, name)| *name).collect();
+    let names: Vec<&str> = calls[calls.len() - length..].iter().map(|call| call.name).collect();
     let what = format!("the last {window} tool calls repeat {} without end", names.join(", "));
     match told_at.map(|at| calls.len() - at) {
         // One whole cycle is the time it has to react.
@@ -49,11 +58,20 @@ pub(super) fn look(after_task: &[Message], window: usize) -> Finding {
     }
 }
 
-fn signature(name: &str, arguments: &serde_json::Value) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    name.hash(&mut hasher);
-    arguments.to_string().hash(&mut hasher);
-    hasher.finish()
+/// A call of a tool and what it answered: the same command with another output is no circle.
+struct Call<'a> {
+    id: &'a str,
+    name: &'a str,
+    arguments: &'a Value,
+    answer: Option<&'a str>,
+}
+
+impl Call<'_> {
+    fn signature(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.name, self.arguments.to_string(), self.answer).hash(&mut hasher);
+        hasher.finish()
+    }
 }
 
 /// The length of the cycle that fills the last `window` calls. A window that is no multiple of the length is shortened
@@ -71,7 +89,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::llm::{Part, Role};
+    use crate::llm::Role;
 
     #[test]
     fn cycles_of_one_two_and_three_are_found() {
@@ -97,11 +115,21 @@ mod tests {
     }
 
     fn turn(argument: u32) -> [Message; 2] {
+        answered(argument, "same")
+    }
+
+    fn answered(argument: u32, answer: &str) -> [Message; 2] {
         let call = Part::tool_call("1", "read_file", json!({"file_path": argument}));
         [
             Message::new(Role::Assistant, vec![call]),
-            Message::new(Role::Tool, vec![Part::tool_result("1", "same", false)]),
+            Message::new(Role::Tool, vec![Part::tool_result("1", answer, false)]),
         ]
+    }
+
+    #[test]
+    fn another_answer_is_no_circle() {
+        let waits: Vec<Message> = (0..30).flat_map(|n| answered(1, &format!("{n} of 30 done"))).collect();
+        assert_eq!(look(&waits, 10), Finding::None);
     }
 
     #[test]

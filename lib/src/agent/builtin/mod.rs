@@ -2,6 +2,7 @@
 //! as if nothing had happened.
 
 mod ask;
+mod context;
 mod jail;
 mod limits;
 mod loops;
@@ -12,25 +13,24 @@ mod truncate;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use serde_json::json;
 use tokio::time::Instant;
 
-use self::ask::{Asked, Asker};
+use self::ask::{Aside, Asked, Asker};
 use self::jail::Jail;
 use self::loops::Finding;
 use self::tools::{Answer, Shell, Toolbox, Wrote};
 use super::cli::Billed;
 use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
-use crate::event::{SideCall, ToolCall};
+use crate::event::ToolCall;
 use crate::llm::{
     Answered, Message, Named, Part, Pricing, Provider, Request, Role, Stop, Unusable, meta, price_estimated, uncounted,
 };
 use crate::process::{Cancel, Spawner};
+use crate::text::{counted, shorten};
 
 pub use limits::Limits;
-
-/// From which share of the model's context on the user is warned.
-const CONTEXT_WARNING: f64 = 0.8;
 
 /// An agent that is part of pleach.
 #[derive(Debug, Clone)]
@@ -42,9 +42,10 @@ pub struct Builtin {
 }
 
 impl Builtin {
-    /// An agent that asks `provider` and runs its commands with `spawner`, with the default limits.
+    /// An agent that asks `provider` and runs its commands with `spawner`, with the provider's limits.
     pub fn new(provider: Provider, spawner: Spawner) -> Self {
-        Self { provider, spawner, limits: Limits::default(), profile: Profile::default() }
+        let limits = Limits::of(&provider);
+        Self { provider, spawner, limits, profile: Profile::default() }
     }
 
     /// The same with other limits.
@@ -133,8 +134,15 @@ impl Agent for Builtin {
         })
     }
 
-    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
+    fn run<'a>(
+        &'a self,
+        mut job: Job,
+        turns: &'a Turns,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<Reply, AgentError>> {
         Box::pin(async move {
+            // Nothing goes on from half an answer: it was asked for again.
+            job.history.retain(|message| message.failure().is_none());
             let last = job.history.last().filter(|_| job.continues);
             if let Some(end) = last.and_then(|last| self.end_of(last)) {
                 return end;
@@ -152,10 +160,12 @@ struct Run<'a> {
     request: Request,
     /// Messages of the request that are not reported yet: the task, until the first turn.
     unreported: usize,
-    /// What was spent and is not reported yet: tries without a usable answer.
-    aside: Vec<SideCall>,
+    /// Tries without a usable answer that are not reported yet.
+    aside: Aside,
     /// The user knows that calls count by their length.
     has_warned: bool,
+    /// The newest call was too long, and room was made since.
+    was_too_long: bool,
     deadline: Option<Instant>,
 }
 
@@ -170,15 +180,20 @@ impl<'a> Run<'a> {
         let terminal = |error: std::io::Error| AgentError::Terminal(format!("cannot open the working copy: {error}"));
         let jail = Jail::new(&job.root, &job.cwd, Some(&job.status_file)).map_err(terminal)?;
         let jail = jail.with_reads(job.reads.as_deref());
-        let system = prompt::system(&job, &jail, &agent.limits, &agent.profile);
+        let (system, shared) = prompt::system(&job, &jail, &agent.limits, &agent.profile);
+        let about = prompt::about(&job);
         let mut messages = std::mem::take(&mut job.history);
         let mut unreported = 0;
         if !job.continues {
-            messages.push(Message::user(&job.prompt));
+            messages.push(Message::user(&job.prompt).about(&about));
             unreported = 1;
-        } else if !messages.iter().any(Message::is_prompt) {
+        } else if let Some(task) = messages.iter_mut().rfind(|message| message.is_prompt()) {
+            // The worktree may be elsewhere now.
+            *task = task.clone().about(&about);
+        } else {
             return Err(AgentError::Terminal("the conversation to go on with holds no task".into()));
-        } else if messages.last().is_some_and(|last| last.tool_calls().next().is_some()) {
+        }
+        if job.continues && messages.last().is_some_and(|last| last.tool_calls().next().is_some()) {
             return Err(AgentError::Terminal(
                 "the conversation to go on with lacks the answers of its last tools".into(),
             ));
@@ -188,6 +203,7 @@ impl<'a> Run<'a> {
             (meta::VISIT.into(), job.visit.to_string()),
             (meta::ATTEMPT.into(), job.attempt.to_string()),
             (meta::STATUS_FILE.into(), job.status_file.to_string_lossy().into_owned()),
+            (meta::SHARED.into(), shared.to_string()),
         ]);
         let mut tools = if job.tools { tools::specs(&agent.limits) } else { Vec::new() };
         tools.retain(|tool| agent.may_use(&tool.name));
@@ -202,8 +218,19 @@ impl<'a> Run<'a> {
             extra: Default::default(),
         };
         let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
-        let toolbox = Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline));
-        Ok(Self { agent, job, toolbox, request, unreported, aside: Vec::new(), has_warned: false, deadline })
+        let toolbox =
+            Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline), &agent.limits);
+        Ok(Self {
+            agent,
+            job,
+            toolbox,
+            request,
+            unreported,
+            aside: Aside::default(),
+            has_warned: false,
+            was_too_long: false,
+            deadline,
+        })
     }
 
     async fn go_on(mut self, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
@@ -214,13 +241,34 @@ impl<'a> Run<'a> {
             if let Some(reply) = self.limit_reached() {
                 return Ok(reply);
             }
+            if self.share() >= context::FULL
+                && let Some(room) = context::make_room(&self.request.messages, self.context() as f64)
+                && self.make_room(room, turns).await == Verdict::Stop
+            {
+                return Ok(self.reply(End::Stopped));
+            }
             let Builtin { provider, limits, .. } = self.agent;
             let asker = Asker { provider, limits, deadline: self.deadline, turns };
-            let first = self.after_task().next().is_none();
-            let answered = match asker.ask(&mut self.request, first, &mut self.aside, cancel).await {
+            let mut request =
+                Request { messages: context::sent(&self.request.messages), ..self.request.without_messages() };
+            let answered = match asker.ask(&mut request, &mut self.aside, cancel).await {
                 Ok(Asked::Answer(answered)) => *answered,
                 Ok(Asked::Unpaid) if self.settle(turns).await == Verdict::Go => continue,
                 Ok(Asked::Unpaid) => return Ok(self.reply(End::Stopped)),
+                Ok(Asked::TooLong(why)) => {
+                    // Nobody knows by how much: a half is worth a try, once.
+                    let half = context::tokens(&self.request.messages) / 2.0;
+                    let room = context::make_room(&self.request.messages, half).filter(|_| !self.was_too_long);
+                    let Some(room) = room else {
+                        self.settle(turns).await;
+                        return Err(AgentError::Terminal(why));
+                    };
+                    self.was_too_long = true;
+                    match self.make_room(room, turns).await {
+                        Verdict::Go => continue,
+                        Verdict::Stop => return Ok(self.reply(End::Stopped)),
+                    }
+                }
                 Ok(Asked::Stopped) => {
                     self.settle(turns).await;
                     return Ok(self.reply(End::Stopped));
@@ -247,20 +295,65 @@ impl<'a> Run<'a> {
 
     /// Reports what was spent without an answer, if anything was, as a turn without one.
     async fn settle(&mut self, turns: &Turns) -> Verdict {
-        if self.aside.is_empty() {
+        let Aside { calls, messages } = std::mem::take(&mut self.aside);
+        if calls.is_empty() && messages.is_empty() {
             return Verdict::Go;
         }
-        let first_new = self.request.messages.len() - std::mem::take(&mut self.unreported);
         let turn = Turn {
-            messages: self.request.messages[first_new..].to_vec(),
-            warnings: self.uncounted(self.aside.iter().find(|call| call.estimated).map(|call| call.model.clone())),
-            side_calls: std::mem::take(&mut self.aside),
+            messages: self.new_messages(messages),
+            warnings: self.uncounted(calls.iter().find(|call| call.estimated).map(|call| call.model.clone())),
+            side_calls: calls,
             provider: self.agent.provider.name().into(),
             writes: Some(Vec::new()),
             exact: true,
             ..Turn::default()
         };
         turns.report(turn).await
+    }
+
+    /// Makes room in the conversation, as a turn of its own.
+    async fn make_room(&mut self, (mark, count): (Message, usize), turns: &Turns) -> Verdict {
+        let outputs = counted(count as u64, "old tool output");
+        let warning = format!(
+            "the conversation filled about {:.0} % of the {} tokens of context in use; {outputs} elided",
+            self.share() * 100.0,
+            self.context()
+        );
+        self.request.messages.push(mark);
+        self.unreported += 1;
+        let Aside { calls, messages } = std::mem::take(&mut self.aside);
+        let turn = Turn {
+            messages: self.new_messages(messages),
+            side_calls: calls,
+            provider: self.agent.provider.name().into(),
+            intent: format!("Leave {outputs} out of the conversation"),
+            writes: Some(Vec::new()),
+            exact: true,
+            warnings: vec![warning],
+            ..Turn::default()
+        };
+        turns.report(turn).await
+    }
+
+    /// The tokens of context that are made use of.
+    fn context(&self) -> u64 {
+        let limit = self.agent.limits.context_tokens;
+        limit.unwrap_or_else(|| context::usable(self.agent.provider.context(&self.request.model)))
+    }
+
+    /// Which share of them the conversation fills, about.
+    fn share(&self) -> f64 {
+        let system = self.request.system.chars().count() as f64 / 4.0;
+        (system + context::tokens(&self.request.messages)) / self.context() as f64
+    }
+
+    /// The messages that are not reported yet: the task, what tries brought that were no answer, and what came after.
+    fn new_messages(&mut self, tried: Vec<Message>) -> Vec<Message> {
+        let first = self.request.messages.len() - std::mem::take(&mut self.unreported);
+        let mut messages = self.request.messages[first..].to_vec();
+        let task = usize::from(messages.first().is_some_and(Message::is_prompt));
+        messages.splice(task..task, tried);
+        messages
     }
 
     /// A word to the user, once, when the provider does not say what a call of this model took.
@@ -276,7 +369,8 @@ impl<'a> Run<'a> {
         Answered { response, estimated }: Answered,
         cancel: &Cancel,
     ) -> Result<(Turn, Next), AgentError> {
-        let first_new = self.request.messages.len() - std::mem::take(&mut self.unreported);
+        let before = self.request.messages.len();
+        self.was_too_long = false;
         let mut warnings = self.context_warning();
         warnings.extend(self.uncounted(estimated.then(|| response.model.clone())));
         let named = Named { asked: &self.request.model, answered: &response.model };
@@ -287,7 +381,12 @@ impl<'a> Run<'a> {
         }
         let mut message = response.message;
         mark_cut(&mut message, &response.stop);
-        let (tool_calls, results, writes) = self.run_tools(&message, cancel).await?;
+        let cut = (response.stop == Stop::Length).then(|| cut_call(&mut message)).flatten();
+        let cut = cut.map(|id| {
+            let limit = self.agent.provider.output_limit(&self.request).map_or(response.usage.output, u64::from);
+            (id, format!("not run: the call was cut at {limit} tokens; write in pieces, with several smaller calls"))
+        });
+        let (tool_calls, results, writes) = self.run_tools(&message, cut, cancel).await?;
         let intent = intent_of(&message.text(), &tool_calls);
         let mut next = self.agent.end_of(&message).map_or(Next::Again, Next::End);
         self.request.messages.push(message);
@@ -303,11 +402,13 @@ impl<'a> Run<'a> {
                 next = Next::Again;
             }
         }
+        self.unreported += self.request.messages.len() - before;
+        let Aside { calls, messages } = std::mem::take(&mut self.aside);
         let turn = Turn {
-            messages: self.request.messages[first_new..].to_vec(),
+            messages: self.new_messages(messages),
             tool_calls,
             usage: response.usage,
-            side_calls: std::mem::take(&mut self.aside),
+            side_calls: calls,
             cost_usd,
             estimated: estimated || price_is_estimated,
             model: response.model,
@@ -321,8 +422,14 @@ impl<'a> Run<'a> {
         Ok((turn, next))
     }
 
-    /// Runs the tools a message asks for, one after the other, in its order.
-    async fn run_tools(&self, message: &Message, cancel: &Cancel) -> Result<ToolsRun, AgentError> {
+    /// Runs the tools a message asks for, one after the other, in its order; but for a call that is `cut`, which is
+    /// answered as it says.
+    async fn run_tools(
+        &self,
+        message: &Message,
+        cut: Option<(String, String)>,
+        cancel: &Cancel,
+    ) -> Result<ToolsRun, AgentError> {
         let mut calls = Vec::new();
         let mut results = Vec::new();
         let mut written = BTreeSet::new();
@@ -336,6 +443,8 @@ impl<'a> Run<'a> {
                 Answer::error("there are no tools in this step")
             } else if !self.agent.may_use(name) {
                 Answer::error(format!("the tool `{name}` is not for you; use those you were given"))
+            } else if let Some((_, why)) = cut.as_ref().filter(|(cut, _)| cut == id) {
+                Answer::error(why)
             } else if index >= most {
                 Answer::error(format!("not run: one answer may ask for {most} tools at most; ask for the rest again"))
             } else if self.timed_out() {
@@ -394,15 +503,10 @@ impl<'a> Run<'a> {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    /// A word to the user when the conversation comes near to what the model can take; four characters count as one
-    /// token.
+    /// A word to the user when the conversation comes near to what the model can take and no room can be made.
     fn context_warning(&self) -> Vec<String> {
-        let Some(most) = self.agent.limits.context_tokens else { return Vec::new() };
-        let said = |message: &Message| serde_json::to_string(&message.content).map_or(0, |text| text.chars().count());
-        let chars = self.request.system.chars().count() + self.request.messages.iter().map(said).sum::<usize>();
-        let tokens = chars as f64 / 4.0;
-        let share = tokens / most as f64;
-        if share < CONTEXT_WARNING {
+        let (share, most) = (self.share(), self.context());
+        if share < context::FULL {
             return Vec::new();
         }
         vec![format!("the conversation fills about {:.0} % of the model's context of {most} tokens", share * 100.0)]
@@ -420,6 +524,20 @@ fn mark_cut(message: &mut Message, stop: &Stop) {
         Stop::End | Stop::ToolCalls | Stop::Other(_) => return,
     };
     message.extra.insert(CUT.into(), why.into());
+}
+
+/// How much is kept of a call that was cut off: enough to know it again.
+const CUT_ARGUMENTS: usize = 500;
+
+/// The last call of an answer that was cut off in the middle of it. What is kept of its arguments is an object, as servers
+/// want it.
+fn cut_call(message: &mut Message) -> Option<String> {
+    let Some(Part::ToolCall { id, arguments, .. }) = message.content.last_mut() else { return None };
+    if !arguments.is_object() {
+        let begun = arguments.as_str().map_or_else(|| arguments.to_string(), str::to_owned);
+        *arguments = json!({"cut": shorten(&begun, CUT_ARGUMENTS)});
+    }
+    Some(id.clone())
 }
 
 /// What became of a message's tools: the calls, the parts that answer them, and the paths written, if they are known.

@@ -21,9 +21,9 @@ use self::adjust::{remember_prompt, rename_calls, restore, thinks, versioned, wi
 use self::key::{Key, KeyCommand};
 use self::refusal::Refused;
 use super::http::{Answer, Base, Client, HttpError};
-use super::price::{Named, Prices, Pricing, usual_model};
+use super::price::{Named, Prices, Pricing, max_output_of, usual_model};
 use super::wire::{Assembler, Format, WireError, sse};
-use super::{Answered, ErrorClass, LlmError, Request, by_length, words};
+use super::{Answered, ErrorClass, LlmError, Message, Request, by_length, meta, words};
 use crate::clock;
 use crate::config::{self, Environment, ProviderName};
 use crate::event::Usage;
@@ -34,6 +34,9 @@ pub(crate) use self::pass::{PassError, Passed, passed_on};
 
 /// The longest answer that is read.
 const LONGEST: usize = 64 << 20;
+
+/// The tokens of an answer where nobody knows the model's limit and there has to be one.
+const UNKNOWN_LIMIT: u32 = 8192;
 
 /// How much of a refusal is read.
 const REFUSAL: usize = 64 << 10;
@@ -51,7 +54,9 @@ struct Inner {
     key_hint: String,
     headers: Vec<(HeaderName, HeaderValue)>,
     models: BTreeMap<String, String>,
-    max_tokens: u32,
+    max_tokens: Option<u32>,
+    retries: u32,
+    max_wait: Duration,
     prices: Prices,
 }
 
@@ -209,6 +214,8 @@ impl Remote {
             headers,
             models: given.models.clone(),
             max_tokens: settings.max_tokens,
+            retries: settings.retries,
+            max_wait: Duration::from_secs(settings.max_wait),
             prices: Prices::new(&given.prices),
         })))
     }
@@ -246,6 +253,24 @@ impl Remote {
     /// Its name.
     pub fn name(&self) -> &'static str {
         self.0.name.as_str()
+    }
+
+    /// The most tokens an answer of a model may have: as many as are asked for, as the configuration says, or the model's
+    /// own limit. Where nobody knows that, the server does.
+    pub fn output_limit(&self, model: &str, asked: Option<u32>) -> Option<u32> {
+        // This format wants a number.
+        let least = (self.0.format == Format::Anthropic).then_some(UNKNOWN_LIMIT);
+        asked.or(self.0.max_tokens).or_else(|| max_output_of(model)).or(least)
+    }
+
+    /// How often a call that failed for the moment is worth another try.
+    pub fn retries(&self) -> u32 {
+        self.0.retries
+    }
+
+    /// The longest wait its server may ask for.
+    pub fn max_wait(&self) -> Duration {
+        self.0.max_wait
     }
 
     /// What a call cost, if the model's price is known.
@@ -303,11 +328,12 @@ impl Inner {
         let mut asked = request.clone();
         let unknown = |why: Unusable| LlmError::new(ErrorClass::Unavailable, why.to_string());
         asked.model = remote.model(&request.model).map_err(unknown)?;
-        asked.max_tokens = asked.max_tokens.or(Some(self.max_tokens));
+        asked.max_tokens = remote.output_limit(&asked.model, asked.max_tokens);
         for tool in &mut asked.tools {
             tool.name = wire_name(&tool.name);
         }
         rename_calls(&mut asked, wire_name);
+        asked.messages.iter_mut().for_each(Message::tell_about);
         let body = Bytes::from(self.body(&asked).to_string());
         let sent = body.len() as u64;
         let (key, known) = self.key.get(cancel).await?;
@@ -337,7 +363,10 @@ impl Inner {
     fn body(&self, request: &Request) -> Value {
         let mut body = self.format.encode_request(request, true);
         match self.format {
-            Format::Anthropic => remember_prompt(&mut body),
+            Format::Anthropic => {
+                let shared = request.metadata.get(meta::SHARED).and_then(|length| length.parse().ok());
+                remember_prompt(&mut body, shared);
+            }
             Format::Responses => {
                 body["store"] = false.into();
                 if thinks(&request.model) {
@@ -427,7 +456,8 @@ impl Inner {
             let told = self.format.usage_of(&body);
             // What broke off is paid for as far as it came.
             let taken = if begun { by_length(told, true, sent, words(&body)) } else { (told, false) };
-            LlmError { class, ..error }.charged(model, taken)
+            let arrived = self.format.decode_reply(body.clone()).ok().map(|response| response.message);
+            LlmError { class, ..error }.charged(model, taken).with(arrived.filter(|_| begun))
         })?;
         Ok(body)
     }

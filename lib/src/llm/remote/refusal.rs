@@ -14,12 +14,13 @@ use crate::text::shorten;
 const SHOWN: usize = 300;
 
 /// Words by which servers say that the conversation is too long.
-const TOO_LONG: [&str; 8] = [
+const TOO_LONG: [&str; 9] = [
     "context_length_exceeded",
     "prompt is too long",
     "input is too long",
     "maximum context length",
     "context window",
+    "context limit",
     "exceeds the maximum number of tokens",
     "too many tokens",
     "request_too_large",

@@ -1,6 +1,7 @@
 //! The built-in agent's tools. Each takes JSON arguments and answers with text; what goes wrong is an answer too, so
 //! that the model can react.
 
+mod arguments;
 mod files;
 mod search;
 mod shell;
@@ -62,15 +63,23 @@ impl Answer {
 pub(super) struct Toolbox {
     jail: Arc<Jail>,
     shell: Shell,
+    specs: Vec<ToolSpec>,
 }
 
 impl Toolbox {
-    pub(super) fn new(jail: Jail, shell: Shell) -> Self {
-        Self { jail: Arc::new(jail), shell }
+    pub(super) fn new(jail: Jail, shell: Shell, limits: &Limits) -> Self {
+        Self { jail: Arc::new(jail), shell, specs: specs(limits) }
     }
 
     /// Runs one tool to its end. Only a kill shortens a search or a command; a file is always written whole.
     pub(super) async fn run(&self, name: &str, arguments: &Value, cancel: &Cancel) -> Answer {
+        let Some(spec) = self.specs.iter().find(|spec| spec.name == name) else {
+            return Answer::error(format!("there is no tool `{name}`; the tools are {}", NAMES.join(", ")));
+        };
+        let arguments = &match arguments::fit(&spec.parameters, arguments) {
+            Ok(arguments) => arguments,
+            Err(why) => return Answer::error(format!("the arguments do not fit the tool: {why}")),
+        };
         let mut answer = match name {
             "read_file" => self.blocking(arguments, files::read).await,
             "write_file" => self.blocking(arguments, files::write).await,
@@ -83,11 +92,10 @@ impl Toolbox {
                 let cancel = cancel.clone();
                 self.blocking(arguments, move |jail, args| search::glob(jail, args, &cancel)).await
             }
-            "shell" => match parse(arguments) {
+            _ => match parse(arguments) {
                 Ok(args) => self.shell.run(args, cancel).await,
                 Err(answer) => answer,
             },
-            other => Answer::error(format!("there is no tool `{other}`; the tools are {}", NAMES.join(", "))),
         };
         answer.text = truncate(name, answer.text);
         answer
@@ -108,10 +116,9 @@ impl Toolbox {
     }
 }
 
+/// Reads arguments that fit the tool's schema. What serde says of others would repeat them.
 fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, Answer> {
-    let arguments = if arguments.is_null() { json!({}) } else { arguments.clone() };
-    serde_json::from_value(arguments)
-        .map_err(|error| Answer::error(format!("the arguments do not fit the tool: {error}")))
+    serde_json::from_value(arguments.clone()).map_err(|_| Answer::error("the arguments do not fit the tool"))
 }
 
 /// What the model is told about the tools.

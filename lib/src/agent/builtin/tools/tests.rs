@@ -38,6 +38,11 @@ impl Bench {
 
     fn run(&self, tool: &str, arguments: Value) -> Answer {
         let never = Cancel::never();
+        let spec = specs(&Limits::default()).into_iter().find(|spec| spec.name == tool).expect("a tool");
+        let arguments = match arguments::fit(&spec.parameters, &arguments) {
+            Ok(arguments) => arguments,
+            Err(why) => return Answer::error(format!("the arguments do not fit the tool: {why}")),
+        };
         let parsed = match tool {
             "read_file" => parse(&arguments).map(|args| files::read(&self.jail, args)),
             "write_file" => parse(&arguments).map(|args| files::write(&self.jail, args)),

@@ -9,6 +9,8 @@ use crate::llm::wire::{Object, WireError, object, shape, sse, take_list};
 pub(in crate::llm::wire) struct Stream {
     body: Object,
     choices: Vec<Object>,
+    /// The numbers the server gives the tool calls of each choice, in their order.
+    numbers: Vec<Vec<u64>>,
 }
 
 impl Stream {
@@ -31,8 +33,9 @@ impl Stream {
         if index == self.choices.len() {
             let message = json!({"role": "assistant", "content": null});
             self.choices.push(Object::from_iter([("message".into(), message)]));
+            self.numbers.push(Vec::new());
         }
-        let choice = &mut self.choices[index];
+        let (choice, numbers) = (&mut self.choices[index], &mut self.numbers[index]);
         let delta = match piece.shift_remove("delta") {
             Some(Value::Object(delta)) => delta,
             _ => Object::new(),
@@ -47,7 +50,7 @@ impl Stream {
             match (key.as_str(), value) {
                 ("tool_calls", Value::Array(calls)) => {
                     let all = message.entry(key).or_insert_with(|| json!([]));
-                    calls.into_iter().try_for_each(|call| add_call(all, call))?;
+                    calls.into_iter().try_for_each(|call| add_call(all, numbers, call))?;
                 }
                 (_, Value::Null) => {}
                 (_, value) => add_text(message, &key, value, &["role"]),
@@ -88,18 +91,22 @@ fn add_text(object: &mut Object, key: &str, value: Value, once: &[&str]) {
     }
 }
 
-fn add_call(calls: &mut Value, piece: Value) -> Result<(), WireError> {
+fn add_call(calls: &mut Value, numbers: &mut Vec<u64>, piece: Value) -> Result<(), WireError> {
     let mut piece = object(piece, "a piece of a tool call")?;
     let Value::Array(calls) = calls else { return Err(shape("`tool_calls` is no list")) };
-    let index = piece.shift_remove("index").and_then(|index| index.as_u64()).map(|index| index as usize);
-    // Without a number, a piece with an id begins the next call.
-    let index = index.unwrap_or(if piece.contains_key("id") { calls.len() } else { calls.len().saturating_sub(1) });
-    if index > calls.len() {
-        return Err(shape(format!("tool call {index} comes after {} calls", calls.len())));
-    }
-    if index == calls.len() {
+    let number = piece.shift_remove("index").and_then(|index| index.as_u64());
+    let index = match number {
+        // Some servers give all calls the same number: the newest goes on, unless another one begins.
+        Some(number) => numbers.iter().rposition(|known| *known == number).filter(|at| !begins(&calls[*at], &piece)),
+        // Without a number, a piece with an id begins the next call.
+        None if piece.contains_key("id") => None,
+        None => calls.len().checked_sub(1),
+    };
+    let index = index.unwrap_or_else(|| {
         calls.push(json!({}));
-    }
+        numbers.push(number.unwrap_or(u64::MAX));
+        calls.len() - 1
+    });
     let Value::Object(call) = &mut calls[index] else { return Ok(()) };
     for (key, value) in piece {
         match value {
@@ -115,6 +122,14 @@ fn add_call(calls: &mut Value, piece: Value) -> Result<(), WireError> {
         }
     }
     Ok(())
+}
+
+/// Whether a piece with the number of a call is the beginning of another one: it has a name, and another id.
+fn begins(call: &Value, piece: &Object) -> bool {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (known, new) = (text(call.get("id")), text(piece.get("id")));
+    let name = text(piece.get("function").or(piece.get("custom")).and_then(|function| function.get("name")));
+    !known.is_empty() && !new.is_empty() && known != new && !name.is_empty()
 }
 
 pub(in crate::llm::wire) fn stream_reply(body: &Value) -> Vec<sse::Event> {
