@@ -123,6 +123,9 @@ impl Part {
     }
 }
 
+/// The field of a task with what the agent is told about the step it belongs to.
+const ABOUT: &str = "about";
+
 /// The mark of a user message that does not come from the user.
 const STEERING: &str = "steering";
 
@@ -141,6 +144,20 @@ impl Message {
     /// A task in words.
     pub fn user(text: impl Into<String>) -> Self {
         Self::new(Role::User, vec![Part::text(text)])
+    }
+
+    /// The same with what the agent is told about the step the task belongs to. It goes to the model with the task.
+    #[must_use]
+    pub fn about(mut self, step: &str) -> Self {
+        self.extra.insert(ABOUT.into(), step.into());
+        self
+    }
+
+    /// Puts what is told about its step before the words of a task.
+    pub(crate) fn tell_about(&mut self) {
+        if let Some(step) = self.extra.get(ABOUT).and_then(Value::as_str) {
+            self.content.insert(0, Part::text(step));
+        }
     }
 
     /// A model's answer in words.

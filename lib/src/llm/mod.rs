@@ -93,6 +93,8 @@ pub mod meta {
     pub const TRY: &str = "try";
     /// Where the agent may leave its outcome.
     pub const STATUS_FILE: &str = "status_file";
+    /// How many bytes of the system prompt are the same for every agent of the run.
+    pub const SHARED: &str = "shared";
 }
 
 /// Why a model stopped.

@@ -212,7 +212,7 @@ async fn the_built_in_agent_works_with_every_format() {
         assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant, Role::Tool], "{name}");
         assert_eq!(last.messages[2].content.len(), 2, "both answers in one message");
         assert_eq!(last.tools.len(), 6);
-        assert!(last.system.contains("step `implement`"));
+        assert!(last.messages[0].text().starts_with("This is step `implement` of the pipeline."), "{name}");
     }
 }
 
@@ -232,7 +232,7 @@ async fn a_model_is_chosen_by_node_then_agent_then_configuration() {
     let models: Vec<&Value> = seen.iter().map(|seen| &seen.body["model"]).collect();
     assert_eq!(models, ["own-model", "m-smart", "m-worker", "claude-haiku-5-5"]);
     assert_eq!(seen[1].body["tools"].as_array().unwrap().len(), 1);
-    let system = seen[1].body["system"][0]["text"].as_str().unwrap();
+    let system = seen[1].body["system"][1]["text"].as_str().unwrap();
     assert!(system.contains("\n# Role\nYou review.\n") && system.contains("\n# Task\nFind bugs.\n"), "{system}");
     let compatible = settings(&server.url());
     let compatible = config::Provider { models: Default::default(), ..compatible };

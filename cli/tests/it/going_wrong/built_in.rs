@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 
 use super::answers::{answer, asked, call, one_node, server, world};
-use crate::providers::text;
+use crate::providers::{text, write};
 use crate::server::Play;
+use crate::sessions::graph;
 use crate::support::TestEnv;
 
 #[test]
@@ -96,4 +97,40 @@ fn n07_a_conversation_that_is_too_long_is_shortened_once() {
     let ran = env.run(&one_node(""), &[]).expect(1);
     assert!(ran.stdout.contains("the conversation is too long for `claude-sonnet-4-5`"), "{ran}");
     assert_eq!(asked(&never).len(), 5, "shortened once");
+}
+
+#[test]
+fn n12_two_nodes_of_one_thread_share_their_prefix() {
+    let server = server(|seen, before| match before {
+        0 | 2 => answer(&[text("I write."), write(&format!("file{before}"))]),
+        _ => {
+            assert!(seen.body["messages"].as_array().is_some_and(|messages| messages.len() > 2));
+            answer(&[text("Done.")])
+        }
+    });
+    let env = world(&server, "");
+    env.write("repo/AGENTS.md", "Write short files.\n");
+    env.git(&["add", "."]);
+    env.git(&["commit", "--quiet", "-m", "Add rules"]);
+    let nodes = "alpha [prompt=\"Write it\", fidelity=full, thread_id=t] beta [prompt=\"Write more\", fidelity=full, \
+                 thread_id=t] start -> alpha -> beta -> exit";
+    env.run(&graph("two", nodes), &[]).expect(0);
+    let asked = asked(&server);
+    assert_eq!(asked.len(), 4);
+    let system = asked[0]["system"][0]["text"].as_str().unwrap();
+    assert!(system.contains("Write short files.") && !system.contains("alpha"), "{system}");
+    assert!(!system.contains(env.root().to_str().unwrap()), "no path: {system}");
+    let task = asked[0]["messages"][0]["content"].to_string();
+    assert!(task.contains("This is step `alpha` of the pipeline.") && task.contains("Write it"), "{task}");
+    for pair in asked.windows(2) {
+        assert_eq!((&pair[0]["system"], &pair[0]["tools"]), (&pair[1]["system"], &pair[1]["tools"]));
+        let (before, after) = (messages(&pair[0]), messages(&pair[1]));
+        assert_eq!(before, after[..before.len()], "what was sent before is sent again as it was");
+    }
+    let marked = |body: &Value| -> Vec<bool> {
+        let messages = body["messages"].as_array().cloned().unwrap_or_default();
+        messages.iter().map(|message| message["content"].to_string().contains("cache_control")).collect()
+    };
+    assert_eq!(marked(&asked[1]), [true, false, true], "here, and where the call before ended");
+    assert_eq!(asked[1]["system"][0]["cache_control"]["type"], "ephemeral");
 }

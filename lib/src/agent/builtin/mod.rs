@@ -171,15 +171,20 @@ impl<'a> Run<'a> {
         let terminal = |error: std::io::Error| AgentError::Terminal(format!("cannot open the working copy: {error}"));
         let jail = Jail::new(&job.root, &job.cwd, Some(&job.status_file)).map_err(terminal)?;
         let jail = jail.with_reads(job.reads.as_deref());
-        let system = prompt::system(&job, &jail, &agent.limits, &agent.profile);
+        let (system, shared) = prompt::system(&job, &jail, &agent.limits, &agent.profile);
+        let about = prompt::about(&job);
         let mut messages = std::mem::take(&mut job.history);
         let mut unreported = 0;
         if !job.continues {
-            messages.push(Message::user(&job.prompt));
+            messages.push(Message::user(&job.prompt).about(&about));
             unreported = 1;
-        } else if !messages.iter().any(Message::is_prompt) {
+        } else if let Some(task) = messages.iter_mut().rfind(|message| message.is_prompt()) {
+            // The worktree may be elsewhere now.
+            *task = task.clone().about(&about);
+        } else {
             return Err(AgentError::Terminal("the conversation to go on with holds no task".into()));
-        } else if messages.last().is_some_and(|last| last.tool_calls().next().is_some()) {
+        }
+        if job.continues && messages.last().is_some_and(|last| last.tool_calls().next().is_some()) {
             return Err(AgentError::Terminal(
                 "the conversation to go on with lacks the answers of its last tools".into(),
             ));
@@ -189,6 +194,7 @@ impl<'a> Run<'a> {
             (meta::VISIT.into(), job.visit.to_string()),
             (meta::ATTEMPT.into(), job.attempt.to_string()),
             (meta::STATUS_FILE.into(), job.status_file.to_string_lossy().into_owned()),
+            (meta::SHARED.into(), shared.to_string()),
         ]);
         let mut tools = if job.tools { tools::specs(&agent.limits) } else { Vec::new() };
         tools.retain(|tool| agent.may_use(&tool.name));

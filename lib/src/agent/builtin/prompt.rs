@@ -1,4 +1,5 @@
-//! What the built-in agent is told before its task.
+//! What the built-in agent is told before its task. What is the same for every agent of a run comes first, so that servers
+//! which remember prompts know it again; what is about one step goes with its task.
 
 use std::path::Path;
 
@@ -12,19 +13,15 @@ const RULES: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 /// How many bytes of them are told.
 const BUDGET: usize = 32 << 10;
 
-/// The system prompt of a job.
-pub(super) fn system(job: &Job, jail: &Jail, limits: &Limits, profile: &Profile) -> String {
-    let mut text = format!(
-        "You are a software engineer working on step `{}` of a pipeline. Nobody watches and nobody can answer a \
+/// The system prompt of a job, and how much of it is the same for every agent of the run, in bytes.
+pub(super) fn system(job: &Job, jail: &Jail, limits: &Limits, profile: &Profile) -> (String, usize) {
+    let mut text =
+        "You are a software engineer working on one step of a pipeline. Nobody watches and nobody can answer a \
          question: decide yourself, do the task as far as it goes, and end with a short account of what you did and \
-         what is left.\n",
-        job.node
-    );
-    text.push_str(&profile.told());
+         what is left.\n"
+            .to_owned();
     if job.tools {
-        text.push_str(&rules(job, limits));
-    } else {
-        text.push_str("\nYou have no tools in this step. Answer in words.\n");
+        text.push_str(&rules(limits));
     }
     if let Some(sandbox) = job.sandbox.as_ref().filter(|_| job.tools) {
         text.push_str(&format!("\n# Sandbox\n{}\n", bounds::told(sandbox)));
@@ -34,15 +31,27 @@ pub(super) fn system(job: &Job, jail: &Jail, limits: &Limits, profile: &Profile)
         text.push_str("\n# Rules of this project\n");
         text.push_str(&project);
     }
-    text
+    let shared = text.len();
+    text.push_str(&profile.told());
+    (text, shared)
 }
 
-fn rules(job: &Job, limits: &Limits) -> String {
+/// What is told about the step a task belongs to.
+pub(super) fn about(job: &Job) -> String {
+    let node = format!("This is step `{}` of the pipeline.", job.node);
+    if !job.tools {
+        return format!("{node} You have no tools in this step. Answer in words.");
+    }
+    let (cwd, status) = (job.cwd.display(), job.status_file.display());
+    format!("{node} You work in `{cwd}`. An outcome other than success goes to `{status}`.")
+}
+
+fn rules(limits: &Limits) -> String {
     format!(
         "
 # Working directory
-You work in `{cwd}`, a copy of the repository made for this run. Paths are relative to it. The file tools reach
-nothing outside it and do not write to `.git`; keep shell commands inside it too. {commits}
+You work in a copy of the repository made for this run. Paths are relative to it. The file tools reach nothing outside it
+and do not write to `.git`; keep shell commands inside it too. {commits}
 
 # Bounds
 You have at most {turns} answers for this task. A shell command has {default} s unless you ask for more, up to {most} s;
@@ -50,17 +59,15 @@ it has no terminal and no input, and what it leaves running is ended with it. Lo
 tools in one answer are run one after the other, in your order.
 
 # Outcome
-If the step did not simply succeed, write its outcome to `{status}` as JSON:
+If the step did not simply succeed, write its outcome as JSON to the file that is named with the task:
 {{\"outcome\": \"success|retry|fail|partial_success\", \"preferred_label\": \"\", \"suggested_next_ids\": [], \
          \"context_updates\": {{}}, \"notes\": \"\"}}
 Only `outcome` is needed. Without the file, ending normally counts as success.
 ",
-        cwd = job.cwd.display(),
         commits = bounds::COMMITS,
         turns = limits.turns(),
         default = limits.command_timeout.as_secs(),
         most = limits.max_command_timeout.as_secs(),
-        status = job.status_file.display(),
     )
 }
 
@@ -114,7 +121,10 @@ mod tests {
         job.cwd = dir.path().join(start);
         change(&mut job);
         let jail = Jail::new(&job.root, &job.cwd, None).unwrap();
-        system(&job, &jail, &Limits::default(), &Profile::default())
+        let (system, shared) = system(&job, &jail, &Limits::default(), &Profile::default());
+        assert_eq!(shared, system.len());
+        assert!(!system.contains(dir.path().to_str().unwrap()) && !system.contains("implement"), "{system}");
+        format!("{}\n{system}", about(&job))
     }
 
     #[test]

@@ -19,16 +19,30 @@ pub(super) fn versioned(format: Format, path: &str) -> String {
     }
 }
 
-/// Lets the server keep what does not change from turn to turn: rules and tools, and the conversation so far.
-pub(super) fn remember_prompt(body: &mut Value) {
+/// Lets the server keep what does not change from turn to turn: rules and tools, of which the first `shared` bytes are the
+/// same for every agent, and the conversation, both up to here and as the call before has it, which the server knows.
+pub(super) fn remember_prompt(body: &mut Value, shared: Option<usize>) {
     let mark = |block: Option<&mut Value>| {
         if let Some(Value::Object(block)) = block {
             block.entry("cache_control").or_insert_with(|| json!({"type": "ephemeral"}));
         }
     };
-    mark(body["system"].as_array_mut().and_then(|blocks| blocks.last_mut()));
-    let last = body["messages"].as_array_mut().and_then(|messages| messages.last_mut());
-    mark(last.and_then(|message| message["content"].as_array_mut()?.last_mut()));
+    if let Some(blocks) = body["system"].as_array_mut() {
+        let whole = blocks.first().and_then(|block| block["text"].as_str()).filter(|_| blocks.len() == 1);
+        if let Some((first, rest)) =
+            whole.and_then(|text| text.split_at_checked(shared?)).filter(|(_, rest)| !rest.is_empty())
+        {
+            *blocks = vec![json!({"type": "text", "text": first}), json!({"type": "text", "text": rest})];
+        }
+        blocks.iter_mut().for_each(|block| mark(Some(block)));
+    }
+    if let Some(messages) = body["messages"].as_array_mut() {
+        // The last message of the call before stands before the answer and what the tools said to it.
+        let ends = [messages.len().checked_sub(1), messages.len().checked_sub(3)];
+        for at in ends.into_iter().flatten() {
+            mark(messages[at]["content"].as_array_mut().and_then(|blocks| blocks.last_mut()));
+        }
+    }
     if body["system"].is_null()
         && let Some(body) = body.as_object_mut()
     {
@@ -109,13 +123,25 @@ mod tests {
     fn what_does_not_change_is_marked_for_the_servers_cache() {
         let mut body = json!({"system": [{"type": "text", "text": "s"}], "messages": [
             {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]});
-        remember_prompt(&mut body);
+        remember_prompt(&mut body, Some(1));
         let mark = json!({"type": "ephemeral"});
         assert_eq!(body["system"][0]["cache_control"], mark);
         assert_eq!(body["messages"][0]["content"][1]["cache_control"], mark);
         assert!(body["messages"][0]["content"][0].get("cache_control").is_none());
+        let said = |text: &str| json!({"role": "user", "content": [{"type": "text", "text": text}]});
+        let mut longer = json!({"system": [{"type": "text", "text": "shared and own"}],
+            "messages": [said("a"), said("b"), said("c"), said("d"), said("e")]});
+        remember_prompt(&mut longer, Some(6));
+        assert_eq!(
+            longer["system"],
+            json!([{"type": "text", "text": "shared", "cache_control": mark},
+            {"type": "text", "text": " and own", "cache_control": mark}])
+        );
+        let marked = longer["messages"].as_array().unwrap().iter();
+        let marked: Vec<bool> = marked.map(|said| said["content"][0].get("cache_control").is_some()).collect();
+        assert_eq!(marked, [false, false, true, false, true], "now, and the call before");
         let mut bare = json!({"messages": []});
-        remember_prompt(&mut bare);
+        remember_prompt(&mut bare, None);
         assert_eq!(bare, json!({"messages": []}));
     }
 }

@@ -23,7 +23,7 @@ use self::refusal::Refused;
 use super::http::{Answer, Base, Client, HttpError};
 use super::price::{Prices, max_output_of, usual_model};
 use super::wire::{Assembler, Format, WireError, sse};
-use super::{Answered, ErrorClass, LlmError, Request, by_length, words};
+use super::{Answered, ErrorClass, LlmError, Message, Request, by_length, meta, words};
 use crate::clock;
 use crate::config::{self, Environment, ProviderName};
 use crate::event::Usage;
@@ -323,6 +323,7 @@ impl Inner {
             tool.name = wire_name(&tool.name);
         }
         rename_calls(&mut asked, wire_name);
+        asked.messages.iter_mut().for_each(Message::tell_about);
         let body = Bytes::from(self.body(&asked).to_string());
         let sent = body.len() as u64;
         let (key, known) = self.key.get(cancel).await?;
@@ -352,7 +353,10 @@ impl Inner {
     fn body(&self, request: &Request) -> Value {
         let mut body = self.format.encode_request(request, true);
         match self.format {
-            Format::Anthropic => remember_prompt(&mut body),
+            Format::Anthropic => {
+                let shared = request.metadata.get(meta::SHARED).and_then(|length| length.parse().ok());
+                remember_prompt(&mut body, shared);
+            }
             Format::Responses => {
                 body["store"] = false.into();
                 if thinks(&request.model) {
