@@ -364,7 +364,7 @@ fn agents_are_told_who_they_are_by_their_files() {
     run(&env, &["-y"]).expect(0);
     let first = &server.seen()[0].body;
     assert_eq!(first["model"], "m-poet");
-    assert!(first["system"][0]["text"].as_str().unwrap().contains("\n# Role\nYou rhyme.\n"));
+    assert!(first["system"][1]["text"].as_str().unwrap().contains("\n# Role\nYou rhyme.\n"));
 }
 
 /// Puts TLS before a plain server, as `localhost` and certified by an authority of the tests alone; gives the port.

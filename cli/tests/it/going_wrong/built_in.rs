@@ -134,3 +134,24 @@ fn n12_two_nodes_of_one_thread_share_their_prefix() {
     assert_eq!(marked(&asked[1]), [true, false, true], "here, and where the call before ended");
     assert_eq!(asked[1]["system"][0]["cache_control"]["type"], "ephemeral");
 }
+
+#[test]
+fn n11_effort_is_validated_and_said_as_the_model_takes_it() {
+    let server = server(|_, _| answer(&[text("Done.")]));
+    let env = world(&server, "max_tokens: 8192");
+    let nodes = "a [prompt=One, reasoning_effort=high] b [prompt=Two, reasoning_effort=minimal, llm_model=\"claude-opus-5\"] \
+                 c [prompt=Three, llm_model=\"claude-opus-5\"] start -> a -> b -> c -> exit";
+    env.run(&graph("efforts", nodes), &[]).expect(0);
+    let asked = asked(&server);
+    let budget = asked[0]["thinking"]["budget_tokens"].as_u64();
+    assert!(budget > Some(1023) && budget < asked[0]["max_tokens"].as_u64(), "{}", asked[0]["thinking"]);
+    assert_eq!(
+        (&asked[1]["thinking"]["type"], &asked[1]["output_config"]["effort"]),
+        (&json!("adaptive"), &json!("low"))
+    );
+    assert!(asked[2].get("thinking").is_none() && asked[2].get("output_config").is_none());
+
+    let ran = env.run(&graph("hard", "a [prompt=One, reasoning_effort=hard] start -> a -> exit"), &[]).expect(2);
+    assert!(ran.stderr.contains("`hard` is not a value of `reasoning_effort`"), "{ran}");
+    assert_eq!(self::asked(&server).len(), 3, "nobody was asked");
+}

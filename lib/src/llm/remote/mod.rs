@@ -1,6 +1,7 @@
 //! Providers behind a server: one call is one request, answered as a stream.
 
 mod adjust;
+mod effort;
 mod key;
 mod pass;
 mod refusal;
@@ -334,6 +335,7 @@ impl Inner {
         }
         rename_calls(&mut asked, wire_name);
         asked.messages.iter_mut().for_each(Message::tell_about);
+        effort::translate(self.format, &mut asked);
         let body = Bytes::from(self.body(&asked).to_string());
         let sent = body.len() as u64;
         let (key, known) = self.key.get(cancel).await?;
@@ -376,6 +378,7 @@ impl Inner {
             Format::Chat => body["stream_options"] = json!({"include_usage": true}),
             Format::Gemini => {}
         }
+        effort::complete(self.format, request, &mut body);
         body
     }
 

@@ -21,6 +21,9 @@ const CHOICES: [(&str, &[&str]); 4] = [
     ("question_type", &QuestionKind::WORDS),
 ];
 
+/// How hard a model can be asked to think. What a provider does not know is said in what it does.
+const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
+
 pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnostic>) {
     let mut spelling = Spelling::default();
     spelling.check(Target::Graph, &pipeline.attrs, |warning| found.push(warning));
@@ -33,6 +36,7 @@ pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnost
         needed(node, &mut warnings);
         step(node, &mut warnings);
         choices(node, &mut warnings);
+        effort(pipeline, node, &mut warnings);
         agent_mode(&node.attrs, &mut warnings);
         configured(pipeline, node, known, &mut warnings);
         found.extend(warnings.into_iter().map(|warning| warning.at_node(&node.id)));
@@ -40,6 +44,17 @@ pub(super) fn check(pipeline: &Pipeline, known: &Known, found: &mut Vec<Diagnost
     for edge in pipeline.edges() {
         spelling.check(Target::Edge, &edge.attrs, |warning| found.push(warning.at_edge(&edge.from, &edge.to)));
     }
+}
+
+/// Whoever sets it, node, stylesheet or graph.
+fn effort(pipeline: &Pipeline, node: &Node, found: &mut Vec<Diagnostic>) {
+    let Some(word) = node.reasoning_effort.as_deref().filter(|word| !EFFORTS.contains(word)) else { return };
+    let key = "reasoning_effort";
+    let attr =
+        node.attrs.get(key).or_else(|| pipeline.attrs.get(key)).or_else(|| pipeline.attrs.get("model_stylesheet"));
+    let span = attr.map_or(node.span.0, |attr| attr.span);
+    let message = format!("`{word}` is not a value of `{key}`");
+    found.push(Diagnostic::error("effort_valid", message, span).with_fix(format!("use one of {}", EFFORTS.join(", "))));
 }
 
 /// Remembers what it found for a name, so that a name used a thousand times is compared once.
