@@ -251,7 +251,9 @@ pub struct Turns {
 
 /// Is told what an agent waits for, and nothing once it goes on.
 #[derive(Clone)]
-pub struct WaitListener(Arc<dyn Fn(Option<&str>) + Send + Sync>);
+pub struct WaitListener(Arc<OnWait>);
+
+type OnWait = dyn Fn(Option<&str>) + Send + Sync;
 
 impl WaitListener {
     /// A listener that calls this.

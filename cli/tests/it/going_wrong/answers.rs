@@ -155,16 +155,17 @@ fn malformed(words: &str) -> Play {
 
 #[test]
 fn n04_an_answer_that_is_none_is_asked_for_once_more_and_then_fails() {
-    let faults: [(fn() -> Play, &str); 3] = [
-        (|| answer(&[]), "it is empty"),
-        (|| stopped("gone_fishing", &[text("Well then.")]), "it ended for an unknown reason: `gone_fishing`"),
-        (|| malformed("I write on."), "the arguments of its call of `write_file` are no JSON object"),
+    let faults = [
+        (answer(&[]), "it is empty"),
+        (stopped("gone_fishing", &[text("Well then.")]), "it ended for an unknown reason: `gone_fishing`"),
+        (malformed("I write on."), "the arguments of its call of `write_file` are no JSON object"),
     ];
     for (fault, why) in faults {
         // Once, after the first turn.
+        let once = fault.clone();
         let server = server(move |_, before| match before {
             0 => answer(&[text("I write."), write("one")]),
-            1 => fault(),
+            1 => once.clone(),
             _ => answer(&[text("Done.")]),
         });
         let env = world(&server, "");
@@ -176,7 +177,7 @@ fn n04_an_answer_that_is_none_is_asked_for_once_more_and_then_fails() {
 
         let server = self::server(move |_, before| match before {
             0 => answer(&[text("I write."), write("one")]),
-            _ => fault(),
+            _ => fault.clone(),
         });
         let env = world(&server, "");
         let ran = env.run(&one_node(""), &[]).expect(1);
