@@ -189,7 +189,8 @@ impl Roster {
     }
 
     fn profile_of_builtin(&self, name: Option<&str>, tools: &[String]) -> Result<Profile, NoAgent> {
-        let known = Builtin::tool_names();
+        let mut known = Builtin::tool_names();
+        known.extend(self.config.tools.iter().map(|tool| tool.name.clone()));
         match tools.iter().find(|tool| !known.contains(tool)) {
             Some(tool) => {
                 Err(NoAgent::UnknownTool { agent: self.who_names_tools("builtin", name), tool: tool.clone() })
@@ -255,7 +256,11 @@ impl Roster {
             AgentChoice::Builtin => {
                 let provider = self.providers.get(provider)?;
                 let profile = self.profile_of_builtin(name, &settings.tools)?;
-                Ok(Arc::new(Builtin::new(provider, self.spawner.clone()).with_profile(profile)))
+                Ok(Arc::new(
+                    Builtin::new(provider, self.spawner.clone())
+                        .with_profile(profile)
+                        .with_commands(self.config.tools.clone()),
+                ))
             }
             AgentChoice::Command(argv) if is_plain(&settings) => {
                 self.require_program(&argv)?;

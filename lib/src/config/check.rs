@@ -155,6 +155,11 @@ fn tools(config: &Config, tree: &Node, reading: &mut Reading<'_>) {
         if tool.command.is_empty() {
             reading.fail(at, "this tool has no `command`");
         }
+        let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        if !tool.name.is_empty() && (tool.name.len() > 64 || !tool.name.chars().all(is_name)) {
+            reading
+                .fail(at, format!("a tool cannot be called `{}`: letters, digits, `_` and `-`, 64 at most", tool.name));
+        }
         if config.tools[..index].iter().any(|other| other.name == tool.name) {
             reading.fail(at, format!("there are two tools `{}`", tool.name));
         }

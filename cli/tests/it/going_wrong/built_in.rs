@@ -155,3 +155,22 @@ fn n11_effort_is_validated_and_said_as_the_model_takes_it() {
     assert!(ran.stderr.contains("`hard` is not a value of `reasoning_effort`"), "{ran}");
     assert_eq!(self::asked(&server).len(), 3, "nobody was asked");
 }
+
+#[test]
+fn n13_configured_tools_are_tools_of_the_built_in_agent() {
+    let server = server(|_, before| match before {
+        0 => answer(&[json!({"type": "tool_use", "id": "c", "name": "count-files", "input": {}})]),
+        _ => answer(&[text("Done.")]),
+    });
+    let env = world(&server, "max_tokens: 8192");
+    let config = env.read("pleach.yaml");
+    env.configure(&format!(
+        "{config}tools: [{{name: count-files, command: 'ls | wc -l > counted; echo counted', description: Counts files.}}]\n"
+    ));
+    env.run(&graph("count", "work [prompt=Count] start -> work -> exit"), &[]).expect(0);
+    let asked = asked(&server);
+    let tool = asked[0]["tools"].as_array().and_then(|tools| tools.iter().find(|tool| tool["name"] == "count-files"));
+    assert_eq!(tool.expect("the tool")["description"], "Counts files.");
+    assert!(asked[1]["messages"].to_string().contains("[stdout]\\ncounted"), "{}", asked[1]["messages"]);
+    assert!(!env.committed("counted").is_empty(), "it runs in the worktree");
+}

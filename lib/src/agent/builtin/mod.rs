@@ -23,6 +23,7 @@ use self::tools::{Answer, Shell, Toolbox, Wrote};
 use super::cli::Billed;
 use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
+use crate::config;
 use crate::event::ToolCall;
 use crate::llm::{
     Answered, Message, Named, Part, Pricing, Provider, Request, Role, Stop, Unusable, meta, price_estimated, uncounted,
@@ -39,13 +40,15 @@ pub struct Builtin {
     spawner: Spawner,
     limits: Limits,
     profile: Profile,
+    /// Commands of the configuration that are tools.
+    commands: Vec<config::Tool>,
 }
 
 impl Builtin {
     /// An agent that asks `provider` and runs its commands with `spawner`, with the provider's limits.
     pub fn new(provider: Provider, spawner: Spawner) -> Self {
         let limits = Limits::of(&provider);
-        Self { provider, spawner, limits, profile: Profile::default() }
+        Self { provider, spawner, limits, profile: Profile::default(), commands: Vec::new() }
     }
 
     /// The same with other limits.
@@ -58,9 +61,16 @@ impl Builtin {
         Self { profile, ..self }
     }
 
-    /// The names of all its tools.
+    /// The same with commands as further tools. Those that are called like one of its own stay out.
+    pub fn with_commands(self, mut commands: Vec<config::Tool>) -> Self {
+        let own = Self::tool_names();
+        commands.retain(|tool| !own.contains(&tool.name));
+        Self { commands, ..self }
+    }
+
+    /// The names of its own tools.
     pub fn tool_names() -> Vec<String> {
-        tools::specs(&Limits::default()).into_iter().map(|tool| tool.name).collect()
+        tools::specs(&Limits::default(), &[]).into_iter().map(|tool| tool.name).collect()
     }
 
     /// The model it asks when a node names this one; empty for the provider's usual one.
@@ -205,7 +215,7 @@ impl<'a> Run<'a> {
             (meta::STATUS_FILE.into(), job.status_file.to_string_lossy().into_owned()),
             (meta::SHARED.into(), shared.to_string()),
         ]);
-        let mut tools = if job.tools { tools::specs(&agent.limits) } else { Vec::new() };
+        let mut tools = if job.tools { tools::specs(&agent.limits, &agent.commands) } else { Vec::new() };
         tools.retain(|tool| agent.may_use(&tool.name));
         let request = Request {
             model: agent.model(job.model.as_deref()),
@@ -219,7 +229,8 @@ impl<'a> Run<'a> {
         };
         let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
         let toolbox =
-            Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline), &agent.limits);
+            Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline), &agent.limits)
+                .with_commands(&agent.commands);
         Ok(Self {
             agent,
             job,

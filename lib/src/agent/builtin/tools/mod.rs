@@ -15,13 +15,12 @@ use serde_json::{Value, json};
 use super::Limits;
 use super::jail::Jail;
 use super::truncate::truncate;
+use crate::config;
 use crate::llm::ToolSpec;
 use crate::process::Cancel;
 
 pub(super) use shell::Shell;
-
-/// All tools.
-const NAMES: [&str; 6] = ["read_file", "write_file", "edit_file", "grep", "glob", "shell"];
+use shell::ShellArgs;
 
 /// What a tool answers, before it is cut to length.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,17 +63,26 @@ pub(super) struct Toolbox {
     jail: Arc<Jail>,
     shell: Shell,
     specs: Vec<ToolSpec>,
+    /// Commands of the configuration that are tools.
+    commands: Vec<config::Tool>,
 }
 
 impl Toolbox {
     pub(super) fn new(jail: Jail, shell: Shell, limits: &Limits) -> Self {
-        Self { jail: Arc::new(jail), shell, specs: specs(limits) }
+        Self { jail: Arc::new(jail), shell, specs: specs(limits, &[]), commands: Vec::new() }
+    }
+
+    /// The same with commands as further tools.
+    pub(super) fn with_commands(mut self, commands: &[config::Tool]) -> Self {
+        self.specs.extend(commands.iter().map(of_command));
+        Self { commands: commands.to_vec(), ..self }
     }
 
     /// Runs one tool to its end. Only a kill shortens a search or a command; a file is always written whole.
     pub(super) async fn run(&self, name: &str, arguments: &Value, cancel: &Cancel) -> Answer {
         let Some(spec) = self.specs.iter().find(|spec| spec.name == name) else {
-            return Answer::error(format!("there is no tool `{name}`; the tools are {}", NAMES.join(", ")));
+            let names = self.specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>().join(", ");
+            return Answer::error(format!("there is no tool `{name}`; the tools are {names}"));
         };
         let arguments = &match arguments::fit(&spec.parameters, arguments) {
             Ok(arguments) => arguments,
@@ -92,9 +100,12 @@ impl Toolbox {
                 let cancel = cancel.clone();
                 self.blocking(arguments, move |jail, args| search::glob(jail, args, &cancel)).await
             }
-            _ => match parse(arguments) {
-                Ok(args) => self.shell.run(args, cancel).await,
-                Err(answer) => answer,
+            _ => match self.commands.iter().find(|command| command.name == name) {
+                Some(command) => self.shell.run(ShellArgs::of(&command.command), cancel).await,
+                None => match parse(arguments) {
+                    Ok(args) => self.shell.run(args, cancel).await,
+                    Err(answer) => answer,
+                },
             },
         };
         answer.text = truncate(name, answer.text);
@@ -121,8 +132,18 @@ fn parse<T: DeserializeOwned>(arguments: &Value) -> Result<T, Answer> {
     serde_json::from_value(arguments.clone()).map_err(|_| Answer::error("the arguments do not fit the tool"))
 }
 
+/// What the model is told about a command of the configuration.
+fn of_command(command: &config::Tool) -> ToolSpec {
+    let description = match command.description.trim() {
+        "" => format!("Runs `{}`.", command.command),
+        words => words.to_owned(),
+    };
+    let parameters = json!({"type": "object", "properties": {}, "required": [], "additionalProperties": false});
+    ToolSpec { name: command.name.clone(), description, parameters, extra: Default::default() }
+}
+
 /// What the model is told about the tools.
-pub(super) fn specs(limits: &Limits) -> Vec<ToolSpec> {
+pub(super) fn specs(limits: &Limits, commands: &[config::Tool]) -> Vec<ToolSpec> {
     let (default, most) = (limits.command_timeout.as_millis(), limits.max_command_timeout.as_millis());
     let tool = |name: &str, description: &str, required: &[&str], properties: Value| ToolSpec {
         name: name.into(),
@@ -138,7 +159,7 @@ pub(super) fn specs(limits: &Limits) -> Vec<ToolSpec> {
     let text = |what: &str| json!({"type": "string", "description": what});
     let number = |what: &str| json!({"type": "integer", "minimum": 1, "description": what});
     let flag = |what: &str| json!({"type": "boolean", "description": what});
-    vec![
+    let own = vec![
         tool(
             "read_file",
             "Read a text file. Lines come numbered as `NNN | text`.",
@@ -198,7 +219,8 @@ pub(super) fn specs(limits: &Limits) -> Vec<ToolSpec> {
                 "description": text("What it is for, in a few words."),
             }),
         ),
-    ]
+    ];
+    own.into_iter().chain(commands.iter().map(of_command)).collect()
 }
 
 #[cfg(test)]

@@ -23,6 +23,13 @@ pub(super) struct ShellArgs {
     _description: Option<String>,
 }
 
+impl ShellArgs {
+    /// This command, with the usual time.
+    pub(super) fn of(command: &str) -> Self {
+        Self { command: command.to_owned(), timeout_ms: None, _description: None }
+    }
+}
+
 /// What commands need to run.
 #[derive(Debug)]
 pub(in crate::agent::builtin) struct Shell {

@@ -38,7 +38,7 @@ impl Bench {
 
     fn run(&self, tool: &str, arguments: Value) -> Answer {
         let never = Cancel::never();
-        let spec = specs(&Limits::default()).into_iter().find(|spec| spec.name == tool).expect("a tool");
+        let spec = specs(&Limits::default(), &[]).into_iter().find(|spec| spec.name == tool).expect("a tool");
         let arguments = match arguments::fit(&spec.parameters, &arguments) {
             Ok(arguments) => arguments,
             Err(why) => return Answer::error(format!("the arguments do not fit the tool: {why}")),
@@ -263,8 +263,11 @@ fn names_that_are_no_text_are_searched_too() {
 
 #[test]
 fn every_tool_is_described() {
-    let specs = specs(&Limits::default());
-    assert_eq!(specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(), NAMES);
+    let specs = specs(&Limits::default(), &[]);
+    assert_eq!(
+        specs.iter().map(|spec| spec.name.as_str()).collect::<Vec<_>>(),
+        ["read_file", "write_file", "edit_file", "grep", "glob", "shell"]
+    );
     for spec in specs {
         for required in spec.parameters["required"].as_array().unwrap() {
             assert!(spec.parameters["properties"].get(required.as_str().unwrap()).is_some(), "{}", spec.name);
