@@ -368,11 +368,13 @@ fn is_counted(pipeline: &Pipeline, round: &[NodeId]) -> bool {
         || round.windows(2).any(|pair| bounded(&pair[0], &pair[1]))
 }
 
-/// The largest limit somebody has given another node on the way round of one that has none of its own: whoever counts the
+/// The largest limit somebody has given another node on the way round of one for which nobody gave any: whoever counts the
 /// rounds at one node means all of them.
 fn said_of_round(pipeline: &Pipeline, target: &Node, round: &[NodeId]) -> u32 {
-    let nodes = round.iter().filter_map(|id| pipeline.node(id)).filter(|_| target.max_visits.is_none());
-    nodes.filter_map(|node| node.max_visits).max().unwrap_or(0)
+    if target.max_visits.or(pipeline.default_max_visits).is_some() {
+        return 0;
+    }
+    round.iter().filter_map(|id| pipeline.node(id)?.max_visits).max().unwrap_or(0)
 }
 
 /// `route`, unless it leads to a node the run has come to too often.

@@ -44,9 +44,13 @@ impl Amount {
 
     /// What a turn cost, with the calls beside it.
     pub fn of_turn(turn: &AgentTurn) -> Self {
+        turn.side_calls.iter().map(Self::of_side).fold(Self::of_turn_alone(turn), |sum, call| sum + call)
+    }
+
+    /// What a turn cost, without the calls beside it.
+    pub fn of_turn_alone(turn: &AgentTurn) -> Self {
         let own = Self::of_call(turn.token_usage, turn.cost_usd);
-        let own = Self { turns: 1, estimated: u64::from(turn.estimated), ..own };
-        turn.side_calls.iter().map(Self::of_side).fold(own, |sum, call| sum + call)
+        Self { turns: 1, estimated: u64::from(turn.estimated), ..own }
     }
 
     /// What a call beside a turn cost.

@@ -63,8 +63,7 @@ impl Costs {
             By::Day => Some(day_of(at).to_string()),
             By::Model => {
                 // The calls beside a turn are mostly those of another model.
-                let own = Amount::of_turn(&AgentTurn { side_calls: Vec::new(), ..turn.clone() });
-                self.put(Some(turn.model.clone()), own);
+                self.put(Some(turn.model.clone()), Amount::of_turn_alone(turn));
                 turn.side_calls.iter().for_each(|call| self.put(Some(call.model.clone()), Amount::of_side(call)));
                 return;
             }

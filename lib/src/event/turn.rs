@@ -18,18 +18,18 @@ pub struct Usage {
     /// Input tokens written to the provider's cache.
     pub cache_write: u64,
     /// Those of them that are kept for an hour, which costs more.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub cache_write_1h: u64,
     /// Output tokens, reasoning included.
     pub output: u64,
     /// Output tokens spent on reasoning.
     pub reasoning: u64,
     /// Searches of the web the provider made for the model, which are paid for one by one.
-    #[serde(default, skip_serializing_if = "is_none")]
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub web_searches: u64,
 }
 
-fn is_none(count: &u64) -> bool {
+fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
