@@ -69,11 +69,27 @@ pub fn warn(text: String) {
 struct Foot {
     /// The live line, for as long as whoever draws it keeps it.
     live: Option<WeakProgressBar>,
+    /// What it says.
+    words: String,
+    /// What is waited for, which it says as well.
+    wait: Option<String>,
     /// How many questions wait for their answer.
     questions: usize,
 }
 
-static FOOT: Mutex<Foot> = Mutex::new(Foot { live: None, questions: 0 });
+static FOOT: Mutex<Foot> = Mutex::new(Foot { live: None, words: String::new(), wait: None, questions: 0 });
+
+impl Foot {
+    fn bar(&self) -> Option<ProgressBar> {
+        self.live.as_ref().and_then(WeakProgressBar::upgrade)
+    }
+
+    /// What is waited for comes first: it may be all there is room for.
+    fn show(&self, bar: &ProgressBar) {
+        let parts = [self.wait.as_deref(), Some(&self.words)];
+        bar.set_message(parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · "));
+    }
+}
 
 fn foot() -> MutexGuard<'static, Foot> {
     FOOT.lock().unwrap_or_else(PoisonError::into_inner)
@@ -86,7 +102,7 @@ pub fn line(text: fmt::Arguments<'_>) {
     let write = || drop(anstream::stderr().write_all(text.as_bytes()));
     // Held until it is written: no live line may begin meanwhile.
     let foot = foot();
-    match foot.live.as_ref().and_then(WeakProgressBar::upgrade) {
+    match foot.bar() {
         Some(bar) => bar.suspend(write),
         None => write(),
     }
@@ -101,6 +117,27 @@ pub fn live(make: impl FnOnce(ProgressDrawTarget) -> ProgressBar) -> Option<Prog
     let bar = make(terminal::target());
     foot.live = Some(bar.downgrade());
     Some(bar)
+}
+
+/// Says on the live line what goes on.
+pub fn show(words: String) {
+    let mut foot = foot();
+    foot.words = words;
+    foot.bar().iter().for_each(|bar| foot.show(bar));
+}
+
+/// Says what is waited for, on the live line for as long as it is, else as a line.
+pub fn wait(why: Option<&str>) {
+    let mut foot = foot();
+    foot.wait = why.map(str::to_owned);
+    match (foot.bar(), why) {
+        (Some(bar), _) => foot.show(&bar),
+        (None, Some(why)) => {
+            drop(foot);
+            line(format_args!("  {why}"));
+        }
+        (None, None) => {}
+    }
 }
 
 /// A person is asked at the terminal, as long as this is kept. What they are asked is written to it, and unlike a line it

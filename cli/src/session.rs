@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Once};
 
-use pleach::agent::{Profile, Roster, Scribe};
+use pleach::agent::{Profile, Roster, Scribe, WaitListener};
 use pleach::config::{AgentSettings, Config};
 use pleach::engine::{
     AutoApprove, Budget, Ended, Engine, Error, Interviewer, Listener, Nobody, Pause, Session, Unheld,
@@ -28,6 +28,7 @@ use crate::globals::Globals;
 use crate::render::progress::Progress;
 use crate::render::spoken::spoken;
 use crate::render::{Out, duration, question, spent, style};
+use crate::say;
 use crate::settings::Settings;
 use crate::typed;
 
@@ -115,6 +116,7 @@ pub fn build(globals: &Globals, settings: &Settings, config: &Config, answers: A
         output_chars: usize::try_from(config.context.output_chars).unwrap_or(usize::MAX),
         redactor,
         listener: listener(globals),
+        waits: (!globals.json && globals.verbosity >= 0).then(|| WaitListener::new(say::wait)),
         cancel,
     };
     Ok(Built { engine: Arc::new(engine), canceller, protection })

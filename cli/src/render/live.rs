@@ -92,8 +92,8 @@ impl Live {
     }
 
     fn show(&self) {
-        if let Some(bar) = &self.bar {
-            bar.set_message(self.now.words());
+        if self.bar.is_some() {
+            say::show(self.now.words());
         }
     }
 

@@ -262,7 +262,8 @@ pub fn message(message: &Message, whole: bool) -> String {
         Role::Assistant => "assistant",
         Role::Tool => "tool",
     };
-    let mut text = format!("── {role}");
+    let failure = message.failure().map(|why| format!(", not used: {}", plain(why))).unwrap_or_default();
+    let mut text = format!("── {role}{failure}");
     for part in &message.content {
         text.push('\n');
         text.push_str(&self::part(part, whole));

@@ -245,6 +245,30 @@ pub struct Turns {
     tally: Arc<Mutex<Tally>>,
     /// What the agent's program said beside its answers.
     beside: Arc<Mutex<String>>,
+    /// Hears what the agent waits for.
+    waits: Option<WaitListener>,
+}
+
+/// Is told what an agent waits for, and nothing once it goes on.
+#[derive(Clone)]
+pub struct WaitListener(Arc<dyn Fn(Option<&str>) + Send + Sync>);
+
+impl WaitListener {
+    /// A listener that calls this.
+    pub fn new(listener: impl Fn(Option<&str>) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(listener))
+    }
+
+    /// Tells it.
+    pub fn tell(&self, why: Option<&str>) {
+        (self.0)(why);
+    }
+}
+
+impl std::fmt::Debug for WaitListener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("WaitListener")
+    }
 }
 
 /// What an agent has spent, as far as somebody counts along.
@@ -258,7 +282,23 @@ impl Turns {
     /// A place to report, and the turns reported there.
     pub fn channel() -> (Self, mpsc::Receiver<(Turn, oneshot::Sender<Verdict>)>) {
         let (sender, receiver) = mpsc::channel(1);
-        (Self { sender, allowance: Arc::default(), tally: Arc::default(), beside: Arc::default() }, receiver)
+        let (allowance, tally, beside) = (Arc::default(), Arc::default(), Arc::default());
+        (Self { sender, allowance, tally, beside, waits: None }, receiver)
+    }
+
+    /// The same, with somebody who hears what the agent waits for.
+    pub fn with_waits(self, waits: Option<WaitListener>) -> Self {
+        Self { waits, ..self }
+    }
+
+    /// Says what the agent waits for, until [`Turns::go_on`].
+    pub fn wait(&self, why: &str) {
+        self.waits.iter().for_each(|listener| listener.tell(Some(why)));
+    }
+
+    /// Says that the agent waits for nothing any more.
+    pub fn go_on(&self) {
+        self.waits.iter().for_each(|listener| listener.tell(None));
     }
 
     /// Says what may be spent from now on.

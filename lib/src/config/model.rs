@@ -180,6 +180,10 @@ section! {
         api_key_command: Option<String> = None,
         /// Seconds the server may be silent before a call is given up.
         timeout: u64 = 300,
+        /// How often a call that failed for the moment is asked again before the run pauses.
+        retries: u32 = 7,
+        /// The longest wait a server may ask for before it is asked again, in seconds.
+        max_wait: u64 = 300,
         /// The HTTP proxy the server is reached through. Variables such as HTTPS_PROXY do not count.
         proxy: Option<String> = None,
     }

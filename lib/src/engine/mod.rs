@@ -56,7 +56,7 @@ pub use view::{
 
 use self::budget::Earlier;
 use self::locks::Locks;
-use crate::agent::{BoxFuture, NoAgent, Roster, Scribe};
+use crate::agent::{BoxFuture, NoAgent, Roster, Scribe, WaitListener};
 use crate::budget::Exceeded;
 use crate::config::Attribution;
 use crate::event::{Outcome, PauseReason, PipelineStarted, Recorded};
@@ -111,6 +111,8 @@ pub struct Engine {
     pub redactor: Redactor,
     /// Hears what agents say.
     pub listener: Option<Listener>,
+    /// Hears what agents wait for.
+    pub waits: Option<WaitListener>,
     /// Stops the run.
     pub cancel: Cancel,
 }
@@ -132,6 +134,12 @@ impl Engine {
                 listener(node, &message);
             }
         }
+    }
+
+    /// Lets whoever listens hear what an agent waits for, without secrets.
+    fn waits(&self) -> Option<WaitListener> {
+        let (listener, redactor) = (self.waits.clone()?, self.redactor.clone());
+        Some(WaitListener::new(move |why| listener.tell(why.map(|why| redactor.text(why)).as_deref())))
     }
 
     /// Whether an agent works on a node.

@@ -126,7 +126,7 @@ impl Part {
 /// The mark of a user message that does not come from the user.
 const STEERING: &str = "steering";
 
-/// The field that marks the words of a program that failed.
+/// The field that marks an answer that is no good: the words of a program that failed, half an answer of a model.
 const FAILED: &str = "failed";
 
 /// The field that marks what is said in a helper's conversation, with its number.
@@ -193,9 +193,15 @@ impl Message {
         }
     }
 
-    /// Marks an answer as the words of a program that failed, with why: nothing can go on from it.
+    /// Marks an answer as the words of a program that failed, or of a model that broke off, with why: nothing can go on
+    /// from it.
     pub fn mark_failed(&mut self, why: &str) {
         self.extra.insert(FAILED.to_owned(), why.into());
+    }
+
+    /// Why nothing can go on from it, if that is so.
+    pub fn failure(&self) -> Option<&str> {
+        self.extra.get(FAILED).and_then(Value::as_str)
     }
 
     /// The tools it asks for: id, name, arguments.

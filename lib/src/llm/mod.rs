@@ -124,7 +124,7 @@ pub enum ErrorClass {
     /// It may work when tried again: overload, server error, network.
     Transient,
     /// The answer broke off in the middle. Another call may work, but a part of this one was given and is paid for: it is
-    /// not made again by itself.
+    /// not made again often.
     Cut,
     /// It will not work when tried again.
     Terminal,
@@ -142,7 +142,7 @@ pub enum ErrorClass {
 }
 
 /// A call without an answer.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct LlmError {
     /// What kind of failure it is.
@@ -153,6 +153,8 @@ pub struct LlmError {
     pub retry_after: Option<Duration>,
     /// What it cost all the same, where that is known.
     pub charge: Option<Box<Charge>>,
+    /// What arrived of the answer, where it can be read.
+    pub arrived: Option<Box<Message>>,
 }
 
 /// What a call without a usable answer cost.
@@ -169,13 +171,19 @@ pub struct Charge {
 impl LlmError {
     /// An error of a class.
     pub fn new(class: ErrorClass, message: impl Into<String>) -> Self {
-        Self { class, message: message.into(), retry_after: None, charge: None }
+        Self { class, message: message.into(), retry_after: None, charge: None, arrived: None }
     }
 
     /// The same for a call of a model that cost this.
     pub fn charged(mut self, model: &str, (usage, estimated): (Usage, bool)) -> Self {
         let charge = Charge { model: model.to_owned(), usage, estimated };
         self.charge = (usage != Usage::default()).then(|| Box::new(charge));
+        self
+    }
+
+    /// The same for a call of which this arrived.
+    pub fn with(mut self, arrived: Option<Message>) -> Self {
+        self.arrived = arrived.filter(|message| !message.content.is_empty()).map(Box::new);
         self
     }
 

@@ -166,7 +166,6 @@ async fn what_goes_wrong_in_a_tool_is_told_to_the_model() {
       - tools:
           - fly: {to: the moon}
           - read_file: {path: wrong}
-          - read_file: just text
           - read_file: {file_path: ../../etc/passwd}
           - write_file: {file_path: still.txt, content: runs}
       - text: ok
@@ -177,10 +176,9 @@ async fn what_goes_wrong_in_a_tool_is_told_to_the_model() {
     let results = done.results(0);
     assert!(results[0].0.contains("no tool `fly`; the tools are read_file"), "{results:?}");
     assert!(results[1].0.contains("unknown field `path`"), "{results:?}");
-    assert!(results[2].0.contains("do not fit"), "{results:?}");
-    assert!(results[3].0.contains("outside"), "{results:?}");
-    assert_eq!(results.iter().map(|(_, error)| *error).collect::<Vec<_>>(), [true, true, true, true, false]);
-    assert_eq!(done.turns[0].tool_calls.iter().filter(|call| call.is_error).count(), 4);
+    assert!(results[2].0.contains("outside"), "{results:?}");
+    assert_eq!(results.iter().map(|(_, error)| *error).collect::<Vec<_>>(), [true, true, true, false]);
+    assert_eq!(done.turns[0].tool_calls.iter().filter(|call| call.is_error).count(), 3);
     assert_eq!(done.turns[0].writes, Some(vec!["still.txt".into()]));
 }
 
@@ -280,10 +278,13 @@ async fn an_answer_that_cannot_be_read_is_asked_for_once_more() {
 
     let done = run(&builtin("      - {malformed: '<html>', tries: 2}\n      - text: never\n"), site.job()).await;
     assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("<html>")), "{:?}", done.error());
+    let done = run(&builtin("      - tools: [{read_file: just text}]\n"), site.job()).await;
+    let why = "the arguments of its call of `read_file` are no JSON object";
+    assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains(why)), "{:?}", done.error());
     let done = run(&builtin("      - text: ' '\n"), site.job()).await;
     assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("it is empty")), "{:?}", done.error());
     let done = run(&builtin("      - tools: [{glob: {pattern: x}}]\n      - text: ''\n"), site.job()).await;
-    assert_eq!(*done.reply(), Reply::new(String::new(), End::Done), "silence after work means done");
+    assert!(matches!(done.error(), AgentError::Terminal(text) if text.contains("it is empty")), "{:?}", done.error());
 }
 
 #[tokio::test]

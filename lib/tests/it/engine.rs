@@ -79,6 +79,7 @@ impl World {
             budget: Default::default(),
             attribution: Default::default(),
             listener: None,
+            waits: None,
             redactor: Redactor::new(std::iter::empty::<(String, String)>()),
             cancel: Cancel::never(),
         })

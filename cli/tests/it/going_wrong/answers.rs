@@ -1,1 +1,203 @@
 //! Answers that break off, are empty or make no sense.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::providers::{answer_of, text, write};
+use crate::server::{Play, Seen, Server};
+use crate::sessions::graph;
+use crate::support::TestEnv;
+use crate::terminal::Terminal;
+
+pub const MODEL: &str = "claude-sonnet-4-5";
+
+/// A server of Anthropic's that answers the agent as a function says, which is given how often it was asked before. Who
+/// asks without tools wants a commit message.
+pub fn server(handler: impl Fn(&Seen, usize) -> Play + Send + Sync + 'static) -> Server {
+    let asked = AtomicUsize::new(0);
+    Server::start(move |seen, _| match is_of_agent(seen) {
+        true => handler(seen, asked.fetch_add(1, Ordering::SeqCst)),
+        false => answer_of("scribe", &[text("Add a file")]),
+    })
+}
+
+fn is_of_agent(seen: &Seen) -> bool {
+    seen.body.get("tools").is_some()
+}
+
+/// What the agent has asked.
+pub fn asked(server: &Server) -> Vec<Value> {
+    server.seen().into_iter().filter(is_of_agent).map(|seen| seen.body).collect()
+}
+
+pub fn answer(blocks: &[Value]) -> Play {
+    answer_of(MODEL, blocks)
+}
+
+/// A world whose built-in agent asks this server, with these settings of the provider.
+pub fn world(server: &Server, settings: &str) -> TestEnv {
+    let env = TestEnv::with_repo();
+    configure(&env, server, settings);
+    env
+}
+
+pub fn configure(env: &TestEnv, server: &Server, settings: &str) {
+    env.configure(&format!(
+        "agent: builtin\nproviders:\n  default: anthropic\n  anthropic:\n    models: {{worker: {MODEL}, cheap: scribe}}\n    \
+         settings: {{api_base: '{}', api_key_command: 'echo sk-of-a-test', {settings}}}\n",
+        server.url()
+    ));
+}
+
+/// One node that works.
+pub fn one_node(attributes: &str) -> String {
+    graph("one", &format!("work [prompt=\"Write it\"{attributes}] start -> work -> exit"))
+}
+
+fn event(data: &Value) -> String {
+    format!("event: {}\ndata: {data}\n\n", data["type"].as_str().unwrap_or_default())
+}
+
+/// The beginning of an answer, up to the words.
+fn begun(words: &str) -> Vec<String> {
+    let usage = json!({"input_tokens": 1000, "output_tokens": 1});
+    let message = json!({"type": "message", "role": "assistant", "model": MODEL, "content": [], "usage": usage});
+    [
+        json!({"type": "message_start", "message": message}),
+        json!({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}),
+        json!({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": words}}),
+    ]
+    .iter()
+    .map(event)
+    .collect()
+}
+
+/// An answer that breaks off because the server has too much to do.
+fn overloaded(words: &str) -> Play {
+    let error = json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
+    Play::Stream([begun(words), vec![event(&error)]].concat())
+}
+
+#[test]
+fn n05_half_an_answer_is_asked_again_from_the_same_conversation() {
+    let server = server(|_, before| match before {
+        0 => answer(&[text("I write."), write("one")]),
+        1 => Play::Cut(begun("Half of it, and")),
+        2 => overloaded("Another half, and"),
+        _ => answer(&[text("Done.")]),
+    });
+    let env = world(&server, "");
+    env.run(&one_node(", max_retries=3"), &[]).expect(0);
+    let asked = asked(&server);
+    assert_eq!(asked.len(), 4);
+    assert_eq!((&asked[1]["messages"], &asked[1]["messages"]), (&asked[2]["messages"], &asked[3]["messages"]));
+    let story = env.story();
+    assert!(story.all("RetryAt").is_empty());
+    let turns = story.all("AgentTurn");
+    assert_eq!(turns.len(), 2);
+    let halves: Vec<&Value> = turns[1]["side_calls"].as_array().unwrap().iter().map(|call| &call["purpose"]).collect();
+    assert_eq!(halves, ["failed_try", "failed_try"], "every half is paid for");
+    assert!(turns[1]["side_calls"][0]["token_usage"]["input"].as_u64() >= Some(1000), "{:?}", turns[1]);
+}
+
+#[test]
+fn n05_a_provider_that_always_breaks_off_pauses_the_run() {
+    let server = server(|seen, before| match seen.body["messages"].as_array().map_or(0, Vec::len) {
+        1 => answer(&[text("I write."), write("one")]),
+        _ if before <= 2 => Play::Cut(begun("Half of it, and")),
+        _ => answer(&[text("Done.")]),
+    });
+    let env = world(&server, "retries: 1");
+    let ran = env.run(&one_node(", max_retries=3"), &[]).expect(7);
+    assert!(ran.stderr.contains("`work` cannot go on: ") && ran.stderr.contains("(tried 2 times)"), "{ran}");
+    assert_eq!(asked(&server).len(), 3, "a call and one more try");
+    assert!(env.story().all("RetryAt").is_empty(), "no conversation is thrown away");
+    env.resume(&[]).expect(0);
+    assert_eq!(asked(&server).len(), 4, "it goes on where it was");
+    assert_eq!(env.committed("one"), "one");
+}
+
+#[test]
+fn n05_a_server_that_asks_for_two_minutes_gets_them() {
+    let busy = |_: &Seen, _| Play::Answer(429, vec![("retry-after", "120".into())], "{}".into());
+    let server = server(busy);
+    let env = world(&server, "");
+    let mut run = env.start(&one_node(""), &[]);
+    run.wait_for("retrying in 120 s (1 of 7): anthropic is asked too often (429)");
+    run.stop();
+    run.end_soon().expect(3);
+    assert_eq!(asked(&server).len(), 1);
+
+    // At a terminal the live line says so.
+    let Some(mut terminal) = Terminal::open(&env, "-y run ../pipeline.dot") else { return };
+    terminal.wait_for("retrying in 120 s (1 of 7): anthropic is asked");
+    drop(terminal);
+
+    let env = world(&server, "max_wait: 119");
+    let ran = env.run(&one_node(""), &[]).expect(7);
+    assert!(ran.stderr.contains("it wants to be asked again after 120 s"), "{ran}");
+}
+
+/// An answer with this stop reason, whose blocks are as they stand here.
+fn stopped(reason: &str, blocks: &[Value]) -> Play {
+    let usage = json!({"input_tokens": 1000, "output_tokens": 100});
+    let message = json!({"type": "message", "role": "assistant", "model": MODEL, "content": blocks,
+        "stop_reason": reason, "usage": usage});
+    Play::Answer(200, vec![("content-type", "application/json".into())], message.to_string())
+}
+
+/// A call whose arguments are no object.
+fn malformed(words: &str) -> Play {
+    let call = json!({"type": "tool_use", "id": "c", "name": "write_file", "input": "{\"file_path\": "});
+    stopped("tool_use", &[text(words), call])
+}
+
+#[test]
+fn n04_an_answer_that_is_none_is_asked_for_once_more_and_then_fails() {
+    let faults: [(fn() -> Play, &str); 3] = [
+        (|| answer(&[]), "it is empty"),
+        (|| stopped("gone_fishing", &[text("Well then.")]), "it ended for an unknown reason: `gone_fishing`"),
+        (|| malformed("I write on."), "the arguments of its call of `write_file` are no JSON object"),
+    ];
+    for (fault, why) in faults {
+        // Once, after the first turn.
+        let server = server(move |_, before| match before {
+            0 => answer(&[text("I write."), write("one")]),
+            1 => fault(),
+            _ => answer(&[text("Done.")]),
+        });
+        let env = world(&server, "");
+        env.run(&one_node(""), &[]).expect(0);
+        let asked = asked(&server);
+        let last = asked[2]["messages"].as_array().unwrap().last().unwrap();
+        assert!(last.to_string().contains(&json!(why).to_string().replace('"', "")), "{last}");
+        assert_eq!(env.story().all("AgentTurn").len(), 2);
+
+        let server = self::server(move |_, before| match before {
+            0 => answer(&[text("I write."), write("one")]),
+            _ => fault(),
+        });
+        let env = world(&server, "");
+        let ran = env.run(&one_node(""), &[]).expect(1);
+        assert!(ran.stdout.contains(&format!("could not be used, twice: {why}")), "{ran}");
+        assert_eq!(self::asked(&server).len(), 3, "and never again");
+    }
+}
+
+#[test]
+fn n04_what_arrived_of_an_answer_is_shown() {
+    for end in [Play::Cut, Play::Stream] {
+        let server = server(move |_, before| match before {
+            0 => answer(&[text("I write."), write("one")]),
+            1 => malformed("I write on."),
+            _ => end(begun("Half of it, and")),
+        });
+        let env = world(&server, "retries: 0");
+        env.run(&one_node(""), &[]).expect(7);
+        let shown = env.pleach(&["show", "main.2"]).expect(0).stdout;
+        assert!(shown.contains("── assistant, not used: the arguments of its call of `write_file`"), "{shown}");
+        assert!(shown.contains("I write on.\n"), "{shown}");
+        assert!(shown.contains("── assistant, not used: ") && shown.contains("Half of it, and\n"), "{shown}");
+    }
+}

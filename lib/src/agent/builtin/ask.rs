@@ -15,6 +15,9 @@ use crate::llm::{
 use crate::process::Cancel;
 use crate::text::counted;
 
+/// The shortest wait anybody is told of.
+const WORTH_TELLING: Duration = Duration::from_secs(1);
+
 /// What came of asking.
 pub(super) enum Asked {
     /// An answer that can be worked with.
@@ -23,6 +26,15 @@ pub(super) enum Asked {
     Stopped,
     /// The tries without a usable answer may have used the budget up.
     Unpaid,
+}
+
+/// Tries without a usable answer that are not reported yet.
+#[derive(Debug, Default)]
+pub(super) struct Aside {
+    /// What was spent on them.
+    pub calls: Vec<SideCall>,
+    /// What arrived of their answers: for people, no part of the conversation.
+    pub messages: Vec<Message>,
 }
 
 /// Asks for one turn.
@@ -34,18 +46,16 @@ pub(super) struct Asker<'a> {
 }
 
 impl Asker<'_> {
-    /// Asks until there is an answer or no sense in asking. `first` says that nothing was done for the task yet, when
-    /// silence cannot mean that it is done. What tries without a usable answer cost is put `aside`, and no further one is
-    /// made when that may be too much.
+    /// Asks until there is an answer or no sense in asking. What tries without a usable answer brought and cost is put
+    /// `aside`, and no further one is made when that may be too much.
     pub(super) async fn ask(
         &self,
         request: &mut Request,
-        first: bool,
-        aside: &mut Vec<SideCall>,
+        aside: &mut Aside,
         cancel: &Cancel,
     ) -> Result<Asked, AgentError> {
         let mut tries = 0;
-        let mut failures = 0;
+        let mut failures = Failures::default();
         let mut nonsense = None;
         loop {
             if cancel.is_killed() {
@@ -54,24 +64,30 @@ impl Asker<'_> {
             if cancel.is_stopped() {
                 return Ok(Asked::Stopped);
             }
-            let owed = aside.iter().map(Amount::of_side).fold(Amount::default(), |sum, call| sum + call);
-            if !aside.is_empty() && !self.turns.allow(owed) {
+            let owed = aside.calls.iter().map(Amount::of_side).fold(Amount::default(), |sum, call| sum + call);
+            if !aside.calls.is_empty() && !self.turns.allow(owed) {
                 return Ok(Asked::Unpaid);
             }
             tries += 1;
             request.metadata.insert(meta::TRY.into(), tries.to_string());
             let error = match self.once(request, nonsense.as_deref(), cancel).await? {
-                Ok(answered) => match fault_of(&answered.response, first) {
+                Ok(answered) => match fault_of(&answered.response) {
                     None => return Ok(Asked::Answer(Box::new(answered))),
                     Some(fault) => {
                         let Answered { response, estimated } = answered;
                         let taken = (response.usage, estimated);
-                        LlmError::new(ErrorClass::Malformed, fault).charged(&response.model, taken)
+                        let error = LlmError::new(ErrorClass::Malformed, fault).charged(&response.model, taken);
+                        error.with(Some(response.message))
                     }
                 },
                 Err(error) => error,
             };
-            aside.extend(error.charge.as_deref().map(|charge| self.side_call(&request.model, charge)));
+            aside.calls.extend(error.charge.as_deref().map(|charge| self.side_call(&request.model, charge)));
+            aside.messages.extend(error.arrived.as_deref().map(|arrived| {
+                let mut arrived = arrived.clone();
+                arrived.mark_failed(&error.message);
+                arrived
+            }));
             match error.class {
                 ErrorClass::Cancelled => return Err(AgentError::Cancelled),
                 ErrorClass::Malformed if nonsense.is_none() => nonsense = Some(error.message),
@@ -79,15 +95,19 @@ impl Asker<'_> {
                     let text = format!("the model's answer could not be used, twice: {}", error.message);
                     return Err(AgentError::Terminal(text));
                 }
-                ErrorClass::Transient => {
-                    failures += 1;
+                ErrorClass::Transient | ErrorClass::Cut => {
+                    failures.count(error.class);
                     let Some(pause) = self.pause(failures, error.retry_after) else {
-                        return Err(AgentError::Unanswered(gave_up(&error, failures)));
+                        return Err(AgentError::Unanswered(self.gave_up(&error, failures.all)));
                     };
-                    self.rest(pause, cancel).await?;
+                    if pause >= WORTH_TELLING {
+                        self.turns.wait(&waits(&error.message, pause, (failures.all, self.limits.retries)));
+                    }
+                    let rested = self.rest(pause, cancel).await;
+                    self.turns.go_on();
+                    rested?;
                 }
                 ErrorClass::Auth | ErrorClass::Unavailable => return Err(AgentError::Environment(error.message)),
-                ErrorClass::Cut => return Err(AgentError::Transient(error.message)),
                 ErrorClass::Terminal | ErrorClass::ContextLength => {
                     return Err(AgentError::Terminal(error.message));
                 }
@@ -132,12 +152,22 @@ impl Asker<'_> {
         answer
     }
 
-    /// How long to wait after this many failures; none when it is time to give up.
-    fn pause(&self, failures: u32, asked: Option<Duration>) -> Option<Duration> {
-        if failures > self.limits.retries || asked.is_some_and(|wait| wait > Limits::MAX_RETRY_PAUSE) {
+    /// How long to wait after these failures; none when it is time to give up.
+    fn pause(&self, failures: Failures, asked: Option<Duration>) -> Option<Duration> {
+        let Limits { retries, max_wait, .. } = self.limits;
+        let too_often = failures.all > *retries || failures.cut > Limits::MAX_CUT_RETRIES;
+        if too_often || asked.is_some_and(|wait| wait > *max_wait) {
             return None;
         }
-        Some(asked.unwrap_or_else(|| self.limits.pause(failures, 0.5 + fastrand::f64())))
+        Some(asked.unwrap_or_else(|| self.limits.pause(failures.all, 0.5 + fastrand::f64())))
+    }
+
+    /// Why nobody is asked again, in words.
+    fn gave_up(&self, error: &LlmError, failures: u32) -> String {
+        let wait = error.retry_after.filter(|wait| *wait > self.limits.max_wait);
+        let wait =
+            wait.map(|wait| format!(", it wants to be asked again after {} s", wait.as_secs())).unwrap_or_default();
+        format!("{} (tried {}{wait})", error.message, counted(u64::from(failures), "time"))
     }
 
     /// Waits, but not past a stop or the job's deadline.
@@ -158,15 +188,28 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// Why nobody is asked again, in words.
-fn gave_up(error: &LlmError, failures: u32) -> String {
-    let wait = error.retry_after.filter(|wait| *wait > Limits::MAX_RETRY_PAUSE);
-    let wait = wait.map(|wait| format!(", it wants to be asked again after {} s", wait.as_secs())).unwrap_or_default();
-    format!("{} (tried {}{wait})", error.message, counted(u64::from(failures), "time"))
+/// Calls of one turn that failed for the moment.
+#[derive(Debug, Clone, Copy, Default)]
+struct Failures {
+    all: u32,
+    /// Those that gave half an answer.
+    cut: u32,
+}
+
+impl Failures {
+    fn count(&mut self, class: ErrorClass) {
+        self.all += 1;
+        self.cut += u32::from(class == ErrorClass::Cut);
+    }
+}
+
+/// What is waited for, in words.
+fn waits(why: &str, pause: Duration, (nth, most): (u32, u32)) -> String {
+    format!("retrying in {} s ({nth} of {most}): {why}", pause.as_secs_f64().round())
 }
 
 /// What makes an answer unusable, if anything does.
-fn fault_of(response: &Response, first: bool) -> Option<String> {
+fn fault_of(response: &Response) -> Option<String> {
     let message = &response.message;
     if message.role != Role::Assistant {
         return Some("it does not come from the model".into());
@@ -183,7 +226,14 @@ fn fault_of(response: &Response, first: bool) -> Option<String> {
         Part::ToolCall { .. } => true,
         _ => false,
     };
-    // One that was cut off or withheld before its first word says why it is empty, and would be again.
-    let is_whole = !matches!(response.stop, Stop::Length | Stop::ContentFilter);
-    (first && is_whole && !message.content.iter().any(says)).then(|| "it is empty".into())
+    match &response.stop {
+        // One that was cut off or withheld before its first word says why it is empty, and would be again.
+        Stop::Length | Stop::ContentFilter => None,
+        Stop::Other(reason) => Some(format!("it ended for an unknown reason: `{reason}`")),
+        Stop::End | Stop::ToolCalls if !message.content.iter().any(says) => Some("it is empty".into()),
+        Stop::End | Stop::ToolCalls => {
+            let malformed = message.tool_calls().find(|(_, _, arguments)| !arguments.is_object());
+            malformed.map(|(_, name, _)| format!("the arguments of its call of `{name}` are no JSON object"))
+        }
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::llm::Provider;
+
 /// The bounds of one run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Limits {
@@ -25,14 +27,29 @@ pub struct Limits {
     pub retries: u32,
     /// The pause before the first of these; it doubles from one to the next.
     pub retry_pause: Duration,
+    /// The longest pause a provider may ask for.
+    pub max_wait: Duration,
 }
 
 impl Limits {
     /// Model calls for one task when nothing else is said.
     pub const DEFAULT_TURNS: u32 = 200;
 
-    /// The longest pause between two tries.
+    /// The longest pause nobody has asked for.
     pub const MAX_RETRY_PAUSE: Duration = Duration::from_secs(60);
+
+    /// How often half an answer is asked for again: every half is paid for.
+    pub const MAX_CUT_RETRIES: u32 = 2;
+
+    /// The defaults for an agent that asks this provider.
+    pub fn of(provider: &Provider) -> Self {
+        match provider {
+            Provider::Remote(remote) => {
+                Self { retries: remote.retries(), max_wait: remote.max_wait(), ..Self::default() }
+            }
+            Provider::Script(_) => Self::default(),
+        }
+    }
 
     pub(super) fn turns(&self) -> usize {
         (if self.max_turns == 0 { Self::DEFAULT_TURNS } else { self.max_turns }) as usize
@@ -58,6 +75,7 @@ impl Default for Limits {
             max_tokens: None,
             retries: 2,
             retry_pause: Duration::from_secs(1),
+            max_wait: Self::MAX_RETRY_PAUSE,
         }
     }
 }

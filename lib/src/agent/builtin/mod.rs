@@ -14,14 +14,14 @@ use std::path::PathBuf;
 
 use tokio::time::Instant;
 
-use self::ask::{Asked, Asker};
+use self::ask::{Aside, Asked, Asker};
 use self::jail::Jail;
 use self::loops::Finding;
 use self::tools::{Answer, Shell, Toolbox, Wrote};
 use super::cli::Billed;
 use super::intent::intent_of;
 use super::{Agent, AgentError, BoxFuture, End, Introduction, Job, Profile, Reply, Turn, Turns, Verdict};
-use crate::event::{SideCall, ToolCall};
+use crate::event::ToolCall;
 use crate::llm::{
     Answered, Message, Named, Part, Pricing, Provider, Request, Role, Stop, Unusable, meta, price_estimated, uncounted,
 };
@@ -42,9 +42,10 @@ pub struct Builtin {
 }
 
 impl Builtin {
-    /// An agent that asks `provider` and runs its commands with `spawner`, with the default limits.
+    /// An agent that asks `provider` and runs its commands with `spawner`, with the provider's limits.
     pub fn new(provider: Provider, spawner: Spawner) -> Self {
-        Self { provider, spawner, limits: Limits::default(), profile: Profile::default() }
+        let limits = Limits::of(&provider);
+        Self { provider, spawner, limits, profile: Profile::default() }
     }
 
     /// The same with other limits.
@@ -133,8 +134,15 @@ impl Agent for Builtin {
         })
     }
 
-    fn run<'a>(&'a self, job: Job, turns: &'a Turns, cancel: &'a Cancel) -> BoxFuture<'a, Result<Reply, AgentError>> {
+    fn run<'a>(
+        &'a self,
+        mut job: Job,
+        turns: &'a Turns,
+        cancel: &'a Cancel,
+    ) -> BoxFuture<'a, Result<Reply, AgentError>> {
         Box::pin(async move {
+            // Nothing goes on from half an answer: it was asked for again.
+            job.history.retain(|message| message.failure().is_none());
             let last = job.history.last().filter(|_| job.continues);
             if let Some(end) = last.and_then(|last| self.end_of(last)) {
                 return end;
@@ -152,8 +160,8 @@ struct Run<'a> {
     request: Request,
     /// Messages of the request that are not reported yet: the task, until the first turn.
     unreported: usize,
-    /// What was spent and is not reported yet: tries without a usable answer.
-    aside: Vec<SideCall>,
+    /// Tries without a usable answer that are not reported yet.
+    aside: Aside,
     /// The user knows that calls count by their length.
     has_warned: bool,
     deadline: Option<Instant>,
@@ -203,7 +211,7 @@ impl<'a> Run<'a> {
         };
         let deadline = job.timeout.map(|timeout| Instant::now() + timeout);
         let toolbox = Toolbox::new(jail, Shell::new(agent.spawner.clone(), &job, &agent.limits, deadline));
-        Ok(Self { agent, job, toolbox, request, unreported, aside: Vec::new(), has_warned: false, deadline })
+        Ok(Self { agent, job, toolbox, request, unreported, aside: Aside::default(), has_warned: false, deadline })
     }
 
     async fn go_on(mut self, turns: &Turns, cancel: &Cancel) -> Result<Reply, AgentError> {
@@ -216,8 +224,7 @@ impl<'a> Run<'a> {
             }
             let Builtin { provider, limits, .. } = self.agent;
             let asker = Asker { provider, limits, deadline: self.deadline, turns };
-            let first = self.after_task().next().is_none();
-            let answered = match asker.ask(&mut self.request, first, &mut self.aside, cancel).await {
+            let answered = match asker.ask(&mut self.request, &mut self.aside, cancel).await {
                 Ok(Asked::Answer(answered)) => *answered,
                 Ok(Asked::Unpaid) if self.settle(turns).await == Verdict::Go => continue,
                 Ok(Asked::Unpaid) => return Ok(self.reply(End::Stopped)),
@@ -247,20 +254,29 @@ impl<'a> Run<'a> {
 
     /// Reports what was spent without an answer, if anything was, as a turn without one.
     async fn settle(&mut self, turns: &Turns) -> Verdict {
-        if self.aside.is_empty() {
+        let Aside { calls, messages } = std::mem::take(&mut self.aside);
+        if calls.is_empty() && messages.is_empty() {
             return Verdict::Go;
         }
-        let first_new = self.request.messages.len() - std::mem::take(&mut self.unreported);
         let turn = Turn {
-            messages: self.request.messages[first_new..].to_vec(),
-            warnings: self.uncounted(self.aside.iter().find(|call| call.estimated).map(|call| call.model.clone())),
-            side_calls: std::mem::take(&mut self.aside),
+            messages: self.new_messages(messages),
+            warnings: self.uncounted(calls.iter().find(|call| call.estimated).map(|call| call.model.clone())),
+            side_calls: calls,
             provider: self.agent.provider.name().into(),
             writes: Some(Vec::new()),
             exact: true,
             ..Turn::default()
         };
         turns.report(turn).await
+    }
+
+    /// The messages that are not reported yet: the task, what tries brought that were no answer, and what came after.
+    fn new_messages(&mut self, tried: Vec<Message>) -> Vec<Message> {
+        let first = self.request.messages.len() - std::mem::take(&mut self.unreported);
+        let mut messages = self.request.messages[first..].to_vec();
+        let task = usize::from(messages.first().is_some_and(Message::is_prompt));
+        messages.splice(task..task, tried);
+        messages
     }
 
     /// A word to the user, once, when the provider does not say what a call of this model took.
@@ -276,7 +292,7 @@ impl<'a> Run<'a> {
         Answered { response, estimated }: Answered,
         cancel: &Cancel,
     ) -> Result<(Turn, Next), AgentError> {
-        let first_new = self.request.messages.len() - std::mem::take(&mut self.unreported);
+        let before = self.request.messages.len();
         let mut warnings = self.context_warning();
         warnings.extend(self.uncounted(estimated.then(|| response.model.clone())));
         let named = Named { asked: &self.request.model, answered: &response.model };
@@ -303,11 +319,13 @@ impl<'a> Run<'a> {
                 next = Next::Again;
             }
         }
+        self.unreported += self.request.messages.len() - before;
+        let Aside { calls, messages } = std::mem::take(&mut self.aside);
         let turn = Turn {
-            messages: self.request.messages[first_new..].to_vec(),
+            messages: self.new_messages(messages),
             tool_calls,
             usage: response.usage,
-            side_calls: std::mem::take(&mut self.aside),
+            side_calls: calls,
             cost_usd,
             estimated: estimated || price_is_estimated,
             model: response.model,

@@ -122,7 +122,8 @@ impl Worker {
         let crashed =
             matches!(reply, Err(AgentError::Transient(_) | AgentError::Terminal(_) | AgentError::Unanswered(_)));
         let spoke_up = self.read_status(&status_file).is_some();
-        let outcome = self.agent_outcome(reply, &status_file, cancel, end)?;
+        let goes_on = work.agent.can_continue() && (work.continues || end.is_answered);
+        let outcome = self.agent_outcome(reply, (&status_file, goes_on), cancel, end)?;
         let outcome = self.simulated(kind, outcome);
         let outcome = self.may_not_write(outcome, &mut end.warnings)?;
         if !end.is_over
@@ -195,6 +196,7 @@ impl Worker {
         };
         let bounds = job.sandbox.clone();
         let (turns, mut incoming) = Turns::channel();
+        let turns = turns.with_waits(self.engine.waits());
         turns.limit(&self.node.id, self.allowance.clone());
         let agent = Arc::clone(&work.agent);
         let kind = agent.kind();
@@ -209,7 +211,10 @@ impl Worker {
                     if !turn.repeats {
                         self.engine.announce(&self.node.id, &turn.messages);
                     }
-                    end.is_answered |= turn.messages.iter().any(|message| message.role == Role::Assistant);
+                    // Half an answer is none, but for a program, of which nobody knows how often it was answered.
+                    let is_used = |message: &Message| message.failure().is_none() || !work.agent.can_continue();
+                    let answers = |message: &Message| message.role == Role::Assistant && is_used(message);
+                    end.is_answered |= turn.messages.iter().any(answers);
                     spoken.messages.extend(turn.messages.iter().cloned());
                     spoken.state = turn.state_ref.clone().or(spoken.state.take());
                     end.is_over = turn.is_last;
@@ -236,7 +241,7 @@ impl Worker {
     fn agent_outcome(
         &self,
         reply: Result<Reply, AgentError>,
-        status_file: &Path,
+        (status_file, goes_on): (&Path, bool),
         cancel: &NodeCancel,
         end: &mut Gathered,
     ) -> Result<Outcome, Stopped> {
@@ -280,6 +285,8 @@ impl Worker {
             Err(AgentError::Cancelled) if cancel.timed_out() => self.within_time(Outcome::success(), cancel),
             Err(AgentError::Cancelled) => return Err(Stopped::Paused(PauseReason::Interrupted)),
             Err(AgentError::TimedOut(reason)) => Outcome::fail(reason),
+            // Another attempt would throw away a conversation that can go on.
+            Err(AgentError::Unanswered(reason)) if end.is_stuck && goes_on => failed(reason, FailureClass::Final),
             Err(AgentError::Transient(reason) | AgentError::Unanswered(reason)) => {
                 failed(reason, FailureClass::Transient)
             }

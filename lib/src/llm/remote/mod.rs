@@ -52,6 +52,8 @@ struct Inner {
     headers: Vec<(HeaderName, HeaderValue)>,
     models: BTreeMap<String, String>,
     max_tokens: u32,
+    retries: u32,
+    max_wait: Duration,
     prices: Prices,
 }
 
@@ -209,6 +211,8 @@ impl Remote {
             headers,
             models: given.models.clone(),
             max_tokens: settings.max_tokens,
+            retries: settings.retries,
+            max_wait: Duration::from_secs(settings.max_wait),
             prices: Prices::new(&given.prices),
         })))
     }
@@ -246,6 +250,16 @@ impl Remote {
     /// Its name.
     pub fn name(&self) -> &'static str {
         self.0.name.as_str()
+    }
+
+    /// How often a call that failed for the moment is worth another try.
+    pub fn retries(&self) -> u32 {
+        self.0.retries
+    }
+
+    /// The longest wait its server may ask for.
+    pub fn max_wait(&self) -> Duration {
+        self.0.max_wait
     }
 
     /// What a call cost, if the model's price is known.
@@ -427,7 +441,8 @@ impl Inner {
             let told = self.format.usage_of(&body);
             // What broke off is paid for as far as it came.
             let taken = if begun { by_length(told, true, sent, words(&body)) } else { (told, false) };
-            LlmError { class, ..error }.charged(model, taken)
+            let arrived = self.format.decode_reply(body.clone()).ok().map(|response| response.message);
+            LlmError { class, ..error }.charged(model, taken).with(arrived.filter(|_| begun))
         })?;
         Ok(body)
     }

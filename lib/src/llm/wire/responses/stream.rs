@@ -8,6 +8,8 @@ use crate::llm::wire::{Format, Object, WireError, object, sse};
 #[derive(Debug, Clone, Default)]
 pub(in crate::llm::wire) struct Stream {
     items: Vec<Value>,
+    /// The item that has begun and not ended.
+    open: Option<Value>,
     body: Option<Object>,
     begun: bool,
 }
@@ -20,7 +22,18 @@ impl Stream {
         let kind = event.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         self.begun |= kind.starts_with("response.") && kind != "response.failed" && !BEFORE.contains(&kind.as_str());
         match kind.as_str() {
-            "response.output_item.done" => self.items.push(event["item"].take()),
+            "response.output_item.added" => self.open = Some(event["item"].take()),
+            "response.output_text.delta" => self.add("output_text", event["delta"].as_str()),
+            "response.function_call_arguments.delta" => {
+                if let (Some(open), Some(piece)) = (&mut self.open, event["delta"].as_str()) {
+                    let begun = open["arguments"].as_str().unwrap_or_default();
+                    open["arguments"] = format!("{begun}{piece}").into();
+                }
+            }
+            "response.output_item.done" => {
+                self.open = None;
+                self.items.push(event["item"].take());
+            }
             "response.completed" | "response.incomplete" => {
                 self.body = Some(object(event["response"].take(), "the answer")?);
             }
@@ -38,6 +51,13 @@ impl Stream {
         Ok(())
     }
 
+    /// Adds words to the item that has begun.
+    fn add(&mut self, kind: &str, piece: Option<&str>) {
+        let (Some(open), Some(piece)) = (&mut self.open, piece) else { return };
+        let begun = open["content"][0]["text"].as_str().unwrap_or_default();
+        open["content"] = json!([{"type": kind, "text": format!("{begun}{piece}")}]);
+    }
+
     pub(in crate::llm::wire) fn has_begun(&self) -> bool {
         self.begun
     }
@@ -47,10 +67,14 @@ impl Stream {
     }
 
     pub(in crate::llm::wire) fn finish(self) -> Value {
+        let mut items = self.items;
+        if self.body.is_none() {
+            items.extend(self.open);
+        }
         let mut body = self.body.unwrap_or_default();
         // Some servers leave the items out of the end, having sent them before.
         if body.get("output").and_then(Value::as_array).is_none_or(Vec::is_empty) {
-            body.insert("output".into(), self.items.into());
+            body.insert("output".into(), items.into());
         }
         body.into()
     }
