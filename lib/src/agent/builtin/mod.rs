@@ -131,6 +131,7 @@ impl Agent for Builtin {
             outdated: None,
             turns: None,
             billed: Billed::Pleach(remote.key_name().to_owned()),
+            other: None,
         })
     }
 
